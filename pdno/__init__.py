@@ -1,0 +1,1 @@
+"""pdno: pseudo-differential neural operators."""

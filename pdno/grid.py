@@ -1,0 +1,180 @@
+"""Grids: the points x where a function is sampled and the integer modes ξ it is made of.
+
+Everything in this package lives on the unit box [0, 1]^d. A *periodic* grid samples the torus at
+x_i = (i + offset) / N, without the right end. A grid of a *box* either includes both ends,
+x_i = i / (N - 1), or has its points inside cells, x_i = (i + offset) / N with offset 1/2 for
+cell centres. Lengths other than one belong to an equation, never to a grid.
+
+Frequencies are integers ξ ∈ Z^d and stand for e^{2πi ξ·x}. Real functions need only half of them:
+the last axis holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1, ..., -2, -1).
+No other module builds a lattice of its own.
+"""
+
+__all__ = ["Grid", "axis_modes"]
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A tensor-product grid of the unit box.
+
+    Shapes: points (*N, d), modes (*N^, d) with *N^ = (N_1, ..., N_{d-1}, N_d // 2 + 1).
+
+    Arguments:
+        shape: Number of points per axis, *N. An int means one axis.
+        periodic: Whether the box is a torus.
+        offset: Place of the first point inside its cell, in spacings: 0 is a node, 1/2 a cell
+            centre. A box with offset 0 includes both of its ends.
+
+    Example:
+        >>> Grid((4,)).points().squeeze(-1).tolist()
+        [0.0, 0.25, 0.5, 0.75]
+        >>> Grid((3,), periodic=False).points().squeeze(-1).tolist()
+        [0.0, 0.5, 1.0]
+        >>> Grid((5,)).modes().squeeze(-1).tolist()
+        [0, 1, 2]
+    """
+
+    shape: tuple[int, ...]
+    periodic: bool = True
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        shape = (self.shape,) if isinstance(self.shape, int) else tuple(self.shape)
+        object.__setattr__(self, "shape", tuple(int(n) for n in shape))
+        if not 1 <= len(self.shape) <= 3:
+            raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
+        if min(self.shape) < 2:
+            raise ValueError(f"Grid shape {self.shape} has an axis with fewer than 2 points")
+        if not 0.0 <= self.offset < 1.0:
+            raise ValueError(f"Grid offset is {self.offset}; expected 0 (nodes) <= offset < 1")
+
+    @classmethod
+    def cells(cls, shape: Sequence[int]) -> "Grid":
+        """The cell centres x_i = (i + 1/2) / N of a box."""
+        return cls(tuple(shape), periodic=False, offset=0.5)
+
+    @property
+    def dim(self) -> int:
+        """Number of axes, d."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return math.prod(self.shape)
+
+    @property
+    def half_shape(self) -> tuple[int, ...]:
+        """Shape *N^ of the half spectrum of a real function."""
+        return (*self.shape[:-1], self.shape[-1] // 2 + 1)
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Distance between neighbouring points, per axis."""
+        both_ends = not self.periodic and self.offset == 0.0
+        return tuple(1.0 / (n - 1 if both_ends else n) for n in self.shape)
+
+    def axes(
+        self, *, dtype: torch.dtype = torch.float64, device: torch.device | str | None = None
+    ) -> list[Tensor]:
+        """Coordinates along each axis."""
+        return [
+            (torch.arange(n, dtype=torch.float64, device=device) + self.offset).mul_(h).to(dtype)
+            for n, h in zip(self.shape, self.spacing, strict=True)
+        ]
+
+    def points(
+        self, *, dtype: torch.dtype = torch.float64, device: torch.device | str | None = None
+    ) -> Tensor:
+        """The points x, shape (*N, d)."""
+        return _mesh(self.axes(dtype=dtype, device=device))
+
+    def modes(
+        self,
+        kept: Sequence[int] | int | None = None,
+        *,
+        half: bool = True,
+        device: torch.device | str | None = None,
+    ) -> Tensor:
+        """The integer modes ξ, shape (*N^, d).
+
+        Arguments:
+            kept: k_max, per axis or for all: keep -k_max <= ξ_j < k_max (0 <= ξ_d < k_max on the
+                half axis). None keeps every mode of the grid.
+            half: Whether the last axis holds only ξ_d >= 0, as for real functions.
+            device: Where to make the tensor.
+        """
+        ks = kept_per_axis(self.shape, kept)
+        last = self.dim - 1
+        return _mesh(
+            [
+                axis_modes(n, k, half=half and axis == last, device=device)
+                for axis, (n, k) in enumerate(zip(self.shape, ks, strict=True))
+            ]
+        )
+
+    def coarsen(self, factor: int) -> "Grid":
+        """The grid of every `factor`-th point along each axis, starting with the first."""
+        if factor < 1 or any(n % factor for n in self.shape):
+            raise ValueError(
+                f"cannot keep every {factor}-th point of a {self.shape} grid: "
+                "the factor must be positive and divide every axis"
+            )
+        if not self.periodic and self.offset == 0.0 and factor > 1:
+            raise ValueError(
+                "every n-th point of a box grid with both ends is not such a grid again: "
+                "use a periodic grid or cell centres"
+            )
+        return Grid(tuple(n // factor for n in self.shape), self.periodic, self.offset / factor)
+
+    def check(self, field: Tensor, name: str = "field") -> None:
+        """Raise ValueError unless the last axes of `field` are those of this grid."""
+        given = tuple(field.shape[-self.dim :])
+        if field.dim() < self.dim or given != self.shape:
+            raise ValueError(
+                f"{name} has shape {tuple(field.shape)}; "
+                f"its last {self.dim} axes must be {self.shape}"
+            )
+
+
+def axis_modes(
+    n: int, kept: int | None, *, half: bool, device: torch.device | str | None = None
+) -> Tensor:
+    """Integer frequencies of one axis in the order of the FFT, shape (n^,)."""
+    if half:
+        return torch.arange(n // 2 + 1 if kept is None else kept, device=device)
+    if kept is None:
+        up, down = (n + 1) // 2, n // 2
+    else:
+        up, down = kept, kept
+    return torch.cat([torch.arange(up, device=device), torch.arange(-down, 0, device=device)])
+
+
+def kept_per_axis(
+    shape: Sequence[int], kept: Sequence[int] | int | None
+) -> tuple[int | None, ...]:
+    """One k_max per axis, checked against what the grid can hold."""
+    if kept is None:
+        return (None,) * len(shape)
+    ks = (kept,) * len(shape) if isinstance(kept, int) else tuple(int(k) for k in kept)
+    if len(ks) != len(shape):
+        raise ValueError(f"modes {ks} name {len(ks)} axes; the grid has {len(shape)}")
+    limits = [n // 2 for n in shape[:-1]] + [shape[-1] // 2 + 1]
+    for axis, (k, limit) in enumerate(zip(ks, limits, strict=True)):
+        if not 1 <= k <= limit:
+            raise ValueError(
+                f"modes={k} on axis {axis} with {shape[axis]} points: expected 1 to {limit}; "
+                "keep fewer modes, use a finer grid, or modes=None for all of them"
+            )
+    return ks
+
+
+def _mesh(axes: list[Tensor]) -> Tensor:
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)

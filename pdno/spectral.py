@@ -1,0 +1,103 @@
+"""Spectral calculus on periodic grids: derivatives, the 2/3 rule, moving between grids.
+
+A derivative multiplies the mode ξ by 2πi ξ. On an even grid the mode N/2 of an odd derivative has
+no real value at the grid points and is set to zero. Products of two functions fill modes that the
+grid cannot hold and that come back as wrong low modes; keeping only |ξ_j| < N/3 before and after
+a product removes this aliasing exactly (the 2/3 rule).
+"""
+
+__all__ = ["band_mask", "derivative", "laplacian_symbol", "resample"]
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pdno.fourier import inverse, transform
+from pdno.grid import Grid
+
+
+def derivative(f: Tensor, order: Sequence[int]) -> Tensor:
+    """∂^α f by multiplying with (2πi ξ)^α, (..., *N) -> (..., *N).
+
+    Arguments:
+        f: Samples on a periodic grid; the last len(order) axes are the grid.
+        order: The multi-index α, one order per axis.
+
+    Example:
+        >>> x = Grid((32,)).points().squeeze(-1)
+        >>> u = torch.sin(2 * math.pi * x)
+        >>> torch.allclose(derivative(u, (2,)), -4 * math.pi**2 * u)
+        True
+    """
+    dim = len(order)
+    if f.dim() < dim or min(order, default=0) < 0:
+        raise ValueError(f"order {tuple(order)} does not fit a field of shape {tuple(f.shape)}")
+    grid = Grid(tuple(f.shape[-dim:]))
+    xi = grid.modes(device=f.device)
+    factor = torch.ones(grid.half_shape, dtype=torch.complex128, device=f.device)
+    for axis, power in enumerate(order):
+        component = xi[..., axis].to(torch.float64)
+        if power % 2 == 1 and grid.shape[axis] % 2 == 0:
+            component = component * (component.abs() != grid.shape[axis] / 2)
+        factor = factor * (2j * math.pi * component) ** power
+    return inverse(transform(f, dim) * factor.to(f.dtype.to_complex()), grid.shape)
+
+
+def laplacian_symbol(grid: Grid, device: torch.device | str | None = None) -> Tensor:
+    """-4π²|ξ|², the symbol of Δ on the half spectrum, shape (*N^), float64."""
+    xi = grid.modes(device=device).to(torch.float64)
+    return xi.square().sum(dim=-1).mul_(-4 * math.pi**2)
+
+
+def band_mask(grid: Grid, fraction: float = 2 / 3, device: torch.device | None = None) -> Tensor:
+    """1 where |ξ_j| < fraction · N_j / 2 on every axis and 0 elsewhere, shape (*N^), float64."""
+    xi = grid.modes(device=device).abs()
+    limit = torch.tensor([fraction * n / 2 for n in grid.shape], device=device)
+    return (xi < limit - 1e-9).all(dim=-1).to(torch.float64)
+
+
+def resample(f: Tensor, shape: Sequence[int]) -> Tensor:
+    """The trigonometric polynomial through the samples f, on another grid, (..., *N) -> (..., *M).
+
+    Going finer interpolates: common points keep their values. Going coarser drops the modes that
+    the new grid cannot hold. A mode at N/2 of an even grid stands for its two signs in equal parts.
+    Finer and back is the identity.
+
+    Example:
+        >>> u = torch.randn(3, 8, 9, dtype=torch.float64)
+        >>> torch.allclose(resample(resample(u, (12, 16)), (8, 9)), u)
+        True
+    """
+    dim = len(shape)
+    old = tuple(f.shape[-dim:])
+    new = Grid(tuple(shape)).shape
+    f_hat = transform(f, dim)
+    for axis in range(dim):
+        if old[axis] != new[axis]:
+            half = axis == dim - 1
+            f_hat = _resize_axis(f_hat, axis - dim, old[axis], new[axis], half=half)
+    return inverse(f_hat, new)
+
+
+def _resize_axis(f_hat: Tensor, position: int, n: int, m: int, *, half: bool) -> Tensor:
+    """Move the coefficients of one axis from n to m points."""
+    f_hat = f_hat.movedim(position, -1)
+    small = min(n, m)
+    size = m // 2 + 1 if half else m
+    out = f_hat.new_zeros((*f_hat.shape[:-1], size))
+    inner = (small - 1) // 2  # the modes strictly below N/2 of the smaller grid
+    out[..., : inner + 1] = f_hat[..., : inner + 1]
+    if not half and inner:
+        out[..., -inner:] = f_hat[..., -inner:]
+    if small % 2 == 0:
+        k = small // 2
+        if half:
+            # weights w of the Hermitian rule: 1 where k is the Nyquist line, 2 elsewhere
+            out[..., k] = f_hat[..., k] * (0.5 if m > n else 2.0)
+        elif m > n:
+            out[..., k] = out[..., -k] = f_hat[..., k] * 0.5
+        else:
+            out[..., k] = f_hat[..., k] + f_hat[..., -k]
+    return out.movedim(-1, position)
