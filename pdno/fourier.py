@@ -26,21 +26,29 @@ from torch import Tensor
 
 from pdno.grid import kept_per_axis
 
-Modes = Sequence[int] | int | None
+Modes = Sequence[int | None] | int | None
 
 
 def transform(f: Tensor, dim: int, modes: Modes = None) -> Tensor:
     """F[f] on the half spectrum, (..., *N) real -> (..., *N^) complex.
 
+    Axis by axis from the last one, dropping modes as soon as their axis is transformed, so that
+    the later axes have less to do.
+
     Arguments:
         f: Real samples on a periodic grid; the last `dim` axes are the grid.
         dim: Number of grid axes d.
-        modes: Kept modes k_max, per axis or for all; None keeps every mode.
+        modes: Kept modes k_max, per axis or for all; None keeps every mode (of that axis).
     """
-    axes = tuple(range(-dim, 0))
     shape = f.shape[-dim:]
-    kept_per_axis(shape, modes)
-    return truncate_modes(torch.fft.rfftn(f, dim=axes, norm="forward"), shape, modes)
+    kept = kept_per_axis(shape, modes)
+    if kept.count(None) == dim:
+        return torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
+    f_hat = _truncate_axis(torch.fft.rfft(f, norm="forward"), -1, kept[-1], half=True)
+    for position in range(-2, -dim - 1, -1):
+        f_hat = torch.fft.fft(f_hat, dim=position, norm="forward")
+        f_hat = _truncate_axis(f_hat, position, kept[position], half=False)
+    return f_hat
 
 
 def inverse(f_hat: Tensor, shape: Sequence[int], modes: Modes = None) -> Tensor:
@@ -51,66 +59,71 @@ def inverse(f_hat: Tensor, shape: Sequence[int], modes: Modes = None) -> Tensor:
         shape: Grid to evaluate on.
         modes: Kept modes k_max of `f_hat`; None means all modes of `shape`.
     """
-    full = pad_modes(f_hat, shape, modes)
     dim = len(shape)
-    if not full.device.type == "cpu":
-        leading = tuple(range(-dim, -1))
-        full = torch.fft.ifftn(full, dim=leading, norm="forward") if leading else full
-        return torch.fft.irfft(_real_lines(full, shape[-1]), n=shape[-1], norm="forward")
-    return torch.fft.irfftn(full, s=tuple(shape), dim=tuple(range(-dim, 0)), norm="forward")
+    kept = kept_per_axis(shape, modes)
+    _check_coefficients(f_hat, shape, kept)
+    by_rule = f_hat.device.type == "cpu"
+    if by_rule and kept.count(None) == dim:
+        return torch.fft.irfftn(f_hat, s=tuple(shape), dim=tuple(range(-dim, 0)), norm="forward")
+    for position in range(-dim, -1):
+        f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
+        f_hat = torch.fft.ifft(f_hat, dim=position, norm="forward")
+    # irfft pads the half axis with zeros by itself
+    f_hat = f_hat if by_rule else _real_lines(f_hat, shape[-1])
+    return torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
 
 
 def truncate_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
     """Keep the modes `modes` of a whole half spectrum of a grid of `shape`."""
-    dim = len(shape)
-    for axis, (n, k) in enumerate(zip(shape, kept_per_axis(shape, modes), strict=True)):
-        position = axis - dim
-        if k is None:
-            continue
-        if axis == dim - 1:
-            f_hat = f_hat.narrow(position, 0, k)
-        elif 2 * k < n:
-            low = f_hat.narrow(position, 0, k)
-            high = f_hat.narrow(position, n - k, k)
-            f_hat = torch.cat([low, high], dim=position)
+    kept = kept_per_axis(shape, modes)
+    for position in range(-len(shape), 0):
+        f_hat = _truncate_axis(f_hat, position, kept[position], half=position == -1)
     return f_hat
 
 
 def pad_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
     """Put kept modes into a whole half spectrum of a grid of `shape`, zeros elsewhere."""
-    dim = len(shape)
-    expected = []
-    for axis, (n, k) in enumerate(zip(shape, kept_per_axis(shape, modes), strict=True)):
-        half = axis == dim - 1
-        expected.append((n // 2 + 1 if half else n) if k is None else (k if half else 2 * k))
-    if tuple(f_hat.shape[-dim:]) != tuple(expected):
+    kept = kept_per_axis(shape, modes)
+    _check_coefficients(f_hat, shape, kept)
+    for position in range(-len(shape), -1):
+        f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
+    missing = shape[-1] // 2 + 1 - f_hat.shape[-1]
+    return torch.nn.functional.pad(f_hat, (0, missing))
+
+
+def _truncate_axis(f_hat: Tensor, position: int, kept: int | None, *, half: bool) -> Tensor:
+    n = f_hat.shape[position]
+    if kept is None or kept == n or (not half and 2 * kept == n):
+        return f_hat
+    low = f_hat.narrow(position, 0, kept)
+    if half:
+        return low
+    return torch.cat([low, f_hat.narrow(position, n - kept, kept)], dim=position)
+
+
+def _pad_axis(f_hat: Tensor, position: int, n: int, kept: int | None) -> Tensor:
+    if kept is None or 2 * kept == n:
+        return f_hat
+    size = list(f_hat.shape)
+    size[position] = n - 2 * kept
+    low, high = f_hat.narrow(position, 0, kept), f_hat.narrow(position, kept, kept)
+    return torch.cat([low, f_hat.new_zeros(size), high], dim=position)
+
+
+def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int | None]) -> None:
+    full = [n if k is None else 2 * k for n, k in zip(shape[:-1], kept[:-1], strict=True)]
+    expected = (*full, shape[-1] // 2 + 1 if kept[-1] is None else kept[-1])
+    if tuple(f_hat.shape[-len(shape) :]) != expected:
         raise ValueError(
-            f"coefficients have shape {tuple(f_hat.shape)}; a {tuple(shape)} grid with "
-            f"modes={modes} needs last axes {tuple(expected)}"
+            f"coefficients have shape {tuple(f_hat.shape)}; a {tuple(shape)} grid with modes "
+            f"{tuple(kept)} needs last axes {expected}"
         )
-    for axis, (n, k) in enumerate(zip(shape, kept_per_axis(shape, modes), strict=True)):
-        position = axis - dim
-        if k is None:
-            continue
-        size = n // 2 + 1 if axis == dim - 1 else n
-        missing = size - f_hat.shape[position]
-        if missing == 0:
-            continue
-        zeros_shape = list(f_hat.shape)
-        zeros_shape[position] = missing
-        zeros = f_hat.new_zeros(zeros_shape)
-        if axis == dim - 1:
-            f_hat = torch.cat([f_hat, zeros], dim=position)
-        else:
-            low, high = f_hat.narrow(position, 0, k), f_hat.narrow(position, k, k)
-            f_hat = torch.cat([low, zeros, high], dim=position)
-    return f_hat
 
 
 def _real_lines(f_hat: Tensor, n: int) -> Tensor:
     """Drop the imaginary part at ξ_d = 0 and, for even n, at ξ_d = n/2."""
     mask = torch.ones(f_hat.shape[-1], dtype=f_hat.real.dtype, device=f_hat.device)
     mask[0] = 0
-    if n % 2 == 0:
+    if n % 2 == 0 and f_hat.shape[-1] == n // 2 + 1:
         mask[-1] = 0
     return torch.complex(f_hat.real, f_hat.imag * mask)

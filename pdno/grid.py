@@ -10,7 +10,7 @@ the last axis holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1,
 No other module builds a lattice of its own.
 """
 
-__all__ = ["Grid", "axis_modes"]
+__all__ = ["Grid", "axis_modes", "kept_per_axis"]
 
 import math
 from collections.abc import Sequence
@@ -98,7 +98,7 @@ class Grid:
 
     def modes(
         self,
-        kept: Sequence[int] | int | None = None,
+        kept: Sequence[int | None] | int | None = None,
         *,
         half: bool = True,
         device: torch.device | str | None = None,
@@ -158,17 +158,15 @@ def axis_modes(
 
 
 def kept_per_axis(
-    shape: Sequence[int], kept: Sequence[int] | int | None
+    shape: Sequence[int], kept: Sequence[int | None] | int | None
 ) -> tuple[int | None, ...]:
-    """One k_max per axis, checked against what the grid can hold."""
-    if kept is None:
-        return (None,) * len(shape)
-    ks = (kept,) * len(shape) if isinstance(kept, int) else tuple(int(k) for k in kept)
+    """One k_max per axis (None: all modes), checked against what the grid can hold."""
+    ks = (kept,) * len(shape) if kept is None or isinstance(kept, int) else tuple(kept)
     if len(ks) != len(shape):
         raise ValueError(f"modes {ks} name {len(ks)} axes; the grid has {len(shape)}")
     limits = [n // 2 for n in shape[:-1]] + [shape[-1] // 2 + 1]
     for axis, (k, limit) in enumerate(zip(ks, limits, strict=True)):
-        if not 1 <= k <= limit:
+        if k is not None and not 1 <= k <= limit:
             raise ValueError(
                 f"modes={k} on axis {axis} with {shape[axis]} points: expected 1 to {limit}; "
                 "keep fewer modes, use a finer grid, or modes=None for all of them"

@@ -6,7 +6,7 @@ grid cannot hold and that come back as wrong low modes; keeping only |ξ_j| < N/
 a product removes this aliasing exactly (the 2/3 rule).
 """
 
-__all__ = ["band_mask", "derivative", "laplacian_symbol", "resample"]
+__all__ = ["band_limits", "band_mask", "derivative", "laplacian_symbol", "resample"]
 
 import math
 from collections.abc import Sequence
@@ -51,11 +51,16 @@ def laplacian_symbol(grid: Grid, device: torch.device | str | None = None) -> Te
     return xi.square().sum(dim=-1).mul_(-4 * math.pi**2)
 
 
-def band_mask(grid: Grid, fraction: float = 2 / 3, device: torch.device | None = None) -> Tensor:
-    """1 where |ξ_j| < fraction · N_j / 2 on every axis and 0 elsewhere, shape (*N^), float64."""
+def band_limits(grid: Grid) -> tuple[int | None, ...]:
+    """Kept modes that hold the band |ξ_j| < N_j/3: only the half axis is cut short."""
+    return (*(None,) * (grid.dim - 1), (grid.shape[-1] - 1) // 3 + 1)
+
+
+def band_mask(grid: Grid, device: torch.device | None = None) -> Tensor:
+    """1 where |ξ_j| < N_j/3 on every axis and 0 elsewhere (the 2/3 rule), (*N^), float64."""
     xi = grid.modes(device=device).abs()
-    limit = torch.tensor([fraction * n / 2 for n in grid.shape], device=device)
-    return (xi < limit - 1e-9).all(dim=-1).to(torch.float64)
+    limit = torch.tensor([(n - 1) // 3 for n in grid.shape], device=device)
+    return (xi <= limit).all(dim=-1).to(torch.float64)
 
 
 def resample(f: Tensor, shape: Sequence[int]) -> Tensor:

@@ -1,0 +1,145 @@
+"""The manifest of a dataset: what it is, how it was made, which shards it has.
+
+The format is specified in docs/data_format.md. A manifest is written whole or not at all, and
+nothing in it depends on the machine, the clock or the order of work.
+"""
+
+__all__ = ["Manifest", "ShardRecord", "read_manifest", "write_manifest"]
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from pdno.atomic import write_text
+from pdno.data.problems import Problem
+
+MANIFEST = "manifest.json"
+SHARD_BYTES = 32 * 2**20
+SHARDS_AT_LEAST = 32
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class GridRecord(_Record):
+    """The arguments of `pdno.Grid`."""
+
+    shape: tuple[Annotated[int, Field(ge=2)], ...] = Field(min_length=1, max_length=3)
+    periodic: bool
+    offset: Annotated[float, Field(ge=0, lt=1)]
+
+
+class ShardRecord(_Record):
+    """One shard file."""
+
+    file: Annotated[str, Field(pattern=r"^shard-\d{5,}\.h5$")]
+    first: Annotated[int, Field(ge=0)]
+    count: Annotated[int, Field(ge=1)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    residual: float
+
+
+class Manifest(_Record):
+    """See docs/data_format.md."""
+
+    format: Literal["pdno-dataset"] = "pdno-dataset"
+    version: Literal[1] = 1
+    problem: str
+    parameters: dict[str, Any]
+    equation: str
+    scheme: str
+    grid: GridRecord
+    solver_grid: GridRecord
+    times: tuple[float, ...] | None
+    fields: dict[Literal["input", "output"], str]
+    dtype: Literal["float32", "float64"]
+    samples: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)]
+    versions: dict[str, str]
+    complete: bool = False
+    shards: tuple[ShardRecord, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_shards(self) -> "Manifest":
+        if self.complete and sum(shard.count for shard in self.shards) != self.samples:
+            raise ValueError("it says complete, but its shards do not add up to its samples")
+        return self
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Manifest":
+        """The manifest of a problem before anything is generated."""
+        libraries = {name: version(name) for name in ("pdno", "torch", "numpy", "scipy", "h5py")}
+        grids = {
+            key: GridRecord(shape=grid.shape, periodic=grid.periodic, offset=grid.offset)
+            for key, grid in (("grid", problem.grid()), ("solver_grid", problem.solver_grid()))
+        }
+        return cls(
+            problem=problem.name,
+            parameters=problem.model_dump(mode="json"),
+            equation=problem.equation_text,
+            scheme=problem.scheme_text,
+            grid=grids["grid"],
+            solver_grid=grids["solver_grid"],
+            times=problem.times,
+            fields={"input": problem.fields[0], "output": problem.fields[1]},
+            dtype=problem.dtype,
+            samples=problem.samples,
+            seed=problem.seed,
+            versions={"python": platform.python_version(), **libraries},
+        )
+
+    def sample_bytes(self) -> int:
+        """Bytes of one sample on disk."""
+        points = 1
+        for n in self.grid.shape:
+            points *= n
+        frames = 1 + (len(self.times) if self.times else 1)
+        return points * frames * (4 if self.dtype == "float32" else 8)
+
+    def plan(self) -> list[tuple[str, int, int]]:
+        """(file, first, count) of every shard; a function of what is generated, not of who does it."""
+        by_size = SHARD_BYTES // self.sample_bytes()
+        per_shard = max(1, min(by_size, -(-self.samples // SHARDS_AT_LEAST)))
+        return [
+            (f"shard-{number:05d}.h5", first, min(per_shard, self.samples - first))
+            for number, first in enumerate(range(0, self.samples, per_shard))
+        ]
+
+    def differences(self, other: "Manifest") -> list[str]:
+        """Where two manifests describe different data."""
+        mine = self.model_dump(mode="json", exclude={"complete", "shards"})
+        theirs = other.model_dump(mode="json", exclude={"complete", "shards"})
+        lines = []
+        for key in mine:
+            if key == "parameters":
+                pairs = mine[key].keys() | theirs[key].keys()
+                lines += [
+                    f"{name}: {theirs[key].get(name)} there, {mine[key].get(name)} asked for"
+                    for name in sorted(pairs)
+                    if mine[key].get(name) != theirs[key].get(name)
+                ]
+            elif mine[key] != theirs[key]:
+                lines.append(f"{key}: {theirs[key]} there, {mine[key]} asked for")
+        return lines
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a dataset folder."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a dataset: it has no {MANIFEST}; see `pdno generate`")
+    try:
+        return Manifest.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except (ValidationError, ValueError) as error:
+        first = str(error).replace("\n", " ")[:300]
+        raise ValueError(f"{path} is damaged or not a manifest of ours: {first}") from error
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest, whole or not at all."""
+    write_text(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")

@@ -1,0 +1,287 @@
+"""The four problems of the paper: a law of inputs, an equation, grids and times, as one record.
+
+A problem is frozen and complete: with the index of a sample it says everything about that sample.
+The solver may work on a finer grid than the one that is stored; the stored points are every r-th
+point of it, as in the published data. torch is imported only when a sample is made, so that the
+command line answers quickly.
+"""
+
+__all__ = [
+    "PROBLEMS",
+    "BurgersProblem",
+    "DarcyProblem",
+    "HeatProblem",
+    "NavierStokesProblem",
+    "Problem",
+]
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pdno.equations.base import EvolutionEquation
+    from pdno.equations.darcy import Darcy
+    from pdno.fields.gaussian import GaussianField
+    from pdno.fields.two_phase import TwoPhaseField
+    from pdno.grid import Grid
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Resolution = Annotated[int, Field(ge=4, le=65536)]
+
+
+class Problem(BaseModel, ABC):
+    """What every problem has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: ClassVar[str]
+    dim: ClassVar[int]
+    equation_text: ClassVar[str]
+    scheme_text: ClassVar[str]
+    fields: ClassVar[tuple[str, str]]
+    published_solver_resolution: ClassVar[int]
+
+    samples: Annotated[int, Field(ge=1, le=10_000_000)] = 100
+    """Number of samples."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed; sample i depends on (seed, i) only."""
+    resolution: Resolution
+    """Stored grid points per axis."""
+    solver_resolution: Resolution | None = None
+    """Grid points per axis of the solver, a multiple of resolution; None takes the usual one."""
+    dtype: Literal["float32", "float64"] = "float32"
+    """Number type on disk; solvers always use float64."""
+
+    @model_validator(mode="after")
+    def _check_resolutions(self) -> "Problem":
+        if self.solver_points % self.resolution:
+            raise ValueError(
+                f"solver_resolution {self.solver_points} is not a multiple of resolution "
+                f"{self.resolution}: the stored points must be points of the solver"
+            )
+        return self
+
+    @property
+    def solver_points(self) -> int:
+        """Grid points per axis of the solver."""
+        if self.solver_resolution is not None:
+            return self.solver_resolution
+        usual = self.published_solver_resolution
+        return usual if usual % self.resolution == 0 else self.resolution
+
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, float]:
+        """The numbers of the equation, for the scalars of a shard."""
+
+    @property
+    def times(self) -> tuple[float, ...] | None:
+        """Times of the stored frames; None for a static problem."""
+        return None
+
+    def solver_grid(self) -> "Grid":
+        """The grid of the solver."""
+        from pdno.grid import Grid
+
+        return Grid((self.solver_points,) * self.dim)
+
+    def grid(self) -> "Grid":
+        """The stored grid."""
+        return self.solver_grid().coarsen(self.solver_points // self.resolution)
+
+    @abstractmethod
+    def law(self) -> "GaussianField | TwoPhaseField":
+        """Law of the inputs."""
+
+    @abstractmethod
+    def equation(self) -> "EvolutionEquation | Darcy":
+        """The equation."""
+
+    def sample(self, index: int) -> "tuple[Tensor, Tensor, float]":
+        """Input (C, *N), output (T, C, *N) or (C, *N), and relative residual of sample `index`."""
+        from pdno.solvers.solve import solve
+
+        data = self.law().sample(self.solver_grid(), seed=self.seed, indices=[index])
+        output = solve(self.equation(), data, self.times)  # type: ignore[arg-type]
+        return self._stored(data)[0], self._stored(output)[0], 0.0
+
+    def _stored(self, field: "Tensor") -> "Tensor":
+        every = slice(None, None, self.solver_points // self.resolution)
+        return field[(..., *(every,) * self.dim)]
+
+
+class HeatProblem(Problem):
+    """Heat: u₀ -> u(t) for u_t = c u_xx on the circle (paper section 4.1)."""
+
+    name = "heat"
+    dim = 1
+    equation_text = "u_t = c u_xx, periodic on (0, 1)"
+    scheme_text = "exact propagator exp(-4 pi^2 xi^2 c t) of each Fourier mode"
+    fields = ("initial_temperature", "temperature")
+    published_solver_resolution = 1024
+
+    resolution: Resolution = 1024
+    diffusivity: Positive = 0.05
+    """c."""
+    final_time: Positive = 1.0
+    """Last time."""
+    frames: Annotated[int, Field(ge=1, le=100_000)] = 20
+    """Number of stored times, evenly spaced up to final_time."""
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return {"diffusivity": self.diffusivity}
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        return tuple(self.final_time * (k + 1) / self.frames for k in range(self.frames))
+
+    def law(self) -> "GaussianField":
+        from pdno.fields.laws import heat_initial
+
+        return heat_initial()
+
+    def equation(self) -> "EvolutionEquation":
+        from pdno.equations.heat import Heat
+
+        return Heat(self.diffusivity)
+
+
+class BurgersProblem(Problem):
+    """Burgers: u₀ -> u(t) for u_t + (u²/2)_x = ν u_xx on the circle (paper section 4.2)."""
+
+    name = "burgers"
+    dim = 1
+    equation_text = "u_t + (u^2/2)_x = nu u_xx, periodic on (0, L)"
+    scheme_text = "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
+    fields = ("initial_velocity", "velocity")
+    published_solver_resolution = 8192
+
+    resolution: Resolution = 1024
+    viscosity: Positive = 0.1
+    """ν."""
+    period: Positive = 1.0
+    """L."""
+    final_time: Positive = 1.0
+    """Last time."""
+    frames: Annotated[int, Field(ge=1, le=100_000)] = 1
+    """Number of stored times, evenly spaced up to final_time."""
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return {"viscosity": self.viscosity, "period": self.period}
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        return tuple(self.final_time * (k + 1) / self.frames for k in range(self.frames))
+
+    def law(self) -> "GaussianField":
+        from pdno.fields.laws import burgers_initial
+
+        return burgers_initial()
+
+    def equation(self) -> "EvolutionEquation":
+        from pdno.equations.burgers import Burgers
+
+        return Burgers(self.viscosity, self.period)
+
+
+class DarcyProblem(Problem):
+    """Darcy: k -> u for -∇·(k∇u) = 1, u = 0 on the boundary of the square (paper section 4.3)."""
+
+    name = "darcy"
+    dim = 2
+    equation_text = "-div(k grad u) = f on (0,1)^2, u = 0 on the boundary"
+    fields = ("permeability", "pressure")
+    published_solver_resolution = 512
+
+    resolution: Resolution = 64
+    scheme: Literal["conservative", "published"] = "conservative"
+    """Cell-centred finite volumes, or the published scheme with its splines."""
+    low: Positive = 3.0
+    """Permeability of one phase."""
+    high: Positive = 12.0
+    """Permeability of the other phase."""
+    forcing: float = 1.0
+    """f."""
+
+    @property
+    def scheme_text(self) -> str:  # type: ignore[override]
+        if self.scheme == "published":
+            return "published: splines to nodes, 5-point scheme, arithmetic means, splines back"
+        return "conservative cell-centred finite volumes, harmonic face means"
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return {"low": self.low, "high": self.high, "forcing": self.forcing}
+
+    def solver_grid(self) -> "Grid":
+        from pdno.grid import Grid
+
+        return Grid.cells((self.solver_points,) * self.dim)
+
+    def law(self) -> "TwoPhaseField":
+        from pdno.fields.laws import darcy_permeability
+
+        return darcy_permeability(self.low, self.high)
+
+    def equation(self) -> "Darcy":
+        from pdno.equations.darcy import Darcy
+
+        return Darcy(forcing=self.forcing, scheme=self.scheme)
+
+    def sample(self, index: int) -> "tuple[Tensor, Tensor, float]":
+        from pdno.solvers.elliptic import solve_elliptic
+
+        data = self.law().sample(self.solver_grid(), seed=self.seed, indices=[index])
+        output, residual = solve_elliptic(self.equation(), data)
+        return self._stored(data)[0], self._stored(output)[0], float(residual.max())
+
+
+class NavierStokesProblem(Problem):
+    """Navier-Stokes: the vorticity ω₀ -> ω(t) of a forced plane flow (paper section 4.4)."""
+
+    name = "navier-stokes"
+    dim = 2
+    equation_text = "w_t + v.grad w = nu Lap w + A (sin + cos)(2 pi (x1 + x2)), periodic unit square"
+    scheme_text = "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
+    fields = ("initial_vorticity", "vorticity")
+    published_solver_resolution = 128
+
+    resolution: Resolution = 64
+    viscosity: Positive = 1e-5
+    """ν."""
+    forcing: float = 0.1
+    """Amplitude A of the forcing."""
+    amplitude: Literal["published", "ported", "printed"] = "published"
+    """Law of ω₀: of the published data (2·7³), of the ported code (7³), as printed (7^1.5)."""
+    final_time: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """Last time; frames are stored at t = 1, 2, ..., final_time."""
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        return {"viscosity": self.viscosity, "forcing": self.forcing}
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        return tuple(float(t) for t in range(1, self.final_time + 1))
+
+    def law(self) -> "GaussianField":
+        from pdno.fields.laws import navier_stokes_initial
+
+        return navier_stokes_initial(self.amplitude)
+
+    def equation(self) -> "EvolutionEquation":
+        from pdno.equations.navier_stokes import NavierStokes
+
+        return NavierStokes(self.viscosity, self.forcing)
+
+
+PROBLEMS: dict[str, type[Problem]] = {
+    problem.name: problem
+    for problem in (HeatProblem, BurgersProblem, DarcyProblem, NavierStokesProblem)
+}

@@ -1,0 +1,125 @@
+"""Shards: HDF5 files in The Well's layout, with a checksum on every chunk.
+
+The layout is specified in docs/data_format.md. A shard is built in memory and written in one go,
+so a full disk is a plain error of the operating system and never half an HDF5 file.
+"""
+
+__all__ = ["build_shard", "read_field", "read_samples"]
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from pdno.data.manifest import Manifest
+from pdno.grid import Grid
+
+AXES = ("x", "y", "z")
+
+
+def build_shard(
+    manifest: Manifest, first: int, inputs: np.ndarray, outputs: np.ndarray, scalars: dict[str, float]
+) -> bytes:
+    """The bytes of a shard with samples first, first + 1, ...
+
+    Arguments:
+        manifest: Of the dataset.
+        first: Index of the first sample.
+        inputs: (B, *N).
+        outputs: (B, T, *N), or (B, *N) for a static problem.
+        scalars: The numbers of the equation.
+    """
+    # libver and track_order are fixed so that equal data give equal bytes
+    with h5py.File(
+        "shard.h5", "w", driver="core", backing_store=False, libver="v110", track_order=False
+    ) as file:
+        _write_root(file, manifest, first, len(inputs), scalars)
+        _write_dimensions(file, manifest)
+        _write_boundaries(file, manifest)
+        fields = file.create_group("t0_fields")
+        fields.attrs["field_names"] = [manifest.fields["input"], manifest.fields["output"]]
+        _write_field(fields, manifest.fields["input"], inputs, manifest, in_time=False)
+        in_time = manifest.times is not None
+        _write_field(fields, manifest.fields["output"], outputs, manifest, in_time=in_time)
+        for rank in ("t1_fields", "t2_fields"):
+            file.create_group(rank).attrs["field_names"] = np.array([], dtype="S1")
+        file.flush()
+        return bytes(file.id.get_file_image())
+
+
+def read_samples(path: Path, name: str, rows: Sequence[int]) -> np.ndarray:
+    """Rows of one field of a shard, read chunk by chunk with their checksums."""
+    try:
+        with h5py.File(path, "r") as file:
+            return read_field(file, name, rows)
+    except (OSError, KeyError, RuntimeError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): generate it again with the command that made it"
+        ) from error
+
+
+def read_field(file: h5py.File, name: str, rows: Sequence[int]) -> np.ndarray:
+    """Rows of one field of an open shard."""
+    field = file["t0_fields"][name]
+    if list(rows) == list(range(rows[0], rows[0] + len(rows))):
+        return np.asarray(field[rows[0] : rows[0] + len(rows)])
+    return np.stack([field[row] for row in rows])
+
+
+def _write_root(
+    file: h5py.File, manifest: Manifest, first: int, count: int, scalars: dict[str, float]
+) -> None:
+    file.attrs["dataset_name"] = f"pdno {manifest.problem}"
+    file.attrs["grid_type"] = "cartesian"
+    file.attrs["n_spatial_dims"] = len(manifest.grid.shape)
+    file.attrs["n_trajectories"] = count
+    file.attrs["simulation_parameters"] = list(scalars)
+    file.attrs["pdno_first_sample"] = first
+    file.attrs["pdno_seed"] = manifest.seed
+    group = file.create_group("scalars")
+    group.attrs["field_names"] = list(scalars)
+    for name, value in scalars.items():
+        file.attrs[name] = value
+        scalar = group.create_dataset(name, data=np.float64(value))
+        scalar.attrs["sample_varying"] = False
+        scalar.attrs["time_varying"] = False
+
+
+def _write_dimensions(file: h5py.File, manifest: Manifest) -> None:
+    record = manifest.grid
+    grid = Grid(record.shape, record.periodic, record.offset)
+    group = file.create_group("dimensions")
+    group.attrs["spatial_dims"] = list(AXES[: grid.dim])
+    times = group.create_dataset("time", data=np.array(manifest.times or (0.0,), dtype="f8"))
+    times.attrs["sample_varying"] = False
+    for name, x in zip(AXES, grid.axes(), strict=False):
+        axis = group.create_dataset(name, data=x.numpy())
+        axis.attrs["sample_varying"] = False
+        axis.attrs["time_varying"] = False
+
+
+def _write_boundaries(file: h5py.File, manifest: Manifest) -> None:
+    kind = "periodic" if manifest.grid.periodic else "wall"
+    group = file.create_group("boundary_conditions")
+    for name, n in zip(AXES, manifest.grid.shape, strict=False):
+        boundary = group.create_group(f"{name}_{kind}")
+        boundary.attrs["associated_dims"] = [name]
+        boundary.attrs["associated_fields"] = np.array([], dtype="S1")
+        boundary.attrs["bc_type"] = kind
+        boundary.attrs["sample_varying"] = False
+        boundary.attrs["time_varying"] = False
+        mask = np.zeros(n, dtype=bool)
+        mask[[0, -1]] = True
+        boundary.create_dataset("mask", data=mask)
+
+
+def _write_field(
+    group: h5py.Group, name: str, values: np.ndarray, manifest: Manifest, *, in_time: bool
+) -> None:
+    data = np.ascontiguousarray(values, dtype=manifest.dtype)
+    chunks = (1, *data.shape[1:])
+    field = group.create_dataset(name, data=data, chunks=chunks, fletcher32=True)
+    field.attrs["dim_varying"] = [True] * len(manifest.grid.shape)
+    field.attrs["sample_varying"] = True
+    field.attrs["time_varying"] = in_time

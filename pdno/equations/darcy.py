@@ -1,0 +1,68 @@
+"""Darcy flow: the pressure of a fluid that seeps through a porous medium.
+
+    -∇·(k ∇u) = f   in (0, 1)^d,        u = 0   on the boundary,
+
+with the permeability k(x) > 0 as input and the pressure u(x) as output. The minus sign makes the
+operator positive: u > 0 for f = 1. (The paper prints the equation without it; its data have it.)
+
+Fields are sampled at cell centres x_i = (i + 1/2) / N (`Grid.cells`), so the first and the last
+sample of u lie half a cell inside the boundary: small, but not zero.
+
+This file says *what* is solved; `pdno.solvers.elliptic` knows how. Two discretisations exist:
+"conservative" keeps every face coefficient positive, hence u > 0 and second order for smooth k;
+"published" repeats the scheme behind the published data (`pdno.solvers.elliptic_published`).
+"""
+
+__all__ = ["Darcy"]
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from pdno.grid import Grid
+
+
+@dataclass(frozen=True)
+class Darcy:
+    """-∇·(k ∇u) = f on the unit box with u = 0 on its boundary.
+
+    Arguments:
+        forcing: f, a number or a function of the points, (*N, d) -> (*N).
+        scheme: "conservative" (finite volumes, harmonic face means) or "published" (splines to
+            nodes, arithmetic face means; two-dimensional only).
+
+    Example:
+        >>> Darcy().source(Grid.cells((2, 3))).tolist()
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+        >>> Darcy(forcing=lambda x: x[..., 0]).source(Grid.cells((2,))).tolist()
+        [0.25, 0.75]
+    """
+
+    forcing: float | Callable[[Tensor], Tensor] = 1.0
+    scheme: Literal["conservative", "published"] = "conservative"
+
+    def __post_init__(self) -> None:
+        if self.scheme not in ("conservative", "published"):
+            raise ValueError(
+                f"Darcy scheme is {self.scheme!r}; expected 'conservative' or 'published'"
+            )
+        if not callable(self.forcing) and not math.isfinite(self.forcing):
+            raise ValueError(f"Darcy forcing is {self.forcing}; expected a finite number")
+
+    def source(self, grid: Grid, *, device: torch.device | str | None = None) -> Tensor:
+        """The forcing f at the points of a grid, shape (*N), float64."""
+        if not callable(self.forcing):
+            return torch.full(grid.shape, self.forcing, dtype=torch.float64, device=device)
+        values = self.forcing(grid.points(device=device)).to(torch.float64)
+        if tuple(values.shape) != grid.shape:
+            raise ValueError(
+                f"Darcy forcing returned shape {tuple(values.shape)} for points of shape "
+                f"{(*grid.shape, grid.dim)}; expected {grid.shape}, one number per point"
+            )
+        if not bool(values.isfinite().all()):
+            raise ValueError("Darcy forcing returned NaN or infinity; expected finite values")
+        return values

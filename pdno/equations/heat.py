@@ -1,0 +1,31 @@
+"""The heat equation u_t = c Δu on the torus; its solution operator has symbol e^{-4π²|ξ|²ct}."""
+
+__all__ = ["Heat"]
+
+from dataclasses import dataclass
+
+import torch
+
+from pdno.equations.base import EvolutionEquation, Semilinear
+from pdno.grid import Grid
+from pdno.spectral import laplacian_symbol
+
+
+@dataclass(frozen=True)
+class Heat(EvolutionEquation):
+    """u_t = c Δu (paper section 4.1), in any dimension.
+
+    Arguments:
+        diffusivity: c.
+    """
+
+    diffusivity: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not self.diffusivity >= 0:
+            raise ValueError(f"diffusivity is {self.diffusivity}; expected c >= 0")
+
+    def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
+        """L(ξ) = -4π²|ξ|²c and no N."""
+        linear = laplacian_symbol(grid, device).mul_(self.diffusivity)
+        return Semilinear(linear, modes=(None,) * grid.dim)

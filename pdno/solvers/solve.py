@@ -1,0 +1,67 @@
+"""One verb for every equation: `solve(equation, data, times)`.
+
+Linear evolution equations go to the exact propagator, semilinear ones to the exponential
+integrator, Darcy's to the elliptic solver. Everything is computed and returned in float64.
+"""
+
+__all__ = ["solve"]
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pdno.equations.base import EvolutionEquation
+from pdno.equations.darcy import Darcy
+from pdno.solvers.elliptic import solve_elliptic
+from pdno.solvers.exponential import integrate
+from pdno.solvers.propagator import propagate
+
+
+@torch.no_grad()
+def solve(
+    equation: EvolutionEquation | Darcy,
+    data: Tensor,
+    times: Sequence[float] | None = None,
+    *,
+    step: float | None = None,
+    refine: int = 1,
+) -> Tensor:
+    """Solve an equation for a batch of initial states or coefficients.
+
+    Shapes: evolution (B, 1, *N) -> (B, T, 1, *N); Darcy (B, 1, *N) -> (B, 1, *N); float64.
+
+    Arguments:
+        equation: What to solve.
+        data: Initial states on a periodic grid, or the permeability at cell centres.
+        times: Increasing times >= 0 of an evolution equation.
+        step: Fixed time step; None lets the step follow the flow.
+        refine: Divide the steps that follow the flow by this number.
+
+    Example:
+        >>> from pdno.equations.heat import Heat
+        >>> solve(Heat(diffusivity=0.05), torch.ones(2, 1, 16), times=[0.5, 1.0]).shape
+        torch.Size([2, 2, 1, 16])
+    """
+    if isinstance(equation, Darcy):
+        if times is not None:
+            raise ValueError("Darcy's equation has no time: leave `times` out")
+        return solve_elliptic(equation, data)[0]
+    moments = _check_times(times)
+    if (step is not None and not step > 0) or refine < 1:
+        raise ValueError(f"step {step} and refine {refine}: expected positive numbers")
+    grid = equation.check(data)
+    system = equation.discretise(grid, data.device)
+    if system.nonlinear is None:
+        return propagate(system, data, moments)
+    return integrate(system, data, moments, step=step, refine=refine)
+
+
+def _check_times(times: Sequence[float] | None) -> list[float]:
+    if times is None:
+        raise ValueError("an evolution equation needs `times`, for example times=[0.5, 1.0]")
+    moments = [float(t) for t in times]
+    increasing = all(a < b for a, b in zip(moments, moments[1:], strict=False))
+    if not moments or moments[0] < 0 or not increasing:
+        raise ValueError(f"times {moments}: expected increasing times >= 0")
+    return moments
