@@ -1,1 +1,57 @@
-"""pdno: pseudo-differential neural operators."""
+"""Pseudo-differential neural operators: learn solution operators of partial differential equations.
+
+The layout shows the flow: fields -> equations -> solvers -> data -> symbols -> operators ->
+networks -> training -> evaluation -> report -> experiments -> cli.
+
+Shapes: fields (B, C, *N), trajectories (B, T, C, *N), coordinates (*N, d). B batch, T time,
+C channels, *N grid, d dimension. Frequencies ξ are integers, x lies in the unit box.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pdno.data.dataset import OperatorDataset as OperatorDataset
+    from pdno.data.dataset import open_dataset as open_dataset
+    from pdno.data.generate import generate_dataset as generate_dataset
+    from pdno.data.memory import generate as generate
+    from pdno.data.public import read_published as read_published
+    from pdno.equations.burgers import Burgers as Burgers
+    from pdno.equations.darcy import Darcy as Darcy
+    from pdno.equations.heat import Heat as Heat
+    from pdno.equations.navier_stokes import NavierStokes as NavierStokes
+    from pdno.fields.gaussian import GaussianField as GaussianField
+    from pdno.fields.two_phase import TwoPhaseField as TwoPhaseField
+    from pdno.grid import Grid as Grid
+    from pdno.solvers.solve import solve as solve
+
+# Names are imported when they are first used, so that the command line starts without torch.
+_HOMES = {
+    "Burgers": "pdno.equations.burgers",
+    "Darcy": "pdno.equations.darcy",
+    "GaussianField": "pdno.fields.gaussian",
+    "Grid": "pdno.grid",
+    "Heat": "pdno.equations.heat",
+    "NavierStokes": "pdno.equations.navier_stokes",
+    "OperatorDataset": "pdno.data.dataset",
+    "TwoPhaseField": "pdno.fields.two_phase",
+    "generate": "pdno.data.memory",
+    "generate_dataset": "pdno.data.generate",
+    "open_dataset": "pdno.data.dataset",
+    "read_published": "pdno.data.public",
+    "solve": "pdno.solvers.solve",
+}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pdno' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

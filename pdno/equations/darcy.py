@@ -57,7 +57,7 @@ class Darcy:
         """The forcing f at the points of a grid, shape (*N), float64."""
         if not callable(self.forcing):
             return torch.full(grid.shape, self.forcing, dtype=torch.float64, device=device)
-        values = self.forcing(grid.points(device=device)).to(torch.float64)
+        values = self.forcing(grid.points(device=device)).detach().to(torch.float64)
         if tuple(values.shape) != grid.shape:
             raise ValueError(
                 f"Darcy forcing returned shape {tuple(values.shape)} for points of shape "

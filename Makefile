@@ -1,0 +1,44 @@
+# Each target makes .venv and installs what it needs when that is missing or stale.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest
+.DEFAULT_GOAL := help
+
+.PHONY: help install demo test test-all check bench clean
+
+help:  ## Print the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.made:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.%: $(VENV)/.made pyproject.toml constraints.txt
+	$(INSTALL) -e '.$(if $(filter run,$*),,[$*])'
+	@touch $@
+
+install: $(VENV)/.run  ## Install pdno into .venv
+
+demo: $(VENV)/.run  ## Make data of every problem and draw it
+	$(BIN)/pdno demo --out demo
+
+test: $(VENV)/.test  ## Run the tests (minutes)
+	$(PYTEST) -n 2 tests
+
+test-all: $(VENV)/.test  ## Run all tests, the slow ones too
+	$(PYTEST) -n 2 -m 'slow or not slow' tests
+
+check: $(VENV)/.dev  ## Lint, types, tests, doctests, examples
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(PYTEST) -n 2 tests
+	$(PYTEST) --doctest-modules pdno
+
+bench: $(VENV)/.bench  ## Measure speed as ratios in one run
+	$(BIN)/pdno bench --out bench
+
+clean:  ## Remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

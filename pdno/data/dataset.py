@@ -1,0 +1,158 @@
+"""Datasets of operators: pairs (input, target) with their grid and times.
+
+A dataset is a view on a source: choosing samples, points or frames makes a new view and copies
+nothing. Samples are read when they are asked for.
+"""
+
+__all__ = ["OperatorDataset", "open_dataset"]
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from pdno.data.source import ArraySource, ShardSource, Source
+from pdno.grid import Grid
+
+
+class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
+    """Pairs (input, target) of an operator.
+
+    Shapes: static (C, *N) -> (C, *N); trajectories (C, *N) -> (T, C, *N); windows of k frames
+    (k·C, *N) -> (T - k, C, *N).
+
+    Arguments:
+        source: Where samples come from.
+
+    Example:
+        >>> frames = torch.randn(6, 5, 1, 8)
+        >>> data = OperatorDataset.from_arrays(frames[:, 0], frames, Grid((8,)), times=range(5))
+        >>> train, test = data.window(inputs=2).split(test=2)
+        >>> len(train), len(test), tuple(test[0][0].shape), tuple(test[0][1].shape)
+        (4, 2, (2, 8), (3, 1, 8))
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.grid = source.grid
+        self.times = source.times
+        self.input_frames: int | None = None
+        self.dtype = torch.float32
+        self._rows: Sequence[int] = range(len(source))
+        self._every = 1
+        self._frames = slice(None)
+
+    @classmethod
+    def from_arrays(
+        cls, inputs: Tensor, outputs: Tensor, grid: Grid, times: Sequence[float] | None = None
+    ) -> "OperatorDataset":
+        """A dataset of tensors: inputs (B, C, *N), outputs (B, T, C, *N) or (B, C, *N)."""
+        return cls(ArraySource(inputs, outputs, grid, times))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"sample {index} of a dataset with {len(self)} samples")
+        inputs, targets = self.batch([index])
+        return inputs[0], targets[0]
+
+    def batch(self, indices: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+        """Several samples at once, or all of them: inputs and targets with a batch axis."""
+        chosen = range(len(self)) if indices is None else indices
+        inputs, outputs = self.source.read([self._rows[index] for index in chosen])
+        points = (..., *(slice(None, None, self._every),) * self.grid.dim)
+        inputs, outputs = inputs[points].to(self.dtype), outputs[points].to(self.dtype)
+        if self.times is None:
+            return inputs, outputs
+        outputs = outputs[:, self._frames]
+        if self.input_frames is None:
+            return inputs, outputs
+        window = outputs[:, : self.input_frames].flatten(1, 2)
+        return window, outputs[:, self.input_frames :]
+
+    def subset(self, rows: Sequence[int]) -> "OperatorDataset":
+        """The samples `rows` of this dataset."""
+        bad = [row for row in rows if not 0 <= row < len(self)]
+        if bad:
+            raise ValueError(f"sample {bad[0]} of a dataset with {len(self)} samples")
+        view = copy.copy(self)
+        view._rows = [self._rows[row] for row in rows]
+        return view
+
+    def split(
+        self, train: int | Sequence[int] | None = None, *, test: int | Sequence[int]
+    ) -> tuple["OperatorDataset", "OperatorDataset"]:
+        """Disjoint training and test sets.
+
+        Arguments:
+            train: Number of first samples, or which ones; None takes all that are not for testing.
+            test: Number of last samples, or which ones.
+        """
+        size = len(self)
+        test_rows = range(size - test, size) if isinstance(test, int) else list(test)
+        if isinstance(test, int) and not 0 < test < size:
+            raise ValueError(f"test={test} of {size} samples: expected 1 to {size - 1}")
+        if train is None:
+            held_out = set(test_rows)
+            train_rows: Sequence[int] = [row for row in range(size) if row not in held_out]
+        elif isinstance(train, int):
+            train_rows = range(train)
+        else:
+            train_rows = list(train)
+        common = set(train_rows) & set(test_rows)
+        if common or (isinstance(train, int) and not 0 < train <= size):
+            raise ValueError(
+                f"train={_short(train)} and test={_short(test)} of {size} samples share "
+                f"{len(common)} samples: ask for fewer so that the two sets are disjoint"
+            )
+        return self.subset(train_rows), self.subset(test_rows)
+
+    def subsample(self, every: int) -> "OperatorDataset":
+        """Every r-th grid point along each axis, starting with the first, as in the paper."""
+        view = copy.copy(self)
+        view.grid = self.grid.coarsen(every)
+        view._every = self._every * every
+        return view
+
+    def window(self, inputs: int, outputs: int | None = None) -> "OperatorDataset":
+        """The first `inputs` frames as channels, the next `outputs` (None: all) as the target."""
+        if self.times is None:
+            raise ValueError("a static dataset has no frames to take a window of")
+        if self.input_frames is not None:
+            raise ValueError("this dataset is a window already: take it of the whole dataset")
+        total = len(self.times)
+        end = total if outputs is None else inputs + outputs
+        if not 0 < inputs < end <= total:
+            raise ValueError(
+                f"a window of {inputs} inputs and {outputs} outputs does not fit {total} frames"
+            )
+        view = copy.copy(self)
+        view.input_frames, view._frames = inputs, slice(0, end)
+        view.times = self.times[:end]
+        return view
+
+    def to(self, dtype: torch.dtype) -> "OperatorDataset":
+        """The same samples in another number type (float32 by default)."""
+        view = copy.copy(self)
+        view.dtype = dtype
+        return view
+
+
+def open_dataset(folder: Path | str, *, verify: bool = True, partial: bool = False) -> OperatorDataset:
+    """Open a dataset folder made by `pdno generate`.
+
+    Arguments:
+        folder: The dataset.
+        verify: Compare every shard with its SHA-256 first.
+        partial: Whether to accept a dataset that is not complete.
+    """
+    return OperatorDataset(ShardSource(Path(folder), verify=verify, partial=partial))
+
+
+def _short(choice: int | Sequence[int] | None) -> str:
+    return f"{len(choice)} chosen" if isinstance(choice, Sequence) else str(choice)

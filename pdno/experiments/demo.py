@@ -1,0 +1,41 @@
+"""The demo: data of every problem, made and drawn."""
+
+__all__ = ["run_demo"]
+
+from pathlib import Path
+
+from pdno.data.dataset import open_dataset
+from pdno.data.generate import generate_dataset
+from pdno.data.problems import (
+    BurgersProblem,
+    DarcyProblem,
+    HeatProblem,
+    NavierStokesProblem,
+    Problem,
+)
+from pdno.report.samples import plot_sample
+from pdno.report.style import save_figure
+
+
+def run_demo(folder: Path) -> list[Path]:
+    """Generate one sample of each problem and draw it; returns the pictures."""
+    problems: list[Problem] = [
+        HeatProblem(samples=1),
+        BurgersProblem(samples=1, frames=4),
+        DarcyProblem(samples=1, resolution=256),
+        NavierStokesProblem(samples=1, resolution=128),
+    ]
+    pictures = []
+    for problem in problems:
+        place = folder / "data" / problem.name
+        generate_dataset(problem, place)
+        inputs, outputs = open_dataset(place).batch([0])
+        figure = plot_sample(
+            f"{problem.name}: {problem.equation_text}",
+            inputs[0, 0].numpy(),
+            outputs[0].squeeze(-1 - problem.dim).numpy(),
+            names=(problem.fields[0].replace("_", " "), problem.fields[1]),
+            times=problem.times,
+        )
+        pictures.append(save_figure(figure, folder / f"{problem.name}.png"))
+    return pictures

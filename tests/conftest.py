@@ -1,0 +1,30 @@
+"""Fixtures and where the reference data of other implementations lie, if they are there."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    folder = SHARED / "golden"
+    if not folder.is_dir():
+        pytest.skip("no golden vectors of the published implementations beside this checkout")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def published_weights() -> Path:
+    path = SHARED / "reference" / "pdno_ns_v1e-5_published.bin"
+    if not path.is_file():
+        pytest.skip("the authors' published weights are not beside this checkout")
+    return path

@@ -1,0 +1,148 @@
+"""The multiwavelet operator: transforms, linearity, covariance, gradients and errors."""
+
+import copy
+
+import pytest
+import torch
+
+from pdno.operators.multiwavelet import MultiwaveletOperator
+from pdno.operators.multiwavelet_filters import BASES, make_filters
+
+SIZES = {"wavelets": 2, "modes": 3}
+
+
+@pytest.fixture
+def double():
+    """Build in float64: the filters then have all of their digits."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("base", BASES)
+def test_one_level_down_and_up_is_the_identity_in_1d(base):
+    operator = MultiwaveletOperator(1, 3, wavelets=4, modes=2, base=base)
+    f = torch.randn(2, 12, 16)
+    assert torch.allclose(operator.reconstruct(*operator.decompose(f)), f, atol=1e-12)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("base", BASES)
+@pytest.mark.parametrize("space_time", [False, True])
+def test_one_level_up_and_down_is_the_identity_in_2d(base, space_time):
+    operator = MultiwaveletOperator(2, 2, wavelets=3, modes=2, base=base, space_time=space_time)
+    shape = (2, 18, 4, 8, 3) if space_time else (2, 18, 4, 8)
+    average, detail = torch.randn(2, *shape).unbind()
+    again = operator.decompose(operator.reconstruct(average, detail))
+    assert torch.allclose(again[0], average, atol=1e-12)
+    assert torch.allclose(again[1], detail, atol=1e-12)
+
+
+@pytest.mark.usefixtures("double")
+def test_legendre_levels_keep_the_energy():
+    operator = MultiwaveletOperator(1, 3, wavelets=4, modes=2)
+    f = torch.randn(2, 12, 16)
+    average, detail = operator.decompose(f)
+    assert average.square().sum() + detail.square().sum() == pytest.approx(f.square().sum().item())
+
+
+@pytest.mark.usefixtures("double")
+def test_decomposition_pairs_even_and_odd_points_in_the_published_order():
+    operator = MultiwaveletOperator(2, 2, wavelets=2, modes=2)
+    f = torch.randn(1, 8, 4, 4)
+    filters = make_filters("legendre", 2)
+    average, detail = operator.decompose(f)
+    cells = f.reshape(1, 2, 2, 2, 4, 4)  # functions, coefficients along x and along y
+    for matrix, result in ((filters.h, average), (filters.g, detail)):
+        m = torch.as_tensor(matrix)
+        expected = sum(
+            torch.einsum("pi,qj,bcijxy->bcpqxy", m[a], m[b], cells[..., a::2, b::2])
+            for a in (0, 1)
+            for b in (0, 1)
+        )
+        assert torch.allclose(result, expected.reshape(result.shape), atol=1e-12)
+
+
+@pytest.mark.usefixtures("double")
+def test_1d_operator_is_affine_and_its_constant_comes_from_the_coarsest_map():
+    operator = MultiwaveletOperator(1, 2, wavelets=3, modes=4)
+    f, g = torch.randn(2, 2, 6, 16).unbind()
+    constant = operator(torch.zeros(2, 6, 16))
+    assert torch.allclose(
+        operator(2 * f - 3 * g) - constant,
+        2 * (operator(f) - constant) - 3 * (operator(g) - constant),
+        atol=1e-12,
+    )
+    torch.nn.init.zeros_(operator.average_to_average.bias)
+    assert operator(torch.zeros(2, 6, 16)).abs().max() == 0
+
+
+@pytest.mark.usefixtures("double")
+def test_1d_operator_commutes_with_translations_by_a_coarsest_cell():
+    operator = MultiwaveletOperator(1, 2, wavelets=3, modes=4, coarsest=2)
+    f = torch.randn(2, 6, 32)
+    assert torch.allclose(operator(f.roll(8, -1)), operator(f).roll(8, -1), atol=1e-12)
+    assert not torch.allclose(operator(f.roll(1, -1)), operator(f).roll(1, -1), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dim", "space_time", "shape"), [(1, False, (8,)), (2, False, (4, 4)), (2, True, (4, 4, 3))]
+)
+@pytest.mark.usefixtures("double")
+def test_gradients(dim, space_time, shape):
+    torch.manual_seed(1)
+    operator = MultiwaveletOperator(dim, 1, wavelets=2, modes=2, space_time=space_time)
+    f = torch.randn(1, 2**dim, *shape, requires_grad=True)
+    assert torch.autograd.gradcheck(operator, (f,))
+    operator(f).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in operator.parameters())
+
+
+@pytest.mark.parametrize("coarsest", [0, 2, 3])
+def test_coarsest_level_is_where_the_published_one_is(coarsest):
+    operator = MultiwaveletOperator(1, 1, coarsest=coarsest, **SIZES)
+    sizes = []
+    operator.average_to_average.register_forward_pre_hook(
+        lambda _, arguments: sizes.append(arguments[0].shape[-1])
+    )
+    operator(torch.randn(1, 2, 8))
+    assert sizes == [2**coarsest]
+
+
+def test_rectangles_stop_at_the_shorter_side():
+    operator = MultiwaveletOperator(2, 1, **SIZES)
+    assert operator.count_levels((2, 4, 4, 16)) == 2
+    assert operator(torch.randn(2, 4, 4, 16)).shape == (2, 4, 4, 16)
+
+
+def test_filters_are_not_in_the_state_but_follow_the_module():
+    operator = MultiwaveletOperator(2, 1, **SIZES)
+    assert not any("analysis" in name or "synthesis" in name for name in operator.state_dict())
+    assert operator.double().analysis.dtype == torch.float64
+    twin = copy.deepcopy(operator)
+    f = torch.randn(1, 4, 8, 8, dtype=torch.float64)
+    assert torch.equal(twin(f), operator(f))
+
+
+def test_wrong_input_is_named():
+    operator = MultiwaveletOperator(2, 1, coarsest=2, **SIZES)
+    with pytest.raises(ValueError, match=r"grid is \(12, 8\).*power of two"):
+        operator(torch.zeros(1, 4, 12, 8))
+    with pytest.raises(ValueError, match=r"grid is \(2, 8\).*at least 4.*coarsest"):
+        operator(torch.zeros(1, 4, 2, 8))
+    with pytest.raises(ValueError, match=r"\(1, 5, 8, 8\).*4 channels"):
+        operator(torch.zeros(1, 5, 8, 8))
+    with pytest.raises(ValueError, match=r"\(1, 4, 8\).*expected 4 axes"):
+        operator(torch.zeros(1, 4, 8))
+
+
+def test_wrong_sizes_are_named():
+    with pytest.raises(ValueError, match="dim is 3; expected 1 or 2"):
+        MultiwaveletOperator(3, 1, **SIZES)
+    with pytest.raises(ValueError, match="space_time with dim=1"):
+        MultiwaveletOperator(1, 1, space_time=True, **SIZES)
+    with pytest.raises(ValueError, match="width=0"):
+        MultiwaveletOperator(1, 0, **SIZES)
+    with pytest.raises(ValueError, match="'haar'"):
+        MultiwaveletOperator(1, 1, base="haar", **SIZES)
