@@ -43,7 +43,8 @@ def transform(f: Tensor, dim: int, modes: Modes = None) -> Tensor:
     shape = f.shape[-dim:]
     kept = kept_per_axis(shape, modes)
     if kept.count(None) == dim:
-        return torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
+        whole: Tensor = torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
+        return whole
     f_hat = _truncate_axis(torch.fft.rfft(f, norm="forward"), -1, kept[-1], half=True)
     for position in range(-2, -dim - 1, -1):
         f_hat = torch.fft.fft(f_hat, dim=position, norm="forward")
@@ -63,14 +64,17 @@ def inverse(f_hat: Tensor, shape: Sequence[int], modes: Modes = None) -> Tensor:
     kept = kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
     by_rule = f_hat.device.type == "cpu"
+    f: Tensor
     if by_rule and kept.count(None) == dim:
-        return torch.fft.irfftn(f_hat, s=tuple(shape), dim=tuple(range(-dim, 0)), norm="forward")
+        f = torch.fft.irfftn(f_hat, s=tuple(shape), dim=tuple(range(-dim, 0)), norm="forward")
+        return f
     for position in range(-dim, -1):
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
         f_hat = torch.fft.ifft(f_hat, dim=position, norm="forward")
     # irfft pads the half axis with zeros by itself
     f_hat = f_hat if by_rule else _real_lines(f_hat, shape[-1])
-    return torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
+    f = torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
+    return f
 
 
 def truncate_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:

@@ -27,7 +27,7 @@ class Grid:
     Shapes: points (*N, d), modes (*N^, d) with *N^ = (N_1, ..., N_{d-1}, N_d // 2 + 1).
 
     Arguments:
-        shape: Number of points per axis, *N. An int means one axis.
+        shape: Number of points per axis, *N.
         periodic: Whether the box is a torus.
         offset: Place of the first point inside its cell, in spacings: 0 is a node, 1/2 a cell
             centre. A box with offset 0 includes both of its ends.
@@ -46,8 +46,7 @@ class Grid:
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        shape = (self.shape,) if isinstance(self.shape, int) else tuple(self.shape)
-        object.__setattr__(self, "shape", tuple(int(n) for n in shape))
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
         if not 1 <= len(self.shape) <= 3:
             raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
         if min(self.shape) < 2:

@@ -67,8 +67,8 @@ def resample(f: Tensor, shape: Sequence[int]) -> Tensor:
     """The trigonometric polynomial through the samples f, on another grid, (..., *N) -> (..., *M).
 
     Going finer interpolates: common points keep their values. Going coarser drops the modes that
-    the new grid cannot hold. A mode at N/2 of an even grid stands for its two signs in equal parts.
-    Finer and back is the identity.
+    the new grid cannot hold. A mode at N/2 of an even grid stands for its two signs in equal
+    parts. Finer and back is the identity.
 
     Example:
         >>> u = torch.randn(3, 8, 9, dtype=torch.float64)

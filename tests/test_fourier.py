@@ -42,7 +42,9 @@ def test_transform_is_the_mean_against_waves(shape, truncated):
 def test_inverse_follows_the_hermitian_rule_for_any_coefficients(shape, truncated):
     modes = KEPT[len(shape)] if truncated else None
     f_hat = torch.randn(Grid(shape).modes(modes).shape[:-1], dtype=torch.complex128)
-    assert torch.allclose(inverse(f_hat, shape, modes), direct_sum(f_hat, shape, modes), atol=1e-12)
+    assert torch.allclose(
+        inverse(f_hat, shape, modes), direct_sum(f_hat, shape, modes), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -143,7 +143,9 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         return view
 
 
-def open_dataset(folder: Path | str, *, verify: bool = True, partial: bool = False) -> OperatorDataset:
+def open_dataset(
+    folder: Path | str, *, verify: bool = True, partial: bool = False
+) -> OperatorDataset:
     """Open a dataset folder made by `pdno generate`.
 
     Arguments:

@@ -19,7 +19,9 @@ def _describe_dataset(folder: Path, manifest: Manifest) -> str:
     have = sum(shard.count for shard in manifest.shards)
     state = "complete" if manifest.complete else f"PARTIAL, {have} samples so far"
     times = manifest.times
-    frames = "static" if times is None else f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}"
+    frames = (
+        "static" if times is None else f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}"
+    )
     parameters = ", ".join(f"{key}={value}" for key, value in manifest.parameters.items())
     residual = max((shard.residual for shard in manifest.shards), default=0.0)
     return "\n".join(

@@ -68,7 +68,9 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
     for index in range(first, first + count):
         sample_input, sample_output, sample_residual = problem.sample(index)
         if not bool(torch.isfinite(sample_output).all()):
-            raise ValueError(f"sample {index} of {problem.name} is not finite; nothing was written")
+            raise ValueError(
+                f"sample {index} of {problem.name} is not finite; nothing was written"
+            )
         inputs.append(sample_input.squeeze(0).numpy())
         outputs.append(sample_output.squeeze(-1 - problem.dim).numpy())
         residual = max(residual, sample_residual)

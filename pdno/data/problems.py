@@ -157,7 +157,9 @@ class BurgersProblem(Problem):
     name = "burgers"
     dim = 1
     equation_text = "u_t + (u^2/2)_x = nu u_xx, periodic on (0, L)"
-    scheme_text = "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
+    scheme_text = (
+        "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
+    )
     fields = ("initial_velocity", "velocity")
     published_solver_resolution = 8192
 
@@ -247,8 +249,12 @@ class NavierStokesProblem(Problem):
 
     name = "navier-stokes"
     dim = 2
-    equation_text = "w_t + v.grad w = nu Lap w + A (sin + cos)(2 pi (x1 + x2)), periodic unit square"
-    scheme_text = "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
+    equation_text = (
+        "w_t + v.grad w = nu Lap w + A (sin + cos)(2 pi (x1 + x2)), periodic unit square"
+    )
+    scheme_text = (
+        "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
+    )
     fields = ("initial_vorticity", "vorticity")
     published_solver_resolution = 128
 

@@ -250,7 +250,8 @@ def _vorticity_times(
     increasing = np.isfinite(listed).all() and (np.diff(listed) > 0).all()
     if len(times) != layout.frames or not increasing:
         raise PublishedFileError(
-            f"t has {len(times)} times for {layout.frames} frames, or they do not increase; {_AGAIN}"
+            f"t has {len(times)} times that fit no {layout.frames} frames or do not increase; "
+            f"{_AGAIN}"
         )
     per_unit = round(1 / times[0]) if 0 < times[0] < 1 else 1
     quarters = per_unit > 1 and np.allclose(listed * per_unit, whole)
@@ -320,7 +321,7 @@ def _check_memory(name: str, size: int) -> None:
 def _check_size(name: str, size: int, file_size: int) -> None:
     if size > _EXPANSION * file_size:
         raise PublishedFileError(
-            f"array {name} declares {size:,} bytes, more than {file_size:,} bytes can hold; {_AGAIN}"
+            f"array {name} declares {size:,} bytes, more than {file_size:,} can hold; {_AGAIN}"
         )
 
 
@@ -342,9 +343,7 @@ def _open(path: str | Path) -> Iterator[tuple[str, dict[str, _Array]]]:
             raise PublishedFileError(f"cannot read {path}: {problem}; {_AGAIN}") from problem
 
 
-def _arrays(
-    path: str | Path, file: BinaryIO, stack: ExitStack
-) -> tuple[str, dict[str, _Array]]:
+def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, _Array]]:
     size = os.fstat(file.fileno()).st_size
     head = file.read(520)
     if head[:2] == b"PK" or head[:1] == b"\x80":
@@ -384,21 +383,19 @@ def _read_tensor(tensor: Tensor, cut: Cut) -> Numbers:
 
 
 def _hdf5_arrays(source: h5py.File, size: int, matlab: bool) -> dict[str, _Array]:
-    arrays: dict[str, _Array] = {}
-
-    # Visits hard links only, so no other file is ever opened.
-    def visit(name: str, item: Any) -> None:
+    # Visiting follows hard links only, so no other file is ever opened.
+    items: dict[str, Any] = {}
+    source.visititems(items.__setitem__)
+    arrays = {}
+    for name, item in items.items():
         if isinstance(item, h5py.Dataset) and not name.startswith("#"):
-            if matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference:
-                arrays[name] = _cell_array(source, name, item, size)
-            else:
-                arrays[name] = _dataset_array(name, item, size, matlab)
-
-    source.visititems(visit)
+            cells = matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference
+            make = partial(_cell_array, source) if cells else partial(_dataset_array, matlab)
+            arrays[name] = make(name, item, size)
     return arrays
 
 
-def _dataset_array(name: str, dataset: Any, size: int, matlab: bool) -> _Array:
+def _dataset_array(matlab: bool, name: str, dataset: Any, size: int) -> _Array:
     shape = tuple(dataset.shape or ())
     # A chunk is read whole, whatever part of it is asked for.
     count = max(math.prod(shape), math.prod(dataset.chunks or ()))
@@ -417,17 +414,17 @@ def _read_dataset(dataset: Any, cut: Cut) -> Numbers:
 
 def _cell_array(source: h5py.File, name: str, dataset: Any, size: int) -> _Array:
     """A cell array of matrices of one shape, as one array with the cells along its first axis."""
-    _check_size(name, dataset.size * dataset.dtype.itemsize, size)
-    cells = [source[reference] for reference in dataset[()].ravel() if reference]
-    if not cells or any(not isinstance(cell, h5py.Dataset) for cell in cells):
-        return _Array(dataset.shape[::-1], "cell")
-    parts = [_dataset_array(name, cell, size, matlab=True) for cell in cells]
-    alike = len(parts) == dataset.size and len({(p.shape, p.dtype) for p in parts}) == 1
-    if not alike or parts[0].read is None:
-        return _Array(dataset.shape[::-1], "cell")
+    shape = tuple(dataset.shape or (0,))[::-1]
+    _check_size(name, math.prod(shape) * dataset.dtype.itemsize, size)
+    cells = [source[reference] for reference in np.ravel(dataset[()]) if reference]
+    if len(cells) != math.prod(shape) or any(not isinstance(c, h5py.Dataset) for c in cells):
+        return _Array(shape, "cell")
+    parts = [_dataset_array(True, name, cell, size) for cell in cells]
+    if len({(part.shape, part.dtype) for part in parts}) != 1 or parts[0].read is None:
+        return _Array(shape, "cell")
     _check_size(name, math.prod(parts[0].shape) * len(parts) * cells[0].dtype.itemsize, size)
-    shape, dtype = (len(parts), *parts[0].shape), f"cell of {parts[0].dtype}"
-    return _Array(shape, dtype, partial(_read_cells, cells))
+    dtype = f"cell of {parts[0].dtype}"
+    return _Array((len(parts), *parts[0].shape), dtype, partial(_read_cells, cells))
 
 
 def _read_cells(cells: list[Any], cut: Cut) -> Numbers:
@@ -435,16 +432,113 @@ def _read_cells(cells: list[Any], cut: Cut) -> Numbers:
 
 
 # MAT v5: a header of 128 bytes, then one element per variable. An element is a tag (type, bytes)
-# and its data; a variable is an element of four: flags with the class, axes, name, numbers.
+# and its data. A variable is an element of four: flags with the class, axes, name, numbers; or a
+# compressed element that holds one. Numbers may be stored in a smaller type than their class.
 
 _MATRIX, _COMPRESSED = 14, 15
-_NUMBER_TYPES = {
-    **{1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4"},
-    **{7: "f4", 9: "f8", 12: "i8", 13: "u8"},
-}
-_CLASSES = ("cell struct object char sparse double single int8 uint8 int16 uint16 int32 uint32 "
-            "int64 uint64 function opaque").split()
+_FIRST_BYTES = 1024
+# NumPy's letter for each type of numbers, at the place of its code.
+_NUMBER_TYPES = " bBhHiIf d  qQ"
+_NUMBER_CLASSES = dict(
+    enumerate(
+        (
+            "double",
+            "single",
+            "int8",
+            "uint8",
+            "int16",
+            "uint16",
+            "int32",
+            "uint32",
+            "int64",
+            "uint64",
+        ),
+        start=6,
+    )
+)
+_OTHER_CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse"}
+_NAMELESS_CLASSES = (16, 17)
+_COMPLEX = 1 << 11
 
 
 def _mat5_arrays(file: BinaryIO, size: int) -> Iterator[tuple[str, _Array]]:
-    pass
+    file.seek(126)
+    order = "<" if file.read(2) == b"IM" else ">"
+    position = 128
+    while position < size:
+        file.seek(position)
+        head = file.read(_FIRST_BYTES)
+        kind, count = struct.unpack_from(f"{order}II", head)
+        end = position + 8 + count
+        if kind not in (_MATRIX, _COMPRESSED) or end > size:
+            raise PublishedFileError(f"the variable at byte {position:,} is cut off; {_AGAIN}")
+        variable = _Variable(file, order, position, end, packed=kind == _COMPRESSED)
+        if variable.packed:
+            head = zlib.decompressobj().decompress(head[8 : 8 + count], _FIRST_BYTES)
+        name, array = variable.parse(head, size)
+        if name:
+            yield name, array
+        position = end
+
+
+@dataclass(frozen=True)
+class _Variable:
+    """Where a variable lies in a MAT v5 file."""
+
+    file: BinaryIO
+    order: str
+    start: int
+    end: int
+    packed: bool
+
+    def parse(self, head: bytes, size: int) -> tuple[str, _Array]:
+        """The name and the array of a variable that begins with the bytes `head`."""
+        if self.element(head, 0)[0] != _MATRIX:
+            raise PublishedFileError(f"a compressed variable holds no array; {_AGAIN}")
+        _, _, at, after = self.element(head, 8)
+        (flags,) = struct.unpack_from(f"{self.order}I", head, at)
+        if flags & 0xFF in _NAMELESS_CLASSES:
+            return "", _Array((), "function")
+        _, count, at, after = self.element(head, after)
+        shape: Shape = struct.unpack_from(f"{self.order}{min(count // 4, 64)}i", head, at)
+        _, count, at, after = self.element(head, after)
+        name = head[at : at + count].decode("ascii")
+        label = {**_OTHER_CLASSES, **_NUMBER_CLASSES}[flags & 0xFF]
+        if label not in _NUMBER_CLASSES.values() or flags & _COMPLEX or not math.prod(shape):
+            return name, _Array(shape, f"complex {label}" if flags & _COMPLEX else label)
+        kind, count, at, _ = self.element(head, after)
+        dtype = np.dtype(self.order + _NUMBER_TYPES[kind])
+        inside = self.packed or self.start + at + count <= self.end
+        if min(shape) < 0 or math.prod(shape) * dtype.itemsize != count or not inside:
+            raise PublishedFileError(f"array {name} {shape} does not fit {count} bytes; {_AGAIN}")
+        _check_size(name, count, size)
+        return name, _Array(shape, label, partial(self.read, name, at, dtype, shape))
+
+    def element(self, head: bytes, start: int) -> tuple[int, int, int, int]:
+        """Type, bytes of data, first byte of data and end of the element at `start`."""
+        kind, count = struct.unpack_from(f"{self.order}II", head, start)
+        if kind >> 16:  # up to four bytes of data are part of the tag
+            return kind & 0xFFFF, kind >> 16, start + 4, start + 8
+        return kind, count, start + 8, start + 8 + -(-count // 8) * 8
+
+    def read(self, name: str, at: int, dtype: np.dtype[Any], shape: Shape, cut: Cut) -> Numbers:
+        """A block of the numbers that begin at byte `at` of the variable."""
+        if not self.packed:
+            offset = self.start + at
+            return np.memmap(self.file, dtype, "r", offset=offset, shape=shape, order="F")[cut]
+        count = math.prod(shape) * dtype.itemsize
+        _check_memory(name, count)
+        data = self.inflate(at + count)
+        numbers = np.frombuffer(data, dtype, math.prod(shape), at)
+        return numbers.reshape(shape, order="F")[cut]
+
+    def inflate(self, wanted: int) -> bytearray:
+        """The whole compressed variable, of `wanted` bytes and at most 7 of padding."""
+        stream, data = zlib.decompressobj(), bytearray()
+        self.file.seek(self.start + 8)
+        while not stream.eof and len(data) < wanted + 8 and self.file.tell() < self.end:
+            packed = self.file.read(min(1 << 20, self.end - self.file.tell()))
+            data += stream.decompress(packed, wanted + 8 - len(data))
+        if not stream.eof or len(data) < wanted:
+            raise PublishedFileError(f"a compressed variable is cut off; {_AGAIN}")
+        return data

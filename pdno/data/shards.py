@@ -19,7 +19,11 @@ AXES = ("x", "y", "z")
 
 
 def build_shard(
-    manifest: Manifest, first: int, inputs: np.ndarray, outputs: np.ndarray, scalars: dict[str, float]
+    manifest: Manifest,
+    first: int,
+    inputs: np.ndarray,
+    outputs: np.ndarray,
+    scalars: dict[str, float],
 ) -> bytes:
     """The bytes of a shard with samples first, first + 1, ...
 

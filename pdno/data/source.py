@@ -45,7 +45,10 @@ class ArraySource:
         self.grid = grid
         self.times = tuple(float(t) for t in times) if times is not None else None
         axes = grid.dim + (2 if self.times is None else 3)
-        for name, field, expected in (("inputs", inputs, grid.dim + 2), ("outputs", outputs, axes)):
+        for name, field, expected in (
+            ("inputs", inputs, grid.dim + 2),
+            ("outputs", outputs, axes),
+        ):
             if field.dim() != expected:
                 layout = "(B, T, C, *N)" if expected == grid.dim + 3 else "(B, C, *N)"
                 raise ValueError(

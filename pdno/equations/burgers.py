@@ -39,9 +39,13 @@ class Burgers(EvolutionEquation):
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """L(ξ) = -ν(2πξ/L)² and N(û) = -πi ξ/L F[u²], on the modes |ξ| < N/3."""
         modes = band_limits(grid)
-        keep = modes[-1]
-        linear = laplacian_symbol(grid, device)[:keep] * (self.viscosity / self.period**2)
-        wave = 2 * math.pi / self.period * torch.arange(keep, dtype=torch.float64, device=device)
+        linear = laplacian_symbol(grid, device)[: modes[-1]] * (self.viscosity / self.period**2)
+        wave = (
+            2
+            * math.pi
+            / self.period
+            * torch.arange(len(linear), dtype=torch.float64, device=device)
+        )
         flux, slope = -0.5j * wave, 1j * wave
 
         def nonlinear(u_hat: Tensor) -> Tensor:

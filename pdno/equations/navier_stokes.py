@@ -59,7 +59,8 @@ class NavierStokes(EvolutionEquation):
         def nonlinear(w_hat: Tensor) -> Tensor:
             v1, v2 = inverse(velocity * w_hat, grid.shape, modes).unbind(1)
             products = torch.stack([v1 * v2, (v2 - v1).mul_(v2 + v1)], dim=1)
-            first, second = torch.view_as_real(transform(products, 2, modes)).split(1, dim=1)
+            products_hat = torch.view_as_real(transform(products, 2, modes))
+            first, second = products_hat[:, :1], products_hat[:, 1:]
             transport = torch.addcmul(force, first, shear).addcmul_(second, normal)
             return torch.view_as_complex(transport)
 
@@ -69,7 +70,9 @@ class NavierStokes(EvolutionEquation):
             speed_squared = v.square().sum(dim=1).amax(dim=1)
             return FlowRates(
                 carry=(v * reach[:, None]).sum(dim=1).amax(dim=1),
-                damped=speed_squared / self.viscosity if self.viscosity else speed_squared + torch.inf,
+                damped=speed_squared / self.viscosity
+                if self.viscosity
+                else speed_squared + torch.inf,
                 deform=w.amax(dim=1),
             )
 

@@ -125,7 +125,7 @@ def _periodic_order(shape: tuple[int, ...]) -> Order:
     for axis in range(dim):
         sign = np.where(xi[:, axis] != 0, np.sign(xi[:, axis]), sign)
     xi = _by_shells(xi[sign > 0])
-    inside = (np.abs(xi) <= [(n - 1) // 2 for n in shape]).all(axis=1)
+    inside = np.all(np.abs(xi) <= [(n - 1) // 2 for n in shape], axis=1)
     half_shape = (*shape[:-1], shape[-1] // 2 + 1)
     places = [xi[inside, axis] % n for axis, n in enumerate(shape)]
     return xi[inside], inside, np.ravel_multi_index(places, half_shape)
@@ -135,7 +135,7 @@ def _periodic_order(shape: tuple[int, ...]) -> Order:
 def _neumann_order(shape: tuple[int, ...]) -> Order:
     """All k != 0 by shells: k on the grid, which draws those are, places in *N."""
     k = _by_shells(_lattice([np.arange(max(shape))] * len(shape))[1:])
-    inside = (k < shape).all(axis=1)
+    inside = np.all(k < np.array(shape), axis=1)
     return k[inside], inside, np.ravel_multi_index(list(k[inside].T), shape)
 
 

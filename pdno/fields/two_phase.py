@@ -1,6 +1,6 @@
 """Two-phase media: a Gaussian field thresholded at zero, the permeability of the Darcy problem.
 
-    k(x) = high where g(x) >= 0, low elsewhere,        g ~ N(0, 9(-Δ + 9)^-2), Neumann.
+k(x) = high where g(x) >= 0, low elsewhere,        g ~ N(0, 9(-Δ + 9)^-2), Neumann.
 """
 
 __all__ = ["TwoPhaseField"]

@@ -20,9 +20,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 def figure_style() -> Iterator[None]:
     """Draw within the house style, without a screen."""
     import matplotlib
+    from cycler import cycler
 
-    settings: dict[str, Any] = {
-        "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+    settings: Any = {
+        "axes.prop_cycle": cycler(color=COLOURS),
         "axes.spines.top": False,
         "axes.spines.right": False,
         "axes.titlesize": 10,

@@ -12,9 +12,9 @@ four stages (Cox and Matthews, J. Comput. Phys. 176, 2002, eq. 26-29), with z = 
 
 The step follows the flow. It satisfies h · carry <= CARRY, unless diffusion tames the modes that
 are carried fastest (h · damped <= CARRY²), and h · deform <= the equation's deformation, for the
-rates of the flow (`FlowRates`). They are looked at again every few steps; if the flow has sped up too much
-meanwhile, the steps since the last look are taken again, smaller. A state that is not finite is
-an error that names the sample and the time.
+rates of the flow (`FlowRates`). They are looked at again every few steps; if the flow has sped up
+too much meanwhile, the steps since the last look are taken again, smaller. A state that is not
+finite is an error that names the sample and the time.
 """
 
 __all__ = ["CARRY", "integrate"]
@@ -66,7 +66,7 @@ def integrate(
         system: The equation on the grid of `state`.
         state: Initial values at t = 0; only the kept modes of the system enter.
         times: Increasing times; a time 0 gives the initial state back.
-        step: Fixed step size, rounded down so that it divides every interval. None follows the flow.
+        step: Fixed step size, rounded down to divide every interval. None follows the flow.
         refine: Divide the steps that follow the flow by this number.
     """
     shape = state.shape[2:]
@@ -137,8 +137,11 @@ class _Stepper:
             index = int((~finite).nonzero()[0])
             raise SolverError(
                 f"sample {index} turned non-finite between t={since:g} and t={t:g}"
-                + (f" with the fixed step {self.fixed_step:g}: use a smaller one, or step=None"
-                   if self.fixed_step else ": use a finer grid or refine > 1")
+                + (
+                    f" with the fixed step {self.fixed_step:g}: use a smaller one, or step=None"
+                    if self.fixed_step
+                    else ": use a finer grid or refine > 1"
+                )
             )
         return self.fixed_step or _largest_step(rates, self.deformation) / self.refine
 

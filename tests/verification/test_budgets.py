@@ -55,7 +55,9 @@ def test_energy_and_enstrophy_budgets_of_the_forced_flow():
     energy_rate = -2 * viscosity * enstrophy[2] + (psi * force).mean()
     enstrophy_rate = -viscosity * gradient.mean() + (now * force).mean()
     assert float(derivative_in_time(energy, h)) == pytest.approx(float(energy_rate), rel=1e-5)
-    assert float(derivative_in_time(enstrophy, h)) == pytest.approx(float(enstrophy_rate), rel=1e-5)
+    assert float(derivative_in_time(enstrophy, h)) == pytest.approx(
+        float(enstrophy_rate), rel=1e-5
+    )
 
 
 def test_burgers_conserves_the_mean_and_loses_energy():
