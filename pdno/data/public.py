@@ -439,24 +439,8 @@ _MATRIX, _COMPRESSED = 14, 15
 _FIRST_BYTES = 1024
 # NumPy's letter for each type of numbers, at the place of its code.
 _NUMBER_TYPES = " bBhHiIf d  qQ"
-_NUMBER_CLASSES = dict(
-    enumerate(
-        (
-            "double",
-            "single",
-            "int8",
-            "uint8",
-            "int16",
-            "uint16",
-            "int32",
-            "uint32",
-            "int64",
-            "uint64",
-        ),
-        start=6,
-    )
-)
-_OTHER_CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse"}
+_CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single"}
+_NUMBER_CLASSES = range(6, 16)
 _NAMELESS_CLASSES = (16, 17)
 _COMPLEX = 1 << 11
 
@@ -497,15 +481,17 @@ class _Variable:
             raise PublishedFileError(f"a compressed variable holds no array; {_AGAIN}")
         _, _, at, after = self.element(head, 8)
         (flags,) = struct.unpack_from(f"{self.order}I", head, at)
-        if flags & 0xFF in _NAMELESS_CLASSES:
+        code = flags & 0xFF
+        if code in _NAMELESS_CLASSES:
             return "", _Array((), "function")
         _, count, at, after = self.element(head, after)
         shape: Shape = struct.unpack_from(f"{self.order}{min(count // 4, 64)}i", head, at)
         _, count, at, after = self.element(head, after)
         name = head[at : at + count].decode("ascii")
-        label = {**_OTHER_CLASSES, **_NUMBER_CLASSES}[flags & 0xFF]
-        if label not in _NUMBER_CLASSES.values() or flags & _COMPLEX or not math.prod(shape):
-            return name, _Array(shape, f"complex {label}" if flags & _COMPLEX else label)
+        integer = f"{'u' * (code % 2)}int{8 << (code - 8) // 2}" if 8 <= code <= 15 else ""
+        label = "complex " * bool(flags & _COMPLEX) + (integer or _CLASSES[code])
+        if code not in _NUMBER_CLASSES or flags & _COMPLEX or not math.prod(shape):
+            return name, _Array(shape, label)
         kind, count, at, _ = self.element(head, after)
         dtype = np.dtype(self.order + _NUMBER_TYPES[kind])
         inside = self.packed or self.start + at + count <= self.end
