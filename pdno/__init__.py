@@ -1,4 +1,4 @@
-"""Pseudo-differential neural operators: learn solution operators of partial differential equations.
+"""Pseudo-differential neural operators: learn solution operators of differential equations.
 
 The layout shows the flow: fields -> equations -> solvers -> data -> symbols -> operators ->
 networks -> training -> evaluation -> report -> experiments -> cli.
@@ -23,10 +23,28 @@ if TYPE_CHECKING:
     from pdno.fields.gaussian import GaussianField as GaussianField
     from pdno.fields.two_phase import TwoPhaseField as TwoPhaseField
     from pdno.grid import Grid as Grid
+    from pdno.networks.count import count_parameters as count_parameters
+    from pdno.networks.fno import FNO as FNO
+    from pdno.networks.mwt import MWT as MWT
+    from pdno.networks.pdno import PDNO as PDNO
+    from pdno.networks.published import load_published as load_published
+    from pdno.networks.rollout import rollout as rollout
+    from pdno.operators.pseudo_differential import (
+        PseudoDifferentialOperator as PseudoDifferentialOperator,
+    )
+    from pdno.operators.pseudo_differential import apply_symbol as apply_symbol
     from pdno.solvers.solve import solve as solve
 
 # Names are imported when they are first used, so that the command line starts without torch.
 _HOMES = {
+    "FNO": "pdno.networks.fno",
+    "MWT": "pdno.networks.mwt",
+    "PDNO": "pdno.networks.pdno",
+    "PseudoDifferentialOperator": "pdno.operators.pseudo_differential",
+    "apply_symbol": "pdno.operators.pseudo_differential",
+    "count_parameters": "pdno.networks.count",
+    "load_published": "pdno.networks.published",
+    "rollout": "pdno.networks.rollout",
     "Burgers": "pdno.equations.burgers",
     "Darcy": "pdno.equations.darcy",
     "GaussianField": "pdno.fields.gaussian",
@@ -42,10 +60,14 @@ _HOMES = {
     "solve": "pdno.solvers.solve",
 }
 
+_PACKAGES = ("data", "equations", "fields", "networks", "operators", "solvers", "symbols")
+
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"pdno.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'pdno' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -49,6 +49,7 @@ _EXPECTED = (
 _AGAIN = "the file is damaged or incomplete: download or copy it again"
 _BARE = "(tensor)"
 _MOST_LISTED = 12
+_MOST_TIMES = 100_000
 # Deflate, the only compression of these formats, shrinks nothing by more than 1032 to 1.
 _EXPANSION = 1100
 
@@ -104,7 +105,10 @@ def read_published(
 
 
 def describe(path: str | Path) -> str:
-    """What a file holds and what it is read as, in a few lines, from headers alone."""
+    """What a file holds and what it is read as, in a few lines.
+
+    Of MAT and HDF5 files only the headers are read; torch files are read and checked whole.
+    """
     with _open(path) as (file_format, arrays):
         lines = [f"{Path(path).name}: {file_format}, {os.path.getsize(path):,} bytes"]
         listed = [f"  {name} {array.shape} {array.dtype}" for name, array in arrays.items()]
@@ -211,10 +215,10 @@ def _times_and_notes(
     if layout.kind == "burgers":
         times = (1.0,)
     elif layout.kind == "heat":
-        notes.append("the file stores no times")
-        if layout.frames == 21:
-            times = tuple(0.05 * k for k in range(21))
-            notes = ["the file stores no times: 0, 0.05, ..., 1 as in its recipe"]
+        # The recipe of the published file records 0:0.05:1.
+        known = layout.frames == 21
+        times = tuple(k / 20 for k in range(21)) if known else None
+        notes.append("the file stores no times" + ": 0, 0.05, ..., 1 by its recipe" * known)
     elif layout.kind == "navier-stokes":
         times, notes = _vorticity_times(layout, arrays)
         named = re.search(r"_T(\d+)", path.stem)
@@ -242,6 +246,8 @@ def _vorticity_times(
         if arrays[layout.outputs].shape[1:] == (256, 256, 200):
             return tuple(time / 4 for time in whole), [_whole_times(4)]
         return whole, ["the file stores no times: the time of a frame is its index + 1"]
+    if math.prod(stored.shape) > _MOST_TIMES:
+        raise PublishedFileError(f"t has shape {stored.shape}, no list of times; {_AGAIN}")
     # Times were summed up step by step in single precision.
     listed = stored.read((slice(None),) * len(stored.shape)).ravel().astype(float).round(6)
     times = tuple(listed.tolist())
@@ -290,7 +296,8 @@ def _load(
     cut[0] = slice(rows.start, rows.stop, rows.step)
     if time_axis is not None:
         cut[time_axis] = slice(frames)
-    _check_memory(name, math.prod(array.shape[1:]) * len(rows) * 4)
+    kept = [len(range(n)[part]) for n, part in zip(array.shape, cut, strict=True)]
+    _check_memory(name, 4 * math.prod(kept))
     assert array.read is not None  # a layout names only arrays of reals
     block = array.read(tuple(cut))
     if time_axis is not None:
@@ -333,7 +340,9 @@ def _open(path: str | Path) -> Iterator[tuple[str, dict[str, _Array]]]:
     """The format and the arrays of a file; they can be read until the block ends."""
     with open(path, "rb") as file, ExitStack() as stack:
         try:
-            yield _arrays(path, file, stack)
+            file_format, arrays = _arrays(path, file, stack)
+            # A name that could drive a terminal never gets into a message.
+            yield file_format, {_printable(name): array for name, array in arrays.items()}
         except TensorFileError:
             raise
         except PublishedFileError as problem:
@@ -341,6 +350,10 @@ def _open(path: str | Path) -> Iterator[tuple[str, dict[str, _Array]]]:
         # Damaged bytes make h5py and zlib stumble in many ways; all mean the same.
         except Exception as problem:
             raise PublishedFileError(f"cannot read {path}: {problem}; {_AGAIN}") from problem
+
+
+def _printable(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, _Array]]:
@@ -440,7 +453,7 @@ _FIRST_BYTES = 1024
 # NumPy's letter for each type of numbers, at the place of its code.
 _NUMBER_TYPES = " bBhHiIf d  qQ"
 _CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single"}
-_NUMBER_CLASSES = range(6, 16)
+_NUMBER_CLASSES, _INTEGER_CLASSES = range(6, 16), range(8, 16)
 _NAMELESS_CLASSES = (16, 17)
 _COMPLEX = 1 << 11
 
@@ -463,6 +476,12 @@ def _mat5_arrays(file: BinaryIO, size: int) -> Iterator[tuple[str, _Array]]:
         if name:
             yield name, array
         position = end
+
+
+def _class_name(code: int) -> str:
+    if code in _INTEGER_CLASSES:
+        return ("uint" if code % 2 else "int") + str(8 << (code - 8) // 2)
+    return _CLASSES[code]
 
 
 @dataclass(frozen=True)
@@ -488,10 +507,11 @@ class _Variable:
         shape: Shape = struct.unpack_from(f"{self.order}{min(count // 4, 64)}i", head, at)
         _, count, at, after = self.element(head, after)
         name = head[at : at + count].decode("ascii")
-        integer = f"{'u' * (code % 2)}int{8 << (code - 8) // 2}" if 8 <= code <= 15 else ""
-        label = "complex " * bool(flags & _COMPLEX) + (integer or _CLASSES[code])
-        if code not in _NUMBER_CLASSES or flags & _COMPLEX or not math.prod(shape):
+        label = _class_name(code)
+        if code not in _NUMBER_CLASSES or not math.prod(shape):
             return name, _Array(shape, label)
+        if flags & _COMPLEX:
+            return name, _Array(shape, f"complex {label}")
         kind, count, at, _ = self.element(head, after)
         dtype = np.dtype(self.order + _NUMBER_TYPES[kind])
         inside = self.packed or self.start + at + count <= self.end

@@ -194,6 +194,9 @@ def test_fewer_times_than_frames(tmp_path):
     data = read_published(tmp_path / "x.mat")
     assert data.times == (1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
     assert data.notes == ("t lists 4 times for 6 frames: index + 1 is used",)
+    save_mat73(tmp_path / "x.mat", {**arrays, "t": np.zeros((400, 400))})
+    with pytest.raises(ValueError, match="no list of times"):
+        read_published(tmp_path / "x.mat")
     for times in (arrays["t"][:4] / 2, arrays["t"][::-1], arrays["t"] * np.nan):
         save_mat73(tmp_path / "x.mat", {**arrays, "t": times})
         with pytest.raises(ValueError, match="t has . times that fit no 6 frames"):
@@ -377,6 +380,11 @@ def test_describe_lists_unknown_files(tmp_path):
     text = describe(tmp_path / "loss.bin")
     for line in ("train_rel (2,) list", "epoch () int", "state.best (2,) float32"):
         assert f"  {line}\n" in text
+
+
+def test_names_cannot_drive_a_terminal(tmp_path):
+    torch.save({"\x1b[2J\n": torch.ones(2)}, tmp_path / "x.bin")
+    assert "  ?[2J? (2,) float32\n" in describe(tmp_path / "x.bin")
 
 
 def test_describe_says_that_a_file_holds_weights(tmp_path):

@@ -1,0 +1,126 @@
+"""The skeleton of PDNO and FNO: lift, blocks, project.
+
+    u = Q ∘ (W_L + K_L) ∘ σ(W_{L-1} + K_{L-1}) ∘ ... ∘ σ(W_1 + K_1) ∘ P [f, x]          (eq. 1.1)
+
+P lifts the channels and the coordinates to `width`, W is a pointwise linear map with bias, K an
+integral operator, Q has one hidden layer of 128. As in the published code the last block has no σ.
+"""
+
+__all__ = ["NeuralOperator", "PointwiseLinear"]
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pdno.grid import Grid
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+
+PROJECT_HIDDEN = 128
+
+
+class PointwiseLinear(nn.Module):
+    """v(x) = W f(x) + b at every point, (B, I, *N) -> (B, O, *N).
+
+    Arguments:
+        in_channels: I.
+        out_channels: O.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(in_channels)  # the start of torch's linear and convolution layers
+        self.weight = nn.Parameter(torch.empty(out_channels, in_channels).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(out_channels).uniform_(-bound, bound))
+
+    def forward(self, f: Tensor) -> Tensor:
+        """W f + b."""
+        flat = functional.conv1d(f.flatten(2), self.weight.unsqueeze(-1), self.bias)
+        return flat.unflatten(2, f.shape[2:])
+
+
+class NeuralOperator(nn.Module):
+    """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1.1).
+
+    Shapes: (B, in_channels, *N) -> (B, out_channels, *N).
+
+    Arguments:
+        dim: Number of axes d.
+        in_channels: Channels of f, without coordinates.
+        out_channels: Channels of u.
+        width: Channels inside.
+        operators: The K of each block, from width to width channels.
+        coordinate_scale: Factor of the coordinates that are appended to f.
+        padding: Zeros after the last point of each axis, as a fraction of the domain, so that it
+            means the same at every resolution; or, as an int, the number of points as published.
+    """
+
+    coordinate_scale: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        in_channels: int,
+        out_channels: int,
+        *,
+        width: int,
+        operators: Sequence[PseudoDifferentialOperator],
+        coordinate_scale: float | Sequence[float] = 1.0,
+        padding: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if padding < 0:
+            raise ValueError(
+                f"padding is {padding}; expected a fraction >= 0 or a number of points"
+            )
+        self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
+        self.width, self.padding = width, padding
+        factor = torch.as_tensor(coordinate_scale, dtype=torch.float64).expand(dim).clone()
+        self.register_buffer("coordinate_scale", factor)
+        self.activation: Callable[[Tensor], Tensor] = functional.gelu
+        self.lift = PointwiseLinear(in_channels + dim, width)
+        self.operators = nn.ModuleList(operators)
+        self.locals = nn.ModuleList(PointwiseLinear(width, width) for _ in operators)
+        self.project_hidden = PointwiseLinear(width, PROJECT_HIDDEN)
+        self.project = PointwiseLinear(PROJECT_HIDDEN, out_channels)
+
+    def forward(
+        self, f: Tensor, t: Tensor | float | None = None, *, grid: Grid | None = None
+    ) -> Tensor:
+        """u on the grid of f, which is periodic unless given; t for networks that take time."""
+        self._check(f)
+        where = grid or Grid(tuple(f.shape[2:]))
+        where.check(f, "f")
+        v = self._pad(self.lift(self._append_coordinates(f, where)))
+        inner = where if v.shape[2:] == f.shape[2:] else Grid(tuple(v.shape[2:]))
+        last = len(self.operators) - 1
+        for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
+            v = operator(v, inner, t) + local(v)
+            v = self.activation(v) if layer < last else v
+        v = v[(..., *(slice(0, n) for n in f.shape[2:]))]
+        return self.project(self.activation(self.project_hidden(v)))  # type: ignore[no-any-return]
+
+    def _append_coordinates(self, f: Tensor, grid: Grid) -> Tensor:
+        x = grid.points(device=f.device) * self.coordinate_scale
+        channels = x.movedim(-1, 0).to(f.dtype)
+        return torch.cat([f, channels.expand(len(f), *channels.shape)], dim=1)
+
+    def _pad(self, v: Tensor) -> Tensor:
+        if not self.padding:
+            return v
+        points = [
+            self.padding if isinstance(self.padding, int) else round(self.padding * n)
+            for n in v.shape[2:]
+        ]
+        return functional.pad(v, [value for n in reversed(points) for value in (0, n)])
+
+    def _check(self, f: Tensor) -> None:
+        if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
+            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
+            raise ValueError(
+                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
+                f"{self.in_channels}, {axes}), channels first and without coordinates: move the "
+                f"channel axis with f.movedim(-1, 1), or build it with in_channels={f.shape[1:2]}"
+            )

@@ -1,0 +1,68 @@
+"""Symbols: the functions a(x, ξ) that make an operator K[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}.
+
+For several channels there is one symbol for each pair of an input i and an output j. All symbols
+of this package that are not evaluated pair by pair (see `symbols.full`) have the separated form
+
+    a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ)                                                  (eq. 1.6)
+
+which needs few inverse transforms. How many depends on what b depends on:
+
+    b = 1                 a(ξ): the sum over i is taken in frequency space, O transforms;
+    b_r(x) or b_rj(x)     x-factors shared or per output channel: R·O transforms;
+    b_rij(x)              the paper's a1_ij(x) a2_ij(ξ), R = 1: O·I transforms.
+
+A symbol is a module that gives its values on a grid; what the values mean is in `SymbolValues`.
+Index order: outputs j before inputs i, as in the published weights.
+"""
+
+__all__ = ["Symbol", "SymbolValues"]
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from pdno.fourier import Modes
+from pdno.grid import Grid
+
+
+@dataclass(frozen=True)
+class SymbolValues:
+    """Values of a separated symbol on a grid and its kept modes.
+
+    Arguments:
+        frequency: c, shape (R, O, I, *N^), complex. With times per sample (B, R, O, I, *N^).
+        space: b, shape (R, O or 1, I or 1, *N), real, with the same leading B; None means 1.
+    """
+
+    frequency: Tensor
+    space: Tensor | None = None
+
+
+class Symbol(nn.Module):
+    """A symbol a_ij(x, ξ), perhaps with time.
+
+    Arguments:
+        in_channels: I.
+        out_channels: O.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        if in_channels < 1 or out_channels < 1:
+            raise ValueError(
+                f"a symbol from {in_channels} to {out_channels} channels; expected at least 1"
+            )
+        self.in_channels, self.out_channels = in_channels, out_channels
+
+    @abstractmethod
+    def evaluate(
+        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
+    ) -> SymbolValues:
+        """The values on `grid` and its kept `modes`, at time t (one, or one per sample)."""
+
+    def forward(
+        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
+    ) -> SymbolValues:
+        """The same as `evaluate`."""
+        return self.evaluate(grid, modes, t)

@@ -1,0 +1,57 @@
+"""The fully connected network inside a symbol: x or ξ (and t) to one number per channel pair.
+
+    linear_in, σ, then `layers` times (linear, σ), linear_out
+
+The paper's "#layers" counts the hidden-to-hidden maps; there are layers + 2 linear maps in all.
+"""
+
+__all__ = ["SymbolMLP"]
+
+from torch import Tensor, nn
+
+from pdno.symbols.activations import get_activation
+
+
+class SymbolMLP(nn.Module):
+    """A fully connected network on the last axis, (..., d) -> (out_features, ...).
+
+    Arguments:
+        in_features: d, or d + 1 with time.
+        out_features: Number of values.
+        layers: Hidden-to-hidden maps.
+        hidden: Width of the hidden layers.
+        activation: σ by name.
+        first_activation: σ after `linear_in`; the published 2D code has GELU there whatever σ is.
+            None means the same as `activation`.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        layers: int = 2,
+        hidden: int = 32,
+        activation: str = "gelu",
+        first_activation: str | None = None,
+    ) -> None:
+        super().__init__()
+        if layers < 0 or hidden < 1:
+            raise ValueError(
+                f"symbol_layers {layers} and symbol_hidden {hidden}: expected >= 0, >= 1"
+            )
+        self.activation = get_activation(activation)
+        self.first_activation = get_activation(first_activation or activation)
+        self.linear_in = nn.Linear(in_features, hidden)
+        self.hidden = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(layers))
+        self.linear_out = nn.Linear(hidden, out_features)
+
+    def forward(self, points: Tensor) -> Tensor:
+        """Values with the feature axis first, so that they lie as fields do."""
+        flat = points.reshape(-1, points.shape[-1])
+        z = self.first_activation(self.linear_in(flat))
+        for layer in self.hidden:
+            z = self.activation(layer(z))
+        # W zᵀ + b: the transposed product has the channel pairs first without another copy
+        values = (self.linear_out.weight @ z.T).add_(self.linear_out.bias[:, None])
+        return values.reshape(-1, *points.shape[:-1])
