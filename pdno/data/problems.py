@@ -29,8 +29,13 @@ if TYPE_CHECKING:
     from pdno.fields.two_phase import TwoPhaseField
     from pdno.grid import Grid
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Beyond these bounds a number is a slip of the pen, and its data would overflow or never be ready.
+Positive = Annotated[float, Field(ge=1e-12, le=1e12)]
+Amplitude = Annotated[float, Field(ge=-1e12, le=1e12)]
+Time = Annotated[float, Field(ge=1e-9, le=1e4)]
 Resolution = Annotated[int, Field(ge=4, le=65536)]
+MOST_NUMBERS = 2**28
+"""Numbers of one sample on the grid of the solver: 2 GiB of float64."""
 
 
 class Problem(BaseModel, ABC):
@@ -57,11 +62,17 @@ class Problem(BaseModel, ABC):
     """Number type on disk; solvers always use float64."""
 
     @model_validator(mode="after")
-    def _check_resolutions(self) -> "Problem":
+    def _check_sizes(self) -> "Problem":
         if self.solver_points % self.resolution:
             raise ValueError(
                 f"solver_resolution {self.solver_points} is not a multiple of resolution "
                 f"{self.resolution}: the stored points must be points of the solver"
+            )
+        numbers = len(self.times or (0,)) * self.solver_points**self.dim
+        if numbers > MOST_NUMBERS:
+            raise ValueError(
+                f"one sample has {numbers:,} numbers on the grid of the solver; expected at most "
+                f"{MOST_NUMBERS:,}: lower the resolution or the number of frames"
             )
         return self
 
@@ -127,7 +138,7 @@ class HeatProblem(Problem):
     resolution: Resolution = 1024
     diffusivity: Positive = 0.05
     """c."""
-    final_time: Positive = 1.0
+    final_time: Time = 1.0
     """Last time."""
     frames: Annotated[int, Field(ge=1, le=100_000)] = 20
     """Number of stored times, evenly spaced up to final_time."""
@@ -168,7 +179,7 @@ class BurgersProblem(Problem):
     """ν."""
     period: Positive = 1.0
     """L."""
-    final_time: Positive = 1.0
+    final_time: Time = 1.0
     """Last time."""
     frames: Annotated[int, Field(ge=1, le=100_000)] = 1
     """Number of stored times, evenly spaced up to final_time."""
@@ -208,7 +219,7 @@ class DarcyProblem(Problem):
     """Permeability of one phase."""
     high: Positive = 12.0
     """Permeability of the other phase."""
-    forcing: float = 1.0
+    forcing: Amplitude = 1.0
     """f."""
 
     @property
@@ -261,7 +272,7 @@ class NavierStokesProblem(Problem):
     resolution: Resolution = 64
     viscosity: Positive = 1e-5
     """ν."""
-    forcing: float = 0.1
+    forcing: Amplitude = 0.1
     """Amplitude A of the forcing."""
     amplitude: Literal["published", "ported", "printed"] = "published"
     """Law of ω₀: of the published data (2·7³), of the ported code (7³), as printed (7^1.5)."""

@@ -46,7 +46,7 @@ class Semilinear:
         modes: Kept modes per axis (None: all of that axis), as in `pdno.fourier`.
         nonlinear: N, or None for a linear equation.
         rates: The rates of the flow at a state, or None for a linear equation.
-        deformation: How much of `FlowRates.deform` one step may cover; the smaller, the more exact.
+        deformation: How much of `FlowRates.deform` one step may cover; less is more exact.
     """
 
     linear: Tensor

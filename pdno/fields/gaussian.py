@@ -7,7 +7,7 @@ In an orthonormal eigenbasis e_k of the Laplacian, -Δ e_k = μ_k e_k, a sample 
 Periodic: e = √2 cos 2πξ·x, √2 sin 2πξ·x with μ = 4π²|ξ|², one pair for each ±ξ.
 Neumann:  e = Π_j c_j cos πk_j x_j, c = 1 at k_j = 0 and √2 elsewhere, with μ = π²|k|².
 
-The constant mode is left out, as in the published recipes; `mean_deviation` adds a random constant.
+The constant mode is left out, as in the published recipes; `mean_deviation` adds a random one.
 The normals are drawn shell by shell in max_j |ξ_j|, so sample i of seed s is the same function on
 every grid up to the modes that the coarser one cannot hold (those from N/2 on are left out).
 """

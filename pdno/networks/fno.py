@@ -27,7 +27,8 @@ class FNO(NeuralOperator):
 
     Example:
         >>> import torch
-        >>> FNO(dim=1, in_channels=1, out_channels=1, width=8, modes=4)(torch.randn(2, 1, 32)).shape
+        >>> network = FNO(dim=1, in_channels=1, out_channels=1, width=8, modes=4)
+        >>> network(torch.randn(2, 1, 32)).shape
         torch.Size([2, 1, 32])
     """
 

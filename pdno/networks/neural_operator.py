@@ -38,7 +38,7 @@ class PointwiseLinear(nn.Module):
     def forward(self, f: Tensor) -> Tensor:
         """W f + b."""
         flat = functional.conv1d(f.flatten(2), self.weight.unsqueeze(-1), self.bias)
-        return flat.unflatten(2, f.shape[2:])
+        return flat.reshape(*flat.shape[:2], *f.shape[2:])
 
 
 class NeuralOperator(nn.Module):
@@ -99,7 +99,8 @@ class NeuralOperator(nn.Module):
         for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
             v = operator(v, inner, t) + local(v)
             v = self.activation(v) if layer < last else v
-        v = v[(..., *(slice(0, n) for n in f.shape[2:]))]
+        for axis, n in enumerate(f.shape[2:], start=2):
+            v = v.narrow(axis, 0, n)
         return self.project(self.activation(self.project_hidden(v)))  # type: ignore[no-any-return]
 
     def _append_coordinates(self, f: Tensor, grid: Grid) -> Tensor:

@@ -16,7 +16,7 @@ __all__ = ["load_published"]
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from pdno.networks.pdno import PDNO
 from pdno.tensor_file import read_tensor_file
 
 Weights = dict[str, Tensor]
+Network = TypeVar("Network", bound=nn.Module)
 
 
 def load_published(
@@ -56,8 +57,8 @@ def load_published(
         return convert_published_mwt(state, base).eval()
     if "fc0.weight" not in state or "w0.weight" not in state:
         raise ValueError(
-            f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, conv0.net_real), "
-            "FNO (fc0, conv0.weights1) or MWT (Lk, MWT_CZ): give one of these"
+            f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, "
+            "conv0.net_real), FNO (fc0, conv0.weights1) or MWT (Lk, MWT_CZ): give one of these"
         )
     dim = state["w0.weight"].dim() - 2
     shape = (resolution,) * dim if isinstance(resolution, int) else tuple(resolution)
@@ -147,7 +148,7 @@ def _skeleton(state: Weights) -> Weights:
     return renamed
 
 
-def _fill(network: Any, weights: Weights) -> Any:
+def _fill(network: Network, weights: Weights) -> Network:
     """Load the weights; every parameter must be there and nothing may be left over."""
     missing, unexpected = network.load_state_dict(weights, strict=False)
     parameters = {name for name, _ in network.named_parameters()}

@@ -62,8 +62,8 @@ class LowRankSymbol(Symbol):
         xi = with_time(self.scale.xi(grid, modes, like), times)
         c = torch.complex(self.real(xi), self.imaginary(xi))
         b = self.space(with_time(self.scale.x(grid, like), times))
-        c = c.unflatten(0, (self.rank, self.out_channels, self.in_channels))
-        b = b.unflatten(0, (self.rank, -1, 1))
+        c = c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
+        b = b.reshape(self.rank, -1, 1, *b.shape[1:])
         if times is not None and times.dim():
             b, c = b.movedim(3, 0), c.movedim(3, 0)
         return SymbolValues(c, b)

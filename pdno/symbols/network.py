@@ -61,7 +61,7 @@ class NetworkSymbol(Symbol):
 
     def _by_pairs(self, values: Tensor, t: Tensor | None) -> Tensor:
         """(O·I, [B,] *N) -> ([B,] 1, O, I, *N)."""
-        pairs = values.unflatten(0, (1, self.out_channels, self.in_channels))
+        pairs = values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
         return pairs.movedim(3, 0) if t is not None and t.dim() else pairs
 
 
@@ -71,7 +71,7 @@ def check_time(t: Tensor | float | None, takes_time: bool, like: Tensor) -> Tens
         raise ValueError(
             "this symbol depends on time: give t, one number or one per sample"
             if takes_time
-            else "this symbol does not depend on time: leave t out, or build it with takes_time=True"
+            else "this symbol has no time: leave t out, or build it with takes_time=True"
         )
     if t is None:
         return None

@@ -76,11 +76,11 @@ class InputScale(nn.Module):
     def _apply(self, fn: Any, recurse: bool = True) -> "InputScale":
         # `model.half()` and the like must not touch the scales: they are exact numbers
         coordinate, frequency = self.coordinate, self.frequency
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self.coordinate = coordinate.to(self.coordinate.device)
         self.frequency = frequency.to(self.frequency.device)
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *rest)
         self.chosen = bool(torch.isfinite(self.frequency).all())
