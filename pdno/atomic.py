@@ -9,8 +9,11 @@ __all__ = ["atomic_path", "sha256", "sweep", "write_text"]
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+OURS = r"\..+\.\d+\.tmp"
 
 
 @contextlib.contextmanager
@@ -42,7 +45,7 @@ def sha256(path: Path) -> str:
 
 def sweep(folder: Path) -> int:
     """Remove the temporary files of runs that died, and return how many there were."""
-    stale = list(folder.glob(".*.tmp"))
+    stale = [path for path in folder.glob(".*.tmp") if re.fullmatch(OURS, path.name)]
     for path in stale:
         path.unlink(missing_ok=True)
     return len(stale)

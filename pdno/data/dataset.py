@@ -9,6 +9,7 @@ __all__ = ["OperatorDataset", "open_dataset"]
 import copy
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,8 +65,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     def batch(self, indices: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """Several samples at once, or all of them: inputs and targets with a batch axis."""
         chosen = range(len(self)) if indices is None else indices
+        bad = [index for index in chosen if not -len(self) <= index < len(self)]
+        if bad:
+            raise ValueError(f"sample {bad[0]} of a dataset with {len(self)} samples")
         inputs, outputs = self.source.read([self._rows[index] for index in chosen])
-        points = (..., *(slice(None, None, self._every),) * self.grid.dim)
+        points: tuple[Any, ...] = (..., *(slice(None, None, self._every),) * self.grid.dim)
         inputs, outputs = inputs[points].to(self.dtype), outputs[points].to(self.dtype)
         if self.times is None:
             return inputs, outputs
@@ -94,23 +98,34 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             test: Number of last samples, or which ones.
         """
         size = len(self)
-        test_rows = range(size - test, size) if isinstance(test, int) else list(test)
-        if isinstance(test, int) and not 0 < test < size:
-            raise ValueError(f"test={test} of {size} samples: expected 1 to {size - 1}")
+        test_rows = self._chosen("test", test, last=True)
         if train is None:
             held_out = set(test_rows)
-            train_rows: Sequence[int] = [row for row in range(size) if row not in held_out]
-        elif isinstance(train, int):
-            train_rows = range(train)
-        else:
-            train_rows = list(train)
-        common = set(train_rows) & set(test_rows)
-        if common or (isinstance(train, int) and not 0 < train <= size):
+            train = [row for row in range(size) if row not in held_out]
+        first, second = self.subset(self._chosen("train", train)), self.subset(test_rows)
+        common = set(first._rows) & set(second._rows)
+        if common:
             raise ValueError(
                 f"train={_short(train)} and test={_short(test)} of {size} samples share "
                 f"{len(common)} samples: ask for fewer so that the two sets are disjoint"
             )
-        return self.subset(train_rows), self.subset(test_rows)
+        return first, second
+
+    def _chosen(
+        self, name: str, choice: int | Sequence[int], *, last: bool = False
+    ) -> Sequence[int]:
+        """The rows that a count or a list of rows means."""
+        size = len(self)
+        rows: Sequence[int]
+        if isinstance(choice, int):
+            rows = range(size - choice, size) if last else range(choice)
+        else:
+            rows = list(choice)
+        if not 0 < len(rows) < size:
+            raise ValueError(
+                f"{name}={_short(choice)} of {size} samples: expected 1 to {size - 1}"
+            )
+        return rows
 
     def subsample(self, every: int) -> "OperatorDataset":
         """Every r-th grid point along each axis, starting with the first, as in the paper."""
@@ -138,6 +153,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def to(self, dtype: torch.dtype) -> "OperatorDataset":
         """The same samples in another number type (float32 by default)."""
+        if not dtype.is_floating_point:
+            raise ValueError(f"dtype is {dtype}; expected a real one, for example torch.float64")
         view = copy.copy(self)
         view.dtype = dtype
         return view
@@ -151,7 +168,8 @@ def open_dataset(
     Arguments:
         folder: The dataset.
         verify: Compare every shard with its SHA-256 first.
-        partial: Whether to accept a dataset that is not complete.
+        partial: Whether to accept a dataset that is not complete; the samples before the first
+            gap are used.
     """
     return OperatorDataset(ShardSource(Path(folder), verify=verify, partial=partial))
 

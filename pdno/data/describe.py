@@ -16,8 +16,10 @@ def describe(path: Path) -> str:
 
 
 def _describe_dataset(folder: Path, manifest: Manifest) -> str:
-    have = sum(shard.count for shard in manifest.shards)
-    state = "complete" if manifest.complete else f"PARTIAL, {have} samples so far"
+    state = "complete" if manifest.complete else f"PARTIAL, {manifest.made} samples so far"
+    absent = sum(not (folder / shard.file).is_file() for shard in manifest.shards)
+    if absent:
+        state = f"DAMAGED, {absent} of {len(manifest.shards)} shards are missing"
     times = manifest.times
     frames = (
         "static" if times is None else f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}"
@@ -29,7 +31,8 @@ def _describe_dataset(folder: Path, manifest: Manifest) -> str:
             f"{folder}: pdno dataset, {manifest.problem}, {state}",
             f"  equation   {manifest.equation}",
             f"  scheme     {manifest.scheme}",
-            f"  samples    {manifest.samples} (seed {manifest.seed}), {len(manifest.shards)} shards",
+            f"  samples    {manifest.samples} (seed {manifest.seed}), "
+            f"{len(manifest.shards)} shards",
             f"  grid       {manifest.grid.shape}, solved on {manifest.solver_grid.shape}",
             f"  fields     {manifest.fields['input']} -> {manifest.fields['output']}, {frames}, "
             f"{manifest.dtype}",

@@ -6,7 +6,6 @@ nothing in it depends on the machine, the clock or the order of work.
 
 __all__ = ["Manifest", "ShardRecord", "read_manifest", "write_manifest"]
 
-import json
 import platform
 from importlib.metadata import version
 from pathlib import Path
@@ -66,7 +65,16 @@ class Manifest(_Record):
 
     @model_validator(mode="after")
     def _check_shards(self) -> "Manifest":
-        if self.complete and sum(shard.count for shard in self.shards) != self.samples:
+        if len(self.fields) != 2:
+            raise ValueError(f"its fields are {self.fields}; expected an input and an output")
+        end = 0
+        for shard in self.shards:
+            if shard.first < end:
+                raise ValueError(f"{shard.file} overlaps the shard before it")
+            end = shard.first + shard.count
+        if end > self.samples:
+            raise ValueError(f"its shards go on to sample {end - 1} of {self.samples}")
+        if self.complete and self.made != self.samples:
             raise ValueError("it says complete, but its shards do not add up to its samples")
         return self
 
@@ -93,6 +101,11 @@ class Manifest(_Record):
             versions={"python": platform.python_version(), **libraries},
         )
 
+    @property
+    def made(self) -> int:
+        """Number of samples in the shards."""
+        return sum(shard.count for shard in self.shards)
+
     def sample_bytes(self) -> int:
         """Bytes of one sample on disk."""
         points = 1
@@ -102,7 +115,7 @@ class Manifest(_Record):
         return points * frames * (4 if self.dtype == "float32" else 8)
 
     def plan(self) -> list[tuple[str, int, int]]:
-        """(file, first, count) of every shard; a function of what is generated, not of who does it."""
+        """(file, first, count) of every shard; it depends on what is made, not on who makes it."""
         by_size = SHARD_BYTES // self.sample_bytes()
         per_shard = max(1, min(by_size, -(-self.samples // SHARDS_AT_LEAST)))
         return [
@@ -111,21 +124,26 @@ class Manifest(_Record):
         ]
 
     def differences(self, other: "Manifest") -> list[str]:
-        """Where two manifests describe different data."""
-        mine = self.model_dump(mode="json", exclude={"complete", "shards"})
-        theirs = other.model_dump(mode="json", exclude={"complete", "shards"})
-        lines = []
-        for key in mine:
-            if key == "parameters":
-                pairs = mine[key].keys() | theirs[key].keys()
-                lines += [
-                    f"{name}: {theirs[key].get(name)} there, {mine[key].get(name)} asked for"
-                    for name in sorted(pairs)
-                    if mine[key].get(name) != theirs[key].get(name)
-                ]
-            elif mine[key] != theirs[key]:
-                lines.append(f"{key}: {theirs[key]} there, {mine[key]} asked for")
-        return lines
+        """Where two manifests describe different data: the causes, not what follows from them."""
+        asked, there = (
+            manifest.model_dump(mode="json", exclude={"complete", "shards"})
+            for manifest in (self, other)
+        )
+        if self.problem != other.problem:
+            return [_difference("problem", asked, there)]
+        for mine, theirs in (
+            (asked["parameters"], there["parameters"]),
+            (asked["versions"], there["versions"]),
+            (asked, there),
+        ):
+            keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
+            if keys:
+                return [_difference(key, mine, theirs) for key in keys]
+        return []
+
+
+def _difference(key: str, asked: dict[str, Any], there: dict[str, Any]) -> str:
+    return f"{key}: {there.get(key)} there, {asked.get(key)} asked for"
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -134,10 +152,15 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         raise ValueError(f"{folder} is not a dataset: it has no {MANIFEST}; see `pdno generate`")
     try:
-        return Manifest.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (ValidationError, ValueError) as error:
-        first = str(error).replace("\n", " ")[:300]
-        raise ValueError(f"{path} is damaged or not a manifest of ours: {first}") from error
+        return Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        reason = "; ".join(
+            f"{'.'.join(map(str, item['loc']))} {item['msg']}".strip() for item in error.errors()
+        )
+        raise ValueError(
+            f"{path} is damaged or not a manifest of ours ({reason[:300]}): bring it back from a "
+            "copy, or delete the folder and generate it again"
+        ) from error
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

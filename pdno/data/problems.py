@@ -15,8 +15,9 @@ __all__ = [
     "Problem",
 ]
 
+import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -36,6 +37,8 @@ Time = Annotated[float, Field(ge=1e-9, le=1e4)]
 Resolution = Annotated[int, Field(ge=4, le=65536)]
 MOST_NUMBERS = 2**28
 """Numbers of one sample on the grid of the solver: 2 GiB of float64."""
+MOST_DECAY = 700.0
+"""e^-700 is about the smallest float64."""
 
 
 class Problem(BaseModel, ABC):
@@ -117,12 +120,13 @@ class Problem(BaseModel, ABC):
         from pdno.solvers.solve import solve
 
         data = self.law().sample(self.solver_grid(), seed=self.seed, indices=[index])
-        output = solve(self.equation(), data, self.times)  # type: ignore[arg-type]
+        output = solve(self.equation(), data, self.times)
         return self._stored(data)[0], self._stored(output)[0], 0.0
 
     def _stored(self, field: "Tensor") -> "Tensor":
         every = slice(None, None, self.solver_points // self.resolution)
-        return field[(..., *(every,) * self.dim)]
+        points: tuple[Any, ...] = (..., *(every,) * self.dim)
+        return field[points]
 
 
 class HeatProblem(Problem):
@@ -183,6 +187,17 @@ class BurgersProblem(Problem):
     """Last time."""
     frames: Annotated[int, Field(ge=1, le=100_000)] = 1
     """Number of stored times, evenly spaced up to final_time."""
+
+    @model_validator(mode="after")
+    def _check_decay(self) -> "BurgersProblem":
+        decay = self.viscosity * self.final_time * (2 * math.pi / self.period) ** 2
+        if decay > MOST_DECAY:
+            raise ValueError(
+                f"by the final time even the largest scale has decayed by e^-{decay:.3g}; "
+                f"expected e^-{MOST_DECAY:g} or more: lower viscosity or final_time, or raise "
+                "period"
+            )
+        return self
 
     @property
     def parameters(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ The layout is specified in docs/data_format.md. A shard is built in memory and w
 so a full disk is a plain error of the operating system and never half an HDF5 file.
 """
 
-__all__ = ["build_shard", "read_field", "read_samples"]
+__all__ = ["build_shard", "read_samples"]
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,23 +52,36 @@ def build_shard(
         return bytes(file.id.get_file_image())
 
 
-def read_samples(path: Path, name: str, rows: Sequence[int]) -> np.ndarray:
-    """Rows of one field of a shard, read chunk by chunk with their checksums."""
+def read_samples(
+    path: Path, name: str, rows: Sequence[int], *, shape: tuple[int, ...], dtype: str
+) -> np.ndarray:
+    """Rows of one field of a shard, read chunk by chunk with their checksums.
+
+    Arguments:
+        path: The shard.
+        name: The field.
+        rows: Which samples of the shard.
+        shape: Of the whole field, as the manifest says.
+        dtype: Likewise.
+    """
     try:
         with h5py.File(path, "r") as file:
-            return read_field(file, name, rows)
-    except (OSError, KeyError, RuntimeError) as error:
+            field = file["t0_fields"][name]
+            # looked at before anything is allocated: a damaged shape may be huge
+            if field.shape != shape or field.dtype != dtype:
+                raise ValueError(
+                    f"{name} is {field.shape} {field.dtype}, the manifest says {shape} {dtype}"
+                )
+            values = np.empty((len(rows), *shape[1:]), dtype)
+            for place, row in enumerate(rows):
+                field.read_direct(values, np.s_[row], np.s_[place])
+            return values
+    # Damaged bytes make h5py stumble in many ways; all mean the same.
+    except Exception as error:
         raise ValueError(
-            f"{path} is damaged ({error}): generate it again with the command that made it"
+            f"{path} is damaged or cannot be read ({error}): run the dataset's `pdno generate` "
+            "command again to repair it"
         ) from error
-
-
-def read_field(file: h5py.File, name: str, rows: Sequence[int]) -> np.ndarray:
-    """Rows of one field of an open shard."""
-    field = file["t0_fields"][name]
-    if list(rows) == list(range(rows[0], rows[0] + len(rows))):
-        return np.asarray(field[rows[0] : rows[0] + len(rows)])
-    return np.stack([field[row] for row in rows])
 
 
 def _write_root(

@@ -14,7 +14,9 @@ def count_parameters(network: nn.Module, *, complex_once: bool = True) -> int:
         network: Any network.
         complex_once: Count a complex number once, as the paper's table does; else its two parts.
     """
-    return sum(
-        parameter.numel() // (2 if complex_once and name.endswith("table") else 1)
-        for name, parameter in network.named_parameters()
-    )
+    count = 0
+    for name, parameter in network.named_parameters():
+        numbers = parameter.numel() * (2 if parameter.is_complex() else 1)
+        is_complex = parameter.is_complex() or name.endswith("table")
+        count += numbers // 2 if complex_once and is_complex else numbers
+    return count

@@ -10,6 +10,7 @@ __all__ = ["NeuralOperator", "PointwiseLinear"]
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,7 @@ from torch.nn import functional
 
 from pdno.grid import Grid
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.symbols.scale import keep_exact, scale_per_axis
 
 PROJECT_HIDDEN = 128
 
@@ -77,8 +79,7 @@ class NeuralOperator(nn.Module):
             )
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.width, self.padding = width, padding
-        factor = torch.as_tensor(coordinate_scale, dtype=torch.float64).expand(dim).clone()
-        self.register_buffer("coordinate_scale", factor)
+        self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
         self.lift = PointwiseLinear(in_channels + dim, width)
         self.operators = nn.ModuleList(operators)
@@ -117,11 +118,17 @@ class NeuralOperator(nn.Module):
         ]
         return functional.pad(v, [value for n in reversed(points) for value in (0, n)])
 
+    def _apply(self, fn: Any, recurse: bool = True) -> "NeuralOperator":
+        scale = self.coordinate_scale
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.coordinate_scale = keep_exact(scale, self.coordinate_scale)
+        return self
+
     def _check(self, f: Tensor) -> None:
         if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
             axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
             raise ValueError(
                 f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
                 f"{self.in_channels}, {axes}), channels first and without coordinates: move the "
-                f"channel axis with f.movedim(-1, 1), or build it with in_channels={f.shape[1:2]}"
+                "channel axis with f.movedim(-1, 1), or build it with other dim and in_channels"
             )

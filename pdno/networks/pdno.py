@@ -95,6 +95,11 @@ class PDNO(NeuralOperator):
             scale = InputScale(dim, coordinate_scale, frequency_scale)
             common = {"scale": scale, "takes_time": takes_time, **network}
             if symbol == "low-rank":
+                if not depends_on_x:
+                    raise ValueError(
+                        "a low-rank symbol is one that depends on x: for a(ξ) take "
+                        "symbol='network' with depends_on_x=False"
+                    )
                 return LowRankSymbol(width, width, rank=rank, shared=shared, **common)  # type: ignore[arg-type]
             if symbol == "network":
                 return NetworkSymbol(width, width, depends_on_x=depends_on_x, **common)  # type: ignore[arg-type]

@@ -27,8 +27,11 @@ from pdno.networks.mwt import convert_published_mwt
 from pdno.networks.pdno import PDNO
 from pdno.tensor_file import read_tensor_file
 
-Weights = dict[str, Tensor]
 Network = TypeVar("Network", bound=nn.Module)
+
+_SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"
+_SKELETON = {"fc0": "lift", "fc1": "project_hidden", "fc2": "project"}
+_PARTS = {"net_real": "real", "net_imag": "imaginary", "net_out": "space", "table": "table"}
 
 
 def load_published(
@@ -55,12 +58,7 @@ def load_published(
     state = _read(source)
     if "Lk.weight" in state:
         return convert_published_mwt(state, base).eval()
-    if "fc0.weight" not in state or "w0.weight" not in state:
-        raise ValueError(
-            f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, "
-            "conv0.net_real), FNO (fc0, conv0.weights1) or MWT (Lk, MWT_CZ): give one of these"
-        )
-    dim = state["w0.weight"].dim() - 2
+    dim = _count_axes(state)
     shape = (resolution,) * dim if isinstance(resolution, int) else tuple(resolution)
     if len(shape) != dim or min(shape) < 2:
         raise ValueError(f"resolution {resolution} for weights of {dim} axes: give one per axis")
@@ -73,88 +71,118 @@ def load_published(
         "coordinate_scale": [n / (n - 1) for n in shape],
         "padding": padding,
     }
-    if "conv0.weights1" in state:
-        network: nn.Module = _fno(state, common)
-    else:
-        symbols = {"activation": activation, "first_activation": first_activation, "modes": modes}
-        network = _pdno(state, {**common, **symbols, "frequency_scale": shape})
-    return network.eval()
+    if _TABLE in state:
+        return _fno(state, common).eval()
+    symbols = {"activation": activation, "first_activation": first_activation, "modes": modes}
+    return _pdno(state, {**common, **symbols, "frequency_scale": shape}).eval()
 
 
-def _read(source: str | Path | Mapping[str, Any]) -> Weights:
+class _Weights(dict[str, Tensor]):
+    """Published weights by name."""
+
+    def __missing__(self, name: str) -> Tensor:
+        raise ValueError(
+            f"the weights have no {name}: they are incomplete, or of another network than the "
+            f"one that {', '.join(list(self)[:3])}, ... belong to"
+        )
+
+
+def _read(source: str | Path | Mapping[str, Any]) -> _Weights:
     raw = source if isinstance(source, Mapping) else read_tensor_file(Path(source))
     if not isinstance(raw, Mapping):
         raise ValueError(f"{source} holds one tensor; expected weights by name")
-    state = {}
+    state = _Weights()
     for name, value in raw.items():
         if not isinstance(value, (Tensor, np.ndarray)):
             raise ValueError(f"{name} is a {type(value).__name__}; expected arrays by name")
-        state[str(name).removeprefix("module.")] = torch.as_tensor(value)
+        tensor = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+        state[str(name).removeprefix("module.")] = tensor
     return state
 
 
-def _pdno(state: Weights, sizes: dict[str, Any]) -> PDNO:
-    if "conv0.net_real.linear_in.weight" not in state:
-        raise ValueError("weights with fc0 and w0 but neither conv0.net_real nor conv0.weights1")
+def _count_axes(state: _Weights) -> int:
+    """d, from what the operators hold: early FNOs have flat local maps in any dimension."""
+    if _TABLE in state:
+        return _complex(state[_TABLE]).dim() - 2
+    if _SYMBOL in state:
+        return state[_SYMBOL].shape[-1]
+    raise ValueError(
+        f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, "
+        f"{_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ): give one of these"
+    )
+
+
+def _pdno(state: _Weights, sizes: dict[str, Any]) -> PDNO:
     network = PDNO(
         **sizes,
-        symbol_hidden=state["conv0.net_real.linear_in.weight"].shape[0],
+        symbol_hidden=state[_SYMBOL].shape[0],
         symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
         depends_on_x="conv0.net_out.linear_in.weight" in state,
     )
-    parts = {"net_real": "real", "net_imag": "imaginary", "net_out": "space"}
-
-    def rename(name: str) -> str:
-        layer, part, *rest = name.split(".")
-        return ".".join(["operators", layer.removeprefix("conv"), "symbol", parts[part], *rest])
-
-    symbols = {rename(name): value for name, value in state.items() if name.startswith("conv")}
-    return _fill(network, {**_skeleton(state), **symbols})
+    return _fill(network, state)
 
 
-def _fno(state: Weights, sizes: dict[str, Any]) -> FNO:
+def _fno(state: _Weights, sizes: dict[str, Any]) -> FNO:
     dim = sizes["dim"]
-    corner = state["conv0.weights1"]
-    network = FNO(**sizes, modes=tuple(corner.shape[2 : 2 + dim]))
-    tables = {}
+    network = FNO(**sizes, modes=tuple(_complex(state[_TABLE]).shape[2:]))
+    rest = _Weights(state)
     for layer in range(sizes["layers"]):
-        blocks = [
-            _complex(state[f"conv{layer}.weights{block + 1}"], dim)
-            for block in range(2 ** (dim - 1))
-        ]
+        names = [f"conv{layer}.weights{block + 1}" for block in range(2 ** (dim - 1))]
+        blocks = [_complex(state[name]) for name in names]
+        if len({block.shape for block in blocks}) > 1:
+            raise ValueError(f"the corner blocks {', '.join(names)} differ in shape")
         # corner blocks differ in the sign of the first axis fastest: join it first
         for axis in range(2, 1 + dim):
             blocks = [torch.cat(blocks[k : k + 2], dim=axis) for k in range(0, len(blocks), 2)]
-        table = torch.view_as_real(blocks[0].movedim(0, 1).contiguous())
-        tables[f"operators.{layer}.symbol.table"] = table
-    return _fill(network, {**_skeleton(state), **tables})
+        for name in names:
+            del rest[name]
+        table = torch.view_as_real(blocks[0].movedim(0, 1).resolve_conj().contiguous())
+        rest[f"conv{layer}.table"] = table
+    return _fill(network, rest)
 
 
-def _complex(weights: Tensor, dim: int) -> Tensor:
-    return weights if weights.dim() == 2 + dim else torch.view_as_complex(weights)
-
-
-def _skeleton(state: Weights) -> Weights:
-    """Lift, local maps and projection under our names."""
-    names = {"fc0": "lift", "fc1": "project_hidden", "fc2": "project"}
-    renamed = {}
-    for name, value in state.items():
-        layer, _, kind = name.partition(".")
-        if layer in names:
-            renamed[f"{names[layer]}.{kind}"] = value
-        elif layer.startswith("w") and layer[1:].isdigit():
-            flat = value.flatten(1) if kind == "weight" else value
-            renamed[f"locals.{layer[1:]}.{kind}"] = flat
-    return renamed
-
-
-def _fill(network: Network, weights: Weights) -> Network:
-    """Load the weights; every parameter must be there and nothing may be left over."""
-    missing, unexpected = network.load_state_dict(weights, strict=False)
-    parameters = {name for name, _ in network.named_parameters()}
-    lost = [name for name in missing if name in parameters]
-    if lost or unexpected:
+def _complex(weights: Tensor) -> Tensor:
+    """A corner block, which may be stored as pairs of real numbers."""
+    if weights.is_complex():
+        return weights
+    if weights.shape[-1] != 2:
         raise ValueError(
-            f"published weights do not fit: missing {lost[:3]}, unknown {unexpected[:3]}"
+            f"a corner block of real numbers {tuple(weights.shape)}; expected complex numbers, or "
+            "their two parts in a last axis"
         )
+    return torch.view_as_complex(weights.contiguous())
+
+
+def _rename(name: str) -> str | None:
+    """Our name of a published weight; None if there is no such weight."""
+    layer, *rest = name.split(".")
+    number = layer.lstrip("convw")
+    if layer in _SKELETON:
+        return ".".join([_SKELETON[layer], *rest])
+    if layer == f"w{number}":
+        return ".".join(["locals", number, *rest])
+    if layer == f"conv{number}" and rest and rest[0] in _PARTS:
+        return ".".join(["operators", number, "symbol", _PARTS[rest[0]], *rest[1:]])
+    return None
+
+
+def _fill(network: Network, published: _Weights) -> Network:
+    """Load the weights; every parameter must be there and nothing may be left over."""
+    expected = {name: tuple(value.shape) for name, value in network.named_parameters()}
+    weights, unknown = {}, []
+    for name, value in published.items():
+        ours = _rename(name)
+        if ours is None or ours not in expected:
+            unknown.append(name)
+        else:
+            # local maps are stored as convolutions with a kernel of one point
+            weights[ours] = value.flatten(1) if name.startswith("w") and value.dim() > 1 else value
+    missing = [name for name in expected if name not in weights]
+    wrong = [name for name in weights if tuple(weights[name].shape) != expected[name]]
+    if missing or unknown or wrong:
+        raise ValueError(
+            f"published weights do not fit: missing {missing[:3]}, of another shape {wrong[:3]}, "
+            f"unknown {unknown[:3]}; leave out what the network does not use"
+        )
+    network.load_state_dict(weights, strict=False)
     return network

@@ -45,6 +45,7 @@ def figure_style() -> Iterator[None]:
 def save_figure(figure: "Figure", path: Path) -> Path:
     """Write a figure whole or not at all, in the format of its ending."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(path) as temporary:
+    # the style holds when a figure is written, too: its resolution and its identifiers
+    with figure_style(), atomic_path(path) as temporary:
         figure.savefig(temporary, format=path.suffix.lstrip("."))
     return path

@@ -30,7 +30,7 @@ from pdno.equations.base import FlowRates, Semilinear
 from pdno.fourier import inverse, transform
 from pdno.solvers.errors import SolverError
 
-CARRY = 1.75
+CARRY = 1.25
 """Largest angle by which the flow may turn a mode in one step; the method is stable to 2.8."""
 STEPS_BETWEEN_LOOKS = 8
 SPEED_UP_ALLOWED = 1.5

@@ -11,7 +11,8 @@
 | `Multiplication` | b(x)                        | f -> b f                       |
 
 On an even grid the mode N/2 stands for both signs in equal parts, so a symbol has the mean of its
-two values there; that makes the derivative symbol the spectral derivative.
+two values there (of four where two axes meet); that makes the derivative symbol the spectral
+derivative.
 """
 
 __all__ = [
@@ -33,8 +34,9 @@ import torch
 from torch import Tensor
 
 from pdno.fourier import Modes
-from pdno.grid import Grid, kept_per_axis
+from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
+from pdno.symbols.network import check_time
 
 
 class AnalyticSymbol(Symbol):
@@ -47,27 +49,38 @@ class AnalyticSymbol(Symbol):
 
     @abstractmethod
     def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """a at integer frequencies ξ (..., d), as real or complex values (...)."""
+        """a at integer frequencies ξ (*N^, d), as real or complex values (*N^).
+
+        t has shape (), or (B, 1, ..., 1) for values (B, *N^).
+        """
 
     def evaluate(
         self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
     ) -> SymbolValues:
         """The formula on the kept modes, with the mean of both signs at N/2."""
         if self.takes_time != (t is not None):
-            raise ValueError(f"{type(self).__name__} {'needs' if self.takes_time else 'has no'} t")
-        time = None if t is None else torch.as_tensor(t, dtype=torch.float64)
+            raise ValueError(
+                f"{type(self).__name__} "
+                + ("depends on time: give t" if self.takes_time else "has no time: leave t out")
+            )
         xi = grid.modes(modes).to(torch.float64)
-        values = self.formula(xi, time).to(torch.complex128)
-        kept = kept_per_axis(grid.shape, modes)
-        for axis, (n, k) in enumerate(zip(grid.shape, kept, strict=True)):
-            holds_nyquist = n % 2 == 0 and (k is None or 2 * k >= n)
-            if holds_nyquist:
-                flipped = xi.clone()
-                flipped[..., axis] = torch.where(
-                    xi[..., axis].abs() == n / 2, -xi[..., axis], xi[..., axis]
-                )
-                values = 0.5 * (values + self.formula(flipped, time))
-        return SymbolValues(values[None, None, None])
+        time = check_time(t, self.takes_time, xi)
+        if time is not None and time.dim():
+            time = time.reshape(-1, *[1] * grid.dim)
+        even = [(axis, n) for axis, n in enumerate(grid.shape) if n % 2 == 0]
+        values = self._mean_of_signs(xi, time, even)
+        batch, kept = values.shape[: -grid.dim], values.shape[-grid.dim :]
+        return SymbolValues(values.reshape(*batch, 1, 1, 1, *kept))
+
+    def _mean_of_signs(self, xi: Tensor, t: Tensor | None, even: list[tuple[int, int]]) -> Tensor:
+        """The formula with the mean over both signs of N/2 on each of the axes `even`."""
+        if not even:
+            return self.formula(xi, t).to(torch.complex128)
+        (axis, n), *rest = even
+        flipped = xi.clone()
+        flipped[..., axis] = xi[..., axis].where(xi[..., axis].abs() != n / 2, -xi[..., axis])
+        # halves of pairs, so that the mean of equal values is that value to the last bit
+        return 0.5 * (self._mean_of_signs(xi, t, rest) + self._mean_of_signs(flipped, t, rest))
 
 
 def _norm_squared(xi: Tensor) -> Tensor:
@@ -99,7 +112,9 @@ class Derivative(AnalyticSymbol):
     def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """The symbol at ξ."""
         if xi.shape[-1] != len(self.order):
-            raise ValueError(f"a derivative {self.order} on a grid of {xi.shape[-1]} axes")
+            raise ValueError(
+                f"a derivative {self.order} on a grid of {xi.shape[-1]} axes: give one order each"
+            )
         factors = [
             (2j * math.pi * xi[..., axis]) ** power for axis, power in enumerate(self.order)
         ]
@@ -147,6 +162,10 @@ class Advection(AnalyticSymbol):
     def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """The symbol at ξ."""
         assert t is not None
+        if xi.shape[-1] != len(self.velocity):
+            raise ValueError(
+                f"a velocity {self.velocity} on a grid of {xi.shape[-1]} axes: give one each"
+            )
         velocity = torch.tensor(self.velocity, dtype=torch.float64)
         return torch.exp(-2j * math.pi * t * (xi * velocity).sum(dim=-1))
 

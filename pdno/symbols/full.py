@@ -65,7 +65,8 @@ def apply_directly(a: Tensor, f: Tensor, grid: Grid, modes: Modes = None) -> Ten
     """
     xi = grid.modes(modes).to(torch.float64).reshape(-1, grid.dim)
     _check_size(grid, xi)
-    x = grid.points().reshape(-1, grid.dim)
+    # the waves are those of the transform, which starts at the first point wherever that lies
+    x = Grid(grid.shape).points().reshape(-1, grid.dim)
     # the Hermitian rule of pdno.fourier
     weight = torch.where((xi[:, -1] == 0) | (2 * xi[:, -1] == grid.shape[-1]), 1.0, 2.0)
     waves = torch.exp(2j * math.pi * (x @ xi.T)) * weight

@@ -1,6 +1,6 @@
 """The paper's symbol network a(x, ξ) = a1(x) a2(ξ), and a(x, ξ, t)."""
 
-__all__ = ["NetworkSymbol", "with_time"]
+__all__ = ["NetworkSymbol", "check_time", "with_time"]
 
 import torch
 from torch import Tensor, nn

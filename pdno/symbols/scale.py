@@ -9,8 +9,9 @@ almost linear and learn slowly. Without a stated scale the kept modes span [-4, 
 are kept, those of the first grid that the model meets. The choice is stored with the weights.
 """
 
-__all__ = ["InputScale"]
+__all__ = ["InputScale", "keep_exact", "scale_per_axis"]
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,22 +39,21 @@ class InputScale(nn.Module):
     frequency: Tensor
 
     def __init__(
-        self, dim: int, coordinate_scale: Scale = 1.0, frequency_scale: Scale = None
+        self,
+        dim: int,
+        coordinate_scale: float | Sequence[float] = 1.0,
+        frequency_scale: Scale = None,
     ) -> None:
         super().__init__()
         self.dim = dim
-        self.register_buffer("coordinate", self._per_axis(coordinate_scale or 1.0))
-        chosen = frequency_scale is not None
-        self.register_buffer("frequency", self._per_axis(frequency_scale if chosen else torch.inf))
-        self.chosen = chosen
-
-    def _per_axis(self, scale: Scale) -> Tensor:
-        values = [scale] * self.dim if isinstance(scale, (int, float)) else list(scale or ())
-        if len(values) != self.dim or not all(value > 0 for value in values):
-            raise ValueError(
-                f"scale {scale}; expected a positive number, or one per {self.dim} axes"
-            )
-        return torch.tensor(values, dtype=torch.float64)
+        self.register_buffer("coordinate", scale_per_axis(coordinate_scale, dim))
+        self.chosen = frequency_scale is not None
+        frequency = (
+            torch.full((dim,), torch.inf, dtype=torch.float64)
+            if frequency_scale is None
+            else scale_per_axis(frequency_scale, dim)
+        )
+        self.register_buffer("frequency", frequency)
 
     def x(self, grid: Grid, like: Tensor) -> Tensor:
         """x · coordinate_scale, shape (*N, d)."""
@@ -74,13 +74,33 @@ class InputScale(nn.Module):
         self.chosen = True
 
     def _apply(self, fn: Any, recurse: bool = True) -> "InputScale":
-        # `model.half()` and the like must not touch the scales: they are exact numbers
         coordinate, frequency = self.coordinate, self.frequency
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.coordinate = coordinate.to(self.coordinate.device)
-        self.frequency = frequency.to(self.frequency.device)
+        self.coordinate = keep_exact(coordinate, self.coordinate)
+        self.frequency = keep_exact(frequency, self.frequency)
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
         self.chosen = bool(torch.isfinite(self.frequency).all())
+
+
+def scale_per_axis(scale: float | Sequence[float], dim: int) -> Tensor:
+    """One positive number per axis, shape (d,), float64."""
+    values = [scale] * dim if isinstance(scale, (int, float)) else list(scale)
+    if len(values) != dim or not all(0 < value < math.inf for value in values):
+        raise ValueError(
+            f"scale {scale}; expected a positive finite number, or one for each of {dim} axes"
+        )
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def keep_exact(before: Tensor, after: Tensor) -> Tensor:
+    """A scale after its module has moved: `model.half()` and the like must not touch its digits.
+
+    Arguments:
+        before: The scale.
+        after: What the move made of it; it says where to go. A scale that comes from the meta
+            device has no digits yet.
+    """
+    return after.to(torch.float64) if before.is_meta else before.to(after.device)

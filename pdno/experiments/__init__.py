@@ -1,0 +1,1 @@
+"""What the package can do, as runs that start from nothing."""
