@@ -13,23 +13,58 @@ whatever its coefficients: at ξ_d = 0 and at the Nyquist line only the Hermitia
 The CPU backend follows the rule by itself; others may read the imaginary parts there, so the
 rule is enforced here, once.
 
+Two ways, one result. With few kept modes a product with a small table (`pdno.fourier_matrix`) is
+cheaper than the FFT; `choose_method` has the one rule that decides, `method=` overrides it.
+
 Kept modes. `modes=k` keeps -k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis,
 the corner convention of the published operators; the rest is zero.
 """
 
-__all__ = ["inverse", "pad_modes", "transform", "truncate_modes"]
+__all__ = [
+    "Method",
+    "Modes",
+    "choose_method",
+    "inverse",
+    "inverse_transposed",
+    "pad_modes",
+    "transform",
+    "truncate_modes",
+]
 
+import math
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from pdno.grid import kept_per_axis
+from pdno import fourier_matrix
+from pdno.grid import axis_modes, kept_per_axis
 
 Modes = Sequence[int | None] | int | None
+Method = Literal["auto", "fft", "matrix"]
+
+MATRIX_UP_TO = 16.0
+"""Multiplications of the products per |N| log2 |N| up to which they beat the FFT (`pdno bench`)."""
 
 
-def transform(f: Tensor, dim: int, modes: Modes = None) -> Tensor:
+def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -> Method:
+    """ "matrix" where the products of one F⁻¹ cost less than its FFT, else "fft"."""
+    if method != "auto":
+        return method
+    kept = kept_per_axis(shape, modes)
+    sizes = [len(axis_modes(n, k, half=False)) for n, k in zip(shape[:-1], kept[:-1], strict=True)]
+    half = len(axis_modes(shape[-1], kept[-1], half=True))
+    work, grown = 0.0, 1.0
+    for axis, size in enumerate(sizes):  # (…, N, K, …): a real table (N, K + 1) on complex columns
+        grown *= shape[axis]
+        work += 2 * grown * (size + 1) * math.prod(sizes[axis + 1 :]) * half
+    work += grown * 2 * half * shape[-1]
+    points = math.prod(shape)
+    return "matrix" if 2 * work <= MATRIX_UP_TO * points * math.log2(points) else "fft"
+
+
+def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft") -> Tensor:
     """F[f] on the half spectrum, (..., *N) real -> (..., *N^) complex.
 
     Axis by axis from the last one, dropping modes as soon as their axis is transformed, so that
@@ -39,9 +74,13 @@ def transform(f: Tensor, dim: int, modes: Modes = None) -> Tensor:
         f: Real samples on a periodic grid; the last `dim` axes are the grid.
         dim: Number of grid axes d.
         modes: Kept modes k_max, per axis or for all; None keeps every mode (of that axis).
+        method: "fft", "matrix", or "auto" for the cheaper one.
     """
     shape = f.shape[-dim:]
     kept = kept_per_axis(shape, modes)
+    if choose_method(shape, modes, method) == "matrix":
+        scale = fourier_matrix.half_weights(shape[-1], kept[-1], f.dtype, f.device)
+        return _SynthesisTransposed.apply(f, tuple(shape), kept) / (scale * math.prod(shape))  # type: ignore[no-any-return, no-untyped-call]
     if kept.count(None) == dim:
         whole: Tensor = torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
         return whole
@@ -52,17 +91,22 @@ def transform(f: Tensor, dim: int, modes: Modes = None) -> Tensor:
     return f_hat
 
 
-def inverse(f_hat: Tensor, shape: Sequence[int], modes: Modes = None) -> Tensor:
+def inverse(
+    f_hat: Tensor, shape: Sequence[int], modes: Modes = None, *, method: Method = "fft"
+) -> Tensor:
     """F⁻¹[f̂] on a grid of `shape`, (..., *N^) complex -> (..., *N) real.
 
     Arguments:
         f_hat: Coefficients of the kept modes in the order of `Grid.modes(modes)`.
         shape: Grid to evaluate on.
         modes: Kept modes k_max of `f_hat`; None means all modes of `shape`.
+        method: "fft", "matrix", or "auto" for the cheaper one.
     """
     dim = len(shape)
     kept = kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
+    if choose_method(shape, modes, method) == "matrix":
+        return _Synthesis.apply(f_hat, tuple(shape), kept)  # type: ignore[no-any-return, no-untyped-call]
     by_rule = f_hat.device.type == "cpu"
     f: Tensor
     if by_rule and kept.count(None) == dim:
@@ -75,6 +119,57 @@ def inverse(f_hat: Tensor, shape: Sequence[int], modes: Modes = None) -> Tensor:
     f_hat = f_hat if by_rule else _real_lines(f_hat, shape[-1])
     f = torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
     return f
+
+
+def inverse_transposed(
+    q: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft"
+) -> Tensor:
+    """The transpose of `inverse`, (..., *N) real -> (..., *N^) complex.
+
+    It belongs to the real inner products: Σ inverse(c)·q = Re Σ c·conj(inverse_transposed(q)).
+    """
+    shape = q.shape[-dim:]
+    kept = kept_per_axis(shape, modes)
+    if choose_method(shape, modes, method) == "matrix":
+        return _SynthesisTransposed.apply(q, tuple(shape), kept)  # type: ignore[no-any-return, no-untyped-call]
+    weights = fourier_matrix.half_weights(shape[-1], kept[-1], q.dtype, q.device)
+    return transform(q, dim, modes).mul_(weights * math.prod(shape))
+
+
+class _Synthesis(torch.autograd.Function):
+    """F⁻¹ by matrix products; its gradient is the transpose."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, c: Tensor, shape: tuple[int, ...], kept: tuple[int | None, ...]
+    ) -> Tensor:
+        ctx.shape, ctx.kept = shape, kept
+        rows = fourier_matrix.rows_first(c, len(shape))
+        return fourier_matrix.rows_last(
+            fourier_matrix.synthesise_rows(rows, shape, kept), len(shape)
+        )
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _SynthesisTransposed.apply(grad, ctx.shape, ctx.kept), None, None  # type: ignore[no-untyped-call]
+
+
+class _SynthesisTransposed(torch.autograd.Function):
+    """The transpose of F⁻¹; its gradient is F⁻¹."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, shape: tuple[int, ...], kept: tuple[int | None, ...]
+    ) -> Tensor:
+        ctx.shape, ctx.kept = shape, kept
+        rows = fourier_matrix.rows_first(q, len(shape))
+        return fourier_matrix.rows_last(
+            fourier_matrix.synthesise_rows_transposed(rows, shape, kept), len(shape)
+        )
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _Synthesis.apply(grad, ctx.shape, ctx.kept), None, None  # type: ignore[no-untyped-call]
 
 
 def truncate_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:

@@ -39,7 +39,9 @@ class PointwiseLinear(nn.Module):
 
     def forward(self, f: Tensor) -> Tensor:
         """W f + b."""
-        flat = functional.conv1d(f.flatten(2), self.weight.unsqueeze(-1), self.bias)
+        # a batched product: several times faster on a CPU than the convolution of size 1
+        weight = self.weight.expand(len(f), -1, -1)
+        flat = torch.baddbmm(self.bias[:, None], weight, f.flatten(2))
         return flat.reshape(*flat.shape[:2], *f.shape[2:])
 
 

@@ -64,9 +64,9 @@ def load_published(
         raise ValueError(f"resolution {resolution} for weights of {dim} axes: give one per axis")
     common: dict[str, Any] = {
         "dim": dim,
-        "in_channels": state["fc0.weight"].shape[1] - dim,
-        "out_channels": state["fc2.weight"].shape[0],
-        "width": state["fc0.weight"].shape[0],
+        "in_channels": state.matrix("fc0.weight").shape[1] - dim,
+        "out_channels": state.matrix("fc2.weight").shape[0],
+        "width": state.matrix("fc0.weight").shape[0],
         "layers": sum(name.startswith("w") and name.endswith(".weight") for name in state),
         "coordinate_scale": [n / (n - 1) for n in shape],
         "padding": padding,
@@ -85,6 +85,12 @@ class _Weights(dict[str, Tensor]):
             f"the weights have no {name}: they are incomplete, or of another network than the "
             f"one that {', '.join(list(self)[:3])}, ... belong to"
         )
+
+    def matrix(self, name: str) -> Tensor:
+        """A weight that must be a matrix."""
+        if self[name].dim() != 2:
+            raise ValueError(f"{name} has shape {tuple(self[name].shape)}; expected a matrix")
+        return self[name]
 
 
 def _read(source: str | Path | Mapping[str, Any]) -> _Weights:
@@ -105,7 +111,7 @@ def _count_axes(state: _Weights) -> int:
     if _TABLE in state:
         return _complex(state[_TABLE]).dim() - 2
     if _SYMBOL in state:
-        return state[_SYMBOL].shape[-1]
+        return state.matrix(_SYMBOL).shape[1]
     raise ValueError(
         f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, "
         f"{_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ): give one of these"

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pdno.fourier import Modes
+from pdno.fourier import Method, Modes
 from pdno.grid import Grid
-from pdno.operators.straight import apply_straight
+from pdno.operators.kernel import apply_values
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.full import FullSymbol, apply_directly
 from pdno.symbols.table import TableSymbol
@@ -30,10 +30,18 @@ class PseudoDifferentialOperator(nn.Module):
     Arguments:
         symbol: a_ij(x, ξ).
         modes: Kept modes k_max, one or one per axis; None keeps all modes of the grid.
+        method: How to transform: "fft", "matrix", or "auto" for the cheaper one.
     """
 
-    def __init__(self, symbol: Symbol, modes: Sequence[int] | int | None = None) -> None:
+    def __init__(
+        self,
+        symbol: Symbol,
+        modes: Sequence[int] | int | None = None,
+        *,
+        method: Method = "auto",
+    ) -> None:
         super().__init__()
+        self.method = method
         self.symbol = symbol
         self.modes: Modes = modes if modes is None or isinstance(modes, int) else tuple(modes)
 
@@ -51,7 +59,7 @@ class PseudoDifferentialOperator(nn.Module):
         # half precision has too few digits for a Fourier transform
         with torch.autocast(f.device.type, enabled=False):
             full = f if f.dtype in (torch.float32, torch.float64) else f.float()
-            return apply_straight(
+            return apply_values(
                 self.symbol.evaluate(where, self.modes, t), full, where, self.modes
             )
 
@@ -102,9 +110,9 @@ def apply_symbol(
         return apply_directly(symbol.values(where, modes), f, where, modes)
     values = _like(symbol.evaluate(where, modes, t), f)
     if symbol.in_channels == symbol.out_channels == 1:
-        single = apply_straight(values, f.flatten(0, 1).unsqueeze(1), where, modes)
+        single = apply_values(values, f.flatten(0, 1).unsqueeze(1), where, modes)
         return single.reshape(f.shape)
-    return apply_straight(values, f, where, modes)
+    return apply_values(values, f, where, modes)
 
 
 def _like(values: SymbolValues, f: Tensor) -> SymbolValues:

@@ -40,7 +40,9 @@ def published_stepper(
 
     def advance(w_hat: Tensor) -> Tensor:
         psi = w_hat / invertible
-        first = inverse(waves[..., 1] * psi, grid.shape) * inverse(waves[..., 0] * w_hat, grid.shape)
+        first = inverse(waves[..., 1] * psi, grid.shape) * inverse(
+            waves[..., 0] * w_hat, grid.shape
+        )
         second = inverse(-waves[..., 0] * psi, grid.shape) * inverse(
             waves[..., 1] * w_hat, grid.shape
         )

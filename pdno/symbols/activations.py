@@ -30,6 +30,11 @@ class Activation:
     reason: str
 
 
+def _softplus(z: Tensor) -> Tensor:
+    # torch's own threshold 20 makes a jump of e^-20, which float64 sees
+    return functional.softplus(z, threshold=40.0)
+
+
 _GELU_LIKE = "it differs from GELU by a Schwartz function"
 _BOUNDED = "it is bounded and its derivatives are Schwartz functions"
 
@@ -37,7 +42,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu": Activation(
         functional.gelu, 1, "|GELU(z)| <= |z|, GELU' is bounded, higher derivatives are Schwartz"
     ),
-    "softplus": Activation(functional.softplus, 1, _GELU_LIKE),
+    "softplus": Activation(_softplus, 1, _GELU_LIKE),
     "silu": Activation(functional.silu, 1, _GELU_LIKE),
     "tanh": Activation(torch.tanh, 0, _BOUNDED),
     "sigmoid": Activation(torch.sigmoid, 0, _BOUNDED),

@@ -1,0 +1,159 @@
+"""Σ_i b_ji(x) F⁻¹[c_ji f̂_i](x) without a (B, O, I, *N) tensor, forward and backward.
+
+With g_bji = F⁻¹[c_ji f̂_bi], made again in the backward pass, and the gradient ḡ_bj of the result,
+
+    b̄_ji(x) = Σ_b ḡ_bj(x) g_bji(x),        p_bji = (F⁻¹)ᵀ[ b_ji ḡ_bj ],
+    c̄_ji(ξ) = Σ_b conj f̂_bi(ξ) p_bji(ξ),   f̂̄_bi(ξ) = Σ_j conj c_ji(ξ) p_bji(ξ).
+
+The triples (j, b, i) are worked off in blocks that fit a memory budget: about the cache on a CPU,
+much more on a GPU, where kernels must be large to be fast. Inside, the axes j, b, i stand behind
+the rows of the grid where matrix products transform (see `pdno.fourier_matrix`), and before the
+grid where the FFT does: that is where each of them is fastest.
+"""
+
+__all__ = ["apply_pairwise", "plan_blocks"]
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from pdno.fourier import Method, Modes, choose_method, inverse, inverse_transposed
+from pdno.fourier_matrix import (
+    rows_first,
+    rows_last,
+    synthesise_rows,
+    synthesise_rows_transposed,
+)
+from pdno.grid import kept_per_axis
+
+CPU_BUDGET = 3 * 2**20
+GPU_BUDGET = 512 * 2**20
+
+Block = tuple[slice, slice, slice]
+
+
+def apply_pairwise(
+    c: Tensor, b: Tensor, f_hat: Tensor, shape: tuple[int, ...], modes: Modes, method: Method
+) -> Tensor:
+    """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N)."""
+    way = _Way(tuple(shape), modes, choose_method(shape, modes, method) == "matrix")
+    # (.., j, 1, i, ..), (.., j, 1, i, ..), (.., 1, b, i, ..)
+    inner = way.inner(c.unsqueeze(1)), way.inner(b.unsqueeze(1)), way.inner(f_hat.unsqueeze(0))
+    out = _Pairwise.apply(*inner, way)  # type: ignore[no-untyped-call]
+    return way.outer(out).transpose(0, 1)
+
+
+def plan_blocks(
+    outputs: int, batch: int, inputs: int, *, item_bytes: int, budget: int
+) -> tuple[int, int, int]:
+    """How many (j, b, i) make a block: inputs first, then samples, then outputs."""
+    fit = max(1, budget // item_bytes)
+    i = min(inputs, fit)
+    b = min(batch, max(1, fit // i))
+    j = min(outputs, max(1, fit // (i * b))) if b == batch else 1
+    return j, b, i
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How to transform, and where the axes j, b, i stand meanwhile."""
+
+    shape: tuple[int, ...]
+    modes: Modes
+    by_matrix: bool
+
+    @property
+    def rows(self) -> int:
+        """Number of axes before j."""
+        return len(self.shape) - 1 if self.by_matrix else 0
+
+    def inner(self, field: Tensor) -> Tensor:
+        return rows_first(field, len(self.shape)).contiguous() if self.by_matrix else field
+
+    def outer(self, field: Tensor) -> Tensor:
+        return rows_last(field, len(self.shape)) if self.by_matrix else field
+
+    def part(self, field: Tensor, *block: slice) -> Tensor:
+        return field[(slice(None),) * self.rows + block]
+
+    def synthesise(self, coefficients: Tensor) -> Tensor:
+        if self.by_matrix:
+            kept = kept_per_axis(self.shape, self.modes)
+            return synthesise_rows(coefficients, self.shape, kept)
+        return inverse(coefficients, self.shape, self.modes)
+
+    def transposed(self, field: Tensor) -> Tensor:
+        if self.by_matrix:
+            kept = kept_per_axis(self.shape, self.modes)
+            return synthesise_rows_transposed(field, self.shape, kept)
+        return inverse_transposed(field, len(self.shape), self.modes)
+
+
+ALL = slice(None)
+
+
+class _Pairwise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, b: Tensor, f_hat: Tensor, way: _Way) -> Tensor:
+        ctx.save_for_backward(c, b, f_hat)
+        ctx.way = way
+        rows, outputs, batch = b.shape[: way.rows], c.shape[way.rows], f_hat.shape[way.rows + 1]
+        out = b.new_empty(*rows, outputs, batch, *b.shape[way.rows + 3 :])
+        for j, n, i in _blocks(c, b, f_hat, way):
+            g = way.synthesise(way.part(c, j, ALL, i) * way.part(f_hat, ALL, n, i))
+            g.mul_(way.part(b, j, ALL, i))
+            total = g.sum(dim=way.rows + 2)
+            _accumulate(way.part(out, j, n), total, first=i.start == 0)
+        return out
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        c, b, f_hat = ctx.saved_tensors
+        way: _Way = ctx.way
+        need_c, need_b, need_f, _ = ctx.needs_input_grad
+        axis_j, axis_b = way.rows, way.rows + 1
+        grad = grad.contiguous().unsqueeze(way.rows + 2)
+        c_bar, b_bar, f_bar = torch.empty_like(c), torch.empty_like(b), torch.empty_like(f_hat)
+        for j, n, i in _blocks(c, b, f_hat, way):
+            c_part, b_part = way.part(c, j, ALL, i), way.part(b, j, ALL, i)
+            f_part, g_bar = way.part(f_hat, ALL, n, i), way.part(grad, j, n)
+            if need_b:
+                g = way.synthesise(c_part * f_part).mul_(g_bar)
+                total = g.sum(dim=axis_b, keepdim=True)
+                _accumulate(way.part(b_bar, j, ALL, i), total, first=n.start == 0)
+            if need_c or need_f:
+                p = way.transposed(g_bar * b_part)
+                total = (p * f_part.conj()).sum(dim=axis_b, keepdim=True)
+                _accumulate(way.part(c_bar, j, ALL, i), total, first=n.start == 0)
+                total = p.mul_(c_part.conj()).sum(dim=axis_j, keepdim=True)
+                _accumulate(way.part(f_bar, ALL, n, i), total, first=j.start == 0)
+        return c_bar, b_bar, f_bar, None
+
+
+def _accumulate(total: Tensor, part: Tensor, *, first: bool) -> None:
+    if first:
+        total.copy_(part)
+    else:
+        total.add_(part)
+
+
+def _blocks(c: Tensor, b: Tensor, f_hat: Tensor, way: _Way) -> Iterator[Block]:
+    outputs, _, inputs = c.shape[way.rows : way.rows + 3]
+    batch = f_hat.shape[way.rows + 1]
+    budget = CPU_BUDGET if c.device.type == "cpu" else GPU_BUDGET
+    item_bytes = math.prod(way.shape) * b.element_size()
+    steps = plan_blocks(outputs, batch, inputs, item_bytes=item_bytes, budget=budget)
+    for j in range(0, outputs, steps[0]):
+        for n in range(0, batch, steps[1]):
+            for i in range(0, inputs, steps[2]):
+                yield (
+                    slice(j, min(j + steps[0], outputs)),
+                    slice(n, min(n + steps[1], batch)),
+                    slice(i, min(i + steps[2], inputs)),
+                )
