@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from pdno.grid import axis_modes
+from pdno.scratch import Scratch
 
 
 def rows_first(field: Tensor, dim: int) -> Tensor:
@@ -44,36 +45,49 @@ def rows_last(field: Tensor, dim: int) -> Tensor:
     return field.movedim(tuple(range(dim - 1)), tuple(range(-dim, -1)))
 
 
-def synthesise_rows(c: Tensor, shape: Sequence[int], kept: Sequence[int | None]) -> Tensor:
-    """F⁻¹ of the kept modes, rows first, (*K, ..., K_d) complex -> (*N, ..., N_d) real."""
-    between, dim = c.shape[len(shape) - 1 : -1], len(shape)
-    for axis in range(dim - 1):
-        c = _full_axis(c, axis, shape[axis], kept[axis])
+def synthesise_rows(
+    c: Tensor, shape: Sequence[int], kept: Sequence[int | None], scratch: Scratch | None = None
+) -> Tensor:
+    """F⁻¹ of the kept modes, rows first, (*K, ..., K_d) complex -> (*N, ..., N_d) real.
+
+    The result lies in `scratch` if one is given.
+    """
+    memory = scratch or Scratch(c.device)
+    between = c.shape[len(shape) - 1 : -1]
+    for axis in range(len(shape) - 1):
+        c = _full_axis(c, axis, shape[axis], kept[axis], memory)
     table = _half_table(shape[-1], kept[-1], c.real.dtype, c.device)
-    f = torch.view_as_real(c).reshape(-1, len(table)) @ table
-    return f.view(*shape[:-1], *between, shape[-1])
+    pairs = torch.view_as_real(c).reshape(-1, len(table))
+    f = memory.take("field", (len(pairs), shape[-1]), table.dtype)
+    return torch.mm(pairs, table, out=f).view(*shape[:-1], *between, shape[-1])
 
 
 def synthesise_rows_transposed(
-    q: Tensor, shape: Sequence[int], kept: Sequence[int | None]
+    q: Tensor, shape: Sequence[int], kept: Sequence[int | None], scratch: Scratch | None = None
 ) -> Tensor:
-    """The transpose of `synthesise_rows`, (*N, ..., N_d) real -> (*K, ..., K_d) complex."""
+    """The transpose of `synthesise_rows`, (*N, ..., N_d) real -> (*K, ..., K_d) complex.
+
+    The result lies in `scratch` if one is given.
+    """
+    memory = scratch or Scratch(q.device)
     table = _half_table(shape[-1], kept[-1], q.dtype, q.device)
-    pairs = q.reshape(-1, shape[-1]) @ table.T
+    lines = q.reshape(-1, shape[-1])
+    pairs = memory.take("pairs", (len(lines), len(table)), q.dtype)
+    torch.mm(lines, table.T, out=pairs)
     d = torch.view_as_complex(pairs.view(*q.shape[:-1], -1, 2))
     for axis in range(len(shape) - 2, -1, -1):
-        d = _full_axis_transposed(d, axis, shape[axis], kept[axis])
+        d = _full_axis_transposed(d, axis, shape[axis], kept[axis], memory)
     return d
 
 
-def _full_axis(c: Tensor, axis: int, n: int, kept: int | None) -> Tensor:
+def _full_axis(c: Tensor, axis: int, n: int, kept: int | None, memory: Scratch) -> Tensor:
     """h(x) of the module along axis `axis`, (.., K, ..) -> (.., N, ..)."""
     up, down = _signs(n, kept)
     most = max(up - 1, down)
     columns = math.prod(c.shape[axis + 1 :])
     values = c.reshape(-1, up + down, columns)
     low, high = values[:, 1:up], values[:, up:].flip(1)  # c_1, c_2, ... and c_{-1}, c_{-2}, ...
-    joined = values.new_zeros(len(values), 2 * most + 1, columns)
+    joined = memory.take("joined", (len(values), 2 * most + 1, columns), c.dtype).zero_()
     even, odd = joined[:, 1 : most + 1], joined[:, most + 1 :]
     joined[:, 0] = values[:, 0]
     even[:, : up - 1] = low
@@ -82,23 +96,27 @@ def _full_axis(c: Tensor, axis: int, n: int, kept: int | None) -> Tensor:
     odd[:, :down].sub_(high)
     odd.mul_(1j)
     table = _full_table(n, most, c.real.dtype, c.device)
-    h = torch.matmul(table, torch.view_as_real(joined).flatten(2))
+    h = memory.take(f"rows {axis}", (len(values), n, 2 * columns), table.dtype)
+    torch.matmul(table, torch.view_as_real(joined).flatten(2), out=h)
     return torch.view_as_complex(h.view(*c.shape[:axis], n, *c.shape[axis + 1 :], 2))
 
 
-def _full_axis_transposed(h: Tensor, axis: int, n: int, kept: int | None) -> Tensor:
+def _full_axis_transposed(
+    h: Tensor, axis: int, n: int, kept: int | None, memory: Scratch
+) -> Tensor:
     """The transpose of `_full_axis`, (.., N, ..) -> (.., K, ..)."""
     up, down = _signs(n, kept)
     most = max(up - 1, down)
     columns = math.prod(h.shape[axis + 1 :])
     table = _full_table(n, most, h.real.dtype, h.device)
-    joined = torch.matmul(table.T, torch.view_as_real(h).reshape(-1, n, 2 * columns))
-    joined_complex = torch.view_as_complex(joined.view(-1, 2 * most + 1, columns, 2))
-    even, odd = joined_complex[:, 1 : most + 1], joined_complex[:, most + 1 :].mul_(-1j)
-    d = h.new_empty(len(joined), up + down, columns)
-    d[:, 0] = joined_complex[:, 0]
+    lines = torch.view_as_real(h).reshape(-1, n, 2 * columns)
+    joined = memory.take("joined", (len(lines), 2 * most + 1, columns), h.dtype)
+    torch.matmul(table.T, lines, out=torch.view_as_real(joined).flatten(2))
+    even, odd = joined[:, 1 : most + 1], joined[:, most + 1 :].mul_(-1j)
+    d = memory.take(f"modes {axis}", (len(lines), up + down, columns), h.dtype)
+    d[:, 0] = joined[:, 0]
     torch.add(even[:, : up - 1], odd[:, : up - 1], out=d[:, 1:up])
-    d[:, up:] = (even[:, :down] - odd[:, :down]).flip(1)
+    d[:, up:] = even[:, :down].sub_(odd[:, :down]).flip(1)
     return d.view(*h.shape[:axis], up + down, *h.shape[axis + 1 :])
 
 

@@ -6,9 +6,8 @@ P lifts the channels and the coordinates to `width`, W is a pointwise linear map
 integral operator, Q has one hidden layer of 128. As in the published code the last block has no σ.
 """
 
-__all__ = ["NeuralOperator", "PointwiseLinear"]
+__all__ = ["NeuralOperator"]
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,32 +16,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pdno.grid import Grid
+from pdno.networks.pointwise import PointwiseLinear, project
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.scale import keep_exact, scale_per_axis
 
 PROJECT_HIDDEN = 128
-
-
-class PointwiseLinear(nn.Module):
-    """v(x) = W f(x) + b at every point, (B, I, *N) -> (B, O, *N).
-
-    Arguments:
-        in_channels: I.
-        out_channels: O.
-    """
-
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        bound = 1 / math.sqrt(in_channels)  # the start of torch's linear and convolution layers
-        self.weight = nn.Parameter(torch.empty(out_channels, in_channels).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(out_channels).uniform_(-bound, bound))
-
-    def forward(self, f: Tensor) -> Tensor:
-        """W f + b."""
-        # a batched product: several times faster on a CPU than the convolution of size 1
-        weight = self.weight.expand(len(f), -1, -1)
-        flat = torch.baddbmm(self.bias[:, None], weight, f.flatten(2))
-        return flat.reshape(*flat.shape[:2], *f.shape[2:])
 
 
 class NeuralOperator(nn.Module):
@@ -100,11 +78,11 @@ class NeuralOperator(nn.Module):
         inner = where if v.shape[2:] == f.shape[2:] else Grid(tuple(v.shape[2:]))
         last = len(self.operators) - 1
         for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
-            v = operator(v, inner, t) + local(v)
+            v = local.add_to(operator(v, inner, t), v)
             v = self.activation(v) if layer < last else v
         for axis, n in enumerate(f.shape[2:], start=2):
             v = v.narrow(axis, 0, n)
-        return self.project(self.activation(self.project_hidden(v)))  # type: ignore[no-any-return]
+        return project(v, self.project_hidden, self.project)
 
     def _append_coordinates(self, f: Tensor, grid: Grid) -> Tensor:
         x = grid.points(device=f.device) * self.coordinate_scale

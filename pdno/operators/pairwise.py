@@ -30,6 +30,7 @@ from pdno.fourier_matrix import (
     synthesise_rows_transposed,
 )
 from pdno.grid import kept_per_axis
+from pdno.scratch import Scratch
 
 CPU_BUDGET = 3 * 2**20
 GPU_BUDGET = 512 * 2**20
@@ -81,16 +82,16 @@ class _Way:
     def part(self, field: Tensor, *block: slice) -> Tensor:
         return field[(slice(None),) * self.rows + block]
 
-    def synthesise(self, coefficients: Tensor) -> Tensor:
+    def synthesise(self, coefficients: Tensor, memory: Scratch) -> Tensor:
         if self.by_matrix:
             kept = kept_per_axis(self.shape, self.modes)
-            return synthesise_rows(coefficients, self.shape, kept)
+            return synthesise_rows(coefficients, self.shape, kept, memory)
         return inverse(coefficients, self.shape, self.modes)
 
-    def transposed(self, field: Tensor) -> Tensor:
+    def transposed(self, field: Tensor, memory: Scratch) -> Tensor:
         if self.by_matrix:
             kept = kept_per_axis(self.shape, self.modes)
-            return synthesise_rows_transposed(field, self.shape, kept)
+            return synthesise_rows_transposed(field, self.shape, kept, memory)
         return inverse_transposed(field, len(self.shape), self.modes)
 
 
@@ -102,11 +103,12 @@ class _Pairwise(torch.autograd.Function):
     def forward(ctx: Any, c: Tensor, b: Tensor, f_hat: Tensor, way: _Way) -> Tensor:
         ctx.save_for_backward(c, b, f_hat)
         ctx.way = way
+        memory = Scratch(c.device)
         rows, outputs, batch = b.shape[: way.rows], c.shape[way.rows], f_hat.shape[way.rows + 1]
         out = b.new_empty(*rows, outputs, batch, *b.shape[way.rows + 3 :])
         for j, n, i in _blocks(c, b, f_hat, way):
-            g = way.synthesise(way.part(c, j, ALL, i) * way.part(f_hat, ALL, n, i))
-            g.mul_(way.part(b, j, ALL, i))
+            product = _multiply(way.part(c, j, ALL, i), way.part(f_hat, ALL, n, i), memory)
+            g = way.synthesise(product, memory).mul_(way.part(b, j, ALL, i))
             total = g.sum(dim=way.rows + 2)
             _accumulate(way.part(out, j, n), total, first=i.start == 0)
         return out
@@ -117,23 +119,29 @@ class _Pairwise(torch.autograd.Function):
         c, b, f_hat = ctx.saved_tensors
         way: _Way = ctx.way
         need_c, need_b, need_f, _ = ctx.needs_input_grad
-        axis_j, axis_b = way.rows, way.rows + 1
+        axis_j, axis_b, memory = way.rows, way.rows + 1, Scratch(c.device)
         grad = grad.contiguous().unsqueeze(way.rows + 2)
         c_bar, b_bar, f_bar = torch.empty_like(c), torch.empty_like(b), torch.empty_like(f_hat)
         for j, n, i in _blocks(c, b, f_hat, way):
             c_part, b_part = way.part(c, j, ALL, i), way.part(b, j, ALL, i)
             f_part, g_bar = way.part(f_hat, ALL, n, i), way.part(grad, j, n)
             if need_b:
-                g = way.synthesise(c_part * f_part).mul_(g_bar)
+                g = way.synthesise(_multiply(c_part, f_part, memory), memory).mul_(g_bar)
                 total = g.sum(dim=axis_b, keepdim=True)
                 _accumulate(way.part(b_bar, j, ALL, i), total, first=n.start == 0)
             if need_c or need_f:
-                p = way.transposed(g_bar * b_part)
-                total = (p * f_part.conj()).sum(dim=axis_b, keepdim=True)
+                p = way.transposed(_multiply(g_bar, b_part, memory), memory)
+                total = _multiply(p, f_part.conj(), memory).sum(dim=axis_b, keepdim=True)
                 _accumulate(way.part(c_bar, j, ALL, i), total, first=n.start == 0)
                 total = p.mul_(c_part.conj()).sum(dim=axis_j, keepdim=True)
                 _accumulate(way.part(f_bar, ALL, n, i), total, first=j.start == 0)
         return c_bar, b_bar, f_bar, None
+
+
+def _multiply(a: Tensor, b: Tensor, memory: Scratch) -> Tensor:
+    """a · b in memory that is used again."""
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    return torch.mul(a, b, out=memory.take("product", shape, a.dtype))
 
 
 def _accumulate(total: Tensor, part: Tensor, *, first: bool) -> None:
