@@ -45,11 +45,11 @@ Modes = Sequence[int | None] | int | None
 Method = Literal["auto", "fft", "matrix"]
 
 MATRIX_UP_TO = 16.0
-"""Multiplications of the products per |N| log2 |N| up to which they beat the FFT (`pdno bench`)."""
+"""Flops of the products per |N| log2 |N| up to which they beat the FFT (see `pdno bench`)."""
 
 
 def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -> Method:
-    """ "matrix" where the products of one F⁻¹ cost less than its FFT, else "fft"."""
+    """The cheaper way for one F⁻¹: "matrix" or "fft"."""
     if method != "auto":
         return method
     kept = kept_per_axis(shape, modes)

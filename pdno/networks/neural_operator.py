@@ -8,7 +8,8 @@ integral operator, Q has one hidden layer of 128. As in the published code the l
 
 __all__ = ["NeuralOperator"]
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +18,9 @@ from torch.nn import functional
 
 from pdno.grid import Grid
 from pdno.networks.pointwise import PointwiseLinear, project
+from pdno.operators.kept_values import FrozenLayer
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.symbols.base import SymbolValues
 from pdno.symbols.scale import keep_exact, scale_per_axis
 
 PROJECT_HIDDEN = 128
@@ -75,14 +78,81 @@ class NeuralOperator(nn.Module):
         where = grid or Grid(tuple(f.shape[2:]))
         where.check(f, "f")
         v = self._pad(self.lift(self._append_coordinates(f, where)))
-        inner = where if v.shape[2:] == f.shape[2:] else Grid(tuple(v.shape[2:]))
+        inner = self._padded(where)
         last = len(self.operators) - 1
         for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
+            assert isinstance(local, PointwiseLinear)
             v = local.add_to(operator(v, inner, t), v)
             v = self.activation(v) if layer < last else v
         for axis, n in enumerate(f.shape[2:], start=2):
             v = v.narrow(axis, 0, n)
         return project(v, self.project_hidden, self.project)
+
+    def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[FrozenLayer]:
+        """Evaluate all symbols once, for inference on one grid.
+
+        When weights change, the values are evaluated anew by themselves; while gradients of the
+        symbols are asked for, they are not used. Networks that take time cannot be frozen.
+
+        Arguments:
+            grid: Where the network will be used.
+            tolerance: Relative error allowed in the x-factors; 0 keeps the operator as it is.
+
+        Returns:
+            The rank and the error of each layer.
+        """
+        if self.takes_time:
+            raise ValueError(
+                "symbols that depend on time have other values at every t: not frozen"
+            )
+        inner = self._padded(grid)
+        return [
+            operator.kept.freeze(operator.symbol, inner, operator.modes, tolerance)
+            for operator in self._operators()
+        ]
+
+    def unfreeze(self) -> None:
+        """Forget the frozen values."""
+        for operator in self._operators():
+            operator.kept.frozen = None
+
+    def evaluate_symbols(self, grid: Grid) -> list[SymbolValues]:
+        """The values of all symbols on a grid, with their graph, for `using_symbols`."""
+        inner = self._padded(grid)
+        return [operator.values(inner) for operator in self._operators()]
+
+    @contextlib.contextmanager
+    def using_symbols(self, grid: Grid, values: list[SymbolValues]) -> Iterator[None]:
+        """Use these values of the symbols in all calls of this block."""
+        inner = self._padded(grid)
+        operators = list(self._operators())
+        try:
+            for operator, symbol_values in zip(operators, values, strict=True):
+                operator.kept.shared = (inner, symbol_values)
+            yield
+        finally:
+            for operator in operators:
+                operator.kept.shared = None
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether the symbols depend on time."""
+        return any(getattr(operator.symbol, "takes_time", False) for operator in self._operators())
+
+    def _operators(self) -> Iterator[PseudoDifferentialOperator]:
+        for operator in self.operators:
+            assert isinstance(operator, PseudoDifferentialOperator)
+            yield operator
+
+    def _padded(self, grid: Grid) -> Grid:
+        """The grid inside, with the padding."""
+        if not self.padding:
+            return grid
+        points = (self._zeros(n) + n for n in grid.shape)
+        return Grid(tuple(points))
+
+    def _zeros(self, n: int) -> int:
+        return self.padding if isinstance(self.padding, int) else round(self.padding * n)
 
     def _append_coordinates(self, f: Tensor, grid: Grid) -> Tensor:
         x = grid.points(device=f.device) * self.coordinate_scale
@@ -92,11 +162,8 @@ class NeuralOperator(nn.Module):
     def _pad(self, v: Tensor) -> Tensor:
         if not self.padding:
             return v
-        points = [
-            self.padding if isinstance(self.padding, int) else round(self.padding * n)
-            for n in v.shape[2:]
-        ]
-        return functional.pad(v, [value for n in reversed(points) for value in (0, n)])
+        zeros = [self._zeros(n) for n in v.shape[2:]]
+        return functional.pad(v, [value for n in reversed(zeros) for value in (0, n)])
 
     def _apply(self, fn: Any, recurse: bool = True) -> "NeuralOperator":
         scale = self.coordinate_scale

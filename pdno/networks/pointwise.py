@@ -68,7 +68,7 @@ class _Projection(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         v, w1, b1, w2 = ctx.saved_tensors
         memory, v_bar = Scratch(v.device), torch.empty_like(v)

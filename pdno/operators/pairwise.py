@@ -54,10 +54,15 @@ def plan_blocks(
 ) -> tuple[int, int, int]:
     """How many (j, b, i) make a block: inputs first, then samples, then outputs."""
     fit = max(1, budget // item_bytes)
-    i = min(inputs, fit)
-    b = min(batch, max(1, fit // i))
-    j = min(outputs, max(1, fit // (i * b))) if b == batch else 1
+    i = _even(inputs, fit)
+    b = _even(batch, fit // i)
+    j = _even(outputs, fit // (i * b)) if b == batch else 1
     return j, b, i
+
+
+def _even(count: int, most: int) -> int:
+    """The size of equal blocks of `count` things, at most `most` of them in each."""
+    return math.ceil(count / math.ceil(count / max(1, most)))
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ class _Pairwise(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         c, b, f_hat = ctx.saved_tensors
         way: _Way = ctx.way
@@ -140,7 +145,7 @@ class _Pairwise(torch.autograd.Function):
 
 def _multiply(a: Tensor, b: Tensor, memory: Scratch) -> Tensor:
     """a · b in memory that is used again."""
-    shape = torch.broadcast_shapes(a.shape, b.shape)
+    shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
     return torch.mul(a, b, out=memory.take("product", shape, a.dtype))
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pdno.fourier import Method, Modes
 from pdno.grid import Grid
+from pdno.operators.kept_values import KeptValues
 from pdno.operators.kernel import apply_values
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.full import FullSymbol, apply_directly
@@ -43,6 +44,7 @@ class PseudoDifferentialOperator(nn.Module):
         super().__init__()
         self.method = method
         self.symbol = symbol
+        self.kept = KeptValues()
         self.modes: Modes = modes if modes is None or isinstance(modes, int) else tuple(modes)
 
     def forward(
@@ -59,9 +61,12 @@ class PseudoDifferentialOperator(nn.Module):
         # half precision has too few digits for a Fourier transform
         with torch.autocast(f.device.type, enabled=False):
             full = f if f.dtype in (torch.float32, torch.float64) else f.float()
-            return apply_values(
-                self.symbol.evaluate(where, self.modes, t), full, where, self.modes
-            )
+            return apply_values(self.values(where, t), full, where, self.modes, method=self.method)
+
+    def values(self, grid: Grid, t: Tensor | float | None = None) -> SymbolValues:
+        """The values of the symbol on a grid, shared or frozen ones where they hold."""
+        kept = self.kept.get(self.symbol, grid, self.modes) if t is None else None
+        return kept or self.symbol.evaluate(grid, self.modes, t)
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):

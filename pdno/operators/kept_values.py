@@ -1,0 +1,110 @@
+"""Values of a symbol that are evaluated once and used many times.
+
+*Shared*: within one rollout, with their graph, so that the symbol networks run once per optimiser
+step and not once per time step. *Frozen*: for inference, without a graph, until the weights of
+the symbol change; then they are evaluated anew. A frozen operator that is asked for gradients of
+its symbol evaluates it as usual.
+
+Freezing can lower the rank of the x-factors: for each output j the matrix b_ji(x) of inputs by
+points is replaced by its truncated singular value decomposition Σ_r u_ir σ_r v_r(x), so that the
+sum over i moves into frequency space, and R·O inverse transforms do instead of I·O.
+"""
+
+__all__ = ["FrozenLayer", "KeptValues", "lower_rank"]
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pdno.fourier import Modes
+from pdno.grid import Grid
+from pdno.symbols.base import Symbol, SymbolValues
+
+
+@dataclass(frozen=True)
+class FrozenLayer:
+    """What freezing did to one operator.
+
+    Arguments:
+        rank: Inverse transforms per output channel now.
+        full_rank: The same before.
+        error: Largest relative error of the x-factors of an output channel, in L2 over inputs and
+            points; 0 where nothing was truncated.
+    """
+
+    rank: int
+    full_rank: int
+    error: float
+
+
+@dataclass(frozen=True)
+class _Frozen:
+    values: SymbolValues
+    grid: Grid
+    tolerance: float
+    weights: tuple[tuple[int, int], ...]
+
+
+class KeptValues:
+    """The shared or frozen values of one symbol, if there are any."""
+
+    def __init__(self) -> None:
+        self.shared: tuple[Grid, SymbolValues] | None = None
+        self.frozen: _Frozen | None = None
+
+    def get(self, symbol: Symbol, grid: Grid, modes: Modes) -> SymbolValues | None:
+        """Values that hold for this grid and these weights now, or None."""
+        if self.shared is not None and self.shared[0] == grid:
+            return self.shared[1]
+        if self.frozen is None or self.frozen.grid != grid or _wants_gradients(symbol):
+            return None
+        if self.frozen.weights != _fingerprint(symbol):
+            self.freeze(symbol, grid, modes, self.frozen.tolerance)
+        return self.frozen.values
+
+    def freeze(
+        self, symbol: Symbol, grid: Grid, modes: Modes, tolerance: float = 0.0
+    ) -> FrozenLayer:
+        """Evaluate the symbol and keep its values, x-factors truncated to `tolerance`."""
+        with torch.no_grad():
+            values = symbol.evaluate(grid, modes)
+            lowered, report = lower_rank(values, tolerance)
+        self.frozen = _Frozen(lowered, grid, tolerance, _fingerprint(symbol))
+        return report
+
+
+def lower_rank(values: SymbolValues, tolerance: float) -> tuple[SymbolValues, FrozenLayer]:
+    """The values with x-factors of the least rank within `tolerance`, where that is cheaper.
+
+    Arguments:
+        values: Of a symbol whose x-factors depend on i, or any other (returned as they are).
+        tolerance: Relative error allowed in the x-factors of each output channel; 0 keeps them.
+    """
+    c, b = values.frequency, values.space
+    rank = c.shape[0] * (c.shape[2] if b is not None and b.shape[2] > 1 else 1)
+    if tolerance <= 0 or b is None or b.shape[2] == 1 or c.shape[0] > 1:
+        return values, FrozenLayer(rank, rank, 0.0)
+    factors = b[0].expand(c.shape[1], *b.shape[2:]).flatten(2)
+    u, s, v = torch.linalg.svd(factors.double(), full_matrices=False)
+    squares = s.square().flip(-1).cumsum(-1).flip(-1)
+    tails = torch.cat([squares, squares.new_zeros(len(squares), 1)], dim=1) / squares[:, :1]
+    lowest = int((tails.sqrt() > tolerance).sum(dim=1).max())
+    if not 0 < lowest < rank:
+        return values, FrozenLayer(rank, rank, 0.0)
+    weights = (u * s[:, None])[..., :lowest].permute(2, 0, 1).to(b.dtype)  # (R, O, I)
+    frequency = weights.reshape(*weights.shape, *[1] * (c.dim() - 3)) * c[0]
+    space = v[:, :lowest].transpose(0, 1).to(b.dtype)
+    space = space.reshape(lowest, -1, 1, *b.shape[3:])
+    error = float(tails[:, lowest].sqrt().max())
+    return SymbolValues(frequency, space), FrozenLayer(lowest, rank, error)
+
+
+def _wants_gradients(symbol: Symbol) -> bool:
+    return torch.is_grad_enabled() and any(p.requires_grad for p in symbol.parameters())
+
+
+def _fingerprint(symbol: Symbol) -> tuple[tuple[int, int], ...]:
+    """Changes whenever a weight is written or moved."""
+    tensors: list[Tensor] = [*symbol.parameters(), *symbol.buffers()]
+    return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
