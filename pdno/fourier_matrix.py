@@ -20,6 +20,9 @@ __all__ = [
     "half_weights",
     "rows_first",
     "rows_last",
+    "split_signs",
+    "synthesise_joined",
+    "synthesise_joined_transposed",
     "synthesise_rows",
     "synthesise_rows_transposed",
 ]
@@ -45,95 +48,133 @@ def rows_last(field: Tensor, dim: int) -> Tensor:
     return field.movedim(tuple(range(dim - 1)), tuple(range(-dim, -1)))
 
 
-def synthesise_rows(
-    c: Tensor, shape: Sequence[int], kept: Sequence[int | None], scratch: Scratch | None = None
+def split_signs(
+    c: Tensor, shape: Sequence[int], kept: Sequence[int | None], *, turn: bool
 ) -> Tensor:
-    """F⁻¹ of the kept modes, rows first, (*K, ..., K_d) complex -> (*N, ..., N_d) real.
+    """The terms of P and M, rows first, (*K, ..., K_d) -> (2^{d-1}, *J, ..., K_d).
 
-    The result lies in `scratch` if one is given.
+    Along each full axis the rows P_0 .. P_most, M_1 .. M_most have a term of ξ >= 0 and one of
+    ξ < 0. With `turn` a term has its factor 1, i or -i, without it is the bare coefficient, so
+
+        join(c·f) = Σ_s split_signs(c, turn=True)[s] · split_signs(f, turn=False)[s].
     """
-    memory = scratch or Scratch(c.device)
-    between = c.shape[len(shape) - 1 : -1]
+    terms = [c]
     for axis in range(len(shape) - 1):
-        c = _full_axis(c, axis, shape[axis], kept[axis], memory)
-    table = _half_table(shape[-1], kept[-1], c.real.dtype, c.device)
-    pairs = torch.view_as_real(c).reshape(-1, len(table))
+        rows, factors = _sign_tables(shape[axis], kept[axis], c.dtype, c.device)
+        tail = [1] * (c.dim() - axis - 1)
+        terms = [
+            term.index_select(axis, row) * factor.view(-1, *tail)
+            if turn
+            else term.index_select(axis, row)
+            for term in terms
+            for row, factor in zip(rows, factors, strict=True)
+        ]
+    return torch.stack(terms)
+
+
+def synthesise_joined(joined: Tensor, shape: Sequence[int], memory: Scratch) -> Tensor:
+    """The tables alone, rows first, (*J, ..., K_d) complex -> (*N, ..., N_d) real in `memory`."""
+    between, half = joined.shape[len(shape) - 1 : -1], joined.shape[-1]
+    for axis, n in enumerate(shape[:-1]):
+        table = _full_table(n, joined.shape[axis], joined.real.dtype, joined.device)
+        columns = torch.view_as_real(joined).reshape(-1, joined.shape[axis], _after(joined, axis))
+        h = memory.take(f"rows {axis}", (len(columns), n, columns.shape[2]), table.dtype)
+        _multiply(table, columns, h)
+        joined = torch.view_as_complex(
+            h.view(*joined.shape[:axis], n, *joined.shape[axis + 1 :], 2)
+        )
+    table = _half_table(shape[-1], half, joined.real.dtype, joined.device)
+    pairs = torch.view_as_real(joined).view(-1, 2 * half)
     f = memory.take("field", (len(pairs), shape[-1]), table.dtype)
     return torch.mm(pairs, table, out=f).view(*shape[:-1], *between, shape[-1])
 
 
-def synthesise_rows_transposed(
-    q: Tensor, shape: Sequence[int], kept: Sequence[int | None], scratch: Scratch | None = None
+def synthesise_joined_transposed(
+    q: Tensor, shape: Sequence[int], kept: Sequence[int | None], memory: Scratch
 ) -> Tensor:
-    """The transpose of `synthesise_rows`, (*N, ..., N_d) real -> (*K, ..., K_d) complex.
-
-    The result lies in `scratch` if one is given.
-    """
-    memory = scratch or Scratch(q.device)
-    table = _half_table(shape[-1], kept[-1], q.dtype, q.device)
+    """The transpose of `synthesise_joined`, (*N, ..., N_d) real -> (*J, ..., K_d) in `memory`."""
+    half = len(axis_modes(shape[-1], kept[-1], half=True))
+    table = _half_table(shape[-1], half, q.dtype, q.device)
     lines = q.reshape(-1, shape[-1])
-    pairs = memory.take("pairs", (len(lines), len(table)), q.dtype)
+    pairs = memory.take("pairs", (len(lines), 2 * half), q.dtype)
     torch.mm(lines, table.T, out=pairs)
-    d = torch.view_as_complex(pairs.view(*q.shape[:-1], -1, 2))
+    d = torch.view_as_complex(pairs.view(*q.shape[:-1], half, 2))
     for axis in range(len(shape) - 2, -1, -1):
-        d = _full_axis_transposed(d, axis, shape[axis], kept[axis], memory)
+        size = len(_sign_tables(shape[axis], kept[axis], d.dtype, d.device)[0][0])
+        table = _full_table(shape[axis], size, q.dtype, q.device)
+        columns = torch.view_as_real(d).reshape(-1, shape[axis], _after(d, axis))
+        joined = memory.take(f"joined {axis}", (len(columns), size, columns.shape[2]), q.dtype)
+        _multiply(table.T, columns, joined)
+        d = torch.view_as_complex(joined.view(*d.shape[:axis], size, *d.shape[axis + 1 :], 2))
     return d
 
 
-def _full_axis(c: Tensor, axis: int, n: int, kept: int | None, memory: Scratch) -> Tensor:
-    """h(x) of the module along axis `axis`, (.., K, ..) -> (.., N, ..)."""
-    up, down = _signs(n, kept)
-    most = max(up - 1, down)
-    columns = math.prod(c.shape[axis + 1 :])
-    values = c.reshape(-1, up + down, columns)
-    low, high = values[:, 1:up], values[:, up:].flip(1)  # c_1, c_2, ... and c_{-1}, c_{-2}, ...
-    joined = memory.take("joined", (len(values), 2 * most + 1, columns), c.dtype).zero_()
-    even, odd = joined[:, 1 : most + 1], joined[:, most + 1 :]
-    joined[:, 0] = values[:, 0]
-    even[:, : up - 1] = low
-    odd[:, : up - 1] = low
-    even[:, :down].add_(high)
-    odd[:, :down].sub_(high)
-    odd.mul_(1j)
-    table = _full_table(n, most, c.real.dtype, c.device)
-    h = memory.take(f"rows {axis}", (len(values), n, 2 * columns), table.dtype)
-    torch.matmul(table, torch.view_as_real(joined).flatten(2), out=h)
-    return torch.view_as_complex(h.view(*c.shape[:axis], n, *c.shape[axis + 1 :], 2))
+def synthesise_rows(c: Tensor, shape: Sequence[int], kept: Sequence[int | None]) -> Tensor:
+    """F⁻¹ of the kept modes, rows first, (*K, ..., K_d) complex -> (*N, ..., N_d) real."""
+    joined = split_signs(c, shape, kept, turn=True).sum(dim=0)
+    return synthesise_joined(joined, shape, Scratch(c.device))
 
 
-def _full_axis_transposed(
-    h: Tensor, axis: int, n: int, kept: int | None, memory: Scratch
+def synthesise_rows_transposed(
+    q: Tensor, shape: Sequence[int], kept: Sequence[int | None]
 ) -> Tensor:
-    """The transpose of `_full_axis`, (.., N, ..) -> (.., K, ..)."""
-    up, down = _signs(n, kept)
-    most = max(up - 1, down)
-    columns = math.prod(h.shape[axis + 1 :])
-    table = _full_table(n, most, h.real.dtype, h.device)
-    lines = torch.view_as_real(h).reshape(-1, n, 2 * columns)
-    joined = memory.take("joined", (len(lines), 2 * most + 1, columns), h.dtype)
-    torch.matmul(table.T, lines, out=torch.view_as_real(joined).flatten(2))
-    even, odd = joined[:, 1 : most + 1], joined[:, most + 1 :].mul_(-1j)
-    d = memory.take(f"modes {axis}", (len(lines), up + down, columns), h.dtype)
-    d[:, 0] = joined[:, 0]
-    torch.add(even[:, : up - 1], odd[:, : up - 1], out=d[:, 1:up])
-    d[:, up:] = even[:, :down].sub_(odd[:, :down]).flip(1)
-    return d.view(*h.shape[:axis], up + down, *h.shape[axis + 1 :])
+    """The transpose of `synthesise_rows`, (*N, ..., N_d) real -> (*K, ..., K_d) complex."""
+    d = synthesise_joined_transposed(q, shape, kept, Scratch(q.device))
+    for axis in range(len(shape) - 1):
+        rows, factors = _sign_tables(shape[axis], kept[axis], d.dtype, d.device)
+        size = len(axis_modes(shape[axis], kept[axis], half=False))
+        parts = d.new_zeros(*d.shape[:axis], size, *d.shape[axis + 1 :])
+        for row, factor in zip(rows, factors, strict=True):
+            turned = d * factor.conj().view(-1, *[1] * (d.dim() - axis - 1))
+            parts.index_add_(axis, row, turned)
+        d = parts
+    return d
 
 
-def _signs(n: int, kept: int | None) -> tuple[int, int]:
-    """How many ξ >= 0 and how many ξ < 0 a full axis keeps."""
-    return ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
+def _after(field: Tensor, axis: int) -> int:
+    """Real numbers behind one index of a complex field's axis."""
+    return 2 * math.prod(field.shape[axis + 1 :])
+
+
+def _multiply(table: Tensor, columns: Tensor, out: Tensor) -> None:
+    """table @ columns for (P, K, C) columns; a batch of one is a plain product, which is faster."""
+    if len(columns) == 1:
+        torch.mm(table, columns[0], out=out[0])
+    else:
+        torch.matmul(table, columns, out=out)
 
 
 @lru_cache(maxsize=64)
-def _full_table(n: int, most: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[cos 2πmx, m = 0..most | sin 2πmx, m = 1..most], shape (n, 2·most + 1)."""
-    angle = _angles(n, torch.arange(most + 1))
+def _sign_tables(
+    n: int, kept: int | None, dtype: torch.dtype, device: torch.device
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Places and factors of the terms of P_0 .. P_most, M_1 .. M_most on one full axis.
+
+    The first of each pair is for ξ >= 0, the second for ξ < 0; a term that is not there has the
+    factor 0 and the place 0.
+    """
+    up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
+    m = torch.arange(max(up - 1, down) + 1)
+    low = torch.where(m < up, m, 0)
+    high = torch.where((m > 0) & (m <= down), up + down - m, 0)
+    has_low, has_high = (m < up).to(dtype), ((m > 0) & (m <= down)).to(dtype)
+    rows = tuple(torch.cat([place, place[1:]]).to(device) for place in (low, high))
+    factors = (
+        torch.cat([has_low, 1j * has_low[1:]]).to(device, dtype),
+        torch.cat([has_high, -1j * has_high[1:]]).to(device, dtype),
+    )
+    return (rows[0], rows[1]), factors
+
+
+@lru_cache(maxsize=64)
+def _full_table(n: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[cos 2πmx, m = 0..most | sin 2πmx, m = 1..most], shape (n, size = 2·most + 1)."""
+    angle = _angles(n, torch.arange(size // 2 + 1))
     return torch.cat([torch.cos(angle), torch.sin(angle[:, 1:])], dim=1).to(device, dtype)
 
 
 @lru_cache(maxsize=64)
-def _half_table(n: int, kept: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Rows w cos 2πmx and -w sin 2πmx in turn, shape (2k, n)."""
     angle = _angles(n, axis_modes(n, kept, half=True))
     waves = torch.stack([torch.cos(angle), -torch.sin(angle)], dim=-1)

@@ -26,13 +26,14 @@ from pdno.fourier import Method, Modes, choose_method, inverse, inverse_transpos
 from pdno.fourier_matrix import (
     rows_first,
     rows_last,
-    synthesise_rows,
-    synthesise_rows_transposed,
+    split_signs,
+    synthesise_joined,
+    synthesise_joined_transposed,
 )
 from pdno.grid import kept_per_axis
 from pdno.scratch import Scratch
 
-CPU_BUDGET = 3 * 2**20
+CPU_BUDGET = 4 * 2**20
 GPU_BUDGET = 512 * 2**20
 
 Block = tuple[slice, slice, slice]
@@ -43,9 +44,10 @@ def apply_pairwise(
 ) -> Tensor:
     """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N)."""
     way = _Way(tuple(shape), modes, choose_method(shape, modes, method) == "matrix")
-    # (.., j, 1, i, ..), (.., j, 1, i, ..), (.., 1, b, i, ..)
-    inner = way.inner(c.unsqueeze(1)), way.inner(b.unsqueeze(1)), way.inner(f_hat.unsqueeze(0))
-    out = _Pairwise.apply(*inner, way)  # type: ignore[no-untyped-call]
+    # (s, .., j, 1, i, ..), (.., j, 1, i, ..), (s, .., 1, b, i, ..)
+    c_terms = way.terms(c.unsqueeze(1), turn=True)
+    f_terms = way.terms(f_hat.unsqueeze(0), turn=False)
+    out = _Pairwise.apply(c_terms, way.inner(b.unsqueeze(1)), f_terms, way)  # type: ignore[no-untyped-call]
     return way.outer(out).transpose(0, 1)
 
 
@@ -84,19 +86,25 @@ class _Way:
     def outer(self, field: Tensor) -> Tensor:
         return rows_last(field, len(self.shape)) if self.by_matrix else field
 
+    def terms(self, coefficients: Tensor, *, turn: bool) -> Tensor:
+        """Coefficients as terms s whose products over s add up to what `synthesise` takes."""
+        if not self.by_matrix:
+            return coefficients.unsqueeze(0)
+        kept = kept_per_axis(self.shape, self.modes)
+        return split_signs(self.inner(coefficients), self.shape, kept, turn=turn)
+
     def part(self, field: Tensor, *block: slice) -> Tensor:
         return field[(slice(None),) * self.rows + block]
 
-    def synthesise(self, coefficients: Tensor, memory: Scratch) -> Tensor:
+    def synthesise(self, joined: Tensor, memory: Scratch) -> Tensor:
         if self.by_matrix:
-            kept = kept_per_axis(self.shape, self.modes)
-            return synthesise_rows(coefficients, self.shape, kept, memory)
-        return inverse(coefficients, self.shape, self.modes)
+            return synthesise_joined(joined, self.shape, memory)
+        return inverse(joined, self.shape, self.modes)
 
     def transposed(self, field: Tensor, memory: Scratch) -> Tensor:
         if self.by_matrix:
             kept = kept_per_axis(self.shape, self.modes)
-            return synthesise_rows_transposed(field, self.shape, kept, memory)
+            return synthesise_joined_transposed(field, self.shape, kept, memory)
         return inverse_transposed(field, len(self.shape), self.modes)
 
 
@@ -109,12 +117,13 @@ class _Pairwise(torch.autograd.Function):
         ctx.save_for_backward(c, b, f_hat)
         ctx.way = way
         memory = Scratch(c.device)
-        rows, outputs, batch = b.shape[: way.rows], c.shape[way.rows], f_hat.shape[way.rows + 1]
+        rows, outputs, batch = b.shape[: way.rows], b.shape[way.rows], f_hat.shape[way.rows + 2]
         out = b.new_empty(*rows, outputs, batch, *b.shape[way.rows + 3 :])
-        for j, n, i in _blocks(c, b, f_hat, way):
-            product = _multiply(way.part(c, j, ALL, i), way.part(f_hat, ALL, n, i), memory)
-            g = way.synthesise(product, memory).mul_(way.part(b, j, ALL, i))
-            total = g.sum(dim=way.rows + 2)
+        for j, n, i in _blocks(b, batch, way):
+            c_parts = [way.part(term, j, ALL, i) for term in c]
+            f_parts = [way.part(term, ALL, n, i) for term in f_hat]
+            g = way.synthesise(_joined(c_parts, f_parts, memory), memory)
+            total = g.mul_(way.part(b, j, ALL, i)).sum(dim=way.rows + 2)
             _accumulate(way.part(out, j, n), total, first=i.start == 0)
         return out
 
@@ -127,20 +136,32 @@ class _Pairwise(torch.autograd.Function):
         axis_j, axis_b, memory = way.rows, way.rows + 1, Scratch(c.device)
         grad = grad.contiguous().unsqueeze(way.rows + 2)
         c_bar, b_bar, f_bar = torch.empty_like(c), torch.empty_like(b), torch.empty_like(f_hat)
-        for j, n, i in _blocks(c, b, f_hat, way):
-            c_part, b_part = way.part(c, j, ALL, i), way.part(b, j, ALL, i)
-            f_part, g_bar = way.part(f_hat, ALL, n, i), way.part(grad, j, n)
+        for j, n, i in _blocks(b, f_hat.shape[way.rows + 2], way):
+            c_parts = [way.part(term, j, ALL, i) for term in c]
+            f_parts = [way.part(term, ALL, n, i) for term in f_hat]
+            b_part, g_bar = way.part(b, j, ALL, i), way.part(grad, j, n)
             if need_b:
-                g = way.synthesise(_multiply(c_part, f_part, memory), memory).mul_(g_bar)
+                g = way.synthesise(_joined(c_parts, f_parts, memory), memory).mul_(g_bar)
                 total = g.sum(dim=axis_b, keepdim=True)
                 _accumulate(way.part(b_bar, j, ALL, i), total, first=n.start == 0)
             if need_c or need_f:
                 p = way.transposed(_multiply(g_bar, b_part, memory), memory)
-                total = _multiply(p, f_part.conj(), memory).sum(dim=axis_b, keepdim=True)
-                _accumulate(way.part(c_bar, j, ALL, i), total, first=n.start == 0)
-                total = p.mul_(c_part.conj()).sum(dim=axis_j, keepdim=True)
-                _accumulate(way.part(f_bar, ALL, n, i), total, first=j.start == 0)
+                for c_part, f_part, c_total, f_total in zip(
+                    c_parts, f_parts, c_bar, f_bar, strict=True
+                ):
+                    total = _multiply(p, f_part.conj(), memory).sum(dim=axis_b, keepdim=True)
+                    _accumulate(way.part(c_total, j, ALL, i), total, first=n.start == 0)
+                    total = _multiply(p, c_part.conj(), memory).sum(dim=axis_j, keepdim=True)
+                    _accumulate(way.part(f_total, ALL, n, i), total, first=j.start == 0)
         return c_bar, b_bar, f_bar, None
+
+
+def _joined(c_parts: list[Tensor], f_parts: list[Tensor], memory: Scratch) -> Tensor:
+    """Σ_s c_s f_s."""
+    total = _multiply(c_parts[0], f_parts[0], memory)
+    for c_part, f_part in zip(c_parts[1:], f_parts[1:], strict=True):
+        total.addcmul_(c_part, f_part)
+    return total
 
 
 def _multiply(a: Tensor, b: Tensor, memory: Scratch) -> Tensor:
@@ -156,10 +177,9 @@ def _accumulate(total: Tensor, part: Tensor, *, first: bool) -> None:
         total.add_(part)
 
 
-def _blocks(c: Tensor, b: Tensor, f_hat: Tensor, way: _Way) -> Iterator[Block]:
-    outputs, _, inputs = c.shape[way.rows : way.rows + 3]
-    batch = f_hat.shape[way.rows + 1]
-    budget = CPU_BUDGET if c.device.type == "cpu" else GPU_BUDGET
+def _blocks(b: Tensor, batch: int, way: _Way) -> Iterator[Block]:
+    outputs, _, inputs = b.shape[way.rows : way.rows + 3]
+    budget = CPU_BUDGET if b.device.type == "cpu" else GPU_BUDGET
     item_bytes = math.prod(way.shape) * b.element_size()
     steps = plan_blocks(outputs, batch, inputs, item_bytes=item_bytes, budget=budget)
     for j in range(0, outputs, steps[0]):

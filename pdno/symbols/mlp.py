@@ -7,6 +7,7 @@ The paper's "#layers" counts the hidden-to-hidden maps; there are layers + 2 lin
 
 __all__ = ["SymbolMLP"]
 
+import torch
 from torch import Tensor, nn
 
 from pdno.symbols.activations import get_activation
@@ -48,10 +49,17 @@ class SymbolMLP(nn.Module):
 
     def forward(self, points: Tensor) -> Tensor:
         """Values with the feature axis first, so that they lie as fields do."""
-        flat = points.reshape(-1, points.shape[-1])
-        z = self.first_activation(self.linear_in(flat))
+        z = self.features(points)
+        # W zᵀ + b line by line of the last grid axis: in memory the features then stand before
+        # that axis and behind the others, which is where the fast operator wants them
+        lines = z.reshape(-1, points.shape[-2], z.shape[-1]).transpose(1, 2)
+        weight = self.linear_out.weight.expand(len(lines), -1, -1)
+        values = torch.baddbmm(self.linear_out.bias[:, None], weight, lines)
+        return values.reshape(*points.shape[:-2], -1, points.shape[-2]).movedim(-2, 0)
+
+    def features(self, points: Tensor) -> Tensor:
+        """The last hidden layer, (..., d) -> (..., hidden)."""
+        z = self.first_activation(self.linear_in(points))
         for layer in self.hidden:
             z = self.activation(layer(z))
-        # W zᵀ + b: the transposed product has the channel pairs first without another copy
-        values = (self.linear_out.weight @ z.T).add_(self.linear_out.bias[:, None])
-        return values.reshape(-1, *points.shape[:-1])
+        return z

@@ -109,6 +109,33 @@ def test_meta_device_and_back(kind):
     assert torch.equal(ghost(f), expected)
 
 
+def step(operator):
+    optimiser = torch.optim.SGD(operator.parameters(), lr=0.5)
+    operator(torch.randn(2, 2, 12)).square().sum().backward()
+    optimiser.step()
+
+
+def write(operator):
+    with torch.no_grad():
+        for parameter in operator.parameters():
+            parameter.mul_(1.5)
+
+
+@pytest.mark.parametrize("change", [step, write], ids=["optimiser", "in place"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_operator_is_that_of_its_parameters_now(kind, change):
+    """Nothing that is remembered may outlive the weights it was made of."""
+    operator, f = make(kind, 1), torch.randn(2, 2, 12)
+    with torch.no_grad():
+        before = operator(f).clone()
+    change(operator)
+    fresh = make(kind, 1)
+    fresh.load_state_dict(operator.state_dict())
+    with torch.no_grad():
+        assert torch.equal(operator(f), fresh(f))
+        assert not torch.allclose(operator(f), before, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_are_equal_and_independent(kind):
     operator, f = make(kind, 1), torch.randn(2, 2, 12)

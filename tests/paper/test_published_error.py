@@ -1,4 +1,4 @@
-"""The published weights on our own trajectories: our solver makes the data they were trained on."""
+"""The published weights on our trajectories: our solver makes the data they were trained on."""
 
 import importlib.util
 from pathlib import Path
