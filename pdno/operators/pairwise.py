@@ -33,10 +33,11 @@ from pdno.fourier_matrix import (
 from pdno.grid import kept_per_axis
 from pdno.scratch import Scratch
 
-CPU_BUDGET = 4 * 2**20
+CPU_BUDGET = 8 * 2**20
 GPU_BUDGET = 512 * 2**20
 
 Block = tuple[slice, slice, slice]
+ALL = slice(None)
 
 
 def apply_pairwise(
@@ -93,8 +94,13 @@ class _Way:
         kept = kept_per_axis(self.shape, self.modes)
         return split_signs(self.inner(coefficients), self.shape, kept, turn=turn)
 
-    def part(self, field: Tensor, *block: slice) -> Tensor:
-        return field[(slice(None),) * self.rows + block]
+    def field(self, field: Tensor, *block: slice) -> Tensor:
+        """A block of (.., j, b, i, ..)."""
+        return field[(ALL,) * self.rows + block]
+
+    def coefficients(self, coefficients: Tensor, *block: slice) -> Tensor:
+        """A block of (s, .., j, b, i, ..)."""
+        return coefficients[(ALL,) * (self.rows + 1) + block]
 
     def synthesise(self, joined: Tensor, memory: Scratch) -> Tensor:
         if self.by_matrix:
@@ -108,9 +114,6 @@ class _Way:
         return inverse_transposed(field, len(self.shape), self.modes)
 
 
-ALL = slice(None)
-
-
 class _Pairwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, c: Tensor, b: Tensor, f_hat: Tensor, way: _Way) -> Tensor:
@@ -120,11 +123,10 @@ class _Pairwise(torch.autograd.Function):
         rows, outputs, batch = b.shape[: way.rows], b.shape[way.rows], f_hat.shape[way.rows + 2]
         out = b.new_empty(*rows, outputs, batch, *b.shape[way.rows + 3 :])
         for j, n, i in _blocks(b, batch, way):
-            c_parts = [way.part(term, j, ALL, i) for term in c]
-            f_parts = [way.part(term, ALL, n, i) for term in f_hat]
-            g = way.synthesise(_joined(c_parts, f_parts, memory), memory)
-            total = g.mul_(way.part(b, j, ALL, i)).sum(dim=way.rows + 2)
-            _accumulate(way.part(out, j, n), total, first=i.start == 0)
+            c_part, f_part = way.coefficients(c, j, ALL, i), way.coefficients(f_hat, ALL, n, i)
+            g = way.synthesise(_joined(c_part, f_part, memory), memory)
+            g.mul_(way.field(b, j, ALL, i))
+            _sum_into(way.field(out, j, n), g, way.rows + 2, memory, first=i.start == 0)
         return out
 
     @staticmethod
@@ -135,42 +137,50 @@ class _Pairwise(torch.autograd.Function):
         need_c, need_b, need_f, _ = ctx.needs_input_grad
         axis_j, axis_b, memory = way.rows, way.rows + 1, Scratch(c.device)
         grad = grad.contiguous().unsqueeze(way.rows + 2)
+        c_conj, f_conj = c.conj().resolve_conj(), f_hat.conj().resolve_conj()
         c_bar, b_bar, f_bar = torch.empty_like(c), torch.empty_like(b), torch.empty_like(f_hat)
         for j, n, i in _blocks(b, f_hat.shape[way.rows + 2], way):
-            c_parts = [way.part(term, j, ALL, i) for term in c]
-            f_parts = [way.part(term, ALL, n, i) for term in f_hat]
-            b_part, g_bar = way.part(b, j, ALL, i), way.part(grad, j, n)
+            b_part, g_bar = way.field(b, j, ALL, i), way.field(grad, j, n)
             if need_b:
-                g = way.synthesise(_joined(c_parts, f_parts, memory), memory).mul_(g_bar)
-                total = g.sum(dim=axis_b, keepdim=True)
-                _accumulate(way.part(b_bar, j, ALL, i), total, first=n.start == 0)
+                c_part, f_part = way.coefficients(c, j, ALL, i), way.coefficients(f_hat, ALL, n, i)
+                g = way.synthesise(_joined(c_part, f_part, memory), memory).mul_(g_bar)
+                target = way.field(b_bar, j, ALL, i)
+                _sum_into(target, g, axis_b, memory, keep=True, first=n.start == 0)
             if need_c or need_f:
-                p = way.transposed(_multiply(g_bar, b_part, memory), memory)
-                for c_part, f_part, c_total, f_total in zip(
-                    c_parts, f_parts, c_bar, f_bar, strict=True
+                p = way.transposed(_multiply(g_bar, b_part, memory, "field"), memory)
+                for other, target, axis, first in (
+                    (way.coefficients(f_conj, ALL, n, i), (c_bar, j, ALL, i), axis_b, n.start),
+                    (way.coefficients(c_conj, j, ALL, i), (f_bar, ALL, n, i), axis_j, j.start),
                 ):
-                    total = _multiply(p, f_part.conj(), memory).sum(dim=axis_b, keepdim=True)
-                    _accumulate(way.part(c_total, j, ALL, i), total, first=n.start == 0)
-                    total = _multiply(p, c_part.conj(), memory).sum(dim=axis_j, keepdim=True)
-                    _accumulate(way.part(f_total, ALL, n, i), total, first=j.start == 0)
+                    products = _multiply(p, other, memory, "products")
+                    total = way.coefficients(*target)
+                    _sum_into(total, products, axis + 1, memory, keep=True, first=first == 0)
         return c_bar, b_bar, f_bar, None
 
 
-def _joined(c_parts: list[Tensor], f_parts: list[Tensor], memory: Scratch) -> Tensor:
-    """Σ_s c_s f_s."""
-    total = _multiply(c_parts[0], f_parts[0], memory)
-    for c_part, f_part in zip(c_parts[1:], f_parts[1:], strict=True):
-        total.addcmul_(c_part, f_part)
+def _joined(c: Tensor, f_hat: Tensor, memory: Scratch) -> Tensor:
+    """Σ_s c_s f_s over the first axis."""
+    total = _multiply(c[0], f_hat[0], memory, "joined")
+    for term in range(1, len(c)):
+        total.addcmul_(c[term], f_hat[term])
     return total
 
 
-def _multiply(a: Tensor, b: Tensor, memory: Scratch) -> Tensor:
+def _multiply(a: Tensor, b: Tensor, memory: Scratch, name: str) -> Tensor:
     """a · b in memory that is used again."""
     shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
-    return torch.mul(a, b, out=memory.take("product", shape, a.dtype))
+    return torch.mul(a, b, out=memory.take(name, shape, a.dtype))
 
 
-def _accumulate(total: Tensor, part: Tensor, *, first: bool) -> None:
+def _sum_into(
+    total: Tensor, parts: Tensor, axis: int, memory: Scratch, *, keep: bool = False, first: bool
+) -> None:
+    """total = or += Σ parts along an axis."""
+    if parts.shape[axis] == 1:
+        part = parts if keep else parts.squeeze(axis)
+    else:
+        room = memory.take("sum", tuple(total.shape), parts.dtype)
+        part = torch.sum(parts, dim=axis, keepdim=keep, out=room)
     if first:
         total.copy_(part)
     else:

@@ -62,7 +62,10 @@ def assert_all_end(session):
     deadline = time.monotonic() + GRACE
     while living(session) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert living(session) == []
+    left = living(session)
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert left == []
 
 
 def shards(folder):
@@ -101,8 +104,9 @@ def kill_and_finish(problem, folder, *, kills):
             wait_for_a_shard(process, folder)
             time.sleep(rng.uniform(0.0, 0.2))
         process.kill()
-        process.communicate()
+        process.wait()
         assert_all_end(process.pid)
+        process.stderr.close()
         if (folder / "manifest.json").exists():
             unfinished += not read_manifest(folder).complete
     finish(start(problem, folder))
