@@ -137,7 +137,7 @@ def _after(field: Tensor, axis: int) -> int:
 
 
 def _multiply(table: Tensor, columns: Tensor, out: Tensor) -> None:
-    """table @ columns for (P, K, C) columns; a batch of one is a plain product, which is faster."""
+    """table @ columns for (P, K, C) columns; a batch of one is a plain, faster product."""
     if len(columns) == 1:
         torch.mm(table, columns[0], out=out[0])
     else:
@@ -145,6 +145,7 @@ def _multiply(table: Tensor, columns: Tensor, out: Tensor) -> None:
 
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)  # a table made during inference serves training too
 def _sign_tables(
     n: int, kept: int | None, dtype: torch.dtype, device: torch.device
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
@@ -167,6 +168,7 @@ def _sign_tables(
 
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)  # a table made during inference serves training too
 def _full_table(n: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """[cos 2πmx, m = 0..most | sin 2πmx, m = 1..most], shape (n, size = 2·most + 1)."""
     angle = _angles(n, torch.arange(size // 2 + 1))
@@ -174,6 +176,7 @@ def _full_table(n: int, size: int, dtype: torch.dtype, device: torch.device) -> 
 
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)  # a table made during inference serves training too
 def _half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Rows w cos 2πmx and -w sin 2πmx in turn, shape (2k, n)."""
     angle = _angles(n, axis_modes(n, kept, half=True))
@@ -183,6 +186,7 @@ def _half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> 
 
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)  # a table made during inference serves training too
 def half_weights(n: int, kept: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     """w of the Hermitian rule: 1 at ξ_d = 0 and n/2, else 2; shape (k,)."""
     m = axis_modes(n, kept, half=True)

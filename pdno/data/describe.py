@@ -4,7 +4,6 @@ __all__ = ["describe"]
 
 from pathlib import Path
 
-from pdno.data import public
 from pdno.data.manifest import Manifest, read_manifest
 
 
@@ -12,7 +11,9 @@ def describe(path: Path) -> str:
     """Say what a dataset folder or a published file holds."""
     if path.is_dir():
         return _describe_dataset(path, read_manifest(path))
-    return public.describe(path)
+    from pdno.data.public import describe as describe_published  # with torch, which takes time
+
+    return describe_published(path)
 
 
 def _describe_dataset(folder: Path, manifest: Manifest) -> str:

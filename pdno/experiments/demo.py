@@ -1,7 +1,8 @@
 """The demo: data of every problem, made and drawn."""
 
-__all__ = ["run_demo"]
+__all__ = ["DEMO", "run_demo"]
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pdno.data.dataset import open_dataset
@@ -16,15 +17,16 @@ from pdno.data.problems import (
 from pdno.report.samples import plot_sample
 from pdno.report.style import save_figure
 
+DEMO = (
+    HeatProblem(samples=1),
+    BurgersProblem(samples=1, frames=4),
+    DarcyProblem(samples=1, resolution=256),
+    NavierStokesProblem(samples=1, resolution=128),
+)
 
-def run_demo(folder: Path) -> list[Path]:
+
+def run_demo(folder: Path, problems: Sequence[Problem] = DEMO) -> list[Path]:
     """Generate one sample of each problem and draw it; returns the pictures."""
-    problems: list[Problem] = [
-        HeatProblem(samples=1),
-        BurgersProblem(samples=1, frames=4),
-        DarcyProblem(samples=1, resolution=256),
-        NavierStokesProblem(samples=1, resolution=128),
-    ]
     pictures = []
     for problem in problems:
         place = folder / "data" / problem.name

@@ -172,6 +172,8 @@ class NeuralOperator(nn.Module):
         return self
 
     def _check(self, f: Tensor) -> None:
+        if len(f) == 0:
+            raise ValueError("the batch is empty: give at least one sample")
         if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
             axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
             raise ValueError(

@@ -15,7 +15,6 @@ __all__ = ["FrozenLayer", "KeptValues", "lower_rank"]
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from pdno.fourier import Modes
 from pdno.grid import Grid
@@ -43,7 +42,7 @@ class _Frozen:
     values: SymbolValues
     grid: Grid
     tolerance: float
-    weights: tuple[tuple[int, int], ...]
+    weights: tuple[float, ...]
 
 
 class KeptValues:
@@ -104,7 +103,12 @@ def _wants_gradients(symbol: Symbol) -> bool:
     return torch.is_grad_enabled() and any(p.requires_grad for p in symbol.parameters())
 
 
-def _fingerprint(symbol: Symbol) -> tuple[tuple[int, int], ...]:
-    """Changes whenever a weight is written or moved."""
-    tensors: list[Tensor] = [*symbol.parameters(), *symbol.buffers()]
-    return tuple((tensor.data_ptr(), tensor._version) for tensor in tensors)
+def _fingerprint(symbol: Symbol) -> tuple[float, ...]:
+    """Two sums over all weights: they change however a weight is written, `.data` included."""
+    weights = [weight.detach().flatten().double() for weight in symbol.parameters()]
+    weights += [buffer.flatten().double() for buffer in symbol.buffers()]
+    if not weights:
+        return ()
+    flat = torch.cat(weights)
+    places = torch.arange(len(flat), dtype=flat.dtype, device=flat.device)
+    return float(flat.norm()), float(flat @ torch.cos(places))

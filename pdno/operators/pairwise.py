@@ -43,7 +43,8 @@ ALL = slice(None)
 def apply_pairwise(
     c: Tensor, b: Tensor, f_hat: Tensor, shape: tuple[int, ...], modes: Modes, method: Method
 ) -> Tensor:
-    """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N)."""
+    """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O or 1, I, *N), (B, I, *K) -> (B, O, *N)."""
+    b = b.expand(c.shape[0], *b.shape[1:])
     way = _Way(tuple(shape), modes, choose_method(shape, modes, method) == "matrix")
     # (s, .., j, 1, i, ..), (.., j, 1, i, ..), (s, .., 1, b, i, ..)
     c_terms = way.terms(c.unsqueeze(1), turn=True)
@@ -148,13 +149,22 @@ class _Pairwise(torch.autograd.Function):
                 _sum_into(target, g, axis_b, memory, keep=True, first=n.start == 0)
             if need_c or need_f:
                 p = way.transposed(_multiply(g_bar, b_part, memory, "field"), memory)
-                for other, target, axis, first in (
-                    (way.coefficients(f_conj, ALL, n, i), (c_bar, j, ALL, i), axis_b, n.start),
-                    (way.coefficients(c_conj, j, ALL, i), (f_bar, ALL, n, i), axis_j, j.start),
+                for other, total, axis, first in (
+                    (
+                        way.coefficients(f_conj, ALL, n, i),
+                        way.coefficients(c_bar, j, ALL, i),
+                        axis_b + 1,
+                        n.start == 0,
+                    ),
+                    (
+                        way.coefficients(c_conj, j, ALL, i),
+                        way.coefficients(f_bar, ALL, n, i),
+                        axis_j + 1,
+                        j.start == 0,
+                    ),
                 ):
                     products = _multiply(p, other, memory, "products")
-                    total = way.coefficients(*target)
-                    _sum_into(total, products, axis + 1, memory, keep=True, first=first == 0)
+                    _sum_into(total, products, axis, memory, keep=True, first=first)
         return c_bar, b_bar, f_bar, None
 
 

@@ -9,6 +9,7 @@ operator with a table for a symbol.
 
 __all__ = ["FourierIntegralOperator", "PseudoDifferentialOperator", "apply_symbol"]
 
+import contextlib
 from collections.abc import Sequence
 
 import torch
@@ -52,21 +53,20 @@ class PseudoDifferentialOperator(nn.Module):
     ) -> Tensor:
         """K_a[f] on the grid of f, which is periodic unless given."""
         where = grid or Grid(tuple(f.shape[2:]))
-        where.check(f, "f")
-        if f.dim() != where.dim + 2 or f.shape[1] != self.symbol.in_channels:
-            raise ValueError(
-                f"f has shape {tuple(f.shape)}; this operator takes (B, "
-                f"{self.symbol.in_channels}, *N): {self.symbol.in_channels} channels first"
-            )
+        _check_channels(f, where, self.symbol)
         # half precision has too few digits for a Fourier transform
-        with torch.autocast(f.device.type, enabled=False):
+        with _full_precision(f.device):
             full = f if f.dtype in (torch.float32, torch.float64) else f.float()
-            return apply_values(self.values(where, t), full, where, self.modes, method=self.method)
+            values = _like(self.values(where, t), full)
+            return apply_values(values, full, where, self.modes, method=self.method)
 
     def values(self, grid: Grid, t: Tensor | float | None = None) -> SymbolValues:
         """The values of the symbol on a grid, shared or frozen ones where they hold."""
         kept = self.kept.get(self.symbol, grid, self.modes) if t is None else None
-        return kept or self.symbol.evaluate(grid, self.modes, t)
+        if kept is not None:
+            return kept
+        with _full_precision(next(self.symbol.parameters(), torch.empty(0)).device):
+            return self.symbol.evaluate(grid, self.modes, t)
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):
@@ -110,14 +110,39 @@ def apply_symbol(
         True
     """
     where = grid or Grid(tuple(f.shape[2:]))
-    where.check(f, "f")
     if isinstance(symbol, FullSymbol):
+        where.check(f, "f")
+        if t is not None:
+            raise ValueError("a symbol evaluated pair by pair has no time: leave t out")
         return apply_directly(symbol.values(where, modes), f, where, modes)
-    values = _like(symbol.evaluate(where, modes, t), f)
+    times = torch.as_tensor(t, dtype=torch.float64) if t is not None else None
+    if times is not None and times.dim() == 1 and len(times) != len(f):
+        raise ValueError(f"{len(times)} times for {len(f)} samples: give one, or one per sample")
     if symbol.in_channels == symbol.out_channels == 1:
-        single = apply_values(values, f.flatten(0, 1).unsqueeze(1), where, modes)
-        return single.reshape(f.shape)
-    return apply_values(values, f, where, modes)
+        where.check(f, "f")
+        channels = f.shape[1]
+        if times is not None and times.dim() == 1:
+            times = times.repeat_interleave(channels)
+        values = _like(symbol.evaluate(where, modes, times), f)
+        return apply_values(values, f.reshape(-1, 1, *where.shape), where, modes).reshape(f.shape)
+    _check_channels(f, where, symbol)
+    return apply_values(_like(symbol.evaluate(where, modes, times), f), f, where, modes)
+
+
+def _check_channels(f: Tensor, grid: Grid, symbol: Symbol) -> None:
+    grid.check(f, "f")
+    if f.dim() != grid.dim + 2 or f.shape[1] != symbol.in_channels:
+        raise ValueError(
+            f"f has shape {tuple(f.shape)}; this operator takes (B, {symbol.in_channels}, *N): "
+            f"{symbol.in_channels} channels first"
+        )
+
+
+def _full_precision(device: torch.device) -> contextlib.AbstractContextManager[None]:
+    """No autocast inside."""
+    if not torch.amp.is_autocast_available(device.type):
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def _like(values: SymbolValues, f: Tensor) -> SymbolValues:

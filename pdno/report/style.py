@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# so that the same figure gives the same bytes
+WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 @contextlib.contextmanager
@@ -47,5 +49,6 @@ def save_figure(figure: "Figure", path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     # the style holds when a figure is written, too: its resolution and its identifiers
     with figure_style(), atomic_path(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.lstrip("."))
+        ending = path.suffix.lstrip(".")
+        figure.savefig(temporary, format=ending, metadata=WITHOUT_CLOCK.get(ending))
     return path

@@ -3,7 +3,7 @@
 __all__ = ["NetworkSymbol", "check_time", "with_time"]
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pdno.fourier import Modes
 from pdno.grid import Grid
@@ -44,7 +44,7 @@ class NetworkSymbol(Symbol):
             return SymbolMLP(features, pairs, **network)  # type: ignore[arg-type]
 
         self.real, self.imaginary = make(), make()
-        self.space: nn.Module | None = make() if depends_on_x else None
+        self.space: SymbolMLP | None = make() if depends_on_x else None
 
     def evaluate(
         self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
@@ -56,8 +56,26 @@ class NetworkSymbol(Symbol):
         a2 = torch.complex(self.real(xi), self.imaginary(xi))
         if self.space is None:
             return SymbolValues(self._by_pairs(a2, times))
-        a1 = self.space(with_time(self.scale.x(grid, like), times))
+        x = with_time(self.scale.x(grid, like), times)
+        one_time = times is None or times.dim() == 0
+        if one_time and self.space.linear_out.in_features + 1 < self.in_channels:
+            return self._low_rank(a2, self.space.features(x))
+        a1 = self.space(x)
         return SymbolValues(self._by_pairs(a2, times), self._by_pairs(a1, times))
+
+    def _low_rank(self, a2: Tensor, z: Tensor) -> SymbolValues:
+        """a1 = W z + b has rank hidden + 1: with x-factors z and 1 fewer transforms are needed.
+
+        a1_ij(x) a2_ij(ξ) = Σ_r z_r(x) W_ijr a2_ij(ξ) + b_ij a2_ij(ξ), exactly.
+        """
+        assert self.space is not None
+        last = self.space.linear_out
+        weights = torch.cat([last.weight, last.bias[:, None]], dim=1).T  # (hidden + 1, O·I)
+        c = weights.reshape(len(weights), -1, *[1] * (a2.dim() - 1)) * a2
+        ones = z.new_ones(*z.shape[:-1], 1)
+        b = torch.cat([z, ones], dim=-1).movedim(-1, 0)
+        c = c.reshape(len(c), self.out_channels, self.in_channels, *a2.shape[1:])
+        return SymbolValues(c, b[:, None, None])
 
     def _by_pairs(self, values: Tensor, t: Tensor | None) -> Tensor:
         """(O·I, [B,] *N) -> ([B,] 1, O, I, *N)."""

@@ -303,7 +303,9 @@ def test_too_little_space_is_refused_before_anything_is_made(tmp_path, in_proces
     assert in_process == []
 
 
-@pytest.mark.parametrize("problem", [HEAT, DarcyProblem(samples=2, resolution=8, solver_resolution=8)])
+@pytest.mark.parametrize(
+    "problem", [HEAT, DarcyProblem(samples=2, resolution=8, solver_resolution=8)]
+)
 def test_the_space_asked_for_is_enough(tmp_path, in_process, monkeypatch, problem):
     usage = namedtuple("usage", "total used free")
     for free in itertools.count(2**14, 2**14):
