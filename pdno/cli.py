@@ -15,6 +15,7 @@ import tyro
 from pydantic import ValidationError
 from tyro.conf import CascadeSubcommandArgs, Positional, arg, subcommand
 
+from pdno.allocator import tune_allocator
 from pdno.data.problems import (
     BurgersProblem,
     DarcyProblem,
@@ -74,12 +75,25 @@ def demo(out: Path = Path("demo")) -> None:
         print(picture)
 
 
+def bench(out: Path = Path("bench"), quick: bool = False) -> None:
+    """Measure speed and memory as ratios in one run.
+
+    Arguments:
+        out: Folder for bench.json, bench.md and scaling.png.
+        quick: Fewer repetitions and only the paper's Navier-Stokes setting.
+    """
+    from pdno.experiments.bench.run import run_bench
+
+    print(run_bench(out, quick=quick))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when it went well, 2 with one message when the input was wrong."""
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
+    tune_allocator()
     try:
         tyro.extras.subcommand_cli_from_dict(
-            {"generate": generate, "data": data, "demo": demo},
+            {"generate": generate, "data": data, "demo": demo, "bench": bench},
             prog="pdno",
             description="Pseudo-differential neural operators: data, models, and a look inside.",
             args=arguments,
