@@ -21,7 +21,7 @@ DEMO = (
     HeatProblem(samples=1),
     BurgersProblem(samples=1, frames=4),
     DarcyProblem(samples=1, resolution=256),
-    NavierStokesProblem(samples=1, resolution=128),
+    NavierStokesProblem(samples=1, resolution=128, viscosity=1e-4),
 )
 
 

@@ -34,6 +34,8 @@ CARRY = 1.25
 """Largest angle by which the flow may turn a mode in one step; the method is stable to 2.8."""
 STEPS_BETWEEN_LOOKS = 8
 SPEED_UP_ALLOWED = 1.5
+MOST_STEPS = 200_000
+"""Steps between two frames beyond which a flow is given up."""
 
 
 Nonlinear = Callable[[Tensor], Tensor]
@@ -103,24 +105,36 @@ class _Stepper:
                 complex_nonlinear(torch.view_as_complex(u))
             )
         self.coefficients: _Coefficients | None = None
+        self.finite = torch.ones(1, dtype=torch.bool)
+        self.fastest = 0
 
     def advance(self, u_hat: Tensor, start: float, end: float) -> Tensor:
         """From `start` to `end`."""
         t = start
-        limit = self._limit(u_hat, t, end)
+        limit = self._limit(u_hat)
+        self._check(limit, t, t, 0.0)
         while t < end:
             count = max(1, math.ceil((end - t) / limit - 1e-9))
+            if self.fixed_step is None and count > MOST_STEPS:
+                raise SolverError(
+                    f"sample {self.fastest} moves so fast at t={t:g} that {count:.1e} steps are "
+                    f"needed until t={end:g}: lower its amplitude or forcing, or give a step"
+                )
             coefficients = self._tables((end - t) / count)
             taken = min(count, STEPS_BETWEEN_LOOKS)
             new = self._take(u_hat, coefficients, taken)
             reached = end if taken == count else t + taken * coefficients.step
-            new_limit = self._limit(new, t, reached)
-            if self.fixed_step is None and coefficients.step > SPEED_UP_ALLOWED * new_limit:
-                limit = new_limit
+            new_limit = self._limit(new)
+            if self.fixed_step is None and not coefficients.step <= SPEED_UP_ALLOWED * new_limit:
+                # The flow sped up, or the steps were so large that nothing finite is left. What
+                # such a state says of the flow is not to be trusted: no more than a quarter.
+                limit = max(new_limit, coefficients.step / 4)
                 continue
+            self._check(new_limit, t, reached, coefficients.step)
             u_hat, t = new, reached
             # a new table costs about a stage: change the step only where it pays
-            limit = new_limit if not limit * 0.95 < new_limit < limit * 1.2 else limit
+            if not limit * 0.95 < new_limit < limit * 1.2:
+                limit = min(new_limit, 2 * coefficients.step)
         return u_hat
 
     def _take(self, u_hat: Tensor, coefficients: _Coefficients, count: int) -> Tensor:
@@ -129,21 +143,25 @@ class _Stepper:
             u = _etdrk4(self.nonlinear, u, coefficients)
         return torch.view_as_complex(u) if self.real else u
 
-    def _limit(self, u_hat: Tensor, since: float, t: float) -> float:
-        """The largest step at this state; an error if the state is not finite."""
+    def _limit(self, u_hat: Tensor) -> float:
+        """The largest step at this state; 0 if it is not finite."""
         rates = self.rates(u_hat)
-        finite = torch.isfinite(rates.deform) & torch.isfinite(rates.carry)
-        if not bool(finite.all()):
-            index = int((~finite).nonzero()[0])
-            raise SolverError(
-                f"sample {index} turned non-finite between t={since:g} and t={t:g}"
-                + (
-                    f" with the fixed step {self.fixed_step:g}: use a smaller one, or step=None"
-                    if self.fixed_step
-                    else ": use a finer grid or refine > 1"
-                )
-            )
+        self.finite = torch.isfinite(rates.deform) & torch.isfinite(rates.carry)
+        if not bool(self.finite.all()):
+            self.fastest = int((~self.finite).nonzero()[0])
+            return 0.0
+        self.fastest = int(rates.carry.argmax())
         return self.fixed_step or _largest_step(rates, self.deformation) / self.refine
+
+    def _check(self, limit: float, since: float, t: float, step: float) -> None:
+        """An error that names the sample and the time if the last state was not finite."""
+        if limit > 0:
+            return
+        cure = "use a smaller one, or step=None" if self.fixed_step else "use a finer grid"
+        raise SolverError(
+            f"sample {self.fastest} turned non-finite between t={since:g} and t={t:g} with the step "
+            f"{step:g}: {cure}"
+        )
 
     def _tables(self, step: float) -> _Coefficients:
         if self.coefficients is None or abs(self.coefficients.step / step - 1) > 1e-12:

@@ -118,7 +118,7 @@ def test_later_frames_are_those_of_a_run_with_fewer():
         (BurgersProblem, 1000, 1000),
         (DarcyProblem, 64, 512),
         (DarcyProblem, 1024, 1024),
-        (NavierStokesProblem, 64, 128),
+        (NavierStokesProblem, 64, 256),
         (NavierStokesProblem, 256, 256),
     ],
 )

@@ -22,7 +22,7 @@ PROBLEMS = [
     HeatProblem(samples=6, resolution=16, frames=3),
     BurgersProblem(samples=6, resolution=16, dtype="float64"),
     DarcyProblem(samples=6, resolution=8, seed=11),
-    NavierStokesProblem(samples=6, resolution=8, final_time=2, dtype="float64"),
+    NavierStokesProblem(viscosity=1e-3, samples=6, resolution=8, final_time=2, dtype="float64"),
 ]
 every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
 
@@ -145,7 +145,7 @@ def test_other_memory_order_and_wider_numbers_give_the_same_bytes():
 @pytest.fixture
 def dataset(tmp_path):
     """A dataset of one shard with two samples of random numbers, and the bytes of the shard."""
-    problem = NavierStokesProblem(samples=2, resolution=8, final_time=2)
+    problem = NavierStokesProblem(viscosity=1e-3, samples=2, resolution=8, final_time=2)
     content = built(problem, first=0, count=2)
     (tmp_path / "shard-00000.h5").write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
@@ -161,7 +161,7 @@ def damage(dataset, content):
 
 def field_bytes(content):
     """Where the numbers of the two fields lie."""
-    problem = NavierStokesProblem(samples=2, resolution=8, final_time=2)
+    problem = NavierStokesProblem(viscosity=1e-3, samples=2, resolution=8, final_time=2)
     for values in random_fields(problem, 2):
         for sample in values:
             start = content.index(sample.tobytes())
@@ -176,7 +176,7 @@ def flipped(content, position, bit):
 
 def test_a_dataset_returns_what_was_written(dataset):
     inputs, outputs = open_dataset(dataset[0]).batch()
-    problem = NavierStokesProblem(samples=2, resolution=8, final_time=2)
+    problem = NavierStokesProblem(viscosity=1e-3, samples=2, resolution=8, final_time=2)
     expected = random_fields(problem, 2)
     assert np.array_equal(inputs[:, 0].numpy(), expected[0])
     assert np.array_equal(outputs[:, :, 0].numpy(), expected[1])
@@ -226,9 +226,9 @@ def test_every_truncation_is_found(dataset):
 
 def test_another_shard_in_its_place_is_found(dataset):
     for problem in (
-        NavierStokesProblem(samples=2, resolution=16, final_time=2),
-        NavierStokesProblem(samples=2, resolution=8, final_time=3),
-        NavierStokesProblem(samples=2, resolution=8, final_time=2, dtype="float64"),
+        NavierStokesProblem(viscosity=1e-3, samples=2, resolution=16, final_time=2),
+        NavierStokesProblem(viscosity=1e-3, samples=2, resolution=8, final_time=3),
+        NavierStokesProblem(viscosity=1e-3, samples=2, resolution=8, final_time=2, dtype="float64"),
         DarcyProblem(samples=2, resolution=8),
     ):
         damage(dataset, built(problem, first=0, count=2))

@@ -96,3 +96,12 @@ def test_complex_linear_parts_are_stepped_exactly():
 def test_wrong_input_is_refused_with_the_cure(action, message):
     with pytest.raises(ValueError, match=message):
         action()
+
+
+def test_a_flow_that_starts_from_rest_under_violent_forcing_is_followed():
+    """The first look sees no flow at all, and a step of a whole interval would blow up."""
+    w0 = torch.zeros(1, 1, 32, 32, dtype=torch.float64)
+    equation = NavierStokes(1e-2, forcing=1e3)
+    w = solve(equation, w0, [0.05])
+    finer = solve(equation, w0, [0.05], refine=4)
+    assert float((w - finer).norm() / finer.norm()) < 1e-3
