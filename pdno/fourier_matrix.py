@@ -17,10 +17,13 @@ half axis, (N_1, .., N_{d-1}, ..., N_d). Each axis is then one large product wit
 """
 
 __all__ = [
+    "half_table",
     "half_weights",
     "rows_first",
     "rows_last",
     "split_signs",
+    "synthesise_full_axes",
+    "synthesise_full_axes_transposed",
     "synthesise_joined",
     "synthesise_joined_transposed",
     "synthesise_rows",
@@ -74,7 +77,16 @@ def split_signs(
 
 def synthesise_joined(joined: Tensor, shape: Sequence[int], memory: Scratch) -> Tensor:
     """The tables alone, rows first, (*J, ..., K_d) complex -> (*N, ..., N_d) real in `memory`."""
-    between, half = joined.shape[len(shape) - 1 : -1], joined.shape[-1]
+    h = synthesise_full_axes(joined, shape, memory)
+    half = h.shape[-1]
+    table = half_table(shape[-1], half, h.real.dtype, h.device)
+    pairs = torch.view_as_real(h).view(-1, 2 * half)
+    f = memory.take("field", (len(pairs), shape[-1]), table.dtype)
+    return torch.mm(pairs, table, out=f).view(*h.shape[:-1], shape[-1])
+
+
+def synthesise_full_axes(joined: Tensor, shape: Sequence[int], memory: Scratch) -> Tensor:
+    """All axes but the last, rows first, (*J, ..., K_d) -> (*N, ..., K_d) complex in `memory`."""
     for axis, n in enumerate(shape[:-1]):
         table = _full_table(n, joined.shape[axis], joined.real.dtype, joined.device)
         columns = torch.view_as_real(joined).reshape(-1, joined.shape[axis], _after(joined, axis))
@@ -83,10 +95,7 @@ def synthesise_joined(joined: Tensor, shape: Sequence[int], memory: Scratch) -> 
         joined = torch.view_as_complex(
             h.view(*joined.shape[:axis], n, *joined.shape[axis + 1 :], 2)
         )
-    table = _half_table(shape[-1], half, joined.real.dtype, joined.device)
-    pairs = torch.view_as_real(joined).view(-1, 2 * half)
-    f = memory.take("field", (len(pairs), shape[-1]), table.dtype)
-    return torch.mm(pairs, table, out=f).view(*shape[:-1], *between, shape[-1])
+    return joined
 
 
 def synthesise_joined_transposed(
@@ -94,16 +103,23 @@ def synthesise_joined_transposed(
 ) -> Tensor:
     """The transpose of `synthesise_joined`, (*N, ..., N_d) real -> (*J, ..., K_d) in `memory`."""
     half = len(axis_modes(shape[-1], kept[-1], half=True))
-    table = _half_table(shape[-1], half, q.dtype, q.device)
+    table = half_table(shape[-1], half, q.dtype, q.device)
     lines = q.reshape(-1, shape[-1])
     pairs = memory.take("pairs", (len(lines), 2 * half), q.dtype)
     torch.mm(lines, table.T, out=pairs)
     d = torch.view_as_complex(pairs.view(*q.shape[:-1], half, 2))
+    return synthesise_full_axes_transposed(d, shape, kept, memory)
+
+
+def synthesise_full_axes_transposed(
+    d: Tensor, shape: Sequence[int], kept: Sequence[int | None], memory: Scratch
+) -> Tensor:
+    """The transpose of `synthesise_full_axes`, (*N, ..., K_d) -> (*J, ..., K_d) in `memory`."""
     for axis in range(len(shape) - 2, -1, -1):
         size = len(_sign_tables(shape[axis], kept[axis], d.dtype, d.device)[0][0])
-        table = _full_table(shape[axis], size, q.dtype, q.device)
+        table = _full_table(shape[axis], size, d.real.dtype, d.device)
         columns = torch.view_as_real(d).reshape(-1, shape[axis], _after(d, axis))
-        joined = memory.take(f"joined {axis}", (len(columns), size, columns.shape[2]), q.dtype)
+        joined = memory.take(f"joined {axis}", (len(columns), size, columns.shape[2]), table.dtype)
         _multiply(table.T, columns, joined)
         d = torch.view_as_complex(joined.view(*d.shape[:axis], size, *d.shape[axis + 1 :], 2))
     return d
@@ -177,7 +193,7 @@ def _full_table(n: int, size: int, dtype: torch.dtype, device: torch.device) -> 
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # a table made during inference serves training too
-def _half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Rows w cos 2πmx and -w sin 2πmx in turn, shape (2k, n)."""
     angle = _angles(n, axis_modes(n, kept, half=True))
     waves = torch.stack([torch.cos(angle), -torch.sin(angle)], dim=-1)

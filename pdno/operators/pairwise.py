@@ -27,10 +27,13 @@ from pdno.fourier_matrix import (
     rows_first,
     rows_last,
     split_signs,
+    synthesise_full_axes,
+    synthesise_full_axes_transposed,
     synthesise_joined,
     synthesise_joined_transposed,
 )
 from pdno.grid import kept_per_axis
+from pdno.native.pairs import PairLoops, find_loops
 from pdno.scratch import Scratch
 
 CPU_BUDGET = 8 * 2**20
@@ -45,12 +48,23 @@ def apply_pairwise(
 ) -> Tensor:
     """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O or 1, I, *N), (B, I, *K) -> (B, O, *N)."""
     b = b.expand(c.shape[0], *b.shape[1:])
-    way = _Way(tuple(shape), modes, choose_method(shape, modes, method) == "matrix")
+    way = _choose_way(b, tuple(shape), modes, method)
     # (s, .., j, 1, i, ..), (.., j, 1, i, ..), (s, .., 1, b, i, ..)
     c_terms = way.terms(c.unsqueeze(1), turn=True)
     f_terms = way.terms(f_hat.unsqueeze(0), turn=False)
     out = _Pairwise.apply(c_terms, way.inner(b.unsqueeze(1)), f_terms, way)  # type: ignore[no-untyped-call]
     return way.outer(out).transpose(0, 1)
+
+
+def _choose_way(b: Tensor, shape: tuple[int, ...], modes: Modes, method: Method) -> "_Way":
+    """Compiled loops where they apply, else matrix products or the FFT, whichever is cheaper."""
+    by_matrix = choose_method(shape, modes, method) == "matrix"
+    compiled = by_matrix and b.device.type == "cpu" and b.dtype == torch.float32
+    if compiled and len(shape) >= 2:
+        last = kept_per_axis(shape, modes)[-1]
+        loops = find_loops(shape[-1], shape[-1] // 2 + 1 if last is None else last)
+        return _Way(shape, modes, by_matrix, loops)
+    return _Way(shape, modes, by_matrix)
 
 
 def plan_blocks(
@@ -76,6 +90,7 @@ class _Way:
     shape: tuple[int, ...]
     modes: Modes
     by_matrix: bool
+    loops: PairLoops | None = None
 
     @property
     def rows(self) -> int:
@@ -94,6 +109,10 @@ class _Way:
             return coefficients.unsqueeze(0)
         kept = kept_per_axis(self.shape, self.modes)
         return split_signs(self.inner(coefficients), self.shape, kept, turn=turn)
+
+    def lines(self, field: Tensor) -> Tensor:
+        """(.., 1, b, i, last) -> (rows, b, i, last), as the compiled loops take it."""
+        return field.flatten(0, self.rows - 1).squeeze(1) if self.rows else field
 
     def field(self, field: Tensor, *block: slice) -> Tensor:
         """A block of (.., j, b, i, ..)."""
@@ -125,8 +144,12 @@ class _Pairwise(torch.autograd.Function):
         out = b.new_empty(*rows, outputs, batch, *b.shape[way.rows + 3 :])
         for j, n, i in _blocks(b, batch, way):
             c_part, f_part = way.coefficients(c, j, ALL, i), way.coefficients(f_hat, ALL, n, i)
-            g = way.synthesise(_joined(c_part, f_part, memory), memory)
-            g.mul_(way.field(b, j, ALL, i))
+            joined, b_part = _joined(c_part, f_part, memory), way.field(b, j, ALL, i)
+            if way.loops is not None:
+                h = way.lines(synthesise_full_axes(joined, way.shape, memory))
+                way.loops.forward(h, way.lines(b_part).squeeze(1), way.lines(way.field(out, j, n)))
+                continue
+            g = way.synthesise(joined, memory).mul_(b_part)
             _sum_into(way.field(out, j, n), g, way.rows + 2, memory, first=i.start == 0)
         return out
 
@@ -139,16 +162,32 @@ class _Pairwise(torch.autograd.Function):
         axis_j, axis_b, memory = way.rows, way.rows + 1, Scratch(c.device)
         grad = grad.contiguous().unsqueeze(way.rows + 2)
         c_conj, f_conj = c.conj().resolve_conj(), f_hat.conj().resolve_conj()
-        c_bar, b_bar, f_bar = torch.empty_like(c), torch.empty_like(b), torch.empty_like(f_hat)
+        c_bar, b_bar, f_bar = torch.empty_like(c), torch.zeros_like(b), torch.empty_like(f_hat)
         for j, n, i in _blocks(b, f_hat.shape[way.rows + 2], way):
             b_part, g_bar = way.field(b, j, ALL, i), way.field(grad, j, n)
-            if need_b:
+            if way.loops is not None:
+                c_part, f_part = way.coefficients(c, j, ALL, i), way.coefficients(f_hat, ALL, n, i)
+                joined = _joined(c_part, f_part, memory)
+                h = synthesise_full_axes(joined, way.shape, memory)
+                h_bar = memory.take("h_bar", tuple(h.shape), h.dtype)
+                way.loops.backward(
+                    way.lines(h),
+                    way.lines(b_part).squeeze(1),
+                    way.lines(g_bar).squeeze(2),
+                    way.lines(way.field(b_bar, j, ALL, i)).squeeze(1),
+                    way.lines(h_bar),
+                )
+            elif need_b:
                 c_part, f_part = way.coefficients(c, j, ALL, i), way.coefficients(f_hat, ALL, n, i)
                 g = way.synthesise(_joined(c_part, f_part, memory), memory).mul_(g_bar)
                 target = way.field(b_bar, j, ALL, i)
                 _sum_into(target, g, axis_b, memory, keep=True, first=n.start == 0)
             if need_c or need_f:
-                p = way.transposed(_multiply(g_bar, b_part, memory, "field"), memory)
+                if way.loops is not None:
+                    kept = kept_per_axis(way.shape, way.modes)
+                    p = synthesise_full_axes_transposed(h_bar, way.shape, kept, memory)
+                else:
+                    p = way.transposed(_multiply(g_bar, b_part, memory, "field"), memory)
                 for other, total, axis, first in (
                     (
                         way.coefficients(f_conj, ALL, n, i),
@@ -202,6 +241,8 @@ def _blocks(b: Tensor, batch: int, way: _Way) -> Iterator[Block]:
     budget = CPU_BUDGET if b.device.type == "cpu" else GPU_BUDGET
     item_bytes = math.prod(way.shape) * b.element_size()
     steps = plan_blocks(outputs, batch, inputs, item_bytes=item_bytes, budget=budget)
+    if way.loops is not None:  # they need no room for g
+        steps = (1, batch, inputs)
     for j in range(0, outputs, steps[0]):
         for n in range(0, batch, steps[1]):
             for i in range(0, inputs, steps[2]):

@@ -159,8 +159,8 @@ class _Stepper:
             return
         cure = "use a smaller one, or step=None" if self.fixed_step else "use a finer grid"
         raise SolverError(
-            f"sample {self.fastest} turned non-finite between t={since:g} and t={t:g} with the step "
-            f"{step:g}: {cure}"
+            f"sample {self.fastest} turned non-finite between t={since:g} and t={t:g} with the "
+            f"step {step:g}: {cure}"
         )
 
     def _tables(self, step: float) -> _Coefficients:
