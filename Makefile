@@ -21,7 +21,7 @@ $(VENV)/.%: $(VENV)/.made pyproject.toml constraints.txt
 
 install: $(VENV)/.run  ## Install pdno into .venv
 
-demo: $(VENV)/.run  ## Make data of every problem and draw it
+demo: $(VENV)/.run  ## Make one sample of every problem and draw it
 	$(BIN)/pdno demo --out demo
 
 test: $(VENV)/.test  ## Run the tests (minutes)
@@ -37,8 +37,8 @@ check: $(VENV)/.dev  ## Lint, types, tests, doctests, examples
 	$(PYTEST) -n 2 tests
 	$(PYTEST) --doctest-modules pdno
 
-bench: $(VENV)/.bench  ## Measure speed as ratios in one run
+bench: $(VENV)/.bench  ## Measure speed and memory against other implementations
 	$(BIN)/pdno bench --out bench
 
-clean:  ## Remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean:  ## Remove .venv, caches, demo and bench
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo bench

@@ -36,6 +36,8 @@ def generate(
 ) -> None:
     """Generate a dataset, or finish one that was interrupted.
 
+    `pdno generate PROBLEM --help` lists the options of a problem.
+
     Arguments:
         problem: Which problem, and its parameters.
         out: Folder of the dataset.
@@ -95,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tyro.extras.subcommand_cli_from_dict(
             {"generate": generate, "data": data, "demo": demo, "bench": bench},
             prog="pdno",
-            description="Pseudo-differential neural operators: data, models, and a look inside.",
+            description="Pseudo-differential neural operators: data, networks and measurements.",
             args=arguments,
             config=(CascadeSubcommandArgs,),
         )

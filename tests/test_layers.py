@@ -15,7 +15,7 @@ ROOT = Path(pdno.__file__).parent
 BASE = "layer 0"
 PHYSICS = {"fields", "equations", "solvers"}
 LEARNING = {"symbols", "operators", "networks", "training"}
-BELOW_EXPERIMENTS = {*PHYSICS, *LEARNING, "data", "evaluation", "report"}
+BELOW_EXPERIMENTS = {*PHYSICS, *LEARNING, "native", "data", "evaluation", "report"}
 
 # Which packages a package may import besides itself and layer 0.
 MAY_IMPORT = {
@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "equations": set(),
     "symbols": set(),
     "solvers": {"equations"},
-    "operators": {"symbols"},
+    "native": set(),
+    "operators": {"symbols", "native"},
     "data": {"fields", "equations", "solvers"},
     "networks": {"operators", "symbols"},
     "training": {"data"},

@@ -341,7 +341,7 @@ def test_a_rewritten_description_is_refused_or_plain(tmp_path):
 
 
 def published_keys():
-    """The keys of the published weights in file order, with their shapes (facts sheet 2.7)."""
+    """The keys of the published weights in file order, with their shapes."""
     keys = {"fc0.weight": (20, 12), "fc0.bias": (20,)}
     layers = {"linear_in": (32, 2), "hidden.0": (32, 32), "hidden.1": (32, 32)}
     for block in range(4):

@@ -134,7 +134,7 @@ class Problem(BaseModel, ABC):
 
 
 class HeatProblem(Problem):
-    """Heat: u₀ -> u(t) for u_t = c u_xx on the circle (paper section 4.1)."""
+    """Heat: u₀ -> u(t) for u_t = c u_xx on the circle (paper section 5.1)."""
 
     name = "heat"
     dim = 1
@@ -174,7 +174,7 @@ class HeatProblem(Problem):
 
 
 class BurgersProblem(Problem):
-    """Burgers: u₀ -> u(t) for u_t + (u²/2)_x = ν u_xx on the circle (paper section 4.2)."""
+    """Burgers: u₀ -> u(t) for u_t + (u²/2)_x = ν u_xx on the circle (paper section 5.3)."""
 
     name = "burgers"
     dim = 1
@@ -229,7 +229,7 @@ class BurgersProblem(Problem):
 
 
 class DarcyProblem(Problem):
-    """Darcy: k -> u for -∇·(k∇u) = 1, u = 0 on the boundary of the square (paper section 4.3)."""
+    """Darcy: k -> u for -∇·(k∇u) = 1, u = 0 on the boundary of the square (paper section 5.2)."""
 
     name = "darcy"
     dim = 2
@@ -284,7 +284,7 @@ class DarcyProblem(Problem):
 
 
 class NavierStokesProblem(Problem):
-    """Navier-Stokes: the vorticity ω₀ -> ω(t) of a forced plane flow (paper section 4.4)."""
+    """Navier-Stokes: the vorticity ω₀ -> ω(t) of a forced plane flow (paper section 5.2)."""
 
     name = "navier-stokes"
     dim = 2

@@ -13,7 +13,7 @@ from pdno.spectral import laplacian_symbol
 
 @dataclass(frozen=True)
 class Heat(EvolutionEquation):
-    """u_t = c Δu (paper section 4.1), in any dimension.
+    """u_t = c Δu (paper section 5.1), in any dimension.
 
     Arguments:
         diffusivity: c.

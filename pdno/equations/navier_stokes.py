@@ -25,7 +25,7 @@ from pdno.spectral import band_limits, band_mask, laplacian_symbol
 
 @dataclass(frozen=True)
 class NavierStokes(EvolutionEquation):
-    """ω_t + v·∇ω = ν Δω + f on the unit torus (paper section 4.4), in two dimensions.
+    """ω_t + v·∇ω = ν Δω + f on the unit torus (paper section 5.2), in two dimensions.
 
     Arguments:
         viscosity: ν.

@@ -10,7 +10,7 @@ from pdno.operators.pseudo_differential import FourierIntegralOperator
 
 
 class FNO(NeuralOperator):
-    """Q ∘ σ(W + K_R) ∘ ... ∘ P with a free table R(ξ) per block (paper sections 1.2 and 3.5).
+    """Q ∘ σ(W + K_R) ∘ ... ∘ P with a free table R(ξ) per block (paper section 2.2).
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside. For
     the space-time FNO-3D take dim=3 and the frames repeated along the third axis.

@@ -1,6 +1,6 @@
 """The skeleton of PDNO and FNO: lift, blocks, project.
 
-    u = Q ∘ (W_L + K_L) ∘ σ(W_{L-1} + K_{L-1}) ∘ ... ∘ σ(W_1 + K_1) ∘ P [f, x]          (eq. 1.1)
+    u = Q ∘ (W_L + K_L) ∘ σ(W_{L-1} + K_{L-1}) ∘ ... ∘ σ(W_1 + K_1) ∘ P [f, x]          (eq. 1)
 
 P lifts the channels and the coordinates to `width`, W is a pointwise linear map with bias, K an
 integral operator, Q has one hidden layer of 128. As in the published code the last block has no σ.
@@ -27,7 +27,7 @@ PROJECT_HIDDEN = 128
 
 
 class NeuralOperator(nn.Module):
-    """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1.1).
+    """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1).
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N).
 

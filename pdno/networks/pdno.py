@@ -17,7 +17,7 @@ SymbolName = Literal["network", "table", "low-rank"]
 
 
 class PDNO(NeuralOperator):
-    """Q ∘ σ(W + K_a) ∘ ... ∘ P with symbol networks a (paper sections 1.5 to 1.7 and 2).
+    """Q ∘ σ(W + K_a) ∘ ... ∘ P with symbol networks a (eq. 9, 16, 19).
 
     The defaults are the paper's for Navier-Stokes; with 10 input frames the network has the
     paper's 189,653 parameters.

@@ -13,7 +13,7 @@ from pdno.networks.neural_operator import NeuralOperator
 
 
 def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool = False) -> Tensor:
-    """Predict `steps` frames; the window slides over the predictions (paper section 3.3).
+    """Predict `steps` frames; the window slides over the predictions (paper section 5.2).
 
     Shapes: window (B, k·C, *N), the latest k frames as channels -> (B, steps, C, *N).
 

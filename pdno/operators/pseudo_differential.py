@@ -1,6 +1,6 @@
 """The pseudo-differential integral operator, the K of a PDNO.
 
-    K_a[f]_j(x) = Σ_i a1_ij(x) F⁻¹[ a2_ij(ξ) F[f_i](ξ) ](x)                             (eq. 1.6)
+    K_a[f]_j(x) = Σ_i a1_ij(x) F⁻¹[ a2_ij(ξ) F[f_i](ξ) ](x)                             (eq. 16)
 
 and the same for every other symbol of the separated form (see `symbols.base`). One class serves
 one, two and three dimensions and every symbol; the Fourier integral operator of FNO is this
@@ -25,7 +25,7 @@ from pdno.symbols.table import TableSymbol
 
 
 class PseudoDifferentialOperator(nn.Module):
-    """K_a for a symbol a (eq. 1.6): transform, multiply, invert, mix.
+    """K_a for a symbol a (eq. 16): transform, multiply, invert, mix.
 
     Shapes: (B, I, *N) -> (B, O, *N).
 
@@ -70,7 +70,7 @@ class PseudoDifferentialOperator(nn.Module):
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):
-    """K_R[f] = F⁻¹[R(ξ) F[f](ξ)] with a free table R on the kept modes (eq. 1.2).
+    """K_R[f] = F⁻¹[R(ξ) F[f](ξ)] with a free table R on the kept modes (eq. 3).
 
     Arguments:
         in_channels: I.

@@ -1,6 +1,6 @@
 """Activations of symbol networks, each with the symbol class it gives.
 
-The class is that of a1(x) a2(ξ) for one frequency axis, n = 1 (paper, propositions 1 to 3). For
+The class is that of a1(x) a2(ξ) for one frequency axis, n = 1 (proposition 1, appendix E). For
 n >= 2 a unit w·ξ + b is constant along the rays orthogonal to w, where its derivatives do not
 decay, so no more than the order of the values themselves is claimed there.
 """

@@ -3,7 +3,7 @@
 For several channels there is one symbol for each pair of an input i and an output j. All symbols
 of this package that are not evaluated pair by pair (see `symbols.full`) have the separated form
 
-    a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ)                                                  (eq. 1.6)
+    a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ)                                       (eq. 16 has one r)
 
 which needs few inverse transforms. How many depends on what b depends on:
 

@@ -1,6 +1,6 @@
 """Symbols a(x, ξ) of no special form, evaluated pair by pair: small grids only.
 
-    K[f]_j(x) = Σ_i Σ_ξ a_ij(x, ξ) f̂_i(ξ) e^{2πi ξ·x}                                 (eq. 1.4)
+    K[f]_j(x) = Σ_i Σ_ξ a_ij(x, ξ) f̂_i(ξ) e^{2πi ξ·x}                                 (eq. 11)
 
 One number for each point and mode: O(|N|²) work and memory. This is the definition itself, and so
 the judge of every faster way.

@@ -13,7 +13,7 @@ from pdno.symbols.scale import InputScale
 
 
 class NetworkSymbol(Symbol):
-    """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 1.5 to 1.7).
+    """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 
     a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well.
 

@@ -13,7 +13,7 @@ from pdno.symbols.base import Symbol, SymbolValues
 
 
 class TableSymbol(Symbol):
-    """a_ij(ξ) = R_ij(ξ), one free complex number per pair and kept mode (eq. 1.2).
+    """a_ij(ξ) = R_ij(ξ), one free complex number per pair and kept mode (eq. 3).
 
     Stored as real numbers (O, I, *K^, 2); rows hold ξ = 0..k-1 and then -k..-1, so the published
     corner blocks lie one after the other. Nothing makes R smooth in ξ.

@@ -1,4 +1,4 @@
-"""Published files: every layout of section 5 of the facts sheet, number by number."""
+"""Published files: every published layout, number by number."""
 
 import random
 import zipfile

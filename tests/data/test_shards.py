@@ -228,7 +228,9 @@ def test_another_shard_in_its_place_is_found(dataset):
     for problem in (
         NavierStokesProblem(viscosity=1e-3, samples=2, resolution=16, final_time=2),
         NavierStokesProblem(viscosity=1e-3, samples=2, resolution=8, final_time=3),
-        NavierStokesProblem(viscosity=1e-3, samples=2, resolution=8, final_time=2, dtype="float64"),
+        NavierStokesProblem(
+            viscosity=1e-3, samples=2, resolution=8, final_time=2, dtype="float64"
+        ),
         DarcyProblem(samples=2, resolution=8),
     ):
         damage(dataset, built(problem, first=0, count=2))

@@ -1,4 +1,4 @@
-"""Parameter counts as the paper's tables state them, and those of our own fact sheet."""
+"""Parameter counts as the paper's tables state them."""
 
 import pytest
 import torch

@@ -111,7 +111,7 @@ def waves(resolution):
 
 @torch.no_grad()
 def test_published_checkpoint(published_weights):
-    """The golden values of the fact sheet, section 2.7."""
+    """Values of the published network on three inputs, computed with the published code."""
     network = pdno.load_published(published_weights, resolution=64)
     assert pdno.count_parameters(network) == 189_653
 
