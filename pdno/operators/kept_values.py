@@ -19,6 +19,7 @@ import torch
 from pdno.fourier import Modes
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
+from pdno.symbols.table import TableSymbol
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,12 @@ class KeptValues:
     def freeze(
         self, symbol: Symbol, grid: Grid, modes: Modes, tolerance: float = 0.0
     ) -> FrozenLayer:
-        """Evaluate the symbol and keep its values, x-factors truncated to `tolerance`."""
+        """Evaluate the symbol and keep its values, x-factors truncated to `tolerance`.
+
+        A table is its own value: keeping it would only cost the comparison.
+        """
+        if isinstance(symbol, TableSymbol):
+            return FrozenLayer(1, 1, 0.0)
         with torch.no_grad():
             values = symbol.evaluate(grid, modes)
             lowered, report = lower_rank(values, tolerance)
