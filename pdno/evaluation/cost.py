@@ -1,7 +1,7 @@
 """What something costs: seconds as the best of alternating repetitions, and peak memory.
 
 Times on a shared machine are noise; ratios of the best times of contenders that took turns in one
-run are not. Memory is the growth of the process's largest resident size, so it is measured in a
+run are not. Memory is the largest growth of the process's resident size, so it is measured in a
 process of its own.
 """
 
@@ -9,6 +9,9 @@ __all__ = ["peak_growth", "time_alternately"]
 
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+
+PEAK_RESET = Path("/proc/self/clear_refs")
 
 
 def time_alternately(
@@ -33,10 +36,15 @@ def time_alternately(
 
 
 def peak_growth(run: Callable[[], object]) -> int:
-    """Bytes by which the largest resident size of this process grows while `run` runs."""
-    import resource
-
-    unit = 1024  # Linux counts in kilobytes
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """Bytes by which the resident size of this process grows at most while `run` runs (Linux)."""
+    PEAK_RESET.write_text("5")  # sets the peak to the present size
+    before = _status("VmRSS")
     run()
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit
+    return _status("VmHWM") - before
+
+
+def _status(name: str) -> int:
+    """A size of /proc/self/status in bytes."""
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    line = next(line for line in lines if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024

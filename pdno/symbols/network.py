@@ -11,6 +11,9 @@ from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.mlp import SymbolMLP
 from pdno.symbols.scale import InputScale
 
+LOW_RANK_PAYS = 4
+"""How many times fewer transforms a low rank must need: each of them costs more than one pair."""
+
 
 class NetworkSymbol(Symbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
@@ -58,7 +61,10 @@ class NetworkSymbol(Symbol):
             return SymbolValues(self._by_pairs(a2, times))
         x = with_time(self.scale.x(grid, like), times)
         one_time = times is None or times.dim() == 0
-        if one_time and self.space.linear_out.in_features + 1 < self.in_channels:
+        if (
+            one_time
+            and LOW_RANK_PAYS * (self.space.linear_out.in_features + 1) <= self.in_channels
+        ):
             return self._low_rank(a2, self.space.features(x))
         a1 = self.space(x)
         return SymbolValues(self._by_pairs(a2, times), self._by_pairs(a1, times))
