@@ -1,0 +1,1 @@
+"""`pdno bench`: what things cost, as ratios in one run."""
