@@ -2,7 +2,7 @@
 
 `StraightPDNO` is the published network written straight down, the reference that everything is
 measured against: linear layers on the last axis, 1x1 convolutions, and the formula of the operator
-with its (B, O, I, *N) tensors. It has the same parameters as `pdno.PDNO` and gives the same numbers.
+with its (B, O, I, *N) tensors. It has the parameters of `pdno.PDNO` and gives the same numbers.
 """
 
 __all__ = ["SETTINGS", "Setting", "StraightPDNO", "build"]

@@ -44,7 +44,11 @@ def run_bench(folder: Path, *, quick: bool = False) -> str:
     repeats = {setting: "5" if setting == MAIN and not quick else "2" for setting in SETTINGS}
     tasks: dict[str, tuple[str, int, tuple[str, ...]]] = {}
     for setting in [MAIN] if quick else list(SETTINGS):
-        tasks[f"{setting} | tuned | 1 thread"] = ("tuned", 1, ("time", setting, repeats[setting], *names))
+        tasks[f"{setting} | tuned | 1 thread"] = (
+            "tuned",
+            1,
+            ("time", setting, repeats[setting], *names),
+        )
     tasks[f"{MAIN} | default | 1 thread"] = ("default", 1, ("time", MAIN, repeats[MAIN], *names))
     if (os.cpu_count() or 1) > 1:
         tasks[f"{MAIN} | tuned | 2 threads"] = ("tuned", 2, ("time", MAIN, repeats[MAIN], *names))
