@@ -1,0 +1,119 @@
+"""Measures of error: relative L2 and H^s, per sample, per time and by frequency band.
+
+    ‖u‖²_{H^s} = Σ_ξ ⟨ξ⟩^{2s} |û(ξ)|²,    ⟨ξ⟩ = (1 + |ξ|²)^{1/2},    s real; H⁰ is L2 (Parseval)
+
+All of them are pure functions of fields, (B, C, *N) or (B, T, C, *N), and may be differentiated.
+A relative error divides by the norm of the target; a target that is zero has none, so it fails.
+"""
+
+__all__ = [
+    "band_errors",
+    "relative_error",
+    "relative_l2",
+    "sobolev_norm",
+    "sobolev_weights",
+]
+
+import torch
+from torch import Tensor
+
+from pdno.fourier import transform
+from pdno.grid import Grid
+
+
+def relative_l2(prediction: Tensor, target: Tensor, *, keep: int = 1) -> Tensor:
+    """‖prediction - target‖ / ‖target‖ over all axes but the first `keep`.
+
+    Shapes: (B, ...) -> (B,) for keep=1; (B, T, C, *N) -> (B, T) for keep=2.
+
+    Example:
+        >>> u = torch.ones(2, 1, 8)
+        >>> relative_l2(1.5 * u, u).tolist()
+        [0.5, 0.5]
+    """
+    _check_pair(prediction, target)
+    return _quotient(
+        (prediction - target).flatten(keep).norm(dim=-1), target.flatten(keep).norm(dim=-1)
+    )
+
+
+def relative_error(
+    prediction: Tensor, target: Tensor, *, dim: int, s: float = 0.0, keep: int = 1
+) -> Tensor:
+    """The relative error in H^s of the torus; `relative_l2` for s = 0."""
+    if s == 0:
+        return relative_l2(prediction, target, keep=keep)
+    _check_pair(prediction, target)
+    error = sobolev_norm(prediction - target, s, dim=dim, keep=keep)
+    return _quotient(error, sobolev_norm(target, s, dim=dim, keep=keep))
+
+
+def sobolev_norm(u: Tensor, s: float, *, dim: int, keep: int = 1) -> Tensor:
+    """‖u‖_{H^s} of real fields on the torus, over all axes but the first `keep`.
+
+    Arguments:
+        u: Fields; the last `dim` axes are the grid.
+        s: Order, any real number.
+        dim: Number of grid axes.
+        keep: Number of leading axes that are kept.
+    """
+    grid = Grid(tuple(u.shape[-dim:]))
+    weights = sobolev_weights(grid, 2 * s, device=u.device).sqrt().to(u.dtype)
+    # a norm of numbers, not a root of a sum: its gradient is finite at zero
+    return torch.view_as_real(transform(u, dim) * weights).flatten(keep).norm(dim=-1)
+
+
+def sobolev_weights(
+    grid: Grid, power: float, *, device: torch.device | str | None = None
+) -> Tensor:
+    """w(ξ)·⟨ξ⟩^power on the half spectrum, (*N^), float64.
+
+    w counts the modes that a coefficient of the half spectrum stands for: itself, and its mirror
+    image -ξ where that is not stored.
+    """
+    xi = grid.modes(device=device).to(torch.float64)
+    return _mirror_counts(grid, device) * (1 + xi.square().sum(dim=-1)) ** (power / 2)
+
+
+def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int]) -> Tensor:
+    """Share of the error that lies in each band of frequencies, relative to the whole target.
+
+    Band b holds the modes edges[b] <= max_j |ξ_j| < edges[b + 1]; the last one goes on to the end.
+    The squares of all bands add up to the square of the relative L2 error.
+
+    Shapes: (B, ..., *N) -> (B, bands).
+    """
+    _check_pair(prediction, target)
+    grid = Grid(tuple(target.shape[-dim:]))
+    radius = grid.modes(device=target.device).abs().amax(dim=-1)
+    weights = _mirror_counts(grid, target.device).to(target.dtype)
+    error = (transform(prediction - target, dim).abs().square() * weights).flatten(1, -dim - 1)
+    whole = (transform(target, dim).abs().square() * weights).flatten(1).sum(dim=1)
+    bands = []
+    for low, high in zip(edges, [*edges[1:], None], strict=True):
+        inside = (radius >= low) & (radius < high) if high is not None else radius >= low
+        bands.append((error * inside).flatten(1).sum(dim=1))
+    return _quotient(torch.stack(bands, dim=1).sqrt(), whole.sqrt()[:, None])
+
+
+def _mirror_counts(grid: Grid, device: torch.device | str | None) -> Tensor:
+    last = grid.modes(device=device)[..., -1]
+    alone = (last == 0) | (2 * last == grid.shape[-1])
+    return torch.where(alone, 1.0, 2.0).to(torch.float64)
+
+
+def _quotient(error: Tensor, norm: Tensor) -> Tensor:
+    if bool((norm == 0).any()):
+        raise ValueError(
+            "a target is zero everywhere, so its relative error has no meaning: leave such "
+            "samples out"
+        )
+    return error / norm
+
+
+def _check_pair(prediction: Tensor, target: Tensor) -> None:
+    if prediction.shape != target.shape:
+        raise ValueError(
+            f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}; "
+            "expected the same"
+        )
