@@ -60,7 +60,9 @@ def sobolev_norm(u: Tensor, s: float, *, dim: int, keep: int = 1) -> Tensor:
     grid = Grid(tuple(u.shape[-dim:]))
     weights = sobolev_weights(grid, 2 * s, device=u.device).sqrt().to(u.dtype)
     # a norm of numbers, not a root of a sum: its gradient is finite at zero
-    return torch.view_as_real(transform(u, dim) * weights).flatten(keep).norm(dim=-1)
+    coefficients = torch.view_as_real(transform(u, dim) * weights)
+    norm: Tensor = torch.linalg.vector_norm(coefficients.flatten(keep), dim=-1)
+    return norm
 
 
 def sobolev_weights(

@@ -1,17 +1,24 @@
 """Progress of long work: a bar with rate and time left on a terminal, plain lines elsewhere."""
 
-__all__ = ["track"]
+__all__ = ["Advance", "track"]
 
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 PLAIN_EVERY = 10.0
 
 
+class Advance(Protocol):
+    """Tells how much more is done, and perhaps something worth showing beside it."""
+
+    def __call__(self, amount: int, note: str | None = None) -> None: ...
+
+
 @contextlib.contextmanager
-def track(title: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
+def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
     """Show progress towards `total`; yields a function that is told how much more is done.
 
     Arguments:
@@ -27,7 +34,7 @@ def track(title: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], 
 
 
 @contextlib.contextmanager
-def _bar(title: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
+def _bar(title: str, total: int, done: int) -> Iterator[Advance]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -46,32 +53,36 @@ def _bar(title: str, total: int, done: int) -> Iterator[Callable[[int], None]]:
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
     )
     start, count = time.monotonic(), done
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=total, completed=done, rate="")
+        task = progress.add_task(title, total=total, completed=done, rate="", note="")
 
-        def advance(amount: int) -> None:
+        def advance(amount: int, note: str | None = None) -> None:
             nonlocal count
             count += amount
             rate = (count - done) / max(time.monotonic() - start, 1e-9)
             progress.update(task, completed=count, rate=f"{rate:.2f}/s")
+            if note is not None:
+                progress.update(task, note=note)
 
         yield advance
 
 
-def _plain(title: str, total: int, done: int) -> Callable[[int], None]:
-    start, count, last = time.monotonic(), done, 0.0
+def _plain(title: str, total: int, done: int) -> Advance:
+    start, count, last, shown = time.monotonic(), done, 0.0, ""
 
-    def advance(amount: int) -> None:
-        nonlocal count, last
+    def advance(amount: int, note: str | None = None) -> None:
+        nonlocal count, last, shown
         count += amount
+        shown = shown if note is None else f", {note}"
         now = time.monotonic()
         if count < total and now - last < PLAIN_EVERY:
             return
         last = now
         rate = (count - done) / max(now - start, 1e-9)
         left = (total - count) / rate if rate > 0 else float("inf")
-        print(f"{title}: {count}/{total}, {rate:.2f}/s, {left:.0f} s left", file=sys.stderr)
+        print(f"{title}: {count}/{total}, {rate:.2f}/s, {left:.0f} s left{shown}", file=sys.stderr)
 
     return advance

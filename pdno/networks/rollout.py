@@ -1,6 +1,6 @@
 """Rollouts: a network that predicts one frame, fed with its own predictions."""
 
-__all__ = ["rollout"]
+__all__ = ["rollout", "shared_step", "unroll"]
 
 from collections.abc import Callable
 
@@ -24,9 +24,16 @@ def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool =
         recompute: Keep only the windows for the backward pass and compute each step again there:
             the memory of one step instead of all, for about a third more time.
     """
+    step = shared_step(network, Grid(tuple(window.shape[2:])))
+    return unroll(step, window, steps, recompute=recompute)
+
+
+def unroll(
+    step: Callable[[Tensor], Tensor], window: Tensor, steps: int, *, recompute: bool = False
+) -> Tensor:
+    """`rollout` of any function from a window to the next frame."""
     if steps < 1:
         raise ValueError(f"steps is {steps}; expected at least 1")
-    step = _shared_step(network, Grid(tuple(window.shape[2:])))
     frames = []
     for _ in range(steps):
         if recompute and torch.is_grad_enabled():
@@ -42,14 +49,16 @@ def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool =
     return torch.stack(frames, dim=1)
 
 
-def _shared_step(network: nn.Module, grid: Grid) -> Callable[[Tensor], Tensor]:
-    """The network with its symbols evaluated once for all steps, where it has such."""
-    if not isinstance(network, NeuralOperator) or network.takes_time:
+def shared_step(network: nn.Module, grid: Grid) -> Callable[[Tensor], Tensor]:
+    """The network on a grid, with its symbols evaluated once for all calls, where it has such."""
+    if not isinstance(network, NeuralOperator):
         return network
+    if network.takes_time:
+        raise ValueError("a network that takes time predicts in one shot, not by a rollout")
     values = network.evaluate_symbols(grid)
 
     def step(window: Tensor) -> Tensor:
         with network.using_symbols(grid, values):
-            return network(window)  # type: ignore[no-any-return]
+            return network(window, grid=grid)  # type: ignore[no-any-return]
 
     return step

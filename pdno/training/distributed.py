@@ -1,0 +1,91 @@
+"""Several processes through torch.distributed: the same command under `torchrun`.
+
+Each process takes its share of every batch. The gradient is the sum of all shares, so a run is the
+same (to rounding) for every number of processes. Without torchrun there is one process and
+nothing here does anything.
+"""
+
+__all__ = ["Crew", "crew"]
+
+import contextlib
+import gc
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, distributed
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The processes of a run.
+
+    Arguments:
+        rank: Number of this process.
+        size: How many there are.
+        device: Device of this process.
+    """
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes files and shows progress."""
+        return self.rank == 0
+
+    def share(self, items: Sequence[int]) -> list[int]:
+        """The items of this process."""
+        return list(items[self.rank :: self.size])
+
+    def add_up(self, numbers: Tensor) -> Tensor:
+        """The sum over all processes."""
+        if self.size > 1:
+            numbers = numbers.to(self.device)
+            distributed.all_reduce(numbers)
+        return numbers
+
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            distributed.barrier()
+
+
+@contextlib.contextmanager
+def crew(device: torch.device | str | None = None) -> Iterator[Crew]:
+    """Join the processes that torchrun started, and leave them in good order.
+
+    Arguments:
+        device: Where to train; None takes CUDA where there is one.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    chosen = _device(device, local)
+    if size == 1:
+        yield Crew(0, 1, chosen)
+        return
+    joined = not distributed.is_initialized()
+    if joined:
+        distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+    try:
+        yield Crew(distributed.get_rank(), size, chosen)
+    except BaseException:
+        if joined:
+            distributed.destroy_process_group()
+        raise
+    if joined:
+        # a group that is torn down while others still use it aborts the process
+        distributed.barrier()
+        gc.collect()
+        distributed.destroy_process_group()
+
+
+def _device(device: torch.device | str | None, local: int) -> torch.device:
+    if device is not None and torch.device(device).type != "cuda":
+        return torch.device(device)
+    if device is None and not torch.cuda.is_available():
+        return torch.device("cpu")
+    index = None if device is None else torch.device(device).index
+    return torch.device("cuda", local if index is None else index)

@@ -1,0 +1,74 @@
+"""The settings of a training run: frozen, complete, and written beside its results.
+
+torch is not imported here, so that the command line can show the settings at once.
+"""
+
+__all__ = ["TrainingSettings"]
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Rate = Annotated[float, Field(gt=0, le=1e3)]
+
+
+class TrainingSettings(BaseModel):
+    """How to train; the defaults are those of the paper's Navier-Stokes runs, but for the epochs.
+
+    The loss of a batch is the sum (paper) or the mean over its samples of the relative error
+    ‖prediction - target‖ / ‖target‖ in H^s.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: Count = 100
+    """Passes over the training samples."""
+    batch_size: Count = 20
+    """Samples per step, over all processes together."""
+    optimiser: Literal["adam", "adamw"] = "adam"
+    """adam adds weight_decay to the gradient, adamw shrinks the weights by it."""
+    learning_rate: Rate = 5e-3
+    """Largest learning rate."""
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-6
+    """Weight decay."""
+    schedule: Literal["constant", "step", "cosine", "one-cycle"] = "step"
+    """How the learning rate changes: step halves it (see step_size), one-cycle warms up first."""
+    step_size: Count = 200
+    """Epochs between two steps of the step schedule."""
+    step_factor: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Factor of the learning rate at each of them."""
+    warm_up: Annotated[float, Field(ge=0, lt=1)] = 0.3
+    """Share of the one-cycle run in which the learning rate rises."""
+    clip: Rate | None = None
+    """Largest norm of the gradient; None does not clip."""
+    loss_order: Annotated[float, Field(ge=-8, le=8)] = 0.0
+    """s of the H^s norm in the loss; 0 is L2."""
+    reduction: Literal["sum", "mean"] = "sum"
+    """Whether the loss is the sum (as published) or the mean over a batch."""
+    precision: Literal["float32", "float64", "bfloat16"] = "float32"
+    """Number type of the weights; bfloat16 is float32 with autocast."""
+    patience: Count | None = None
+    """Epochs without a better test error after which training stops; None never does."""
+    evaluate_every: Count = 1
+    """Epochs between two measurements of the test error; the last epoch is always measured."""
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0
+    """Seconds between two checkpoints; 0 writes one after every step."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Seed of the order of the samples and of all noise."""
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "TrainingSettings":
+        for name, schedule in (("step_size", "step"), ("warm_up", "one-cycle")):
+            value = getattr(self, name)
+            if value != type(self).model_fields[name].default and self.schedule != schedule:
+                raise ValueError(
+                    f"{name}={value} belongs to schedule {schedule!r}, not {self.schedule!r}: "
+                    "leave it out"
+                )
+        if self.patience is not None and self.patience < self.evaluate_every:
+            raise ValueError(
+                f"patience={self.patience} epochs is less than evaluate_every="
+                f"{self.evaluate_every}: the run would stop before it is measured twice"
+            )
+        return self
