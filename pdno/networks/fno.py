@@ -23,7 +23,8 @@ class FNO(NeuralOperator):
         layers: Number of blocks.
         modes: Kept modes k_max, one or one per axis.
         coordinate_scale: Factor of the coordinates; s/(s-1) at resolution s is the published one.
-        padding: Fraction of the domain (float) or points (int) of zeros after each axis.
+        padding: Fraction of the domain (float) or points (int) of zeros after each axis, one for all
+            or one per axis.
 
     Example:
         >>> import torch
@@ -42,7 +43,7 @@ class FNO(NeuralOperator):
         modes: Sequence[int] | int = 12,
         *,
         coordinate_scale: float | Sequence[float] = 1.0,
-        padding: float = 0.0,
+        padding: float | Sequence[float] = 0.0,
     ) -> None:
         check_sizes(dim, in_channels, out_channels, width, layers)
         kept = per_axis(modes, dim) or ()

@@ -38,8 +38,9 @@ class NeuralOperator(nn.Module):
         width: Channels inside.
         operators: The K of each block, from width to width channels.
         coordinate_scale: Factor of the coordinates that are appended to f.
-        padding: Zeros after the last point of each axis, as a fraction of the domain, so that it
+        padding: Zeros after the last point of an axis, as a fraction of the domain, so that it
             means the same at every resolution; or, as an int, the number of points as published.
+            One for all axes, or one per axis.
     """
 
     coordinate_scale: Tensor
@@ -53,15 +54,11 @@ class NeuralOperator(nn.Module):
         width: int,
         operators: Sequence[PseudoDifferentialOperator],
         coordinate_scale: float | Sequence[float] = 1.0,
-        padding: float = 0.0,
+        padding: float | Sequence[float] = 0.0,
     ) -> None:
         super().__init__()
-        if padding < 0:
-            raise ValueError(
-                f"padding is {padding}; expected a fraction >= 0 or a number of points"
-            )
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
-        self.width, self.padding = width, padding
+        self.width, self.padding = width, _padding_per_axis(padding, dim)
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
         self.lift = PointwiseLinear(in_channels + dim, width)
@@ -146,13 +143,16 @@ class NeuralOperator(nn.Module):
 
     def _padded(self, grid: Grid) -> Grid:
         """The grid inside, with the padding."""
-        if not self.padding:
+        if not any(self.padding):
             return grid
-        points = (self._zeros(n) + n for n in grid.shape)
-        return Grid(tuple(points))
+        zeros = self._zeros(grid.shape)
+        return Grid(tuple(n + more for n, more in zip(grid.shape, zeros, strict=True)))
 
-    def _zeros(self, n: int) -> int:
-        return self.padding if isinstance(self.padding, int) else round(self.padding * n)
+    def _zeros(self, shape: Sequence[int]) -> list[int]:
+        return [
+            padding if isinstance(padding, int) else round(padding * n)
+            for padding, n in zip(self.padding, shape, strict=True)
+        ]
 
     def _append_coordinates(self, f: Tensor, grid: Grid) -> Tensor:
         x = grid.points(device=f.device) * self.coordinate_scale
@@ -160,9 +160,9 @@ class NeuralOperator(nn.Module):
         return torch.cat([f, channels.expand(len(f), *channels.shape)], dim=1)
 
     def _pad(self, v: Tensor) -> Tensor:
-        if not self.padding:
+        if not any(self.padding):
             return v
-        zeros = [self._zeros(n) for n in v.shape[2:]]
+        zeros = self._zeros(v.shape[2:])
         return functional.pad(v, [value for n in reversed(zeros) for value in (0, n)])
 
     def _apply(self, fn: Any, recurse: bool = True) -> "NeuralOperator":
@@ -181,3 +181,14 @@ class NeuralOperator(nn.Module):
                 f"{self.in_channels}, {axes}), channels first and without coordinates: move the "
                 "channel axis with f.movedim(-1, 1), or build it with other dim and in_channels"
             )
+
+
+def _padding_per_axis(padding: float | Sequence[float], dim: int) -> tuple[float, ...]:
+    """One padding per axis."""
+    values = (padding,) * dim if isinstance(padding, (int, float)) else tuple(padding)
+    if len(values) != dim or min(values) < 0:
+        raise ValueError(
+            f"padding is {padding}; expected a fraction >= 0 or a number of points, or one for "
+            f"each of {dim} axes"
+        )
+    return values

@@ -1,0 +1,79 @@
+"""The data of an experiment: generated where they are missing, then opened and split."""
+
+__all__ = [
+    "ExperimentData",
+    "dataset_folder",
+    "ensure_dataset",
+    "open_experiment_data",
+    "open_file",
+]
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdno.data.dataset import OperatorDataset, open_dataset
+from pdno.data.generate import generate_dataset
+from pdno.data.problems import Problem
+from pdno.data.public import read_published
+from pdno.experiments.specification import Experiment
+from pdno.grid import Grid
+
+
+@dataclass(frozen=True)
+class ExperimentData:
+    """Samples at the training resolution, and the test samples on the finest grid as well."""
+
+    train: OperatorDataset
+    test: OperatorDataset
+    finest_test: OperatorDataset
+
+
+def dataset_folder(problem: Problem, folder: Path) -> Path:
+    """Where the dataset of a problem lives: its name and a digest of all of its numbers."""
+    numbers = json.dumps(problem.model_dump(), sort_keys=True)
+    digest = hashlib.sha256(numbers.encode()).hexdigest()[:10]
+    return folder / f"{problem.name}-{problem.samples}x{problem.resolution}-{digest}"
+
+
+def ensure_dataset(problem: Problem, folder: Path, *, workers: int | None = None) -> Path:
+    """The dataset of a problem under `folder`, generated or finished where it is not there."""
+    place = dataset_folder(problem, folder)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    generate_dataset(problem, place, workers=workers)
+    return place
+
+
+def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData:
+    """The samples of an experiment; those of a problem are looked for under `folder`."""
+    if experiment.problem is not None:
+        finest = open_dataset(dataset_folder(experiment.problem, folder), verify=False)
+    else:
+        assert experiment.file is not None
+        finest = open_file(experiment.file)
+    if experiment.window is not None:
+        finest = finest.window(experiment.window, experiment.targets)
+    train, test = finest.split(experiment.train, test=experiment.test)
+    points = max(finest.grid.shape)
+    if points % experiment.resolution:
+        raise ValueError(
+            f"resolution {experiment.resolution} is not among the points of data on a "
+            f"{finest.grid.shape} grid: take a divisor of {points}"
+        )
+    every = points // experiment.resolution
+    return ExperimentData(train.subsample(every), test.subsample(every), test)
+
+
+def open_file(path: Path) -> OperatorDataset:
+    """A dataset folder, or a published file with inputs, as a dataset."""
+    if path.is_dir():
+        return open_dataset(path)
+    published = read_published(path)
+    outputs = published.outputs
+    shape = tuple(outputs.shape[(3 if published.times is not None else 2) :])
+    darcy = published.kind == "darcy"
+    grid = Grid.cells(shape) if darcy else Grid(shape)
+    # files of trajectories may lack the initial state; a window of frames needs none
+    inputs = outputs[:, 0] if published.inputs is None else published.inputs
+    return OperatorDataset.from_arrays(inputs, outputs, grid, published.times)

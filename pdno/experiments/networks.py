@@ -1,0 +1,158 @@
+"""The networks that an experiment can name, as frozen records.
+
+A closed list: a specification file says `kind: pdno` and the numbers of the network, never a piece
+of code to import.
+"""
+
+__all__ = [
+    "AnyNetwork",
+    "FNONetwork",
+    "MWTNetwork",
+    "PDIONetwork",
+    "PDNONetwork",
+    "build_network",
+]
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import nn
+
+from pdno.networks.fno import FNO
+from pdno.networks.mwt import MWT
+from pdno.networks.pdno import PDNO
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.symbols.network import NetworkSymbol
+from pdno.symbols.scale import InputScale
+
+Size = Annotated[int, Field(ge=1, le=4096)]
+Padding = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)]
+"""Points (int) or a fraction of the domain (float)."""
+Modes = tuple[Size, ...] | Size | None
+
+
+class NetworkRecord(BaseModel):
+    """What every network has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
+        """The network for this many axes and channels."""
+        options = self.model_dump(exclude={"kind"})
+        return self._make(dim, in_channels, out_channels, options)
+
+    def _make(
+        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
+    ) -> nn.Module:
+        raise NotImplementedError
+
+
+class PDNONetwork(NetworkRecord):
+    """`pdno.PDNO`; the options have the names and defaults of the class."""
+
+    kind: Literal["pdno"] = "pdno"
+    width: Size = 20
+    layers: Size = 4
+    symbol_layers: Annotated[int, Field(ge=0, le=64)] = 2
+    symbol_hidden: Size = 32
+    activation: str = "gelu"
+    modes: Modes = None
+    depends_on_x: bool = True
+    symbol: Literal["network", "low-rank", "table"] = "network"
+    rank: Size = 2
+    shared: bool = False
+    takes_time: bool = False
+    first_activation: str | None = None
+    frequency_scale: float | None = None
+    coordinate_scale: float = 1.0
+    padding: Padding = 0.0
+
+    def _make(
+        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
+    ) -> nn.Module:
+        return PDNO(dim, in_channels, out_channels, **options)  # type: ignore[arg-type]
+
+
+class FNONetwork(NetworkRecord):
+    """`pdno.FNO`."""
+
+    kind: Literal["fno"] = "fno"
+    width: Size = 20
+    layers: Size = 4
+    modes: tuple[Size, ...] | Size = 12
+    coordinate_scale: float | tuple[float, ...] = 1.0
+    padding: Padding | tuple[Padding, ...] = 0.0
+    space_time: bool = False
+    """Whether time is one more axis of the network."""
+
+    def _make(
+        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
+    ) -> nn.Module:
+        axes = dim + 1 if options.pop("space_time") else dim
+        return FNO(axes, in_channels, out_channels, **options)  # type: ignore[arg-type]
+
+
+class MWTNetwork(NetworkRecord):
+    """`pdno.MWT`."""
+
+    kind: Literal["mwt"] = "mwt"
+    width: Size = 4
+    wavelets: Size = 4
+    modes: Size = 12
+    blocks: Size = 4
+    coarsest: Annotated[int, Field(ge=0, le=16)] = 0
+    base: Literal["legendre", "chebyshev"] = "legendre"
+    space_time: bool = False
+    append_coordinates: bool = True
+
+    def _make(
+        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
+    ) -> nn.Module:
+        return MWT(dim, in_channels, out_channels, **options)  # type: ignore[arg-type]
+
+
+class PDIONetwork(NetworkRecord):
+    """One pseudo-differential operator alone, without lift, W or σ (the paper's heat experiment).
+
+    K_a[f](x, t) = a1(x, t) F⁻¹[a2(ξ, t) F[f]](x) (eq. 19).
+    """
+
+    kind: Literal["pdio"] = "pdio"
+    symbol_layers: Annotated[int, Field(ge=0, le=64)] = 2
+    symbol_hidden: Size = 40
+    activation: str = "gelu"
+    modes: Modes = None
+    depends_on_x: bool = True
+    takes_time: bool = True
+    frequency_scale: float = 1.0
+    coordinate_scale: float = 1.0
+
+    def _make(
+        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
+    ) -> nn.Module:
+        symbol = NetworkSymbol(
+            in_channels,
+            out_channels,
+            scale=InputScale(dim, self.coordinate_scale, self.frequency_scale),
+            depends_on_x=self.depends_on_x,
+            takes_time=self.takes_time,
+            layers=self.symbol_layers,
+            hidden=self.symbol_hidden,
+            activation=self.activation,
+        )
+        return PseudoDifferentialOperator(symbol, self.modes)
+
+
+AnyNetwork = Annotated[
+    PDNONetwork | FNONetwork | MWTNetwork | PDIONetwork, Field(discriminator="kind")
+]
+
+
+def build_network(
+    record: NetworkRecord, dim: int, in_channels: int, out_channels: int, *, seed: int
+) -> nn.Module:
+    """The network with the initial weights of a seed; the global generator is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return record.build(dim, in_channels, out_channels)

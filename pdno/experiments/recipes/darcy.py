@@ -1,0 +1,106 @@
+"""Darcy flow, permeability -> pressure (paper section 5.2, table 1)."""
+
+__all__ = ["darcy", "darcy_experiments"]
+
+from collections.abc import Sequence
+
+from pdno.data.problems import DarcyProblem
+from pdno.experiments.catalog import Preset
+from pdno.experiments.networks import AnyNetwork, FNONetwork, MWTNetwork, PDNONetwork
+from pdno.experiments.recipes.study import Study, choose_models, with_seeds
+from pdno.experiments.specification import Experiment
+from pdno.training.settings import TrainingSettings
+
+RESOLUTIONS = (32, 64, 128, 256, 512)  # of table 1
+SMALL_EPOCHS = 60
+
+
+def darcy(
+    preset: Preset = "small",
+    *,
+    resolution: int | None = None,
+    models: Sequence[str] | None = None,
+    seeds: int = 1,
+) -> Study:
+    """Table 1: four networks on the same 1000 samples, tested on the same 100.
+
+    Arguments:
+        preset: "smoke", "small" or "paper".
+        resolution: Points per axis; None takes 32 for `small` and all five for `paper`.
+        models: Which networks; None takes all four.
+        seeds: Number of seeds.
+    """
+    usual = {"smoke": (16,), "small": (32,), "paper": RESOLUTIONS}[preset]
+    experiments = [
+        experiment
+        for points in (usual if resolution is None else (resolution,))
+        for experiment in choose_models(darcy_experiments(preset, points), models)
+    ]
+    return Study(name="darcy", preset=preset, experiments=with_seeds(experiments, seeds))
+
+
+def darcy_experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
+    """The four runs of table 1 at one resolution, by model."""
+    stored = {"smoke": 32, "small": 128, "paper": 512}[preset]
+    smoke = preset == "smoke"
+    problem = DarcyProblem(
+        samples=10 if smoke else 1100,
+        resolution=max(stored, resolution),
+        solver_resolution=32 if smoke else None,
+    )
+    finer = () if preset == "paper" else (2 * resolution, 4 * resolution)
+    networks = _paper_networks(resolution) if preset == "paper" else _small_networks(smoke=smoke)
+    return {
+        model: Experiment(
+            name="darcy",
+            model=model,
+            problem=problem,
+            train=8 if smoke else 1000,
+            test=2 if smoke else 100,
+            resolution=resolution,
+            network=network,
+            normalization="pointwise",
+            training=training,
+            zero_shot=tuple(points for points in finer if problem.resolution % points == 0),
+        )
+        for model, (network, training) in networks.items()
+    }
+
+
+def _small_networks(*, smoke: bool) -> dict[str, tuple[AnyNetwork, TrainingSettings]]:
+    """The same epochs and one-cycle schedule for all; each has its own learning rate."""
+
+    def one_cycle(learning_rate: float) -> TrainingSettings:
+        return TrainingSettings(
+            epochs=1 if smoke else SMALL_EPOCHS, learning_rate=learning_rate, schedule="one-cycle"
+        )
+
+    modes = 6 if smoke else 12
+    width = 4 if smoke else 20
+    pdno = PDNONetwork(width=width, symbol_layers=3, modes=modes)
+    return {
+        "PDNO a(x,ξ)": (pdno, one_cycle(1e-2)),
+        "PDNO a(ξ)": (pdno.model_copy(update={"depends_on_x": False}), one_cycle(1e-2)),
+        "MWT Leg": (MWTNetwork(wavelets=2 if smoke else 4), one_cycle(3e-3)),
+        "FNO": (FNONetwork(width=width, modes=modes), one_cycle(3e-3)),
+    }
+
+
+def _paper_networks(resolution: int) -> dict[str, tuple[AnyNetwork, TrainingSettings]]:
+    """The published networks and settings; PDNO sees x = i/(s-1) and ξ/s, as published."""
+    pdno = PDNONetwork(
+        symbol_layers=3,
+        frequency_scale=float(resolution),
+        coordinate_scale=resolution / (resolution - 1),
+    )
+    ours = TrainingSettings(epochs=1000, learning_rate=1e-2, weight_decay=1e-6, step_size=200)
+    # nine points of zeros, as published
+    scale = resolution / (resolution - 1)
+    fno = FNONetwork(width=32, modes=12, coordinate_scale=scale, padding=9)
+    baseline = TrainingSettings(epochs=500, learning_rate=1e-3, weight_decay=1e-4, step_size=100)
+    return {
+        "PDNO a(x,ξ)": (pdno, ours),
+        "PDNO a(ξ)": (pdno.model_copy(update={"depends_on_x": False}), ours),
+        "MWT Leg": (MWTNetwork(), baseline.model_copy(update={"batch_size": 10})),
+        "FNO": (fno, baseline),
+    }

@@ -1,0 +1,48 @@
+"""A study: the runs of one experiment of the paper, with the data they share."""
+
+__all__ = ["Study", "choose_models", "with_seeds"]
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pdno.experiments.catalog import Preset
+from pdno.experiments.specification import Experiment
+
+
+class Study(BaseModel):
+    """Several experiments that belong to one table or figure."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """Of the experiment, for example darcy."""
+    preset: Preset
+    """How large it is."""
+    experiments: Annotated[tuple[Experiment, ...], Field(min_length=1)]
+    """Its runs."""
+
+
+def choose_models(
+    known: Mapping[str, Experiment], models: Sequence[str] | None
+) -> list[Experiment]:
+    """The experiments of the named models; None takes all."""
+    if models is None:
+        return list(known.values())
+    unknown = [name for name in models if name not in known]
+    if unknown:
+        raise ValueError(f"no model {unknown[0]!r}: expected some of {', '.join(known)}")
+    return [known[name] for name in models]
+
+
+def with_seeds(experiments: Iterable[Experiment], seeds: int) -> tuple[Experiment, ...]:
+    """Each experiment with the seeds 0, 1, ..., seed by seed."""
+    if seeds < 1:
+        raise ValueError(f"seeds is {seeds}; expected at least 1")
+    chosen = list(experiments)
+    return tuple(
+        experiment.with_changes(training=experiment.training.model_copy(update={"seed": seed}))
+        for seed in range(seeds)
+        for experiment in chosen
+    )

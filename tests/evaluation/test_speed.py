@@ -1,0 +1,70 @@
+"""Speed: seconds of predictions and solves that were really made."""
+
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from pdno.data.dataset import OperatorDataset
+from pdno.data.problems import DarcyProblem, HeatProblem
+from pdno.evaluation.speed import compare_speed
+
+PROBLEM = HeatProblem(resolution=32, solver_resolution=32, frames=2, samples=3)
+
+
+class Slow:
+    """Takes some time for the batch and some for each sample."""
+
+    def __init__(self):
+        self.batches = []
+
+    def predict(self, inputs, *, grid, times):
+        self.batches.append(len(inputs))
+        time.sleep(0.02 + 0.01 * len(inputs))
+        return inputs[:, None].expand(-1, len(times), -1, -1)
+
+
+@pytest.fixture
+def data():
+    inputs, outputs, _ = zip(*(PROBLEM.sample(index) for index in range(3)), strict=True)
+    return OperatorDataset.from_arrays(
+        torch.stack(inputs), torch.stack(outputs), PROBLEM.grid(), PROBLEM.times
+    )
+
+
+def test_seconds_are_per_sample_and_the_ratios_theirs(data):
+    predictor = Slow()
+    speed = compare_speed(predictor, data, PROBLEM, batch_size=2, repeats=2)
+    assert predictor.batches == [2, 1] * 3
+    assert 0.02 <= speed.prediction < 0.03 <= speed.single
+    assert speed.batch_size == 2 and speed.solve > 0
+    assert speed.ratio == speed.solve / speed.prediction
+    assert speed.single_ratio == speed.solve / speed.single
+    assert speed.metrics()["solve / prediction"] == speed.ratio
+
+
+def test_a_batch_is_no_larger_than_the_dataset(data):
+    predictor = Slow()
+    assert compare_speed(predictor, data, PROBLEM, repeats=1).batch_size == 3
+    assert max(predictor.batches) == 3
+
+
+def test_the_solver_of_the_problem_is_timed(data, monkeypatch):
+    solved = []
+
+    def sample(self, index):
+        solved.append(index)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(HeatProblem, "sample", sample)
+    speed = compare_speed(Slow(), data, PROBLEM, repeats=2)
+    assert solved == [0, 0, 0]
+    assert speed.solve >= 0.05
+
+
+def test_what_cannot_be_compared_is_refused(data):
+    with pytest.raises(ValueError, match="not of the darcy problem"):
+        compare_speed(nn.Identity(), data, DarcyProblem(resolution=8, solver_resolution=8))
+    with pytest.raises(ValueError, match="repeats 0"):
+        compare_speed(nn.Identity(), data, PROBLEM, repeats=0)
