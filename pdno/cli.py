@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 from pydantic import ValidationError
@@ -22,6 +22,13 @@ from pdno.data.problems import (
     HeatProblem,
     NavierStokesProblem,
 )
+from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
+
+if TYPE_CHECKING:
+    from pdno.evaluation.rows import Row
+
+STOPPED = 75
+"""Exit code of a run that was stopped and can go on (EX_TEMPFAIL)."""
 
 AnyProblem = (
     Annotated[HeatProblem, subcommand("heat")]
@@ -89,13 +96,155 @@ def bench(out: Path = Path("bench"), quick: bool = False) -> None:
     print(run_bench(out, quick=quick))
 
 
+def list_experiments() -> None:
+    """List the experiments of the paper that `pdno reproduce` runs."""
+    width = max(map(len, EXPERIMENTS))
+    for name, text in EXPERIMENTS.items():
+        print(f"{name:{width}}  {text}")
+
+
+def reproduce(
+    experiment: Positional[ExperimentName],
+    out: Path | None = None,
+    preset: Preset = "small",
+    seeds: int = 1,
+    resolution: int | None = None,
+    models: tuple[str, ...] | None = None,
+    engine: Literal["serial", "ray"] = "serial",
+    device: str | None = None,
+) -> None:
+    """Run an experiment of the paper: data, training, evaluation; finished runs are skipped.
+
+    Arguments:
+        experiment: Which one, see `pdno list`.
+        out: Folder for data, runs and rows.csv; runs/EXPERIMENT by default.
+        preset: smoke takes seconds, small minutes per run, paper is the published protocol.
+        seeds: Number of seeds.
+        resolution: Points per axis, where the experiment has several.
+        models: Only these networks, by the names of the table.
+        engine: serial, or ray to spread the runs over a Ray cluster (extra cluster).
+        device: Where to train, for example cuda or cpu; CUDA by default where there is one.
+    """
+    from pdno.experiments.reproduce import reproduce as run
+
+    place = out or Path("runs") / experiment
+    rows = run(
+        experiment,
+        place,
+        preset=preset,
+        seeds=seeds,
+        resolution=resolution,
+        models=models,
+        engine=engine,
+        device=device,
+    )
+    _print_rows(rows, place / "rows.csv")
+
+
+def train(
+    specification: Positional[Path],
+    out: Path,
+    epochs: int | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    tensorboard: bool = False,
+) -> None:
+    """Train as a JSON or YAML file says; run under torchrun it uses all processes.
+
+    Arguments:
+        specification: The file, with name, model, problem or file, train, test, resolution,
+            network, task and training. The specification.json of any run folder is an example.
+        out: The run folder; a run that was interrupted is continued.
+        epochs: Other number of epochs than in the file.
+        seed: Other seed than in the file.
+        device: Where to train, for example cuda or cpu; CUDA by default where there is one.
+        tensorboard: Write event files, too (extra track).
+    """
+    from pdno.experiments.train import train as run
+
+    rows = run(
+        specification, out, epochs=epochs, seed=seed, device=device, tensorboard=tensorboard
+    )
+    _print_rows(rows, out / "rows.csv")
+
+
+def evaluate(
+    run: Positional[Path],
+    file: Path | None = None,
+    resolution: int | None = None,
+    out: Path | None = None,
+    device: str = "cpu",
+) -> None:
+    """Evaluate a finished run on its test samples, at any resolution, or on other data.
+
+    Arguments:
+        run: The run folder.
+        file: A dataset folder or published file; its own test samples by default.
+        resolution: Points per axis; those of the training by default.
+        out: A CSV file for the rows.
+        device: Where to predict.
+    """
+    from pdno.evaluation.rows import write_rows
+    from pdno.experiments.train import evaluate_run
+
+    rows = evaluate_run(run, file=file, resolution=resolution, device=device)
+    if out is not None:
+        write_rows(out, rows)
+    for row in rows:
+        print(f"{row.metric:28} {row.value:.6g}")
+
+
+def predict(
+    run: Positional[Path],
+    inputs: Positional[Path],
+    out: Path = Path("prediction.npy"),
+    array: str | None = None,
+    times: tuple[float, ...] | None = None,
+) -> None:
+    """Predict for the inputs of a file with a finished run.
+
+    Arguments:
+        run: The run folder.
+        inputs: A .npy, .npz, .mat or HDF5 file with an array (B, C, *N) or (B, *N).
+        out: The .npy file to write.
+        array: Name of the array, where the file has several.
+        times: Times of the wanted frames; those of the training by default.
+    """
+    from pdno.experiments.train import predict_run
+
+    chosen = None if times is None else list(times)
+    shape = predict_run(run, inputs, out, array=array, times=chosen)
+    print(f"{out}: {shape}")
+
+
+def _print_rows(rows: "list[Row]", path: Path) -> None:
+    if rows:  # only the first of several processes has them
+        from pdno.report.summary import summarise
+
+        print(summarise(rows))
+        print(f"rows: {path}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it went well, 2 with one message when the input was wrong."""
+    """Run a command; 0 when it went well, 2 with one message when the input was wrong.
+
+    75 means that the run was stopped by a signal and goes on with the same command.
+    """
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     tune_allocator()
     try:
         tyro.extras.subcommand_cli_from_dict(
-            {"generate": generate, "data": data, "demo": demo, "bench": bench},
+            {
+                "list": list_experiments,
+                "reproduce": reproduce,
+                "train": train,
+                "evaluate": evaluate,
+                "predict": predict,
+                "generate": generate,
+                "data": data,
+                "demo": demo,
+                "bench": bench,
+            },
             prog="pdno",
             description="Pseudo-differential neural operators: data, networks and measurements.",
             args=arguments,
@@ -112,10 +261,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pdno: {error}", file=sys.stderr)
         return 2
     except RuntimeError as error:
-        if type(error).__name__ != "SolverError":
+        if type(error).__name__ not in ("SolverError", "TrainingStopped"):
             raise
         print(f"pdno: {error}", file=sys.stderr)
-        return 2
+        return STOPPED if getattr(error, "resumable", False) else 2
     return 0
 
 

@@ -28,12 +28,12 @@ MAY_IMPORT = {
     "operators": {"symbols", "native"},
     "data": {"fields", "equations", "solvers"},
     "networks": {"operators", "symbols"},
-    "training": {"data"},
+    "training": {"data", "networks"},
     "evaluation": {"training", "data", "symbols"},
     "report": {"evaluation"},
     "experiments": BELOW_EXPERIMENTS,
     "explorer": {*BELOW_EXPERIMENTS, "experiments"},
-    "cli": {"data", "experiments", "explorer"},
+    "cli": {"data", "evaluation", "experiments", "explorer", "report"},
     "__main__": {"cli"},
 }
 

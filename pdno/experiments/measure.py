@@ -90,6 +90,8 @@ def _heat_symbol(experiment: Experiment, run: Run, samples: ExperimentData) -> l
         operator, PseudoDifferentialOperator
     ):
         return []
+    task = experiment.task
+    assert isinstance(task, OneShot)
     comparison = compare_heat_symbol(
         operator.symbol,
         Heat(diffusivity=problem.diffusivity),

@@ -58,12 +58,14 @@ class FinishedRun:
         folder: Where it is.
         experiment: What was run.
         model: The trained learner.
+        grid: The grid of the training.
         rows: Its numbers.
     """
 
     folder: Path
     experiment: Experiment
     model: Learner
+    grid: Grid
     rows: list[Row]
 
 
@@ -150,7 +152,7 @@ def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Finished
     normalized = Normalized(network, normalizer("inputs"), normalizer("outputs"))
     learner = Learner(normalized, experiment.task).to(device, next(iter(tensors.values())).dtype)
     learner.load_state_dict(tensors)
-    return FinishedRun(place, experiment, learner.eval(), read_rows(place / ROWS))
+    return FinishedRun(place, experiment, learner.eval(), grid, read_rows(place / ROWS))
 
 
 def _channels(task: Task, data: OperatorDataset) -> tuple[int, int]:

@@ -23,8 +23,8 @@ class FNO(NeuralOperator):
         layers: Number of blocks.
         modes: Kept modes k_max, one or one per axis.
         coordinate_scale: Factor of the coordinates; s/(s-1) at resolution s is the published one.
-        padding: Fraction of the domain (float) or points (int) of zeros after each axis, one for all
-            or one per axis.
+        padding: Fraction of the domain (float) or points (int) of zeros after each axis; one for
+            all or one per axis.
 
     Example:
         >>> import torch

@@ -1,0 +1,119 @@
+"""Users' own data: named arrays of a MAT, HDF5, torch or NumPy file as a dataset.
+
+The axes of an array are told by letters: n samples, t time, c channels, and x, y, z space. So
+"nxyt" is (samples, N1, N2, frames), as in the published Navier-Stokes files. Channels may be left
+out where there is one.
+"""
+
+__all__ = ["read_arrays", "read_own"]
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdno.data.arrays import Numbers
+from pdno.data.dataset import OperatorDataset
+from pdno.data.formats import open_arrays
+from pdno.grid import Grid
+
+SPACE = "xyz"
+
+
+def read_own(
+    path: Path | str,
+    *,
+    inputs: str,
+    outputs: str,
+    input_axes: str = "nxy",
+    output_axes: str | None = None,
+    periodic: bool = True,
+    offset: float = 0.0,
+    times: Sequence[float] | None = None,
+) -> OperatorDataset:
+    """A dataset from two arrays of a file.
+
+    Arguments:
+        path: A .mat, .h5, .npz or torch file.
+        inputs: Name of the array of inputs.
+        outputs: Name of the array of outputs.
+        input_axes: Its axes, as letters.
+        output_axes: Those of the outputs; None takes `input_axes`.
+        periodic: Whether the box is a torus.
+        offset: Place of the first point in its cell, see `Grid`.
+        times: Times of the frames; None counts them 1, 2, ... where there are such.
+    """
+    arrays = read_arrays(path, [inputs, outputs])
+    second = output_axes or input_axes
+    fields = _canonical(arrays[inputs], input_axes, inputs)
+    solutions = _canonical(arrays[outputs], second, outputs)
+    if "t" in input_axes:
+        raise ValueError(
+            f"axes {input_axes!r} of the inputs have a time: use `outputs` for frames"
+        )
+    space = sum(letter in SPACE for letter in input_axes)
+    grid = Grid(tuple(fields.shape[-space:]), periodic, offset)
+    if "t" not in second:
+        return OperatorDataset.from_arrays(fields, solutions, grid)
+    frames = solutions.shape[1]
+    chosen = [float(k + 1) for k in range(frames)] if times is None else list(times)
+    return OperatorDataset.from_arrays(fields, solutions, grid, chosen)
+
+
+def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[str, Numbers]:
+    """Arrays of a file by name; None reads all. An .npy file has one, called after the file."""
+    place = Path(path)
+    if place.suffix in (".npy", ".npz"):
+        found = _numpy_arrays(place)
+        _check_names(place, names, list(found))
+        return {name: found[name] for name in names or found}
+    with open_arrays(place) as (_, arrays):
+        _check_names(place, names, list(arrays))
+        read: dict[str, Numbers] = {}
+        for name in names or arrays:
+            array = arrays[name]
+            if array.read is None:
+                raise ValueError(f"array {name!r} of {place} holds no real numbers")
+            read[name] = array.read(tuple(slice(None) for _ in array.shape))
+        return read
+
+
+def _numpy_arrays(path: Path) -> dict[str, Numbers]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as problem:
+        raise ValueError(f"cannot read {path}: {problem}") from problem
+    if isinstance(loaded, np.ndarray):
+        return {path.stem: loaded}
+    with loaded:
+        return {name: loaded[name] for name in loaded.files}
+
+
+def _check_names(path: Path, names: Sequence[str] | None, known: list[str]) -> None:
+    for name in names or ():
+        if name not in known:
+            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(known)}")
+
+
+def _canonical(array: Numbers, axes: str, name: str) -> Tensor:
+    """(n, [t,] c, x, ...) from any order of axes."""
+    letters = axes.replace(" ", "")
+    space = [letter for letter in SPACE if letter in letters]
+    good = set(letters) <= set("ntc" + SPACE) and len(set(letters)) == len(letters)
+    if not good or "n" not in letters or not space:
+        raise ValueError(
+            f"axes {axes!r} of {name!r}; expected letters once each: n samples, t time, c "
+            "channels, x y z space, for example 'nxy' or 'nxyt'"
+        )
+    if len(letters) != array.ndim:
+        raise ValueError(
+            f"array {name!r} has shape {array.shape}, but {axes!r} names {len(letters)} axes"
+        )
+    order = [letter for letter in ("n", "t", "c", *space) if letter in letters]
+    moved = np.transpose(array, [letters.index(letter) for letter in order])
+    tensor = torch.from_numpy(np.ascontiguousarray(moved, dtype=np.float32))
+    if "c" in letters:
+        return tensor
+    return tensor.unsqueeze(2 if "t" in letters else 1)

@@ -1,0 +1,133 @@
+"""Commands on one run: train from a specification file, evaluate, predict."""
+
+__all__ = ["evaluate_run", "predict_run", "train"]
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from pdno.atomic import atomic_path
+from pdno.data.own import read_arrays
+from pdno.evaluation.evaluate import evaluate
+from pdno.evaluation.rows import Row, make_rows
+from pdno.experiments.datasets import dataset_folder, open_experiment_data, open_file
+from pdno.experiments.run import FinishedRun, load_run, run_experiment
+from pdno.experiments.specification import read_experiment
+from pdno.grid import Grid
+from pdno.networks.count import count_parameters
+from pdno.training.settings import TrainingSettings
+
+
+def train(
+    specification: Path,
+    out: Path,
+    *,
+    epochs: int | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    tensorboard: bool = False,
+) -> list[Row]:
+    """Train as a specification file says, or go on with a run that was interrupted.
+
+    Arguments:
+        specification: A JSON or YAML file, see `Experiment`.
+        out: The run folder.
+        epochs: Other number of epochs than in the file.
+        seed: Other seed than in the file.
+        device: Where to train; None takes CUDA where there is one.
+        tensorboard: Whether to write event files, too.
+    """
+    experiment = read_experiment(specification)
+    given = {"epochs": epochs, "seed": seed}
+    changes = {name: value for name, value in given.items() if value is not None}
+    settings = TrainingSettings(**{**experiment.training.model_dump(), **changes})
+    experiment = experiment.with_changes(training=settings)
+    return run_experiment(experiment, out, device=device, tensorboard=tensorboard)
+
+
+def evaluate_run(
+    run: Path, *, file: Path | None = None, resolution: int | None = None, device: str = "cpu"
+) -> list[Row]:
+    """Evaluate a finished run on its test samples, or on all samples of a file.
+
+    Arguments:
+        run: The run folder.
+        file: A dataset folder or published file; None takes the test samples of the run.
+        resolution: Points per axis; None takes those of the training, or of the file.
+        device: Where to predict.
+    """
+    found = load_run(run, device)
+    experiment = found.experiment
+    if file is None:
+        data = open_experiment_data(experiment, _datasets(found)).finest_test
+        points = resolution or experiment.resolution
+    else:
+        data = open_file(file)
+        if experiment.window is not None:
+            data = data.window(experiment.window, experiment.targets)
+        points = resolution or max(data.grid.shape)
+    if max(data.grid.shape) % points:
+        raise ValueError(f"resolution {points} does not divide the {data.grid.shape} grid")
+    data = data.subsample(max(data.grid.shape) // points)
+    metrics = evaluate(found.model, data, device=device).metrics()
+    return make_rows(
+        metrics,
+        experiment=experiment.name,
+        model=experiment.model,
+        resolution=points,
+        seed=experiment.seed,
+        split="test" if file is None else file.name,
+        seconds=found.rows[0].seconds,
+        parameters=count_parameters(found.model.network, complex_once=False),
+    )
+
+
+def predict_run(
+    run: Path, inputs: Path, out: Path, *, array: str | None = None, times: list[float] | None
+) -> tuple[int, ...]:
+    """Predict for the inputs of a file and write an .npy file; returns its shape.
+
+    Arguments:
+        run: The run folder.
+        inputs: A .npy, .npz, .mat or HDF5 file with an array (B, C, *N), or (B, *N).
+        out: The .npy file to write.
+        array: Name of the array; needed where the file has several.
+        times: Times of the wanted frames, for networks that predict frames.
+    """
+    found = load_run(run)
+    arrays = read_arrays(inputs, None if array is None else [array])
+    if len(arrays) != 1:
+        raise ValueError(f"{inputs} has the arrays {', '.join(arrays)}: choose one with --array")
+    f = torch.from_numpy(np.ascontiguousarray(next(iter(arrays.values())), dtype=np.float32))
+    trained = found.grid
+    f = f[:, None] if f.dim() == trained.dim + 1 else f
+    shape = tuple(f.shape[-trained.dim :])
+    # the same first point as in training, as in every subsampled dataset
+    offset = trained.offset * shape[0] / trained.shape[0]
+    grid = Grid(shape, trained.periodic, offset)
+    wanted = _wanted_times(found, times)
+    said = found.model.predict(f, grid=grid, times=wanted)
+    with atomic_path(out) as temporary, open(temporary, "wb") as file:
+        np.save(file, said.cpu().numpy(), allow_pickle=False)
+    return tuple(said.shape)
+
+
+def _wanted_times(found: FinishedRun, times: list[float] | None) -> list[float] | None:
+    problem, window = found.experiment.problem, found.experiment.window or 0
+    if times is not None or found.experiment.task.kind == "static":
+        return times
+    if problem is None or problem.times is None:
+        raise ValueError("this run predicts frames: give the times of the wanted ones")
+    return list(problem.times[window:])
+
+
+def _datasets(found: FinishedRun) -> Path:
+    """Where the datasets of a run are: beside it, as `run_experiment` puts them."""
+    problem, place = found.experiment.problem, found.folder.resolve().parent / "data"
+    if problem is not None and not dataset_folder(problem, place).is_dir():
+        raise ValueError(
+            f"{dataset_folder(problem, place)} is missing: the data of this run were moved; give "
+            "a dataset with --file"
+        )
+    return place
