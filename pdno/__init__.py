@@ -15,11 +15,19 @@ if TYPE_CHECKING:
     from pdno.data.dataset import open_dataset as open_dataset
     from pdno.data.generate import generate_dataset as generate_dataset
     from pdno.data.memory import generate as generate
+    from pdno.data.own import read_own as read_own
     from pdno.data.public import read_published as read_published
     from pdno.equations.burgers import Burgers as Burgers
     from pdno.equations.darcy import Darcy as Darcy
     from pdno.equations.heat import Heat as Heat
     from pdno.equations.navier_stokes import NavierStokes as NavierStokes
+    from pdno.evaluation.evaluate import evaluate as evaluate
+    from pdno.evaluation.resolution import evaluate_resolutions as evaluate_resolutions
+    from pdno.experiments import recipes as recipes
+    from pdno.experiments.reproduce import reproduce as reproduce
+    from pdno.experiments.reproduce import run as run
+    from pdno.experiments.run import load_run as load_run
+    from pdno.experiments.specification import Experiment as Experiment
     from pdno.fields.gaussian import GaussianField as GaussianField
     from pdno.fields.two_phase import TwoPhaseField as TwoPhaseField
     from pdno.grid import Grid as Grid
@@ -34,40 +42,77 @@ if TYPE_CHECKING:
     )
     from pdno.operators.pseudo_differential import apply_symbol as apply_symbol
     from pdno.solvers.solve import solve as solve
+    from pdno.training.fit import fit as fit
+    from pdno.training.one_shot import OneShot as OneShot
+    from pdno.training.one_shot import SpaceTime as SpaceTime
+    from pdno.training.recurrent import Markov as Markov
+    from pdno.training.recurrent import Rollout as Rollout
+    from pdno.training.recurrent import TeacherForcing as TeacherForcing
+    from pdno.training.settings import TrainingSettings as TrainingSettings
+    from pdno.training.task import StaticMap as StaticMap
 
 # Names are imported when they are first used, so that the command line starts without torch.
 _HOMES = {
-    "FNO": "pdno.networks.fno",
-    "MWT": "pdno.networks.mwt",
-    "PDNO": "pdno.networks.pdno",
-    "PseudoDifferentialOperator": "pdno.operators.pseudo_differential",
-    "apply_symbol": "pdno.operators.pseudo_differential",
-    "count_parameters": "pdno.networks.count",
-    "load_published": "pdno.networks.published",
-    "rollout": "pdno.networks.rollout",
     "Burgers": "pdno.equations.burgers",
     "Darcy": "pdno.equations.darcy",
+    "Experiment": "pdno.experiments.specification",
+    "FNO": "pdno.networks.fno",
     "GaussianField": "pdno.fields.gaussian",
     "Grid": "pdno.grid",
     "Heat": "pdno.equations.heat",
+    "MWT": "pdno.networks.mwt",
+    "Markov": "pdno.training.recurrent",
     "NavierStokes": "pdno.equations.navier_stokes",
+    "OneShot": "pdno.training.one_shot",
     "OperatorDataset": "pdno.data.dataset",
+    "PDNO": "pdno.networks.pdno",
+    "PseudoDifferentialOperator": "pdno.operators.pseudo_differential",
+    "Rollout": "pdno.training.recurrent",
+    "SpaceTime": "pdno.training.one_shot",
+    "StaticMap": "pdno.training.task",
+    "TeacherForcing": "pdno.training.recurrent",
+    "TrainingSettings": "pdno.training.settings",
     "TwoPhaseField": "pdno.fields.two_phase",
+    "apply_symbol": "pdno.operators.pseudo_differential",
+    "count_parameters": "pdno.networks.count",
+    "evaluate": "pdno.evaluation.evaluate",
+    "evaluate_resolutions": "pdno.evaluation.resolution",
+    "fit": "pdno.training.fit",
     "generate": "pdno.data.memory",
     "generate_dataset": "pdno.data.generate",
+    "load_published": "pdno.networks.published",
+    "load_run": "pdno.experiments.run",
     "open_dataset": "pdno.data.dataset",
+    "read_own": "pdno.data.own",
     "read_published": "pdno.data.public",
+    "reproduce": "pdno.experiments.reproduce",
+    "rollout": "pdno.networks.rollout",
+    "run": "pdno.experiments.reproduce",
     "solve": "pdno.solvers.solve",
 }
 
-_PACKAGES = ("data", "equations", "fields", "networks", "operators", "solvers", "symbols")
+_PACKAGES = {
+    name: f"pdno.{name}"
+    for name in (
+        "data",
+        "equations",
+        "evaluation",
+        "fields",
+        "networks",
+        "operators",
+        "solvers",
+        "symbols",
+        "theory",
+        "training",
+    )
+} | {"recipes": "pdno.experiments.recipes"}
 
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
-        return import_module(f"pdno.{name}")
+        return import_module(_PACKAGES[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'pdno' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -9,7 +9,7 @@ the extra `cluster` the runs spread over a Ray cluster that shares the folder; w
 one after another.
 """
 
-__all__ = ["gather_rows", "reproduce", "run_study", "study_of"]
+__all__ = ["gather_rows", "reproduce", "run", "run_study", "study_of"]
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,6 +77,19 @@ def study_of(
     study = recipe(preset, seeds=seeds, **given)
     assert isinstance(study, Study)
     return study
+
+
+def run(what: Study | Experiment, folder: Path | str, *, device: str | None = None) -> list[Row]:
+    """Run a study, or one experiment, and return its rows.
+
+    Arguments:
+        what: A study, as the recipes return it, or one experiment.
+        folder: Folder of the study, or of the run.
+        device: Where to train; None takes CUDA where there is one.
+    """
+    if isinstance(what, Study):
+        return run_study(what, folder, device=device)
+    return run_experiment(what, folder, device=device)
 
 
 def run_study(

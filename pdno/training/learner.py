@@ -65,8 +65,12 @@ class Learner(nn.Module):
 def make_learner(
     network: nn.Module, task: Task, samples: Samples, normalization: Normalization = "none"
 ) -> Learner:
-    """A learner with normalisers fitted to the training samples."""
-    inputs, outputs = task.normalizers(samples, normalization)
-    learner = Learner(Normalized(network, inputs, outputs), task)
+    """A learner with normalisers fitted to the training samples, which have to fit the task."""
+    task.examples(samples)
+    inputs, outputs = None, None
+    if normalization != "none":  # statistics need all samples in memory
+        inputs, outputs = task.normalizers(samples, normalization)
+    channels = samples.batch([0])[1].shape[-samples.data.grid.dim - 1]
+    learner = Learner(Normalized(network, inputs, outputs, channels), task)
     like = next(network.parameters(), None)
     return learner if like is None else learner.to(like.device)

@@ -112,11 +112,13 @@ class Loop:
             for index in range(first, self.steps_per_epoch):
                 size = self.settings.batch_size
                 self._step(epoch, order[index * size : (index + 1) * size])
-                advance(1)
+                if index < self.steps_per_epoch - 1:
+                    advance(1)
             going = not self._end_epoch(epoch + 1)
             last = where.history[-1]
             shown = last["train"] if last["test"] is None else last["test"]
-            advance(0, f"{'train' if last['test'] is None else 'test'} error {shown:.4g}")
+            last_step = 1 if first < self.steps_per_epoch else 0
+            advance(last_step, f"{'train' if last['test'] is None else 'test'} error {shown:.4g}")
         self._save()
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:

@@ -17,6 +17,7 @@ class Normalized(nn.Module):
         network: Any network of fields.
         inputs: Normaliser of its inputs, or None.
         outputs: Normaliser of its outputs, or None.
+        channels: Channels of one output; None takes what the network says of itself, or 1.
     """
 
     def __init__(
@@ -24,9 +25,11 @@ class Normalized(nn.Module):
         network: nn.Module,
         inputs: Normalizer | None = None,
         outputs: Normalizer | None = None,
+        channels: int | None = None,
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.outputs = network, inputs, outputs
+        self.channels: int = channels or getattr(network, "out_channels", 1)
         self._takes_grid = "grid" in inspect.signature(network.forward).parameters
 
     def encode(self, f: Tensor, grid: Grid) -> Tensor:
@@ -37,9 +40,14 @@ class Normalized(nn.Module):
         """What the network says, in the units of the data."""
         return u if self.outputs is None else self.outputs.decode(u, grid)
 
-    def forward(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
-        """decode(network(encode(f))); a network that knows no grid gets the field alone."""
+    def ask(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
+        """The network alone; one that knows no grid gets the field alone."""
         more: dict[str, Grid | Tensor] = {} if t is None else {"t": t}
         if self._takes_grid:
             more["grid"] = grid
-        return self.decode(self.network(self.encode(f, grid), **more), grid)
+        said: Tensor = self.network(f, **more)
+        return said
+
+    def forward(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
+        """decode(network(encode(f)))."""
+        return self.decode(self.ask(self.encode(f, grid), grid, t), grid)

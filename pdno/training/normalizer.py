@@ -58,8 +58,9 @@ class Normalizer(nn.Module):
         pointwise = math.prod(mean.shape[-grid.dim :]) > 1
         if grid == self.grid or not pointwise:
             return mean, std
-        # a spline may swing below the least deviation, where u hardly varies
-        spread = interpolate(std, self.grid, grid).clamp_min(float(std.min()))
+        # a spline through a spike swings below zero; the least value between the points of a
+        # smooth deviation is not far below the least one on them
+        spread = interpolate(std, self.grid, grid).clamp_min(float(std.min()) / 2)
         return interpolate(mean, self.grid, grid), spread
 
 

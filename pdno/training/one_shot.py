@@ -32,7 +32,7 @@ class OneShot(Task):
 
     def examples(self, samples: Samples) -> Examples:
         if samples.data.times is None:
-            raise ValueError("a one-shot task needs times; this dataset is static")
+            raise ValueError("a one-shot task needs times; this dataset is static: take StaticMap")
         return _AtTimes(samples, self.train_every)
 
     def normalizers(
@@ -53,7 +53,7 @@ class OneShot(Task):
         if times is None:
             raise ValueError("a one-shot task needs the times to predict")
         # one time for the whole batch: the symbols are evaluated once for it
-        seen = [torch.tensor((t - self.start) / self.span).to(inputs) for t in times]
+        seen = (inputs.new_tensor(times) - self.start) / self.span
         return torch.stack([network(inputs, grid, t) for t in seen], dim=1)
 
 
@@ -74,7 +74,7 @@ class _AtTimes(Examples):
         inputs, targets = self.samples.batch([sample for sample, _ in places])
         frames = torch.tensor([frame * self.every for _, frame in places], device=inputs.device)
         rows = torch.arange(len(places), device=inputs.device)
-        t = torch.tensor([self.times[frame] for _, frame in places]).to(inputs)
+        t = inputs.new_tensor([self.times[frame] for _, frame in places])
         return Batch(inputs, targets[rows, frames], t)
 
 
@@ -89,7 +89,9 @@ class SpaceTime(Task):
 
     def examples(self, samples: Samples) -> Examples:
         if samples.data.times is None:
-            raise ValueError("a space-time task needs frames; this dataset is static")
+            raise ValueError(
+                "a space-time task needs frames; this dataset is static: take StaticMap"
+            )
         return Whole(samples)
 
     def normalizers(

@@ -11,6 +11,4 @@ from pdno.training.settings import TrainingSettings
 def make_optimiser(module: nn.Module, settings: TrainingSettings) -> Optimizer:
     """Adam (weight decay in the gradient, as published) or AdamW."""
     kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[settings.optimiser]
-    return kind(
-        module.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-    )
+    return kind(module.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)

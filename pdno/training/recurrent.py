@@ -3,6 +3,7 @@
 __all__ = ["Markov", "Rollout", "TeacherForcing"]
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
@@ -37,7 +38,8 @@ class _Recurrent(Task):
 
     def step(self, network: Normalized, grid: Grid, channels: int) -> Callable[[Tensor], Tensor]:
         """The function from a window to the next frame, with symbols evaluated once."""
-        inner = shared_step(network.network, grid)
+        shared = shared_step(network.network, grid)
+        inner = shared if shared is not network.network else partial(network.ask, grid=grid)
 
         def advance(window: Tensor) -> Tensor:
             frames = _as_frames(window, channels)
@@ -52,9 +54,8 @@ class _Recurrent(Task):
     ) -> Tensor:
         if times is None:
             raise ValueError("this task predicts frames; a static dataset has none")
-        channels = getattr(network.network, "out_channels", 1)
-        window = self.frames_seen(inputs, channels)
-        return unroll(self.step(network, grid, channels), window, len(times))
+        window = self.frames_seen(inputs, network.channels)
+        return unroll(self.step(network, grid, network.channels), window, len(times))
 
 
 class Rollout(_Recurrent):
@@ -71,7 +72,10 @@ class Rollout(_Recurrent):
     """Whether to keep one step in memory instead of all, for about a third more time."""
 
     def examples(self, samples: Samples) -> Examples:
-        _check_window(samples)
+        window = _check_window(samples)
+        given = len(samples.data.times or ()) - window
+        if self.steps is not None and self.steps > given:
+            raise ValueError(f"steps={self.steps} of a rollout, but only {given} target frames")
         return _FirstSteps(samples, self.steps)
 
     def answer(self, network: Normalized, batch: Batch, grid: Grid) -> Tensor:
@@ -106,8 +110,13 @@ class _OneStep(_Recurrent):
         return inputs if self.frames is None else inputs[:, -self.frames * channels :]
 
     def examples(self, samples: Samples) -> Examples:
-        _check_window(samples)
-        return _Windows(samples, self.frames or samples.data.input_frames or 1, self.noise)
+        window = _check_window(samples)
+        if self.frames is not None and self.frames > window:
+            raise ValueError(
+                f"frames={self.frames} of a window with {window} frames: prediction needs them "
+                f"all, take data.window(inputs={self.frames})"
+            )
+        return _Windows(samples, self.frames or window, self.noise)
 
     def answer(self, network: Normalized, batch: Batch, grid: Grid) -> Tensor:
         return self.step(network, grid, batch.targets.shape[1])(batch.inputs)
@@ -169,8 +178,10 @@ def _as_frames(window: Tensor, channels: int) -> Tensor:
     return window.reshape(len(window), -1, channels, *window.shape[2:])
 
 
-def _check_window(samples: Samples) -> None:
+def _check_window(samples: Samples) -> int:
+    """The number of frames in the window of the dataset, which needs to have one."""
     if samples.data.input_frames is None:
         raise ValueError(
             "this task needs frames as its input: take data.window(inputs=10), or another number"
         )
+    return samples.data.input_frames

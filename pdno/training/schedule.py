@@ -3,7 +3,8 @@
 constant    lr
 step        lr · factor^⌊epoch / step_size⌋                          (the paper's StepLR)
 cosine      lr · (1 + cos πp) / 2,  p = step / steps
-one-cycle   from lr/25 up to lr, then down to lr/10⁴ · 1/25, both along half a cosine
+one-cycle   from lr/25 up to lr, then down to lr/25 · 1/10⁴, both along half a cosine
+            (as torch's OneCycleLR)
 """
 
 __all__ = ["learning_rate"]
@@ -26,11 +27,11 @@ def learning_rate(settings: TrainingSettings, step: int, steps_per_epoch: int) -
         return float(peak * settings.step_factor**drops)
     if settings.schedule == "cosine":
         return peak * _fall(step / total)
-    rising = settings.warm_up * total
-    if step < rising:
-        return peak * (1 + (START - 1) * _fall(step / rising))
-    last = max(total - 1 - rising, 1.0)
-    return peak * (END + (1 - END) * _fall(min((step - rising) / last, 1.0)))
+    # the last step of the warm-up has the whole learning rate, the last of all has the least
+    top = max(settings.warm_up * total - 1, 0.0)
+    if step < top:
+        return peak * (1 + (START - 1) * _fall(step / top))
+    return peak * (END + (1 - END) * _fall((step - top) / max(total - 1 - top, 1.0)))
 
 
 def _fall(p: float) -> float:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(gt=0, le=1e3)]
+SCHEDULE_OF = {"step_size": "step", "step_factor": "step", "warm_up": "one-cycle"}
 
 
 class TrainingSettings(BaseModel):
@@ -20,7 +21,7 @@ class TrainingSettings(BaseModel):
     ‖prediction - target‖ / ‖target‖ in H^s.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     epochs: Count = 100
     """Passes over the training samples."""
@@ -59,7 +60,7 @@ class TrainingSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check_together(self) -> "TrainingSettings":
-        for name, schedule in (("step_size", "step"), ("warm_up", "one-cycle")):
+        for name, schedule in SCHEDULE_OF.items():
             value = getattr(self, name)
             if value != type(self).model_fields[name].default and self.schedule != schedule:
                 raise ValueError(

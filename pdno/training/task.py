@@ -31,7 +31,7 @@ from pdno.training.normalizer import Normalization, Normalizer, fit_normalizer
 class Task(BaseModel, ABC):
     """What every task has."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     @abstractmethod
     def examples(self, samples: Samples) -> Examples:
