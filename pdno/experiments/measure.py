@@ -1,6 +1,6 @@
 """What is measured of a trained network: errors, other resolutions and times, speed, symbol."""
 
-__all__ = ["measure"]
+__all__ = ["heat_comparison", "measure"]
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from pdno.evaluation.evaluate import evaluate, gap
 from pdno.evaluation.predictor import target_times
 from pdno.evaluation.resolution import evaluate_resolutions, evaluate_times
 from pdno.evaluation.speed import compare_speed
-from pdno.evaluation.symbol_recovery import compare_heat_symbol
+from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol
 from pdno.experiments.datasets import ExperimentData
 from pdno.experiments.specification import Experiment
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
@@ -40,7 +40,10 @@ def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> list[P
     if experiment.problem is not None:
         speed = compare_speed(run.model, samples.test, experiment.problem)
         parts.append({"resolution": at, "split": "speed", "metrics": speed.metrics()})
-    return parts + _heat_symbol(experiment, run, samples)
+    heat = heat_comparison(experiment, run, samples)
+    if heat is not None:
+        parts.append({"resolution": at, "split": "symbol", "metrics": heat.metrics()})
+    return parts
 
 
 def _other_times(experiment: Experiment, run: Run, samples: ExperimentData) -> list[Part]:
@@ -82,23 +85,22 @@ def _other_resolutions(experiment: Experiment, run: Run, samples: ExperimentData
     ]
 
 
-def _heat_symbol(experiment: Experiment, run: Run, samples: ExperimentData) -> list[Part]:
+def heat_comparison(
+    experiment: Experiment, run: Run, samples: ExperimentData
+) -> SymbolComparison | None:
     """The learned symbol against the exact one, where one operator alone learned heat."""
     problem = experiment.problem
     operator = run.network
     if not isinstance(problem, HeatProblem) or not isinstance(
         operator, PseudoDifferentialOperator
     ):
-        return []
+        return None
     task = experiment.task
     assert isinstance(task, OneShot)
-    comparison = compare_heat_symbol(
+    return compare_heat_symbol(
         operator.symbol,
         Heat(diffusivity=problem.diffusivity),
         samples.train.grid,
         problem.times,
         excitation=samples.train.batch()[0],
     )
-    return [
-        {"resolution": experiment.resolution, "split": "symbol", "metrics": comparison.metrics()}
-    ]

@@ -4,6 +4,7 @@
     environment.json      versions, device and threads
     history.csv           one row per epoch
     weights.safetensors   the learner: network and normalisers
+    pictures.safetensors  fields and symbols for figures
     rows.csv              the numbers, as tidy rows
     metrics.json          the same by split and metric, and the seconds; written last
 
@@ -29,8 +30,9 @@ from pdno.atomic import write_text
 from pdno.data.dataset import OperatorDataset
 from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
 from pdno.experiments.datasets import ensure_dataset, open_experiment_data
-from pdno.experiments.measure import measure
+from pdno.experiments.measure import heat_comparison, measure
 from pdno.experiments.networks import build_network
+from pdno.experiments.pictures import keep_pictures
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
 from pdno.networks.count import count_parameters
@@ -122,6 +124,7 @@ def _train_and_measure(
     rows: list[Row] = []
     if ours.leads:
         rows = _rows(experiment, run, network, measure(experiment, run, samples))
+        keep_pictures(place, run, samples, heat_comparison(experiment, run, samples))
         _save(place, run, samples.train, rows)
     ours.wait()
     return rows
