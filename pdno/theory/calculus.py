@@ -1,0 +1,172 @@
+"""Calculus of symbols: products, adjoints, inverses and commutators of operators, term by term.
+
+Let T_a f(x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x} and D = ∂_x / 2πi. For a of order m and b of order n
+
+    T_a T_b = T_c,    c ~ Σ_α (1/α!) ∂_ξ^α a · D^α b,    term α of order m + n - |α|         (1)
+    T_a* = T_c,       c ~ Σ_α (1/α!) ∂_ξ^α D^α conj a                                        (2)
+    T_a T_p = 1 + an operator of order -N:   p = p_0 + ... + p_{N-1}, p_0 = 1/a,
+                      p_k = -p_0 Σ_{l<k, |α|=k-l} (1/α!) ∂_ξ^α a · D^α p_l,    a elliptic    (3)
+    [T_a, T_b] = T_c, c ~ {a, b} / 2πi + ...,  {a, b} = Σ_j ∂_ξj a ∂_xj b - ∂_xj a ∂_ξj b    (4)
+
+(1) is the Taylor series in η of c(x, ξ) = Σ_η a(x, ξ + η) b̂(η, ξ) e^{2πi η·x}, which is exact.
+Newton's series does the same with differences, for symbols that are known at integers only:
+Δ_j a(ξ) = a(ξ + e_j) - a(ξ) takes the place of ∂_ξj, and D_j (D_j - 1) ... (D_j - α_j + 1) that of
+D_j^α_j (Ruzhansky and Turunen, Pseudo-Differential Operators and Symmetries, theorem 4.7.10).
+
+A symbol is a function of x (P, 1, d) and ξ (1, M, d) with values (P, M), for one channel.
+Operators on real fields have a(x, -ξ) = conj a(x, ξ).
+"""
+
+__all__ = [
+    "SymbolFunction",
+    "adjoint",
+    "as_full_symbol",
+    "commutator",
+    "compose",
+    "measured_order",
+    "parametrix",
+    "poisson_bracket",
+]
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from pdno.symbols.full import FullSymbol
+from pdno.theory.symbol_derivatives import Index, SymbolFunction, as_complex, in_x, in_xi
+
+
+def compose(
+    a: SymbolFunction, b: SymbolFunction, *, dim: int, terms: int, differences: bool = False
+) -> SymbolFunction:
+    """The symbol (1) of T_a T_b by the terms |α| < `terms`.
+
+    Arguments:
+        a: Of the operator that acts last.
+        b: Of the operator that acts first.
+        dim: d.
+        terms: Number of orders; the rest is of order m + n - terms.
+        differences: Whether to take differences in ξ instead of derivatives.
+
+    Example:
+        >>> half = compose(lambda x, xi: xi[..., 0], lambda x, xi: x[..., 0], dim=1, terms=2)
+        >>> half(torch.ones(1, 1, 1), torch.ones(1, 1, 1)).imag * 2 * math.pi  # x ξ + 1/2πi
+        tensor([[-1.]])
+    """
+    return _sum([_term(a, b, alpha, differences) for alpha in _indices(dim, range(terms))])
+
+
+def adjoint(
+    a: SymbolFunction, *, dim: int, terms: int, differences: bool = False
+) -> SymbolFunction:
+    """The symbol (2) of the adjoint in L2 by the terms |α| < `terms`."""
+
+    def conjugate(x: Tensor, xi: Tensor) -> Tensor:
+        return as_complex(a(x, xi)).conj().resolve_conj()
+
+    return _sum(
+        [
+            _over_factorial(in_xi(in_x(conjugate, alpha, differences), alpha, differences), alpha)
+            for alpha in _indices(dim, range(terms))
+        ]
+    )
+
+
+def parametrix(
+    a: SymbolFunction, *, dim: int, terms: int, differences: bool = False
+) -> SymbolFunction:
+    """The symbol (3) of an inverse from the right up to order -terms; a has no zero."""
+
+    def first(x: Tensor, xi: Tensor) -> Tensor:
+        return 1 / as_complex(a(x, xi))
+
+    parts: list[SymbolFunction] = [first]
+    for k in range(1, terms):
+        rest = _sum(
+            [
+                _term(a, parts[before], alpha, differences)
+                for before in range(k)
+                for alpha in _indices(dim, [k - before])
+            ]
+        )
+        parts.append(lambda x, xi, rest=rest: -first(x, xi) * rest(x, xi))  # type: ignore[misc]
+    return _sum(parts)
+
+
+def commutator(
+    a: SymbolFunction, b: SymbolFunction, *, dim: int, terms: int, differences: bool = False
+) -> SymbolFunction:
+    """The symbol (4) of T_a T_b - T_b T_a by the terms 1 <= |α| <= `terms`; those of 0 cancel."""
+    indices = list(_indices(dim, range(1, terms + 1)))
+    there = _sum([_term(a, b, alpha, differences) for alpha in indices])
+    back = _sum([_term(b, a, alpha, differences) for alpha in indices])
+    return lambda x, xi: there(x, xi) - back(x, xi)
+
+
+def poisson_bracket(a: SymbolFunction, b: SymbolFunction, *, dim: int) -> SymbolFunction:
+    """{a, b} = Σ_j ∂_ξj a ∂_xj b - ∂_xj a ∂_ξj b; over 2πi the leading symbol of [T_a, T_b]."""
+    leading = commutator(a, b, dim=dim, terms=1)
+    return lambda x, xi: 2j * math.pi * leading(x, xi)
+
+
+def as_full_symbol(a: SymbolFunction) -> FullSymbol:
+    """The symbol as one that `pdno.apply_symbol` takes, for small grids."""
+    return FullSymbol(lambda x, xi: as_complex(a(x, xi)).expand(len(x), xi.shape[1])[None, None])
+
+
+def measured_order(values: Tensor, xi: Tensor) -> float:
+    """The order m of values(x, ξ) = O(⟨ξ⟩^m): the slope of log sup against log ⟨ξ⟩.
+
+    The supremum is over everything but ξ and over the shells k <= |ξ| < k + 1; the line is that of
+    least squares through the shells of the upper half of |ξ|, on the logarithmic scale.
+
+    Arguments:
+        values: Symbol or remainder, (..., *K^).
+        xi: The modes, (*K^, d).
+    """
+    dim = xi.shape[-1]
+    size = values.abs().reshape(-1, *values.shape[values.dim() - dim :]).amax(dim=0).flatten()
+    radius = xi.to(torch.float64).square().sum(dim=-1).sqrt().flatten()
+    # the shells beyond are cut by the corners of the kept modes
+    last = int(xi.abs().reshape(-1, dim).amax(dim=0).min())
+    heights, places = [], []
+    for k in range(math.isqrt(last), last + 1):
+        shell = torch.where((radius >= k) & (radius < k + 1), size, -1.0)
+        heights.append(shell.max())
+        places.append(radius[shell.argmax()])
+    y, z = torch.stack(heights).log(), torch.stack(places).square().log1p() / 2
+    z = z - z.mean()
+    return float((z @ y) / (z @ z))
+
+
+def _term(a: SymbolFunction, b: SymbolFunction, alpha: Index, differences: bool) -> SymbolFunction:
+    """(1/α!) ∂_ξ^α a · D^α b."""
+    left, right = in_xi(a, alpha, differences), in_x(b, alpha, differences)
+    return _over_factorial(lambda x, xi: as_complex(left(x, xi)) * right(x, xi), alpha)
+
+
+def _over_factorial(a: SymbolFunction, alpha: Index) -> SymbolFunction:
+    factorial = math.prod(math.factorial(power) for power in alpha)
+    return lambda x, xi: a(x, xi) / factorial
+
+
+def _sum(parts: list[SymbolFunction]) -> SymbolFunction:
+    def total(x: Tensor, xi: Tensor) -> Tensor:
+        first, *rest = parts
+        value = first(x, xi)
+        for part in rest:
+            value = value + part(x, xi)
+        return value
+
+    return total
+
+
+def _indices(dim: int, lengths: range | list[int]) -> Iterator[Index]:
+    """The multi-indices α with |α| in `lengths`."""
+    for length in lengths:
+        for alpha in itertools.product(range(length + 1), repeat=dim):
+            if sum(alpha) == length:
+                yield alpha

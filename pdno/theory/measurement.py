@@ -1,0 +1,121 @@
+"""The sizes of all Δ_ξ^α ∂_x^β a along rays and around the origin, and how they grow.
+
+Two things are measured: the values near the origin, on a small box of lattice points, and those
+on rays that reach out to |ξ| = 4^J, in units of the frequency scale s. Where s is large, unit
+steps see tiny differences only, so that differences with a step of about s/4 are taken as well.
+"""
+
+__all__ = ["Measurement", "measure"]
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pdno.theory.differences import MultiIndex, Stencil, difference_stencil
+from pdno.theory.growth import Growth, fit_growth, rounding_floor
+from pdno.theory.probe import Probe
+from pdno.theory.rays import RATIO, find_rays
+
+CORE = {1: 64, 2: 6, 3: 3}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was seen of a symbol with one step.
+
+    Arguments:
+        alphas: Multi-indices of the differences.
+        betas: Multi-indices of the x-derivatives.
+        step: h.
+        points: Lattice points of the rays, (K, J, d).
+        sizes: max over x and pairs of |Δ^α ∂_x^β a| there, (indices α, indices β, K, J).
+        core_points: Lattice points around the origin, (M, d).
+        core: The same there, (indices α, indices β, M).
+        growth: Of the largest sizes in each shell.
+    """
+
+    alphas: tuple[MultiIndex, ...]
+    betas: tuple[MultiIndex, ...]
+    step: int
+    points: Tensor
+    sizes: Tensor
+    core_points: Tensor
+    core: Tensor
+    growth: dict[tuple[int, int], Growth]
+
+    def weighted(self, alpha: int, beta: int, order: float) -> tuple[Tensor, float]:
+        """|Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} on the rays, (K, J), and its largest value near the origin."""
+        power = sum(self.alphas[alpha]) - order
+        core = self.core[alpha, beta] * _bracket(self.core_points) ** power
+        rays = self.sizes[alpha, beta] * _bracket(self.points) ** power
+        return torch.where(self.sizes[alpha, beta] == 0, 0.0, rays), float(core.max())
+
+    def seminorm(self, alpha: int, beta: int, order: float) -> float:
+        """The largest |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} that was met; unseen ones do not count."""
+        rays, core = self.weighted(alpha, beta, order)
+        last = self.growth[alpha, beta].last
+        return max(core, float(rays[:, : last + 1].max())) if last >= 0 else core
+
+
+def measure(
+    probe: Probe, highest: int, *, shells: int, generator: torch.Generator
+) -> list[Measurement]:
+    """Measurements with the step 1 and, where the scale is large, with one that fits it.
+
+    Arguments:
+        probe: The symbol.
+        highest: Largest |α|.
+        shells: J.
+        generator: Draws directions.
+    """
+    step = max(1, int(probe.scale.min() / 4))
+    wide = difference_stencil(probe.dim, highest, step)
+    rays = find_rays(probe, wide, shells=shells, step=step, generator=generator)
+    unit = difference_stencil(probe.dim, highest)
+    found = [_measure_on(probe, unit, 1, rays, derivatives=True)]
+    if step == 1:
+        return found
+    return [*found, _measure_on(probe, wide, step, rays, derivatives=False)]
+
+
+def _measure_on(
+    probe: Probe, stencil: Stencil, step: int, rays: Tensor, *, derivatives: bool
+) -> Measurement:
+    sizes = probe.differences(rays.flatten(0, 1), stencil, derivatives=derivatives)
+    sizes = sizes.reshape(*sizes.shape[:2], *rays.shape[:2])
+    highest = int(stencil.totals.max())
+    edge = CORE[probe.dim] if probe.support is None else probe.support + highest
+    core_points = _box(probe.dim, edge)
+    radii = RATIO ** torch.arange(1, rays.shape[1] + 1, dtype=torch.float64)
+    largest = sizes.nan_to_num(nan=math.inf).amax(dim=2)
+    noise = probe.noise(largest[0])
+    growth = {
+        (alpha, beta): fit_growth(
+            largest[alpha, beta], rounding_floor(noise[beta], sum(index), step), radii
+        )
+        for (alpha, index), beta in itertools.product(
+            enumerate(stencil.indices), range(sizes.shape[1])
+        )
+    }
+    return Measurement(
+        stencil.indices,
+        probe.stencil.indices[: sizes.shape[1]],
+        step,
+        rays,
+        sizes.nan_to_num(nan=math.inf),
+        core_points,
+        probe.differences(core_points, stencil, derivatives=derivatives),
+        growth,
+    )
+
+
+def _box(dim: int, edge: int) -> Tensor:
+    axis = torch.arange(-edge, edge + 1, dtype=torch.float64)
+    return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
+
+
+def _bracket(xi: Tensor) -> Tensor:
+    return (1.0 + xi.square().sum(dim=-1)).sqrt()

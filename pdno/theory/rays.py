@@ -1,0 +1,193 @@
+"""The rays along which a symbol is worst, found and not guessed.
+
+Differences of a symbol can fail to decay on a set as thin as one ray: a unit σ(w·ξ + b) of a
+network is constant where w·ξ is, so its second difference along w has the same size all along the
+line w·ξ = -b, and is zero a few steps beside it. Random rays never meet it. So
+
+1. all lattice points of a ring 4 <= |ξ| < 16 are asked, where even a thin set fills a part;
+2. the largest differences, of each order, are followed outwards: from two points of a line the
+   next one, at four times the radius, is predicted, and found by a search around it;
+3. where a symbol is a network, the lines w·ξ + b = 0 of its first layer are followed as well.
+
+A ray here is a sequence of lattice points, one in each shell 4^j <= |ξ| < 4^{j+1}, j = 1, 2, ...
+Radii are in units of the frequency scale of the symbol.
+"""
+
+__all__ = ["RATIO", "find_rays"]
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from pdno.theory.differences import Stencil
+from pdno.theory.probe import Probe
+
+RATIO = 4.0
+SAMPLED = {1: 32, 2: 48, 3: 64}
+RING = 1024
+FOLLOWED = {1: 4, 2: 4, 3: 3}
+"""Rays per order of difference."""
+START = 2
+"""Lines of a first layer are compared in the shell 4^(START + 1)."""
+
+
+def find_rays(
+    probe: Probe, stencil: Stencil, *, shells: int, step: int, generator: torch.Generator
+) -> Tensor:
+    """Lattice points (rays, shells, d): sampled directions, then the followed ones.
+
+    Arguments:
+        probe: The symbol.
+        stencil: Differences whose largest values are followed.
+        shells: J.
+        step: Of the search, in lattice points: about a quarter of what the symbol can resolve.
+        generator: Draws the sampled directions.
+    """
+    rays = [_sampled(probe, shells, generator)]
+    if probe.support is not None:  # nothing is out there
+        return rays[0]
+    search = _Search(probe, stencil, step)
+    first, order = _largest_of_ring(search, generator)
+    rays.append(_follow(search, [first / RATIO, first], order, shells, wide=True)[:, 1:])
+    if probe.planes is not None and probe.dim > 1 and shells > START:
+        points, order = _largest_lines(search, generator)
+        rays.append(_follow(search, list(points.unbind(dim=1)), order, shells))
+    return torch.cat(rays)
+
+
+def _sampled(probe: Probe, shells: int, generator: torch.Generator) -> Tensor:
+    """Axes, diagonals and random directions, with radii anywhere in the first shell."""
+    signs = [p for p in itertools.product((-1.0, 0.0, 1.0), repeat=probe.dim) if any(p)]
+    special = torch.tensor(signs, dtype=torch.float64)
+    count = SAMPLED[probe.dim]
+    drawn = torch.randn(count, probe.dim, generator=generator, dtype=torch.float64)
+    directions = torch.nn.functional.normalize(torch.cat([special, drawn]), dim=-1)
+    drift = torch.rand(count, 1, generator=generator, dtype=torch.float64)
+    radii = torch.cat([torch.ones(len(special), 1), RATIO**drift])
+    powers = RATIO ** torch.arange(1, shells + 1, dtype=torch.float64)
+    return (powers[:, None] * (radii * directions)[:, None] * probe.scale).round()
+
+
+class _Search:
+    """Largest differences, by order.
+
+    Arguments:
+        probe: The symbol.
+        stencil: The differences.
+        step: Of the search.
+    """
+
+    def __init__(self, probe: Probe, stencil: Stencil, step: int) -> None:
+        self.probe, self.stencil, self.step = probe, stencil, step
+        self.orders = int(stencil.totals.max()) + 1
+
+    def strengths(self, xi: Tensor, pairs: Tensor | None = None) -> Tensor:
+        """max over |α| = q of |Δ^α a| |ξ|^q at ξ (M, d), (orders q, pairs, M)."""
+        found = self.probe.strengths(xi, self.stencil, pairs)
+        radius = (xi / self.probe.scale).norm(dim=-1)
+        totals = self.stencil.totals
+        largest = [found[totals == q].amax(dim=0) * radius**q for q in range(self.orders)]
+        return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
+
+    def best(self, xi: Tensor, offsets: Tensor, order: Tensor, pairs: Tensor) -> Tensor:
+        """The strongest of the points ξ + step · offset, not nearer to the origin than ξ.
+
+        For ξ (K, d) and orders (K,).
+        """
+        rays = torch.arange(len(xi))
+        candidates = xi[:, None] + self.step * offsets
+        found = self.strengths(candidates.flatten(0, 1), pairs).amax(dim=1)
+        strengths = found.reshape(self.orders, *candidates.shape[:2])[order, rays]
+        radius = (candidates / self.probe.scale).norm(dim=-1)
+        strengths[radius < 0.9 * radius[:, :1]] = -1.0
+        return candidates[rays, strengths.argmax(dim=1)]
+
+
+def _follow(
+    search: _Search, start: list[Tensor], order: Tensor, shells: int, *, wide: bool = False
+) -> Tensor:
+    """Extend points (K, d) of the first shells to all of them, (K, shells, d)."""
+    dim, points = search.probe.dim, start
+    # each ray has a channel pair that is worst there: these few are enough to follow
+    worst = search.strengths(start[-1])[order, :, torch.arange(len(order))].argmax(dim=-1)
+    pairs = torch.tensor(sorted(set(worst.tolist())))
+    while len(points) < shells + wide:
+        predicted = (points[-1] + RATIO * (points[-1] - points[-2])).round()
+        # a line need not pass through the origin, as the first prediction supposes
+        reach = 16 if wide and len(points) == 2 else 6
+        centred = search.best(predicted, _cross(dim, reach), order, pairs)
+        points.append(search.best(centred, _cube(dim), order, pairs))
+    return torch.stack(points, dim=1)
+
+
+def _cross(dim: int, reach: int) -> Tensor:
+    """Steps along the axes, the shortest first: one of them meets every hyperplane near by."""
+    steps = sorted(range(-reach, reach + 1), key=abs)
+    axes = torch.eye(dim, dtype=torch.float64)
+    rows = [step * axis for step in steps for axis in axes]
+    return torch.stack(rows[dim - 1 :])
+
+
+def _cube(dim: int) -> Tensor:
+    """The neighbours, the point itself first."""
+    rows = sorted(
+        itertools.product((-1.0, 0.0, 1.0), repeat=dim), key=lambda row: sum(map(abs, row))
+    )
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _largest_of_ring(search: _Search, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Points of the first shell with the largest differences, and their orders."""
+    probe = search.probe
+    edge = (RATIO**2 * probe.scale).ceil().long().tolist()
+    whole = 1
+    for n in edge:
+        whole *= 2 * n + 1
+    if whole <= 2 * RING:
+        axes = [torch.arange(-n, n + 1, dtype=torch.float64) for n in edge]
+        lattice = torch.cartesian_prod(*axes).reshape(-1, probe.dim)
+    else:
+        drawn = torch.randn(RING, probe.dim, generator=generator, dtype=torch.float64)
+        drift = torch.rand(RING, 1, generator=generator, dtype=torch.float64)
+        radius = RATIO ** (1 + drift)
+        lattice = (radius * torch.nn.functional.normalize(drawn, dim=-1) * probe.scale).round()
+    radius = (lattice / probe.scale).norm(dim=-1)
+    ring = lattice[(radius >= RATIO) & (radius < RATIO**2)]
+    return _largest(search.strengths(ring).amax(dim=1), ring, ring, FOLLOWED[probe.dim])
+
+
+def _largest_lines(search: _Search, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The first points of lines w·ξ + b = 0, those with the largest differences farther out."""
+    probe = search.probe
+    assert probe.planes is not None
+    w, b = probe.planes[:, :-1], probe.planes[:, -1:]
+    squared = w.square().sum(dim=-1, keepdim=True).clamp_min(1e-30)
+    drawn = torch.randn(2, *w.shape, generator=generator, dtype=torch.float64)
+    across = drawn - (drawn * w).sum(dim=-1, keepdim=True) / squared * w
+    directions = torch.nn.functional.normalize(torch.cat([across, -across]), dim=-1).flatten(0, 1)
+    base = (-b / squared * w).repeat(4, 1)
+    radii = RATIO ** torch.arange(1, START + 2, dtype=torch.float64)
+    lines = ((base[:, None] + radii[:, None] * directions[:, None]) * probe.scale).round()
+    strengths = search.strengths(lines[:, -1]).amax(dim=1)
+    strengths[0] = 0.0  # the values themselves are large anywhere
+    return _largest(strengths, lines, directions, FOLLOWED[probe.dim])
+
+
+def _largest(
+    strengths: Tensor, points: Tensor, directions: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
+    """Per order the strongest points that lie in different directions."""
+    unit = torch.nn.functional.normalize(directions, dim=-1)
+    chosen: list[int] = []
+    orders: list[int] = []
+    for q, strength in enumerate(strengths):
+        taken: list[int] = []
+        for place in strength.argsort(descending=True)[: 32 * count].tolist():
+            if all(float(unit[place] @ unit[other]) < 0.99 for other in taken):
+                taken.append(place)
+            if len(taken) == count:
+                break
+        chosen += taken
+        orders += [q] * len(taken)
+    return points[chosen], torch.tensor(orders)

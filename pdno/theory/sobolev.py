@@ -1,0 +1,179 @@
+"""Norms of linear operators between Sobolev spaces, from below by iteration.
+
+    ‖A‖_{H^s → H^{s-m}} = ‖B‖_{L2 → L2},    B = ⟨D⟩^{s-m} A ⟨D⟩^{-s},    ⟨D⟩^s f = F⁻¹[⟨ξ⟩^s f̂]
+
+On a grid B is a real matrix and its norm the largest singular value. Power iteration applies BᵀB
+again and again to one field; the method of Lanczos (`pdno.theory.lanczos`) takes the best of all
+combinations of these iterates. Bᵀ comes from reverse differentiation, so any linear map on real
+fields that can be differentiated will do.
+
+The value is that of a field, hence a lower bound whatever the number of iterations;
+`pdno.theory.norm_bound` has proven upper bounds.
+"""
+
+__all__ = [
+    "LinearMap",
+    "NormEstimate",
+    "as_linear_map",
+    "bessel_potential",
+    "in_double",
+    "is_linear",
+    "operator_matrix",
+    "operator_norm",
+    "weigh",
+]
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pdno.fourier import inverse, transform
+from pdno.grid import Grid
+from pdno.operators.kernel import apply_values
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.symbols.base import SymbolValues
+from pdno.theory.lanczos import largest_eigenvalue
+
+LinearMap = Callable[[Tensor], Tensor]
+
+ENTRIES = 2**26
+"""Entries of the largest matrix that is written out."""
+
+
+@dataclass(frozen=True)
+class NormEstimate:
+    """A norm, estimated from below.
+
+    Arguments:
+        value: ‖B v‖ / ‖v‖ for the best field v found, a lower bound of ‖B‖.
+        residual: ‖BᵀB v - value² v‖ / (value² ‖v‖). Some singular value of B differs from `value`
+            by no more than this share of it.
+        iterations: How often BᵀB was applied.
+        converged: Whether the residual fell below the tolerance.
+    """
+
+    value: float
+    residual: float
+    iterations: int
+    converged: bool
+
+
+def operator_norm(
+    operator: LinearMap,
+    grid: Grid,
+    *,
+    channels: int | None = None,
+    s: float = 0.0,
+    order: float = 0.0,
+    iterations: int = 300,
+    tolerance: float = 1e-7,
+    generator: torch.Generator | None = None,
+) -> NormEstimate:
+    """‖A‖ from H^s to H^(s - order) on a grid, in float64.
+
+    Arguments:
+        operator: Linear, (B, I, *N) -> (B, O, *N). One that takes time, at a time.
+        grid: Where it acts.
+        channels: I; not needed for a `PseudoDifferentialOperator`.
+        s: Of the space it acts on, any real number.
+        order: m; the values lie in H^(s - m).
+        iterations: At most so many.
+        tolerance: Residual at which to stop; the value has far more digits than the field.
+        generator: Of the first field; None makes one with the seed 0.
+
+    Example:
+        >>> from pdno.symbols import Derivative
+        >>> d = PseudoDifferentialOperator(Derivative((1,)))
+        >>> slope = operator_norm(d, Grid((64,)), s=1.0, order=1.0).value
+        >>> 6.2 < slope < 2 * torch.pi
+        True
+    """
+    apply, inputs, device = as_linear_map(operator, grid, channels)
+    start = generator or torch.Generator().manual_seed(0)
+    v = torch.randn(1, inputs, *grid.shape, dtype=torch.float64, generator=start).to(device)
+    if not is_linear(apply, v):
+        raise ValueError(
+            "the operator is not linear; expected a linear map: leave its constant out, or take "
+            "its derivative at a state (pdno.theory.linearisation)"
+        )
+    weighed = weigh(apply, grid, s=s, order=order)
+
+    def squared(field: Tensor) -> Tensor:
+        with torch.enable_grad():
+            given = field.reshape(v.shape).detach().requires_grad_()
+            out = weighed(given)
+            (back,) = torch.autograd.grad(out, given, out.detach())
+        return back.flatten()
+
+    found = largest_eigenvalue(squared, v.flatten(), iterations=iterations, tolerance=tolerance)
+    converged = found.residual <= tolerance
+    return NormEstimate(found.value**0.5, found.residual, found.iterations, converged)
+
+
+def weigh(operator: LinearMap, grid: Grid, *, s: float, order: float) -> LinearMap:
+    """B = ⟨D⟩^{s-m} A ⟨D⟩^{-s}, whose L2 norm is that of A from H^s to H^{s-m}."""
+
+    def weighed(f: Tensor) -> Tensor:
+        return bessel_potential(operator(bessel_potential(f, grid, -s)), grid, s - order)
+
+    return weighed
+
+
+def bessel_potential(f: Tensor, grid: Grid, power: float) -> Tensor:
+    """⟨D⟩^power f, (..., *N) -> (..., *N)."""
+    if power == 0:
+        return f
+    xi = grid.modes(device=f.device).to(torch.float64)
+    weights = ((1 + xi.square().sum(dim=-1)) ** (power / 2)).to(f.dtype)
+    return inverse(transform(f, grid.dim) * weights, grid.shape)
+
+
+def operator_matrix(operator: LinearMap, grid: Grid, *, channels: int | None = None) -> Tensor:
+    """The matrix of a linear map, one column per channel and point, (O·|N|, I·|N|), float64.
+
+    Arguments:
+        operator: Linear, (B, I, *N) -> (B, O, *N).
+        grid: Where it acts; a small one.
+        channels: I; not needed for a `PseudoDifferentialOperator`.
+    """
+    apply, inputs, device = as_linear_map(operator, grid, channels)
+    size = inputs * grid.size
+    if size**2 > ENTRIES:
+        raise ValueError(
+            f"a matrix with {size} columns: take a coarser grid, or operator_norm for the norm"
+        )
+    basis = torch.eye(size, dtype=torch.float64, device=device)
+    with torch.no_grad():
+        return apply(basis.reshape(size, inputs, *grid.shape)).flatten(1).T.contiguous()
+
+
+def as_linear_map(
+    operator: LinearMap, grid: Grid, channels: int | None
+) -> tuple[LinearMap, int, torch.device]:
+    """The map with its symbol evaluated once, its number of channels, and where it lives."""
+    weights = operator.parameters() if isinstance(operator, nn.Module) else iter(())
+    device = next((weight.device for weight in weights), torch.device("cpu"))
+    if isinstance(operator, PseudoDifferentialOperator):
+        with torch.no_grad():
+            values = in_double(operator.values(grid))
+        modes, method, inputs = operator.modes, operator.method, operator.symbol.in_channels
+        return lambda f: apply_values(values, f, grid, modes, method=method), inputs, device
+    if channels is None:
+        raise ValueError("channels is None; expected the number of input channels of the operator")
+    return operator, channels, device
+
+
+def in_double(values: SymbolValues) -> SymbolValues:
+    """The values in double precision, without a graph."""
+    space = None if values.space is None else values.space.detach().double()
+    return SymbolValues(values.frequency.detach().to(torch.complex128), space)
+
+
+def is_linear(operator: LinearMap, f: Tensor) -> bool:
+    """Whether 0 and 2f go to 0 and twice what f goes to, up to rounding in single precision."""
+    with torch.no_grad():
+        at_zero, once, twice = operator(torch.cat([0 * f, f, 2 * f])).chunk(3)
+    wrong = float((at_zero.abs() + (twice - 2 * once).abs()).max())
+    return wrong <= 1e-5 * float(once.abs().max())
