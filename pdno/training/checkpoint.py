@@ -8,7 +8,14 @@ of JSON with the position of the run and its history. Its name ends with its own
 so a damaged file is found out, and the one before it is used instead. The last two are kept.
 """
 
-__all__ = ["Checkpoint", "load_checkpoint", "read_tensors", "save_checkpoint", "write_tensors"]
+__all__ = [
+    "Checkpoint",
+    "load_checkpoint",
+    "read_tensors",
+    "save_checkpoint",
+    "sweep_checkpoints",
+    "write_tensors",
+]
 
 import json
 import re
@@ -24,7 +31,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pdno.atomic import atomic_path, sha256
+from pdno.atomic import atomic_path, sha256, sweep
 
 KEPT = 2
 DIGITS = 16
@@ -45,7 +52,13 @@ class Checkpoint:
 
     def restore(self, learner: nn.Module, optimiser: Optimizer) -> None:
         """Put the tensors back."""
-        learner.load_state_dict(_part(self.tensors, "learner."))
+        try:
+            learner.load_state_dict(_part(self.tensors, "learner."))
+        except RuntimeError as problem:
+            raise ValueError(
+                f"the checkpoint is of another network or normalisation ({problem}): take another "
+                "folder, or remove its checkpoints to begin anew"
+            ) from problem
         _restore_optimiser(optimiser, learner, _part(self.tensors, "optimiser."))
 
 
@@ -65,7 +78,9 @@ def save_checkpoint(
     write_tensors(draft, tensors, {"state": json.dumps(dict(state))})
     final = folder / f"step-{step:08d}-{sha256(draft)[:DIGITS]}.safetensors"
     draft.replace(final)
-    for old in _existing(folder)[KEPT:]:
+    # what claims to be later, or of the same step, was damaged or unfinished: it is superseded
+    before = [path for path in _existing(folder) if _step(path) < step]
+    for old in {*_existing(folder)} - {final, *before[: KEPT - 1]}:
         old.unlink(missing_ok=True)
     return final
 
@@ -81,8 +96,16 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
             tensors, header = read_tensors(path, device)
             return Checkpoint(tensors, json.loads(header["state"]))
         except (ValueError, KeyError, OSError) as problem:
-            print(f"{path} is damaged ({problem}); trying the one before it", file=sys.stderr)
+            print(f"{path} is damaged ({problem}): not used", file=sys.stderr)
     return None
+
+
+def sweep_checkpoints(folder: Path) -> None:
+    """Remove what a run that was killed has left half written."""
+    for place in (folder, folder / "checkpoints"):
+        sweep(place)
+        for draft in place.glob("step-*.draft"):
+            draft.unlink(missing_ok=True)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
@@ -108,7 +131,11 @@ def read_tensors(
 def _existing(folder: Path) -> list[Path]:
     """The checkpoints of a folder, latest first."""
     found = [path for path in folder.glob("step-*.safetensors") if NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name.split("-")[1]), reverse=True)
+    return sorted(found, key=_step, reverse=True)
+
+
+def _step(path: Path) -> int:
+    return int(path.name.split("-")[1])
 
 
 def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

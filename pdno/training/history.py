@@ -3,7 +3,7 @@
 The rows live in the checkpoint too, so after an interruption the file says the same as without.
 """
 
-__all__ = ["EpochRow", "write_history", "write_tensorboard"]
+__all__ = ["EpochRow", "check_tensorboard", "write_history", "write_tensorboard"]
 
 import csv
 import io
@@ -48,14 +48,22 @@ def write_history(path: Path, rows: Sequence[EpochRow]) -> None:
     write_text(path, text.getvalue())
 
 
-def write_tensorboard(folder: Path, rows: Sequence[EpochRow]) -> None:
-    """Write the rows as event files; needs the extra `track`."""
+def check_tensorboard(folder: Path | None) -> None:
+    """ValueError where event files cannot be written; they need the extra `track`."""
+    if folder is None:
+        raise ValueError("tensorboard needs a folder for its event files: give one")
     try:
-        from torch.utils.tensorboard import SummaryWriter
+        import torch.utils.tensorboard  # noqa: F401
     except ImportError as missing:
         raise ValueError(
             "TensorBoard is not installed: pip install 'pdno[track]', or leave tensorboard out"
         ) from missing
+
+
+def write_tensorboard(folder: Path, rows: Sequence[EpochRow]) -> None:
+    """Write the rows as event files."""
+    from torch.utils.tensorboard import SummaryWriter
+
     for old in folder.glob("events.out.tfevents.*"):
         old.unlink()
     with SummaryWriter(str(folder)) as writer:

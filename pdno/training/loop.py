@@ -18,18 +18,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pdno.atomic import sweep
 from pdno.metrics import relative_l2
 from pdno.progress import Advance, track
-from pdno.training.checkpoint import load_checkpoint, save_checkpoint
+from pdno.training.checkpoint import load_checkpoint, save_checkpoint, sweep_checkpoints
 from pdno.training.distributed import Crew
 from pdno.training.examples import Batch, Samples, epoch_order
-from pdno.training.history import EpochRow, write_history, write_tensorboard
+from pdno.training.history import (
+    EpochRow,
+    check_tensorboard,
+    write_history,
+    write_tensorboard,
+)
+from pdno.training.identity import check_identity, run_identity
 from pdno.training.learner import Learner
 from pdno.training.optimise import make_optimiser
 from pdno.training.schedule import learning_rate
 from pdno.training.settings import TrainingSettings
-from pdno.training.stopping import StopSignals, TrainingStopped
+from pdno.training.stopping import StopSignals, TrainingStopped, not_finite
 
 EVALUATION_BATCH = 20
 
@@ -69,9 +74,12 @@ class Loop:
     ) -> None:
         self.learner, self.samples, self.tests = learner, samples, tests
         self.settings, self.crew = settings, crew
+        if settings.patience is not None and tests is None:
+            raise ValueError(f"patience={settings.patience} needs test samples to measure")
         self.examples = learner.task.examples(samples)
         self.steps_per_epoch = math.ceil(len(self.examples) / settings.batch_size)
         self.grid = samples.data.grid
+        self.identity = run_identity(settings, learner.task, len(self.examples), self.grid)
         self.optimiser = make_optimiser(learner, settings)
         self.position = Position()
         self.wrapped: nn.Module = learner
@@ -86,6 +94,8 @@ class Loop:
         self, folder: Path | None = None, *, title: str = "training", tensorboard: bool = False
     ) -> Position:
         """Take all steps that are left; what `folder` holds is continued."""
+        if tensorboard:
+            check_tensorboard(folder)
         self.folder, self.tensorboard = folder, tensorboard
         self._resume()
         total = self.settings.epochs * self.steps_per_epoch
@@ -120,6 +130,8 @@ class Loop:
             last_step = 1 if first < self.steps_per_epoch else 0
             advance(last_step, f"{'train' if last['test'] is None else 'test'} error {shown:.4g}")
         self._save()
+        if self._agree([float(self.signals.asked)])[0]:
+            raise self._stopped()
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:
         start = time.monotonic()
@@ -147,7 +159,7 @@ class Loop:
         sums = [float(loss.detach()), float(errors.sum()) * weight, float(len(share))]
         flags = self._agree([*sums, float(self.signals.asked), float(self._save_is_due())])
         if not math.isfinite(flags[0]):
-            raise self._not_finite(where.step)
+            raise not_finite("loss", where.step + 1, self.folder)
         self.optimiser.step()
         where.step += 1
         where.sums = [a + b for a, b in zip(where.sums, flags[:3], strict=True)]
@@ -155,10 +167,7 @@ class Loop:
         if flags[3] or flags[4]:
             self._save()
         if flags[3]:
-            raise TrainingStopped(
-                f"stopped after step {where.step}; the same command goes on from there",
-                resumable=True,
-            )
+            raise self._stopped()
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         half = self.settings.precision == "bfloat16"
@@ -176,13 +185,14 @@ class Loop:
         """Measure and note; whether the run is finished."""
         where, settings = self.position, self.settings
         start = time.monotonic()
-        over = epoch == settings.epochs
-        measured = self.tests is not None and (over or epoch % settings.evaluate_every == 0)
-        test = self._test_error() if measured else None
-        if test is not None and (where.best is None or test < where.best):
+        if not all(bool(weight.isfinite().all()) for weight in self.learner.parameters()):
+            raise not_finite("network", where.step, self.folder)
+        due = epoch == settings.epochs or epoch % settings.evaluate_every == 0
+        test = self._test_error() if due and self.tests is not None else None
+        # a rollout may overflow at first; what is no number is not better than anything
+        if test is not None and test < (math.inf if where.best is None else where.best):
             where.best, where.best_epoch = test, epoch
-        patient = settings.patience is None or epoch - where.best_epoch < settings.patience
-        where.finished = over or (self.tests is not None and not patient)
+        where.finished = self._is_over(epoch)
         where.seconds += time.monotonic() - start
         loss, error, count = where.sums
         rate = learning_rate(settings, where.step - 1, self.steps_per_epoch)
@@ -201,6 +211,11 @@ class Loop:
         if self.folder is not None and self.crew.leads:
             self._write_history()
         return where.finished
+
+    def _is_over(self, epoch: int) -> bool:
+        patience = self.settings.patience
+        impatient = patience is not None and epoch - self.position.best_epoch >= patience
+        return epoch == self.settings.epochs or impatient
 
     def _test_error(self) -> float:
         """Mean relative L2 error of the test samples; every process measures its share."""
@@ -223,7 +238,7 @@ class Loop:
 
     def _save(self) -> None:
         if self.folder is not None and self.crew.leads:
-            state = {"settings": self.settings.model_dump(), **asdict(self.position)}
+            state = {"identity": self.identity, **asdict(self.position)}
             try:
                 save_checkpoint(
                     self.folder / "checkpoints",
@@ -233,7 +248,7 @@ class Loop:
                     state,
                 )
             except FloatingPointError as problem:
-                raise self._not_finite(self.position.step) from problem
+                raise not_finite("network", self.position.step, self.folder) from problem
             self.saved_at = time.monotonic()
 
     def _write_history(self) -> None:
@@ -247,36 +262,21 @@ class Loop:
     def _resume(self) -> None:
         if self.folder is None:
             return
-        if self.crew.leads and self.folder.is_dir():
-            sweep(self.folder)
+        if self.crew.leads:
+            sweep_checkpoints(self.folder)
         self.crew.wait()
         found = load_checkpoint(self.folder / "checkpoints", self.crew.device)
         if found is None:
             return
         state = dict(found.state)
-        _check_settings(TrainingSettings(**state.pop("settings")), self.settings, self.folder)
+        check_identity(state.pop("identity"), self.identity, self.folder)
         found.restore(self.learner, self.optimiser)
         self.position = Position(**state)
-        if self.crew.leads and self.position.history:
-            self._write_history()
+        if self.position.history:
+            self.position.finished = self._is_over(len(self.position.history))
+            if self.crew.leads:
+                self._write_history()
 
-    def _not_finite(self, step: int) -> TrainingStopped:
-        kept = "" if self.folder is None else f" The last good checkpoint is in {self.folder}."
-        return TrainingStopped(
-            f"the loss is not finite at step {step + 1}.{kept} Try a smaller learning_rate, "
-            "clip=1.0, schedule='one-cycle', or precision='float64'; look for NaN in the data",
-            resumable=False,
-        )
-
-
-def _check_settings(old: TrainingSettings, new: TrainingSettings, folder: Path) -> None:
-    """A run is continued with the settings it was begun with; how often it saves may change."""
-    free = {"checkpoint_seconds", "evaluate_every", "patience"}
-    then, now = old.model_dump(exclude=free), new.model_dump(exclude=free)
-    other = {name: (then[name], now[name]) for name in then if then[name] != now[name]}
-    if other:
-        listed = ", ".join(f"{name} was {a}, is {b}" for name, (a, b) in other.items())
-        raise ValueError(
-            f"{folder} holds a run with other settings ({listed}): take another folder, or remove "
-            "its checkpoints to begin anew"
-        )
+    def _stopped(self) -> TrainingStopped:
+        done = f"stopped after step {self.position.step}; the same command goes on from there"
+        return TrainingStopped(done, resumable=True)

@@ -29,7 +29,8 @@ class Normalized(nn.Module):
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.outputs = network, inputs, outputs
-        self.channels: int = channels or getattr(network, "out_channels", 1)
+        own = getattr(network, "out_channels", 1)
+        self.channels: int = own if channels is None else channels
         self._takes_grid = "grid" in inspect.signature(network.forward).parameters
 
     def encode(self, f: Tensor, grid: Grid) -> Tensor:

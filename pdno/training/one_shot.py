@@ -53,7 +53,7 @@ class OneShot(Task):
         if times is None:
             raise ValueError("a one-shot task needs the times to predict")
         # one time for the whole batch: the symbols are evaluated once for it
-        seen = (inputs.new_tensor(times) - self.start) / self.span
+        seen = (inputs.new_tensor(list(times)) - self.start) / self.span
         return torch.stack([network(inputs, grid, t) for t in seen], dim=1)
 
 

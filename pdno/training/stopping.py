@@ -1,9 +1,10 @@
 """How a run ends before its time: by a signal, after which it can go on, or by its numbers."""
 
-__all__ = ["StopSignals", "TrainingStopped"]
+__all__ = ["StopSignals", "TrainingStopped", "not_finite"]
 
 import signal
 import threading
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -14,6 +15,17 @@ class TrainingStopped(RuntimeError):
     def __init__(self, message: str, *, resumable: bool) -> None:
         super().__init__(message)
         self.resumable = resumable
+
+
+def not_finite(what: str, step: int, folder: Path | None) -> TrainingStopped:
+    """The end of a run whose numbers ran away at `step`, counted from 1."""
+    kept = folder is not None and any((folder / "checkpoints").glob("step-*.safetensors"))
+    where = f" The last good checkpoint is in {folder}." if kept else ""
+    return TrainingStopped(
+        f"the {what} is not finite at step {step}.{where} Try a smaller learning_rate, clip=1.0, "
+        "schedule='one-cycle', or precision='float64'; look for NaN in the data",
+        resumable=False,
+    )
 
 
 class StopSignals:
