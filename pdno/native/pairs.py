@@ -4,7 +4,6 @@ __all__ = ["PairLoops", "find_loops"]
 
 import ctypes
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from pdno.fourier_matrix import half_table
 from pdno.native.build import load_pairs
+from pdno.native.threads import share_out
 
 POINTERS = ("cosines", "sines", "odd", "back_cosines", "back_sines")
 NUMBERS = ("batch", "inputs", "modes", "half", "back", "h_row", "b_row", "out_row")
@@ -86,19 +86,9 @@ class PairLoops:
         self, loop: Callable[..., None], pointers: tuple[int, ...], sizes: _Sizes, rows: int
     ) -> None:
         """All rows, shared out over as many threads as torch uses."""
-        threads = min(torch.get_num_threads(), rows)
         arguments = [ctypes.c_void_p(pointer) for pointer in pointers]
 
-        def part(thread: int) -> None:
-            first, last = rows * thread // threads, rows * (thread + 1) // threads
+        def part(first: int, last: int) -> None:
             loop(*arguments, ctypes.byref(sizes), ctypes.c_long(first), ctypes.c_long(last))
 
-        if threads == 1:
-            part(0)
-        else:
-            list(_pool(threads).map(part, range(threads)))
-
-
-@lru_cache(maxsize=1)
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="pdno")
+        share_out(part, rows)

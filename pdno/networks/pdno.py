@@ -8,12 +8,13 @@ from typing import Literal
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol
+from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.low_rank import LowRankSymbol
 from pdno.symbols.network import NetworkSymbol
 from pdno.symbols.scale import InputScale, Scale
 from pdno.symbols.table import TableSymbol
 
-SymbolName = Literal["network", "table", "low-rank"]
+SymbolName = Literal["network", "table", "low-rank", "classical"]
 
 
 class PDNO(NeuralOperator):
@@ -35,9 +36,11 @@ class PDNO(NeuralOperator):
         activation: Of the symbol networks: gelu, softplus, silu, tanh, sigmoid or relu.
         modes: Kept modes k_max, one or one per axis; None keeps all modes of the grid.
         depends_on_x: Whether the symbol is a1(x) a2(ξ), or a2(ξ) alone.
-        symbol: "network" (a1 a2), "low-rank" (Σ_r b_jr c_ijr) or "table" (R, as in FNO).
+        symbol: "network" (a1 a2), "low-rank" (Σ_r b_jr c_ijr), "table" (R, as in FNO), or
+            "classical" (⟨ξ⟩^m b, in the symbol class S^m_{1,0} by construction).
         rank: R of a low-rank symbol.
         shared: Whether the output channels of a low-rank symbol share its x-factors.
+        order: m of a classical symbol.
         takes_time: Whether the symbols depend on time, a(x, ξ, t).
         first_activation: First activation of the symbol networks; the published 2D code always
             has GELU there. None means `activation`.
@@ -70,6 +73,7 @@ class PDNO(NeuralOperator):
         *,
         rank: int = 2,
         shared: bool = False,
+        order: float = 0.0,
         takes_time: bool = False,
         first_activation: str | None = None,
         frequency_scale: Scale = None,
@@ -101,9 +105,19 @@ class PDNO(NeuralOperator):
                         "symbol='network' with depends_on_x=False"
                     )
                 return LowRankSymbol(width, width, rank=rank, shared=shared, **common)  # type: ignore[arg-type]
+            if symbol == "classical":
+                return ClassicalSymbol(
+                    width,
+                    width,
+                    order=order,
+                    depends_on_x=depends_on_x,
+                    **common,  # type: ignore[arg-type]
+                )
             if symbol == "network":
                 return NetworkSymbol(width, width, depends_on_x=depends_on_x, **common)  # type: ignore[arg-type]
-            raise ValueError(f"symbol {symbol!r}; expected 'network', 'table' or 'low-rank'")
+            raise ValueError(
+                f"symbol {symbol!r}; expected 'network', 'table' or 'low-rank', or 'classical'"
+            )
 
         operators = [PseudoDifferentialOperator(make(), kept) for _ in range(layers)]
         super().__init__(

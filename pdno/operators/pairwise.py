@@ -8,7 +8,8 @@ With g_bji = F⁻¹[c_ji f̂_bi], made again in the backward pass, and the gradi
 The triples (j, b, i) are worked off in blocks that fit a memory budget: about the cache on a CPU,
 much more on a GPU, where kernels must be large to be fast. Inside, the axes j, b, i stand behind
 the rows of the grid where matrix products transform (see `pdno.fourier_matrix`), and before the
-grid where the FFT does: that is where each of them is fastest.
+grid where the FFT does: that is where each of them is fastest. For float32 on a CPU and planes
+whose sides are powers of two, `pdno.native.lanes` does all of it in compiled loops.
 """
 
 __all__ = ["apply_pairwise", "plan_blocks"]
@@ -33,6 +34,7 @@ from pdno.fourier_matrix import (
     synthesise_joined_transposed,
 )
 from pdno.grid import kept_per_axis
+from pdno.native.lanes import apply_lanes, find_lanes
 from pdno.native.pairs import PairLoops, find_loops
 from pdno.scratch import Scratch
 
@@ -48,6 +50,10 @@ def apply_pairwise(
 ) -> Tensor:
     """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O or 1, I, *N), (B, I, *K) -> (B, O, *N)."""
     b = b.expand(c.shape[0], *b.shape[1:])
+    if method == "auto" and b.device.type == "cpu" and b.dtype == torch.float32:
+        lanes = find_lanes(shape, kept_per_axis(shape, modes), len(f_hat), c.shape[1])
+        if lanes is not None:
+            return apply_lanes(c, b, f_hat, lanes)
     way = _choose_way(b, tuple(shape), modes, method)
     # (s, .., j, 1, i, ..), (.., j, 1, i, ..), (s, .., 1, b, i, ..)
     c_terms = way.terms(c.unsqueeze(1), turn=True)

@@ -1,4 +1,4 @@
-"""Symbols a(x, ξ): networks, tables, formulas, low rank, and the direct sum that judges them."""
+"""Symbols a(x, ξ): networks, tables, formulas, low rank, provable, and the direct sum."""
 
 from pdno.symbols.activations import ACTIVATIONS as ACTIVATIONS
 from pdno.symbols.analytic import Advection as Advection
@@ -11,6 +11,7 @@ from pdno.symbols.analytic import Resolvent as Resolvent
 from pdno.symbols.analytic import Wave as Wave
 from pdno.symbols.base import Symbol as Symbol
 from pdno.symbols.base import SymbolValues as SymbolValues
+from pdno.symbols.classical import ClassicalSymbol as ClassicalSymbol
 from pdno.symbols.full import FullSymbol as FullSymbol
 from pdno.symbols.low_rank import LowRankSymbol as LowRankSymbol
 from pdno.symbols.network import NetworkSymbol as NetworkSymbol

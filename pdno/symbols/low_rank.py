@@ -5,15 +5,12 @@ __all__ = ["LowRankSymbol"]
 import torch
 from torch import Tensor
 
-from pdno.fourier import Modes
-from pdno.grid import Grid
-from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.mlp import SymbolMLP
-from pdno.symbols.network import check_time, with_time
 from pdno.symbols.scale import InputScale
+from pdno.symbols.separated import SeparatedSymbol, with_time
 
 
-class LowRankSymbol(Symbol):
+class LowRankSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = Σ_{r<=R} b_jr(x) c_ijr(ξ), or with shared factors Σ_r b_r(x) c_ijr(ξ).
 
     The sum over i stays in frequency space, so R·O inverse transforms do instead of the I·O of
@@ -41,10 +38,12 @@ class LowRankSymbol(Symbol):
         takes_time: bool = False,
         **network: int | str | None,
     ) -> None:
-        super().__init__(in_channels, out_channels)
+        super().__init__(
+            in_channels, out_channels, scale=scale, depends_on_x=True, takes_time=takes_time
+        )
         if rank < 1:
             raise ValueError(f"rank is {rank}; expected at least 1")
-        self.scale, self.takes_time, self.rank, self.shared = scale, takes_time, rank, shared
+        self.rank, self.shared = rank, shared
         features = scale.dim + takes_time
         factors, pairs = rank * (1 if shared else out_channels), rank * out_channels * in_channels
         self.real = SymbolMLP(features, pairs, **network)  # type: ignore[arg-type]
@@ -53,17 +52,13 @@ class LowRankSymbol(Symbol):
         with torch.no_grad():
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
-    def evaluate(
-        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
-    ) -> SymbolValues:
-        """c on the kept modes, b on the whole grid."""
-        like = self.real.linear_in.weight
-        times = check_time(t, self.takes_time, like)
-        xi = with_time(self.scale.xi(grid, modes, like), times)
-        c = torch.complex(self.real(xi), self.imaginary(xi))
-        b = self.space(with_time(self.scale.x(grid, like), times))
+    def factors(
+        self, xi: Tensor, x: Tensor | None, t: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """c at ξ and b at x."""
+        assert x is not None
+        seen = with_time(xi, t)
+        c = torch.complex(self.real(seen), self.imaginary(seen))
+        b = self.space(with_time(x, t))
         c = c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
-        b = b.reshape(self.rank, -1, 1, *b.shape[1:])
-        if times is not None and times.dim():
-            b, c = b.movedim(3, 0), c.movedim(3, 0)
-        return SymbolValues(c, b)
+        return c, b.reshape(self.rank, -1, 1, *b.shape[1:])

@@ -1,0 +1,201 @@
+"""Symbols that are in S^m_{1,0} whatever their weights are, in every dimension.
+
+    a(x, ξ) = ⟨ξ⟩^m b(x, ω),    ω = (1, ξ)/⟨ξ⟩,    ⟨ξ⟩ = (1 + |ξ|²)^{1/2}
+
+ω runs through the upper half of the unit sphere, so R^d is seen as a bounded set with the
+directions ξ/|ξ| of infinity as its rim. Where b is smooth on that closed set and periodic in x, a
+is a symbol of order m: docs/theory_symbol_classes.md has the proof. A network with a smooth
+activation is such a b, because its inputs are bounded; x enters as cos 2πx and sin 2πx. (A network
+of ξ itself is not: where one of its units is constant along a ray nothing decays.)
+
+ξ is measured in units of the `frequency_scale` s, that is ⟨ξ/s⟩; the class does not change.
+
+Structure of the channel matrix A(ξ), with networks N and M, K = (N - N*)/2 and P = M M*:
+
+    free                    A = ⟨ξ⟩^m N
+    self-adjoint            A = ⟨ξ⟩^m (N + N*)/2                   the operator is self-adjoint
+    elliptic                A = ⟨ξ⟩^m (c + P) e^K                  |A v| >= c ⟨ξ⟩^m |v|
+    dissipative             A = ⟨ξ⟩^m (K - P)                      Re (A v, v) <= 0
+    dissipative, elliptic   A = ⟨ξ⟩^m (K - P) - c |ξ|² ⟨ξ⟩^{m-2}   Re (A v, v) <= -c |ξ|² ⟨ξ⟩^{m-2}
+    with time               e^{tA}, A dissipative                  a(s + t) = a(s) a(t)
+
+Self-adjoint and one of the others leaves K out. c > 0 is learned.
+"""
+
+__all__ = ["ClassicalSymbol"]
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from pdno.symbols.activations import ACTIVATIONS
+from pdno.symbols.mlp import SymbolMLP
+from pdno.symbols.parity import Parity, ParityMLP
+from pdno.symbols.scale import InputScale
+from pdno.symbols.separated import SeparatedSymbol
+
+START_OF_C = 0.1
+
+
+class ClassicalSymbol(SeparatedSymbol):
+    """a_ij(x, ξ) = a1_ij(x) ⟨ξ⟩^m a2_ij((1, ξ)/⟨ξ⟩), in S^m_{1,0} in every dimension.
+
+    a1 starts near 1, so that the operator starts as an a(ξ).
+
+    Arguments:
+        in_channels: I.
+        out_channels: O.
+        scale: What the networks see of x and ξ.
+        order: m; with time that of the generator A.
+        depends_on_x: Whether there is an a1. An elliptic symbol has one a1(x) > 0 for all pairs.
+        takes_time: Whether the symbol is e^{tA}: a dissipative A, elliptic if m > 0.
+        hermitian: Whether a(x, -ξ) = conj a(x, ξ) on the whole lattice. Without it the operator
+            on real fields has another symbol than the one written here, one that jumps at ξ_d = 0.
+        elliptic: Whether A is bounded from below.
+        self_adjoint: Whether A = A*, for symbols without x: with x the adjoint is not separated.
+        dissipative: Whether Re A <= 0, for symbols without x.
+        network: Arguments of `SymbolMLP`, with a smooth activation.
+
+    Example:
+        >>> symbol = ClassicalSymbol(2, 2, scale=InputScale(2, 1.0, 4.0), order=-2.0)
+        >>> values = symbol.evaluate_at(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]]))
+        >>> values.frequency.shape, values.space.shape
+        (torch.Size([1, 2, 2, 1]), torch.Size([1, 2, 2, 1]))
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        scale: InputScale,
+        order: float = 0.0,
+        depends_on_x: bool = True,
+        takes_time: bool = False,
+        hermitian: bool = True,
+        elliptic: bool = False,
+        self_adjoint: bool = False,
+        dissipative: bool = False,
+        **network: int | str | None,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            scale=scale,
+            depends_on_x=depends_on_x,
+            takes_time=takes_time,
+        )
+        self.order, self.hermitian, self.self_adjoint = float(order), hermitian, self_adjoint
+        self.dissipative = dissipative or takes_time
+        self.elliptic = elliptic or (takes_time and order > 0)
+        self._check(network)
+        pairs, features = in_channels * out_channels, scale.dim + 1
+        parities: tuple[Parity, Parity] = ("even", "odd") if hermitian else ("none", "none")
+
+        def make(parity: Parity) -> ParityMLP:
+            return ParityMLP(features, pairs, parity=parity, **network)
+
+        self.real, self.imaginary = make(parities[0]), make(parities[1])
+        if self.dissipative or self.elliptic:
+            self.root_real, self.root_imaginary = make(parities[0]), make(parities[1])
+        if self.elliptic:
+            self.log_ellipticity = nn.Parameter(torch.tensor(math.log(START_OF_C)))
+        self.space: SymbolMLP | None = None
+        if depends_on_x:
+            factors = 1 if self.elliptic else pairs
+            self.space = SymbolMLP(2 * scale.dim, factors, **network)  # type: ignore[arg-type]
+            with torch.no_grad():
+                self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
+
+    @property
+    def ellipticity(self) -> Tensor:
+        """c, the lower bound of an elliptic symbol."""
+        return self.log_ellipticity.exp()
+
+    def factors(
+        self, xi: Tensor, x: Tensor | None, t: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """⟨ξ⟩^m a2(ω), or its exponential, at ξ, and a1 at x."""
+        bracket = (1.0 + xi.square().sum(dim=-1, keepdim=True)).sqrt()
+        omega = torch.cat([torch.ones_like(bracket), xi], dim=-1) / bracket
+        size = bracket.squeeze(-1) ** self.order
+        if self.self_adjoint or self.elliptic or self.dissipative:
+            a = self._structured(omega) * size[..., None, None]
+            c = (a if t is None else _exponential(a, t)).movedim((-2, -1), (0, 1))
+        else:
+            c = self._pairs(self.real, self.imaginary, omega) * size
+        return c.unsqueeze(0), None if x is None else self._space_factor(x)
+
+    def _space_factor(self, x: Tensor) -> Tensor:
+        """a1 at x, from features that make it periodic."""
+        assert self.space is not None
+        # the scale says what networks see of x; the torus has period 1 whatever it says
+        angle = 2 * math.pi * x / self.scale.coordinate.to(x)
+        values: Tensor = self.space(torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1))
+        if self.elliptic:
+            return values.exp().reshape(1, 1, 1, *values.shape[1:])
+        return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
+
+    def _structured(self, omega: Tensor) -> Tensor:
+        """A ⟨ξ⟩^{-m} as matrices (*K, C, C)."""
+        n = self._pairs(self.real, self.imaginary, omega).movedim((0, 1), (-2, -1))
+        if not (self.elliptic or self.dissipative):
+            return 0.5 * (n + n.mH)
+        root = self._pairs(self.root_real, self.root_imaginary, omega).movedim((0, 1), (-2, -1))
+        positive = root @ root.mH
+        if self.elliptic:
+            unit = torch.eye(self.in_channels, dtype=n.dtype, device=n.device)
+            # |ξ|²/⟨ξ⟩², so that e^{tA} may keep the mean
+            weight = omega[..., 1:].square().sum(dim=-1) if self.dissipative else 1.0
+            positive = positive + (self.ellipticity * weight)[..., None, None] * unit
+        skew = 0.5 * (n - n.mH)
+        if self.dissipative:
+            return -positive if self.self_adjoint else skew - positive
+        return positive if self.self_adjoint else positive @ _exponential(skew)
+
+    def _pairs(self, real: SymbolMLP, imaginary: SymbolMLP, omega: Tensor) -> Tensor:
+        """A complex network of ω, (*K, d + 1) -> (O, I, *K)."""
+        values = torch.complex(real(omega), imaginary(omega))
+        return values.reshape(self.out_channels, self.in_channels, *values.shape[1:])
+
+    def _check(self, network: dict[str, int | str | None]) -> None:
+        for name in ("activation", "first_activation"):
+            given = network.get(name)
+            if (
+                isinstance(given, str)
+                and given in ACTIVATIONS
+                and ACTIVATIONS[given].order is None
+            ):
+                raise ValueError(
+                    f"{name} {given!r} of a classical symbol: it is not smooth, so neither is the "
+                    "symbol; take gelu, softplus, silu, tanh or sigmoid"
+                )
+        asked = {
+            "takes_time": self.takes_time,
+            "self_adjoint": self.self_adjoint,
+            "dissipative": self.dissipative,
+            "elliptic": self.elliptic,
+        }
+        structure = [name for name, value in asked.items() if value]
+        if structure and self.in_channels != self.out_channels:
+            raise ValueError(
+                f"{structure[0]} from {self.in_channels} to {self.out_channels} channels: it is a "
+                "property of square matrices; give as many outputs as inputs"
+            )
+        if self.depends_on_x and structure and structure != ["elliptic"]:
+            raise ValueError(
+                f"{structure[0]} is a property of the operator, which this symbol has only "
+                "without x: give depends_on_x=False"
+            )
+
+
+def _exponential(a: Tensor, t: Tensor | None = None) -> Tensor:
+    """e^{tA} of matrices (*K, C, C), with a leading B for t of shape (B,)."""
+    if t is not None:
+        a = t.reshape(-1, *[1] * a.dim()) * a if t.dim() else t * a
+    if a.shape[-1] == 1:
+        return a.exp()
+    # squaring loses a digit for every factor ten of |tA|: single precision has too few
+    exponential: Tensor = torch.linalg.matrix_exp(a.to(torch.complex128))
+    return exponential.to(a.dtype)
