@@ -15,7 +15,7 @@ ROOT = Path(pdno.__file__).parent
 BASE = "layer 0"
 PHYSICS = {"fields", "equations", "solvers"}
 LEARNING = {"symbols", "operators", "networks", "training"}
-BELOW_EXPERIMENTS = {*PHYSICS, *LEARNING, "native", "data", "evaluation", "report"}
+BELOW_EXPERIMENTS = {*PHYSICS, *LEARNING, "native", "data", "evaluation", "report", "theory"}
 
 # Which packages a package may import besides itself and layer 0.
 MAY_IMPORT = {
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "training": {"data", "networks"},
     "evaluation": {"training", "data", "symbols"},
     "report": {"evaluation"},
+    "theory": {"symbols", "operators", "networks", "report"},
     "experiments": BELOW_EXPERIMENTS,
     "explorer": {*BELOW_EXPERIMENTS, "experiments"},
     "cli": {"data", "evaluation", "experiments", "explorer", "report"},

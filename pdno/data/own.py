@@ -9,7 +9,9 @@ __all__ = ["read_arrays", "read_own"]
 
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
+import h5py
 import numpy as np
 import torch
 from torch import Tensor
@@ -63,32 +65,49 @@ def read_own(
 
 
 def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[str, Numbers]:
-    """Arrays of a file by name; None reads all. An .npy file has one, called after the file."""
+    """Arrays of a file by name; None reads all that hold real numbers.
+
+    An .npy file has one array, called after the file.
+    """
     place = Path(path)
     if place.suffix in (".npy", ".npz"):
-        found = _numpy_arrays(place)
-        _check_names(place, names, list(found))
-        return {name: found[name] for name in names or found}
-    with open_arrays(place) as (_, arrays):
-        _check_names(place, names, list(arrays))
-        read: dict[str, Numbers] = {}
-        for name in names or arrays:
-            array = arrays[name]
-            if array.read is None:
-                raise ValueError(f"array {name!r} of {place} holds no real numbers")
-            read[name] = array.read(tuple(slice(None) for _ in array.shape))
-        return read
+        found: dict[str, Numbers | None] = dict(_numpy_arrays(place))
+    else:
+        found = _arrays_of(place, names)
+    _check_names(place, names, list(found))
+    read: dict[str, Numbers] = {}
+    for name in names or found:
+        array = found[name]
+        if array is not None and array.dtype.kind in "fiub":
+            read[name] = array
+        elif names:
+            raise ValueError(f"array {name!r} of {place} holds no real numbers")
+    return read
+
+
+def _arrays_of(path: Path, names: Sequence[str] | None) -> dict[str, Numbers | None]:
+    """The arrays of a MAT, HDF5 or torch file; None for those not asked for or not real."""
+    with open_arrays(path) as (file_format, arrays):
+        chosen = [name for name in arrays if names is None or name in names]
+        if file_format == "HDF5":  # in C order, unlike that of MATLAB
+            with h5py.File(path, "r") as source:
+                return dict.fromkeys(arrays) | {name: source[name][()] for name in chosen}
+        return dict.fromkeys(arrays) | {
+            name: read(tuple(slice(None) for _ in arrays[name].shape))
+            for name in chosen
+            if (read := arrays[name].read) is not None
+        }
 
 
 def _numpy_arrays(path: Path) -> dict[str, Numbers]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as problem:
+        loaded = np.load(path)  # which unpickles nothing unless told to
+        if isinstance(loaded, np.ndarray):
+            return {path.stem: loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except (ValueError, EOFError, BadZipFile) as problem:
         raise ValueError(f"cannot read {path}: {problem}") from problem
-    if isinstance(loaded, np.ndarray):
-        return {path.stem: loaded}
-    with loaded:
-        return {name: loaded[name] for name in loaded.files}
 
 
 def _check_names(path: Path, names: Sequence[str] | None, known: list[str]) -> None:

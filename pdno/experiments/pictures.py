@@ -24,9 +24,12 @@ from pdno.evaluation.predictor import target_times
 from pdno.evaluation.symbol_recovery import SymbolComparison
 from pdno.experiments.datasets import ExperimentData
 from pdno.metrics import relative_l2
+from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.symbols.base import SymbolValues
 from pdno.training.checkpoint import write_tensors
 from pdno.training.fit import Run
+from pdno.training.one_shot import OneShot, SpaceTime
 
 PICTURES = "pictures.safetensors"
 MOST_NUMBERS = 2**23
@@ -41,8 +44,8 @@ def keep_pictures(
 ) -> None:
     """Write the fields and symbols of a run to its folder."""
     tensors = _fields(run, samples)
-    for layer, operator in enumerate(_operators(run.network)):
-        tensors |= _symbol(operator, samples, f"symbol.{layer}")
+    for layer, values in enumerate(_symbols(run, samples)):
+        tensors |= _symbol(values, f"symbol.{layer}")
     if heat is not None:
         tensors |= {
             "heat.learned": heat.learned.real,
@@ -78,15 +81,22 @@ def _fields(run: Run, samples: ExperimentData) -> dict[str, Tensor]:
     return {name: part[:kept] for name, part in whole.items()} | {"error": torch.cat(errors)}
 
 
-def _symbol(
-    operator: PseudoDifferentialOperator, samples: ExperimentData, name: str
-) -> dict[str, Tensor]:
-    """The first rank term of a symbol at the last time of the training, for a few pairs."""
-    times = target_times(samples.test)
-    takes_time = bool(getattr(operator.symbol, "takes_time", False))
+def _symbols(run: Run, samples: ExperimentData) -> list[SymbolValues]:
+    """The symbols of all blocks, at the last time of the training where they depend on time."""
+    task, grid, times = run.model.task, samples.train.grid, target_times(samples.train)
+    if isinstance(task, SpaceTime):  # these have one axis more than the pictures
+        return []
+    last = None
+    if isinstance(task, OneShot) and times is not None:
+        last = (float(times[-1]) - task.start) / task.span
     with torch.no_grad():
-        last = None if not takes_time or times is None else float(times[-1])
-        values = operator.values(samples.train.grid, last)
+        if isinstance(run.network, NeuralOperator) and last is None:
+            return run.network.evaluate_symbols(grid)
+        return [operator.values(grid, last) for operator in _operators(run.network)]
+
+
+def _symbol(values: SymbolValues, name: str) -> dict[str, Tensor]:
+    """The first rank term of a symbol, for a few pairs."""
     a2 = values.frequency[0, :PAIRS, :PAIRS].cpu()
     found = {f"{name}.real": a2.real, f"{name}.imaginary": a2.imag}
     if values.space is not None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pdno.evaluation.rows import Row, read_rows, write_rows
 from pdno.experiments import recipes
-from pdno.experiments.catalog import ExperimentName, Preset
+from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
 from pdno.experiments.datasets import ensure_dataset
 from pdno.experiments.recipes import Study
 from pdno.experiments.resources import resources
@@ -51,7 +51,15 @@ def reproduce(
         device: Where to train; None takes CUDA where there is one.
     """
     if experiment == "resources":
-        return resources(Path(out), preset=preset)
+        given = {"resolution": resolution, "models": models, "device": device}
+        for name in [name for name, value in given.items() if value is not None]:
+            raise ValueError(f"resources has no option {name}: leave it out")
+        if seeds != 1 or engine != "serial":
+            raise ValueError(
+                "resources are measured once, one after another: leave seeds and engine out"
+            )
+        resources(Path(out), preset=preset)
+        return gather_rows(Path(out))
     study = study_of(experiment, preset, seeds=seeds, resolution=resolution, models=models)
     return run_study(study, out, engine=engine, device=device)
 
@@ -65,9 +73,9 @@ def study_of(
     models: Sequence[str] | None = None,
 ) -> Study:
     """The study behind a name; options that it does not have are refused."""
-    recipe = getattr(recipes, experiment.replace("-", "_"), None)
-    if recipe is None:
+    if experiment not in EXPERIMENTS or experiment == "resources":
         raise ValueError(f"no study {experiment!r}: see `pdno list`")
+    recipe = getattr(recipes, experiment.replace("-", "_"))
     options: dict[str, Any] = {"resolution": resolution, "models": models}
     given = {name: value for name, value in options.items() if value is not None}
     known = recipe.__kwdefaults__ or {}

@@ -18,8 +18,8 @@ import torch
 from pdno.allocator import tune_allocator
 from pdno.atomic import write_text
 from pdno.evaluation.cost import peak_growth
-from pdno.evaluation.rows import Row, make_rows, write_rows
-from pdno.experiments.catalog import Preset
+from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
+from pdno.experiments.catalog import PRESETS, Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, PDNONetwork, build_network
 from pdno.grid import Grid
 from pdno.networks.count import count_parameters
@@ -36,15 +36,19 @@ MEGABYTE = 2**20
 
 
 def resources(out: Path, *, preset: Preset = "small") -> list[Row]:
-    """Measure the networks of table 6 and write OUT/rows.csv; a finished table is not redone.
+    """Measure the networks of table 6; a finished table is not redone.
 
     Arguments:
-        out: Folder for the rows.
+        out: Folder in which a folder with the rows is made.
         preset: `smoke` measures tiny networks on a tiny grid; the others are the same.
     """
-    place = out / f"resources-{preset}"
-    place.mkdir(parents=True, exist_ok=True)
+    if preset not in PRESETS:
+        raise ValueError(f"preset {preset!r}; expected one of {', '.join(PRESETS)}")
     smoke = preset == "smoke"
+    place = out / ("resources-smoke" if smoke else "resources")
+    if (place / "metrics.json").is_file():
+        return read_rows(place / "rows.csv")
+    place.mkdir(parents=True, exist_ok=True)
     resolution, batch, frames = (16, 2, 2) if smoke else (RESOLUTION, BATCH, FRAMES)
     rows: list[Row] = []
     networks = _networks(smoke=smoke)

@@ -152,7 +152,9 @@ def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Finished
             return None
         return Normalizer(tensors[f"{prefix}.mean"], tensors[f"{prefix}.std"], grid)
 
-    normalized = Normalized(network, normalizer("inputs"), normalizer("outputs"))
+    normalized = Normalized(
+        network, normalizer("inputs"), normalizer("outputs"), channels=shape["out"]
+    )
     learner = Learner(normalized, experiment.task).to(device, next(iter(tensors.values())).dtype)
     learner.load_state_dict(tensors)
     return FinishedRun(place, experiment, learner.eval(), grid, read_rows(place / ROWS))

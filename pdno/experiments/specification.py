@@ -95,6 +95,10 @@ class Experiment(BaseModel):
             raise ValueError("give either a problem or a file, and not both")
         if self.problem is not None:
             self._check_problem(self.problem)
+        recurrent = isinstance(self.task, (Rollout, TeacherForcing, Markov))
+        if self.window is None and (recurrent or self.targets is not None):
+            needs = f"task {self.task.kind!r}" if recurrent else f"targets={self.targets}"
+            raise ValueError(f"{needs} needs frames as the input: give a window")
         takes_time = bool(getattr(self.network, "takes_time", False))
         if takes_time != isinstance(self.task, OneShot):
             raise ValueError(
@@ -113,6 +117,12 @@ class Experiment(BaseModel):
         if self.train + self.test > problem.samples:
             raise ValueError(
                 f"train={self.train} and test={self.test} overlap in {problem.samples} samples"
+            )
+        frames = len(problem.times or ())
+        if self.window is not None and self.window + (self.targets or 1) > frames:
+            raise ValueError(
+                f"window={self.window} and targets={self.targets or 1} or more do not fit the "
+                f"{frames} frames of the problem"
             )
         for points in (self.resolution, *self.zero_shot):
             if problem.resolution % points:
@@ -146,7 +156,8 @@ def read_experiment(path: Path) -> Experiment:
     try:
         values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
     except (json.JSONDecodeError, yaml.YAMLError) as problem:
-        raise ValueError(f"{path} is not readable as {path.suffix[1:]}: {problem}") from problem
+        told = " ".join(str(problem).split())  # YAML draws the place over several lines
+        raise ValueError(f"{path} is not readable as {path.suffix[1:]}: {told}") from problem
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no specification: expected keys such as name and network")
-    return Experiment(**values)
+    return Experiment.model_validate(values)

@@ -2,10 +2,12 @@
 
 __all__ = ["evaluate_run", "predict_run", "train"]
 
+import math
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pdno.atomic import atomic_path
 from pdno.data.own import read_arrays
@@ -17,6 +19,8 @@ from pdno.experiments.specification import read_experiment
 from pdno.grid import Grid
 from pdno.networks.count import count_parameters
 from pdno.training.settings import TrainingSettings
+
+BATCH = 20
 
 
 def train(
@@ -59,6 +63,8 @@ def evaluate_run(
     """
     found = load_run(run, device)
     experiment = found.experiment
+    if resolution is not None and resolution < 1:
+        raise ValueError(f"resolution is {resolution}; expected at least 1")
     if file is None:
         data = open_experiment_data(experiment, _datasets(found)).finest_test
         points = resolution or experiment.resolution
@@ -96,30 +102,65 @@ def predict_run(
         times: Times of the wanted frames, for networks that predict frames.
     """
     found = load_run(run)
-    arrays = read_arrays(inputs, None if array is None else [array])
-    if len(arrays) != 1:
-        raise ValueError(f"{inputs} has the arrays {', '.join(arrays)}: choose one with --array")
-    f = torch.from_numpy(np.ascontiguousarray(next(iter(arrays.values())), dtype=np.float32))
-    trained = found.grid
-    f = f[:, None] if f.dim() == trained.dim + 1 else f
-    shape = tuple(f.shape[-trained.dim :])
-    # the same first point as in training, as in every subsampled dataset
-    offset = trained.offset * shape[0] / trained.shape[0]
-    grid = Grid(shape, trained.periodic, offset)
+    f = _read_inputs(inputs, array, found.grid.dim)
+    grid = _grid_like(found.grid, tuple(f.shape[2:]))
     wanted = _wanted_times(found, times)
-    said = found.model.predict(f, grid=grid, times=wanted)
+    parts = [found.model.predict(part, grid=grid, times=wanted) for part in torch.split(f, BATCH)]
+    said = torch.cat(parts)
     with atomic_path(out) as temporary, open(temporary, "wb") as file:
-        np.save(file, said.cpu().numpy(), allow_pickle=False)
+        np.save(file, said.cpu().numpy())
     return tuple(said.shape)
 
 
+def _read_inputs(path: Path, array: str | None, dim: int) -> Tensor:
+    """The inputs (B, C, *N) of a file."""
+    arrays = read_arrays(path, None if array is None else [array])
+    if len(arrays) != 1:
+        names = ", ".join(arrays) or "none"
+        raise ValueError(f"{path} has the arrays of real numbers {names}: choose one by name")
+    f = torch.from_numpy(np.ascontiguousarray(next(iter(arrays.values())), dtype=np.float32))
+    if f.dim() not in (dim + 1, dim + 2) or not len(f):
+        raise ValueError(
+            f"the array of {path} has shape {tuple(f.shape)}; expected (B, C, *N) or (B, *N) with "
+            f"{dim} axes of space and at least one sample"
+        )
+    return f[:, None] if f.dim() == dim + 1 else f
+
+
+def _grid_like(trained: Grid, shape: tuple[int, ...]) -> Grid:
+    """The grid of this shape with the first point of the training, as subsampled data have it."""
+    offset = trained.offset * shape[0] / trained.shape[0]
+    if offset >= 1:
+        most = math.ceil(trained.shape[0] / trained.offset) - 1
+        raise ValueError(
+            f"inputs on {shape} points are finer than the data of this run, whose first point is "
+            f"x = {trained.offset / trained.shape[0]:g}: give at most {most} points per axis"
+        )
+    return Grid(shape, trained.periodic, offset)
+
+
 def _wanted_times(found: FinishedRun, times: list[float] | None) -> list[float] | None:
-    problem, window = found.experiment.problem, found.experiment.window or 0
-    if times is not None or found.experiment.task.kind == "static":
+    """The times to predict at; those of the targets where none are given."""
+    experiment = found.experiment
+    problem, window, targets = experiment.problem, experiment.window or 0, experiment.targets
+    if experiment.task.kind == "static":
         return times
     if problem is None or problem.times is None:
-        raise ValueError("this run predicts frames: give the times of the wanted ones")
-    return list(problem.times[window:])
+        if times is None:
+            raise ValueError("this run predicts frames: give the times of the wanted ones")
+        return times
+    trained = list(problem.times[window : None if targets is None else window + targets])
+    if times is None or experiment.task.kind == "one-shot":
+        return trained if times is None else times
+    # frames come one after another: a time is a number of steps
+    step = problem.times[0] if len(problem.times) == 1 else problem.times[1] - problem.times[0]
+    frames = [trained[0] + step * k for k in range(len(times))]
+    if not np.allclose(times, frames, rtol=1e-6):
+        raise ValueError(
+            f"times {times}; a {experiment.task.kind} run predicts t = {trained[0]:g}, "
+            f"{trained[0] + step:g}, ... in turn: ask for all frames up to the last one wanted"
+        )
+    return times
 
 
 def _datasets(found: FinishedRun) -> Path:

@@ -1,21 +1,93 @@
-"""One visual style for every figure: colour-blind safe, readable at print size."""
+"""One visual style for every figure: colour-blind safe, readable at print size.
 
-__all__ = ["COLOURS", "figure_style", "save_figure"]
+A network has the same colour in every figure, by its family (`pdno.report.models`). Training
+errors are dashed and test errors solid. Fields with a sign have a diverging map that is white at
+zero, others a perceptually uniform one.
+"""
+
+__all__ = [
+    "COLOURS",
+    "DIVERGING",
+    "colour_of",
+    "figure_style",
+    "line_of",
+    "marker_of",
+    "save_figure",
+    "shared_legend",
+    "signed",
+]
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pdno.atomic import atomic_path
+from pdno.report.models import family_of, is_of_the_paper
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+FAMILY_STYLES = {
+    "PDNO a(x,ξ)": ("#0072B2", "o"),
+    "PDNO a(ξ)": ("#56B4E9", "v"),
+    "PDNO a(x,ξ,t)": ("#000000", "P"),
+    "PDNO ReLU": ("#7F7F7F", "X"),
+    "FNO": ("#D55E00", "s"),
+    "FNO-3D": ("#E69F00", "D"),
+    "MWT Leg": ("#009E73", "^"),
+    "MWT Chb": ("#CC79A7", "<"),
+}
+"""Colour and marker of each network."""
+OTHER_STYLE = ("#6B4E00", "*")
+DIVERGING = "RdBu_r"
 # so that the same figure gives the same bytes
 WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+def colour_of(model: str) -> str:
+    """The colour of a network, the same in every figure."""
+    return FAMILY_STYLES.get(family_of(model) or "", OTHER_STYLE)[0]
+
+
+def marker_of(model: str) -> dict[str, Any]:
+    """Colour and marker of a network; a training that is not the paper's has an empty marker."""
+    colour, marker = FAMILY_STYLES.get(family_of(model) or "", OTHER_STYLE)
+    filled = is_of_the_paper(model) or family_of(model) is None
+    face = colour if filled else "white"
+    return {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face}
+
+
+def line_of(model: str, split: str = "test") -> dict[str, Any]:
+    """How the errors of a network are drawn: solid for the test, dashed for the training."""
+    return {**marker_of(model), "linestyle": "--" if split == "train" else "-"}
+
+
+def signed(*fields: Any) -> dict[str, Any]:
+    """A diverging map with the same range on both sides of zero, for some arrays together."""
+    largest = max((float(np.abs(field).max()) for field in fields), default=0.0)
+    limit = largest if 0 < largest < np.inf else 1.0
+    return {"cmap": DIVERGING, "vmin": -limit, "vmax": limit}
+
+
+def shared_legend(figure: "Figure", panels: Iterable[Any], columns: int = 4) -> None:
+    """One legend below all panels, each name once."""
+    found: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    if found:
+        names = sorted(found)
+        figure.legend(
+            [found[name] for name in names],
+            names,
+            loc="outside lower center",
+            ncols=min(columns, len(names)),
+        )
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from pdno.evaluation.rows import Row, Summary, table
 
 ERROR = "relative_l2"
-SYMBOL = ("symbol difference excited", "symbol difference", "symbol variation over x")
 
 
 def summarise(rows: Sequence[Row]) -> str:
@@ -44,9 +43,16 @@ def _times(rows: Sequence[Row]) -> str:
     """Test error by time."""
     prefix = f"{ERROR} t="
     own = [row for row in rows if row.metric.startswith(prefix) and row.split == "test"]
-    found = table(own, columns="metric")
     heads = list(dict.fromkeys(row.metric for row in own))
-    lines = [[model, *(line.get(head, "") for head in heads)] for model, line in found.items()]
+    points = sorted({row.resolution for row in own})
+    lines: list[list[object]] = []
+    for resolution in points:
+        found = table(own, columns="metric", resolution=resolution)
+        where = f", {resolution} points" if len(points) > 1 else ""
+        lines += [
+            [f"{model}{where}", *(line.get(head, "") for head in heads)]
+            for model, line in found.items()
+        ]
     times = [head.removeprefix(prefix) for head in heads]
     # heat has twenty times; a terminal has no room for them all
     step = math.ceil(len(times) / 10)
@@ -58,7 +64,7 @@ def _times(rows: Sequence[Row]) -> str:
 def _resolutions(rows: Sequence[Row]) -> str:
     """Zero-shot errors beside those of the interpolated prediction."""
     splits = ("zero-shot", "interpolated")
-    own = [row for row in rows if row.metric == ERROR and row.split in splits]
+    own = _unambiguous(row for row in rows if row.metric == ERROR and row.split in splits)
     points = sorted({row.resolution for row in own})
     found = {split: table(own, split=split) for split in splits}
     lines = [
@@ -67,6 +73,17 @@ def _resolutions(rows: Sequence[Row]) -> str:
     ]
     heads = [f"{r} {split}" for r in points for split in splits]
     return _text(["other resolutions", *heads], lines) if lines else ""
+
+
+def _unambiguous(rows: Iterable[Row]) -> list[Row]:
+    """Without what several trainings claim: a row does not tell the resolution it was trained at.
+
+    The rows of the run folders do.
+    """
+    claims: dict[tuple[str, int, str, int | None], list[Row]] = {}
+    for row in rows:
+        claims.setdefault((row.model, row.resolution, row.split, row.seed), []).append(row)
+    return [found[0] for found in claims.values() if len(found) == 1]
 
 
 def _others(rows: Sequence[Row]) -> str:

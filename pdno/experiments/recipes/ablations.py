@@ -6,7 +6,7 @@ from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import FNONetwork, PDNONetwork
 from pdno.experiments.recipes.darcy import RESOLUTIONS, darcy_experiments
 from pdno.experiments.recipes.navier_stokes import navier_stokes
-from pdno.experiments.recipes.study import Study, with_seeds
+from pdno.experiments.recipes.study import Study, check_size, with_seeds
 from pdno.experiments.specification import Experiment
 
 MODES = {
@@ -29,6 +29,7 @@ def darcy_modes(
         resolution: Points per axis; None takes 256 for `paper` and 32 for `small`.
         seeds: Number of seeds.
     """
+    check_size(preset, resolution)
     points = resolution or {"smoke": 16, "small": 32, "paper": 256}[preset]
     base = darcy_experiments(preset, points)["PDNO a(x,ξ)"]
     assert isinstance(base.network, PDNONetwork)
@@ -53,6 +54,7 @@ def darcy_activation(
         resolution: Points per axis; None takes all five for `paper` and 32 for `small`.
         seeds: Number of seeds.
     """
+    check_size(preset, resolution)
     usual = {"smoke": (16,), "small": (32,), "paper": RESOLUTIONS}[preset]
     runs: list[Experiment] = []
     for points in usual if resolution is None else (resolution,):

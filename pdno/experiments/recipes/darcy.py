@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pdno.data.problems import DarcyProblem
 from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, MWTNetwork, PDNONetwork
-from pdno.experiments.recipes.study import Study, choose_models, with_seeds
+from pdno.experiments.recipes.study import Study, check_size, choose_models, with_seeds
 from pdno.experiments.specification import Experiment
 from pdno.training.settings import TrainingSettings
 
@@ -30,6 +30,7 @@ def darcy(
         models: Which networks; None takes all four.
         seeds: Number of seeds.
     """
+    check_size(preset, resolution)
     usual = {"smoke": (16,), "small": (32,), "paper": RESOLUTIONS}[preset]
     experiments = [
         experiment

@@ -5,7 +5,7 @@ __all__ = ["heat"]
 from pdno.data.problems import HeatProblem
 from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import PDIONetwork
-from pdno.experiments.recipes.study import Study, with_seeds
+from pdno.experiments.recipes.study import Study, check_size, with_seeds
 from pdno.experiments.specification import Experiment
 from pdno.training.one_shot import OneShot
 from pdno.training.settings import TrainingSettings
@@ -21,6 +21,7 @@ def heat(preset: Preset = "small", *, seeds: int = 1) -> Study:
         preset: "smoke", "small" or "paper".
         seeds: Number of seeds.
     """
+    check_size(preset)
     training = {
         "smoke": TrainingSettings(epochs=2, learning_rate=1e-2, schedule="one-cycle"),
         "small": TrainingSettings(epochs=60, learning_rate=1e-2, schedule="one-cycle"),

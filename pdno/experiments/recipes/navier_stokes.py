@@ -8,7 +8,7 @@ from typing import Any
 from pdno.data.problems import NavierStokesProblem
 from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, MWTNetwork, PDNONetwork
-from pdno.experiments.recipes.study import Study, choose_models, with_seeds
+from pdno.experiments.recipes.study import Study, check_size, choose_models, with_seeds
 from pdno.experiments.specification import Experiment
 from pdno.training.normalizer import Normalization
 from pdno.training.one_shot import OneShot, SpaceTime
@@ -39,6 +39,7 @@ def navier_stokes(
         models: Which networks; None takes all.
         seeds: Number of seeds.
     """
+    check_size(preset)
     if preset != "paper":
         if viscosity not in (None, 1e-5):
             raise ValueError(f"preset {preset!r} has viscosity 1e-5 only, not {viscosity}")

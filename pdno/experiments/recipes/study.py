@@ -1,13 +1,13 @@
 """A study: the runs of one experiment of the paper, with the data they share."""
 
-__all__ = ["Study", "choose_models", "with_seeds"]
+__all__ = ["Study", "check_size", "choose_models", "with_seeds"]
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pdno.experiments.catalog import Preset
+from pdno.experiments.catalog import PRESETS, Preset
 from pdno.experiments.specification import Experiment
 
 
@@ -22,6 +22,14 @@ class Study(BaseModel):
     """How large it is."""
     experiments: Annotated[tuple[Experiment, ...], Field(min_length=1)]
     """Its runs."""
+
+
+def check_size(preset: Preset, resolution: int | None = None) -> None:
+    """ValueError unless there is such a preset, and a resolution makes a grid."""
+    if preset not in PRESETS:
+        raise ValueError(f"preset {preset!r}; expected one of {', '.join(PRESETS)}")
+    if resolution is not None and resolution < 2:
+        raise ValueError(f"resolution is {resolution}; expected at least 2")
 
 
 def choose_models(

@@ -1,0 +1,145 @@
+"""Recipes compare like with like: the same data for all networks, one thing changed at a time."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from pdno.experiments import recipes
+from pdno.experiments.catalog import EXPERIMENTS, PRESETS
+from pdno.experiments.reproduce import run_folder, study_of
+
+STUDIES = [name for name in EXPERIMENTS if name != "resources"]
+everywhere = pytest.mark.parametrize(
+    ("name", "preset"), [(name, preset) for name in STUDIES for preset in PRESETS]
+)
+
+
+def test_every_study_of_the_catalogue_is_a_recipe():
+    functions = {name for name in recipes.__all__ if name != "Study"}
+    assert functions == {name.replace("-", "_") for name in STUDIES}
+
+
+@everywhere
+def test_a_study_is_named_as_it_is_called(name, preset):
+    study = study_of(name, preset)
+    assert (study.name, study.preset) == (name, preset)
+    assert {experiment.name.split()[0] for experiment in study.experiments} == {name}
+
+
+@everywhere
+def test_no_two_runs_share_a_folder(name, preset):
+    experiments = study_of(name, preset, seeds=3).experiments
+    folders = {run_folder(experiment, Path("out")) for experiment in experiments}
+    assert len(folders) == len(experiments)
+    for folder in folders:
+        assert folder.parent == Path("out") and folder.name.isascii()
+        assert not set(folder.name) & set(" ()/\\,")
+
+
+@everywhere
+def test_seeds_change_the_seed_alone(name, preset):
+    one, three = (study_of(name, preset, seeds=seeds).experiments for seeds in (1, 3))
+    assert three[: len(one)] == one
+    for seed in range(3):
+        part = three[seed * len(one) : (seed + 1) * len(one)]
+        for first, experiment in zip(one, part, strict=True):
+            settings = first.training.model_copy(update={"seed": seed})
+            assert experiment == first.with_changes(training=settings)
+
+
+@everywhere
+def test_all_networks_meet_the_same_samples(name, preset):
+    """Of one experiment at one resolution; the data have one seed whatever that of the run."""
+    met = {}
+    for experiment in study_of(name, preset, seeds=2).experiments:
+        data = (experiment.problem, experiment.train, experiment.test)
+        frames = (experiment.window, experiment.targets)
+        assert met.setdefault((experiment.name, experiment.resolution), (data, frames)) == (
+            data,
+            frames,
+        )
+    assert met
+
+
+@pytest.mark.parametrize("name", ["darcy", "burgers"])
+def test_small_trainings_are_as_long_for_all_networks(name):
+    (settings,) = {
+        (e.training.epochs, e.training.batch_size, e.training.schedule)
+        for e in study_of(name, "small").experiments
+    }
+    assert settings[1:] == (20, "one-cycle")
+
+
+def only_change(experiments):
+    """The settings of the networks that differ between some experiments."""
+    first, *rest = [experiment.network.model_dump() for experiment in experiments]
+    return {key for network in rest for key in network if network[key] != first[key]}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_ablation_changes_one_thing(preset):
+    modes = recipes.darcy_modes(preset).experiments
+    assert only_change(modes) == {"modes"} and len({e.training for e in modes}) == 1
+    assert [e.network.modes for e in modes] == list(dict.fromkeys(e.network.modes for e in modes))
+    activations = recipes.darcy_activation(preset).experiments
+    for points in {e.resolution for e in activations}:
+        pair = [e for e in activations if e.resolution == points]
+        assert only_change(pair) == {"activation"} and pair[0].training == pair[1].training
+        assert [e.network.activation for e in pair] == ["gelu", "relu"]
+    widths = recipes.navier_stokes_width(preset).experiments
+    for kind in ("pdno", "fno"):
+        assert only_change([e for e in widths if e.network.kind == kind]) == {"width"}
+    for experiment in widths:  # all modes are kept in both
+        network = experiment.network
+        every = None if network.kind == "pdno" else experiment.resolution // 2
+        assert network.modes == every and not getattr(network, "depends_on_x", False)
+
+
+def test_some_networks_and_one_resolution():
+    study = recipes.darcy("small", models=["FNO", "PDNO a(ξ)"], resolution=64, seeds=2)
+    assert [(e.model, e.seed) for e in study.experiments] == [
+        ("FNO", 0),
+        ("PDNO a(ξ)", 0),
+        ("FNO", 1),
+        ("PDNO a(ξ)", 1),
+    ]
+    assert {e.resolution for e in study.experiments} == {64}
+    assert {e.zero_shot for e in study.experiments} == {(128,)}
+    (viscosity,) = {
+        e.problem.viscosity for e in recipes.navier_stokes("paper", viscosity=1e-3).experiments
+    }
+    assert viscosity == 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "preset", "options", "message"),
+    [
+        ("darcy", "small", {"models": ["UNet"]}, "no model 'UNet': expected some of PDNO"),
+        ("darcy", "small", {"seeds": 0}, "seeds is 0; expected at least 1"),
+        ("darcy", "small", {"resolution": 48}, "resolution 48 is not among the points"),
+        ("darcy", "paper", {"resolution": 1}, "resolution is 1; expected at least 2"),
+        ("darcy-modes", "paper", {"resolution": 0}, "resolution is 0; expected at least 2"),
+        ("heat", "small", {"resolution": 64}, "heat has no option resolution: leave it out"),
+        ("heat", "small", {"models": ["PDIO"]}, "heat has no option models: leave it out"),
+        ("navier-stokes", "small", {"resolution": 64}, "navier-stokes has no option resolution"),
+        ("darcy", "huge", {}, "preset 'huge'; expected one of smoke, small, paper"),
+        ("heat", "huge", {}, "preset 'huge'"),
+        ("navier-stokes", "huge", {}, "preset 'huge'"),
+        ("wave", "small", {}, "no study 'wave'"),
+        ("study", "small", {}, "no study 'study'"),
+        ("resources", "small", {}, "no study 'resources'"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(name, preset, options, message):
+    with pytest.raises(ValueError, match=message):
+        study_of(name, preset, **options)
+
+
+def test_wrong_viscosities_are_refused():
+    with pytest.raises(ValueError, match=r"preset 'small' has viscosity 1e-5 only, not 0.001"):
+        recipes.navier_stokes("small", viscosity=1e-3)
+    with pytest.raises(ValueError, match=r"no dataset with viscosity 0.1: expected 1e-3"):
+        recipes.navier_stokes("paper", viscosity=0.1)
+    with pytest.raises(ValidationError, match="at least 1 item"):
+        recipes.Study(name="none", preset="small", experiments=())
