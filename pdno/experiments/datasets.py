@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import generate_dataset
-from pdno.data.problems import Problem
+from pdno.data.problems import PROBLEMS, Problem
 from pdno.data.public import read_published
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
@@ -70,10 +70,15 @@ def open_file(path: Path) -> OperatorDataset:
     if path.is_dir():
         return open_dataset(path)
     published = read_published(path)
-    outputs = published.outputs
-    shape = tuple(outputs.shape[(3 if published.times is not None else 2) :])
-    darcy = published.kind == "darcy"
-    grid = Grid.cells(shape) if darcy else Grid(shape)
+    outputs, times = published.outputs, published.times
+    dim = PROBLEMS[published.kind].dim
+    frames = outputs.dim() == dim + 3
+    if frames and times is None:
+        raise ValueError(f"{path} does not tell the times of its frames: read it with read_own")
+    if times is not None and not frames:  # a file with one time has no axis for it
+        outputs = outputs[:, None]
+    shape = tuple(outputs.shape[-dim:])
+    grid = Grid.cells(shape) if published.kind == "darcy" else Grid(shape)
     # files of trajectories may lack the initial state; a window of frames needs none
     inputs = outputs[:, 0] if published.inputs is None else published.inputs
-    return OperatorDataset.from_arrays(inputs, outputs, grid, published.times)
+    return OperatorDataset.from_arrays(inputs, outputs, grid, times)

@@ -155,7 +155,9 @@ def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Finished
     normalized = Normalized(
         network, normalizer("inputs"), normalizer("outputs"), channels=shape["out"]
     )
-    learner = Learner(normalized, experiment.task).to(device, next(iter(tensors.values())).dtype)
+    double = experiment.training.precision == "float64"
+    dtype = torch.float64 if double else torch.float32
+    learner = Learner(normalized, experiment.task).to(device, dtype)
     learner.load_state_dict(tensors)
     return FinishedRun(place, experiment, learner.eval(), grid, read_rows(place / ROWS))
 
