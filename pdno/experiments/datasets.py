@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import generate_dataset
+from pdno.data.manifest import MANIFEST, read_manifest
 from pdno.data.problems import PROBLEMS, Problem
 from pdno.data.public import read_published
 from pdno.experiments.specification import Experiment
@@ -41,7 +42,9 @@ def ensure_dataset(problem: Problem, folder: Path, *, workers: int | None = None
     """The dataset of a problem under `folder`, generated or finished where it is not there."""
     place = dataset_folder(problem, folder)
     place.parent.mkdir(parents=True, exist_ok=True)
-    generate_dataset(problem, place, workers=workers)
+    # a complete one is only read, which several runs may do at once
+    if not ((place / MANIFEST).is_file() and read_manifest(place).complete):
+        generate_dataset(problem, place, workers=workers)
     return place
 
 
