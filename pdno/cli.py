@@ -217,6 +217,38 @@ def predict(
     print(f"{out}: {shape}")
 
 
+def symbol(
+    source: Positional[Path],
+    out: Path = Path("symbol"),
+    order: float = 1.0,
+    resolution: int | None = None,
+) -> None:
+    """Look inside a learned operator: certificate, norms and pictures of every layer.
+
+    Arguments:
+        source: A run folder, or a file of published weights.
+        out: Folder for symbol.json, symbol.txt and the figures.
+        order: m of the symbol class S^m that is asked about.
+        resolution: Points per axis; needed for published weights, which do not say it.
+    """
+    from pdno.experiments.symbol import inspect_symbols
+
+    print(inspect_symbols(source, out, order=order, resolution=resolution))
+    print(f"figures and symbol.json: {out}")
+
+
+def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> None:
+    """Make the tables and figures of the paper from run folders, as one HTML page and files.
+
+    Arguments:
+        runs: Run folders, or folders that hold some.
+        out: Folder for report.html, tables and figures.
+    """
+    from pdno.report.document import write_report
+
+    print(write_report(list(runs), out))
+
+
 def _print_rows(rows: "list[Row]", path: Path) -> None:
     if rows:  # only the first of several processes has them
         from pdno.report.summary import summarise
@@ -240,6 +272,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "train": train,
                 "evaluate": evaluate,
                 "predict": predict,
+                "symbol": symbol,
+                "report": report,
                 "generate": generate,
                 "data": data,
                 "demo": demo,

@@ -11,6 +11,7 @@ from pdno.evaluation.resolution import evaluate_resolutions, evaluate_times
 from pdno.evaluation.speed import compare_speed
 from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol
 from pdno.experiments.datasets import ExperimentData
+from pdno.experiments.diffusivity import learned_diffusivity
 from pdno.experiments.specification import Experiment
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.analytic import Heat
@@ -43,7 +44,14 @@ def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> list[P
         parts.append({"resolution": at, "split": "speed", "metrics": speed.metrics()})
     heat = heat_comparison(experiment, run, samples)
     if heat is not None:
-        parts.append({"resolution": at, "split": "symbol", "metrics": heat.metrics()})
+        metrics = heat.metrics()
+        diffusivity = learned_diffusivity(experiment, run.network, samples.train.grid)
+        if diffusivity is not None:
+            metrics |= {
+                "diffusivity": diffusivity.value,
+                "diffusivity standard error": diffusivity.error,
+            }
+        parts.append({"resolution": at, "split": "symbol", "metrics": metrics})
     return parts
 
 
