@@ -101,10 +101,10 @@ def _arrays_of(path: Path, names: Sequence[str] | None) -> dict[str, Numbers | N
 
 def _numpy_arrays(path: Path) -> dict[str, Numbers]:
     try:
-        loaded = np.load(path)  # which unpickles nothing unless told to
-        if isinstance(loaded, np.ndarray):
-            return {path.stem: loaded}
-        with loaded:
+        with open(path, "rb") as file:
+            loaded = np.load(file)  # which unpickles nothing unless told to
+            if isinstance(loaded, np.ndarray):
+                return {path.stem: loaded}
             return {name: loaded[name] for name in loaded.files}
     except (ValueError, EOFError, BadZipFile) as problem:
         raise ValueError(f"cannot read {path}: {problem}") from problem

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pdno.report.errors import draw_summaries, panels_for, title_of
 from pdno.report.groups import Group, Results, of_family
 from pdno.report.models import BASELINES, setting_of
-from pdno.report.style import colour_of, figure_style, line_of
+from pdno.report.style import colour_of, figure_style, line_of, logarithmic, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,11 +54,11 @@ def plot_modes(results: Results) -> "Figure | None":
             if summary is not None:
                 style = {"color": colour_of(group.model), "linestyle": "-."}
                 axes.axhline(summary.mean, label=f"{group.model}, test", **style)
-        axes.set_yscale("log")
+        logarithmic(axes, "y")
         axes.set_xlabel("k_max")
         axes.set_ylabel("relative L2 error")
         axes.set_title(title_of(shown))
-        axes.legend()
+        shared_legend(figure, [axes], columns=2)
         return figure
 
 
@@ -75,35 +75,44 @@ def plot_width(results: Results) -> "Figure | None":
                 found = {value: group.summary(split) for value, group in groups.items()}
                 known = {head: summary for head, summary in found.items() if summary is not None}
                 draw_summaries(axes, known, f"{family}, {split}", line_of(family, split))
+        axes.set_xticks([float(width) for width in by_setting(shown, "width")])
         axes.set_xlabel("channels")
         axes.set_ylabel("relative L2 error")
         axes.set_title(title_of(shown))
-        axes.legend()
+        shared_legend(figure, [axes], columns=2)
         return figure
 
 
 def plot_activation(results: Results) -> "Figure | None":
     """Figure 11: training and test error with GELU and with ReLU symbol networks."""
-    groups = results.study("darcy-activation")
-    if not groups:
+    blocks = results.by_resolution("darcy-activation")
+    if not blocks:
         return None
+    groups = [group for block in blocks.values() for group in block]
+    bars = [(m, split) for m in sorted({g.model for g in groups}) for split in ("train", "test")]
     with figure_style():
         figure, (axes,) = panels_for(1)
-        for model in dict.fromkeys(group.model for group in groups):
-            for split in ("test", "train"):
-                found = {
-                    str(group.resolution): group.summary(split)
-                    for group in sorted(groups, key=lambda group: group.resolution)
-                    if group.model == model
-                }
-                known = {head: summary for head, summary in found.items() if summary is not None}
-                draw_summaries(axes, known, f"{model}, {split}", line_of(model, split))
-        axes.set_yscale("log")
-        axes.margins(x=0.2)
+        for place, (model, split) in enumerate(bars):
+            found = {
+                k: summary
+                for k, block in enumerate(blocks.values())
+                for group in block
+                if group.model == model and (summary := group.summary(split)) is not None
+            }
+            axes.bar(
+                [k + (place - (len(bars) - 1) / 2) / (len(bars) + 1) for k in found],
+                [summary.mean for summary in found.values()],
+                1 / (len(bars) + 1),
+                yerr=[s.deviation if s.count > 1 else 0.0 for s in found.values()],
+                color=colour_of(model),
+                alpha=0.5 if split == "train" else 1.0,
+                label=f"{model}, {split}",
+            )
+        axes.set_xticks(range(len(blocks)), [str(points) for points in blocks])
         axes.set_xlabel("points per axis")
         axes.set_ylabel("relative L2 error")
         axes.set_title(title_of(groups))
-        axes.legend()
+        shared_legend(figure, [axes])
         return figure
 
 

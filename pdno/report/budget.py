@@ -7,7 +7,7 @@
 A number without its budget says little, so tables, figures and verdicts carry it.
 """
 
-__all__ = ["Budget", "Level", "describe_budgets", "lowest_level"]
+__all__ = ["Budget", "Level", "count_of", "describe_budgets", "lowest_level"]
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,12 +55,18 @@ class Budget:
         return "paper" if enough else "small"
 
     def __str__(self) -> str:
-        epochs = f"{self.epochs} of {self.paper_epochs}" if self.paper_epochs else f"{self.epochs}"
-        samples = (
-            f"{self.samples} of {self.paper_samples}" if self.paper_samples else f"{self.samples}"
-        )
-        seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
-        return f"{self.level} budget: {epochs} epochs, {samples} training samples, {seeds}"
+        epochs = _beside(self.epochs, self.paper_epochs, "epoch")
+        samples = _beside(self.samples, self.paper_samples, "training sample")
+        return f"{self.level} budget: {epochs}, {samples}, {count_of(self.seeds, 'seed')}"
+
+
+def count_of(count: int, word: str) -> str:
+    """A number and its word, which has an s unless the number is 1."""
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def _beside(count: int, paper: int | None, word: str) -> str:
+    return f"{count} of {count_of(paper, word)}" if paper else count_of(count, word)
 
 
 def lowest_level(budgets: Iterable[Budget]) -> Level | None:

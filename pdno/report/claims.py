@@ -21,6 +21,7 @@ class Claim:
         text: What it says, with our criterion.
         studies: The experiments that test it, as `pdno reproduce` calls them.
         judge: Reads the verdict off the results.
+        preset: The smallest preset that tests it.
     """
 
     key: str
@@ -28,6 +29,7 @@ class Claim:
     text: str
     studies: tuple[str, ...]
     judge: main.Judge | None
+    preset: str = "small"
 
 
 FLOW, DARCY = "navier-stokes", "darcy"
@@ -89,6 +91,7 @@ CLAIMS = (
         "Navier-Stokes, ν = 1e-4 with 1000 samples: PDNO a(x,ξ) has the lowest test error.",
         (FLOW,),
         main.navier_stokes_best(1e-4, 1000),
+        preset="paper",
     ),
     Claim(
         "navier-stokes-one-shot",
@@ -96,6 +99,7 @@ CLAIMS = (
         "Navier-Stokes: the recurrent PDNO a(x,ξ) is better than the one-shot PDNO a(x,ξ,t).",
         (FLOW,),
         main.navier_stokes_one_shot,
+        preset="paper",
     ),
     Claim(
         "navier-stokes-growth",
@@ -161,6 +165,7 @@ CLAIMS = (
         "Darcy: k_max of 20 and more is comparable to all modes (within a factor of 1.25).",
         ("darcy-modes",),
         ablation.modes_saturate,
+        preset="paper",
     ),
     Claim(
         "activation-gap",

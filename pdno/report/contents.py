@@ -172,7 +172,7 @@ FIGURES = (
         "figure-11-activation",
         "Figure 11",
         "GELU and ReLU in the symbol networks on Darcy flow",
-        "Solid: test, dashed: training.",
+        "Full colour: test, pale: training.",
         ("darcy-activation",),
         plot_activation,
     ),

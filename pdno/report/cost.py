@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdno.report.errors import STUDIES
 from pdno.report.groups import Group, Results
-from pdno.report.style import figure_style, marker_of, shared_legend
+from pdno.report.style import figure_style, logarithmic, marker_of, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +32,9 @@ def plot_cost(results: Results) -> "Figure | None":
             for axes, head, place in zip(row, heads, range(3), strict=True):
                 for group in groups:
                     _draw(axes, group, place)
-                axes.set_xscale("log")
-                axes.set_yscale("log")
+                logarithmic(axes, "x")
+                logarithmic(axes, "y")
+                axes.tick_params(axis="x", labelrotation=45, labelsize=7)
                 axes.set_xlabel(head)
             level = groups[0].budget.level
             row[0].set_ylabel(f"{study}, s = {groups[0].resolution}\n({level} budget)\ntest error")

@@ -22,7 +22,7 @@ from pdno.report.groups import Results
 from pdno.report.html import Section, page, picture_tag
 from pdno.report.runs import RunRecord, find_runs, find_unfinished
 from pdno.report.style import save_figure
-from pdno.report.table import MISSING, Table
+from pdno.report.table import MISSING, Table, number
 from pdno.report.verdicts import claims_table
 
 
@@ -139,6 +139,6 @@ def _run_line(record: RunRecord) -> tuple[str, ...]:
         f"{row.parameters:,}" if settings and row.parameters is not None else MISSING,
         f"{record.history[-1]['epoch']:.0f}" if record.history else MISSING,
         str(settings.get("train", MISSING)),
-        MISSING if row.seconds is None else f"{row.seconds:.0f}",
+        number(row.seconds),
         words,
     )

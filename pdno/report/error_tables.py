@@ -133,15 +133,15 @@ def _test_cells(group: Group | None, paper: float | None) -> Line:
 
 
 def _ratio(ours: Summary | None, paper: float | None) -> str:
-    return MISSING if ours is None or paper is None else f"{ours.mean / paper:.2g}"
+    return MISSING if ours is None or paper is None else f"{ours.mean / paper:.2f}"
 
 
 def _budget(group: Group | None) -> Line:
     if group is None:
         return (MISSING,) * len(BUDGET)
     budget = group.budget
-    seconds = MISSING if budget.seconds is None else f"{budget.seconds:.0f}"
-    return (str(budget.seeds), str(budget.epochs), str(budget.samples), seconds)
+    counts = (str(budget.seeds), str(budget.epochs), str(budget.samples))
+    return (*counts, number(budget.seconds))
 
 
 def _smallest(groups: Iterable[Group | None], start: int, column: int) -> set[tuple[int, int]]:

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pdno.evaluation.rows import Summary
+from pdno.report.budget import count_of
 from pdno.report.groups import ERROR, Group, Results
-from pdno.report.style import figure_style, line_of, shared_legend
+from pdno.report.style import figure_style, line_of, logarithmic, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,8 +34,9 @@ def plot_error_by_time(results: Results) -> "Figure | None":
             for split in ("test", "train"):
                 found = group.over_time(split)
                 draw_summaries(axes, found, f"{group.model}, {split}", line_of(group.model, split))
-        axes.set_yscale("log")
+        logarithmic(axes, "y")
         axes.set_xlabel("t")
+        axes.locator_params(axis="x", integer=True)
         axes.set_ylabel("relative L2 error")
         axes.set_title(title_of(groups))
         shared_legend(figure, [axes], columns=2)
@@ -53,8 +55,9 @@ def plot_bands(results: Results) -> "Figure | None":
             for group in groups:
                 found = group.series("test", BAND)
                 draw_summaries(axes, found, group.model, line_of(group.model))
-            axes.set_yscale("log")
+            logarithmic(axes, "y")
             axes.set_xlabel("band of max |ξ_j|")
+            axes.tick_params(axis="x", labelrotation=45)
             axes.set_ylabel("share of relative L2 error")
             axes.set_title(title_of(groups))
         shared_legend(figure, panels)
@@ -78,9 +81,8 @@ def plot_resolutions(results: Results) -> "Figure | None":
                 found = _finer(group, "zero-shot")
                 draw_summaries(axes, found, group.model, style)
                 dotted = {**style, "linestyle": ":", "markersize": 3}
-                found = _finer(group, "interpolated")
-                draw_summaries(axes, found, f"{group.model}, interpolated", dotted)
-            axes.set_yscale("log")
+                draw_summaries(axes, _finer(group, "interpolated"), None, dotted)
+            logarithmic(axes, "y")
             axes.set_xscale("log", base=2)
             points = sorted({s for group in groups for s in _finer(group, "zero-shot")})
             axes.set_xticks(points, [str(s) for s in points])
@@ -115,9 +117,16 @@ def panels_for(count: int) -> "tuple[Figure, list[Any]]":
 
 
 def draw_summaries(
-    axes: Any, found: Mapping[Any, Summary], label: str, style: Mapping[str, Any]
+    axes: Any, found: Mapping[Any, Summary], label: str | None, style: Mapping[str, Any]
 ) -> None:
-    """Means as a line; deviations as bars where there are several seeds."""
+    """Means as a line; deviations as bars where there are several seeds.
+
+    Arguments:
+        axes: Where to draw.
+        found: Means and deviations by what stands on the x axis.
+        label: For the legend; None for a line that it does not name.
+        style: Of the line, see `line_of`.
+    """
     if not found:
         return
     heads = list(found)
@@ -132,6 +141,6 @@ def draw_summaries(
 def title_of(groups: Sequence[Group]) -> str:
     """The experiment and the grid of some groups, with their budget."""
     first = groups[0]
-    words = first.first.experiment.replace("nu=1e-05", "ν = 1e-5").replace("=", " = ")
-    budget = first.budget
-    return f"{words}, s = {first.resolution}\n({budget.level} budget, {budget.epochs} epochs)"
+    words = first.first.experiment.replace("nu=1e-05", "ν=1e-5").replace("=", " = ")
+    epochs = count_of(first.budget.epochs, "epoch")
+    return f"{words}, s = {first.resolution}\n({first.budget.level} budget, {epochs})"

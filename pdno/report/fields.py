@@ -94,7 +94,7 @@ def plot_comparison(results: Results, study: str) -> "Figure | None":
         panels = figure.subplots(2, count, squeeze=False)
         _draw(panels[0, 0], truth, values)
         panels[0, 0].set_title("truth" + _at(sample, -1))
-        panels[1, 0].set_axis_off()
+        panels[1, 0].set_visible(False)
         for column, (model, field) in enumerate(said.items(), start=1):
             top = _draw(panels[0, column], field, values)
             below = _draw(panels[1, column], field - truth, differences)
@@ -189,4 +189,5 @@ def _draw(axes: Any, field: Array, style: dict[str, Any]) -> Any:
     """A field with x₁ to the right and x₂ upwards."""
     axes.set_xticks([])
     axes.set_yticks([])
+    axes.spines[:].set_visible(False)
     return axes.imshow(field.T, extent=(0, 1, 0, 1), **style)

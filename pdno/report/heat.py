@@ -99,7 +99,7 @@ def plot_heat_surfaces(results: Results) -> "Figure | None":
     x, t = np.meshgrid(np.arange(truth.shape[1]) / truth.shape[1], np.asarray(run.times))
     error = float(np.linalg.norm(prediction[0] - target[0]) / np.linalg.norm(target[0]))
     with figure_style():
-        figure = Figure(figsize=(7.4, 3.0))
+        figure = Figure(figsize=(8.4, 3.0))
         panels = (("exact", truth), (f"predicted, error {error:.3g}", said))
         bounds = {"vmin": float(truth.min()), "vmax": float(truth.max())}
         for place, (title, values) in enumerate(panels, start=1):
@@ -108,10 +108,11 @@ def plot_heat_surfaces(results: Results) -> "Figure | None":
             axes.contour(
                 x, t, values, levels=8, colors="black", linestyles="dashed", linewidths=0.6
             )
+            axes.set_zlim(bounds["vmin"], bounds["vmax"])
             axes.set_title(title)
             axes.set_xlabel("x")
             axes.set_ylabel("t")
-            axes.tick_params(labelsize=6)
+            axes.tick_params(labelsize=6, pad=0)
         axes = figure.add_subplot(1, 3, 3)
         difference = said - truth
         image = axes.pcolormesh(x, t, difference, shading="nearest", **signed(difference))

@@ -29,7 +29,8 @@ nav ul { columns: 20rem; padding-left: 1.2rem; font-size: 0.9rem; }
 nav li { break-inside: avoid; }
 code { background: #f2f2f2; padding: 0.1rem 0.3rem; border-radius: 3px; font-size: 0.9em; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.82rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; min-width: 40rem; font-size: 0.82rem;
+  font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; }
 thead th { border-bottom: 2px solid #444; }
 tbody td { border-bottom: 1px solid #ddd; }
@@ -38,7 +39,7 @@ img { max-width: 100%; height: auto; }
 figcaption, .note, .origin { font-size: 0.85rem; color: #444; }
 .gap { border: 2px dashed #b35900; background: #fff7ee; padding: 0.75rem; margin: 0; }
 @media print { body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; }
-  .wide { overflow: visible; } table { font-size: 7pt; } h3 { break-after: avoid; } }
+  .wide { overflow: visible; } table { font-size: 7pt; min-width: 0; } h3 { break-after: avoid; } }
 """
 
 

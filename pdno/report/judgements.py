@@ -67,7 +67,7 @@ def _heat_below(metric: str, split_names: Sequence[str], limit: float) -> "Judge
             return None
         text = ", ".join(f"{split} {summary_text(summary)}" for split, summary in known.items())
         holds = all(summary.mean < limit for summary in known.values())
-        return Finding(holds, f"{text}; limit {limit:g}", (group,))
+        return Finding(holds, f"{metric}: {text}; limit {limit:g}", (group,))
 
     return judge
 

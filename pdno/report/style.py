@@ -11,6 +11,7 @@ __all__ = [
     "colour_of",
     "figure_style",
     "line_of",
+    "logarithmic",
     "marker_of",
     "save_figure",
     "shared_legend",
@@ -72,6 +73,17 @@ def signed(*fields: Any) -> dict[str, Any]:
     largest = max((float(np.abs(field).max()) for field in fields), default=0.0)
     limit = largest if 0 < largest < np.inf else 1.0
     return {"cmap": DIVERGING, "vmin": -limit, "vmax": limit}
+
+
+def logarithmic(axes: Any, name: str) -> None:
+    """Make the axis "x" or "y" logarithmic, with plain numbers that do not touch each other."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set(**{f"{name}scale": "log"})
+    axis = {"x": axes.xaxis, "y": axes.yaxis}[name]
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=5))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
 
 
 def shared_legend(figure: "Figure", panels: Iterable[Any], columns: int = 4) -> None:

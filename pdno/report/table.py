@@ -7,6 +7,7 @@ __all__ = ["MISSING", "Table", "number", "summary_text"]
 
 import html
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,7 +75,7 @@ class Table:
     Arguments:
         head: Names of the columns.
         lines: Cells, line by line.
-        notes: Sentences below the table.
+        notes: Sentences below the table; commands stand between backticks.
         strong: Line and column of the cells that stand out, such as the smallest errors.
     """
 
@@ -112,7 +113,7 @@ class Table:
                     ]
                 )
             )
-        lines += [r"\hline", r"\end{tabular}", *(f"\n{_latex(note)}" for note in self.notes)]
+        lines += [r"\hline", r"\end{tabular}", *(f"\n{_latex_note(note)}" for note in self.notes)]
         return "\n".join(lines) + "\n"
 
     def html(self) -> str:
@@ -127,7 +128,7 @@ class Table:
                 for j, c in enumerate(cells)
             ]
             body.append(f"<tr>{''.join(row)}</tr>")
-        notes = "".join(f'<p class="note">{html.escape(note)}</p>\n' for note in self.notes)
+        notes = "".join(f'<p class="note">{_html_note(note)}</p>\n' for note in self.notes)
         return (
             f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
             + "\n".join(body)
@@ -141,6 +142,15 @@ def _markdown_line(cells: Sequence[str]) -> str:
 
 def _latex(text: str) -> str:
     return "".join(LATEX.get(sign, sign) for sign in text)
+
+
+def _latex_note(note: str) -> str:
+    """A sentence; what stands between backticks is a command."""
+    return re.sub(r"`([^`]*)`", r"\\texttt{\1}", _latex(note))
+
+
+def _html_note(note: str) -> str:
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(note))
 
 
 def _latex_line(cells: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from pdno.report.errors import STUDIES, panels_for, title_of
 from pdno.report.groups import Results
-from pdno.report.style import figure_style, line_of, shared_legend
+from pdno.report.style import figure_style, line_of, logarithmic, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,8 +38,8 @@ def plot_training(results: Results) -> "Figure | None":
                     style = line_of(group.model, split)
                     if len(measured) > 1:
                         style |= {"marker": "", "linewidth": 1}
-                    axes.plot(*measured.T, label=f"{group.model}, {split}", **style)
-            axes.set_yscale("log")
+                    axes.plot(*measured.T, label=group.model if split == "test" else None, **style)
+            logarithmic(axes, "y")
             axes.set_xlabel("epoch")
             axes.set_ylabel("relative L2 error")
             axes.set_title(title_of(groups))

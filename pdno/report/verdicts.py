@@ -11,6 +11,7 @@ from typing import Literal
 
 from pdno.report.budget import describe_budgets, lowest_level
 from pdno.report.claims import CLAIMS, Claim
+from pdno.report.commands import command_of
 from pdno.report.groups import Results
 from pdno.report.table import MISSING, Table
 
@@ -38,9 +39,7 @@ def judge(claim: Claim, results: Results) -> Verdict:
     """The verdict of one claim."""
     finding = None if claim.judge is None else claim.judge(results)
     if finding is None:
-        commands = " and ".join(
-            f"pdno reproduce {study} --preset small" for study in claim.studies
-        )
+        commands = " and ".join(command_of(study, preset=claim.preset) for study in claim.studies)
         need = f"needs {commands}" if commands else "run folders hold no certificates"
         return Verdict(claim, "not tested here", need, MISSING)
     budgets = [(group.model, group.budget) for group in finding.groups]

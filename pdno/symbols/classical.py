@@ -19,7 +19,8 @@ Structure of the channel matrix A(ξ), with networks N and M, K = (N - N*)/2 and
     dissipative, elliptic   A = ⟨ξ⟩^m (K - P) - c |ξ|² ⟨ξ⟩^{m-2}   Re (A v, v) <= -c |ξ|² ⟨ξ⟩^{m-2}
     with time               e^{tA}, A dissipative                  a(s + t) = a(s) a(t)
 
-Self-adjoint and one of the others leaves K out. c > 0 is learned.
+Self-adjoint and one of the others leaves K out. c > 0 is learned. The operators inherit all this,
+except that of the mode N/2 of an even grid only the real part acts.
 """
 
 __all__ = ["ClassicalSymbol"]
@@ -197,5 +198,5 @@ def _exponential(a: Tensor, t: Tensor | None = None) -> Tensor:
     if a.shape[-1] == 1:
         return a.exp()
     # squaring loses a digit for every factor ten of |tA|: single precision has too few
-    exponential: Tensor = torch.linalg.matrix_exp(a.to(torch.complex128))
+    exponential: Tensor = torch.linalg.matrix_exp(a.to(torch.complex128).contiguous())
     return exponential.to(a.dtype)

@@ -18,7 +18,7 @@ the hyperplane ξ_d = 0 otherwise. A table is stored for ξ_d >= 0 and known by 
 __all__ = ["evaluate_at", "make_probe"]
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -63,9 +63,7 @@ def evaluate_at(
     probe = make_probe(symbol, dim=xi.shape[-1], t=t, acting=acting)
     x, xi = x.double(), xi.double()
     if isinstance(probe, DirectProbe):
-        table = probe.table(x, xi)
-        channels = _channels_of(symbol, x, xi)
-        return table.reshape(*channels, *table.shape[1:])
+        return probe.table(x, xi)
     assert isinstance(symbol, Symbol) and isinstance(probe, SeparatedProbe)
     c = probe.values(xi)[..., None, :]
     b = torch.ones(1, 1, len(x)) if probe.space is None else probe.space(x)
@@ -123,12 +121,6 @@ def _known_dim(symbol: AnySymbol) -> int | None:
     if isinstance(symbol, Derivative):
         return len(symbol.order)
     return len(symbol.velocity) if isinstance(symbol, Advection) else None
-
-
-def _channels_of(symbol: AnySymbol, x: Tensor, xi: Tensor) -> Sequence[int]:
-    function = symbol.function if isinstance(symbol, FullSymbol) else symbol
-    given = torch.as_tensor(function(x[:1, None], xi[None, :1]))
-    return given.shape[:2] if given.dim() == 4 else (1, 1)
 
 
 def _network_probe(

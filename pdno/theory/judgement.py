@@ -81,7 +81,8 @@ def _make_witness(measurement: Measurement, alpha: int, beta: int, order: float)
     growth = measurement.growth[alpha, beta]
     rays, _ = measurement.weighted(alpha, beta, order)
     shown = slice(0, growth.last + 1)
-    ray = int(rays[:, growth.last].argmax())
+    outer = rays[:, max(0, growth.last - 3) : growth.last + 1]
+    ray = int(outer.clamp(1e-300, 1e300).log().sum(dim=1).argmax())  # large all along
     points, values = measurement.points[ray, shown], rays[ray, shown]
     a, b = measurement.alphas[alpha], measurement.betas[beta]
     return Witness(
@@ -106,7 +107,7 @@ def _in_words(
     return (
         f"|{name}a| {change} {speed}, and the bound is |ξ|^{allowed:g}: its weighted size "
         f"is {float(values[len(xi) // 2]):.2g} at |ξ| = {first:.2g} and {float(values[-1]):.2g} "
-        f"at |ξ| = {last:.2g}, on a ray through {_show(xi[-1].tolist())}"
+        f"at |ξ| = {last:.2g}, ξ = {_show(xi[-1].tolist())}"
     )
 
 

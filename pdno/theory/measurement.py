@@ -91,7 +91,7 @@ def _measure_on(
     core_points = _box(probe.dim, edge)
     radii = RATIO ** torch.arange(1, rays.shape[1] + 1, dtype=torch.float64)
     largest = sizes.nan_to_num(nan=math.inf).amax(dim=2)
-    noise = probe.noise(largest[0])
+    noise = probe.noise(largest[0]) + _conditioning(probe, rays, derivatives)
     growth = {
         (alpha, beta): fit_growth(
             largest[alpha, beta], rounding_floor(noise[beta], sum(index), step), radii
@@ -110,6 +110,19 @@ def _measure_on(
         probe.differences(core_points, stencil, derivatives=derivatives),
         growth,
     )
+
+
+def _conditioning(probe: Probe, rays: Tensor, derivatives: bool) -> Tensor:
+    """|ξ| |∇a|, by which rounding in the formula of a is enlarged, per shell.
+
+    A fast phase like e^{2πi v·ξ} has it; the change of a by one digit of ξ shows it.
+    """
+    if probe.only_integers:
+        return torch.zeros(1, rays.shape[1], dtype=torch.float64)
+    digit = 4 * torch.finfo(torch.float64).eps
+    xi = rays.flatten(0, 1)
+    change = probe.changes(xi, xi * (1 + digit), derivatives=derivatives) / digit
+    return change.reshape(len(change), *rays.shape[:2]).nan_to_num(nan=0.0, posinf=0.0).amax(dim=1)
 
 
 def _box(dim: int, edge: int) -> Tensor:

@@ -99,6 +99,17 @@ class Probe(ABC):
         chunks = self._chunks(xi[:, None] + stencil.offsets, derivatives)
         return torch.cat([sizes(points) for points in chunks], dim=-1)
 
+    def changes(self, xi: Tensor, other: Tensor, *, derivatives: bool = True) -> Tensor:
+        """max over x and pairs of |∂_x^β a(x, ξ') - ∂_x^β a(x, ξ)|, (indices β, M)."""
+
+        def sizes(points: Tensor) -> Tensor:
+            here, there = (self.values(each, derivatives=derivatives) for each in points.unbind(1))
+            change = there - here
+            return self.sizes(torch.stack([change.real, change.imag]), derivatives=derivatives)
+
+        chunks = self._chunks(torch.stack([xi, other], dim=1), derivatives)
+        return torch.cat([sizes(points) for points in chunks], dim=-1)
+
     def strengths(self, xi: Tensor, stencil: Stencil, pairs: Tensor | None = None) -> Tensor:
         """|Δ^α| of what a is made of, pair by pair, (indices α, pairs, M): quick, for a search."""
 
@@ -221,7 +232,7 @@ class DirectProbe(Probe):
         self.function = function
 
     def table(self, x: Tensor, xi: Tensor) -> Tensor:
-        """a at all pairs of points (P, d) and frequencies (M, d): (pairs, P, M)."""
+        """a at all pairs of points (P, d) and frequencies (M, d): (O, I, P, M)."""
         given = torch.as_tensor(self.function(x[:, None], xi[None])).to(torch.complex128)
         if given.dim() not in (0, 2, 4):
             raise ValueError(
@@ -229,13 +240,13 @@ class DirectProbe(Probe):
                 "and ξ of shape (1, M, d); expected (P, M) or (O, I, P, M)"
             )
         channels = given.shape[:2] if given.dim() == 4 else (1, 1)
-        return given.expand(*channels, len(x), len(xi)).flatten(0, 1)
+        return given.expand(*channels, len(x), len(xi))
 
     def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
         """a at the points of the x-stencil, or at their centres."""
         centre = int((self.stencil.offsets == 0).all(dim=-1).nonzero()[0])
         x = self.x if derivatives else self.x[centre :: len(self.stencil.offsets)]
-        return self.table(x, xi).movedim(0, 1)
+        return self.table(x, xi).flatten(0, 1).movedim(0, 1)
 
     def sizes(self, parts: Tensor, *, derivatives: bool = True) -> Tensor:
         """max |Σ_s w_βs a(x + s)|."""
@@ -253,7 +264,7 @@ class DirectProbe(Probe):
         """a at some frequencies."""
         places = torch.tensor([0.0, 1.0, -2.0, 7.0, -30.0], dtype=torch.float64)
         xi = places[:, None] * self.scale
-        return self.table(x, xi.round()).movedim(-1, 1).flatten(0, 1)
+        return self.table(x, xi.round()).movedim(-1, 2).flatten(0, 2)
 
 
 def _squared(parts: Tensor) -> Tensor:

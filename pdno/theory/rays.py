@@ -4,10 +4,12 @@ Differences of a symbol can fail to decay on a set as thin as one ray: a unit σ
 network is constant where w·ξ is, so its second difference along w has the same size all along the
 line w·ξ = -b, and is zero a few steps beside it. Random rays never meet it. So
 
-1. all lattice points of a ring 4 <= |ξ| < 16 are asked, where even a thin set fills a part;
-2. the largest differences, of each order, are followed outwards: from two points of a line the
+1. all lattice points of a ring 4 <= |ξ| < 16 are asked, where even a thin set fills a part, and
+   the largest differences, of each order, are followed outwards: from two points of a line the
    next one, at four times the radius, is predicted, and found by a search around it;
-3. where a symbol is a network, the lines w·ξ + b = 0 of its first layer are followed as well.
+2. where a symbol is a network, the lines w·ξ + b = 0 of its first layer are followed as well;
+3. in every shell great circles are searched for places where the symbol bends most: seen from
+   afar a unit is a kink or a jump, however far from the origin its line passes (`theory.circles`).
 
 A ray here is a sequence of lattice points, one in each shell 4^j <= |ξ| < 4^{j+1}, j = 1, 2, ...
 Radii are in units of the frequency scale of the symbol.
@@ -20,6 +22,7 @@ import itertools
 import torch
 from torch import Tensor
 
+from pdno.theory.circles import draw_circles, find_bends
 from pdno.theory.differences import Stencil
 from pdno.theory.probe import Probe
 
@@ -28,6 +31,9 @@ SAMPLED = {1: 32, 2: 48, 3: 64}
 RING = 1024
 FOLLOWED = {1: 4, 2: 4, 3: 3}
 """Rays per order of difference."""
+BENDS = 4
+PAIRS = 32
+"""Channel pairs that are asked in a search around bends, where no pair is known to be worst."""
 START = 2
 """Lines of a first layer are compared in the shell 4^(START + 1)."""
 
@@ -53,6 +59,8 @@ def find_rays(
     if probe.planes is not None and probe.dim > 1 and shells > START:
         points, order = _largest_lines(search, generator)
         rays.append(_follow(search, list(points.unbind(dim=1)), order, shells))
+    if probe.dim > 1:
+        rays.append(_bends(search, shells, generator))
     return torch.cat(rays)
 
 
@@ -118,6 +126,20 @@ def _follow(
         reach = 16 if wide and len(points) == 2 else 6
         centred = search.best(predicted, _cross(dim, reach), order, pairs)
         points.append(search.best(centred, _cube(dim), order, pairs))
+    return torch.stack(points, dim=1)
+
+
+def _bends(search: _Search, shells: int, generator: torch.Generator) -> Tensor:
+    """The places of each shell where the symbol bends most, for each order of difference."""
+    orders = torch.arange(1, search.orders).repeat_interleave(BENDS)
+    frames, points = draw_circles(search.probe.dim, generator), []
+    for shell in range(1, shells + 1):
+        found = find_bends(search.probe, frames, 1.5 * RATIO**shell, BENDS).round()
+        start = found.repeat(search.orders - 1, 1)
+        every = torch.arange(search.strengths(start[:1]).shape[1])
+        pairs = every[:: max(1, len(every) // PAIRS)]
+        near = search.best(start, _cross(search.probe.dim, 3), orders, pairs)
+        points.append(search.best(near, _cube(search.probe.dim), orders, pairs))
     return torch.stack(points, dim=1)
 
 

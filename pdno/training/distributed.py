@@ -9,12 +9,17 @@ __all__ = ["Crew", "crew"]
 
 import contextlib
 import gc
+import itertools
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, distributed
+
+SETTLE_SECONDS = 0.2
+_GROUPS = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -68,18 +73,36 @@ def crew(device: torch.device | str | None = None) -> Iterator[Crew]:
         return
     joined = not distributed.is_initialized()
     if joined:
-        distributed.init_process_group("nccl" if chosen.type == "cuda" else "gloo")
+        _join(chosen)
     try:
         yield Crew(distributed.get_rank(), size, chosen)
     except BaseException:
         if joined:
-            distributed.destroy_process_group()
+            _leave()
         raise
     if joined:
         # a group that is torn down while others still use it aborts the process
         distributed.barrier()
-        gc.collect()
-        distributed.destroy_process_group()
+        _leave()
+
+
+def _join(device: torch.device) -> None:
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
+
+    store, rank, size = next(rendezvous("env://"))
+    # the store remembers the group of an earlier run in these processes, and would wait for it
+    own = PrefixStore(f"crew-{next(_GROUPS)}", store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    distributed.init_process_group(backend, store=own, rank=rank, world_size=size)
+
+
+def _leave() -> None:
+    gc.collect()
+    # threads of the group may still hold the last numbers, and can let go of them only while this
+    # one waits; a group that ends before that waits for its threads, and they for it, for ever
+    time.sleep(SETTLE_SECONDS)
+    distributed.destroy_process_group()
 
 
 def _device(device: torch.device | str | None, local: int) -> torch.device:

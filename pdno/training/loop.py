@@ -84,7 +84,7 @@ class Loop:
         self.position = Position()
         self.wrapped: nn.Module = learner
         if crew.size > 1:
-            self.wrapped = DistributedDataParallel(learner, broadcast_buffers=False)
+            self.wrapped = DistributedDataParallel(learner)
         self.folder: Path | None = None
         self.tensorboard = False
         self.saved_at = time.monotonic()

@@ -59,7 +59,7 @@ def test_table_5(name):
         expected = (10, *trained[1:]) if small_batch else trained  # the text, not the table
         assert settings(experiment) == expected
         assert network.modes is None and getattr(network, "layers", 4) == 4
-        assert network.first_activation is None if hasattr(network, "first_activation") else True
+        assert getattr(network, "first_activation", None) is None
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -42,17 +43,21 @@ def frames_data(count=11, seed=0):
 
 
 class StopsAt(nn.Module):
-    """A network that breaks in a chosen step."""
+    """A network to which something happens in a chosen step."""
 
-    def __init__(self, network, step):
+    def __init__(self, network, step, act):
         super().__init__()
-        self.network, self.step = network, step
+        self.network, self.step, self.act = network, step, act
 
     def forward(self, f, grid):
         self.step -= self.training
         if self.step == 0:
-            raise InterruptedError
+            self.act()
         return self.network(f, grid=grid)
+
+
+def fail():
+    raise InterruptedError
 
 
 def train(name, rank=0, **options):
@@ -63,7 +68,7 @@ def train(name, rank=0, **options):
     task, settings = CASES[name]
     make = static_data if isinstance(task, StaticMap) else frames_data
     run = fit(
-        StopsAt(network, options.pop("stop", -1)),
+        StopsAt(network, options.pop("stop", -1), options.pop("act", fail)),
         make(),
         make(5, seed=1),
         task=task,
@@ -83,8 +88,22 @@ def train_with_a_break(folder, rank):
         return train("sum", rank + 10, **options)
 
 
+def train_with_a_signal(folder, rank):
+    """A run in which one process is asked to end, in the fifth step, and is then continued."""
+
+    def ask():
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    try:
+        train("sum", rank, stop=5, act=ask, folder=folder)
+    except TrainingStopped as stopped:
+        assert stopped.resumable
+        return {"said": str(stopped), **train("sum", rank + 10, folder=folder)}
+
+
 def train_on_nothing(rank):
-    """One sample of the second batch is no number: all processes say so."""
+    """No sample is a number."""
     f, u = static_data().batch()
     data = OperatorDataset.from_arrays(f, u, GRID)
     f[:] = torch.nan
@@ -100,10 +119,11 @@ sys.path.insert(0, {tests!r})
 import torch
 torch.set_num_threads(1)
 from pathlib import Path
-from test_distributed import CASES, train, train_on_nothing, train_with_a_break
+from test_distributed import *
 folder, rank = Path({folder!r}), int(os.environ["RANK"])
 found = {{name: train(name, rank) for name in CASES}}
 found["broken"] = train_with_a_break(folder / "run", rank)
+found["asked"] = train_with_a_signal(folder / "asked", rank)
 found["nothing"] = train_on_nothing(rank)
 (folder / f"{{rank}}.json").write_text(json.dumps(found))
 """
@@ -116,10 +136,19 @@ def two_processes(tmp_path_factory):
     script = folder / "script.py"
     script.write_text(SCRIPT.format(tests=os.path.dirname(__file__), folder=str(folder)))
     command = ["torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
-    done = subprocess.run(
-        [sys.executable, "-m", *command], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    with subprocess.Popen(
+        [sys.executable, "-m", *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            _, errors = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # it ends those it has started, which a kill would not
+            raise
+    assert process.returncode == 0, errors
+    assert "Warning" not in errors
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)], folder
 
 
@@ -143,6 +172,13 @@ def test_two_processes_go_on_to_the_bit(two_processes):
         "checkpoints",
         "history.csv",
     ]
+
+
+def test_a_signal_to_one_process_stops_all_of_them_in_the_same_step(two_processes):
+    (first, second), _ = two_processes
+    assert first["asked"] == second["asked"]
+    assert first["asked"].pop("said").startswith("stopped after step 5; the same command")
+    assert first["asked"] == first["sum"]
 
 
 def test_a_run_of_two_processes_is_a_run_of_one(two_processes):
