@@ -21,7 +21,7 @@ $(VENV)/.%: $(VENV)/.made pyproject.toml constraints.txt
 
 install: $(VENV)/.run  ## Install pdno into .venv
 
-demo: $(VENV)/.run  ## Make one sample of every problem and draw it
+demo: $(VENV)/.run  ## Draw every problem, train PDNO and FNO, write a report
 	$(BIN)/pdno demo --out demo
 
 test: $(VENV)/.test  ## Run the tests (minutes)

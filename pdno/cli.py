@@ -72,16 +72,19 @@ def data(action: Positional[Literal["info"]], path: Positional[Path]) -> None:
     print(describe(path))
 
 
-def demo(out: Path = Path("demo")) -> None:
-    """Generate one sample of each problem and draw it.
+def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") -> None:
+    """Draw each problem, train PDNO and FNO on heat and a small Darcy problem, write a report.
 
     Arguments:
-        out: Folder for the pictures.
+        out: Folder for everything.
+        preset: small takes minutes, smoke seconds.
     """
     from pdno.experiments.demo import run_demo
 
-    for picture in run_demo(out):
+    *pictures, page = run_demo(out, preset=preset)
+    for picture in pictures:
         print(picture)
+    print(f"report: {page}")
 
 
 def bench(out: Path = Path("bench"), quick: bool = False) -> None:

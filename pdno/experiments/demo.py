@@ -1,6 +1,6 @@
-"""The demo: data of every problem, made and drawn."""
+"""The demo: data of every problem, made and drawn; PDNO and FNO trained; a report."""
 
-__all__ = ["DEMO", "run_demo"]
+__all__ = ["DEMO", "draw_problems", "run_demo"]
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +14,10 @@ from pdno.data.problems import (
     NavierStokesProblem,
     Problem,
 )
+from pdno.experiments.catalog import Preset
+from pdno.experiments.recipes.demo import demo
+from pdno.experiments.reproduce import run_study
+from pdno.report.document import write_report
 from pdno.report.samples import plot_sample
 from pdno.report.style import save_figure
 
@@ -25,7 +29,24 @@ DEMO = (
 )
 
 
-def run_demo(folder: Path, problems: Sequence[Problem] = DEMO) -> list[Path]:
+def run_demo(folder: Path, *, preset: Preset = "small") -> list[Path]:
+    """Draw every problem, train PDNO and FNO on two of them and write the report.
+
+    Arguments:
+        folder: Where everything goes.
+        preset: "smoke" for seconds, "small" for minutes.
+
+    Returns:
+        The pictures, and the page of the report at last.
+    """
+    study = demo(preset)
+    pictures = draw_problems(folder)
+    runs = folder / "runs"
+    run_study(study, runs)
+    return [*pictures, write_report([runs], folder / "report")]
+
+
+def draw_problems(folder: Path, problems: Sequence[Problem] = DEMO) -> list[Path]:
     """Generate one sample of each problem and draw it; returns the pictures."""
     pictures = []
     for problem in problems:

@@ -59,9 +59,10 @@ class PDNONetwork(NetworkRecord):
     activation: str = "gelu"
     modes: Modes = None
     depends_on_x: bool = True
-    symbol: Literal["network", "low-rank", "table"] = "network"
+    symbol: Literal["network", "low-rank", "table", "classical"] = "network"
     rank: Size = 2
     shared: bool = False
+    order: Annotated[float, Field(ge=-8, le=8)] = 0.0
     takes_time: bool = False
     first_activation: str | None = None
     frequency_scale: float | None = None

@@ -1,13 +1,11 @@
 """The picture of one layer's symbol: Re a2(ξ), and a1(x), of a few channel pairs."""
 
-__all__ = ["plot_symbol_layer", "save_figure"]
+__all__ = ["plot_symbol_layer"]
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from pdno.atomic import atomic_path
 from pdno.report.style import figure_style
 
 if TYPE_CHECKING:
@@ -56,9 +54,3 @@ def _centred(values: Tensor) -> Tensor:
     for axis in range(2, values.dim() - 1):
         values = values.roll(values.shape[axis] // 2, dims=axis)
     return values
-
-
-def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure, whole or not at all."""
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)
