@@ -253,7 +253,7 @@ def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> No
 
 
 def _print_rows(rows: "list[Row]", path: Path) -> None:
-    if rows:  # only the first of several processes has them
+    if os.environ.get("RANK", "0") == "0":  # the first of the processes of torchrun
         from pdno.report.summary import summarise
 
         print(summarise(rows))

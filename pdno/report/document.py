@@ -69,21 +69,30 @@ def _figure_section(entry: FigureEntry, results: Results, out: Path) -> Section:
     if made is None:
         _remove(paths)
     else:
-        for path in paths:
-            save_figure(made, path)
+        save_figure(made, paths[0])
+        # the places are found; finding them again takes half of the time
+        made.set_layout_engine("none")
+        save_figure(made, paths[1])
         body = picture_tag(paths[0], entry.title, entry.caption)
     return _section(entry, results, body)
 
 
 def _section(entry: TableEntry | FigureEntry, results: Results, body: str | None) -> Section:
     """A table or figure with the commands behind it and the budget of its runs."""
-    groups = [group for study in entry.studies for group in results.study(study)]
-    budgets = [(f"{group.first.study} {group.model}", group.budget) for group in groups]
+    known = {study: results.study(study) for study in entry.studies}
+    several = sum(bool(groups) for groups in known.values()) > 1
+    budgets = [
+        (study if several else group.model, group.budget)
+        for study, groups in known.items()
+        for group in groups
+    ]
+    # what is there names the runs that it has, a gap all that could fill it
+    named = [study for study in known if known[study] or study == "resources"]
     return Section(
         entry.key,
         f"{entry.number}. {entry.title}" if entry.number else entry.title,
         body,
-        tuple(command_of(study) for study in entry.studies),
+        tuple(command_of(study) for study in (entry.studies if body is None else named)),
         describe_budgets(budgets) if budgets else "",
     )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdno.report.published import SOURCE
+from pdno.report.table import html_note
 
 LINK = "https://arxiv.org/abs/2201.11967"
 TITLE = "Pseudo-differential neural operators: report"
@@ -51,7 +52,7 @@ class Section:
         key: Its anchor.
         title: Its heading.
         body: HTML of the table or figure; None for a gap.
-        commands: What makes its data.
+        commands: What makes its data; for a gap, each of them would do.
         budget: Of the runs; empty where there is none.
     """
 
@@ -63,14 +64,16 @@ class Section:
 
     def html(self) -> str:
         """The section with its heading and origin, or a gap."""
-        commands = ", ".join(f"<code>{html.escape(command)}</code>" for command in self.commands)
+        known = [f"<code>{html.escape(command)}</code>" for command in self.commands]
         head = f'<section id="{self.key}">\n<h3>{html.escape(self.title)}</h3>\n'
         if self.body is None:
-            fill = f"Fill it with {commands}." if commands else "No run folder holds its data."
+            fill = (
+                f"Fill it with {' or '.join(known)}." if known else "No run folder holds its data."
+            )
             gap = f'<p class="gap">Gap: the data are not among the runs. {fill}</p>'
             return f"{head}{gap}\n</section>\n"
         budget = f" Budget: {html.escape(self.budget)}." if self.budget else ""
-        origin = f"Data: {commands}." if commands else ""
+        origin = f"Data: {', '.join(known)}." if known else ""
         return f'{head}{self.body}<p class="origin">{origin}{budget}</p>\n</section>\n'
 
 
@@ -79,7 +82,7 @@ def picture_tag(path: Path, text: str, caption: str) -> str:
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     return (
         f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(text)}">\n'
-        f"<figcaption>{html.escape(caption)}</figcaption></figure>\n"
+        f"<figcaption>{html_note(caption)}</figcaption></figure>\n"
     )
 
 

@@ -81,7 +81,8 @@ heat_constant = _heat_below("symbol variation over x", ("symbol",), CONSTANT)
 
 def darcy_order(results: Results) -> Finding | None:
     """PDNO a(x,ξ) < PDNO a(ξ) < MWT and FNO in test error, at every resolution that was run."""
-    return _ordered(results.by_resolution("darcy"), [("PDNO a(x,ξ)",), ("PDNO a(ξ)",), BASELINES])
+    ranks = [("PDNO a(x,ξ)",), ("PDNO a(ξ)",), ("MWT Leg", "FNO")]
+    return _ordered(results.by_resolution("darcy"), ranks)
 
 
 def burgers_order(results: Results) -> Finding | None:
@@ -109,8 +110,14 @@ def _ordered(blocks: dict[int, list[Group]], ranks: Sequence[Sequence[str]]) -> 
             for rank, following in zip(present, present[1:], strict=False)
         )
         errors = ", ".join(f"{g.model} {summary_text(e)}" for rank in present for g, e in rank)
-        texts.append(f"s = {points}: {errors}")
+        families = [family for rank in ranks for family in rank]
+        texts.append(f"s = {points}: {errors}{_not_run(groups, families)}")
     return Finding(holds, "; ".join(texts), tuple(used)) if texts else None
+
+
+def _not_run(groups: Sequence[Group], families: Sequence[str]) -> str:
+    absent = [family for family in families if of_family(groups, family) is None]
+    return f" (not run: {', '.join(absent)})" if absent else ""
 
 
 def _errors(groups: Sequence[Group], families: Sequence[str]) -> list[tuple[Group, Summary]]:
@@ -159,10 +166,8 @@ def navier_stokes_best(viscosity: float, most_samples: int) -> Judge:
             return None
         holds = pdno[0][1].mean < min(error.mean for _, error in others)
         text = ", ".join(f"{group.model} {summary_text(error)}" for group, error in pdno + others)
-        absent = [family for family in BASELINES if of_family(chosen, family) is None]
-        if absent:
-            text += f"; not run: {', '.join(absent)}"
-        return Finding(holds, text, tuple(group for group, _ in pdno + others))
+        used = tuple(group for group, _ in pdno + others)
+        return Finding(holds, text + _not_run(chosen, BASELINES), used)
 
     return judge
 

@@ -70,7 +70,7 @@ def plot_symbols(results: Results) -> "Figure | None":
     ]
     columns = max(len(blocks) for _, blocks in known)
     with figure_style():
-        figure = Figure(figsize=(1.6 * columns + 0.6, 2.2 * len(lines)))
+        figure = Figure(figsize=(max(1.6 * columns + 0.6, 4.0), 2.2 * len(lines)))
         panels = figure.subplots(len(lines), columns, squeeze=False)
         for row, (group, blocks, (j, i)) in zip(panels, lines, strict=True):
             for block, axes in enumerate(row):

@@ -3,7 +3,7 @@
 All three have the same cells. LaTeX needs no package: Greek letters and signs become mathematics.
 """
 
-__all__ = ["MISSING", "Table", "number", "summary_text"]
+__all__ = ["MISSING", "Table", "html_note", "number", "summary_text"]
 
 import html
 import math
@@ -128,7 +128,7 @@ class Table:
                 for j, c in enumerate(cells)
             ]
             body.append(f"<tr>{''.join(row)}</tr>")
-        notes = "".join(f'<p class="note">{_html_note(note)}</p>\n' for note in self.notes)
+        notes = "".join(f'<p class="note">{html_note(note)}</p>\n' for note in self.notes)
         return (
             f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
             + "\n".join(body)
@@ -149,7 +149,8 @@ def _latex_note(note: str) -> str:
     return re.sub(r"`([^`]*)`", r"\\texttt{\1}", _latex(note))
 
 
-def _html_note(note: str) -> str:
+def html_note(note: str) -> str:
+    """A sentence as HTML; what stands between backticks is a command."""
     return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(note))
 
 

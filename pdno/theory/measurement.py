@@ -91,7 +91,10 @@ def _measure_on(
     core_points = _box(probe.dim, edge)
     radii = RATIO ** torch.arange(1, rays.shape[1] + 1, dtype=torch.float64)
     largest = sizes.nan_to_num(nan=math.inf).amax(dim=2)
-    noise = probe.noise(largest[0]) + _conditioning(probe, rays, derivatives)
+    noise = probe.noise(largest[0])
+    # a phase that turns faster than once between neighbours is none on the lattice, but a jump is
+    fastest = 2 * math.pi * rays.norm(dim=-1).amax(dim=0) * noise
+    noise = noise + torch.minimum(_conditioning(probe, rays, derivatives), fastest)
     growth = {
         (alpha, beta): fit_growth(
             largest[alpha, beta], rounding_floor(noise[beta], sum(index), step), radii

@@ -26,6 +26,7 @@ AnySymbol = Symbol | FullSymbol | Callable[[Tensor, Tensor], Tensor]
 PLACES = {"product": 32, "sum": 4, "direct": 4}
 """How many x: a product is judged factor by factor, a sum of R terms point by point."""
 
+_MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 1442695040888963407])
 BUDGET = 2**20
 """Numbers that are worked on at a time."""
 
@@ -129,7 +130,7 @@ class Probe(ABC):
     ) -> Tensor:
         """Both parts of all Δ^α at the points (M, G, d) of a stencil, (2, terms, pairs, M, α)."""
         # neighbours share most of their stencils
-        unique, place = torch.unique(points.flatten(0, 1), dim=0, return_inverse=True)
+        unique, place = _unique(points.flatten(0, 1))
         values = self.values(unique, derivatives=derivatives)
         if pairs is not None:
             values = values[:, pairs]
@@ -270,3 +271,15 @@ class DirectProbe(Probe):
 def _squared(parts: Tensor) -> Tensor:
     """|z|² of real and imaginary parts (2, ...)."""
     return parts[0].square().addcmul_(parts[1], parts[1])
+
+
+def _unique(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Different rows of (M, d) and the place of each row among them, by sorting one key."""
+    keys = (points.long() * _MIXING[: points.shape[1]]).sum(dim=1)
+    place = torch.unique(keys, return_inverse=True)[1]
+    count = int(place.max()) + 1
+    first = torch.empty(count, dtype=torch.long).scatter_(0, place, torch.arange(len(points)))
+    if torch.equal(points[first][place], points):
+        return points[first], place
+    rows, place = torch.unique(points, dim=0, return_inverse=True)  # two rows with the same key
+    return rows, place

@@ -1,0 +1,194 @@
+"""Reproducing an experiment runs what is missing, once, and gathers all of its numbers."""
+
+import csv
+import sys
+
+import pytest
+
+from pdno.atomic import sha256
+from pdno.evaluation.rows import COLUMNS, read_rows
+from pdno.experiments.catalog import EXPERIMENTS
+from pdno.experiments.recipes import Study
+from pdno.experiments.reproduce import (
+    gather_rows,
+    reproduce,
+    run,
+    run_experiment,
+    run_folder,
+    run_study,
+    study_of,
+)
+from pdno.report.summary import summarise
+
+WALL_CLOCK = ("speed",)
+"""Splits whose numbers are seconds and ratios of them."""
+
+
+def fingerprint(folder):
+    """All files but rows.csv, which is gathered anew, and the locks of datasets."""
+    return {
+        path.relative_to(folder): (sha256(path), path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock" and path != folder / "rows.csv"
+    }
+
+
+def numbers(rows, seed=0):
+    """What does not depend on the machine."""
+    return {
+        (
+            row.experiment,
+            row.model,
+            row.resolution,
+            row.split,
+            row.metric,
+            row.parameters,
+        ): row.value
+        for row in rows
+        if row.seed == seed and row.split not in WALL_CLOCK
+    }
+
+
+def check_smoke(name, out, **options):
+    """Run it, then again; every run has its folder, its rows and its place in the summary."""
+    rows = reproduce(name, out, preset="smoke", **options)
+    with open(out / "rows.csv", encoding="utf-8", newline="") as file:
+        table = list(csv.reader(file))
+    assert table[0] == list(COLUMNS) and len(COLUMNS) == 9
+    assert len(table) == len(rows) + 1 > 1
+    assert read_rows(out / "rows.csv") == rows
+    before = fingerprint(out)
+    assert reproduce(name, out, preset="smoke", **options) == rows
+    assert fingerprint(out) == before
+    text = summarise(rows)
+    if name == "resources":
+        return rows
+    study = study_of(name, "smoke", **options)
+    for experiment in study.experiments:
+        folder = run_folder(experiment, out)
+        mine = read_rows(folder / "rows.csv")
+        assert {(r.experiment, r.model, r.seed) for r in mine} == {
+            (experiment.name, experiment.model, experiment.seed)
+        }
+        assert {"train", "test"} <= {row.split for row in mine} and set(mine) <= set(rows)
+        assert experiment.model in text
+    assert len({(row.model, row.seed) for row in rows}) == len(study.experiments)
+    assert len(list((out / "data").iterdir())) == 1  # all runs share their data
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("heat", {}),
+        ("darcy", {"models": ["PDNO a(x,ξ)", "MWT Leg"]}),
+        ("navier-stokes", {"models": ["PDNO Markov", "FNO rollout"]}),
+        ("darcy-modes", {}),
+    ],
+)
+def test_some_experiments_run_from_nothing_and_only_once(tmp_path, name, options):
+    check_smoke(name, tmp_path, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_of_the_catalogue_runs_from_nothing_and_only_once(tmp_path, name):
+    check_smoke(name, tmp_path)
+
+
+def test_seeds_are_runs_of_their_own(tmp_path):
+    """Other weights and numbers; those of seed 0 are the same however many seeds there are."""
+    one = reproduce("heat", tmp_path / "one", preset="smoke")
+    two = reproduce("heat", tmp_path / "two", preset="smoke", seeds=2)
+    first, second = study_of("heat", "smoke", seeds=2).experiments
+    weights = {
+        run_folder(experiment, tmp_path / out) / "weights.safetensors"
+        for experiment, out in ((first, "one"), (first, "two"), (second, "two"))
+    }
+    assert len(weights) == 3 and len({sha256(path) for path in weights}) == 2
+    assert numbers(one) == numbers(two)
+    assert numbers(two).keys() == numbers(two, seed=1).keys()
+    assert numbers(two) != numbers(two, seed=1)
+    # one more seed later is as good as two at once
+    later = reproduce("heat", tmp_path / "one", preset="smoke", seeds=2)
+    assert numbers(later, seed=1) == numbers(two, seed=1)
+
+
+def test_a_study_goes_on_where_it_stopped(tmp_path, darcy, heat, monkeypatch):
+    """The finished run stays as it is, and its rows are gathered before the next one begins."""
+    study = Study(name="mine", preset="smoke", experiments=(heat, darcy))
+    whole = run_study(study, tmp_path / "whole")
+
+    def stop(experiment, *given, **more):
+        if experiment == darcy:
+            raise KeyboardInterrupt
+        return run_experiment(experiment, *given, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pdno.experiments.reproduce.run_experiment", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_study(study, tmp_path / "cut")
+    assert {row.experiment for row in read_rows(tmp_path / "cut" / "rows.csv")} == {"heat"}
+    before = fingerprint(run_folder(heat, tmp_path / "cut"))
+    rows = run_study(study, tmp_path / "cut")
+    assert fingerprint(run_folder(heat, tmp_path / "cut")) == before
+    assert numbers(rows) == numbers(whole) and len(rows) == len(whole)
+
+
+def test_one_command_for_a_study_and_for_one_run(tmp_path, heat):
+    alone = run(heat, tmp_path / "alone")
+    study = run(Study(name="mine", preset="smoke", experiments=(heat,)), tmp_path / "study")
+    assert numbers(alone) == numbers(study)
+    assert (tmp_path / "alone" / "metrics.json").is_file()
+    assert (run_folder(heat, tmp_path / "study") / "metrics.json").is_file()
+
+
+def test_rows_are_those_of_finished_runs(tmp_path, heat):
+    rows = run_study(Study(name="mine", preset="smoke", experiments=(heat,)), tmp_path)
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "rows.csv").write_text("nothing yet")
+    assert gather_rows(tmp_path) == rows
+    (run_folder(heat, tmp_path) / "metrics.json").unlink()
+    assert gather_rows(tmp_path) == [] == read_rows(tmp_path / "rows.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("heat", {"resolution": 64}, "heat has no option resolution: leave it out"),
+        ("heat", {"models": ["FNO"]}, "heat has no option models"),
+        ("darcy", {"models": ["UNet"]}, "no model 'UNet'"),
+        ("darcy", {"preset": "huge"}, "preset 'huge'"),
+        ("darcy", {"seeds": 0}, "seeds is 0"),
+        ("wave", {}, "no study 'wave': see `pdno list`"),
+        ("resources", {"resolution": 64}, "resources has no option resolution"),
+        ("resources", {"models": ["FNO"]}, "resources has no option models"),
+        ("resources", {"seeds": 2}, "leave seeds and engine out"),
+        ("resources", {"preset": "huge"}, "preset 'huge'"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_made(tmp_path, name, options, message):
+    with pytest.raises(ValueError, match=message):
+        reproduce(name, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+# Several machines
+
+
+def test_a_cluster_needs_its_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ValueError, match=r"engine 'ray' needs the extra.*pdno\[cluster\]"):
+        reproduce("heat", tmp_path, preset="smoke", engine="ray")
+    assert not list(tmp_path.rglob("*.h5"))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_cluster_gives_the_same_numbers(tmp_path):
+    pytest.importorskip("ray")
+    options = {"preset": "smoke", "seeds": 2}
+    serial = reproduce("heat", tmp_path / "serial", **options)
+    cluster = reproduce("heat", tmp_path / "cluster", engine="ray", **options)
+    for seed in range(2):
+        assert numbers(serial, seed) == pytest.approx(numbers(cluster, seed), rel=1e-3)

@@ -1,0 +1,257 @@
+"""Train from a file, evaluate anywhere, predict for a file: the numbers are those of the model."""
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import torch
+
+from pdno.data.dataset import open_dataset
+from pdno.data.generate import generate_dataset
+from pdno.evaluation.evaluate import evaluate
+from pdno.evaluation.rows import read_rows
+from pdno.experiments.datasets import open_experiment_data
+from pdno.experiments.run import load_run, run_experiment
+from pdno.experiments.train import evaluate_run, predict_run, train
+from pdno.grid import Grid
+from pdno.training.one_shot import OneShot
+
+
+@pytest.fixture
+def trained(tmp_path, datasets):
+    """Run an experiment; returns its folder, beside its data."""
+
+    def run(experiment):
+        folder = datasets.parent / tmp_path.name
+        run_experiment(experiment, folder, data=datasets)
+        return folder
+
+    return run
+
+
+def specification(path, experiment):
+    path.write_text(experiment.model_dump_json(), encoding="utf-8")
+    return path
+
+
+# Training
+
+
+def test_a_file_is_trained_as_it_says(tmp_path, datasets, heat):
+    path = specification(tmp_path / "heat.json", heat)
+    rows = train(path, tmp_path / "run")
+    assert load_run(tmp_path / "run").experiment == heat
+    again = run_experiment(heat, tmp_path / "other", data=datasets)
+    told, expected = (
+        {(r.split, r.metric): r.value for r in some if r.split != "speed"}
+        for some in (rows, again)
+    )
+    assert told == expected
+
+
+def test_epochs_and_seed_of_the_command_count(tmp_path, heat):
+    train(specification(tmp_path / "heat.json", heat), tmp_path / "run", epochs=3, seed=7)
+    found = load_run(tmp_path / "run").experiment
+    assert (found.training.epochs, found.training.seed, found.seed) == (3, 7, 7)
+    settings = heat.training.model_copy(update={"epochs": 3, "seed": 7})
+    assert found == heat.with_changes(training=settings)
+    assert len((tmp_path / "run" / "history.csv").read_text().splitlines()) == 4
+
+
+# Evaluation
+
+
+def test_evaluation_at_home_is_that_of_the_run(trained, darcy):
+    folder = trained(darcy)
+    told = {r.metric: r.value for r in read_rows(folder / "rows.csv") if r.split == "test"}
+    rows = evaluate_run(folder)
+    assert {(row.split, row.resolution, row.seed) for row in rows} == {("test", 8, 0)}
+    assert {r.metric: r.value for r in rows}.items() <= told.items()
+
+
+def test_evaluation_elsewhere_is_that_of_the_model(trained, datasets, darcy):
+    folder = trained(darcy)
+    rows = evaluate_run(folder, resolution=16)
+    assert {row.resolution for row in rows} == {16}
+    zero_shot = {
+        r.metric: r.value for r in read_rows(folder / "rows.csv") if r.split == "zero-shot"
+    }
+    assert {r.metric: r.value for r in rows} == zero_shot
+    finest = open_experiment_data(darcy, datasets).finest_test
+    assert zero_shot == evaluate(load_run(folder).model, finest).metrics()
+
+
+def test_evaluation_on_other_data(trained, tmp_path, flow):
+    folder = trained(flow)
+    other = flow.problem.model_copy(update={"seed": 5, "samples": 3})
+    generate_dataset(other, tmp_path / "other")
+    rows = evaluate_run(folder, file=tmp_path / "other")
+    assert {(row.split, row.resolution) for row in rows} == {("other", 16)}
+    data = open_dataset(tmp_path / "other").window(2)
+    assert {r.metric: r.value for r in rows} == evaluate(load_run(folder).model, data).metrics()
+    (half,) = {
+        row.resolution for row in evaluate_run(folder, file=tmp_path / "other", resolution=8)
+    }
+    assert half == 8
+
+
+@pytest.mark.parametrize(
+    ("resolution", "message"),
+    [
+        (0, "resolution is 0; expected at least 1"),
+        (-8, "resolution is -8; expected at least 1"),
+        (12, r"resolution 12 does not divide the \(16, 16\) grid"),
+        (32, r"resolution 32 does not divide the \(16, 16\) grid"),
+    ],
+)
+def test_resolutions_that_the_data_do_not_have_are_refused(trained, darcy, resolution, message):
+    with pytest.raises(ValueError, match=message):
+        evaluate_run(trained(darcy), resolution=resolution)
+
+
+def test_data_that_were_moved_are_missed_by_name(tmp_path, heat):
+    run_experiment(heat, tmp_path / "here" / "run")
+    (tmp_path / "here" / "run").rename(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"heat-5x32-.* is missing: .* with --file"):
+        evaluate_run(tmp_path / "run")
+    (data,) = (tmp_path / "here" / "data").iterdir()
+    assert evaluate_run(tmp_path / "run", file=data)
+
+
+# Prediction
+
+
+def write(path, **arrays):
+    if path.suffix == ".npy":
+        np.save(path, next(iter(arrays.values())))
+    elif path.suffix == ".npz":
+        np.savez(path, **arrays)
+    elif path.suffix == ".mat":
+        scipy.io.savemat(path, arrays)
+    else:
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file[name] = array
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "mat", "h5"])
+def test_a_prediction_is_that_of_the_model(trained, tmp_path, darcy, ending):
+    folder = trained(darcy)
+    f = np.random.default_rng(0).standard_normal((3, 8, 8)).astype(np.float32)
+    found = load_run(folder)
+    expected = found.model.predict(torch.from_numpy(f)[:, None], grid=found.grid).numpy()
+    assert expected.shape == (3, 1, 8, 8)
+    for fields in (f, f[:, None]):  # one channel may be left out
+        write(tmp_path / f"f.{ending}", f=fields)
+        shape = predict_run(folder, tmp_path / f"f.{ending}", tmp_path / "u.npy", times=None)
+        assert shape == expected.shape
+        assert np.array_equal(np.load(tmp_path / "u.npy"), expected)
+
+
+def test_a_prediction_for_many_samples_is_made_batch_by_batch(trained, tmp_path, darcy):
+    folder = trained(darcy)
+    f = np.random.default_rng(0).standard_normal((45, 8, 8)).astype(np.float32)
+    np.save(tmp_path / "f.npy", f)
+    predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=None)
+    found = load_run(folder)
+    alone = found.model.predict(torch.from_numpy(f[43:44, None]), grid=found.grid)
+    assert np.allclose(np.load(tmp_path / "u.npy")[43:44], alone.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_prediction_on_a_finer_grid_starts_where_the_training_did(trained, tmp_path, darcy):
+    """Darcy data are cell centres of 16 points; every second of them begins at x = 1/32, too."""
+    folder = trained(darcy)
+    found = load_run(folder)
+    assert found.grid == Grid((8, 8), periodic=False, offset=0.25)
+    f = np.random.default_rng(0).standard_normal((1, 16, 16)).astype(np.float32)
+    np.save(tmp_path / "f.npy", f)
+    predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=None)
+    expected = found.model.predict(torch.from_numpy(f)[:, None], grid=Grid.cells((16, 16)))
+    assert np.array_equal(np.load(tmp_path / "u.npy"), expected.numpy())
+    np.save(tmp_path / "f.npy", np.zeros((1, 32, 32)))
+    with pytest.raises(ValueError, match=r"x = 0.03125: give at most 31 points per axis"):
+        predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=None)
+
+
+def test_frames_are_predicted_at_the_times_of_the_training_or_at_others(trained, tmp_path, heat):
+    folder = trained(heat)
+    f = np.random.default_rng(0).standard_normal((2, 32)).astype(np.float32)
+    np.save(tmp_path / "f.npy", f)
+    found = load_run(folder)
+    for times, wanted in ((None, [0.25, 0.5, 0.75, 1.0]), ([0.1, 0.33], [0.1, 0.33])):
+        predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=times)
+        expected = found.model.predict(torch.from_numpy(f)[:, None], grid=found.grid, times=wanted)
+        assert expected.shape == (2, len(wanted), 1, 32)
+        assert np.array_equal(np.load(tmp_path / "u.npy"), expected.numpy())
+
+
+def test_frames_of_a_rollout_come_one_after_another(trained, tmp_path, flow):
+    """Asked for t = 5 alone it would give t = 3 under a wrong name."""
+    some = flow.with_changes(targets=2)
+    folder = trained(some)
+    f = np.random.default_rng(0).standard_normal((1, 2, 16, 16)).astype(np.float32)
+    np.save(tmp_path / "f.npy", f)
+
+    def predict(times):
+        predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=times)
+        return np.load(tmp_path / "u.npy")
+
+    usual = predict(None)
+    assert usual.shape == (1, 2, 1, 16, 16)  # t = 3 and 4, the targets
+    longer = predict([3.0, 4.0, 5.0, 6.0])
+    assert longer.shape[1] == 4 and np.array_equal(longer[:, :2], usual)
+    for times in ([5.0], [3.0, 5.0], [2.0, 3.0]):
+        with pytest.raises(ValueError, match=r"a rollout run predicts t = 3, 4, \.\.\. in turn"):
+            predict(times)
+
+
+def test_runs_on_files_need_to_be_told_the_times(tmp_path, flow):
+    generate_dataset(flow.problem, tmp_path / "mine")
+    run_experiment(flow.with_changes(problem=None, file=tmp_path / "mine"), tmp_path / "run")
+    np.save(tmp_path / "f.npy", np.zeros((1, 2, 16, 16)))
+    with pytest.raises(ValueError, match="this run predicts frames: give the times"):
+        predict_run(tmp_path / "run", tmp_path / "f.npy", tmp_path / "u.npy", times=None)
+    shape = predict_run(tmp_path / "run", tmp_path / "f.npy", tmp_path / "u.npy", times=[3, 4])
+    assert shape == (1, 2, 1, 16, 16)
+
+
+def test_wrong_inputs_are_refused_by_name(trained, tmp_path, darcy):
+    folder = trained(darcy)
+    f = np.zeros((2, 8, 8))
+    for name, arrays, options, message in (
+        ("two.npz", {"f": f, "g": f}, {}, "has the arrays of real numbers f, g: choose one"),
+        ("two.npz", {"f": f, "g": f}, {"array": "h"}, "has no array 'h': it has f, g"),
+        ("none.npz", {"f": f + 1j}, {}, "has the arrays of real numbers none"),
+        ("a.npy", {"f": f[0]}, {}, r"shape \(8, 8\); expected \(B, C, \*N\) or \(B, \*N\)"),
+        ("b.npy", {"f": f[None, None]}, {}, r"has shape \(1, 1, 2, 8, 8\)"),
+        ("c.npy", {"f": f[:0]}, {}, "at least one sample"),
+        ("d.npy", {"f": np.zeros((2, 3, 8, 8))}, {}, r"takes \(B, 1, N1, N2\)"),
+    ):
+        write(tmp_path / name, **arrays)
+        with pytest.raises(ValueError, match=message):
+            predict_run(folder, tmp_path / name, tmp_path / "u.npy", **{"times": None, **options})
+    assert not (tmp_path / "u.npy").exists()
+    write(tmp_path / "two.npz", f=f, g=f + 1)
+    predict_run(folder, tmp_path / "two.npz", tmp_path / "u.npy", array="g", times=None)
+    found = load_run(folder)
+    said = found.model.predict(torch.ones(2, 1, 8, 8), grid=found.grid)
+    assert np.array_equal(np.load(tmp_path / "u.npy"), said.numpy())
+
+
+def test_the_times_that_a_network_sees_are_scaled_when_it_predicts(trained, tmp_path, heat):
+    """The same weights with another origin of time are another operator, by that shift alone."""
+    folder = trained(heat)
+    shifted = tmp_path / "shifted"
+    shifted.mkdir()
+    for path in folder.iterdir():
+        (shifted / path.name).write_bytes(path.read_bytes())
+    other = heat.with_changes(task=OneShot(train_every=2, start=1.0, span=2.0))
+    (shifted / "specification.json").write_text(other.model_dump_json())
+    np.save(tmp_path / "f.npy", np.random.default_rng(0).standard_normal((2, 32)))
+    for run, times in ((folder, [0.25, 0.5]), (shifted, [1.5, 2.0])):
+        predict_run(run, tmp_path / "f.npy", tmp_path / f"{len(times)}{run.name}.npy", times=times)
+    first, second = (np.load(tmp_path / f"2{run.name}.npy") for run in (folder, shifted))
+    assert np.array_equal(first, second)
+    assert json.loads((shifted / "specification.json").read_text())["task"]["span"] == 2.0

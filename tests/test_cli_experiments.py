@@ -1,0 +1,341 @@
+"""The commands on experiments: list, reproduce, train, evaluate, predict."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import scipy.io
+import torch
+import yaml
+
+import pdno.data.generate as generation
+from pdno.cli import main
+from pdno.data.generate import make_shard
+from pdno.evaluation.rows import read_rows
+from pdno.experiments.catalog import EXPERIMENTS
+from pdno.experiments.datasets import ensure_dataset
+from pdno.experiments.run import load_run
+from pdno.experiments.specification import Experiment
+from pdno.grid import Grid
+from pdno.training.checkpoint import load_checkpoint
+
+COMMANDS = ("list", "reproduce", "train", "evaluate", "predict")
+DARCY = {
+    "name": "darcy",
+    "model": "FNO",
+    "problem": {"name": "darcy", "samples": 6, "resolution": 16, "solver_resolution": 16},
+    "train": 4,
+    "test": 2,
+    "resolution": 8,
+    "network": {"kind": "fno", "width": 4, "modes": 3},
+    "normalization": "pointwise",
+    "training": {"epochs": 2, "batch_size": 2, "learning_rate": 1e-2},
+    "zero_shot": [16],
+}
+
+
+def make_all(problem, folder, missing, workers):
+    for entry in missing:
+        yield make_shard(problem, folder, *entry)
+
+
+@pytest.fixture(autouse=True)
+def in_process(monkeypatch):
+    """Make shards in this process, which takes no time."""
+    monkeypatch.setattr(generation, "_make_all", make_all)
+
+
+def run(capsys, *arguments):
+    """Exit code, output and errors of a command; errors without the lines of progress."""
+    try:
+        code = main([str(argument) for argument in arguments])
+    except SystemExit as ended:
+        code = ended.code
+    output, errors = capsys.readouterr()
+    kept = [line for line in errors.splitlines() if " s left" not in line]
+    return code, output, kept
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that `pdno train` made of a YAML file."""
+    place = tmp_path_factory.mktemp("cli")
+    (place / "darcy.yaml").write_text(yaml.safe_dump(DARCY, sort_keys=False), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(generation, "_make_all", make_all)
+        assert main(["train", str(place / "darcy.yaml"), "--out", str(place / "run")]) == 0
+    return place / "run"
+
+
+# Help
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_quick_and_imports_nothing_slow(command):
+    program = (
+        "import sys\nfrom pdno.cli import main\n"
+        f"try:\n    main(['{command}', '--help'])\n"
+        "except SystemExit as ended:\n    assert not ended.code\n"
+        "slow = {'torch', 'numpy', 'scipy', 'h5py', 'matplotlib'} & set(sys.modules)\n"
+        "sys.exit(f'imported {slow}' if slow else 0)"
+    )
+    times = []
+    while not times or (min(times) >= 0.6 and len(times) < 4):
+        before = os.times().children_user
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        times.append(os.times().children_user - before)
+        assert ended.returncode == 0, ended.stderr
+        assert f"pdno {command}" in ended.stdout
+    assert min(times) < 0.6
+
+
+def test_list_names_every_experiment(capsys):
+    code, output, errors = run(capsys, "list")
+    assert (code, errors) == (0, [])
+    assert [line.split()[0] for line in output.splitlines()] == list(EXPERIMENTS)
+    assert all(text in output for text in EXPERIMENTS.values())
+
+
+# reproduce
+
+
+def test_reproduce_prints_its_numbers_and_where_they_are(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, output, errors = run(capsys, "reproduce", "heat", "--preset", "smoke", "--seeds", 2)
+    assert (code, errors) == (0, [])
+    rows = read_rows(tmp_path / "runs" / "heat" / "rows.csv")
+    assert {row.seed for row in rows} == {0, 1}
+    assert "PDIO a(x,ξ,t)" in output and output.endswith("rows: runs/heat/rows.csv\n")
+    assert run(capsys, "reproduce", "heat", "--preset", "smoke", "--seeds", 2)[1] == output
+
+
+def test_reproduce_takes_networks_by_the_names_of_the_table(capsys, tmp_path):
+    given = ("reproduce", "darcy", "--preset", "smoke", "--out", tmp_path, "--models")
+    code, output, _ = run(capsys, *given, "PDNO a(ξ)", "FNO")
+    assert code == 0
+    assert {row.model for row in read_rows(tmp_path / "rows.csv")} == {"PDNO a(ξ)", "FNO"}
+    assert "PDNO a(ξ)" in output and "FNO" in output
+
+
+# train
+
+
+def test_yaml_and_json_are_trained_alike(capsys, tmp_path, finished):
+    experiment = load_run(finished).experiment
+    assert experiment == Experiment(**DARCY)
+    (tmp_path / "darcy.json").write_text(json.dumps(DARCY), encoding="utf-8")
+    code, output, errors = run(capsys, "train", tmp_path / "darcy.json", "--out", tmp_path / "run")
+    assert (code, errors) == (0, [])
+    assert output.startswith("darcy\n") and output.endswith(f"rows: {tmp_path}/run/rows.csv\n")
+    first, second = (
+        load_run(folder).model.state_dict() for folder in (finished, tmp_path / "run")
+    )
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_specification_of_a_run_is_a_file_to_train_from(capsys, tmp_path, finished):
+    given = ("train", finished / "specification.json", "--out", tmp_path / "run")
+    assert run(capsys, *given, "--epochs", 1, "--seed", 3)[0] == 0
+    experiment = load_run(tmp_path / "run").experiment
+    assert (experiment.training.epochs, experiment.seed) == (1, 3)
+    code, _, errors = run(capsys, *given)
+    assert code == 2 and len(errors) == 1
+    assert "training.epochs was 1, is 2, training.seed was 3, is 0" in errors[0]
+
+
+# evaluate
+
+
+def test_evaluate_prints_and_writes_its_rows(capsys, tmp_path, finished):
+    code, output, errors = run(
+        capsys, "evaluate", finished, "--resolution", 16, "--out", tmp_path / "rows.csv"
+    )
+    assert (code, errors) == (0, [])
+    rows = read_rows(tmp_path / "rows.csv")
+    told = {r.metric: r.value for r in read_rows(finished / "rows.csv") if r.split == "zero-shot"}
+    assert {row.metric: row.value for row in rows} == told
+    assert [line.rsplit(None, 1) for line in output.splitlines()] == [
+        [row.metric, f"{row.value:.6g}"] for row in rows
+    ]
+
+
+# predict
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz", "mat"])
+def test_predict_writes_what_the_model_says(capsys, tmp_path, finished, ending):
+    f = np.random.default_rng(0).standard_normal((3, 16, 16)).astype(np.float32)
+    path = tmp_path / f"f.{ending}"
+    if ending == "mat":
+        scipy.io.savemat(path, {"f": f, "note": "real numbers alone count"})
+    elif ending == "npz":
+        np.savez(path, f=f, g=-f)
+    else:
+        np.save(path, f)
+    more = ("--array", "f") if ending == "npz" else ()
+    code, output, errors = run(
+        capsys, "predict", finished, path, "--out", tmp_path / "u.npy", *more
+    )
+    assert (code, errors) == (0, []) and output == f"{tmp_path}/u.npy: (3, 1, 16, 16)\n"
+    found = load_run(finished)
+    said = found.model.predict(torch.from_numpy(f)[:, None], grid=Grid.cells((16, 16)))
+    assert np.array_equal(np.load(tmp_path / "u.npy"), said.numpy())
+
+
+# Wrong input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "wave"], "wave"),
+        (["reproduce", "heat", "--preset", "huge"], "huge"),
+        (["reproduce", "heat", "--seeds", "0", "--out", "OUT"], "seeds is 0"),
+        (["reproduce", "heat", "--resolution", "64", "--out", "OUT"], "has no option resolution"),
+        (["reproduce", "darcy", "--resolution", "48", "--out", "OUT"], "take a divisor"),
+        (["reproduce", "darcy", "--models", "UNet", "--out", "OUT"], "no model 'UNet'"),
+        (["reproduce", "resources", "--seeds", "2", "--out", "OUT"], "leave seeds and engine out"),
+        (["train", "absent.yaml", "--out", "OUT"], "absent.yaml"),
+        (["train", "tag.yaml", "--out", "OUT"], "could not determine a constructor for the tag"),
+        (["train", "wave.yaml", "--out", "OUT"], "problem name 'wave'; expected one of heat"),
+        (["train", "colour.yaml", "--out", "OUT"], "network.fno.colour: Extra inputs are not"),
+        (["train", "both.yaml", "--out", "OUT"], "give either a problem or a file, and not both"),
+        (["train", "many.yaml", "--out", "OUT"], "train=5 and test=2 overlap in 6 samples"),
+        (["train", "keys.yaml", "--out", "OUT"], "Keys should be strings"),
+        (["train", "good.yaml"], "--out"),
+        (["train", "good.yaml", "--out", "OUT", "--epochs", "0"], "epochs: Input should be"),
+        (["evaluate", "absent"], "absent holds no finished run"),
+        (["evaluate", "RUN", "--resolution", "12"], "resolution 12 does not divide"),
+        (["evaluate", "RUN", "--resolution", "0"], "resolution is 0"),
+        (["evaluate", "RUN", "--file", "absent"], "absent"),
+        (["predict", "RUN", "absent.npy", "--out", "OUT"], "absent.npy"),
+        (["predict", "RUN", "good.yaml", "--out", "OUT"], "good.yaml"),
+        (["predict", "absent", "absent.npy"], "absent holds no finished run"),
+    ],
+)
+def test_wrong_input_is_one_message_and_exit_code_2(
+    capsys, tmp_path, monkeypatch, finished, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "good": DARCY,
+        "wave": {**DARCY, "problem": {"name": "wave"}},
+        "colour": {**DARCY, "network": {"kind": "fno", "colour": 3}},
+        "both": {**DARCY, "file": "data.mat"},
+        "many": {**DARCY, "train": 5},
+        "keys": {1: 2},
+    }
+    for name, values in files.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
+    (tmp_path / "tag.yaml").write_text("name: !!python/object/apply:os.getcwd []")
+    known = {"RUN": finished, "OUT": tmp_path / "out"}
+    code, output, errors = run(capsys, *(known.get(word, word) for word in arguments))
+    told = " ".join(" ".join(errors).split())
+    assert code == 2 and output == "" and message in told
+    assert len(errors) == 1 or told.count("For full helptext") == 1
+    assert "Traceback" not in told and not (tmp_path / "out").exists()
+
+
+# Signals and several processes
+
+
+def start(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        **options,
+    )
+
+
+def epochs_of(folder):
+    path = folder / "history.csv"
+    return len(path.read_text(encoding="utf-8").splitlines()) - 1 if path.exists() else 0
+
+
+def stop_after_an_epoch(place):
+    """Start an endless training, end it with SIGTERM, and return the step it says it is at."""
+    process = start("-m", "pdno", "train", place / "darcy.json", "--out", place / "run")
+    before, deadline = epochs_of(place / "run"), time.monotonic() + 120
+    while epochs_of(place / "run") == before and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 75, errors
+    pattern = r"pdno: stopped after step (\d+); the same command goes on from there"
+    return int(re.fullmatch(pattern, errors.splitlines()[-1])[1])
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """The folder of a training that does not end by itself, with its data."""
+    values = {**DARCY, "training": {"epochs": 1_000_000}, "zero_shot": []}
+    (tmp_path / "darcy.json").write_text(json.dumps(values), encoding="utf-8")
+    ensure_dataset(Experiment(**values).problem, tmp_path / "data")
+    return tmp_path
+
+
+def test_sigterm_is_exit_code_75_with_a_checkpoint(endless):
+    step = stop_after_an_epoch(endless)
+    assert load_checkpoint(endless / "run" / "checkpoints").state["step"] == step >= 1
+    assert not (endless / "run" / "metrics.json").exists()
+
+
+@pytest.mark.slow
+def test_after_sigterm_the_same_command_goes_on(endless):
+    first, second = stop_after_an_epoch(endless), stop_after_an_epoch(endless)
+    assert first < second
+    # an epoch of four samples is one step; the last one may end before it is measured
+    assert epochs_of(endless / "run") in (second - 1, second)
+
+
+@pytest.mark.slow
+def test_two_processes_make_one_run(tmp_path, finished):
+    """To rounding that of one process; files are written once."""
+    (tmp_path / "darcy.json").write_text(json.dumps(DARCY), encoding="utf-8")
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    process = start(
+        *torchrun, "-m", "pdno", "train", tmp_path / "darcy.json", "--out", tmp_path / "run"
+    )
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert output.count("rows: ") == 1
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
+    assert environment["processes"] == 2
+    one, two = (
+        {
+            (r.split, r.metric): r.value
+            for r in load_run(folder).rows
+            if r.split in ("train", "test")
+        }
+        for folder in (finished, tmp_path / "run")
+    )
+    assert one == pytest.approx(two, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_two_processes_make_all_runs_of_a_study(tmp_path):
+    """One group of processes after another; the summary is printed once."""
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    study = ("-m", "pdno", "reproduce", "heat", "--preset", "smoke", "--seeds", 2)
+    process = start(*torchrun, *study, "--out", tmp_path)
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert output.count("rows: ") == 1
+    assert {row.seed for row in read_rows(tmp_path / "rows.csv")} == {0, 1}
+
+
+def test_only_the_first_of_several_processes_speaks(capsys, finished, monkeypatch):
+    again = ("train", finished / "specification.json", "--out", finished)
+    assert "rows: " in run(capsys, *again)[1]
+    monkeypatch.setenv("RANK", "1")
+    assert run(capsys, *again) == (0, "", [])
