@@ -15,7 +15,7 @@ which equals a if and only if a(x, -ξ) = conj a(x, ξ). In more than one dimens
 the hyperplane ξ_d = 0 otherwise. A table is stored for ξ_d >= 0 and known by its completion only.
 """
 
-__all__ = ["evaluate_at", "make_probe"]
+__all__ = ["AnySymbol", "evaluate_at", "make_probe"]
 
 import copy
 from collections.abc import Callable
@@ -30,8 +30,11 @@ from pdno.symbols.low_rank import LowRankSymbol
 from pdno.symbols.network import NetworkSymbol
 from pdno.symbols.separated import SeparatedSymbol, check_time
 from pdno.symbols.table import TableSymbol
-from pdno.theory.probe import AnySymbol, DirectProbe, Probe, SeparatedProbe
+from pdno.theory.direct_probe import DirectProbe
+from pdno.theory.probe import Probe
+from pdno.theory.separated_probe import SeparatedProbe
 
+AnySymbol = Symbol | FullSymbol | Callable[[Tensor, Tensor], Tensor]
 OfFrequency = Callable[[Tensor], Tensor]
 
 
@@ -55,10 +58,10 @@ def evaluate_at(
         acting: Whether to take the part that acts on real functions.
 
     Example:
-        >>> from pdno.symbols import Derivative
-        >>> xi = torch.tensor([[1_000_000.0]])
-        >>> evaluate_at(Derivative((2,)), torch.zeros(1, 1), xi).real.item()
-        -39478417604357.42
+        >>> from pdno.symbols import FractionalLaplacian
+        >>> xi = torch.tensor([[3_000_000.0, 4_000_000.0]])
+        >>> evaluate_at(FractionalLaplacian(0.5), torch.zeros(1, 2), xi).real.item() / torch.pi
+        10000000.0
     """
     probe = make_probe(symbol, dim=xi.shape[-1], t=t, acting=acting)
     x, xi = x.double(), xi.double()

@@ -31,11 +31,11 @@ from torch import Tensor
 from pdno.symbols.base import Symbol
 from pdno.symbols.scale import scale_per_axis
 from pdno.symbols.separated import SeparatedSymbol
-from pdno.theory.access import make_probe
+from pdno.theory.access import AnySymbol, make_probe
 from pdno.theory.differences import MultiIndex, multi_indices
 from pdno.theory.judgement import Witness, find_violations, judge_smoothness
 from pdno.theory.measurement import Measurement, measure
-from pdno.theory.probe import AnySymbol, Probe
+from pdno.theory.probe import Probe
 from pdno.theory.rays import RATIO
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Certificate:
         smooth: Whether no kink or jump was found inside.
         witnesses: Everything that speaks against it, the first of each kind.
         reasons: The verdict in words.
-        radii: |ξ| of the shells.
+        radii: |ξ| in the middle of each shell.
         curves: The largest |Δ^α a| ⟨ξ⟩^{|α|-m} in each shell, by |α|; nan where unseen.
     """
 
@@ -167,7 +167,7 @@ def certify(
         smooth,
         witnesses,
         (*(witness.reason for witness in witnesses), *_remarks(symbol, probe, measurements[0])),
-        tuple(float(RATIO**j * probe.scale.mean()) for j in range(1, shells + 1)),
+        tuple(float(2 * RATIO**j * probe.scale.mean()) for j in range(1, shells + 1)),
         _curves(measurements[-1], asked),
     )
 

@@ -20,8 +20,9 @@ from torch import Tensor
 
 TOLERANCE = 0.1
 """Of exponents. A logarithm, of slope 1/log |ξ|, is within it."""
-EVERY_POWER = 40.0
-"""Beyond it, growth or decay is taken for faster than that of every power."""
+EVERY_POWER = 16.0
+"""Beyond it, growth or decay is taken for faster than that of every power: squares of |ξ|^16 are
+still numbers."""
 MARGIN = 256.0
 """How many rounding errors count as unseen: a network sums up many terms."""
 FITTED = 4

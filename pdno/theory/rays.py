@@ -99,9 +99,13 @@ class _Search:
         return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
 
     def best(self, xi: Tensor, offsets: Tensor, order: Tensor, pairs: Tensor) -> Tensor:
-        """The strongest of the points ξ + step · offset, not nearer to the origin than ξ.
+        """The strongest of the points ξ + step · offset, hardly nearer to the origin.
 
-        For ξ (K, d) and orders (K,).
+        Arguments:
+            xi: (K, d).
+            offsets: (candidates, d), the first of them zero.
+            order: Of the differences, (K,).
+            pairs: Channel pairs to ask.
         """
         rays = torch.arange(len(xi))
         candidates = xi[:, None] + self.step * offsets
@@ -133,11 +137,11 @@ def _bends(search: _Search, shells: int, generator: torch.Generator) -> Tensor:
     """The places of each shell where the symbol bends most, for each order of difference."""
     orders = torch.arange(1, search.orders).repeat_interleave(BENDS)
     frames, points = draw_circles(search.probe.dim, generator), []
+    count = search.probe.values(torch.zeros(1, search.probe.dim, dtype=torch.float64)).shape[1]
+    pairs = torch.arange(0, count, max(1, count // PAIRS))
     for shell in range(1, shells + 1):
         found = find_bends(search.probe, frames, 1.5 * RATIO**shell, BENDS).round()
         start = found.repeat(search.orders - 1, 1)
-        every = torch.arange(search.strengths(start[:1]).shape[1])
-        pairs = every[:: max(1, len(every) // PAIRS)]
         near = search.best(start, _cross(search.probe.dim, 3), orders, pairs)
         points.append(search.best(near, _cube(search.probe.dim), orders, pairs))
     return torch.stack(points, dim=1)

@@ -2,6 +2,8 @@
 
 import csv
 import sys
+import types
+from functools import partial
 
 import pytest
 
@@ -18,6 +20,7 @@ from pdno.experiments.reproduce import (
     run_study,
     study_of,
 )
+from pdno.experiments.specification import Experiment
 from pdno.report.summary import summarise
 
 WALL_CLOCK = ("speed",)
@@ -181,6 +184,44 @@ def test_a_cluster_needs_its_extra(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"engine 'ray' needs the extra.*pdno\[cluster\]"):
         reproduce("heat", tmp_path, preset="smoke", engine="ray")
     assert not list(tmp_path.rglob("*.h5"))
+
+
+class OneMachine:
+    """What we use of Ray, on this machine: tasks run when they are sent."""
+
+    def __init__(self):
+        self.sent = []
+
+    def init(self, **options):
+        assert options["ignore_reinit_error"]
+
+    def remote(self, **options):
+        assert options == {"max_retries": 3}
+        return lambda function: types.SimpleNamespace(remote=partial(self._send, function))
+
+    def _send(self, function, *arguments):
+        self.sent.append(arguments)
+        return function(*arguments)
+
+    def get(self, results):
+        return results
+
+
+def test_only_names_travel_to_a_cluster(tmp_path, monkeypatch):
+    """Each task is a specification and a folder; what comes back is a name, too."""
+    ray = OneMachine()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    options = {"preset": "smoke", "seeds": 2}
+    rows = reproduce("heat", tmp_path / "cluster", engine="ray", **options)
+    places = [(str((tmp_path / "cluster").resolve()), None)] * 2
+    assert [place for _, *place in ray.sent] == [list(place) for place in places]
+    experiments = study_of("heat", "smoke", seeds=2).experiments
+    assert [Experiment.model_validate_json(text) for text, *_ in ray.sent] == list(experiments)
+    serial = reproduce("heat", tmp_path / "serial", **options)
+    assert numbers(rows) == numbers(serial) and numbers(rows, 1) == numbers(serial, 1)
+    assert {path.name for path in (tmp_path / "cluster").iterdir()} == {
+        path.name for path in (tmp_path / "serial").iterdir()
+    }
 
 
 @pytest.mark.slow

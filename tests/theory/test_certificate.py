@@ -230,6 +230,16 @@ def test_networks_of_several_frequencies_are_refused_with_a_real_witness(
     assert beside.median() < 1e-3 * sizes[-1]
 
 
+def test_networks_with_time_are_judged_at_one_time():
+    one, two = (network(dim, 0, depends_on_x=False, takes_time=True) for dim in (1, 2))
+    assert certify(one, 1.0, t=0.7).accepted
+    witness = certify(two, 1.0, t=0.7).witness
+    xi = torch.tensor(witness.points, dtype=torch.float64)
+    sizes = weighted_difference(two, xi, witness.alpha, 1.0, witness.step, t=0.7)
+    assert sizes.numpy() == pytest.approx(np.array(witness.values), rel=1e-3)
+    assert sum(witness.alpha) == 2 and sizes[-1] > 10 * sizes[-3] > 0
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_rays_are_found_in_a_black_box_too(seed):
     symbol = network(2, seed, depends_on_x=False).double()
