@@ -93,12 +93,12 @@ def resolve_name(
     found = find_object(target)
     home = getattr(found, "__module__", None)
     name = f"{home}.{getattr(found, '__qualname__', '')}"
+    if not name.startswith("pdno."):
+        return content
     python = env.domains.python_domain
     if name in python.objects:
-        return python.resolve_xref(
-            env, node["refdoc"], app.builder, "obj", name, node, content
-        )
-    public = getattr(import_module(home), "__all__", ()) if home else ()
+        return python.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
+    public = getattr(import_module(str(home)), "__all__", ())
     return None if name.rpartition(".")[2] in public else content
 
 

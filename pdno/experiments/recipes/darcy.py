@@ -89,7 +89,10 @@ def _small_networks(*, smoke: bool) -> dict[str, tuple[AnyNetwork, TrainingSetti
 
 
 def _paper_networks(resolution: int) -> dict[str, tuple[AnyNetwork, TrainingSettings]]:
-    """The published networks and settings; PDNO sees x = i/(s-1) and ξ/s, as published."""
+    """The published networks and settings; PDNO sees ξ/s, as published, and x·s/(s-1).
+
+    Our points are those of cells, x = (i + offset)/s; the published code says i/(s-1) for them.
+    """
     pdno = PDNONetwork(
         symbol_layers=3,
         frequency_scale=float(resolution),
