@@ -22,8 +22,9 @@ from sphinx.writers.html5 import HTML5Translator
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import pdno
 from docstrings import skip_member, to_restructured_text
+
+import pdno
 
 project = "pdno"
 author = "the authors of pdno"
@@ -43,7 +44,7 @@ autodoc_typehints_format = "short"
 python_maximum_signature_line_length = 88
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
-nitpicky = True  # a reference into pdno must have a target; those into other packages have none here
+nitpicky = True  # a reference into pdno must have a target; other packages have none here
 nitpick_ignore_regex = [(r"py:.*", r"(?!pdno\.).*")]
 
 # Looks
