@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest
+SPHINX := OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet
 .DEFAULT_GOAL := help
 
-.PHONY: help install demo test test-all check bench clean
+.PHONY: help install demo test test-all check docs bench clean
 
 help:  ## Print the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,15 +31,19 @@ test: $(VENV)/.test  ## Run the tests (minutes)
 test-all: $(VENV)/.test  ## Run all tests, the slow ones too
 	$(PYTEST) -n 2 -m 'slow or not slow' tests
 
-check: $(VENV)/.dev  ## Lint, types, tests, doctests, examples
+check: $(VENV)/.dev  ## Lint, types, tests, doctests, examples, manual
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(PYTEST) -n 2 tests
 	$(PYTEST) --doctest-modules pdno
+	$(SPHINX) docs docs/_build/html
+
+docs: $(VENV)/.docs  ## Build the manual, docs/_build/html/index.html
+	$(SPHINX) docs docs/_build/html
 
 bench: $(VENV)/.bench  ## Measure speed and memory against other implementations
 	$(BIN)/pdno bench --out bench
 
-clean:  ## Remove .venv, caches, demo and bench
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo bench
+clean:  ## Remove .venv, caches, demo, bench and the manual
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo bench docs/_build

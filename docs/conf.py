@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from docutils.nodes import Element, SkipNode, document, literal
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
@@ -35,7 +36,6 @@ exclude_patterns = ["_build"]
 # Pages
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
-suppress_warnings = ["misc.highlighting_failure"]  # shell blocks with placeholders
 
 # Docstrings
 autodoc_default_options = {"members": True, "show-inheritance": True}
@@ -55,20 +55,30 @@ html_show_sourcelink = False
 html_show_sphinx = False
 html_copy_source = False
 
+LOGGER = logging.getLogger("pdno.docs")
 INTERNAL = ("pdno.__main__", "pdno.native", "pdno.experiments.bench")
 """Modules without a page: nobody should call them."""
 
 
 def visit_math(self: HTML5Translator, node: Element) -> None:
     """Write inline mathematics as MathML, which browsers show without a script."""
-    self.body.append(tex2mathml(node.astext()))
+    self.body.append(to_mathml(node))
     raise SkipNode
 
 
 def visit_display_math(self: HTML5Translator, node: Element) -> None:
     """Write an equation on a line of its own."""
-    self.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    self.body.append(f'<div class="math">{to_mathml(node, as_block=True)}</div>')
     raise SkipNode
+
+
+def to_mathml(node: Element, *, as_block: bool = False) -> str:
+    """MathML of a formula; a warning names what docutils does not know."""
+    try:
+        return tex2mathml(node.astext(), as_block=as_block)
+    except MathError as error:
+        LOGGER.warning("formula %r: %s", node.astext(), error, location=node)
+        return ""
 
 
 def link_names(app: Sphinx, doctree: document) -> None:
@@ -114,17 +124,16 @@ def find_object(name: str) -> Any:
 
 def check_api_is_complete(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn, which ends the build, where a module or a public name is on no API page."""
-    logger = logging.getLogger("pdno.docs")
     python = env.domains.python_domain
     modules = pkgutil.walk_packages(pdno.__path__, "pdno.")
     found = {module.name for module in modules if not module.ispkg}
     for name in sorted(found - set(python.modules)):
         if not name.startswith(INTERNAL):
-            logger.warning("module %s is on no page of docs/api", name)
+            LOGGER.warning("module %s is on no page of docs/api", name)
     listed = Path(app.srcdir, "api.md").read_text(encoding="utf-8")
     for name in pdno.__all__:
         if f"`pdno.{name}`" not in listed:
-            logger.warning("public name pdno.%s is not in the tables of docs/api.md", name)
+            LOGGER.warning("public name pdno.%s is not in the tables of docs/api.md", name)
 
 
 def setup(app: Sphinx) -> None:

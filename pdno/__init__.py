@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     )
     from pdno.operators.pseudo_differential import apply_symbol as apply_symbol
     from pdno.solvers.solve import solve as solve
+    from pdno.theory.certificate import certify as certify
+    from pdno.theory.extraction import extract_symbol as extract_symbol
+    from pdno.theory.lipschitz import lipschitz_report as lipschitz_report
+    from pdno.theory.norm_bound import norm_bound as norm_bound
+    from pdno.theory.recovery import recover_diffusivity as recover_diffusivity
+    from pdno.theory.sobolev import operator_norm as operator_norm
     from pdno.training.fit import fit as fit
     from pdno.training.one_shot import OneShot as OneShot
     from pdno.training.one_shot import SpaceTime as SpaceTime
@@ -74,17 +80,23 @@ _HOMES = {
     "TrainingSettings": "pdno.training.settings",
     "TwoPhaseField": "pdno.fields.two_phase",
     "apply_symbol": "pdno.operators.pseudo_differential",
+    "certify": "pdno.theory.certificate",
     "count_parameters": "pdno.networks.count",
     "evaluate": "pdno.evaluation.evaluate",
     "evaluate_resolutions": "pdno.evaluation.resolution",
+    "extract_symbol": "pdno.theory.extraction",
     "fit": "pdno.training.fit",
     "generate": "pdno.data.memory",
     "generate_dataset": "pdno.data.generate",
+    "lipschitz_report": "pdno.theory.lipschitz",
     "load_published": "pdno.networks.published",
     "load_run": "pdno.experiments.run",
+    "norm_bound": "pdno.theory.norm_bound",
     "open_dataset": "pdno.data.dataset",
+    "operator_norm": "pdno.theory.sobolev",
     "read_own": "pdno.data.own",
     "read_published": "pdno.data.public",
+    "recover_diffusivity": "pdno.theory.recovery",
     "reproduce": "pdno.experiments.reproduce",
     "rollout": "pdno.networks.rollout",
     "run": "pdno.experiments.reproduce",

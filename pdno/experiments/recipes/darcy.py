@@ -27,7 +27,7 @@ def darcy(
     Arguments:
         preset: "smoke", "small" or "paper".
         resolution: Points per axis; None takes 32 for `small` and all five for `paper`.
-        models: Which networks; None takes all: four, and PDNO with provable symbols but in `paper`.
+        models: Which networks; None takes all, PDNO with provable symbols only below `paper`.
         seeds: Number of seeds.
     """
     check_size(preset, resolution)
