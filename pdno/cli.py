@@ -222,7 +222,7 @@ def predict(
 
 def symbol(
     source: Positional[Path],
-    out: Path = Path("symbol"),
+    out: Path | None = None,
     order: float = 1.0,
     resolution: int | None = None,
 ) -> None:
@@ -230,14 +230,16 @@ def symbol(
 
     Arguments:
         source: A run folder, or a file of published weights.
-        out: Folder for symbol.json, symbol.txt and the figures.
+        out: Folder for symbol.json, symbol.txt and the figures; `symbol` in the run folder by
+            default, where `pdno report` finds it.
         order: m of the symbol class S^m that is asked about.
         resolution: Points per axis; needed for published weights, which do not say it.
     """
     from pdno.experiments.symbol import inspect_symbols
 
-    print(inspect_symbols(source, out, order=order, resolution=resolution))
-    print(f"figures and symbol.json: {out}")
+    text, place = inspect_symbols(source, out, order=order, resolution=resolution)
+    print(text)
+    print(f"figures and symbol.json: {place}")
 
 
 def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> None:

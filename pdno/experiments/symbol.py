@@ -39,13 +39,18 @@ LARGEST_GRID = 64
 
 
 def inspect_symbols(
-    source: Path, out: Path, *, order: float = 1.0, resolution: int | None = None
-) -> str:
+    source: Path,
+    out: Path | None = None,
+    *,
+    order: float = 1.0,
+    resolution: int | None = None,
+) -> tuple[str, Path]:
     """Certificate, norms and pictures of every layer, as text, symbol.json and figures.
 
     Arguments:
         source: A run folder, or a file of published weights.
-        out: Folder for symbol.json, symbol.txt and the figures.
+        out: Folder for symbol.json, symbol.txt and the figures; None takes `symbol` in the run
+            folder, where the report finds it, or beside the weights.
         order: m of the class S^m that is asked about.
         resolution: Points per axis of norms and pictures. Published weights need the one that
             they were trained at; a run knows its own.
@@ -54,11 +59,12 @@ def inspect_symbols(
     operators = [m for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]
     if not operators:
         raise ValueError(f"{source} has no pseudo-differential operator to look into")
-    out.mkdir(parents=True, exist_ok=True)
+    place = (source if source.is_dir() else source.parent) / "symbol" if out is None else out
+    place.mkdir(parents=True, exist_ok=True)
     layers, texts = [], []
     with track("symbols", total=len(operators)) as advance:
         for number, operator in enumerate(operators):
-            found, text = _layer(operator, grid, t, order, out / f"layer-{number}")
+            found, text = _layer(operator, grid, t, order, place / f"layer-{number}")
             layers.append({"layer": number, **found})
             texts.append(f"layer {number}\n{text}")
             advance(1)
@@ -72,9 +78,9 @@ def inspect_symbols(
         result["diffusivity"], words = recovered
         texts.append(words)
     whole = "\n\n".join(texts)
-    write_text(out / "symbol.json", json.dumps(result, indent=2) + "\n")
-    write_text(out / "symbol.txt", whole + "\n")
-    return whole
+    write_text(place / "symbol.json", json.dumps(result, indent=2) + "\n")
+    write_text(place / "symbol.txt", whole + "\n")
+    return whole, place
 
 
 def _open(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, float | None]:
@@ -148,6 +154,11 @@ def _plain(certificate: Certificate) -> dict[str, Any]:
         "fitted_order": _number(certificate.order),
         "reasons": list(certificate.reasons),
         "periodic": certificate.periodic,
+        "radii": list(certificate.radii),
+        "curves": {
+            str(total): [_number(value) for value in values]
+            for total, values in certificate.curves.items()
+        },
         "seminorms": {
             f"alpha={alpha} beta={beta}": _number(value)
             for (alpha, beta), value in certificate.seminorms.items()

@@ -1,12 +1,15 @@
 """The picture of a certificate: weighted differences of a symbol against |ξ|."""
 
-__all__ = ["plot_certificate"]
+__all__ = ["plot_certificate", "plot_certificates"]
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pdno.report.groups import Results
 from pdno.report.style import figure_style
 
 if TYPE_CHECKING:
@@ -46,3 +49,43 @@ def plot_certificate(
         axes.set_title(title)
         axes.legend()
         return figure
+
+
+def plot_certificates(results: Results) -> "Figure | None":
+    """The certificate of the first block of every run that `pdno symbol` has looked into."""
+    from matplotlib.figure import Figure
+
+    found = [
+        (f"{record.study}: {record.model}", layers[0], order)
+        for record in results.records
+        for layers, order in [_read(record.folder / "symbol" / "symbol.json")]
+        if layers
+    ]
+    if not found:
+        return None
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    with figure_style():
+        figure = Figure(figsize=(3.0 * columns, 2.6 * rows), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, (name, layer, order) in zip(panels, found, strict=False):
+            for total, values in sorted(layer["curves"].items()):
+                shown = np.array([float(value) for value in values])
+                shown[~(shown > 0) | ~np.isfinite(shown)] = np.nan
+                if np.isfinite(shown).any():
+                    axes.loglog(layer["radii"], shown, marker="o", ms=2, label=f"|α| = {total}")
+            verdict = "in" if layer["accepted"] else "not in"
+            axes.set_title(f"{name}\n{verdict} S^{order:g}", fontsize=8)
+            axes.set_xlabel("|ξ|")
+            axes.legend(fontsize=6)
+        for axes in panels[len(found) :]:
+            axes.set_visible(False)
+        return figure
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], float]:
+    """The layers and the order of a symbol.json; none where there is no such file."""
+    if not path.is_file():
+        return [], 0.0
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return values["layers"], float(values["order"])

@@ -12,6 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pdno.report.ablations import plot_activation, plot_modes, plot_width
+from pdno.report.certificate import plot_certificates
+from pdno.report.commands import SYMBOL_COMMAND
 from pdno.report.cost import plot_cost
 from pdno.report.diagrams import plot_block, plot_operator
 from pdno.report.error_tables import burgers_table, darcy_table, navier_stokes_table
@@ -248,8 +250,9 @@ FIGURES = (
         "certificates",
         "",
         "Certificates of the symbol class",
-        "",
-        (),
-        lambda _: None,
+        "Largest |Δ^α a| ⟨ξ⟩^(|α| − m) of the first block against |ξ|: bounded curves are those "
+        "of S^m. For the runs that `pdno symbol RUN` has looked into.",
+        (SYMBOL_COMMAND,),
+        plot_certificates,
     ),
 )

@@ -51,7 +51,8 @@ def test_other_networks_and_problems_have_no_diffusivity():
 def test_a_run_is_looked_into_layer_by_layer(tmp_path, in_process):
     experiment = darcy("smoke", models=["PDNO provable"]).experiments[0]
     run_experiment(experiment, tmp_path / "run")
-    text = inspect_symbols(tmp_path / "run", tmp_path / "out", order=0.0)
+    text, place = inspect_symbols(tmp_path / "run", tmp_path / "out", order=0.0)
+    assert place == tmp_path / "out"
     found = json.loads((tmp_path / "out" / "symbol.json").read_text())
     assert len(found["layers"]) == 4 and text.count("accepted") == 4
     for layer in found["layers"]:

@@ -2,7 +2,9 @@
 
 import base64
 import io
+import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 from conftest import write_resources, write_run
 from matplotlib.image import imread
 
+from pdno.report.certificate import plot_certificates
+from pdno.report.commands import command_of
 from pdno.report.contents import FIGURES, TABLES
 from pdno.report.document import write_report
 from pdno.report.errors import plot_error_by_time, plot_resolutions
@@ -223,10 +227,27 @@ def test_the_page_says_number_command_and_budget(report):
         section = text[start : text.index("</section>", start)]
         assert entry.number in section
         for study in entry.studies:
-            assert f"<code>pdno reproduce {study} --preset small</code>" in section
+            assert f"<code>{command_of(study)}</code>" in section
         if entry.key not in ("certificates", "table-6-resources"):
             assert "small budget: " in section
         assert ('class="gap"' in section) == (entry.key == "certificates")
+
+
+def test_certificates_are_those_of_pdno_symbol(tmp_path, lone):
+    run = next(path.parent for path in lone.parent.rglob("specification.json"))
+    layer = {
+        "accepted": False,
+        "radii": [4.0, 16.0, 64.0],
+        "curves": {"0": [1.0, 1.0, 1.0], "2": [2.0, 8.0, "nan"]},
+    }
+    copy = shutil.copytree(run, tmp_path / "run")
+    assert plot_certificates(read(copy)) is None
+    (copy / "symbol").mkdir()
+    (copy / "symbol" / "symbol.json").write_text(json.dumps({"order": 1.0, "layers": [layer]}))
+    (axes,) = plot_certificates(read(copy)).axes
+    assert "not in S^1" in axes.get_title()
+    curves = {line.get_label(): line.get_ydata() for line in axes.lines}
+    assert list(curves["|α| = 2"][:2]) == [2.0, 8.0] and np.isnan(curves["|α| = 2"][2])
 
 
 def test_gaps_say_which_command_fills_them(lone):
