@@ -19,6 +19,7 @@ SECTION = re.compile(r"(Arguments|Returns|Raises|Example):")
 FIELD = re.compile(r"( {4}\w+: )(.*)")
 ITEM = re.compile(r"(- |\d+\. )(.*)")
 CODE = re.compile(r"`([^`]+)`")
+ENUMERATOR = re.compile(r"\(?\w{1,4}[.)]( |$)")
 COLUMNS = re.compile(r"\S {3,}\S")
 
 
@@ -83,13 +84,18 @@ def _text(block: list[str]) -> Iterator[str]:
             in_list = True
             yield item[1] + _escape(item[2])
         else:
-            yield _escape(line)
+            yield _escape(line) if place else _escape_start(line)
 
 
 def _section_line(line: str) -> str:
     """A line of a section; the name of an argument stays as it is."""
     field = FIELD.fullmatch(line)
-    return field[1] + _escape(field[2]) if field else _escape(line)
+    return field[1] + _escape_start(field[2]) if field else _escape(line)
+
+
+def _escape_start(text: str) -> str:
+    """The start of a paragraph: "I." there would be item one of a list with Roman numbers."""
+    return ("\\" if ENUMERATOR.match(text) else "") + _escape(text)
 
 
 def _escape(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import write_resources, write_run
+from fabricated_runs import write_resources, write_run
 from matplotlib.image import imread
 
 from pdno.report.certificate import plot_certificates
