@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pytest
 from safetensors.numpy import save_file
 
 from pdno.evaluation.rows import Row, write_rows
@@ -99,16 +98,6 @@ def write_resources(out, lines, resolution=64):
     return folder
 
 
-@pytest.fixture
-def make_run():
-    return write_run
-
-
-@pytest.fixture
-def make_resources():
-    return write_resources
-
-
 def errors(train, test):
     """The metrics of a run with these two errors."""
     return {"train": {"relative_l2": train}, "test": {"relative_l2": test}}
@@ -149,10 +138,3 @@ def write_paper(out):
                 problem={"name": "navier-stokes", "viscosity": dataset.viscosity},
             )
     write_resources(out, {f"{k[0]} k_max={k[1]} width={k[2]}": v for k, v in TABLE_6.items()})
-
-
-@pytest.fixture(scope="session")
-def paper_runs(tmp_path_factory):
-    out = tmp_path_factory.mktemp("paper")
-    write_paper(out)
-    return out

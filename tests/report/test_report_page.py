@@ -261,7 +261,7 @@ def test_gaps_say_which_command_fills_them(lone):
         has_gap = entry.key not in (*made, "table-5-settings")
         assert ('class="gap"' in section) == has_gap, entry.key
         if has_gap and entry.studies:
-            assert f"Fill it with <code>pdno reproduce {entry.studies[0]} --preset" in section
+            assert f"Fill it with <code>{command_of(entry.studies[0])}" in section
     assert "needs pdno reproduce darcy --preset small" in text
     assert {path.name for path in (lone / "tables").iterdir()} == {
         f"{key}.{ending}" for key in ("verdicts", "table-5-settings") for ending in ("md", "tex")

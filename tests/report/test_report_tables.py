@@ -211,10 +211,11 @@ def test_no_table_without_runs(tmp_path, make_run):
 def test_commands_of_notes_are_of_the_catalog(tmp_path, make_run):
     from pdno.experiments.catalog import EXPERIMENTS
     from pdno.report.claims import CLAIMS
+    from pdno.report.commands import SYMBOL_COMMAND
     from pdno.report.contents import FIGURES, TABLES
 
     named = {study for entry in (*CLAIMS, *FIGURES, *TABLES) for study in entry.studies}
-    assert named == set(EXPERIMENTS)
+    assert named == {*EXPERIMENTS, SYMBOL_COMMAND}
     make_run(tmp_path, "darcy", "FNO", metrics=errors(1, 1))
     (command,) = re.findall(r"pdno reproduce (\S+)", darcy_table(read(tmp_path)).notes[0])
     assert command in EXPERIMENTS
