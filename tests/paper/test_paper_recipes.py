@@ -76,7 +76,10 @@ def test_baselines_are_trained_as_published(name):
     assert rest
     for experiment in rest:
         training = experiment.training
-        assert {key: getattr(training, key) for key in BASELINE} == BASELINE
+        # the multiwavelet checkpoint of the long set is called one of 200 epochs
+        long = experiment.model.startswith("MWT") and experiment.train == 9800
+        expected = BASELINE | ({"epochs": 200} if long else {})
+        assert {key: getattr(training, key) for key in BASELINE} == expected
         blocks = experiment.model.startswith("MWT") and name != "burgers"
         blocks = blocks or experiment.model == "FNO-3D"
         assert training.batch_size == (10 if blocks else 20)
