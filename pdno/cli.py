@@ -39,7 +39,10 @@ AnyProblem = (
 
 
 def generate(
-    problem: Annotated[AnyProblem, arg(name="")], out: Path, workers: int | None = None
+    problem: Annotated[AnyProblem, arg(name="")],
+    out: Path,
+    workers: int | None = None,
+    engine: Literal["processes", "ray"] = "processes",
 ) -> None:
     """Generate a dataset, or finish one that was interrupted.
 
@@ -49,10 +52,12 @@ def generate(
         problem: Which problem, and its parameters.
         out: Folder of the dataset.
         workers: Number of processes; all cores by default. The data do not depend on it.
+        engine: processes of this machine, or ray for a Ray cluster that shares the folder (extra
+            cluster). The data do not depend on it.
     """
     from pdno.data.generate import generate_dataset
 
-    manifest = generate_dataset(problem, out, workers=workers)
+    manifest = generate_dataset(problem, out, workers=workers, engine=engine)
     worst = max(shard.residual for shard in manifest.shards)
     print(
         f"{out}: {manifest.samples} samples of {manifest.problem}, {len(manifest.shards)} shards, "

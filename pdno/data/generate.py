@@ -15,11 +15,13 @@ import shutil
 from collections.abc import Generator, Iterator
 from concurrent.futures import as_completed
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 
 from pdno.atomic import atomic_path, sha256, sweep
+from pdno.data.cluster import make_on_cluster
 from pdno.data.manifest import MANIFEST, Manifest, ShardRecord, read_manifest, write_manifest
 from pdno.data.problems import Problem
 from pdno.data.shards import build_shard
@@ -27,12 +29,18 @@ from pdno.data.workers import worker_pool
 from pdno.progress import track
 from pdno.solvers.errors import SolverError
 
+Engine = Literal["processes", "ray"]
+
 SHARD_OVERHEAD = 32 * 2**10
 """At most what a shard takes besides its samples and axes, with its record in the manifest."""
 
 
 def generate_dataset(
-    problem: Problem, folder: Path | str, *, workers: int | None = None
+    problem: Problem,
+    folder: Path | str,
+    *,
+    workers: int | None = None,
+    engine: Engine = "processes",
 ) -> Manifest:
     """Generate a dataset in `folder`, or finish one that was interrupted.
 
@@ -40,6 +48,7 @@ def generate_dataset(
         problem: What to generate.
         folder: Where; created if missing.
         workers: Number of processes; None uses every core.
+        engine: "processes" of this machine, or "ray" for a cluster that shares the folder.
     """
     folder = Path(folder)
     count = workers if workers is not None else (os.cpu_count() or 1)
@@ -50,7 +59,7 @@ def generate_dataset(
     with _only_writer(folder), _swept(folder):
         manifest = _start_or_resume(problem, folder)
         if not manifest.complete:
-            manifest = _finish(problem, folder, manifest, count)
+            manifest = _finish(problem, folder, manifest, None if engine == "ray" else count)
     return manifest
 
 
@@ -130,7 +139,7 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     return manifest
 
 
-def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int) -> Manifest:
+def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | None) -> Manifest:
     """Make the shards that are missing and list each as soon as it is there."""
     done = {shard.file: shard for shard in manifest.shards}
     plan = manifest.plan()
@@ -151,9 +160,15 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int) ->
 
 
 def _make_all(
-    problem: Problem, folder: Path, missing: list[tuple[str, int, int]], workers: int
+    problem: Problem, folder: Path, missing: list[tuple[str, int, int]], workers: int | None
 ) -> Generator[ShardRecord, None, None]:
-    """Records of the missing shards in the order in which they are finished."""
+    """Records of the missing shards in the order in which they are finished.
+
+    Without a number of workers a cluster makes them.
+    """
+    if workers is None:
+        yield from make_on_cluster(make_shard, problem, folder, missing)
+        return
     with worker_pool(min(workers, len(missing))) as pool:
         futures = [pool.submit(make_shard, problem, folder, *entry) for entry in missing]
         for future in as_completed(futures):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdno.data.dataset import OperatorDataset, open_dataset
-from pdno.data.generate import generate_dataset
+from pdno.data.generate import Engine, generate_dataset
 from pdno.data.manifest import MANIFEST, read_manifest
 from pdno.data.problems import PROBLEMS, Problem
 from pdno.data.public import read_published
@@ -38,13 +38,19 @@ def dataset_folder(problem: Problem, folder: Path) -> Path:
     return folder / f"{problem.name}-{problem.samples}x{problem.resolution}-{digest}"
 
 
-def ensure_dataset(problem: Problem, folder: Path, *, workers: int | None = None) -> Path:
+def ensure_dataset(
+    problem: Problem,
+    folder: Path,
+    *,
+    workers: int | None = None,
+    engine: Engine = "processes",
+) -> Path:
     """The dataset of a problem under `folder`, generated or finished where it is not there."""
     place = dataset_folder(problem, folder)
     place.parent.mkdir(parents=True, exist_ok=True)
     # a complete one is only read, which several runs may do at once
     if not ((place / MANIFEST).is_file() and read_manifest(place).complete):
-        generate_dataset(problem, place, workers=workers)
+        generate_dataset(problem, place, workers=workers, engine=engine)
     return place
 
 

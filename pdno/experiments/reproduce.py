@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from pdno.data.cluster import start_ray
 from pdno.evaluation.rows import Row, read_rows, write_rows
 from pdno.experiments import recipes
 from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
@@ -133,14 +134,10 @@ def gather_rows(out: Path) -> list[Row]:
 
 def _run_with_ray(study: Study, out: Path, device: str | None) -> None:
     """Datasets first, one after another, then one task per run; nothing but names travels."""
-    try:
-        import ray
-    except ImportError as missing:
-        raise ValueError("engine 'ray' needs the extra: pip install 'pdno[cluster]'") from missing
+    ray = start_ray()
     for experiment in study.experiments:
         if experiment.problem is not None:
-            ensure_dataset(experiment.problem, out / "data")
-    ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False)
+            ensure_dataset(experiment.problem, out / "data", engine="ray")
     task = ray.remote(max_retries=3)(_run_one)
     place = str(out.resolve())
     waiting = [task.remote(e.model_dump_json(), place, device) for e in study.experiments]
