@@ -1,0 +1,30 @@
+"""From nothing to the report: smoke runs of every recipe give every table and figure."""
+
+import pytest
+
+from pdno.experiments.catalog import EXPERIMENTS
+from pdno.experiments.reproduce import reproduce
+from pdno.experiments.symbol import inspect_symbols
+from pdno.report.contents import FIGURES, TABLES
+from pdno.report.document import write_report
+
+
+@pytest.mark.slow
+def test_smoke_runs_of_every_recipe_make_every_table_and_figure(tmp_path):
+    runs = tmp_path / "runs"
+    for name in EXPERIMENTS:
+        reproduce(name, runs / name, preset="smoke")
+    # certificates come from a look inside one run
+    heat = next((runs / "heat").glob("heat-*"))
+    inspect_symbols(heat)
+    page = write_report([runs], tmp_path / "report")
+    text = page.read_text(encoding="utf-8")
+    gaps = [
+        entry.key
+        for entry in (*TABLES, *FIGURES)
+        for start in [text.index(f'<section id="{entry.key}">')]
+        if 'class="gap"' in text[start : text.index("</section>", start)]
+    ]
+    assert gaps == []
+    figures = {path.name for path in (tmp_path / "report" / "figures").iterdir()}
+    assert figures == {f"{entry.key}.{kind}" for entry in FIGURES for kind in ("png", "pdf")}
