@@ -5,7 +5,7 @@ tables call the network; colours, published numbers and claims go by it. A model
 setting in its name as words `key=value`.
 """
 
-__all__ = ["BASELINES", "FAMILIES", "family_of", "is_of_the_paper", "setting_of"]
+__all__ = ["BASELINES", "FAMILIES", "PROVABLE", "family_of", "is_of_the_paper", "setting_of"]
 
 import re
 
@@ -22,11 +22,14 @@ FAMILIES = (
 """Networks of the paper; FNO is FNO-2D on Navier-Stokes."""
 BASELINES = ("MWT Leg", "MWT Chb", "FNO", "FNO-3D")
 """Those of them that the paper compares with."""
+PROVABLE = "PDNO provable"
+"""Ours: PDNO with symbols that are provably in S^m."""
 # the first that fits counts
 _PATTERNS = (
     (r"PD(NO|IO) a\(x,ξ,t\)", "PDNO a(x,ξ,t)"),
     (r"PDNO a\(ξ\)", "PDNO a(ξ)"),
     (r"PDNO ReLU", "PDNO ReLU"),
+    (r"PDNO provable", PROVABLE),
     (r"PDNO", "PDNO a(x,ξ)"),
     (r"MWT Chb", "MWT Chb"),
     (r"MWT", "MWT Leg"),
@@ -36,7 +39,7 @@ _PATTERNS = (
 
 
 def family_of(model: str) -> str | None:
-    """The network of the paper that a model is, by its name; None for others.
+    """The network of the paper, or of ours, that a model is, by its name; None for others.
 
     Example:
         >>> family_of("PDNO rollout"), family_of("FNO-2D"), family_of("DeepONet")
@@ -46,8 +49,8 @@ def family_of(model: str) -> str | None:
 
 
 def is_of_the_paper(model: str) -> bool:
-    """Whether the paper trains a network this way; Markov training is ours."""
-    return family_of(model) is not None and "Markov" not in model
+    """Whether the paper trains such a network this way; Markov training is ours."""
+    return family_of(model) in FAMILIES and "Markov" not in model
 
 
 def setting_of(model: str, key: str) -> str | None:

@@ -38,6 +38,7 @@ FAMILY_STYLES = {
     "PDNO a(ξ)": ("#56B4E9", "v"),
     "PDNO a(x,ξ,t)": ("#000000", "P"),
     "PDNO ReLU": ("#7F7F7F", "X"),
+    "PDNO provable": ("#332288", "p"),
     "FNO": ("#D55E00", "s"),
     "FNO-3D": ("#E69F00", "D"),
     "MWT Leg": ("#009E73", "^"),

@@ -8,7 +8,7 @@ import pytest
 
 from pdno.report.budget import Budget, describe_budgets, lowest_level
 from pdno.report.groups import Results
-from pdno.report.models import FAMILIES, family_of, is_of_the_paper, setting_of
+from pdno.report.models import FAMILIES, PROVABLE, family_of, is_of_the_paper, setting_of
 from pdno.report.runs import find_runs, find_unfinished
 from pdno.report.style import COLOURS, colour_of, line_of, marker_of, signed
 
@@ -199,8 +199,9 @@ def test_every_model_of_the_recipes_has_a_family():
     for recipe in ("heat", "darcy", "burgers", "navier_stokes", "darcy_modes", "darcy_activation"):
         for preset in ("smoke", "small", "paper"):
             for experiment in getattr(recipes, recipe)(preset).experiments:
-                assert family_of(experiment.model) in FAMILIES
-                assert is_of_the_paper(experiment.model) == ("Markov" not in experiment.model)
+                assert family_of(experiment.model) in (*FAMILIES, PROVABLE)
+                ours = "Markov" in experiment.model or experiment.model == PROVABLE
+                assert is_of_the_paper(experiment.model) == (not ours)
 
 
 def test_settings_are_read_from_names():
@@ -209,9 +210,10 @@ def test_settings_are_read_from_names():
 
 
 def test_every_family_has_a_colour_and_a_marker_of_its_own():
-    styles = [marker_of(family) for family in FAMILIES]
-    assert len({style["color"] for style in styles}) == len(FAMILIES)
-    assert len({style["marker"] for style in styles}) == len(FAMILIES)
+    styles = [marker_of(family) for family in (*FAMILIES, PROVABLE)]
+    assert len({style["color"] for style in styles}) == len(FAMILIES) + 1
+    assert len({style["marker"] for style in styles}) == len(FAMILIES) + 1
+    assert not is_of_the_paper(PROVABLE)
     # the palette of Okabe and Ito, and grey
     assert {colour_of(family) for family in FAMILIES} <= {*COLOURS, "#7F7F7F"}
     assert colour_of("PDNO rollout") == colour_of("PDNO a(x,ξ)") != colour_of("FNO rollout")
