@@ -16,7 +16,8 @@ from pdno.data.problems import (
 )
 from pdno.experiments.catalog import Preset
 from pdno.experiments.recipes.demo import demo
-from pdno.experiments.reproduce import run_study
+from pdno.experiments.reproduce import run_folder, run_study
+from pdno.experiments.symbol import inspect_symbols
 from pdno.report.document import write_report
 from pdno.report.samples import plot_sample
 from pdno.report.style import save_figure
@@ -43,6 +44,7 @@ def run_demo(folder: Path, *, preset: Preset = "small") -> list[Path]:
     pictures = draw_problems(folder)
     runs = folder / "runs"
     run_study(study, runs)
+    inspect_symbols(run_folder(study.experiments[0], runs))
     return [*pictures, write_report([runs], folder / "report")]
 
 

@@ -9,7 +9,7 @@ the extra `cluster` the runs spread over a Ray cluster that shares the folder; w
 one after another.
 """
 
-__all__ = ["gather_rows", "reproduce", "run", "run_study", "study_of"]
+__all__ = ["gather_rows", "reproduce", "run", "run_folder", "run_study", "study_of"]
 
 from collections.abc import Sequence
 from pathlib import Path
