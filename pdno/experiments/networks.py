@@ -13,6 +13,7 @@ __all__ = [
     "build_network",
 ]
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Literal
 
 import torch
@@ -32,20 +33,14 @@ Padding = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)]
 Modes = tuple[Size, ...] | Size | None
 
 
-class NetworkRecord(BaseModel):
+class NetworkRecord(BaseModel, ABC):
     """What every network has."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @abstractmethod
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         """The network for this many axes and channels."""
-        options = self.model_dump(exclude={"kind"})
-        return self._make(dim, in_channels, out_channels, options)
-
-    def _make(
-        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
-    ) -> nn.Module:
-        raise NotImplementedError
 
 
 class PDNONetwork(NetworkRecord):
@@ -69,10 +64,8 @@ class PDNONetwork(NetworkRecord):
     coordinate_scale: float = 1.0
     padding: Padding = 0.0
 
-    def _make(
-        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
-    ) -> nn.Module:
-        return PDNO(dim, in_channels, out_channels, **options)  # type: ignore[arg-type]
+    def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
+        return PDNO(dim, in_channels, out_channels, **self.model_dump(exclude={"kind"}))
 
 
 class FNONetwork(NetworkRecord):
@@ -87,11 +80,10 @@ class FNONetwork(NetworkRecord):
     space_time: bool = False
     """Whether time is one more axis of the network."""
 
-    def _make(
-        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
-    ) -> nn.Module:
-        axes = dim + 1 if options.pop("space_time") else dim
-        return FNO(axes, in_channels, out_channels, **options)  # type: ignore[arg-type]
+    def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
+        axes = dim + 1 if self.space_time else dim
+        options = self.model_dump(exclude={"kind", "space_time"})
+        return FNO(axes, in_channels, out_channels, **options)
 
 
 class MWTNetwork(NetworkRecord):
@@ -107,10 +99,8 @@ class MWTNetwork(NetworkRecord):
     space_time: bool = False
     append_coordinates: bool = True
 
-    def _make(
-        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
-    ) -> nn.Module:
-        return MWT(dim, in_channels, out_channels, **options)  # type: ignore[arg-type]
+    def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
+        return MWT(dim, in_channels, out_channels, **self.model_dump(exclude={"kind"}))
 
 
 class PDIONetwork(NetworkRecord):
@@ -129,9 +119,7 @@ class PDIONetwork(NetworkRecord):
     frequency_scale: float = 1.0
     coordinate_scale: float = 1.0
 
-    def _make(
-        self, dim: int, in_channels: int, out_channels: int, options: dict[str, object]
-    ) -> nn.Module:
+    def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         symbol = NetworkSymbol(
             in_channels,
             out_channels,

@@ -36,11 +36,7 @@ def plot_certificate(
     with figure_style():
         figure = Figure(figsize=(5.6, 3.4))
         axes = figure.subplots()
-        for total, values in sorted(curves.items()):
-            shown = np.asarray(values, dtype=float)
-            shown[~(shown > 0) | ~np.isfinite(shown)] = np.nan
-            if np.isfinite(shown).any():
-                axes.loglog(radii, shown, marker="o", markersize=3, label=f"|α| = {total}")
+        _draw_curves(axes, radii, curves)
         shown_witness = [pair for pair in witness if 0 < pair[1] < np.inf]
         if shown_witness:
             axes.loglog(*zip(*shown_witness, strict=True), "k--", label="witness")
@@ -69,11 +65,7 @@ def plot_certificates(results: Results) -> "Figure | None":
         figure = Figure(figsize=(3.0 * columns, 2.6 * rows), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, (name, layer, order) in zip(panels, found, strict=False):
-            for total, values in sorted(layer["curves"].items()):
-                shown = np.array([float(value) for value in values])
-                shown[~(shown > 0) | ~np.isfinite(shown)] = np.nan
-                if np.isfinite(shown).any():
-                    axes.loglog(layer["radii"], shown, marker="o", ms=2, label=f"|α| = {total}")
+            _draw_curves(axes, layer["radii"], layer["curves"])
             verdict = "in" if layer["accepted"] else "not in"
             axes.set_title(f"{name}\n{verdict} S^{order:g}", fontsize=8)
             axes.set_xlabel("|ξ|")
@@ -81,6 +73,17 @@ def plot_certificates(results: Results) -> "Figure | None":
         for axes in panels[len(found) :]:
             axes.set_visible(False)
         return figure
+
+
+def _draw_curves(
+    axes: Any, radii: Sequence[float], curves: Mapping[Any, Sequence[float | str]]
+) -> None:
+    """One line per |α|; what is not a positive finite number, also as text, is a gap."""
+    for total, values in sorted(curves.items()):
+        shown = np.array([float(value) for value in values])
+        shown[~(shown > 0) | ~np.isfinite(shown)] = np.nan
+        if np.isfinite(shown).any():
+            axes.loglog(radii, shown, marker="o", markersize=3, label=f"|α| = {total}")
 
 
 def _read(path: Path) -> tuple[list[dict[str, Any]], float]:

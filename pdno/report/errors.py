@@ -6,9 +6,14 @@ by resolution  the network on grids it was not trained on, beside its own predic
                interpolated to them: a network that is no better than that saw nothing new
 """
 
-__all__ = ["plot_bands", "plot_error_by_time", "plot_resolutions"]
+__all__ = [
+    "plot_bands",
+    "plot_error_by_time",
+    "plot_resolutions",
+    "shown_by_study",
+]
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pdno.evaluation.rows import Summary
@@ -45,8 +50,7 @@ def plot_error_by_time(results: Results) -> "Figure | None":
 
 def plot_bands(results: Results) -> "Figure | None":
     """Test error by band of modes."""
-    known = {study: results.shown(study) for study in STUDIES}
-    known = {study: groups for study, groups in known.items() if groups}
+    known = shown_by_study(results, lambda group: True)
     if not known:
         return None
     with figure_style():
@@ -66,11 +70,7 @@ def plot_bands(results: Results) -> "Figure | None":
 
 def plot_resolutions(results: Results) -> "Figure | None":
     """Error on finer grids than that of the training, beside the interpolated prediction."""
-    known = {
-        study: [group for group in results.shown(study) if _finer(group, "zero-shot")]
-        for study in STUDIES
-    }
-    known = {study: groups for study, groups in known.items() if groups}
+    known = shown_by_study(results, lambda group: bool(_finer(group, "zero-shot")))
     if not known:
         return None
     with figure_style():
@@ -92,6 +92,12 @@ def plot_resolutions(results: Results) -> "Figure | None":
             axes.set_title(title_of(groups))
         shared_legend(figure, panels)
         return figure
+
+
+def shown_by_study(results: Results, fits: Callable[[Group], bool]) -> dict[str, Sequence[Group]]:
+    """The groups of each study that a figure has something to draw of, without empty studies."""
+    known = {study: [g for g in results.shown(study) if fits(g)] for study in STUDIES}
+    return {study: groups for study, groups in known.items() if groups}
 
 
 def _finer(group: Group, split: str) -> dict[int, Summary]:

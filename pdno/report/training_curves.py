@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pdno.report.errors import STUDIES, panels_for, title_of
+from pdno.report.errors import panels_for, shown_by_study, title_of
 from pdno.report.groups import Results
 from pdno.report.style import figure_style, line_of, logarithmic, shared_legend
 
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 def plot_training(results: Results) -> "Figure | None":
     """Training and test error by epoch, problem by problem."""
-    known = {
-        study: [group for group in results.shown(study) if group.first.history]
-        for study in STUDIES
-    }
-    known = {study: groups for study, groups in known.items() if groups}
+    known = shown_by_study(results, lambda group: bool(group.first.history))
     if not known:
         return None
     with figure_style():

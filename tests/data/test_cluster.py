@@ -2,10 +2,9 @@
 
 import json
 import sys
-import types
-from functools import partial
 
 import pytest
+from one_machine import OneMachine
 
 from pdno.atomic import sha256
 from pdno.data.generate import generate_dataset, make_shard
@@ -13,31 +12,6 @@ from pdno.data.manifest import read_manifest
 from pdno.data.problems import HeatProblem
 
 PROBLEM = HeatProblem(samples=5, resolution=32, frames=2)
-
-
-class OneMachine:
-    """What we use of Ray, on this machine: tasks run when they are sent."""
-
-    def __init__(self):
-        self.sent = []
-
-    def init(self, **options):
-        assert options["ignore_reinit_error"]
-
-    def remote(self, **options):
-        assert options == {"max_retries": 3}
-        return lambda function: types.SimpleNamespace(remote=partial(self._send, function))
-
-    def _send(self, function, *arguments):
-        self.sent.append(arguments)
-        return function(*arguments)
-
-    def wait(self, results, num_returns):
-        assert num_returns == 1
-        return results[-1:], results[:-1]  # the last one first: the order must not matter
-
-    def get(self, result):
-        return result
 
 
 def files(folder):

@@ -2,10 +2,9 @@
 
 import csv
 import sys
-import types
-from functools import partial
 
 import pytest
+from one_machine import OneMachine
 
 from pdno.atomic import sha256
 from pdno.evaluation.rows import COLUMNS, read_rows
@@ -184,27 +183,6 @@ def test_a_cluster_needs_its_extra(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"engine 'ray' needs the extra.*pdno\[cluster\]"):
         reproduce("heat", tmp_path, preset="smoke", engine="ray")
     assert not list(tmp_path.rglob("*.h5"))
-
-
-class OneMachine:
-    """What we use of Ray, on this machine: tasks run when they are sent."""
-
-    def __init__(self):
-        self.sent = []
-
-    def init(self, **options):
-        assert options["ignore_reinit_error"]
-
-    def remote(self, **options):
-        assert options == {"max_retries": 3}
-        return lambda function: types.SimpleNamespace(remote=partial(self._send, function))
-
-    def _send(self, function, *arguments):
-        self.sent.append(arguments)
-        return function(*arguments)
-
-    def get(self, results):
-        return results
 
 
 def test_only_names_travel_to_a_cluster(tmp_path, monkeypatch):

@@ -3,11 +3,17 @@
 __all__ = ["burgers"]
 
 from collections.abc import Sequence
+from functools import partial
 
 from pdno.data.problems import BurgersProblem
 from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, MWTNetwork, PDNONetwork
-from pdno.experiments.recipes.study import Study, check_size, choose_models, with_seeds
+from pdno.experiments.recipes.study import (
+    Study,
+    check_size,
+    finer_grids,
+    study_by_resolution,
+)
 from pdno.experiments.specification import Experiment
 from pdno.training.settings import TrainingSettings
 
@@ -32,12 +38,14 @@ def burgers(
     """
     check_size(preset, resolution)
     usual = {"smoke": (64,), "small": (256,), "paper": RESOLUTIONS}[preset]
-    experiments = [
-        experiment
-        for points in (usual if resolution is None else (resolution,))
-        for experiment in choose_models(_experiments(preset, points), models)
-    ]
-    return Study(name="burgers", preset=preset, experiments=with_seeds(experiments, seeds))
+    return study_by_resolution(
+        "burgers",
+        preset,
+        partial(_experiments, preset),
+        usual if resolution is None else (resolution,),
+        models=models,
+        seeds=seeds,
+    )
 
 
 def _experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
@@ -48,7 +56,6 @@ def _experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
         resolution=max(stored, resolution),
         solver_resolution=128 if smoke else None,
     )
-    finer = () if paper else (2 * resolution, 4 * resolution)
     networks = _networks(resolution, small=not paper, smoke=smoke)
     return {
         model: Experiment(
@@ -60,7 +67,7 @@ def _experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
             resolution=resolution,
             network=network,
             training=training,
-            zero_shot=tuple(points for points in finer if problem.resolution % points == 0),
+            zero_shot=finer_grids(preset, resolution, problem.resolution),
         )
         for model, (network, training) in networks.items()
     }

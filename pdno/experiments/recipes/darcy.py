@@ -3,11 +3,17 @@
 __all__ = ["darcy", "darcy_experiments"]
 
 from collections.abc import Sequence
+from functools import partial
 
 from pdno.data.problems import DarcyProblem
 from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, MWTNetwork, PDNONetwork
-from pdno.experiments.recipes.study import Study, check_size, choose_models, with_seeds
+from pdno.experiments.recipes.study import (
+    Study,
+    check_size,
+    finer_grids,
+    study_by_resolution,
+)
 from pdno.experiments.specification import Experiment
 from pdno.training.settings import TrainingSettings
 
@@ -32,12 +38,14 @@ def darcy(
     """
     check_size(preset, resolution)
     usual = {"smoke": (16,), "small": (32,), "paper": RESOLUTIONS}[preset]
-    experiments = [
-        experiment
-        for points in (usual if resolution is None else (resolution,))
-        for experiment in choose_models(darcy_experiments(preset, points), models)
-    ]
-    return Study(name="darcy", preset=preset, experiments=with_seeds(experiments, seeds))
+    return study_by_resolution(
+        "darcy",
+        preset,
+        partial(darcy_experiments, preset),
+        usual if resolution is None else (resolution,),
+        models=models,
+        seeds=seeds,
+    )
 
 
 def darcy_experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
@@ -49,7 +57,6 @@ def darcy_experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
         resolution=max(stored, resolution),
         solver_resolution=32 if smoke else None,
     )
-    finer = () if preset == "paper" else (2 * resolution, 4 * resolution)
     networks = _paper_networks(resolution) if preset == "paper" else _small_networks(smoke=smoke)
     return {
         model: Experiment(
@@ -62,7 +69,7 @@ def darcy_experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
             network=network,
             normalization="pointwise",
             training=training,
-            zero_shot=tuple(points for points in finer if problem.resolution % points == 0),
+            zero_shot=finer_grids(preset, resolution, problem.resolution),
         )
         for model, (network, training) in networks.items()
     }

@@ -96,35 +96,15 @@ def _small(*, smoke: bool) -> dict[str, Experiment]:
             clip=MOST_GRADIENT,
         )
 
+    runs: dict[str, tuple[AnyNetwork, Rollout | Markov, TrainingSettings]] = {
+        "PDNO rollout": (pdno, Rollout(), one_cycle(16, 5e-3, ROLLOUT_BATCH)),
+        "FNO rollout": (fno, Rollout(), one_cycle(16, 2.5e-3, ROLLOUT_BATCH)),
+        "PDNO Markov": (wide, Markov(), one_cycle(10, 5e-3, MARKOV_BATCH)),
+        "FNO Markov": (fno, Markov(), one_cycle(10, 2e-3, MARKOV_BATCH)),
+    }
     return {
-        "PDNO rollout": Experiment(
-            model="PDNO rollout",
-            network=pdno,
-            task=Rollout(),
-            training=one_cycle(16, 5e-3, ROLLOUT_BATCH),
-            **common,
-        ),
-        "FNO rollout": Experiment(
-            model="FNO rollout",
-            network=fno,
-            task=Rollout(),
-            training=one_cycle(16, 2.5e-3, ROLLOUT_BATCH),
-            **common,
-        ),
-        "PDNO Markov": Experiment(
-            model="PDNO Markov",
-            network=wide,
-            task=Markov(),
-            training=one_cycle(10, 5e-3, MARKOV_BATCH),
-            **common,
-        ),
-        "FNO Markov": Experiment(
-            model="FNO Markov",
-            network=fno,
-            task=Markov(),
-            training=one_cycle(10, 2e-3, MARKOV_BATCH),
-            **common,
-        ),
+        model: Experiment(model=model, network=network, task=task, training=training, **common)
+        for model, (network, task, training) in runs.items()
     }
 
 

@@ -1,8 +1,15 @@
 """A study: the runs of one experiment of the paper, with the data they share."""
 
-__all__ = ["Study", "check_size", "choose_models", "with_seeds"]
+__all__ = [
+    "Study",
+    "check_size",
+    "choose_models",
+    "finer_grids",
+    "study_by_resolution",
+    "with_seeds",
+]
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -54,3 +61,35 @@ def with_seeds(experiments: Iterable[Experiment], seeds: int) -> tuple[Experimen
         for seed in range(seeds)
         for experiment in chosen
     )
+
+
+def study_by_resolution(
+    name: str,
+    preset: Preset,
+    runs_at: Callable[[int], Mapping[str, Experiment]],
+    resolutions: Sequence[int],
+    *,
+    models: Sequence[str] | None,
+    seeds: int,
+) -> Study:
+    """The study of some models at some resolutions.
+
+    Arguments:
+        name: Of the study.
+        preset: How large it is.
+        runs_at: The runs at one resolution, by model.
+        resolutions: Points per axis.
+        models: Which models; None takes all.
+        seeds: Number of seeds.
+    """
+    experiments = [run for s in resolutions for run in choose_models(runs_at(s), models)]
+    return Study(name=name, preset=preset, experiments=with_seeds(experiments, seeds))
+
+
+def finer_grids(preset: Preset, resolution: int, stored: int) -> tuple[int, ...]:
+    """Where a network is evaluated without training, as far as the data are stored.
+
+    Below `paper` at two and four times the resolution of the training.
+    """
+    finer = () if preset == "paper" else (2 * resolution, 4 * resolution)
+    return tuple(points for points in finer if stored % points == 0)
