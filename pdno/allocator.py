@@ -9,15 +9,19 @@ than glibc are left alone. A library must not change its user's process, so `imp
 do it: call `tune_allocator()` at the start of a script to have it there too.
 """
 
-__all__ = ["tune_allocator"]
+__all__ = ["allocator_state", "tune_allocator"]
 
 import ctypes
 import os
+from typing import Literal
 
 # parameters of mallopt, from malloc.h
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 KEEP = 2**31 - 1
 TOP_PAD = 256 * 2**20
+
+_taken: list[bool] = []
+"""What the C library answered so far."""
 
 
 def tune_allocator() -> bool:
@@ -29,4 +33,10 @@ def tune_allocator() -> bool:
     except (AttributeError, OSError, TypeError):  # not glibc
         return False
     settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, KEEP), (M_TOP_PAD, TOP_PAD))
-    return all([mallopt(parameter, value) == 1 for parameter, value in settings])
+    _taken.append(all([mallopt(parameter, value) == 1 for parameter, value in settings]))
+    return _taken[-1]
+
+
+def allocator_state() -> Literal["tuned", "default"]:
+    """What the memory allocator of this process is."""
+    return "tuned" if any(_taken) else "default"

@@ -104,6 +104,17 @@ def bench(out: Path = Path("bench"), quick: bool = False) -> None:
     print(run_bench(out, quick=quick))
 
 
+def info(json: bool = False) -> None:
+    """Say what pdno finds on this machine: versions, threads, compiled code, GPU.
+
+    Arguments:
+        json: For programs.
+    """
+    from pdno.experiments.environment import show_environment
+
+    print(show_environment(as_json=json))
+
+
 def list_experiments() -> None:
     """List the experiments of the paper that `pdno reproduce` runs."""
     width = max(map(len, EXPERIMENTS))
@@ -288,6 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "data": data,
                 "demo": demo,
                 "bench": bench,
+                "info": info,
             },
             prog="pdno",
             description="Pseudo-differential neural operators: data, networks and measurements.",

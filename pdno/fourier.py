@@ -40,6 +40,7 @@ from torch import Tensor
 
 from pdno import fourier_matrix
 from pdno.grid import axis_modes, kept_per_axis
+from pdno.tracing import is_traced
 
 Modes = Sequence[int | None] | int | None
 Method = Literal["auto", "fft", "matrix"]
@@ -50,6 +51,8 @@ MATRIX_UP_TO = 16.0
 
 def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -> Method:
     """The cheaper way for one F⁻¹: "matrix" or "fft"."""
+    if is_traced():
+        return "fft"
     if method != "auto":
         return method
     kept = kept_per_axis(shape, modes)

@@ -1,7 +1,7 @@
 """One run: data, training, evaluation, and a folder that holds all of it.
 
     specification.json    the experiment
-    environment.json      versions, device and threads
+    environment.json      versions, device, threads and whether there was compiled code
     history.csv           one row per epoch
     weights.safetensors   the learner: network and normalisers
     pictures.safetensors  fields and symbols for figures
@@ -14,7 +14,6 @@ A folder with metrics.json is a finished run, and is not run again.
 __all__ = ["FinishedRun", "load_run", "run_experiment"]
 
 import json
-import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pdno.allocator import allocator_state
 from pdno.atomic import write_text
 from pdno.data.dataset import OperatorDataset
 from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
@@ -35,6 +35,7 @@ from pdno.experiments.networks import build_network
 from pdno.experiments.pictures import keep_pictures
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
+from pdno.native.build import status
 from pdno.networks.count import count_parameters
 from pdno.training.checkpoint import read_tensors, write_tensors
 from pdno.training.distributed import Crew, crew
@@ -211,7 +212,8 @@ def _begin(place: Path, experiment: Experiment, ours: Crew) -> None:
         "device": str(ours.device),
         "processes": ours.size,
         "threads": torch.get_num_threads(),
-        "allocator": os.environ.get("PDNO_ALLOCATOR", "tuned"),
+        "allocator": allocator_state(),
+        "native": str(status()),
     }
     write_text(place / "environment.json", json.dumps(environment, indent=2) + "\n")
     write_text(place / SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")

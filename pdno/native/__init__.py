@@ -1,6 +1,6 @@
-"""Inner loops in C, compiled on the user's machine at first use.
+"""Inner loops in C: shipped in the wheel, or compiled on the user's machine at first use.
 
-A C compiler (cc, gcc or clang) turns `pairs.c` or `lanes.c` into a library in a few seconds; it is
-kept in the user's cache folder. Without a compiler, or with PDNO_NATIVE=0, the same numbers come
-from torch alone, more slowly. Nothing else of the package depends on this.
+Without them, or with PDNO_NATIVE=0, the same numbers come from torch alone, more slowly. Nothing
+else of the package depends on this. `pdno.native.build` finds or makes the library, with
+`compiler`, `cache` and `shipped` for its three places; docs/native.md is for users.
 """

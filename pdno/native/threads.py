@@ -1,29 +1,40 @@
-"""Work that is shared out over as many threads as torch uses; compiled code holds no lock."""
+"""Tasks that are shared out over as many threads as torch uses; compiled code holds no lock.
 
-__all__ = ["share_out"]
+A task writes to places of its own, so it does not matter which thread does it, and when.
+"""
 
-from collections.abc import Callable
+__all__ = ["run_tasks"]
+
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
 import torch
 
 
-def share_out(part: Callable[[int, int], None], count: int) -> None:
-    """Call `part(first, last)` for consecutive ranges of 0 .. count, each in a thread of its own.
+def run_tasks(task: Callable[[int, int], None], arguments: Sequence[tuple[int, int]]) -> None:
+    """Call `task` for each pair of arguments, in threads where torch uses several.
 
     Arguments:
-        part: What to do for a range.
-        count: Number of things to do.
+        task: What to do.
+        arguments: For what.
     """
-    threads = min(torch.get_num_threads(), count)
-    bounds = [count * thread // threads for thread in range(threads + 1)]
-    if threads == 1:
-        part(0, count)
-    else:
-        list(_pool(threads).map(part, bounds[:-1], bounds[1:]))
+    threads = min(torch.get_num_threads(), len(arguments))
+    if threads <= 1:
+        for first, second in arguments:
+            task(first, second)
+        return
+    for _ in _pool(torch.get_num_threads()).map(lambda pair: task(*pair), arguments):
+        pass
 
 
 @lru_cache(maxsize=1)
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="pdno")
+
+
+# a forked child has none of its parent's threads: its pool is made anew
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+

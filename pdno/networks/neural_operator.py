@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from pdno.grid import Grid
 from pdno.networks.pointwise import PointwiseLinear, project
-from pdno.operators.kept_values import FrozenLayer
+from pdno.operators.kept_values import FrozenLayer, share_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import SymbolValues
 from pdno.symbols.scale import keep_exact, scale_per_axis
@@ -103,10 +103,7 @@ class NeuralOperator(nn.Module):
                 "symbols that depend on time have other values at every t: not frozen"
             )
         inner = self._padded(grid)
-        return [
-            operator.kept.freeze(operator.symbol, inner, operator.modes, tolerance)
-            for operator in self._operators()
-        ]
+        return [operator.freeze(inner, tolerance) for operator in self._operators()]
 
     def unfreeze(self) -> None:
         """Forget the frozen values."""
@@ -121,15 +118,9 @@ class NeuralOperator(nn.Module):
     @contextlib.contextmanager
     def using_symbols(self, grid: Grid, values: list[SymbolValues]) -> Iterator[None]:
         """Use these values of the symbols in all calls of this block."""
-        inner = self._padded(grid)
-        operators = list(self._operators())
-        try:
-            for operator, symbol_values in zip(operators, values, strict=True):
-                operator.kept.shared = (inner, symbol_values)
+        kept = [operator.kept for operator in self._operators()]
+        with share_values(self._padded(grid), kept, values):
             yield
-        finally:
-            for operator in operators:
-                operator.kept.shared = None
 
     @property
     def takes_time(self) -> bool:

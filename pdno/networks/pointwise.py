@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from pdno.scratch import Scratch
+from pdno.tracing import is_traced
 
 
 class PointwiseLinear(nn.Module):
@@ -50,7 +50,7 @@ def project(v: Tensor, hidden: PointwiseLinear, last: PointwiseLinear) -> Tensor
     rest of the network, and kept for the whole batch it would need most of the memory.
     """
     weights = (hidden.weight, hidden.bias, last.weight, last.bias)
-    if torch.is_autocast_enabled(v.device.type):
+    if torch.is_autocast_enabled(v.device.type) or is_traced():
         return last(functional.gelu(hidden(v)))  # type: ignore[no-any-return]
     flat = _Projection.apply(v.flatten(2), *weights)  # type: ignore[no-untyped-call]
     return flat.reshape(*flat.shape[:2], *v.shape[2:])  # type: ignore[no-any-return]
@@ -68,9 +68,13 @@ class _Projection(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         v, w1, b1, w2 = ctx.saved_tensors
+        if torch.is_grad_enabled():  # to be differentiated again
+            hidden = torch.matmul(w1, v) + b1[:, None]
+            out = torch.matmul(w2, functional.gelu(hidden))
+            found = torch.autograd.grad(out, (v, w1, b1, w2), grad, create_graph=True)
+            return (*found, grad.sum(dim=(0, 2)))
         memory, v_bar = Scratch(v.device), torch.empty_like(v)
         w1_bar, b1_bar, w2_bar = torch.zeros_like(w1), torch.zeros_like(b1), torch.zeros_like(w2)
         for sample, g, result in zip(v, grad, v_bar, strict=True):

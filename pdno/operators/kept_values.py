@@ -10,13 +10,15 @@ points is replaced by its truncated singular value decomposition Σ_r u_ir σ_r 
 sum over i moves into frequency space, and R·O inverse transforms do instead of I·O.
 """
 
-__all__ = ["FrozenLayer", "KeptValues", "lower_rank"]
+__all__ = ["FrozenLayer", "KeptValues", "lower_rank", "share_values"]
 
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
 
-from pdno.fourier import Modes
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.table import TableSymbol
@@ -46,25 +48,57 @@ class _Frozen:
     weights: tuple[float, ...]
 
 
+_SHARED: ContextVar[Mapping[int, tuple[Grid, SymbolValues]]] = ContextVar("shared", default={})
+"""Shared values by the identity of their `KeptValues`; each thread has its own."""
+
+
+@contextlib.contextmanager
+def share_values(
+    grid: Grid, kept: "Iterable[KeptValues]", values: Iterable[SymbolValues]
+) -> Iterator[None]:
+    """Use these values in all calls of this block, by this thread."""
+    pairs = {id(one): (grid, found) for one, found in zip(kept, values, strict=True)}
+    token = _SHARED.set({**_SHARED.get(), **pairs})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
 class KeptValues:
     """The shared or frozen values of one symbol, if there are any."""
 
     def __init__(self) -> None:
-        self.shared: tuple[Grid, SymbolValues] | None = None
         self.frozen: _Frozen | None = None
 
-    def get(self, symbol: Symbol, grid: Grid, modes: Modes) -> SymbolValues | None:
-        """Values that hold for this grid and these weights now, or None."""
-        if self.shared is not None and self.shared[0] == grid:
-            return self.shared[1]
+    def get(
+        self, symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues]
+    ) -> SymbolValues | None:
+        """Values that hold for this grid and these weights now, or None.
+
+        Arguments:
+            symbol: The symbol.
+            grid: The grid.
+            evaluate: Gives its values there.
+        """
+        if torch.compiler.is_compiling():  # weights are constants of the graph, or its inputs
+            frozen = self.frozen is not None and self.frozen.grid == grid
+            return self.frozen.values if frozen and self.frozen is not None else None
+        shared = _SHARED.get().get(id(self))
+        if shared is not None and shared[0] == grid:
+            return shared[1]
         if self.frozen is None or self.frozen.grid != grid or _wants_gradients(symbol):
             return None
         if self.frozen.weights != _fingerprint(symbol):
-            self.freeze(symbol, grid, modes, self.frozen.tolerance)
+            self.freeze(symbol, grid, evaluate, self.frozen.tolerance)
         return self.frozen.values
 
     def freeze(
-        self, symbol: Symbol, grid: Grid, modes: Modes, tolerance: float = 0.0
+        self,
+        symbol: Symbol,
+        grid: Grid,
+        evaluate: Callable[[], SymbolValues],
+        tolerance: float = 0.0,
     ) -> FrozenLayer:
         """Evaluate the symbol and keep its values, x-factors truncated to `tolerance`.
 
@@ -73,7 +107,9 @@ class KeptValues:
         if isinstance(symbol, TableSymbol):
             return FrozenLayer(1, 1, 0.0)
         with torch.no_grad():
-            values = symbol.evaluate(grid, modes)
+            values = evaluate()
+            if tolerance > 0:
+                values = values.on_grid()
             lowered, report = lower_rank(values, tolerance)
         self.frozen = _Frozen(lowered, grid, tolerance, _fingerprint(symbol))
         return report

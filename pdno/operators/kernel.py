@@ -1,27 +1,38 @@
-"""The operator of a separated symbol, fast: the numbers of `operators.straight` for less.
+"""The operator of a separated symbol: what is summed where, and the operators of torch for it.
 
     K[f]_j(x) = Σ_r Σ_i b_rij(x) F⁻¹[ c_rij(ξ) F[f_i](ξ) ](x)
 
-1. Where b does not depend on i, the sum over i is a matrix product for each mode in frequency
-   space, and only the R·O results are transformed back.
-2. Where it does, I·O inverse transforms are needed. They are made a few at a time in a buffer
-   that fits the cache, multiplied by b and added up at once: no (B, O, I, *N) tensor exists. The
-   backward pass makes them again in the same way, so that nothing of that size is kept either.
+1. Where b does not depend on i, the sum over i is taken for each mode in frequency space
+   (`contract`), and only the R·O results are transformed back.
+2. Where it does, I·O inverse transforms are needed, multiplied by b and added up at once
+   (`pairwise`): no (B, O, I, *N) tensor exists, forward or backward. Where b is given at nodes of
+   each row (`at_nodes`), the sum over i comes before the rows are transformed.
+
+Each of the three is a custom operator of torch, so that `torch.compile` sees one node with known
+shapes. `operators.plan` says which backend computes it; derivatives beyond the first, and what
+torch transforms, go through the reference.
 """
 
-__all__ = ["apply_values", "contract_modes"]
+__all__ = ["apply_values"]
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pdno.fourier import Method, Modes, inverse, transform
-from pdno.grid import Grid
-from pdno.operators.pairwise import apply_pairwise
-from pdno.operators.straight import apply_straight
+from pdno.grid import Grid, kept_per_axis
+from pdno.operators.backends import native, reference, triton
+from pdno.operators.backends.native import Sizes
+from pdno.operators.plan import choose_backend, find_nodes, find_pairs, native_library
 from pdno.symbols.base import SymbolValues
+from pdno.tracing import is_traced
 
 LOW_RANK_BUDGET = 64 * 2**20
+ALL = -1
+"""Of the kept modes of an axis: schemas of operators have no None in lists."""
 
 
 def apply_values(
@@ -34,35 +45,54 @@ def apply_values(
         f: Real fields.
         grid: Their grid.
         modes: Kept modes.
-        method: How to transform: "fft", "matrix", or "auto" for the cheaper one.
+        method: How to transform: "fft", "matrix", or "auto" for the cheaper one; other than "auto"
+            it is plain torch.
     """
-    c, b = values.frequency, values.space
-    if c.dim() != 3 + grid.dim:  # one time per sample: the symbol is as large as the product
-        return apply_straight(values, f, grid, modes)
     f_hat = transform(f, grid.dim, modes, method=method)
+    if values.frequency.dim() == 3 + grid.dim:
+        return _apply(values, f_hat, grid, modes, method)
+    # one time per sample: each has a symbol of its own
+    parts = [
+        _apply(_of_sample(values, sample), f_hat[sample : sample + 1], grid, modes, method)
+        for sample in range(len(f))
+    ]
+    return torch.cat(parts)
+
+
+def _of_sample(values: SymbolValues, sample: int) -> SymbolValues:
+    space = None if values.space is None else values.space[sample]
+    return SymbolValues(values.frequency[sample], space, values.basis)
+
+
+def _apply(
+    values: SymbolValues, f_hat: Tensor, grid: Grid, modes: Modes, method: Method
+) -> Tensor:
+    c, b = values.frequency, values.space
     if b is None:
-        return inverse(contract_modes(c.sum(dim=0), f_hat), grid.shape, modes, method=method)
+        return inverse(_contract(c.sum(dim=0), f_hat), grid.shape, modes, method=method)
     if b.shape[2] == 1:
-        return _apply_low_rank(c, b, f_hat, grid, modes, method)
-    total = apply_pairwise(c[0], b[0], f_hat, grid.shape, modes, method)
+        return _apply_low_rank(c, values.on_grid().space, f_hat, grid, modes, method)
+    total = _apply_pairs(c[0], b[0], values.basis, f_hat, grid, modes, method)
     for r in range(1, len(c)):
-        total = total + apply_pairwise(c[r], b[r], f_hat, grid.shape, modes, method)
+        part = _apply_pairs(c[r], b[r], values.basis, f_hat, grid, modes, method)
+        total = total + part
     return total
 
 
 def _apply_low_rank(
-    c: Tensor, b: Tensor, f_hat: Tensor, grid: Grid, modes: Modes, method: Method
+    c: Tensor, b: Tensor | None, f_hat: Tensor, grid: Grid, modes: Modes, method: Method
 ) -> Tensor:
     """Σ_r b_rj F⁻¹[Σ_i c_rji f̂_i]; a large rank a few terms at a time, recomputed backward."""
+    assert b is not None
 
     def some(c: Tensor, b: Tensor, f_hat: Tensor) -> Tensor:
-        mixed = contract_modes(c.flatten(0, 1), f_hat)
+        mixed = _contract(c.flatten(0, 1), f_hat)
         parts = inverse(mixed, grid.shape, modes, method=method)
         return (parts.reshape(len(f_hat), *c.shape[:2], *grid.shape) * b[:, :, 0]).sum(dim=1)
 
     item_bytes = b.element_size() * len(f_hat) * c.shape[1] * grid.size
     step = max(1, LOW_RANK_BUDGET // item_bytes)
-    if step >= len(c):
+    if step >= len(c) or is_traced():
         return some(c, b, f_hat)
     total: Tensor | None = None
     for r in range(0, len(c), step):
@@ -73,17 +103,239 @@ def _apply_low_rank(
     return total
 
 
-def contract_modes(c: Tensor, f_hat: Tensor) -> Tensor:
-    """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K).
+def _apply_pairs(
+    c: Tensor,
+    b: Tensor,
+    basis: Tensor | None,
+    f_hat: Tensor,
+    grid: Grid,
+    modes: Modes,
+    method: Method,
+) -> Tensor:
+    """Σ_i b_ji F⁻¹[c_ji f̂_i], with b on the grid or at nodes of its rows."""
+    b = b.expand(len(c), *b.shape[1:])
+    work = len(f_hat) * b.shape[0] * b.shape[1] * grid.size
+    backend = choose_backend(b.dtype, b.device, work) if method == "auto" else "reference"
+    kept = [ALL if k is None else k for k in kept_per_axis(grid.shape, modes)]
+    if basis is not None and backend == "native":
+        return at_nodes(c, b, basis, f_hat, grid.shape, kept)
+    full = b if basis is None else b @ basis
+    if backend == "reference":
+        return reference.pairwise(c, full, f_hat, grid.shape, modes, method)
+    return pairwise(c, full, f_hat, grid.shape, kept)
 
-    As one batched real product with [Re c, Im c; -Im c, Re c]: complex ones are made matrix by
-    matrix on a CPU, with copies.
+
+def _contract(c: Tensor, f_hat: Tensor) -> Tensor:
+    """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K)."""
+    if choose_backend(c.real.dtype, c.device) == "native":
+        return contract(c, f_hat)
+    return reference.contract(c, f_hat)
+
+
+# ---- pairs ----
+
+
+@torch.library.custom_op("pdno::pairwise", mutates_args=())
+def pairwise(
+    c: Tensor, b: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+) -> Tensor:
+    """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N)."""
+    sizes = _sizes(c, f_hat, shape, kept)
+    if c.device.type == "cuda":
+        return triton.pairwise_forward(_dense(c), _dense(b), _dense(f_hat), sizes.shape, sizes.kept)
+    return find_pairs(sizes).forward(_dense(c), _channels_last(b), _dense(f_hat))
+
+
+@torch.library.custom_op("pdno::pairwise_backward", mutates_args=())
+def pairwise_backward(
+    c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, shape: Sequence[int], kept: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of c, b and f̂."""
+    sizes, grad = _sizes(c, f_hat, shape, kept), _dense(grad)
+    if c.device.type == "cuda":
+        c_bar, b_bar, f_bar = triton.pairwise_backward(
+            _dense(c), _dense(b), _dense(f_hat), grad, sizes.shape, sizes.kept
+        )
+        return c_bar, _channels_last(b_bar).movedim((-2, -1), (0, 1)), f_bar
+    loops = find_pairs(sizes)
+    c_bar, b_bar, f_bar = loops.backward(_dense(c), _channels_last(b), _dense(f_hat), grad)
+    return c_bar, b_bar.movedim((-2, -1), (0, 1)), f_bar
+
+
+@pairwise.register_fake
+def _(c: Tensor, b: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
+    return b.new_empty(len(f_hat), len(c), *shape)
+
+
+@pairwise_backward.register_fake
+def _(
+    c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, shape: Sequence[int], kept: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _new_dense(c), _new_channels_last(b), _new_dense(f_hat)
+
+
+def _pairwise_reference(
+    c: Tensor, b: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+) -> Tensor:
+    return reference.pairwise(c, b, f_hat, tuple(shape), _modes(kept))
+
+
+# ---- nodes ----
+
+
+@torch.library.custom_op("pdno::at_nodes", mutates_args=())
+def at_nodes(
+    c: Tensor, a: Tensor, basis: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+) -> Tensor:
+    """The same with b_ji = Σ_m A_jim ℓ_m; A (O, I, *N[:-1], M), ℓ (M, N_d)."""
+    loops = find_nodes(_sizes(c, f_hat, shape, kept), len(basis))
+    return loops.forward(_dense(c), _channels_last(a), basis, _dense(f_hat))
+
+
+@torch.library.custom_op("pdno::at_nodes_backward", mutates_args=())
+def at_nodes_backward(
+    c: Tensor,
+    a: Tensor,
+    basis: Tensor,
+    f_hat: Tensor,
+    grad: Tensor,
+    shape: Sequence[int],
+    kept: Sequence[int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of c, A and f̂."""
+    loops = find_nodes(_sizes(c, f_hat, shape, kept), len(basis))
+    tensors = (_dense(c), _channels_last(a), basis, _dense(f_hat), _dense(grad))
+    c_bar, a_bar, f_bar = loops.backward(*tensors)
+    return c_bar, a_bar.movedim((-2, -1), (0, 1)), f_bar
+
+
+@at_nodes.register_fake
+def _(
+    c: Tensor, a: Tensor, basis: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+) -> Tensor:
+    return a.new_empty(len(f_hat), len(c), *shape)
+
+
+@at_nodes_backward.register_fake
+def _(
+    c: Tensor,
+    a: Tensor,
+    basis: Tensor,
+    f_hat: Tensor,
+    grad: Tensor,
+    shape: Sequence[int],
+    kept: Sequence[int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    return _new_dense(c), _new_channels_last(a), _new_dense(f_hat)
+
+
+def _at_nodes_reference(
+    c: Tensor, a: Tensor, basis: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+) -> Tensor:
+    return _pairwise_reference(c, a @ basis, f_hat, shape, kept)
+
+
+# ---- modes ----
+
+
+@torch.library.custom_op("pdno::contract", mutates_args=())
+def contract(c: Tensor, f_hat: Tensor) -> Tensor:
+    """Σ_i c_ji(ξ) f̂_i(ξ) for every mode."""
+    library = native_library()
+    assert library is not None
+    return native.contract(library, _dense(c), _dense(f_hat))
+
+
+@torch.library.custom_op("pdno::contract_backward", mutates_args=())
+def contract_backward(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of c and f̂."""
+    library = native_library()
+    assert library is not None
+    return native.contract_backward(library, _dense(c), _dense(f_hat), _dense(grad))
+
+
+@contract.register_fake
+def _(c: Tensor, f_hat: Tensor) -> Tensor:
+    return f_hat.new_empty(len(f_hat), len(c), *c.shape[2:])
+
+
+@contract_backward.register_fake
+def _(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    return _new_dense(c), _new_dense(f_hat)
+
+
+# ---- derivatives ----
+
+
+def _register_gradients(
+    operator: Any,
+    backward: Callable[..., tuple[Tensor, ...]],
+    in_reference: Callable[..., Tensor],
+    places: tuple[int, ...],
+) -> None:
+    """The gradients of a custom operator; where they are differentiated again, the reference's.
+
+    Arguments:
+        operator: The custom operator.
+        backward: Its arguments without the last `lists` and the gradient -> gradients.
+        in_reference: The same function of its arguments in plain torch.
+        places: Which arguments are differentiated.
     """
-    batch, modes, outputs = len(f_hat), f_hat.shape[2:], len(c)
-    table = torch.view_as_real(c.flatten(2).permute(2, 1, 0).contiguous())  # (K, I, J, 2)
-    turned = torch.stack([-table[..., 1], table[..., 0]], dim=-1)
-    blocks = torch.stack([table, turned], dim=2).flatten(3).flatten(1, 2)  # (K, 2I, 2J)
-    parts = torch.view_as_real(f_hat.flatten(2).permute(2, 0, 1).contiguous()).flatten(2)
-    mixed = torch.bmm(parts, blocks)
-    paired = torch.view_as_complex(mixed.reshape(*mixed.shape[:2], outputs, 2))
-    return paired.permute(1, 2, 0).reshape(batch, outputs, *modes)
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        tensors = [value for value in inputs if isinstance(value, Tensor)]
+        ctx.save_for_backward(*tensors)
+        ctx.rest = inputs[len(tensors) :]
+
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        tensors = list(ctx.saved_tensors)
+        result: list[Tensor | None] = [None] * (len(tensors) + len(ctx.rest))
+        needed = [place for place in places if ctx.needs_input_grad[place]]
+        if torch.is_grad_enabled():
+            found = torch.autograd.grad(
+                in_reference(*tensors, *ctx.rest),
+                [tensors[place] for place in needed],
+                grad,
+                create_graph=True,
+            )
+            for place, value in zip(needed, found, strict=True):
+                result[place] = value
+            return tuple(result)
+        for place, value in zip(places, backward(*tensors, grad, *ctx.rest), strict=True):
+            result[place] = value if place in needed else None
+        return tuple(result)
+
+    operator.register_autograd(gradients, setup_context=save)
+
+
+_register_gradients(pairwise, pairwise_backward, _pairwise_reference, (0, 1, 2))
+_register_gradients(at_nodes, at_nodes_backward, _at_nodes_reference, (0, 1, 3))
+_register_gradients(contract, contract_backward, reference.contract, (0, 1))
+
+
+# ---- layouts ----
+
+
+def _sizes(c: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Sizes:
+    return Sizes(tuple(shape), _modes(kept), len(f_hat), c.shape[1], len(c))
+
+
+def _modes(kept: Sequence[int]) -> tuple[int | None, ...]:
+    return tuple(None if k == ALL else k for k in kept)
+
+
+def _dense(field: Tensor) -> Tensor:
+    return field.resolve_conj().resolve_neg().contiguous()
+
+
+def _channels_last(b: Tensor) -> Tensor:
+    """(O, I, *N) -> (*N, O, I), dense; no copy where a network wrote it so."""
+    return b.movedim((0, 1), (-2, -1)).resolve_neg().contiguous()
+
+
+def _new_dense(field: Tensor) -> Tensor:
+    return torch.empty_like(field, memory_format=torch.contiguous_format)
+
+
+def _new_channels_last(b: Tensor) -> Tensor:
+    return b.new_empty(*b.shape[2:], *b.shape[:2]).movedim((-2, -1), (0, 1))

@@ -16,12 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from pdno.fourier import Method, Modes
-from pdno.grid import Grid
-from pdno.operators.kept_values import KeptValues
+from pdno.grid import Grid, kept_per_axis
+from pdno.operators.kept_values import FrozenLayer, KeptValues
 from pdno.operators.kernel import apply_values
+from pdno.operators.plan import choose_backend, most_nodes
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.full import FullSymbol, apply_directly
+from pdno.symbols.low_rank import LowRankSymbol
+from pdno.symbols.separated import SeparatedSymbol
 from pdno.symbols.table import TableSymbol
+from pdno.tracing import is_traced
 
 
 class PseudoDifferentialOperator(nn.Module):
@@ -57,16 +61,47 @@ class PseudoDifferentialOperator(nn.Module):
         # half precision has too few digits for a Fourier transform
         with _full_precision(f.device):
             full = f if f.dtype in (torch.float32, torch.float64) else f.float()
-            values = _like(self.values(where, t), full)
+            values = _like(self.values(where, t, like=full), full)
             return apply_values(values, full, where, self.modes, method=self.method)
 
-    def values(self, grid: Grid, t: Tensor | float | None = None) -> SymbolValues:
-        """The values of the symbol on a grid, shared or frozen ones where they hold."""
-        kept = self.kept.get(self.symbol, grid, self.modes) if t is None else None
-        if kept is not None:
-            return kept
-        with _full_precision(next(self.symbol.parameters(), torch.empty(0)).device):
-            return self.symbol.evaluate(grid, self.modes, t)
+    def values(
+        self, grid: Grid, t: Tensor | float | None = None, *, like: Tensor | None = None
+    ) -> SymbolValues:
+        """The values of the symbol on a grid, shared or frozen ones where they hold.
+
+        Arguments:
+            grid: The grid.
+            t: Time, for symbols that depend on it.
+            like: Fields that the operator is for: their precision and device decide whether
+                x-factors may be given at nodes. None for the parameters' own.
+        """
+        example = next(self.symbol.parameters(), torch.empty(0)) if like is None else like
+
+        def evaluate() -> SymbolValues:
+            with _full_precision(example.device):
+                if not isinstance(self.symbol, SeparatedSymbol):
+                    return self.symbol.evaluate(grid, self.modes, t)
+                most = self._most_nodes(self.symbol, grid, example)
+                return self.symbol.evaluate(grid, self.modes, t, most_nodes=most)
+
+        kept = self.kept.get(self.symbol, grid, evaluate) if t is None else None
+        return evaluate() if kept is None else kept
+
+    def freeze(self, grid: Grid, tolerance: float = 0.0) -> FrozenLayer:
+        """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
+        self.kept.frozen = None
+        return self.kept.freeze(self.symbol, grid, lambda: self.values(grid), tolerance)
+
+    def _most_nodes(self, symbol: SeparatedSymbol, grid: Grid, like: Tensor) -> int:
+        """Up to how many nodes of each row pay, for symbols with x-factors of pairs."""
+        if not symbol.depends_on_x or isinstance(symbol, LowRankSymbol):
+            return 0
+        if is_traced() or self.method != "auto":
+            return 0
+        if choose_backend(like.dtype, like.device) != "native":
+            return 0
+        kept = kept_per_axis(grid.shape, self.modes)
+        return most_nodes(grid.shape, kept, symbol.in_channels)
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):
@@ -149,4 +184,5 @@ def _like(values: SymbolValues, f: Tensor) -> SymbolValues:
     """The values on the device and in the precision of f."""
     frequency = values.frequency.to(f.device, f.dtype.to_complex())
     space = None if values.space is None else values.space.to(f)
-    return SymbolValues(frequency, space)
+    basis = None if values.basis is None else values.basis.to(f)
+    return SymbolValues(frequency, space, basis)

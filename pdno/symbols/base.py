@@ -33,10 +33,19 @@ class SymbolValues:
     Arguments:
         frequency: c, shape (R, O, I, *N^), complex. With times per sample (B, R, O, I, *N^).
         space: b, shape (R, O or 1, I or 1, *N), real, with the same leading B; None means 1.
+        basis: ℓ, shape (M, N_d), if b is given at M nodes of each row, (R, O, I, *N[:-1], M), and
+            stands for Σ_m b_m ℓ_m (see `symbols.nodes`).
     """
 
     frequency: Tensor
     space: Tensor | None = None
+    basis: Tensor | None = None
+
+    def on_grid(self) -> "SymbolValues":
+        """The same with b on the whole grid."""
+        if self.basis is None or self.space is None:
+            return self
+        return SymbolValues(self.frequency, self.space @ self.basis)
 
 
 class Symbol(nn.Module):

@@ -114,10 +114,10 @@ class ClassicalSymbol(SeparatedSymbol):
         """c, the lower bound of an elliptic symbol."""
         return self.log_ellipticity.exp()
 
-    def factors(
-        self, xi: Tensor, x: Tensor | None, t: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """⟨ξ⟩^m a2(ω), or its exponential, at ξ, and a1 at x."""
+    periodic = True
+
+    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
+        """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
         bracket = (1.0 + xi.square().sum(dim=-1, keepdim=True)).sqrt()
         omega = torch.cat([torch.ones_like(bracket), xi], dim=-1) / bracket
         size = bracket.squeeze(-1) ** self.order
@@ -126,14 +126,14 @@ class ClassicalSymbol(SeparatedSymbol):
             c = (a if t is None else _exponential(a, t)).movedim((-2, -1), (0, 1))
         else:
             c = self._pairs(self.real, self.imaginary, omega) * size
-        return c.unsqueeze(0), None if x is None else self._space_factor(x)
+        return c.unsqueeze(0)
 
-    def _space_factor(self, x: Tensor) -> Tensor:
-        """a1 at x, from features that make it periodic."""
+    def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
+        """a1 at x, from features that make it periodic; it does not depend on time."""
         assert self.space is not None
         # the scale says what networks see of x; the torus has period 1 whatever it says
         angle = 2 * math.pi * x / self.scale.coordinate.to(x)
-        values: Tensor = self.space(torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1))
+        values = self.space.at_points(torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1))
         if self.elliptic:
             return values.exp().reshape(1, 1, 1, *values.shape[1:])
         return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])

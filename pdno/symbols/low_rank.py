@@ -52,13 +52,13 @@ class LowRankSymbol(SeparatedSymbol):
         with torch.no_grad():
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
-    def factors(
-        self, xi: Tensor, x: Tensor | None, t: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """c at ξ and b at x."""
-        assert x is not None
+    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
+        """c at ξ."""
         seen = with_time(xi, t)
         c = torch.complex(self.real(seen), self.imaginary(seen))
-        b = self.space(with_time(x, t))
-        c = c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
-        return c, b.reshape(self.rank, -1, 1, *b.shape[1:])
+        return c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
+
+    def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
+        """b at x."""
+        b: Tensor = self.space(with_time(x, t))
+        return b.reshape(self.rank, -1, 1, *b.shape[1:])

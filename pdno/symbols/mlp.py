@@ -48,14 +48,16 @@ class SymbolMLP(nn.Module):
         self.linear_out = nn.Linear(hidden, out_features)
 
     def forward(self, points: Tensor) -> Tensor:
-        """Values with the feature axis first, so that they lie as fields do."""
+        """Values with the feature axis first, one dense field for each."""
         z = self.features(points)
-        # W zᵀ + b line by line of the last grid axis: in memory the features then stand before
-        # that axis and behind the others, which is where the fast operator wants them
-        lines = z.reshape(-1, points.shape[-2], z.shape[-1]).transpose(1, 2)
-        weight = self.linear_out.weight.expand(len(lines), -1, -1)
-        values = torch.baddbmm(self.linear_out.bias[:, None], weight, lines)
-        return values.reshape(*points.shape[:-2], -1, points.shape[-2]).movedim(-2, 0)
+        bias = self.linear_out.bias[:, None]
+        values = torch.addmm(bias, self.linear_out.weight, z.reshape(-1, z.shape[-1]).T)
+        return values.reshape(-1, *points.shape[:-1])
+
+    def at_points(self, points: Tensor) -> Tensor:
+        """The same values; in memory all features of a point lie together."""
+        values: Tensor = self.linear_out(self.features(points))
+        return values.movedim(-1, 0)
 
     def features(self, points: Tensor) -> Tensor:
         """The last hidden layer, (..., d) -> (..., hidden)."""

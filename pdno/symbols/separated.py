@@ -17,7 +17,11 @@ from pdno.fourier import Modes
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.mlp import SymbolMLP
+from pdno.symbols.nodes import MOST, count_nodes, node_basis, node_points
 from pdno.symbols.scale import InputScale
+
+SOME_ROWS = 8
+"""Rows per axis on which the smoothness of b is measured, about."""
 
 
 class SeparatedSymbol(Symbol):
@@ -45,30 +49,70 @@ class SeparatedSymbol(Symbol):
         super().__init__(in_channels, out_channels)
         self.scale, self.depends_on_x, self.takes_time = scale, depends_on_x, takes_time
 
+    periodic = False
+    """Whether b is periodic by construction."""
+
     @abstractmethod
-    def factors(
-        self, xi: Tensor, x: Tensor | None, t: Tensor | None
-    ) -> tuple[Tensor, Tensor | None]:
-        """c and b at scaled frequencies and points.
+    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
+        """c at ξ / frequency_scale.
 
-        Arguments:
-            xi: ξ / frequency_scale, (*K, d).
-            x: x · coordinate_scale, (*N, d); None where the symbol does not depend on x.
-            t: Time () or (B,), or None.
+        Shapes: (*K, d) -> (R, O, I, *K), complex; with one time per sample B stands after I.
+        """
 
-        Returns:
-            c, complex, (R, O, I, *K), and b, real, (R, O or 1, I or 1, *N), or None for 1. With
-            one time per sample B stands after I.
+    @abstractmethod
+    def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
+        """b at x · coordinate_scale, for symbols that depend on x.
+
+        Shapes: (*N, d) -> (R, O or 1, I or 1, *N), real; with one time per sample B after I.
         """
 
     def evaluate(
-        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
+        self,
+        grid: Grid,
+        modes: Modes = None,
+        t: Tensor | float | None = None,
+        *,
+        most_nodes: int = 0,
     ) -> SymbolValues:
-        """c on the kept modes, b on the whole grid."""
+        """c on the kept modes, b on the whole grid, or at nodes of its rows.
+
+        Arguments:
+            grid: The grid.
+            modes: Kept modes.
+            t: Time, for symbols that depend on it.
+            most_nodes: Up to how many nodes of each row are wanted where they are enough.
+        """
         like = self.real.linear_in.weight
         times = check_time(t, self.takes_time, like)
-        x = self.scale.x(grid, like) if self.depends_on_x else None
-        return _times_first(self.factors(self.scale.xi(grid, modes, like), x, times), times)
+        c = self.frequency_factor(self.scale.xi(grid, modes, like), times)
+        if not self.depends_on_x:
+            return _times_first(c, None, times)
+        count = self._count_nodes(grid, times, most_nodes) if most_nodes else None
+        if count is None:
+            return _times_first(c, self.space_factor(self.scale.x(grid, like), times), times)
+        axis = tuple(grid.axes()[-1].tolist())
+        basis = node_basis(axis, count, periodic=self.periodic).to(like)
+        points = self._rows(grid, count, like)
+        return _times_first(c, self.space_factor(points, times), times, basis)
+
+    def _count_nodes(self, grid: Grid, t: Tensor | None, most: int) -> int | None:
+        """How many nodes give b on the rows of a grid, or None if more than `most`."""
+        with torch.no_grad():
+            points = self._rows(grid, MOST, self.real.linear_in.weight)
+            for axis in range(grid.dim - 1):  # some rows tell
+                step = max(1, (points.shape[axis] - 1) // SOME_ROWS)
+                points = points.index_select(
+                    axis, torch.arange(0, points.shape[axis], step, device=points.device)
+                )
+            count = count_nodes(self.space_factor(points, t), periodic=self.periodic)
+        return count if count is not None and count <= most else None
+
+    def _rows(self, grid: Grid, count: int, like: Tensor) -> Tensor:
+        """The points of `count` nodes of each row, scaled, (*N[:-1], M, d)."""
+        nodes = node_points(count, periodic=self.periodic)
+        axes = [*grid.axes()[:-1], nodes]
+        x = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).to(like.device)
+        return (x * self.scale.coordinate.to(like.device)).to(like.dtype)
 
     def evaluate_at(self, x: Tensor, xi: Tensor, t: Tensor | float | None = None) -> SymbolValues:
         """c at any frequencies (M, d), also those that are no integers, and b at points (P, d)."""
@@ -81,9 +125,8 @@ class SeparatedSymbol(Symbol):
         times = check_time(t, self.takes_time, like)
         seen = (xi.to(like.device) / self.scale.frequency.to(like.device)).to(like.dtype)
         points = (x.to(like.device) * self.scale.coordinate.to(like.device)).to(like.dtype)
-        return _times_first(
-            self.factors(seen, points if self.depends_on_x else None, times), times
-        )
+        b = self.space_factor(points, times) if self.depends_on_x else None
+        return _times_first(self.frequency_factor(seen, times), b, times)
 
 
 def check_time(t: Tensor | float | None, takes_time: bool, like: Tensor) -> Tensor | None:
@@ -112,9 +155,10 @@ def with_time(points: Tensor, t: Tensor | None) -> Tensor:
     return torch.cat([points, t.expand(*points.shape[:-1], 1)], dim=-1)
 
 
-def _times_first(factors: tuple[Tensor, Tensor | None], t: Tensor | None) -> SymbolValues:
+def _times_first(
+    c: Tensor, b: Tensor | None, t: Tensor | None, basis: Tensor | None = None
+) -> SymbolValues:
     """(R, O, I, B, *K) -> (B, R, O, I, *K) where there is one time per sample."""
-    c, b = factors
     if t is not None and t.dim():
         c, b = c.movedim(3, 0), None if b is None else b.movedim(3, 0)
-    return SymbolValues(c, b)
+    return SymbolValues(c, b, basis)

@@ -10,7 +10,7 @@ from pdno.fourier import choose_method, inverse, inverse_transposed, transform
 from pdno.operators import pairwise
 from pdno.operators.kept_values import lower_rank
 from pdno.operators.kernel import apply_values, contract_modes
-from pdno.operators.straight import apply_straight
+from pdno.operators.backends.reference import apply_straight
 from pdno.symbols import InputScale, LowRankSymbol, NetworkSymbol, SymbolValues
 
 CASES = [

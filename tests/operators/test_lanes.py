@@ -9,7 +9,7 @@ from pdno.native.build import load_lanes
 from pdno.native.lanes import find_lanes
 from pdno.operators import pairwise
 from pdno.operators.kernel import apply_values
-from pdno.operators.straight import apply_straight
+from pdno.operators.backends.reference import apply_straight
 from pdno.symbols import SymbolValues
 
 needs_compiler = pytest.mark.skipif(load_lanes() is None, reason="no C compiler on this machine")

@@ -12,7 +12,7 @@ from pdno.native.build import load_pairs
 from pdno.native.pairs import find_loops
 from pdno.operators import pairwise
 from pdno.operators.kernel import apply_values
-from pdno.operators.straight import apply_straight
+from pdno.operators.backends.reference import apply_straight
 from pdno.symbols import SymbolValues
 
 needs_compiler = pytest.mark.skipif(load_pairs() is None, reason="no C compiler on this machine")

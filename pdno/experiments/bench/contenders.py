@@ -1,58 +1,59 @@
-"""The networks that `pdno bench` compares, at the paper's settings.
+"""The networks that `pdno bench` compares, in one, two and three dimensions.
 
 `StraightPDNO` is the published network written straight down, the reference that everything is
 measured against: linear layers on the last axis, 1x1 convolutions, and the formula of the operator
 with its (B, O, I, *N) tensors. It has the parameters of `pdno.PDNO` and gives the same numbers.
 """
 
-__all__ = ["SETTINGS", "Setting", "StraightPDNO", "build"]
+__all__ = [
+    "ALWAYS",
+    "NEURALOPERATOR",
+    "ROUGH",
+    "SLOWEST",
+    "STRAIGHT",
+    "StraightPDNO",
+    "build",
+    "contenders_of",
+]
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pdno.experiments.bench.settings import MAIN, SETTINGS, Setting
 from pdno.grid import Grid
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO
-from pdno.operators.straight import apply_straight
+from pdno.operators.backends.reference import apply_straight
+
+NEURALOPERATOR, STRAIGHT = "neuraloperator FNO", "straight a(x,xi)"
+ROUGH = "PDNO a(x,xi), rough a1"
+ALWAYS = (NEURALOPERATOR, "PDNO a(x,xi)", "PDNO a(xi)")
+"""Whose memory is measured in every setting."""
+EVERYWHERE = (*ALWAYS, "PDNO classical a(x,xi)", "PDNO low rank 2", "FNO")
+"""Whose time is measured in every setting."""
+MAIN_ONLY = ("PDNO low rank 2 shared", "MWT")
+SLOWEST = ("MWT", STRAIGHT)
+STRAIGHT_FITS = (MAIN, "2d-64-all", "1d-1024-k16")
+"""Settings where the (B, O, I, *N) tensors of the straight formula take a few gigabytes."""
+ROUGHNESS = 8.0
+"""How many times larger the first weights of a rough a1 are, as training may make them."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A problem size.
-
-    Arguments:
-        resolution: Grid points per axis.
-        modes: k_max, or None for all modes.
-        in_channels: Channels of the input.
-        symbol_layers: Of the symbol networks.
-        width: Channels inside.
-        batch: Samples.
-    """
-
-    resolution: int
-    modes: int | None
-    in_channels: int = 10
-    symbol_layers: int = 2
-    width: int = 20
-    batch: int = 20
-
-    def inputs(self, batch: int | None = None) -> Tensor:
-        """Random input fields."""
-        return torch.randn(batch or self.batch, self.in_channels, self.resolution, self.resolution)
-
-
-SETTINGS = {
-    "navier-stokes 64, k_max 12": Setting(64, 12),
-    "navier-stokes 64, all modes": Setting(64, None),
-    "darcy 32, all modes": Setting(32, None, in_channels=1, symbol_layers=3),
-    "darcy 64, all modes": Setting(64, None, in_channels=1, symbol_layers=3),
-    "darcy 128, all modes": Setting(128, None, in_channels=1, symbol_layers=3),
-}
+def contenders_of(setting_name: str) -> list[str]:
+    """Who is compared in a setting; the neuraloperator FNO only where it is installed."""
+    names = list(EVERYWHERE)
+    if setting_name == MAIN:
+        names += MAIN_ONLY
+    if len(SETTINGS[setting_name].shape) == 1:
+        names.append(ROUGH)
+    if setting_name in STRAIGHT_FITS:
+        names.append(STRAIGHT)
+    return names if find_spec("neuralop") else names[1:]
 
 
 def build(name: str, setting: Setting) -> nn.Module:
@@ -82,40 +83,54 @@ class StraightPDNO(nn.Module):
             zip(network.operators, network.locals, strict=True)
         ):
             values = operator.symbol.evaluate(grid, operator.modes)  # type: ignore[operator, union-attr]
-            kernel = local.weight[:, :, None, None]  # type: ignore[index]
-            v = apply_straight(values, v, grid, operator.modes) + functional.conv2d(  # type: ignore[arg-type]
-                v,
-                kernel,
-                local.bias,  # type: ignore[arg-type]
-            )
+            kernel = local.weight[(..., *[None] * grid.dim)]  # type: ignore[index]
+            mixed = _CONVOLUTIONS[grid.dim](v, kernel, local.bias)
+            v = apply_straight(values, v, grid, operator.modes) + mixed  # type: ignore[arg-type]
             v = functional.gelu(v) if layer < last else v
         hidden, project = network.project_hidden, network.project
         v = functional.gelu(functional.linear(v.movedim(1, -1), hidden.weight, hidden.bias))
         return functional.linear(v, project.weight, project.bias).movedim(-1, 1)
 
 
+_CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {
+    1: functional.conv1d,
+    2: functional.conv2d,
+    3: functional.conv3d,
+}
+
+
 def _pdno(setting: Setting, **options: object) -> PDNO:
     return PDNO(
-        2,
+        len(setting.shape),
         setting.in_channels,
         1,
         setting.width,
         symbol_layers=setting.symbol_layers,
+        symbol_hidden=setting.symbol_hidden,
         modes=setting.modes,
         **options,  # type: ignore[arg-type]
     )
 
 
-def _kept(setting: Setting) -> int:
-    return setting.modes or setting.resolution // 2
+def _rough(setting: Setting) -> PDNO:
+    """A network whose a1 is less smooth than a new one's."""
+    network = _pdno(setting)
+    with torch.no_grad():
+        for operator in network.operators:
+            operator.symbol.space.linear_in.weight.mul_(ROUGHNESS)  # type: ignore[operator, union-attr]
+    return network
+
+
+def _fno(setting: Setting) -> FNO:
+    kept = tuple(setting.modes or points // 2 for points in setting.shape)
+    return FNO(len(setting.shape), setting.in_channels, 1, setting.width, modes=kept)
 
 
 def _neuraloperator(setting: Setting) -> nn.Module:
     from neuralop.models import FNO as NeuralOperatorFNO
 
-    modes = 2 * _kept(setting)
     network: nn.Module = NeuralOperatorFNO(
-        n_modes=(modes, modes),
+        n_modes=tuple(2 * setting.modes if setting.modes else points for points in setting.shape),
         hidden_channels=setting.width,
         in_channels=setting.in_channels,
         out_channels=1,
@@ -125,14 +140,18 @@ def _neuraloperator(setting: Setting) -> nn.Module:
 
 
 _BUILDERS: dict[str, Callable[[Setting], nn.Module]] = {
-    "neuraloperator FNO": _neuraloperator,
+    NEURALOPERATOR: _neuraloperator,
     "PDNO a(x,xi)": _pdno,
     "PDNO a(xi)": lambda setting: _pdno(setting, depends_on_x=False),
+    "PDNO classical a(x,xi)": lambda setting: _pdno(setting, symbol="classical"),
     "PDNO low rank 2": lambda setting: _pdno(setting, symbol="low-rank", rank=2),
     "PDNO low rank 2 shared": lambda setting: _pdno(
         setting, symbol="low-rank", rank=2, shared=True
     ),
-    "FNO": lambda setting: FNO(2, setting.in_channels, 1, setting.width, modes=_kept(setting)),
-    "MWT": lambda setting: MWT(2, setting.in_channels, 1, append_coordinates=True),
-    "straight a(x,xi)": lambda setting: StraightPDNO(_pdno(setting)),
+    ROUGH: _rough,
+    "FNO": _fno,
+    "MWT": lambda setting: MWT(
+        len(setting.shape), setting.in_channels, 1, append_coordinates=True
+    ),
+    STRAIGHT: lambda setting: StraightPDNO(_pdno(setting)),
 }

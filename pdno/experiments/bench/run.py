@@ -1,97 +1,167 @@
-"""All measurements of `pdno bench`, their table, their JSON file and the scaling plot."""
+"""All measurements of `pdno bench`, their tables, their JSON file and the scaling plot."""
 
-__all__ = ["run_bench"]
+__all__ = ["PARTS", "run_bench"]
 
 import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pdno.atomic import write_text
-from pdno.experiments.bench.contenders import SETTINGS
+from pdno.experiments.bench.contenders import ALWAYS, SLOWEST, contenders_of
+from pdno.experiments.bench.settings import ASKED, MAIN, ROLLOUT_ASKED, SETTINGS
 from pdno.experiments.bench.solvers import bench_darcy, bench_navier_stokes
 from pdno.progress import track
 from pdno.report.bench import bench_tables, plot_scaling
 from pdno.report.style import save_figure
 
-MAIN = "navier-stokes 64, k_max 12"
-CONTENDERS = (
-    "neuraloperator FNO",
-    "PDNO a(x,xi)",
-    "PDNO a(xi)",
-    "PDNO low rank 2",
-    "PDNO low rank 2 shared",
-    "FNO",
-    "MWT",
-    "straight a(x,xi)",
-)
+PARTS = (*SETTINGS, "rollout", "allocator-threads", "solvers", "scaling")
+"""What can be measured by itself: each setting, and the four other comparisons."""
+QUICK = (MAIN, "rollout", "solvers")
+REPEATS, SECONDS = 3, 2.0
+QUICK_REPEATS, QUICK_SECONDS = 2, 0.4
+FRAMES = 10
 
 
-def run_bench(folder: Path, *, quick: bool = False) -> str:
-    """Measure everything; writes bench.json, bench.md and scaling.png and returns the table.
+@dataclass(frozen=True)
+class Task:
+    """A measurement in a process of its own.
+
+    Arguments:
+        place: Where its result belongs, keys from the outside in.
+        arguments: Of `worker.measure`.
+        allocator: "tuned" or "default".
+        threads: Of torch and the kernels.
+    """
+
+    place: tuple[str, ...]
+    arguments: tuple[str, ...]
+    allocator: str = "tuned"
+    threads: int = 1
+
+
+def run_bench(folder: Path, *, quick: bool = False, settings: Collection[str] = ()) -> str:
+    """Measure; writes bench.json, bench.md and scaling.png and returns the tables.
 
     Arguments:
         folder: Where to write.
-        quick: Fewer repetitions and only the paper's Navier-Stokes setting.
+        quick: Fewer repetitions, and only the paper's Navier-Stokes setting, its rollout and the
+            solvers, without the slowest contenders and the plot.
+        settings: Measure only these, by their names in `PARTS`; all if empty.
     """
+    parts = _chosen(settings) or (QUICK if quick else PARTS)
     folder.mkdir(parents=True, exist_ok=True)
-    names = [name for name in CONTENDERS if name != "neuraloperator FNO" or find_spec("neuralop")]
-    repeats = {setting: "5" if setting == MAIN and not quick else "2" for setting in SETTINGS}
-    tasks: dict[str, tuple[str, int, tuple[str, ...]]] = {}
-    for setting in [MAIN] if quick else list(SETTINGS):
-        tasks[f"{setting} | tuned | 1 thread"] = (
-            "tuned",
-            1,
-            ("time", setting, repeats[setting], *names),
-        )
-    tasks[f"{MAIN} | default | 1 thread"] = ("default", 1, ("time", MAIN, repeats[MAIN], *names))
-    if (os.cpu_count() or 1) > 1:
-        tasks[f"{MAIN} | tuned | 2 threads"] = ("tuned", 2, ("time", MAIN, repeats[MAIN], *names))
-    for name in names:
-        tasks[f"memory | {name}"] = ("default", 1, ("memory", MAIN, name))
-    for recompute in ("yes", "no"):
-        title = f"10-step rollout of PDNO a(x,xi), recompute {recompute}"
-        tasks[title] = ("default", 1, ("rollout-memory", "10", recompute))
-    tasks["scaling"] = ("tuned", 1, ("scaling", "2" if quick else "3"))
-    results: dict[str, Any] = {"machine": _machine()}
-    with track("bench", total=len(tasks) + 2) as advance:
-        torch.set_num_threads(1)
-        results["solvers"] = {"navier-stokes": bench_navier_stokes()}
-        advance(1)
-        results["solvers"]["darcy"] = bench_darcy()
-        advance(1)
-        for title, (allocator, threads, task) in tasks.items():
-            results[title] = _in_process(allocator, threads, task)
+    tasks = [task for part in parts for task in _tasks(part, quick=quick)]
+    results: dict[str, Any] = {"machine": _machine(), **_asked(parts)}
+    with track("bench", total=len(tasks) + 2 * ("solvers" in parts)) as advance:
+        if "solvers" in parts:
+            torch.set_num_threads(1)
+            results["solvers"] = {"navier-stokes": bench_navier_stokes()}
+            advance(1)
+            results["solvers"]["darcy"] = bench_darcy()
+            advance(1)
+        for task in tasks:
+            _put(results, task.place, _in_process(task))
             write_text(folder / "bench.json", json.dumps(results, indent=1))
             advance(1)
     table = bench_tables(results)
+    write_text(folder / "bench.json", json.dumps(results, indent=1))
     write_text(folder / "bench.md", table)
-    save_figure(plot_scaling(results["scaling"]), folder / "scaling.png")
+    if "scaling" in results:
+        save_figure(plot_scaling(results["scaling"]), folder / "scaling.png")
     return table
 
 
-def _in_process(allocator: str, threads: int, task: tuple[str, ...]) -> Any:
+def _chosen(names: Collection[str]) -> tuple[str, ...]:
+    """The names, in the order of `PARTS`."""
+    unknown = sorted(set(names) - set(PARTS))
+    if unknown:
+        raise ValueError(
+            f"pdno bench cannot measure {', '.join(unknown)}; expected some of {', '.join(PARTS)}"
+        )
+    return tuple(part for part in PARTS if part in names)
+
+
+def _asked(parts: Collection[str]) -> dict[str, Any]:
+    """What the tables say beside the measurements: titles and asked ratios."""
+    asked: dict[str, Any] = {"settings": {}}
+    for name in SETTINGS:
+        if name in parts:
+            limits = {
+                "PDNO a(x,xi)": ASKED[name].space_and_frequency,
+                "PDNO a(xi)": ASKED[name].frequency,
+            }
+            asked["settings"][name] = {"title": SETTINGS[name].title, "asked": limits}
+    if "rollout" in parts:
+        asked["rollout"] = {str(batch): {"asked": limit} for batch, limit in ROLLOUT_ASKED.items()}
+    return asked
+
+
+def _tasks(part: str, *, quick: bool) -> Iterator[Task]:
+    """The measurements of a part, those of the solvers aside."""
+    enough = (str(QUICK_REPEATS), str(QUICK_SECONDS)) if quick else (str(REPEATS), str(SECONDS))
+    if part in SETTINGS:
+        names = [name for name in contenders_of(part) if not quick or name not in SLOWEST]
+        yield Task(("settings", part, "times"), ("time", part, *enough, *names))
+        for name in names:
+            if name in ALWAYS or (part == MAIN and not quick):
+                place = ("settings", part, "memory", name)
+                yield Task(place, ("memory", part, name), allocator="default")
+    elif part == "allocator-threads":
+        arguments = ("time", MAIN, *enough, *contenders_of(MAIN))
+        title = SETTINGS[MAIN].title
+        default = ("variants", f"{title}, default allocator, 1 thread")
+        yield Task(default, arguments, allocator="default")
+        if _cores() > 1:
+            two = ("variants", f"{title}, tuned allocator, 2 threads")
+            yield Task(two, arguments, threads=2)
+    elif part == "rollout":
+        yield from _rollout_tasks(enough, memory=not quick)
+    elif part == "scaling":
+        yield Task(("scaling",), ("scaling", "2" if quick else "3"))
+
+
+def _rollout_tasks(enough: tuple[str, str], *, memory: bool) -> Iterator[Task]:
+    names = [name for name in contenders_of(MAIN) if name in ALWAYS]
+    for batch in ROLLOUT_ASKED:
+        arguments = ("rollout", str(batch), str(FRAMES), *enough, *names)
+        yield Task(("rollout", str(batch), "times"), arguments)
+    for recompute in ("yes", "no") if memory else ():
+        title = f"{FRAMES}-step rollout of PDNO a(x,xi), recompute {recompute}"
+        arguments = ("rollout-memory", str(FRAMES), recompute)
+        yield Task(("rollout memory", title), arguments, allocator="default")
+
+
+def _put(results: dict[str, Any], place: tuple[str, ...], result: Any) -> None:
+    *outer, last = place
+    for key in outer:
+        results = results.setdefault(key, {})
+    results[last] = result
+
+
+def _in_process(task: Task) -> Any:
     """Run a task of `worker` with its own allocator and threads, pinned where that is possible."""
     environment = {
         **os.environ,
-        "PDNO_ALLOCATOR": allocator,
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
+        "PDNO_ALLOCATOR": task.allocator,
+        "OMP_NUM_THREADS": str(task.threads),
+        "MKL_NUM_THREADS": str(task.threads),
     }
     pin = None
-    if threads == 1 and hasattr(os, "sched_setaffinity"):
+    if task.threads == 1 and hasattr(os, "sched_setaffinity"):
         core = max(os.sched_getaffinity(0))
 
         def pin() -> None:
             os.sched_setaffinity(0, {core})
 
     done = subprocess.run(
-        [sys.executable, "-m", "pdno.experiments.bench.worker", *task],
+        [sys.executable, "-m", "pdno.experiments.bench.worker", *task.arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -99,8 +169,17 @@ def _in_process(allocator: str, threads: int, task: tuple[str, ...]) -> Any:
         preexec_fn=pin,
     )
     if done.returncode:
-        raise ValueError(f"measuring {' '.join(task)} failed: {done.stderr.strip()[-500:]}")
+        raise ValueError(
+            f"measuring {' '.join(task.arguments)} failed: {done.stderr.strip()[-500:]}"
+        )
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _machine() -> dict[str, Any]:

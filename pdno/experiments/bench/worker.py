@@ -9,21 +9,23 @@ __all__ = ["measure"]
 import json
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from pdno.allocator import tune_allocator
 from pdno.evaluation.cost import peak_growth, time_alternately
-from pdno.experiments.bench.contenders import SETTINGS, Setting, build
-from pdno.grid import Grid
+from pdno.experiments.bench.contenders import build
+from pdno.experiments.bench.settings import MAIN, SETTINGS, Setting
+from pdno.experiments.bench.timing import time_long_enough
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.rollout import rollout
 
 
 def measure(task: str, *arguments: str) -> dict[str, object]:
-    """Run a task: "time", "memory", "rollout-memory" or "scaling"."""
+    """Run a task: "time", "memory", "rollout", "rollout-memory" or "scaling"."""
     return _TASKS[task](*arguments)
 
 
@@ -43,7 +45,7 @@ def _forward(network: nn.Module, f: Tensor) -> Callable[[], None]:
     return run
 
 
-def _time(setting_name: str, repeats: str, *names: str) -> dict[str, object]:
+def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[str, object]:
     """Seconds of a training step, a forward pass and a frozen forward pass."""
     torch.manual_seed(0)
     setting = SETTINGS[setting_name]
@@ -51,12 +53,13 @@ def _time(setting_name: str, repeats: str, *names: str) -> dict[str, object]:
     networks = {name: build(name, setting) for name in names}
     steps = {name: _train_step(network, f) for name, network in networks.items()}
     forwards = {name: _forward(network, f) for name, network in networks.items()}
-    step_times = time_alternately(steps, repeats=int(repeats))
-    forward_times = time_alternately(forwards, repeats=int(repeats))
+    least, long = int(repeats), float(seconds)
+    step_times = time_long_enough(steps, repeats=least, seconds=long)
     for network in networks.values():
-        if isinstance(network, NeuralOperator):
-            network.freeze(Grid((setting.resolution,) * 2))
-    frozen_times = time_alternately(forwards, repeats=int(repeats))
+        network.zero_grad(set_to_none=True)
+    forward_times = time_long_enough(forwards, repeats=least, seconds=long / 2)
+    _freeze(networks, setting)
+    frozen_times = time_long_enough(forwards, repeats=least, seconds=long / 2)
     parameters = {
         name: sum(p.numel() * (2 if p.is_complex() else 1) for p in network.parameters())
         for name, network in networks.items()
@@ -69,29 +72,59 @@ def _time(setting_name: str, repeats: str, *names: str) -> dict[str, object]:
     }
 
 
+def _freeze(networks: Mapping[str, nn.Module], setting: Setting) -> None:
+    """Freeze the networks that can be frozen."""
+    for network in networks.values():
+        if isinstance(network, NeuralOperator):
+            network.freeze(setting.grid)
+
+
 def _memory(setting_name: str, name: str) -> dict[str, object]:
-    """Growth of the resident size during a training step, after one with a single sample."""
+    """Growth of the resident size during the first training step of a network.
+
+    A tiny network of the same kind has loaded all libraries before, so that only the step
+    itself counts: what it keeps for the backward pass, the gradients, and all it works with.
+    """
     torch.manual_seed(0)
     setting = SETTINGS[setting_name]
-    network = build(name, setting)
-    _train_step(network, setting.inputs(1))()
-    f = setting.inputs()
+    tiny = setting.tiny()
+    _train_step(build(name, tiny), tiny.inputs())()
+    network, f = build(name, setting), setting.inputs()
     return {"bytes": peak_growth(_train_step(network, f))}
 
 
-def _rollout_memory(steps: str, recompute: str) -> dict[str, object]:
-    """The same for a rollout of PDNO a(x,ξ)."""
+def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) -> dict[str, object]:
+    """Seconds of a rollout without gradients from frozen networks, in the main setting."""
     torch.manual_seed(0)
-    setting = Setting(64, 12)
-    network = build("PDNO a(x,xi)", setting)
+    setting = replace(SETTINGS[MAIN], batch=int(batch))
+    window = setting.inputs()
+    networks = {name: build(name, setting) for name in names}
+    _freeze(networks, setting)
 
-    def run(f: Tensor) -> None:
+    def run(network: nn.Module) -> Callable[[], None]:
+        def predict() -> None:
+            with torch.no_grad():
+                rollout(network, window, int(steps))
+
+        return predict
+
+    runs = {name: run(network) for name, network in networks.items()}
+    return {**time_long_enough(runs, repeats=int(repeats), seconds=float(seconds))}
+
+
+def _rollout_memory(steps: str, recompute: str) -> dict[str, object]:
+    """The same for a rollout of PDNO a(x,ξ) with gradients, in the main setting."""
+    torch.manual_seed(0)
+    setting = SETTINGS[MAIN]
+
+    def run(network: nn.Module, f: Tensor) -> None:
         frames = rollout(network, f, int(steps), recompute=recompute == "yes")
         torch.autograd.backward(frames.square().mean())
 
-    run(setting.inputs(1))
-    f = setting.inputs()
-    return {"bytes": peak_growth(lambda: run(f))}
+    tiny = setting.tiny()
+    run(build("PDNO a(x,xi)", tiny), tiny.inputs())
+    network, f = build("PDNO a(x,xi)", setting), setting.inputs()
+    return {"bytes": peak_growth(lambda: run(network, f))}
 
 
 def _scaling(repeats: str) -> dict[str, object]:
@@ -120,7 +153,7 @@ def _scaling(repeats: str) -> dict[str, object]:
 
 def _scaled_steps(names: tuple[str, ...], sizes: dict[str, int]) -> dict[str, Callable[[], None]]:
     setting = Setting(
-        sizes["resolution"], sizes["modes"], width=sizes["width"], batch=sizes["batch"]
+        (sizes["resolution"],) * 2, sizes["modes"], sizes["width"], sizes["batch"], in_channels=10
     )
     f = setting.inputs()
 
@@ -137,6 +170,7 @@ def _scaled_steps(names: tuple[str, ...], sizes: dict[str, int]) -> dict[str, Ca
 _TASKS: dict[str, Callable[..., dict[str, object]]] = {
     "time": _time,
     "memory": _memory,
+    "rollout": _rollout,
     "rollout-memory": _rollout_memory,
     "scaling": _scaling,
 }

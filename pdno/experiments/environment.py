@@ -1,0 +1,81 @@
+"""What pdno finds on this machine: versions, threads, and which codes can do the operator.
+
+    reference   torch: any device and precision, the numbers that the others are measured by
+    native      compiled loops for the CPU, see docs/native.md
+    triton      the package for kernels on a GPU
+    cuda        a GPU that torch can use
+
+`pdno info` prints it, so that a report of a problem or of a time says what it was measured with.
+"""
+
+__all__ = ["describe_environment", "show_environment"]
+
+import json
+import os
+import platform
+from dataclasses import asdict
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+
+from pdno.allocator import allocator_state
+from pdno.native.build import status
+
+
+def describe_environment() -> dict[str, Any]:
+    """Versions, threads and backends of this process, as JSON can hold them."""
+    native = status()
+    return {
+        "pdno": version("pdno"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "allocator": allocator_state(),
+        "backends": {
+            "reference": {"available": True, "reason": f"torch {torch.__version__}"},
+            "native": {**asdict(native), "path": native.path and str(native.path)},
+            "triton": _triton(),
+            "cuda": _cuda(),
+        },
+    }
+
+
+def show_environment(*, as_json: bool = False) -> str:
+    """The same as text.
+
+    Arguments:
+        as_json: For a program instead of a reader.
+    """
+    found = describe_environment()
+    if as_json:
+        return json.dumps(found, indent=2)
+    backends = found.pop("backends")
+    lines = [f"{name.replace('_', ' '):18}{value}" for name, value in found.items()]
+    for name, backend in backends.items():
+        lines.append(f"{name:18}{'available' if backend['available'] else 'not available'}")
+        known = {key: value for key, value in backend.items() if value and key != "available"}
+        lines += [f"  {key.replace('_', ' '):16}{value}" for key, value in known.items()]
+    return "\n".join(lines)
+
+
+def _triton() -> dict[str, Any]:
+    try:
+        found = import_module("triton")
+    except ImportError as problem:
+        return {"available": False, "reason": str(problem)}
+    return {"available": True, "reason": f"triton {found.__version__}"}
+
+
+def _cuda() -> dict[str, Any]:
+    if torch.cuda.is_available():
+        return {"available": True, "reason": torch.cuda.get_device_name()}
+    built = torch.version.cuda
+    why = "no GPU that it can use" if built else "this torch was built without CUDA"
+    return {"available": False, "reason": why}

@@ -1,0 +1,234 @@
+"""The C compiler of a machine: which one it is, what it is told, and one compilation.
+
+    CC                  the command, with arguments if need be; else the first of cc, gcc, clang
+    PDNO_NATIVE_FLAGS   more arguments for the compiler, for example -fsanitize=address
+
+Written for gcc 12 and clang 14 and newer; others are tried. Warnings are switched off for users,
+whose compiler may know more of them than ours; `tests/native/test_sources.py` makes them errors.
+
+The build of a wheel (`hatch_build.py`) uses this file where pdno and torch are not installed, so
+it imports nothing but the standard library.
+"""
+
+__all__ = [
+    "SOURCE",
+    "CompilationError",
+    "Compiler",
+    "InstructionSet",
+    "Sources",
+    "Variant",
+    "compile_library",
+    "find_compiler",
+    "processor_flags",
+    "read_sources",
+    "wheel_variants",
+]
+
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+SOURCE = Path(__file__).with_name("pairwise.c")
+"""The file that is compiled; it includes headers beside it."""
+
+INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([\w.-]+)"', re.MULTILINE)
+
+CANDIDATES = ("cc", "gcc", "clang")
+SECONDS = 1200
+"""After which a compilation is given up."""
+
+# sums may be reordered, but NaN and infinity keep their meaning
+REORDER = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
+FLAGS = ("-O3", *REORDER, "-shared", "-fPIC")
+QUIET = ("-w",)
+NATIVE = ("-march=native",)
+
+InstructionSet = Literal["avx512", "avx2", "baseline", "native"]
+
+
+class CompilationError(RuntimeError):
+    """No compiler, or one that fails.
+
+    Arguments:
+        reason: One line.
+        output: All that the compiler said.
+    """
+
+    def __init__(self, reason: str, output: str = "") -> None:
+        super().__init__(reason)
+        self.output = output or reason
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A command that compiles C.
+
+    Arguments:
+        command: Its full path, and arguments that always go with it.
+        version: All that it answers to --version.
+    """
+
+    command: tuple[str, ...]
+    version: str
+
+    def __str__(self) -> str:
+        return f"{shlex.join(self.command)}: {self.version.partition(chr(10))[0]}"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """A C file and its headers, as they were when they were read.
+
+    Copies of them are compiled, so that a library belongs to its digest even where somebody edits
+    the files meanwhile.
+
+    Arguments:
+        main: Name of the C file.
+        texts: Contents by the name of the file.
+    """
+
+    main: str
+    texts: Mapping[str, bytes]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all of them."""
+        parts = [f"{name} {hashlib.sha256(text).hexdigest()}" for name, text in self.texts.items()]
+        return hashlib.sha256("\n".join([self.main, *parts]).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A library of a wheel.
+
+    Arguments:
+        name: Its instruction set.
+        flags: What tells the compiler so.
+        needs: What /proc/cpuinfo must name for a processor to run it.
+    """
+
+    name: InstructionSet
+    flags: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+# the levels of the x86-64 psABI in the words of Linux: pni is SSE3, abm has LZCNT
+LEVEL_2 = ("cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3")
+LEVEL_3 = (*LEVEL_2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave")
+LEVEL_4 = (*LEVEL_3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+
+
+def wheel_variants() -> tuple[Variant, ...]:
+    """What a wheel for this kind of machine holds, best first."""
+    if platform.system() == "Linux" and platform.machine() == "x86_64":
+        return (
+            Variant("avx512", ("-march=x86-64-v4",), LEVEL_4),
+            Variant("avx2", ("-march=x86-64-v3",), LEVEL_3),
+            Variant("baseline", ("-march=x86-64",)),
+        )
+    return (Variant("baseline"),)
+
+
+def find_compiler() -> Compiler:
+    """The compiler to use; where CC names one, no other is tried."""
+    if wish := os.environ.get("CC", "").strip():
+        try:
+            return _compiler(shlex.split(wish))
+        except (CompilationError, ValueError) as problem:
+            raise CompilationError(f"CC is {wish!r}: {problem}; correct or unset it") from problem
+    for name in CANDIDATES:
+        try:
+            return _compiler([name])
+        except CompilationError:
+            continue
+    raise CompilationError(
+        f"there is no C compiler: none of {', '.join(CANDIDATES)} is on PATH and works; install "
+        "one, or name it in CC"
+    )
+
+
+def _compiler(words: list[str]) -> Compiler:
+    path = shutil.which(words[0])
+    if path is None:
+        raise CompilationError(f"{words[0]} is not a command that can be found")
+    command = (os.path.abspath(path), *words[1:])
+    done = _run([*command, "--version"], seconds=30)
+    return Compiler(command, done.strip())
+
+
+def read_sources(source: Path) -> Sources:
+    """The C file `source` and the headers of its folder that it includes, or they do."""
+    texts: dict[str, bytes] = {}
+    names = [source.name]
+    while names:
+        name = names.pop()
+        if name not in texts and (name == source.name or (source.parent / name).is_file()):
+            texts[name] = (source.parent / name).read_bytes()
+            names += [found.decode() for found in INCLUDED.findall(texts[name])]
+    return Sources(source.name, dict(sorted(texts.items())))
+
+
+def compile_library(
+    compiler: Compiler, sources: Sources, flags: tuple[str, ...], folder: Path
+) -> Path:
+    """Compile into a library in `folder`, which gets copies of the sources, too.
+
+    Arguments:
+        compiler: What compiles.
+        sources: What is compiled.
+        flags: Arguments besides those that every library gets.
+        folder: An own folder, empty or of an earlier attempt.
+    """
+    for name, text in sources.texts.items():
+        (folder / name).write_bytes(text)
+    target = folder / f"{Path(sources.main).stem}.so"
+    command = [*compiler.command, *FLAGS, "-o", str(target), sources.main, *flags]
+    _run(command, seconds=SECONDS, folder=folder)
+    if not target.is_file():
+        raise CompilationError(f"{compiler.command[0]} ended well, but wrote no library")
+    return target
+
+
+def _run(command: list[str], *, seconds: float, folder: Path | None = None) -> str:
+    """The output of a compiler; CompilationError where it fails."""
+    # its words must not depend on the language, and what it leaves behind goes with the folder
+    own = {"LC_ALL": "C"} if folder is None else {"LC_ALL": "C", "TMPDIR": str(folder)}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, **own},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired as problem:
+        raise CompilationError(f"{command[0]} took more than {seconds:.0f} s") from problem
+    except OSError as problem:
+        raise CompilationError(f"{command[0]} cannot be run: {problem.strerror}") from problem
+    output = done.stdout.decode(errors="replace")
+    if done.returncode:
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        told = next((line for line in lines if "error" in line), lines[-1] if lines else "")
+        reason = f"{command[0]} failed with code {done.returncode}: {told or 'it said nothing'}"
+        raise CompilationError(reason, f"{shlex.join(command)}\n{output}")
+    return output
+
+
+def processor_flags() -> frozenset[str]:
+    """What the processor can do, in the words of /proc/cpuinfo; empty where that is not there."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            found = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return frozenset()
+    return frozenset(found.partition(":")[2].split())

@@ -1,0 +1,92 @@
+/* Vectors of floats, with what gcc (from 12) and clang share. */
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define LANES 16
+#else
+#define LANES 8
+#endif
+
+typedef float vector __attribute__((vector_size(LANES * 4), aligned(4)));
+typedef float four __attribute__((vector_size(16), aligned(4)));
+typedef struct { vector re, im; } cell;
+#define INLINE static inline __attribute__((always_inline))
+#define MIX __builtin_shufflevector
+
+INLINE long smaller(long a, long b) { return a < b ? a : b; }
+INLINE long blocks_of(long count, long size) { return (count + size - 1) / size; }
+
+INLINE vector same(float x)
+{
+    return x - (vector){0};
+}
+
+/* 4 numbers, as often as there is room */
+INLINE vector repeat_four(const float *p)
+{
+#if LANES == 16
+    return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
+#elif defined(__AVX__)
+    return _mm256_broadcast_ps((const __m128 *)p);
+#else
+    const four v = *(const four *)p;
+    return MIX(v, v, 0, 1, 2, 3, 0, 1, 2, 3);
+#endif
+}
+
+/* LANES / 4 numbers, each of them four times */
+INLINE vector four_each(const float *p)
+{
+#if LANES == 16
+    const __m512i places = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    return _mm512_permutexvar_ps(places, _mm512_castps128_ps512(_mm_loadu_ps(p)));
+#elif defined(__AVX__)
+    return _mm256_set_m128(_mm_broadcast_ss(p + 1), _mm_broadcast_ss(p));
+#else
+    return (vector){p[0], p[0], p[0], p[0], p[1], p[1], p[1], p[1]};
+#endif
+}
+
+INLINE four quarter(vector v, const int place)
+{
+    return ((const four *)&v)[place];
+}
+
+/* the sum of the fours of a vector */
+INLINE four sum_of_fours(vector v)
+{
+    four sum = quarter(v, 0);
+    for (int n = 1; n < LANES / 4; n++) sum += quarter(v, n);
+    return sum;
+}
+
+/* in each four: the sums of neighbours, two of a and two of b */
+INLINE vector sum_neighbours(vector a, vector b)
+{
+#if LANES == 16
+    return MIX(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30)
+        + MIX(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+#else
+    return MIX(a, b, 0, 2, 8, 10, 4, 6, 12, 14) + MIX(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+#endif
+}
+
+/* keep a value in a register: gcc would load it again for each use */
+#if defined(__AVX512F__)
+#define HOLD(value) __asm__("" : "+v"(value))
+#elif defined(__AVX__)
+#define HOLD(value) __asm__("" : "+x"(value))
+#else
+#define HOLD(value) (void)0
+#endif
+
+/* rows of 4 x 4 numbers become columns */
+INLINE void transpose(four v[4])
+{
+    const four a = MIX(v[0], v[1], 0, 4, 1, 5), b = MIX(v[0], v[1], 2, 6, 3, 7);
+    const four c = MIX(v[2], v[3], 0, 4, 1, 5), d = MIX(v[2], v[3], 2, 6, 3, 7);
+    v[0] = MIX(a, c, 0, 1, 4, 5), v[1] = MIX(a, c, 2, 3, 6, 7);
+    v[2] = MIX(b, d, 0, 1, 4, 5), v[3] = MIX(b, d, 2, 3, 6, 7);
+}

@@ -1,0 +1,1 @@
+"""The pairwise operator on different machines: one module for each way to compute it."""

@@ -1,0 +1,843 @@
+"""The pairwise operator as GPU kernels, written in Triton: forward and backward, float32.
+
+    out_bj(x) = Σ_i b_ji(x) F⁻¹[c_ji f̂_bi](x)
+
+By the FFT every triple (b, j, i) goes through memory: F⁻¹ is written, multiplied and added up.
+Here it never leaves the registers. F⁻¹ is a sum over the kept modes whose factors are small
+tables; a program makes its values on a tile of the grid, multiplies by b and adds, input after
+input.
+
+A grid of any dimension is seen as planes s, rows r and columns x: columns are the half axis, rows
+the axis before it, planes all other axes together; there is one of what is missing. With the
+phases e of the planes and a of the rows, and the weights w of the Hermitian rule (see
+`pdno.fourier`), F⁻¹[c f̂] = g goes one axis after the other,
+
+    q_mk = Σ_n e_sn c_nmk f̂_nmk,    h_rk = Σ_m a_rm q_mk,
+    g_rx = Σ_k w_k [ cos(2πkx) Re h_rk - sin(2πkx) Im h_rk ].
+
+The last sum is a matrix product. To fill it, the lines of a tile are pairs of sample and row, or
+of sample and input: together there are enough of them, whatever the batch and the dimension. Back
+from the gradient ḡ_bj of the result goes the transposed way,
+
+    v_rk = Σ_x w_k e^{-2πikx} b_ji(r, x) ḡ_bj(r, x),    u_mk = Σ_r conj(a_rm) v_rk,
+    p_nmk = Σ_s conj(e_sn) u_smk,    c̄_ji = Σ_b conj(f̂_bi) p_bji,    f̂̄_bi = Σ_j conj(c_ji) p_bji,
+    b̄_ji(x) = Σ_b ḡ_bj(x) g_bji(x).
+
+Of all this only u is in memory, for as many outputs and samples at a time as fit `BUDGET`. Every
+number of a result belongs to one program that adds in a fixed order, so the same operands give the
+same bits. Products are taken in full float32, not in the shorter formats of tensor cores.
+
+With `TRITON_INTERPRET=1` in the environment before the first import the kernels run on CPU
+tensors, slowly: so their numbers are tested. `compile_report` shows what the compiler makes of
+them.
+"""
+
+from __future__ import annotations  # triton's names are not there where it is not installed
+
+__all__ = [
+    "KernelReport",
+    "available",
+    "compile_report",
+    "format_table",
+    "pairwise_backward",
+    "pairwise_forward",
+]
+
+import inspect
+import math
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdno.fourier_matrix import half_table
+from pdno.grid import axis_modes, kept_per_axis
+
+try:
+    import triton  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    import triton.language as tl  # type: ignore[import-untyped, import-not-found, unused-ignore]
+except ImportError:
+    triton = None
+
+BUDGET = 256 * 2**20
+"""Bytes of u that the backward pass may keep at a time."""
+
+LEAST = 16
+"""The smallest side of a matrix product in Triton."""
+
+OPTIONS = {"num_stages": 1, "maxnreg": 255}
+"""Of the compiler. Without them it gives registers away for more programs at a time, or for loads
+ahead of their use, and then moves numbers out to memory."""
+
+ENOUGH = 256
+"""Programs that keep a GPU busy; with fewer of them the tiles are made smaller."""
+
+
+def available() -> bool:
+    """Whether triton can be imported."""
+    return triton is not None
+
+
+def pairwise_forward(
+    c: Tensor, b: Tensor, f_hat: Tensor, shape: tuple[int, ...], kept: tuple[int | None, ...]
+) -> Tensor:
+    """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N).
+
+    Arguments:
+        c: Values of the symbol on the kept modes, complex64.
+        b: Values of the symbol on the grid, float32.
+        f_hat: Coefficients of the kept modes in the order of `Grid.modes(kept)`, complex64.
+        shape: The grid *N.
+        kept: Kept modes k_max of each axis; None keeps all of that axis.
+    """
+    layer = _Layer(c, b, f_hat, shape, kept)
+    out = b.new_empty(len(f_hat), len(c), *shape)
+    with torch.cuda.device_of(b):  # type: ignore[no-untyped-call]
+        layer.forward(out).run()
+    return out
+
+
+def pairwise_backward(
+    c: Tensor,
+    b: Tensor,
+    f_hat: Tensor,
+    grad: Tensor,
+    shape: tuple[int, ...],
+    kept: tuple[int | None, ...],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients c̄, b̄ and f̂̄ for the gradient `grad` of the result, (B, O, *N)."""
+    layer = _Layer(c, b, f_hat, shape, kept)
+    grad = _checked("grad", grad, torch.float32, (len(f_hat), len(c), *shape), b.device)
+    c_bar, f_bar = (torch.zeros_like(layer.tensors[name]) for name in ("c", "f_hat"))
+    b_bar = torch.empty_like(layer.tensors["b"])
+    with torch.cuda.device_of(b):  # type: ignore[no-untyped-call]
+        layer.space_gradient(grad, b_bar).run()
+        for launch in layer.frequency_gradients(grad, c_bar, f_bar):
+            launch.run()
+    return torch.view_as_complex(c_bar), b_bar, torch.view_as_complex(f_bar)
+
+
+# Kernels. Complex numbers are pairs of real ones; tables and sizes have the names of `_Layer`.
+
+
+def _jit(function: Callable[..., Any]) -> Any:
+    """The function as Triton sees it; itself, of no use, where triton is not installed."""
+    return function if triton is None else triton.jit(function)
+
+
+@_jit
+def _load(start: tl.tensor, place: tl.tensor, mask: tl.tensor) -> tl.tensor:
+    """Real and imaginary parts at some places; 0 behind the end."""
+    real = tl.load(start + 2 * place, mask=mask, other=0.0)
+    return real, tl.load(start + 2 * place + 1, mask=mask, other=0.0)
+
+
+@_jit
+def _product(
+    a_real: tl.tensor, a_imag: tl.tensor, b_real: tl.tensor, b_imag: tl.tensor
+) -> tl.tensor:
+    """a b of complex numbers."""
+    return a_real * b_real - a_imag * b_imag, a_real * b_imag + a_imag * b_real
+
+
+@_jit
+def _synthesise(
+    c: tl.tensor,
+    f_hat: tl.tensor,
+    plane_table: tl.tensor,
+    row_table: tl.tensor,
+    column_table: tl.tensor,
+    pair: tl.tensor,
+    spectra: tl.tensor,
+    plane: tl.tensor,
+    row: tl.tensor,
+    column: tl.tensor,
+    has_spectrum: tl.tensor,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    plane_modes: tl.tensor,
+    row_modes: tl.tensor,
+    half_modes: tl.tensor,
+    tile_samples: tl.constexpr,
+    tile_rows: tl.constexpr,
+    tile_columns: tl.constexpr,
+    tile_half_modes: tl.constexpr,
+    one_plane: tl.constexpr,
+) -> tl.tensor:
+    """g of some samples, rows and columns for one pair j, i: (samples * rows, columns)."""
+    modes = plane_modes * row_modes * half_modes
+    g = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
+    for first in range(0, half_modes, tile_half_modes):
+        k = first + tl.arange(0, tile_half_modes)
+        in_half = k < half_modes
+        in_spectra = has_spectrum[:, None] & in_half[None, :]
+        h_real = tl.zeros((tile_samples, tile_rows, tile_half_modes), tl.float32)
+        h_imag = tl.zeros((tile_samples, tile_rows, tile_half_modes), tl.float32)
+        for m in range(row_modes):
+            if one_plane:
+                place = m * half_modes + k
+                c_real, c_imag = _load(c, pair * modes + place, in_half)
+                places = spectra[:, None] * modes + place[None, :]
+                f_real, f_imag = _load(f_hat, places, in_spectra)
+                q_real, q_imag = _product(c_real[None, :], c_imag[None, :], f_real, f_imag)
+            else:
+                q_real = tl.zeros((tile_samples, tile_half_modes), tl.float32)
+                q_imag = tl.zeros((tile_samples, tile_half_modes), tl.float32)
+                for n in range(plane_modes):
+                    place = (n * row_modes + m) * half_modes + k
+                    e_real, e_imag = _load(plane_table, plane * plane_modes + n, n < plane_modes)
+                    c_real, c_imag = _load(c, pair * modes + place, in_half)
+                    c_real, c_imag = _product(e_real, e_imag, c_real, c_imag)
+                    places = spectra[:, None] * modes + place[None, :]
+                    f_real, f_imag = _load(f_hat, places, in_spectra)
+                    d_real, d_imag = _product(c_real[None, :], c_imag[None, :], f_real, f_imag)
+                    q_real += d_real
+                    q_imag += d_imag
+            a_real, a_imag = _load(row_table, row * row_modes + m, row < rows)
+            d_real, d_imag = _product(
+                a_real[None, :, None],
+                a_imag[None, :, None],
+                q_real[:, None, :],
+                q_imag[:, None, :],
+            )
+            h_real += d_real
+            h_imag += d_imag
+        in_table = in_half[:, None] & (column < columns)[None, :]
+        waves = column_table + 2 * k[:, None] * columns + column[None, :]
+        cosines = tl.load(waves, mask=in_table, other=0.0)
+        sines = tl.load(waves + columns, mask=in_table, other=0.0)
+        h_real = tl.reshape(h_real, (tile_samples * tile_rows, tile_half_modes))
+        h_imag = tl.reshape(h_imag, (tile_samples * tile_rows, tile_half_modes))
+        g = tl.dot(h_real, cosines, g, input_precision="ieee")
+        g = tl.dot(h_imag, sines, g, input_precision="ieee")
+    return g
+
+
+@_jit
+def _forward(
+    out: tl.tensor,
+    c: tl.tensor,
+    b: tl.tensor,
+    f_hat: tl.tensor,
+    plane_table: tl.tensor,
+    row_table: tl.tensor,
+    column_table: tl.tensor,
+    samples: tl.tensor,
+    outputs: tl.tensor,
+    inputs: tl.tensor,
+    planes: tl.tensor,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    plane_modes: tl.tensor,
+    row_modes: tl.tensor,
+    half_modes: tl.tensor,
+    tile_samples: tl.constexpr,
+    tile_rows: tl.constexpr,
+    tile_columns: tl.constexpr,
+    tile_half_modes: tl.constexpr,
+    one_plane: tl.constexpr,
+) -> None:
+    """out of some samples, rows and columns, one output and plane."""
+    program = tl.program_id(0)
+    sample_tiles = tl.cdiv(samples, tile_samples)
+    column_tiles = tl.cdiv(columns, tile_columns)
+    row_tiles = tl.cdiv(rows, tile_rows)
+    sample_first = program % sample_tiles * tile_samples
+    program = program // sample_tiles
+    column = program % column_tiles * tile_columns + tl.arange(0, tile_columns)
+    program = program // column_tiles
+    row_first = program % row_tiles * tile_rows
+    program = program // row_tiles
+    plane = program % planes
+    j = (program // planes).to(tl.int64)
+
+    sample = sample_first + tl.arange(0, tile_samples)
+    row = row_first + tl.arange(0, tile_rows)
+    line = tl.arange(0, tile_samples * tile_rows)
+    line_sample = sample_first + line // tile_rows
+    line_row = row_first + line % tile_rows
+    in_field = (line_row < rows)[:, None] & (column < columns)[None, :]
+    point = (plane * rows + line_row)[:, None] * columns + column[None, :]
+    size = planes * rows * columns
+    total = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
+    for i in range(inputs):
+        g = _synthesise(
+            c,
+            f_hat,
+            plane_table,
+            row_table,
+            column_table,
+            j * inputs + i,
+            sample.to(tl.int64) * inputs + i,
+            plane,
+            row,
+            column,
+            sample < samples,
+            rows,
+            columns,
+            plane_modes,
+            row_modes,
+            half_modes,
+            tile_samples,
+            tile_rows,
+            tile_columns,
+            tile_half_modes,
+            one_plane,
+        )
+        total += tl.load(b + (j * inputs + i) * size + point, mask=in_field, other=0.0) * g
+    target = (line_sample.to(tl.int64) * outputs + j)[:, None] * size + point
+    tl.store(out + target, total, mask=in_field & (line_sample < samples)[:, None])
+
+
+@_jit
+def _space_gradient(
+    b_bar: tl.tensor,
+    c: tl.tensor,
+    grad: tl.tensor,
+    f_hat: tl.tensor,
+    plane_table: tl.tensor,
+    row_table: tl.tensor,
+    column_table: tl.tensor,
+    samples: tl.tensor,
+    outputs: tl.tensor,
+    inputs: tl.tensor,
+    planes: tl.tensor,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    plane_modes: tl.tensor,
+    row_modes: tl.tensor,
+    half_modes: tl.tensor,
+    tile_samples: tl.constexpr,
+    tile_rows: tl.constexpr,
+    tile_columns: tl.constexpr,
+    tile_half_modes: tl.constexpr,
+    one_plane: tl.constexpr,
+) -> None:
+    """b̄ of some rows and columns, one pair and plane."""
+    program = tl.program_id(0)
+    column_tiles = tl.cdiv(columns, tile_columns)
+    row_tiles = tl.cdiv(rows, tile_rows)
+    column = program % column_tiles * tile_columns + tl.arange(0, tile_columns)
+    program = program // column_tiles
+    row_first = program % row_tiles * tile_rows
+    program = program // row_tiles
+    plane = program % planes
+    pair = (program // planes).to(tl.int64)
+    j = pair // inputs
+    i = pair % inputs
+
+    row = row_first + tl.arange(0, tile_rows)
+    line = tl.arange(0, tile_samples * tile_rows)
+    line_row = row_first + line % tile_rows
+    in_field = (line_row < rows)[:, None] & (column < columns)[None, :]
+    point = (plane * rows + line_row)[:, None] * columns + column[None, :]
+    size = planes * rows * columns
+    total = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
+    for sample_first in range(0, samples, tile_samples):
+        sample = sample_first + tl.arange(0, tile_samples)
+        line_sample = sample_first + line // tile_rows
+        g = _synthesise(
+            c,
+            f_hat,
+            plane_table,
+            row_table,
+            column_table,
+            pair,
+            sample.to(tl.int64) * inputs + i,
+            plane,
+            row,
+            column,
+            sample < samples,
+            rows,
+            columns,
+            plane_modes,
+            row_modes,
+            half_modes,
+            tile_samples,
+            tile_rows,
+            tile_columns,
+            tile_half_modes,
+            one_plane,
+        )
+        source = (line_sample.to(tl.int64) * outputs + j)[:, None] * size + point
+        in_grad = in_field & (line_sample < samples)[:, None]
+        total += tl.load(grad + source, mask=in_grad, other=0.0) * g
+    sums = tl.sum(tl.reshape(total, (tile_samples, tile_rows, tile_columns)), axis=0)
+    target = pair * size + (plane * rows + row)[:, None] * columns + column[None, :]
+    tl.store(b_bar + target, sums, mask=(row < rows)[:, None] & (column < columns)[None, :])
+
+
+@_jit
+def _analyse(
+    u: tl.tensor,
+    b: tl.tensor,
+    grad: tl.tensor,
+    row_table: tl.tensor,
+    column_table: tl.tensor,
+    first_output: tl.tensor,
+    samples: tl.tensor,
+    outputs: tl.tensor,
+    inputs: tl.tensor,
+    planes: tl.tensor,
+    rows: tl.tensor,
+    columns: tl.tensor,
+    row_modes: tl.tensor,
+    half_modes: tl.tensor,
+    tile_samples: tl.constexpr,
+    tile_inputs: tl.constexpr,
+    tile_columns: tl.constexpr,
+    tile_row_modes: tl.constexpr,
+    tile_half_modes: tl.constexpr,
+) -> None:
+    """u of some samples, inputs and modes, one output and plane; outputs count from the first."""
+    program = tl.program_id(0)
+    sample_tiles = tl.cdiv(samples, tile_samples)
+    input_tiles = tl.cdiv(inputs, tile_inputs)
+    mode_tiles = tl.cdiv(row_modes, tile_row_modes)
+    half_tiles = tl.cdiv(half_modes, tile_half_modes)
+    k = program % half_tiles * tile_half_modes + tl.arange(0, tile_half_modes)
+    program = program // half_tiles
+    m = program % mode_tiles * tile_row_modes + tl.arange(0, tile_row_modes)
+    program = program // mode_tiles
+    sample_first = program % sample_tiles * tile_samples
+    program = program // sample_tiles
+    input_first = program % input_tiles * tile_inputs
+    program = program // input_tiles
+    plane = program % planes
+    j = (program // planes).to(tl.int64)
+
+    line = tl.arange(0, tile_samples * tile_inputs)
+    sample = sample_first + line // tile_inputs
+    i = input_first + line % tile_inputs
+    in_lines = (sample < samples) & (i < inputs)
+    size = planes * rows * columns
+    factor = b + ((j + first_output) * inputs + i)[:, None] * size
+    field = grad + (sample.to(tl.int64) * outputs + j + first_output)[:, None] * size
+    u_real = tl.zeros((tile_samples * tile_inputs, tile_row_modes, tile_half_modes), tl.float32)
+    u_imag = tl.zeros((tile_samples * tile_inputs, tile_row_modes, tile_half_modes), tl.float32)
+    for row in range(rows):
+        v_real = tl.zeros((tile_samples * tile_inputs, tile_half_modes), tl.float32)
+        v_imag = tl.zeros((tile_samples * tile_inputs, tile_half_modes), tl.float32)
+        for column_first in range(0, columns, tile_columns):
+            column = column_first + tl.arange(0, tile_columns)
+            in_columns = column < columns
+            point = ((plane * rows + row) * columns + column)[None, :]
+            in_field = in_lines[:, None] & in_columns[None, :]
+            product = tl.load(factor + point, mask=in_field, other=0.0)
+            product *= tl.load(field + point, mask=in_field, other=0.0)
+            waves = column_table + 2 * k[None, :] * columns + column[:, None]
+            in_table = (k < half_modes)[None, :] & in_columns[:, None]
+            cosines = tl.load(waves, mask=in_table, other=0.0)
+            sines = tl.load(waves + columns, mask=in_table, other=0.0)
+            v_real = tl.dot(product, cosines, v_real, input_precision="ieee")
+            v_imag = tl.dot(product, sines, v_imag, input_precision="ieee")
+        a_real, a_imag = _load(row_table, row * row_modes + m, m < row_modes)
+        d_real, d_imag = _product(
+            a_real[None, :, None], -a_imag[None, :, None], v_real[:, None, :], v_imag[:, None, :]
+        )
+        u_real += d_real
+        u_imag += d_imag
+    spectrum = ((j * samples + sample) * inputs + i) * planes + plane
+    place = (m[:, None] * half_modes + k[None, :])[None, :, :]
+    target = u + 2 * (spectrum[:, None, None] * row_modes * half_modes + place)
+    in_modes = (m < row_modes)[:, None] & (k < half_modes)[None, :]
+    mask = in_lines[:, None, None] & in_modes[None, :, :]
+    tl.store(target, u_real, mask=mask)
+    tl.store(target + 1, u_imag, mask=mask)
+
+
+@_jit
+def _reduce(
+    total: tl.tensor,
+    factor: tl.tensor,
+    u: tl.tensor,
+    plane_table: tl.tensor,
+    terms: tl.tensor,
+    term_step: tl.tensor,
+    total_step: tl.tensor,
+    inputs: tl.tensor,
+    planes: tl.tensor,
+    plane_modes: tl.tensor,
+    modes: tl.tensor,
+    tile_modes: tl.constexpr,
+) -> None:
+    """total += Σ conj(factor) p over samples for c̄, over outputs for f̂̄."""
+    program = tl.program_id(0)
+    tiles = tl.cdiv(modes, tile_modes)
+    place = program % tiles * tile_modes + tl.arange(0, tile_modes)
+    program = program // tiles
+    n = program % plane_modes
+    program = program // plane_modes
+    i = (program % inputs).to(tl.int64)
+    y = (program // inputs).to(tl.int64)
+
+    mask = place < modes
+    target = ((y * inputs + i) * plane_modes + n) * modes + place
+    total_real, total_imag = _load(total, target, mask)
+    for term in range(terms):
+        p_real = tl.zeros((tile_modes,), tl.float32)
+        p_imag = tl.zeros((tile_modes,), tl.float32)
+        spectrum = (y * total_step + term * term_step) * inputs + i
+        for plane in range(planes):
+            e_real, e_imag = _load(plane_table, plane * plane_modes + n, n < plane_modes)
+            u_real, u_imag = _load(u, (spectrum * planes + plane) * modes + place, mask)
+            d_real, d_imag = _product(e_real, -e_imag, u_real, u_imag)
+            p_real += d_real
+            p_imag += d_imag
+        source = ((term * inputs + i) * plane_modes + n) * modes + place
+        c_real, c_imag = _load(factor, source, mask)
+        d_real, d_imag = _product(c_real, -c_imag, p_real, p_imag)
+        total_real += d_real
+        total_imag += d_imag
+    tl.store(total + 2 * target, total_real, mask=mask)
+    tl.store(total + 2 * target + 1, total_imag, mask=mask)
+
+
+# Launches
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """A kernel, how many programs of it, and what they are given."""
+
+    kernel: Any
+    programs: int
+    operands: dict[str, Any]
+    constants: dict[str, int]
+    warps: int
+
+    def run(self) -> None:
+        self.kernel[(self.programs,)](**self.operands, **self.constants, **self.options)
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Of the compiler."""
+        return {"num_warps": self.warps, **OPTIONS}
+
+
+class _Layer:
+    """The operands of one operator as the kernels take them, and the launches that it needs."""
+
+    def __init__(
+        self,
+        c: Tensor,
+        b: Tensor,
+        f_hat: Tensor,
+        shape: tuple[int, ...],
+        kept: tuple[int | None, ...],
+    ) -> None:
+        if triton is None:
+            raise RuntimeError("triton is not installed; these kernels need it: install triton")
+        if c.device.type == "cpu" and isinstance(_forward, triton.JITFunction):
+            raise ValueError(
+                "tensors are on the cpu; these kernels need a GPU. Move them there, or set "
+                "TRITON_INTERPRET=1 before the start to run the kernels slowly on the cpu"
+            )
+        kept = kept_per_axis(shape, kept)
+        axes = zip(shape[:-1], kept[:-1], strict=True)
+        full = [len(axis_modes(n, k, half=False)) for n, k in axes]
+        half = len(axis_modes(shape[-1], kept[-1], half=True))
+        outputs, inputs, samples, device = len(c), c.shape[1], len(f_hat), c.device
+        spectrum = (inputs, *full, half)
+        c = _checked("c", c, torch.complex64, (outputs, *spectrum), device)
+        b = _checked("b", b, torch.float32, (outputs, inputs, *shape), device)
+        f_hat = _checked("f_hat", f_hat, torch.complex64, (samples, *spectrum), device)
+        self.sizes = {
+            "samples": samples,
+            "outputs": outputs,
+            "inputs": inputs,
+            "planes": math.prod(shape[:-2]),
+            "plane_modes": math.prod(full[:-1]),
+            "rows": math.prod(shape[-2:-1]),
+            "row_modes": math.prod(full[-1:]),
+            "columns": shape[-1],
+            "half_modes": half,
+        }
+        self.tensors = {
+            "c": torch.view_as_real(c),
+            "b": b,
+            "f_hat": torch.view_as_real(f_hat),
+            "plane_table": _phases(shape[:-2], kept[:-2], device),
+            "row_table": _phases(shape[-2:-1], kept[-2:-1], device),
+            "column_table": half_table(shape[-1], half, torch.float32, device),
+        }
+
+    def forward(self, out: Tensor) -> _Launch:
+        """What fills `out`."""
+        axes = ("outputs", "planes", "rows", "columns", "samples")
+        return self._synthesis(_forward, axes, {"out": out})
+
+    def space_gradient(self, grad: Tensor, b_bar: Tensor) -> _Launch:
+        """What fills b̄."""
+        axes = ("outputs", "inputs", "planes", "rows", "columns")
+        return self._synthesis(_space_gradient, axes, {"grad": grad, "b_bar": b_bar})
+
+    def frequency_gradients(self, grad: Tensor, c_bar: Tensor, f_bar: Tensor) -> Iterator[_Launch]:
+        """What adds c̄ and f̂̄ to zeros, block after block of outputs and samples."""
+        sizes = self.sizes
+        modes = sizes["row_modes"] * sizes["half_modes"]
+        numbers = 2 * sizes["inputs"] * sizes["planes"] * modes
+        fit = max(1, BUDGET // (4 * numbers))
+        most_samples = min(fit, sizes["samples"])
+        most_outputs = min(fit // most_samples, sizes["outputs"])
+        u = grad.new_empty(most_outputs * most_samples * numbers)
+        c, f_hat = self.tensors["c"], self.tensors["f_hat"]
+        for j in _blocks(sizes["outputs"], most_outputs):
+            for n in _blocks(sizes["samples"], most_samples):
+                outputs, samples = j.stop - j.start, n.stop - n.start
+                yield self._analysis(u, grad[n], first_output=j.start, block=outputs)
+                for total, factor, totals, terms, total_step, term_step in (
+                    (c_bar[j], f_hat[n], outputs, samples, samples, 1),
+                    (f_bar[n], c[j], samples, outputs, 1, samples),
+                ):
+                    yield self._launch(
+                        _reduce,
+                        ("totals", "inputs", "plane_modes", "modes"),
+                        {"tile_modes": _tile(modes, 128)},
+                        {
+                            "total": total,
+                            "factor": factor,
+                            "u": u,
+                            "totals": totals,
+                            "terms": terms,
+                            "total_step": total_step,
+                            "term_step": term_step,
+                            "modes": modes,
+                        },
+                    )
+
+    def _synthesis(self, kernel: Any, axes: Sequence[str], more: dict[str, Any]) -> _Launch:
+        """With the largest tiles that make enough programs."""
+        sizes = self.sizes
+        for side in (64, 32, LEAST):
+            lines = _tile(sizes["samples"] * sizes["rows"], side)
+            samples, rows = _share(lines, sizes["samples"], sizes["rows"])
+            constants = {
+                "tile_samples": samples,
+                "tile_rows": rows,
+                "tile_columns": _tile(sizes["columns"], side),
+                "tile_half_modes": LEAST,
+                "one_plane": int(sizes["planes"] == 1),
+            }
+            # where rows are not aligned, each number of a large tile has an address of its own
+            wide = lines * constants["tile_columns"] > 2048 and sizes["columns"] % 16 != 0
+            launch = self._launch(kernel, axes, constants, more, warps=8 if wide else 4)
+            if launch.programs >= ENOUGH:
+                break
+        return launch
+
+    def _analysis(self, u: Tensor, grad: Tensor, *, first_output: int, block: int) -> _Launch:
+        sizes = self.sizes
+        row_modes = min(32, _power(sizes["row_modes"]))
+        # u stays in registers: few lines where there are many modes
+        lines = _tile(len(grad) * sizes["inputs"], max(LEAST, min(64, 512 // row_modes)))
+        samples, inputs = _share(lines, len(grad), sizes["inputs"])
+        constants = {
+            "tile_samples": samples,
+            "tile_inputs": inputs,
+            "tile_columns": _tile(sizes["columns"], 32),
+            "tile_row_modes": row_modes,
+            "tile_half_modes": LEAST,
+        }
+        return self._launch(
+            _analyse,
+            ("block", "planes", "inputs", "samples", "row_modes", "half_modes"),
+            constants,
+            {
+                "u": u,
+                "grad": grad,
+                "samples": len(grad),
+                "first_output": first_output,
+                "block": block,
+            },
+            warps=8 if lines * row_modes > 256 else 4,
+        )
+
+    def _launch(
+        self,
+        kernel: Any,
+        axes: Sequence[str],
+        constants: dict[str, int],
+        more: dict[str, Any],
+        *,
+        warps: int = 4,
+    ) -> _Launch:
+        """A program for each tile of the product of some axes; of all operands what is named."""
+        operands: dict[str, Any] = {**self.sizes, **self.tensors, **more}
+        tiles = [-(-operands[axis] // constants.get(f"tile_{axis}", 1)) for axis in axes]
+        named = inspect.signature(kernel.fn).parameters
+        given = {name: operands[name] for name in named if name in operands}
+        return _Launch(kernel, math.prod(tiles), given, constants, warps)
+
+
+def _checked(
+    name: str, given: Tensor, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device
+) -> Tensor:
+    """The tensor without gaps, if it is of the expected kind."""
+    if (given.dtype, tuple(given.shape), given.device) != (dtype, shape, device):
+        raise ValueError(
+            f"{name} is {given.dtype} of shape {tuple(given.shape)} on {given.device}; the kernel "
+            f"needs {dtype} of shape {shape} on {device}"
+        )
+    return given.detach().resolve_conj().resolve_neg().contiguous()
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # a table made during inference serves training too
+def _phases(shape: tuple[int, ...], kept: tuple[int | None, ...], device: torch.device) -> Tensor:
+    """e^{2πi ξ·x} for all points and modes of full axes together, shape (points, modes, 2)."""
+    angles = torch.zeros(1, 1, dtype=torch.float64)
+    for n, k in zip(shape, kept, strict=True):
+        # reduced modulo n before it is rounded, so that no digit is lost
+        turns = torch.outer(torch.arange(n), axis_modes(n, k, half=False)) % n
+        angle = turns.to(torch.float64) * (2 * math.pi / n)
+        angles = (angles[:, None, :, None] + angle[None, :, None, :]).flatten(2).flatten(0, 1)
+    phases = torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1)
+    return phases.to(device, torch.float32)
+
+
+def _blocks(count: int, most: int) -> Iterator[slice]:
+    for first in range(0, count, most):
+        yield slice(first, min(first + most, count))
+
+
+def _power(count: int) -> int:
+    """The power of two that is not less."""
+    return 1 << (count - 1).bit_length()
+
+
+def _tile(count: int, most: int) -> int:
+    """A side of a matrix product for an axis of `count` places."""
+    return min(most, max(LEAST, _power(count)))
+
+
+def _share(lines: int, outer: int, inner: int) -> tuple[int, int]:
+    """How many of two axes make the lines of a tile: with the fewest empty ones, then square."""
+    powers = [1 << power for power in range(lines.bit_length())]
+
+    def cost(side: int) -> tuple[int, int]:
+        other = lines // side
+        return -(-outer // side) * -(-inner // other), abs(side - other)
+
+    side = min(powers, key=cost)
+    return side, lines // side
+
+
+# What the compiler says
+
+CASES: dict[str, tuple[tuple[int, ...], int, int, int]] = {
+    "1024, 16 modes": ((1024,), 16, 20, 64),
+    "64 x 64, 12 modes": ((64, 64), 12, 20, 20),
+    "32 x 32 x 32, 8 modes": ((32, 32, 32), 8, 4, 20),
+}
+"""Grid, kept modes, batch and width of the operators that `compile_report` compiles."""
+
+TARGETS = (80, 90)
+"""Compute capabilities of the GPUs it compiles for: A100 and H100."""
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """What a compiled kernel takes of a GPU.
+
+    Arguments:
+        case: The operator, a name of `CASES`.
+        kernel: Name of the kernel.
+        target: The GPU, as "sm_80".
+        warps: Groups of 32 threads per program.
+        registers: Per thread, of at most 255.
+        spills: Bytes per thread that did not fit the registers.
+        shared: Bytes of shared memory per program.
+        tensor_cores: How many instructions round to their shorter formats.
+        atomics: How many instructions add in an order that may change.
+    """
+
+    case: str
+    kernel: str
+    target: str
+    warps: int
+    registers: int
+    spills: int
+    shared: int
+    tensor_cores: int
+    atomics: int
+
+
+def compile_report(targets: Sequence[int] = TARGETS) -> list[KernelReport]:
+    """Compile every kernel for GPUs that need not be there."""
+    return [
+        _compiled(case, launch, target)
+        for case in CASES
+        for target in targets
+        for launch in _launches(*CASES[case])
+    ]
+
+
+def _launches(shape: tuple[int, ...], modes: int, samples: int, width: int) -> list[_Launch]:
+    """The launches of a forward and a backward pass on tensors without memory."""
+    kept = kept_per_axis(shape, modes)
+    spectrum = (*(2 * modes for _ in shape[:-1]), modes)
+    c = torch.empty(width, width, *spectrum, dtype=torch.complex64, device="meta")
+    b = torch.empty(width, width, *shape, device="meta")
+    f_hat = torch.empty(samples, width, *spectrum, dtype=torch.complex64, device="meta")
+    grad = torch.empty(samples, width, *shape, device="meta")
+    layer = _Layer(c, b, f_hat, shape, kept)
+    back = layer.frequency_gradients(grad, torch.view_as_real(c), torch.view_as_real(f_hat))
+    analyse, reduce, *_ = back
+    return [layer.forward(grad), layer.space_gradient(grad, b), analyse, reduce]
+
+
+def _compiled(case: str, launch: _Launch, target: int) -> KernelReport:
+    signature: dict[str, str] = {}
+    constants: dict[str, int] = dict(launch.constants)
+    aligned = {}
+    for place, name in enumerate(inspect.signature(launch.kernel.fn).parameters):
+        operand = launch.operands.get(name)
+        # Triton compiles anew for sizes of 1 and for multiples of 16, as at a launch
+        if operand is None or (isinstance(operand, int) and operand == 1):
+            signature[name] = "constexpr"
+            constants.setdefault(name, 1)
+            continue
+        signature[name] = "i32" if isinstance(operand, int) else "*fp32"
+        if not isinstance(operand, int) or operand % 16 == 0:
+            aligned[(place,)] = [["tt.divisibility", 16]]
+    source = triton.compiler.ASTSource(launch.kernel, signature, constants, aligned)
+    gpu = triton.backends.compiler.GPUTarget("cuda", target, 32)
+    made = triton.compile(source, target=gpu, options=launch.options)
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(folder, "kernel.cubin")
+        binary.write_bytes(made.asm["cubin"])
+        tool = triton.knobs.nvidia.cuobjdump.path
+        command = [tool, "--dump-resource-usage", str(binary)]
+        usage = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    taken = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
+    return KernelReport(
+        case=case,
+        kernel=launch.kernel.fn.__name__.lstrip("_"),
+        target=f"sm_{target}",
+        warps=launch.warps,
+        registers=taken["REG"],
+        spills=taken["STACK"] + taken["LOCAL"],
+        shared=made.metadata.shared,
+        tensor_cores=len(re.findall(r"\bw?g?mma\.", made.asm["ptx"])),
+        atomics=len(re.findall(r"\b(?:atom|red)\.", made.asm["ptx"])),
+    )
+
+
+def format_table(reports: Sequence[KernelReport]) -> str:
+    """The table of docs/gpu.md."""
+    head = ("case", "kernel", "target", "warps", "registers", "spills", "shared")
+    lines = [head, ("---",) * len(head)]
+    lines += [tuple(str(getattr(report, name)) for name in head) for report in reports]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    print(format_table(compile_report()))

@@ -1,0 +1,75 @@
+"""Smooth x-factors from few points: interpolation along the last axis.
+
+    b(r, y) = Σ_m ℓ_m(y) b(r, y_m),      r a row of the grid, y_m the nodes, m = 1 .. M
+
+Networks of x are smooth functions. Where M nodes of each row give b to the last digit of float32,
+the network is asked at M points of a row instead of N_d, and the operator needs M transforms of
+rows instead of one for each input channel. Nodes are those of Chebyshev, on which interpolation by
+polynomials is stable; for periodic b equally spaced ones and trigonometric polynomials.
+
+How many nodes are needed is measured, not assumed: b is expanded at `MOST` nodes of some rows, and
+M is the first number beyond which the coefficients are below `TOLERANCE` of b. It is a function of
+the weights alone, so that a resumed run makes the same choices.
+"""
+
+__all__ = ["MOST", "count_nodes", "node_basis", "node_points"]
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+MOST = 32
+STEP = 4
+"""Numbers of nodes are multiples of it, as the compiled loops want it."""
+
+TOLERANCE = 2e-7
+"""Of the root mean square of b; the unit of float32 is 1.2e-7."""
+
+
+def node_points(count: int, *, periodic: bool) -> Tensor:
+    """The nodes y_m in [0, 1], shape (M,), float64."""
+    m = torch.arange(count, dtype=torch.float64)
+    return m / count if periodic else (1 - torch.cos((m + 0.5) * math.pi / count)) / 2
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # a table made during inference serves training too
+def node_basis(axis: tuple[float, ...], count: int, *, periodic: bool) -> Tensor:
+    """The cardinal functions ℓ_m at points of an axis, shape (M, N), float64."""
+    y = torch.tensor(axis, dtype=torch.float64)
+    coefficients = _waves(node_points(count, periodic=periodic), count, periodic=periodic)
+    return torch.linalg.solve(coefficients, _waves(y, count, periodic=periodic))
+
+
+def count_nodes(values: Tensor, *, periodic: bool) -> int | None:
+    """How many nodes are enough for functions that are given at `MOST` nodes, or None.
+
+    Arguments:
+        values: The functions, (..., MOST).
+        periodic: Which nodes.
+    """
+    coefficients = values.flatten(0, -2).double() @ _expansion(periodic).to(values.device)
+    # the mean square of what is left out when the first ones are kept
+    tails = coefficients.square().mean(dim=0).flip(0).cumsum(0).flip(0).tolist()
+    allowed = TOLERANCE**2 * float(values.double().square().mean())
+    enough = [m for m in range(STEP, MOST, STEP) if tails[m] <= allowed]
+    return enough[0] if enough else None
+
+
+@lru_cache(maxsize=2)
+@torch.inference_mode(False)
+def _expansion(periodic: bool) -> Tensor:
+    """Values at `MOST` nodes -> coefficients in the order of `_waves`, (MOST, MOST)."""
+    waves = _waves(node_points(MOST, periodic=periodic), MOST, periodic=periodic)
+    return torch.linalg.inv(waves)
+
+
+def _waves(y: Tensor, count: int, *, periodic: bool) -> Tensor:
+    """T_0, T_1, ... of Chebyshev, or 1, cos 2πy, sin 2πy, cos 4πy, ...; shape (count, points)."""
+    k = torch.arange(count, dtype=torch.float64)[:, None]
+    if not periodic:
+        return torch.cos(k * torch.acos((1 - 2 * y).clamp(-1, 1)))
+    angle = 2 * math.pi * ((k + 1) // 2) * y
+    return torch.where(k % 2 == 1, torch.cos(angle), torch.where(k == 0, 1.0, torch.sin(angle)))

@@ -1,0 +1,24 @@
+"""Whether torch watches what is done: tracing, transforms of functions, forward differentiation.
+
+Fast paths of this package write into buffers, choose by the values of numbers or call compiled
+code. `torch.compile`, `torch.export`, `torch.func` and forward-mode differentiation need plain
+operations of torch instead, and get them where these functions say so.
+"""
+
+__all__ = ["is_traced", "is_transformed"]
+
+import torch
+from torch.autograd import forward_ad
+
+
+def is_transformed() -> bool:
+    """Whether only plain operations will do: `torch.func`, forward differentiation, export."""
+    if torch.compiler.is_compiling():
+        return torch.compiler.is_exporting()
+    active: bool = torch._C._functorch.peek_interpreter_stack() is not None
+    return active or forward_ad._current_level >= 0
+
+
+def is_traced() -> bool:
+    """The same, or a graph is being made: numbers are not known yet."""
+    return torch.compiler.is_compiling() or is_transformed()

@@ -1,0 +1,127 @@
+"""The compiled loops touch no memory that is not theirs, and do nothing that C leaves undefined.
+
+They are compiled with the address and undefined-behaviour sanitizers of gcc, which end the process
+at the first wrong access, and run over shapes that fill their tiles and shapes that do not.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_sources import write_sources
+
+from pdno import Grid
+from pdno.native.build import load_library, status
+from pdno.operators.kernel import apply_values
+from pdno.operators.backends.reference import apply_straight
+from pdno.symbols import SymbolValues
+
+# -O1 compiles several times faster, and the accesses are the same
+FLAGS = "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all"
+SHAPES = [  # grid, kept modes
+    ((16, 16), 4),
+    ((16, 16), None),
+    ((32, 64), (5, 7)),
+    ((64, 32), (12, 17)),
+    ((32, 32), (16, 16)),
+    ((128, 16), (3, 2)),
+    ((24, 40), (5, 6)),
+    ((7, 32), (2, 17)),
+    ((85, 85), 12),
+    ((13, 11), (3, 4)),
+    ((64,), 12),
+    ((100,), 16),
+    ((512,), None),
+    ((8, 8, 32), (2, 2, 5)),
+    ((16, 16, 16), 3),
+    ((6, 10, 9), (2, 3, 4)),
+]
+CHANNELS = [  # batch, outputs, inputs
+    (1, 1, 1),
+    (1, 3, 5),
+    (3, 4, 4),
+    (5, 2, 7),
+    (8, 5, 8),
+]
+
+
+def run_all_shapes():
+    """Values and gradients over all shapes; they are those of the straight formula, too."""
+    assert load_library() is not None, status().reason
+    torch.manual_seed(0)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        for shape, modes in SHAPES:
+            for channels in CHANNELS:
+                check_shape(shape, modes, *channels)
+
+
+def check_shape(shape, modes, batch, outputs, inputs):
+    grid = Grid(shape)
+    kept = grid.modes(modes).shape[:-1]
+    c = torch.randn(1, outputs, inputs, *kept, dtype=torch.complex64, requires_grad=True)
+    b = torch.randn(1, outputs, inputs, *shape, requires_grad=True)
+    f = torch.randn(batch, inputs, *shape, requires_grad=True)
+    weights = torch.randn(batch, outputs, *shape)
+    results = []
+    for apply in (apply_values, apply_straight):
+        out = apply(SymbolValues(c, b), f, grid, modes)
+        results.append((out.detach(), *torch.autograd.grad((out * weights).sum(), (c, b, f))))
+    for fast, straight in zip(*results, strict=True):
+        error = float((fast - straight).norm() / straight.norm())
+        assert error < 1e-5, (shape, modes, batch, outputs, inputs, error)
+
+
+def sanitized(program, *arguments, cache):
+    """Run a program whose loops are compiled with sanitizers."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc and its sanitizers")
+    name = subprocess.run(
+        [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if not os.path.isabs(name):
+        pytest.skip("gcc has no address sanitizer here")
+    environment = {
+        **os.environ,
+        "CC": compiler,
+        "PDNO_NATIVE": "1",
+        "PDNO_NATIVE_FLAGS": FLAGS,
+        "XDG_CACHE_HOME": str(cache),
+        "PYTHONPATH": str(Path(__file__).parent),
+        # Python and torch keep memory until they end, and hand out some from their own pools
+        "ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0",
+        "PYTHONMALLOC": "malloc",
+        "LD_PRELOAD": name,
+    }
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+def test_the_sanitizers_see_a_wrong_access(tmp_path):
+    """A loop that reads one number too many ends the process, and says where."""
+    source = write_sources(tmp_path / "sources")
+    source.write_text("float last(const float *x, long n) { return x[n]; }\n")
+    program = (
+        "import ctypes, sys\nfrom pathlib import Path\nfrom pdno.native import build\n"
+        "build.SOURCE = Path(sys.argv[1])\n"
+        "room = ctypes.CDLL(None).malloc\nroom.restype = ctypes.c_void_p\n"
+        "library, n = build.load_library(), int(sys.argv[2])\n"
+        "library.last(ctypes.c_void_p(room(16)), ctypes.c_long(n))\nprint('done')"
+    )
+    good = sanitized(program, source, 3, cache=tmp_path / "cache")
+    assert good.returncode == 0 and good.stdout == "done\n", good.stderr
+    bad = sanitized(program, source, 4, cache=tmp_path / "cache")
+    assert bad.returncode != 0 and "heap-buffer-overflow" in bad.stderr and "tiny.c" in bad.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_loops_touch_only_their_own_memory(tmp_path):
+    program = "from test_sanitizers import run_all_shapes\nrun_all_shapes()\nprint('done')"
+    ended = sanitized(program, cache=tmp_path)
+    assert ended.returncode == 0 and ended.stdout == "done\n", ended.stderr[-8000:]
