@@ -20,6 +20,8 @@
 #define SAMPLES (LANES / 4)
 #include "tiles.h"
 #include "contraction.h"
+#include "fields.h"
+#include "projection.h"
 #define SAMPLES 1
 #include "nodes.h"
 #define SAMPLES (LANES / 4)
@@ -110,6 +112,26 @@ void nodes_backward(const float *f, const float *c, const float *a, const float 
     if (samples == 1)
         node_backward_narrow(f, c, a, basis, grad, f_bar, c_bar, a_bar, room, s, block);
     else node_backward_wide(f, c, a, basis, grad, f_bar, c_bar, a_bar, room, s, block);
+}
+
+/* ---- fields: fields.h ---- */
+
+long fields_room(const layer *s)
+{
+    field_room room;
+    return (long)lay_out_fields(0, &room, s);
+}
+
+void fields_synthesise(const float *c, float *fields, char *room, const layer *s, long first,
+                       long last)
+{
+    transform_fields((float *)c, fields, room, s, first, last, 0);
+}
+
+void fields_transpose(const float *fields, float *c, char *room, const layer *s, long first,
+                      long last)
+{
+    transform_fields(c, (float *)fields, room, s, first, last, 1);
 }
 
 long lanes(void) { return LANES; }

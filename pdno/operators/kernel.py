@@ -23,10 +23,11 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pdno.fourier import Method, Modes, inverse, transform
+from pdno.fourier_matrix import half_weights
 from pdno.grid import Grid, kept_per_axis
 from pdno.operators.backends import native, reference, triton
 from pdno.operators.backends.native import Sizes
-from pdno.operators.plan import choose_backend, find_nodes, find_pairs, native_library
+from pdno.operators.plan import choose_backend, find_fields, find_nodes, find_pairs, native_library
 from pdno.symbols.base import SymbolValues
 from pdno.tracing import is_traced
 
@@ -48,7 +49,7 @@ def apply_values(
         method: How to transform: "fft", "matrix", or "auto" for the cheaper one; other than "auto"
             it is plain torch.
     """
-    f_hat = transform(f, grid.dim, modes, method=method)
+    f_hat = _to_modes(f, grid, modes, method)
     if values.frequency.dim() == 3 + grid.dim:
         return _apply(values, f_hat, grid, modes, method)
     # one time per sample: each has a symbol of its own
@@ -69,7 +70,8 @@ def _apply(
 ) -> Tensor:
     c, b = values.frequency, values.space
     if b is None:
-        return inverse(_contract(c.sum(dim=0), f_hat), grid.shape, modes, method=method)
+        total = c[0] if len(c) == 1 else c.sum(dim=0)
+        return _from_modes(_contract(total, f_hat), grid, modes, method)
     if b.shape[2] == 1:
         return _apply_low_rank(c, values.on_grid().space, f_hat, grid, modes, method)
     total = _apply_pairs(c[0], b[0], values.basis, f_hat, grid, modes, method)
@@ -87,7 +89,7 @@ def _apply_low_rank(
 
     def some(c: Tensor, b: Tensor, f_hat: Tensor) -> Tensor:
         mixed = _contract(c.flatten(0, 1), f_hat)
-        parts = inverse(mixed, grid.shape, modes, method=method)
+        parts = _from_modes(mixed, grid, modes, method)
         return (parts.reshape(len(f_hat), *c.shape[:2], *grid.shape) * b[:, :, 0]).sum(dim=1)
 
     item_bytes = b.element_size() * len(f_hat) * c.shape[1] * grid.size
@@ -123,6 +125,23 @@ def _apply_pairs(
     if backend == "reference":
         return reference.pairwise(c, full, f_hat, grid.shape, modes, method)
     return pairwise(c, full, f_hat, grid.shape, kept)
+
+
+def _to_modes(f: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
+    """F[f] on the kept modes."""
+    if method != "auto" or choose_backend(f.dtype, f.device) != "native":
+        return transform(f, grid.dim, modes, method=method)
+    kept = kept_per_axis(grid.shape, modes)
+    scale = half_weights(grid.shape[-1], kept[-1], f.dtype, f.device) * grid.size
+    return analyse(f, grid.shape, [ALL if k is None else k for k in kept]) / scale
+
+
+def _from_modes(f_hat: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
+    """F⁻¹[f̂] on the grid."""
+    if method != "auto" or choose_backend(f_hat.real.dtype, f_hat.device) != "native":
+        return inverse(f_hat, grid.shape, modes, method=method)
+    kept = kept_per_axis(grid.shape, modes)
+    return synthesise(f_hat, grid.shape, [ALL if k is None else k for k in kept])
 
 
 def _contract(c: Tensor, f_hat: Tensor) -> Tensor:
@@ -262,6 +281,47 @@ def _(c: Tensor, f_hat: Tensor) -> Tensor:
 @contract_backward.register_fake
 def _(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     return _new_dense(c), _new_dense(f_hat)
+
+
+# ---- fields ----
+
+
+@torch.library.custom_op("pdno::synthesise", mutates_args=())
+def synthesise(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
+    """F⁻¹, (B, C, *K) -> (B, C, *N)."""
+    loops = find_fields(tuple(shape), _modes(kept), f_hat.shape[0] * f_hat.shape[1])
+    return loops.synthesise(_dense(f_hat)).view(*f_hat.shape[:2], *shape)
+
+
+@torch.library.custom_op("pdno::analyse", mutates_args=())
+def analyse(q: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
+    """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K)."""
+    loops = find_fields(tuple(shape), _modes(kept), q.shape[0] * q.shape[1])
+    return loops.transpose(_dense(q)).view(*q.shape[:2], *loops.kept_shape)
+
+
+@synthesise.register_fake
+def _(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
+    return f_hat.real.new_empty(*f_hat.shape[:2], *shape)
+
+
+@analyse.register_fake
+def _(q: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
+    sizes = Grid(tuple(shape)).modes(_modes(kept), device="meta").shape[:-1]
+    return q.new_empty(*q.shape[:2], *sizes, dtype=q.dtype.to_complex())
+
+
+def _save_lists(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.lists = inputs[1:]
+
+
+# each is the gradient of the other, any number of times
+synthesise.register_autograd(
+    lambda ctx, grad: (analyse(grad, *ctx.lists), None, None), setup_context=_save_lists
+)
+analyse.register_autograd(
+    lambda ctx, grad: (synthesise(grad, *ctx.lists), None, None), setup_context=_save_lists
+)
 
 
 # ---- derivatives ----

@@ -20,7 +20,7 @@ import torch
 
 from pdno.native.build import load_library, warn_if_slow
 from pdno.operators.backends import triton
-from pdno.operators.backends.native import NodeLoops, PairLoops, Sizes, row_cost
+from pdno.operators.backends.native import FieldLoops, NodeLoops, PairLoops, Sizes, row_cost
 from pdno.symbols.nodes import MOST, STEP
 from pdno.tracing import is_transformed
 
@@ -61,7 +61,7 @@ def native_library() -> ctypes.CDLL | None:
     """The compiled loops, where there are some."""
     library = load_library()
     if library is not None:
-        for name in ("lanes", "pairwise_room", "nodes_room", "contract_room"):
+        for name in ("lanes", "pairwise_room", "nodes_room", "contract_room", "fields_room"):
             getattr(library, name).restype = ctypes.c_long
     return library
 
@@ -72,6 +72,14 @@ def find_pairs(sizes: Sizes) -> PairLoops:
     library = native_library()
     assert library is not None
     return PairLoops(library, sizes)
+
+
+@lru_cache(maxsize=256)
+def find_fields(shape: tuple[int, ...], kept: tuple[int | None, ...], count: int) -> FieldLoops:
+    """The transforms of `count` fields."""
+    library = native_library()
+    assert library is not None
+    return FieldLoops(library, Sizes(shape, kept, count, 1, 1))
 
 
 @lru_cache(maxsize=256)

@@ -3,6 +3,8 @@
     pairs   out_bj = Σ_i b_ji F⁻¹[c_ji f̂_bi]
     nodes   the same with b_ji = Σ_m ℓ_m A_jim along the last axis (see `pdno.symbols.nodes`)
     modes   out_bj(ξ) = Σ_i c_ji(ξ) f̂_bi(ξ)
+    fields  F⁻¹ of many fields, and its transpose
+    points  W₂ gelu(W₁ v + b₁) + b₂, the projection
 
 Each lane of the processor's vectors works on one pair of sample and channel, or on one mode. What
 is chosen for a size of the problem (how an axis is transformed, how lanes are filled, what fits the
@@ -10,7 +12,16 @@ cache, how work is shared out) is chosen once and depends on sizes alone: not on
 threads, so neither do the bits of the result.
 """
 
-__all__ = ["NodeLoops", "PairLoops", "Sizes", "contract", "contract_backward"]
+__all__ = [
+    "FieldLoops",
+    "NodeLoops",
+    "PairLoops",
+    "Sizes",
+    "contract",
+    "contract_backward",
+    "project",
+    "project_backward",
+]
 
 import ctypes
 import math
@@ -29,6 +40,9 @@ CACHE = 640 * 2**10
 
 WHOLE = 512 * 2**10
 """Bytes of b for one output up to which they are packed at once."""
+
+POINTS = 4
+"""Vectors of points that the projection works on at once, as in native/projection.h."""
 
 TASKS = 8
 """Into how many parts the backward pass can be shared out, at least."""
@@ -72,6 +86,10 @@ class Sizes:
     batch: int
     inputs: int
     outputs: int
+
+
+class _Projection(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_long) for name in ("channels", "hidden", "outputs", "points")]
 
 
 class _Contraction(ctypes.Structure):
@@ -166,9 +184,7 @@ class PairLoops(_Loops):
             for tiles in (self.channel_blocks, self.batch_blocks)
         )
         # as many ranges of outputs as make enough tasks for usual numbers of threads
-        parts = min(sizes.outputs, -(-TASKS // self.channel_blocks))
-        bounds = [sizes.outputs * part // parts for part in range(parts + 1)]
-        self.ranges = list(zip(bounds[:-1], bounds[1:], strict=True))
+        self.ranges = _even_ranges(sizes.outputs, -(-TASKS // self.channel_blocks))
 
     def _pack(self, f_hat: Tensor) -> Tensor:
         """f̂ in tiles."""
@@ -219,9 +235,7 @@ class NodeLoops(_Loops):
     def __init__(self, library: ctypes.CDLL, sizes: Sizes, nodes: int) -> None:
         super().__init__(library, sizes, sizes.outputs)
         self.only_layer = self.layer(nodes=nodes)
-        parts = min(self.channel_blocks, TASKS)
-        bounds = [self.channel_blocks * part // parts for part in range(parts + 1)]
-        self.ranges = [range(*pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]
+        self.ranges = _even_ranges(self.channel_blocks, TASKS)
 
     def _pack(self, f_hat: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
         """f̂ and ℓ as the loops take them."""
@@ -253,12 +267,95 @@ class NodeLoops(_Loops):
         def part(index: int, _: int) -> None:
             room = self.room("nodes_room", layer, backward=True)
             tensors = (packed, c, a, pairs, grad, sums[index], c_bar, a_bar, room)
-            for block in self.ranges[index]:
+            for block in range(*self.ranges[index]):
                 self.call("nodes_backward", tensors, layer, block)
 
         run_tasks(part, [(index, 0) for index in range(len(self.ranges))])
         self.call("nodes_unpack", (f_bar, sums), layer, len(self.ranges))
         return c_bar, a_bar, f_bar
+
+
+class FieldLoops(_Loops):
+    """F⁻¹ of `batch` fields and its transpose, for one size.
+
+    Shapes: coefficients (F, *K) complex, fields (F, *N), both dense.
+    """
+
+    def __init__(self, library: ctypes.CDLL, sizes: Sizes) -> None:
+        super().__init__(library, sizes, 1)
+        self.only_layer = self.layer()
+
+    def synthesise(self, coefficients: Tensor) -> Tensor:
+        """F⁻¹ of the kept modes."""
+        fields = _floats(self.sizes.batch, *self.sizes.shape)
+        self._run("fields_synthesise", coefficients, fields)
+        return fields
+
+    def transpose(self, fields: Tensor) -> Tensor:
+        """The transpose of it, in the real inner products."""
+        shape = (self.sizes.batch, *self.kept_shape)
+        coefficients = torch.empty(shape, dtype=torch.complex64)
+        self._run("fields_transpose", fields, coefficients)
+        return coefficients
+
+    def _run(self, name: str, source: Tensor, target: Tensor) -> None:
+        layer, tiles = self.only_layer, -(-self.sizes.batch // self.lanes)
+
+        def part(first: int, last: int) -> None:
+            size = self.library.fields_room(ctypes.byref(layer))
+            room = torch.empty(size, dtype=torch.uint8)
+            pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (source, target, room))
+            rest = (ctypes.c_long(first), ctypes.c_long(last))
+            getattr(self.library, name)(*pointers, ctypes.byref(layer), *rest)
+
+        run_tasks(part, _even_ranges(tiles, TASKS))
+
+
+def project(
+    library: ctypes.CDLL, v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor
+) -> Tensor:
+    """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N), all dense."""
+    sizes = _Projection(v.shape[1], len(w1), len(w2), v.shape[2])
+    out = v.new_empty(len(v), len(w2), v.shape[2])
+
+    def part(sample: int, _: int) -> None:
+        room = _floats((v.shape[1] + len(w2)) * POINTS * library.lanes())
+        tensors = (v[sample], w1, b1, w2, b2, out[sample], room)
+        library.project_forward(*_pointers(tensors), ctypes.byref(sizes))
+
+    run_tasks(part, [(sample, 0) for sample in range(len(v))])
+    return out
+
+
+def project_backward(
+    library: ctypes.CDLL, v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, grad: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of v, W₁, b₁ and W₂."""
+    channels, outputs, lanes = v.shape[1], len(w2), library.lanes()
+    sizes = _Projection(channels, len(w1), outputs, v.shape[2])
+    v_bar, ranges = torch.empty_like(v), _even_ranges(len(v), TASKS)
+    sums = v.new_zeros(len(ranges), len(w1), channels + 1 + outputs, lanes)
+
+    def part(index: int, _: int) -> None:
+        room = _floats((2 * channels + outputs) * POINTS * lanes)
+        for sample in range(*ranges[index]):
+            tensors = (v[sample], w1, b1, w2, grad[sample], v_bar[sample], sums[index], room)
+            library.project_backward(*_pointers(tensors), ctypes.byref(sizes))
+
+    run_tasks(part, [(index, 0) for index in range(len(ranges))])
+    w1_bar, b1_bar, w2_bar = sums.sum(dim=(0, 3)).split([channels, 1, outputs], dim=1)
+    return v_bar, w1_bar.contiguous(), b1_bar[:, 0].contiguous(), w2_bar.T.contiguous()
+
+
+def _pointers(tensors: tuple[Tensor, ...]) -> list[ctypes.c_void_p]:
+    return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
+
+
+def _even_ranges(count: int, most: int) -> list[tuple[int, int]]:
+    """0 .. count in at most `most` ranges, the same whatever the number of threads."""
+    parts = min(count, most)
+    bounds = [count * part // parts for part in range(parts + 1)]
+    return list(zip(bounds[:-1], bounds[1:], strict=True))
 
 
 def contract(library: ctypes.CDLL, c: Tensor, f_hat: Tensor) -> Tensor:
@@ -290,9 +387,8 @@ def _contract(
         rest = (ctypes.c_long(first), ctypes.c_long(last))
         getattr(library, name)(*pointers, ctypes.byref(sizes), *rest)
 
-    threads = min(torch.get_num_threads(), rows)
-    bounds = [rows * thread // threads for thread in range(threads + 1)]
-    run_tasks(part, list(zip(bounds[:-1], bounds[1:], strict=True)))
+    # each range copies the matrices of all modes once more
+    run_tasks(part, _even_ranges(rows, torch.get_num_threads()))
 
 
 def _floats(*shape: int) -> Tensor:
