@@ -3,8 +3,10 @@
  *     synthesis   out(x) = sum over the kept half spectrum, with the Hermitian rule
  *     transpose   of it, in the real inner products
  *
- * Fields (F, N1, N2, N3) and coefficients (F, K1, K2, K3) complex are dense; F is the batch of the
- * layer, which has one input and one output.
+ * With `scaled`, coefficients are multiplied by 1/(w |N|), w the weights of the Hermitian rule, before
+ * synthesis or after its transpose, which then is the transform F itself. Fields (F, N1, N2, N3) and
+ * coefficients (F, K1, K2, K3) complex are dense; F is the batch of the layer, which has one input
+ * and one output.
  */
 typedef struct { cell *modes, *slab, *waves, *line; vector *rows[2]; } field_room;
 
@@ -121,6 +123,15 @@ static void analyse_full_axes(const field_room *room, const layer *s)
     }
 }
 
+static void scale_modes(cell *modes, const layer *s)
+{
+    const long column = s->inner.modes * s->outer.modes;
+    for (long k = 0; k < s->row.modes; k++) {
+        const float scale = (is_edge(s, k) ? 1.0f : 0.5f) / (float)points_of(s);
+        for (long m = 0; m < column; m++, modes++) modes->re *= scale, modes->im *= scale;
+    }
+}
+
 INLINE void emit_two_rows(const void *to, long x, cell g)
 {
     const field_room *room = to;
@@ -173,8 +184,8 @@ static void analyse_rows(cell *u, cell *v, const field_room *room, const layer *
 }
 
 /* tiles of LANES fields, first .. last */
-static void transform_fields(float *c, float *fields, char *space, const layer *s, long first,
-                             long last, const int transposed)
+static void transform_fields(float *c, float *fields, char *space, const layer *s, long scaled,
+                             long first, long last, const int transposed)
 {
     const long rows = s->outer.points * s->inner.points, N3 = s->row.points, N = points_of(s);
     field_room room;
@@ -184,6 +195,7 @@ static void transform_fields(float *c, float *fields, char *space, const layer *
         float *modes = c + tile * LANES * 2 * modes_of(s), *field = fields + tile * LANES * N;
         if (!transposed) {
             move_all_modes(modes, count, room.modes, s, 0);
+            if (scaled) scale_modes(room.modes, s);
             synthesise_full_axes(&room, s);
             memset(room.waves + rows * s->wave_row, 0, s->wave_row * sizeof(cell));
         }
@@ -201,6 +213,7 @@ static void transform_fields(float *c, float *fields, char *space, const layer *
         }
         if (transposed) {
             analyse_full_axes(&room, s);
+            if (scaled) scale_modes(room.modes, s);
             move_all_modes(modes, count, room.modes, s, 1);
         }
     }

@@ -122,16 +122,16 @@ long fields_room(const layer *s)
     return (long)lay_out_fields(0, &room, s);
 }
 
-void fields_synthesise(const float *c, float *fields, char *room, const layer *s, long first,
-                       long last)
+void fields_synthesise(const float *c, float *fields, char *room, const layer *s, long scaled,
+                       long first, long last)
 {
-    transform_fields((float *)c, fields, room, s, first, last, 0);
+    transform_fields((float *)c, fields, room, s, scaled, first, last, 0);
 }
 
-void fields_transpose(const float *fields, float *c, char *room, const layer *s, long first,
-                      long last)
+void fields_transpose(const float *fields, float *c, char *room, const layer *s, long scaled,
+                      long first, long last)
 {
-    transform_fields(c, (float *)fields, room, s, first, last, 1);
+    transform_fields(c, (float *)fields, room, s, scaled, first, last, 1);
 }
 
 long lanes(void) { return LANES; }

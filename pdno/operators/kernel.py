@@ -23,7 +23,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pdno.fourier import Method, Modes, inverse, transform
-from pdno.fourier_matrix import half_weights
 from pdno.grid import Grid, kept_per_axis
 from pdno.operators.backends import native, reference, triton
 from pdno.operators.backends.native import Sizes
@@ -132,8 +131,7 @@ def _to_modes(f: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
     if method != "auto" or choose_backend(f.dtype, f.device) != "native":
         return transform(f, grid.dim, modes, method=method)
     kept = kept_per_axis(grid.shape, modes)
-    scale = half_weights(grid.shape[-1], kept[-1], f.dtype, f.device) * grid.size
-    return analyse(f, grid.shape, [ALL if k is None else k for k in kept]) / scale
+    return analyse(f, grid.shape, [ALL if k is None else k for k in kept], True)
 
 
 def _from_modes(f_hat: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
@@ -141,7 +139,7 @@ def _from_modes(f_hat: Tensor, grid: Grid, modes: Modes, method: Method) -> Tens
     if method != "auto" or choose_backend(f_hat.real.dtype, f_hat.device) != "native":
         return inverse(f_hat, grid.shape, modes, method=method)
     kept = kept_per_axis(grid.shape, modes)
-    return synthesise(f_hat, grid.shape, [ALL if k is None else k for k in kept])
+    return synthesise(f_hat, grid.shape, [ALL if k is None else k for k in kept], False)
 
 
 def _contract(c: Tensor, f_hat: Tensor) -> Tensor:
@@ -287,26 +285,28 @@ def _(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.library.custom_op("pdno::synthesise", mutates_args=())
-def synthesise(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
-    """F⁻¹, (B, C, *K) -> (B, C, *N)."""
+def synthesise(
+    f_hat: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool
+) -> Tensor:
+    """F⁻¹, (B, C, *K) -> (B, C, *N); scaled, the transpose of F."""
     loops = find_fields(tuple(shape), _modes(kept), f_hat.shape[0] * f_hat.shape[1])
-    return loops.synthesise(_dense(f_hat)).view(*f_hat.shape[:2], *shape)
+    return loops.synthesise(_dense(f_hat), scaled=scaled).view(*f_hat.shape[:2], *shape)
 
 
 @torch.library.custom_op("pdno::analyse", mutates_args=())
-def analyse(q: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
-    """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K)."""
+def analyse(q: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
+    """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K); scaled, F."""
     loops = find_fields(tuple(shape), _modes(kept), q.shape[0] * q.shape[1])
-    return loops.transpose(_dense(q)).view(*q.shape[:2], *loops.kept_shape)
+    return loops.transpose(_dense(q), scaled=scaled).view(*q.shape[:2], *loops.kept_shape)
 
 
 @synthesise.register_fake
-def _(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
+def _(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
     return f_hat.real.new_empty(*f_hat.shape[:2], *shape)
 
 
 @analyse.register_fake
-def _(q: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
+def _(q: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
     sizes = Grid(tuple(shape)).modes(_modes(kept), device="meta").shape[:-1]
     return q.new_empty(*q.shape[:2], *sizes, dtype=q.dtype.to_complex())
 
@@ -317,10 +317,10 @@ def _save_lists(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 # each is the gradient of the other, any number of times
 synthesise.register_autograd(
-    lambda ctx, grad: (analyse(grad, *ctx.lists), None, None), setup_context=_save_lists
+    lambda ctx, grad: (analyse(grad, *ctx.lists), None, None, None), setup_context=_save_lists
 )
 analyse.register_autograd(
-    lambda ctx, grad: (synthesise(grad, *ctx.lists), None, None), setup_context=_save_lists
+    lambda ctx, grad: (synthesise(grad, *ctx.lists), None, None, None), setup_context=_save_lists
 )
 
 

@@ -7,12 +7,12 @@ the network is asked at M points of a row instead of N_d, and the operator needs
 rows instead of one for each input channel. Nodes are those of Chebyshev, on which interpolation by
 polynomials is stable; for periodic b equally spaced ones and trigonometric polynomials.
 
-How many nodes are needed is measured, not assumed: b is expanded at `MOST` nodes of some rows, and
+How many nodes are needed is measured, not assumed: b is expanded at `MOST` nodes of some lines, and
 M is the first number beyond which the coefficients are below `TOLERANCE` of b. It is a function of
 the weights alone, so that a resumed run makes the same choices.
 """
 
-__all__ = ["MOST", "count_nodes", "node_basis", "node_points"]
+__all__ = ["MOST", "STEP", "count_nodes", "node_basis", "node_points", "probe_lines"]
 
 import math
 from functools import lru_cache
@@ -23,6 +23,9 @@ from torch import Tensor
 MOST = 32
 STEP = 4
 """Numbers of nodes are multiples of it, as the compiled loops want it."""
+
+LINES = 4
+"""Lines along each axis on which the smoothness of b is measured."""
 
 TOLERANCE = 2e-7
 """Of the root mean square of b; the unit of float32 is 1.2e-7."""
@@ -50,12 +53,28 @@ def count_nodes(values: Tensor, *, periodic: bool) -> int | None:
         values: The functions, (..., MOST).
         periodic: Which nodes.
     """
-    coefficients = values.flatten(0, -2).double() @ _expansion(periodic).to(values.device)
+    lines = values.reshape(-1, MOST)
+    coefficients = lines @ _expansion(periodic).to(lines)
     # the mean square of what is left out when the first ones are kept
-    tails = coefficients.square().mean(dim=0).flip(0).cumsum(0).flip(0).tolist()
-    allowed = TOLERANCE**2 * float(values.double().square().mean())
+    tails = coefficients.square().mean(dim=0).double().flip(0).cumsum(0).flip(0).tolist()
+    allowed = TOLERANCE**2 * float(lines.square().mean())
     enough = [m for m in range(STEP, MOST, STEP) if tails[m] <= allowed]
     return enough[0] if enough else None
+
+
+@lru_cache(maxsize=6)
+@torch.inference_mode(False)  # a table made during inference serves training too
+def probe_lines(dim: int, *, periodic: bool) -> Tensor:
+    """`MOST` nodes on some lines along each axis, shape (axes, lines, MOST, d), float64.
+
+    The lines lie across the box so that no two have a coordinate in common.
+    """
+    places = (torch.arange(LINES, dtype=torch.float64) + 0.5) / LINES
+    lines = torch.stack([places.roll(axis) for axis in range(dim)], dim=-1)
+    points = lines[None, :, None, :].repeat(dim, 1, MOST, 1)
+    for axis in range(dim):
+        points[axis, :, :, axis] = node_points(MOST, periodic=periodic)
+    return points
 
 
 @lru_cache(maxsize=2)

@@ -17,11 +17,8 @@ from pdno.fourier import Modes
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.mlp import SymbolMLP
-from pdno.symbols.nodes import MOST, count_nodes, node_basis, node_points
+from pdno.symbols.nodes import count_nodes, node_basis, node_points, probe_lines
 from pdno.symbols.scale import InputScale
-
-SOME_ROWS = 8
-"""Rows per axis on which the smoothness of b is measured, about."""
 
 
 class SeparatedSymbol(Symbol):
@@ -87,30 +84,48 @@ class SeparatedSymbol(Symbol):
         c = self.frequency_factor(self.scale.xi(grid, modes, like), times)
         if not self.depends_on_x:
             return _times_first(c, None, times)
-        count = self._count_nodes(grid, times, most_nodes) if most_nodes else None
-        if count is None:
+        counts = self._count_nodes(grid, times, most_nodes) if most_nodes else None
+        if counts is None:
             return _times_first(c, self.space_factor(self.scale.x(grid, like), times), times)
-        axis = tuple(grid.axes()[-1].tolist())
-        basis = node_basis(axis, count, periodic=self.periodic).to(like)
-        points = self._rows(grid, count, like)
-        return _times_first(c, self.space_factor(points, times), times, basis)
+        axes, bases = grid.axes(), list[Tensor | None]()
+        for axis, count in enumerate(counts):
+            basis = None
+            if count is not None:
+                points = tuple(axes[axis].tolist())
+                basis = node_basis(points, count, periodic=self.periodic).to(like)
+                axes[axis] = node_points(count, periodic=self.periodic)
+            bases.append(basis)
+        b = self.space_factor(self._scaled(axes, like), times)
+        for axis, basis in enumerate(bases[:-1]):  # rows from nodes across them
+            if basis is not None:
+                b = _interpolate(b, basis, axis - grid.dim)
+        return _times_first(c, b, times, bases[-1])
 
-    def _count_nodes(self, grid: Grid, t: Tensor | None, most: int) -> int | None:
-        """How many nodes give b on the rows of a grid, or None if more than `most`."""
+    def _count_nodes(
+        self, grid: Grid, t: Tensor | None, most: int
+    ) -> list[int | None] | None:
+        """How many nodes of each axis give b, None for those that need all points.
+
+        None if the last axis needs more than `most`.
+        """
+        like = self.real.linear_in.weight
+        lines = probe_lines(grid.dim, periodic=self.periodic).to(like.device)
+        scaled = (lines * self.scale.coordinate.to(like.device)).to(like.dtype)
         with torch.no_grad():
-            points = self._rows(grid, MOST, self.real.linear_in.weight)
-            for axis in range(grid.dim - 1):  # some rows tell
-                step = max(1, (points.shape[axis] - 1) // SOME_ROWS)
-                points = points.index_select(
-                    axis, torch.arange(0, points.shape[axis], step, device=points.device)
-                )
-            count = count_nodes(self.space_factor(points, t), periodic=self.periodic)
-        return count if count is not None and count <= most else None
+            b = self.space_factor(scaled.flatten(0, 1), t).unflatten(-2, lines.shape[:2])
+        counts = [
+            count_nodes(b.select(-3, axis), periodic=self.periodic) for axis in range(grid.dim)
+        ]
+        last = counts[-1]
+        if last is None or last > most:
+            return None
+        return [
+            count if count is not None and count < points else None
+            for count, points in zip(counts, grid.shape, strict=True)
+        ]
 
-    def _rows(self, grid: Grid, count: int, like: Tensor) -> Tensor:
-        """The points of `count` nodes of each row, scaled, (*N[:-1], M, d)."""
-        nodes = node_points(count, periodic=self.periodic)
-        axes = [*grid.axes()[:-1], nodes]
+    def _scaled(self, axes: list[Tensor], like: Tensor) -> Tensor:
+        """The points of a lattice, scaled, (*N, d)."""
         x = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).to(like.device)
         return (x * self.scale.coordinate.to(like.device)).to(like.dtype)
 
@@ -153,6 +168,14 @@ def with_time(points: Tensor, t: Tensor | None) -> Tensor:
         points = points.expand(len(t), *points.shape)
         t = t.reshape(-1, *[1] * (points.dim() - 1))
     return torch.cat([points, t.expand(*points.shape[:-1], 1)], dim=-1)
+
+
+def _interpolate(b: Tensor, basis: Tensor, axis: int) -> Tensor:
+    """Σ_m b_m ℓ_m along an axis; channels stay together in memory."""
+    last = b.movedim((0, 1, 2), (-3, -2, -1)).movedim(axis - 3, 0)
+    mixed = basis.T @ last.reshape(len(last), -1)
+    full = mixed.reshape(-1, *last.shape[1:]).movedim(0, axis - 3)
+    return full.movedim((-3, -2, -1), (0, 1, 2))
 
 
 def _times_first(

@@ -4,6 +4,7 @@ They are compiled with the address and undefined-behaviour sanitizers of gcc, wh
 at the first wrong access, and run over shapes that fill their tiles and shapes that do not.
 """
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -14,10 +15,10 @@ import pytest
 import torch
 from tiny_sources import write_sources
 
-from pdno import Grid
+from pdno import PDNO, Grid
 from pdno.native.build import load_library, status
-from pdno.operators.kernel import apply_values
 from pdno.operators.backends.reference import apply_straight
+from pdno.operators.kernel import apply_values
 from pdno.symbols import SymbolValues
 
 # -O1 compiles several times faster, and the accesses are the same
@@ -49,31 +50,50 @@ CHANNELS = [  # batch, outputs, inputs
 ]
 
 
+KINDS = ("no x-factor", "low rank", "pairs", "nodes")
+NODES = 8
+
+
 def run_all_shapes():
     """Values and gradients over all shapes; they are those of the straight formula, too."""
     assert load_library() is not None, status().reason
     torch.manual_seed(0)
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        for shape, modes in SHAPES:
-            for channels in CHANNELS:
-                check_shape(shape, modes, *channels)
+        for (shape, modes), channels, kind in itertools.product(SHAPES, CHANNELS, KINDS):
+            check_shape(kind, shape, modes, *channels)
+        for shape, modes in SHAPES:  # with whatever else of a network is compiled
+            network = PDNO(len(shape), 2, 1, width=5, modes=modes, layers=2)
+            network(torch.randn(3, 2, *shape)).square().sum().backward()
 
 
-def check_shape(shape, modes, batch, outputs, inputs):
+def check_shape(kind, shape, modes, batch, outputs, inputs):
     grid = Grid(shape)
-    kept = grid.modes(modes).shape[:-1]
-    c = torch.randn(1, outputs, inputs, *kept, dtype=torch.complex64, requires_grad=True)
-    b = torch.randn(1, outputs, inputs, *shape, requires_grad=True)
+    values = random_values(kind, grid, modes, outputs, inputs)
     f = torch.randn(batch, inputs, *shape, requires_grad=True)
+    leaves = [part for part in (values.frequency, values.space, f) if part is not None]
     weights = torch.randn(batch, outputs, *shape)
     results = []
     for apply in (apply_values, apply_straight):
-        out = apply(SymbolValues(c, b), f, grid, modes)
-        results.append((out.detach(), *torch.autograd.grad((out * weights).sum(), (c, b, f))))
+        out = apply(values, f, grid, modes)
+        results.append((out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)))
     for fast, straight in zip(*results, strict=True):
         error = float((fast - straight).norm() / straight.norm())
-        assert error < 1e-5, (shape, modes, batch, outputs, inputs, error)
+        assert error < 1e-5, (kind, shape, modes, batch, outputs, inputs, error)
+
+
+def random_values(kind, grid, modes, outputs, inputs):
+    """Values of a symbol of some kind, see `pdno.symbols.SymbolValues`."""
+    ranks = 3 if kind == "low rank" else 1
+    kept = grid.modes(modes).shape[:-1]
+    c = torch.randn(ranks, outputs, inputs, *kept, dtype=torch.complex64, requires_grad=True)
+    if kind == "no x-factor":
+        return SymbolValues(c)
+    last = NODES if kind == "nodes" else grid.shape[-1]
+    channels = 1 if kind == "low rank" else inputs
+    b = torch.randn(ranks, outputs, channels, *grid.shape[:-1], last, requires_grad=True)
+    basis = torch.randn(NODES, grid.shape[-1]) if kind == "nodes" else None
+    return SymbolValues(c, b, basis)
 
 
 def sanitized(program, *arguments, cache):

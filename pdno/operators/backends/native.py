@@ -47,8 +47,8 @@ POINTS = 4
 TASKS = 8
 """Into how many parts the backward pass can be shared out, at least."""
 
-FAST_COST = {8: 9.0, 7: 12.0, 5: 10.0, 4: 7.0, 3: 7.0, 2: 4.0}
-"""Operations per complex point of a pass; a direct transform has one per mode and point."""
+FAST_COST = {8: 7.0, 7: 9.0, 5: 7.5, 4: 5.0, 3: 5.0, 2: 3.0}
+"""Of a pass per complex point, where a direct transform costs 1 per mode and point; measured."""
 
 
 class _Axis(ctypes.Structure):
@@ -285,27 +285,27 @@ class FieldLoops(_Loops):
         super().__init__(library, sizes, 1)
         self.only_layer = self.layer()
 
-    def synthesise(self, coefficients: Tensor) -> Tensor:
-        """F⁻¹ of the kept modes."""
+    def synthesise(self, coefficients: Tensor, *, scaled: bool) -> Tensor:
+        """F⁻¹ of the kept modes, or with `scaled` the transpose of F."""
         fields = _floats(self.sizes.batch, *self.sizes.shape)
-        self._run("fields_synthesise", coefficients, fields)
+        self._run("fields_synthesise", coefficients, fields, scaled=scaled)
         return fields
 
-    def transpose(self, fields: Tensor) -> Tensor:
-        """The transpose of it, in the real inner products."""
+    def transpose(self, fields: Tensor, *, scaled: bool) -> Tensor:
+        """The transpose of F⁻¹ in the real inner products, or with `scaled` F itself."""
         shape = (self.sizes.batch, *self.kept_shape)
         coefficients = torch.empty(shape, dtype=torch.complex64)
-        self._run("fields_transpose", fields, coefficients)
+        self._run("fields_transpose", fields, coefficients, scaled=scaled)
         return coefficients
 
-    def _run(self, name: str, source: Tensor, target: Tensor) -> None:
+    def _run(self, name: str, source: Tensor, target: Tensor, *, scaled: bool) -> None:
         layer, tiles = self.only_layer, -(-self.sizes.batch // self.lanes)
 
         def part(first: int, last: int) -> None:
             size = self.library.fields_room(ctypes.byref(layer))
             room = torch.empty(size, dtype=torch.uint8)
             pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (source, target, room))
-            rest = (ctypes.c_long(first), ctypes.c_long(last))
+            rest = (ctypes.c_long(scaled), ctypes.c_long(first), ctypes.c_long(last))
             getattr(self.library, name)(*pointers, ctypes.byref(layer), *rest)
 
         run_tasks(part, _even_ranges(tiles, TASKS))
