@@ -243,7 +243,8 @@ INLINE void NAME(empty_column)(const cell *column, NAME(modes) a, long at, long 
     }
 }
 
-typedef struct { cell *lines, *h, *slab, *line, *column, *c_bar; vector *sums, *a_bar; float *a, *c; }
+typedef struct { cell *lines, *h, *slab, *line, *column, *c_bar; vector *sums, *a_bar, *part;
+    float *a, *c; }
     NAME(room);
 
 /* h of one input at all rows for one k3 */
@@ -383,13 +384,22 @@ INLINE void NAME(mix_back)(const float *a, vector *a_bar, cell *h, const cell *l
         }
 }
 
+/* On a line A' has a sum over all modes, too long for float32 in one go: FEW_MODES at a time. */
+#define FEW_MODES 64
+
 static void NAME(mix_all_back)(const NAME(room) *room, long k3, long count, const layer *s)
 {
+    vector *a_bar = s->dim == 1 ? room->part : room->a_bar;
     for (long q = 0; q < count; q += 2) {
         cell *h = room->h + q * NAME(stride)(s), *lines = room->lines + k3 + q;
-        if (q + 1 < count) NAME(mix_back)(room->a, room->a_bar, h, lines, s, 1);
-        else NAME(mix_back)(room->a, room->a_bar, h, lines, s, 0);
+        if (q + 1 < count) NAME(mix_back)(room->a, a_bar, h, lines, s, 1);
+        else NAME(mix_back)(room->a, a_bar, h, lines, s, 0);
     }
+    if (s->dim > 1) return;
+    const long end = k3 + count, size = s->inputs * s->nodes;
+    if (end % FEW_MODES && end < s->row.modes) return;
+    for (long e = 0; e < size; e++) room->a_bar[e] += a_bar[e];
+    memset(a_bar, 0, size * sizeof(vector));
 }
 
 /* ---- rows ---- */
@@ -470,6 +480,7 @@ static char *NAME(lay_out)(char *at, NAME(room) *room, const layer *s, const int
     if (backward) {
         TAKE(c_bar, cell, I * modes * (long)sizeof(cell));
         TAKE(a_bar, vector, rows * I * s->nodes * (long)sizeof(vector));
+        TAKE(part, vector, s->dim == 1 ? I * s->nodes * (long)sizeof(vector) : 0);
     }
 #undef TAKE
     return at;
@@ -516,6 +527,7 @@ static void NAME(backward)(const float *f, const float *c, const float *a, const
     NAME(pack_nodes)(a, room.a, s, block);
     memset(room.c_bar, 0, I * modes * sizeof(cell));
     memset(room.a_bar, 0, rows * I * s->nodes * sizeof(vector));
+    if (s->dim == 1) memset(room.part, 0, I * s->nodes * sizeof(vector));
     for (long n = 0; n < NAME(batch_blocks)(s); n++) {
         for (long r = 0; r < rows; r++) {
             NAME(move_row)(room.sums, (float *)grad, s, n, block, r, 1);
@@ -538,5 +550,6 @@ static void NAME(backward)(const float *f, const float *c, const float *a, const
 
 #undef OUTPUTS
 #undef FOR_ELEMENTS
+#undef FEW_MODES
 #undef SAMPLES
 #undef NAME

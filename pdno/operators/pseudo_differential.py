@@ -182,7 +182,8 @@ def _full_precision(device: torch.device) -> contextlib.AbstractContextManager[N
 
 def _like(values: SymbolValues, f: Tensor) -> SymbolValues:
     """The values on the device and in the precision of f."""
-    frequency = values.frequency.to(f.device, f.dtype.to_complex())
+    precision = torch.complex128 if f.dtype == torch.float64 else torch.complex64
+    frequency = values.frequency.to(f.device, precision)
     space = None if values.space is None else values.space.to(f)
     basis = None if values.basis is None else values.basis.to(f)
     return SymbolValues(frequency, space, basis)

@@ -14,7 +14,8 @@ from pdno.native.compiler import (
     wheel_variants,
 )
 
-WARNINGS = ("-Wall", "-Wextra", "-Werror")
+# vectors wider than the processor's are passed between our own functions only, never by a caller
+WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-psabi")
 COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
 VARIANTS = {variant.name: variant for variant in (*wheel_variants(), Variant("native", NATIVE))}
 

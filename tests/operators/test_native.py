@@ -1,113 +1,207 @@
-"""The compiled loops give the numbers of the straight formula, and are never needed."""
-
-import os
-import subprocess
-import sys
+"""The compiled loops give the numbers of the reference: every dimension, size and batch."""
 
 import pytest
 import torch
+from torch.nn import functional
 
 from pdno import PDNO, Grid
-from pdno.native.build import load_pairs
-from pdno.native.pairs import find_loops
-from pdno.operators import pairwise
-from pdno.operators.kernel import apply_values
+from pdno.grid import kept_per_axis
+from pdno.operators import kernel
+from pdno.operators.backends.native import Sizes
 from pdno.operators.backends.reference import apply_straight
+from pdno.operators.kernel import ALL, apply_values
+from pdno.operators.plan import find_fields, most_nodes, native_library
+from pdno.operators.projection import apply_projection
 from pdno.symbols import SymbolValues
+from pdno.symbols.nodes import node_basis, node_points
 
-needs_compiler = pytest.mark.skipif(load_pairs() is None, reason="no C compiler on this machine")
+pytestmark = pytest.mark.skipif(native_library() is None, reason="no compiled loops here")
+
+LINES = [((16,), None), ((64,), 8), ((30,), None), ((9,), 3), ((17,), None), ((210,), None)]
+LINES += [((2,), None), ((512,), 200), ((241,), 12), ((1024,), 16)]
+PLANES = [((16, 16), None), ((64, 64), 12), ((32, 48), None), ((85, 20), (12, 6)), ((9, 7), None)]
+PLANES += [((15, 21), None), ((21, 30), (5, 7)), ((41, 16), 8), ((16, 41), 7), ((2, 2), None)]
+PLANES += [((3, 2), None), ((128, 16), (12, None)), ((8, 10), (3, 4)), ((26, 22), None)]
+SPACES = [((8, 8, 8), None), ((32, 16, 16), 8), ((6, 10, 7), (2, 3, 4)), ((5, 7, 9), None)]
+SPACES += [((16, 12, 18), (3, None, 4)), ((2, 3, 5), None)]
+SHAPES = [*LINES, *PLANES, *SPACES]
+CHANNELS = [(1, 5, 3), (2, 4, 2), (3, 20, 2), (5, 9, 1), (33, 3, 2)]
+TOLERANCE = 1e-6
 
 
-def random_case(shape, modes, batch):
+def error(given, expected):
+    return float((given.detach() - expected).norm() / expected.norm())
+
+
+def operands(shape, modes, batch, inputs, outputs):
     kept = Grid(shape).modes(modes).shape[:-1]
-    c = torch.randn(1, 4, 5, *kept, dtype=torch.complex64, requires_grad=True)
-    b = torch.randn(1, 4, 5, *shape, requires_grad=True)
-    f = torch.randn(batch, 5, *shape, requires_grad=True)
-    return SymbolValues(c, b), f
+    c = torch.randn(outputs, inputs, *kept, dtype=torch.complex64, requires_grad=True)
+    f = torch.randn(batch, inputs, *shape, requires_grad=True)
+    return c, f, torch.randn(batch, outputs, *shape)
 
 
-@needs_compiler
-@pytest.mark.parametrize("batch", [1, 3, 4, 9])
-@pytest.mark.parametrize(
-    ("shape", "modes"),
-    [
-        ((64, 64), 12),
-        ((32, 32), 5),
-        ((32, 32), None),
-        ((16, 96), (4, 20)),
-        ((8, 128), (3, 40)),
-        ((8, 8, 32), (2, 2, 5)),
-        ((7, 32), (2, 17)),
-    ],
-)
-@pytest.mark.parametrize("threads", [1, 2])
-def test_values_and_gradients_are_those_of_the_straight_formula(shape, modes, batch, threads):
-    torch.set_num_threads(threads)
-    assert find_loops(shape[-1], Grid(shape).modes(modes).shape[-2]) is not None
-    values, f = random_case(shape, modes, batch)
-    weights = torch.randn(batch, 4, *shape)
-    results = []
-    for out in (
-        apply_values(values, f, Grid(shape), modes, method="matrix"),
-        apply_straight(values, f, Grid(shape), modes),
-    ):
-        leaves = (values.frequency, values.space, f)
-        results.append((out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)))
-    for fast, straight in zip(*results, strict=True):
-        assert float((fast - straight).norm() / straight.norm()) < 2e-6
-
-
-@needs_compiler
-def test_grids_that_do_not_fit_the_vectors_go_another_way():
-    lanes = load_pairs().pairs_lanes()
-    assert find_loops(2 * lanes, 3) is not None
-    assert find_loops(2 * lanes + 2, 3) is None
-    values, f = random_case((6, 10), (2, 3), 2)
-    fast = apply_values(values, f, Grid((6, 10)), (2, 3))
-    assert torch.allclose(fast, apply_straight(values, f, Grid((6, 10)), (2, 3)), atol=1e-5)
-
-
-@needs_compiler
-def test_what_is_not_finite_stays_not_finite():
-    values, f = random_case((8, 32), (2, 4), 2)
-    with torch.no_grad():
-        f[1, 0, 3, 3] = torch.nan
-        out = apply_values(values, f, Grid((8, 32)), (2, 4))
-    assert torch.isfinite(out[0]).all()
-    assert torch.isnan(out[1]).any()
-
-
-@needs_compiler
-def test_double_precision_is_not_lowered(monkeypatch):
-    def refuse(*arguments):
-        raise AssertionError("the compiled loops are for float32")
-
-    monkeypatch.setattr(pairwise, "find_loops", refuse)
-    network = PDNO(2, 1, 1, width=2, modes=3).double()
-    assert network(torch.randn(1, 1, 32, 32, dtype=torch.float64)).dtype == torch.float64
-
-
-@pytest.mark.parametrize("switch", [{"PDNO_NATIVE": "0"}, {"PATH": "nowhere"}])
-def test_without_the_loops_torch_gives_the_same_numbers(switch, tmp_path):
-    script = (
-        "import torch; torch.manual_seed(0)\n"
-        "from pdno import PDNO\n"
-        "from pdno.native.build import load_pairs\n"
-        "network = PDNO(2, 1, 1, width=4, modes=5)\n"
-        "f = torch.randn(3, 1, 32, 32)\n"
-        "network(f).square().sum().backward()\n"
-        "norms = [float(p.grad.double().norm()) for p in network.parameters()]\n"
-        "print(load_pairs() is None, *norms)"
+def compare(values, f, weights, shape, modes, leaves):
+    """Relative errors of the result and its gradients against the formula in float64."""
+    out = apply_values(values, f, Grid(shape), modes)
+    given = (out, *torch.autograd.grad((out * weights).sum(), leaves))
+    double = {id(leaf): _double(leaf) for leaf in leaves}
+    exact = SymbolValues(
+        double[id(leaves[0])][None],
+        double[id(leaves[1])][None] if len(leaves) == 3 else None,
+        None if values.basis is None else values.basis.double(),
     )
+    out = apply_straight(exact, double[id(f)], Grid(shape), modes)
+    wanted = (out, *torch.autograd.grad((out * weights).sum(), double.values()))
+    return [error(a, b.detach()) for a, b in zip(given, wanted, strict=True)]
 
-    def run(**more):
-        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), **more}
-        command = [sys.executable, "-c", script]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        first, *norms = done.stdout.split()
-        return first == "True", torch.tensor([float(norm) for norm in norms])
 
-    missing, plain = run(**switch)
-    assert missing
-    _, norms = run()
-    assert torch.allclose(plain, norms, rtol=1e-4)
+def _double(leaf):
+    dtype = torch.complex128 if leaf.is_complex() else torch.float64
+    return leaf.detach().to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize(("batch", "inputs", "outputs"), CHANNELS)
+@pytest.mark.parametrize(("shape", "modes"), SHAPES)
+class TestOperator:
+    def test_pairs(self, shape, modes, batch, inputs, outputs):
+        c, f, weights = operands(shape, modes, batch, inputs, outputs)
+        b = torch.randn(outputs, inputs, *shape, requires_grad=True)
+        values = SymbolValues(c[None], b[None])
+        assert max(compare(values, f, weights, shape, modes, (c, b, f))) < TOLERANCE
+
+    def test_nodes(self, shape, modes, batch, inputs, outputs):
+        c, f, weights = operands(shape, modes, batch, inputs, outputs)
+        nodes = 8 if batch == 1 else 4
+        a = torch.randn(outputs, inputs, *shape[:-1], nodes, requires_grad=True)
+        values = SymbolValues(c[None], a[None], torch.randn(nodes, shape[-1]))
+        assert max(compare(values, f, weights, shape, modes, (c, a, f))) < TOLERANCE
+
+    def test_modes(self, shape, modes, batch, inputs, outputs):
+        c, f, weights = operands(shape, modes, batch, inputs, outputs)
+        assert max(compare(SymbolValues(c[None]), f, weights, shape, modes, (c, f))) < TOLERANCE
+
+
+@pytest.mark.parametrize("batch", range(1, 34))
+def test_every_batch(batch):
+    c, f, weights = operands((16, 12), (5, 4), batch, 6, 5)
+    b = torch.randn(5, 6, 16, 12, requires_grad=True)
+    values = SymbolValues(c[None], b[None])
+    assert max(compare(values, f, weights, (16, 12), (5, 4), (c, b, f))) < TOLERANCE
+
+
+@pytest.mark.parametrize(("shape", "modes"), SHAPES)
+def test_the_transforms_are_adjoint_and_scaled_they_are_inverse(shape, modes):
+    kept = tuple(ALL if k is None else k for k in kept_per_axis(shape, modes))
+    f, f_hat = torch.randn(2, 5, *shape), torch.randn(
+        2, 5, *Grid(shape).modes(modes).shape[:-1], dtype=torch.complex64
+    )
+    left = (kernel.synthesise(f_hat, shape, kept, False) * f).double().sum()
+    right = (f_hat * kernel.analyse(f, shape, kept, False).conj()).real.double().sum()
+    assert float((left - right).abs() / f.norm() / f_hat.norm()) < 1e-5
+    if modes is None:
+        there = kernel.analyse(f, shape, kept, True)
+        assert error(kernel.synthesise(there, shape, kept, False), f) < TOLERANCE
+
+
+@pytest.mark.parametrize(("batch", "channels", "outputs", "points"), [(3, 20, 1, 77), (1, 5, 3, 64)])
+def test_the_projection(batch, channels, outputs, points):
+    v = 3 * torch.randn(batch, channels, points)
+    weights = [torch.randn(16, channels), torch.randn(16), torch.randn(outputs, 16)]
+    weights.append(torch.randn(outputs))
+    grad = torch.randn(batch, outputs, points)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [tensor.to(dtype).requires_grad_() for tensor in (v, *weights)]
+        x, w1, b1, w2, b2 = leaves
+        if dtype == torch.float32:
+            out = apply_projection(x, w1, b1, w2, b2)
+        else:
+            out = w2 @ functional.gelu(w1 @ x + b1[:, None]) + b2[:, None]
+        results.append((out.detach(), *torch.autograd.grad((out * grad).sum(), leaves)))
+    assert max(error(a, b) for a, b in zip(*results, strict=True)) < TOLERANCE
+
+
+def test_gelu_is_accurate_in_both_tails():
+    """Through a projection that is the identity around it."""
+    z = torch.cat([torch.linspace(-12, 12, 4801), torch.tensor([0.0, 1e-30, -1e-30, 80.0, -80.0])])
+    one, zero = torch.ones(1, 1), torch.zeros(1)
+    given = apply_projection(z[None, None], one, zero, one, zero)[0, 0]
+    expected = z.double() * 0.5 * torch.special.erfc(-z.double() / 2**0.5)
+    assert float((given - expected).abs().max()) < 4e-7
+    tail = (z < 0) & (z > -9)
+    assert float((given / expected - 1)[tail].abs().max()) < 4e-6
+    assert torch.isnan(apply_projection(torch.full((1, 1, 3), torch.nan), one, zero, one, zero)).all()
+
+
+class TestNodes:
+    """Interpolated x-factors are the network's own, and are left where they would not be."""
+
+    def network(self, factor=1.0):
+        network = PDNO(2, 1, 1, width=16, modes=6)
+        with torch.no_grad():
+            for operator in network.operators:
+                operator.symbol.space.linear_in.weight.mul_(factor)
+        return network
+
+    def test_a_smooth_factor_is_taken_at_nodes_and_a_rough_one_is_not(self):
+        grid = Grid((48, 64))
+        smooth = self.network().operators[0].values(grid)
+        assert smooth.basis is not None and len(smooth.basis) <= 12
+        assert self.network(60.0).operators[0].values(grid).basis is None
+
+    @pytest.mark.parametrize("factor", [1.0, 2.0, 4.0, 60.0])
+    def test_values_and_gradients_are_those_of_all_points(self, factor):
+        network, f = self.network(factor), torch.randn(2, 1, 48, 64)
+        exact = PDNO(2, 1, 1, width=16, modes=6).double()
+        exact.load_state_dict(network.state_dict())
+        results = []
+        for one, field in ((network, f), (exact, f.double())):
+            out = one(field)
+            gradients = torch.autograd.grad(out.square().mean(), list(one.parameters()))
+            results.append((out.detach(), torch.cat([g.flatten() for g in gradients])))
+        (given, gradient), (wanted, wanted_gradient) = results
+        assert error(given, wanted) < 1e-6
+        assert error(gradient, wanted_gradient) < 1e-5
+
+    @pytest.mark.parametrize("periodic", [False, True])
+    def test_the_basis_interpolates(self, periodic):
+        x = torch.linspace(0, 0.97, 50, dtype=torch.float64)
+        basis = node_basis(tuple(x.tolist()), 12, periodic=periodic)
+        y = node_points(12, periodic=periodic)
+        for k in range(5):
+            angle = 2 * torch.pi * k
+            wave = torch.cos(angle * y) if periodic else y**k
+            expected = torch.cos(angle * x) if periodic else x**k
+            assert torch.allclose(wave @ basis, expected, atol=1e-12)
+
+    def test_more_inputs_make_more_nodes_pay(self):
+        few, many = (most_nodes((64, 64), (12, 12), inputs) for inputs in (8, 64))
+        assert 0 <= few < many < 32
+
+
+def test_what_is_not_finite_stays_in_its_sample():
+    c, f, _ = operands((16, 16), 3, 4, 4, 3)
+    b = torch.randn(3, 4, 16, 16)
+    with torch.no_grad():
+        f[2, 0, 3, 3] = torch.nan
+        out = apply_values(SymbolValues(c[None], b[None]), f, Grid((16, 16)), 3)
+    assert torch.isnan(out[2]).all()
+    assert torch.isfinite(out[[0, 1, 3]]).all()
+
+
+def test_the_default_dtype_does_not_matter():
+    c, f, _ = operands((16, 16), 3, 4, 4, 3)
+    values = SymbolValues(c[None], torch.randn(1, 3, 4, 16, 16))
+    torch.set_default_dtype(torch.float64)
+    try:
+        fast = apply_values(values, f, Grid((16, 16)), 3)
+        fast.sum().backward()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert fast.dtype == f.grad.dtype == torch.float32
+    assert error(fast, apply_straight(values, f, Grid((16, 16)), 3).detach()) < TOLERANCE
+
+
+def test_a_plan_is_made_once():
+    sizes = Sizes((16, 16), (None, None), 2, 1, 1)
+    assert find_fields(sizes.shape, sizes.kept, 2) is find_fields((16, 16), (None, None), 2)

@@ -8,7 +8,11 @@ from pdno.evaluation.cost import time_alternately
 
 
 def time_long_enough(
-    contenders: Mapping[str, Callable[[], object]], *, repeats: int, seconds: float
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    repeats: int,
+    seconds: float,
+    warm_up: bool = True,
 ) -> dict[str, float]:
     """Best seconds of each contender; they take turns, and the quick ones have more of them.
 
@@ -16,12 +20,13 @@ def time_long_enough(
         contenders: What to call, by name.
         repeats: How often each is timed at least.
         seconds: How long each is timed at least, over all of its turns.
+        warm_up: Whether each is called once before.
     """
     best = dict.fromkeys(contenders, float("inf"))
     spent = dict.fromkeys(contenders, 0.0)
     unfinished, turns = dict(contenders), 0
     while unfinished:
-        taken = time_alternately(unfinished, repeats=1, warm_up=turns == 0)
+        taken = time_alternately(unfinished, repeats=1, warm_up=warm_up and turns == 0)
         turns += 1
         for name, time in taken.items():
             best[name] = min(best[name], time)

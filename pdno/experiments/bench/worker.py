@@ -57,9 +57,14 @@ def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[st
     step_times = time_long_enough(steps, repeats=least, seconds=long)
     for network in networks.values():
         network.zero_grad(set_to_none=True)
-    forward_times = time_long_enough(forwards, repeats=least, seconds=long / 2)
+
+    def time_forward() -> dict[str, float]:
+        fewer = min(least, 2)  # the steps have warmed it up
+        return time_long_enough(forwards, repeats=fewer, seconds=long / 2, warm_up=False)
+
+    forward_times = time_forward()
     _freeze(networks, setting)
-    frozen_times = time_long_enough(forwards, repeats=least, seconds=long / 2)
+    frozen_times = time_forward()
     parameters = {
         name: sum(p.numel() * (2 if p.is_complex() else 1) for p in network.parameters())
         for name, network in networks.items()
