@@ -92,16 +92,17 @@ def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") 
     print(f"report: {page}")
 
 
-def bench(out: Path = Path("bench"), quick: bool = False) -> None:
+def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, ...] = ()) -> None:
     """Measure speed and memory as ratios in one run.
 
     Arguments:
         out: Folder for bench.json, bench.md and scaling.png.
         quick: Fewer repetitions and only the paper's Navier-Stokes setting.
+        settings: Measure only these, for example 3d-32-k8 rollout; all by default.
     """
     from pdno.experiments.bench.run import run_bench
 
-    print(run_bench(out, quick=quick))
+    print(run_bench(out, quick=quick, settings=settings))
 
 
 def info(json: bool = False) -> None:

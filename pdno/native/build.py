@@ -22,9 +22,7 @@ compiler's words, so that it is not tried again until something of this changes.
 __all__ = [
     "NativeCodeWarning",
     "NativeStatus",
-    "load_lanes",
     "load_library",
-    "load_pairs",
     "status",
     "warn_if_slow",
 ]
@@ -132,25 +130,6 @@ def _warn_once() -> None:
             NativeCodeWarning,
             stacklevel=3,
         )
-
-
-def load_pairs() -> ctypes.CDLL | None:
-    """The loops of `pairs.c`, or None where they cannot be had."""
-    return _with_constants("pairs.c", "pairs_lanes", "pairs_most_half")
-
-
-def load_lanes() -> ctypes.CDLL | None:
-    """The loops of `lanes.c`, or None where they cannot be had."""
-    return _with_constants("lanes.c", "lanes_count", "lanes_most")
-
-
-def _with_constants(name: str, *constants: str) -> ctypes.CDLL | None:
-    """A library whose functions `constants` return whole numbers and whose others nothing."""
-    library = _loaded(SOURCE.with_name(name))[0]
-    if library is not None:
-        for constant in constants:
-            getattr(library, constant).restype = ctypes.c_long
-    return library
 
 
 class _UnavailableError(Exception):

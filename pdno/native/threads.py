@@ -37,4 +37,3 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 # a forked child has none of its parent's threads: its pool is made anew
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)
-

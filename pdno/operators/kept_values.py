@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 
@@ -48,7 +49,9 @@ class _Frozen:
     weights: tuple[float, ...]
 
 
-_SHARED: ContextVar[Mapping[int, tuple[Grid, SymbolValues]]] = ContextVar("shared", default={})
+_SHARED: ContextVar[Mapping[int, tuple[Grid, SymbolValues]]] = ContextVar(
+    "shared", default=MappingProxyType({})
+)
 """Shared values by the identity of their `KeptValues`; each thread has its own."""
 
 

@@ -119,11 +119,13 @@ def _apply_pairs(
     backend = choose_backend(b.dtype, b.device, work) if method == "auto" else "reference"
     kept = [ALL if k is None else k for k in kept_per_axis(grid.shape, modes)]
     if basis is not None and backend == "native":
-        return at_nodes(c, b, basis, f_hat, grid.shape, kept)
+        out: Tensor = at_nodes(c, b, basis, f_hat, grid.shape, kept)
+        return out
     full = b if basis is None else b @ basis
     if backend == "reference":
         return reference.pairwise(c, full, f_hat, grid.shape, modes, method)
-    return pairwise(c, full, f_hat, grid.shape, kept)
+    out = pairwise(c, full, f_hat, grid.shape, kept)
+    return out
 
 
 def _to_modes(f: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
@@ -131,7 +133,8 @@ def _to_modes(f: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
     if method != "auto" or choose_backend(f.dtype, f.device) != "native":
         return transform(f, grid.dim, modes, method=method)
     kept = kept_per_axis(grid.shape, modes)
-    return analyse(f, grid.shape, [ALL if k is None else k for k in kept], True)
+    f_hat: Tensor = analyse(f, grid.shape, [ALL if k is None else k for k in kept], True)
+    return f_hat
 
 
 def _from_modes(f_hat: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
@@ -139,14 +142,16 @@ def _from_modes(f_hat: Tensor, grid: Grid, modes: Modes, method: Method) -> Tens
     if method != "auto" or choose_backend(f_hat.real.dtype, f_hat.device) != "native":
         return inverse(f_hat, grid.shape, modes, method=method)
     kept = kept_per_axis(grid.shape, modes)
-    return synthesise(f_hat, grid.shape, [ALL if k is None else k for k in kept], False)
+    f: Tensor = synthesise(f_hat, grid.shape, [ALL if k is None else k for k in kept], False)
+    return f
 
 
 def _contract(c: Tensor, f_hat: Tensor) -> Tensor:
     """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K)."""
-    if choose_backend(c.real.dtype, c.device) == "native":
-        return contract(c, f_hat)
-    return reference.contract(c, f_hat)
+    if choose_backend(c.real.dtype, c.device) != "native":
+        return reference.contract(c, f_hat)
+    mixed: Tensor = contract(c, f_hat)
+    return mixed
 
 
 # ---- pairs ----
@@ -159,7 +164,8 @@ def pairwise(
     """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N)."""
     sizes = _sizes(c, f_hat, shape, kept)
     if c.device.type == "cuda":
-        return triton.pairwise_forward(_dense(c), _dense(b), _dense(f_hat), sizes.shape, sizes.kept)
+        operands = (_dense(c), _dense(b), _dense(f_hat))
+        return triton.pairwise_forward(*operands, sizes.shape, sizes.kept)
     return find_pairs(sizes).forward(_dense(c), _channels_last(b), _dense(f_hat))
 
 
@@ -285,9 +291,7 @@ def _(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @torch.library.custom_op("pdno::synthesise", mutates_args=())
-def synthesise(
-    f_hat: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool
-) -> Tensor:
+def synthesise(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
     """F⁻¹, (B, C, *K) -> (B, C, *N); scaled, the transpose of F."""
     loops = find_fields(tuple(shape), _modes(kept), f_hat.shape[0] * f_hat.shape[1])
     return loops.synthesise(_dense(f_hat), scaled=scaled).view(*f_hat.shape[:2], *shape)
@@ -337,7 +341,7 @@ def _register_gradients(
 
     Arguments:
         operator: The custom operator.
-        backward: Its arguments without the last `lists` and the gradient -> gradients.
+        backward: Tensors among its arguments, the gradient, other arguments -> gradients.
         in_reference: The same function of its arguments in plain torch.
         places: Which arguments are differentiated.
     """

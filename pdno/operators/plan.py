@@ -43,10 +43,12 @@ def choose_backend(dtype: torch.dtype, device: torch.device, work: int = 0) -> B
     """
     if is_transformed() or dtype != torch.float32:
         return "reference"
-    return _fastest(device.type, work)
+    fastest: Backend = _fastest(device.type, work)
+    return fastest
 
 
-@torch.compiler.assume_constant_result  # torch.compile need not look inside
+# torch.compile need not look inside
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _fastest(device: str, work: int) -> Backend:
     if device == "cpu":
         if native_library() is not None:

@@ -1,7 +1,7 @@
 """The projection Q v = W₂ gelu(W₁ v + b₁) + b₂ of a neural operator, at every point.
 
-Its hidden layer is wider than all the rest of a network; kept for the whole batch it would need most
-of the memory, so it is made again in the backward pass: in registers by the compiled loops, else
+Its hidden layer is wider than all the rest of a network; kept for the whole batch it would need
+most of the memory, so it is made again in the backward pass: in registers by the compiled loops, else
 sample by sample.
 """
 
@@ -22,13 +22,14 @@ from pdno.tracing import is_traced
 def apply_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
     """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N)."""
     if choose_backend(v.dtype, v.device) == "native":
-        return project(v, w1, b1, w2, b2)
+        projected: Tensor = project(v, w1, b1, w2, b2)
+        return projected
     weights = (w1, b1, w2, b2)
     if is_traced() or v.device.type != "cpu":
         return _in_reference(v, *weights)
     if not torch.is_grad_enabled():
-        return torch.cat([_in_reference(sample, *weights) for sample in v.split(1)])
-    parts = [checkpoint(_in_reference, one, *weights, use_reentrant=False) for one in v.split(1)]
+        return torch.cat([_in_reference(sample[None], *weights) for sample in v])
+    parts = [checkpoint(_in_reference, one[None], *weights, use_reentrant=False) for one in v]
     return torch.cat(parts)
 
 

@@ -9,6 +9,7 @@ from pdno.symbols.mlp import SymbolMLP
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, check_time, with_time
 
+
 class NetworkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 

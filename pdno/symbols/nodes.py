@@ -7,8 +7,8 @@ the network is asked at M points of a row instead of N_d, and the operator needs
 rows instead of one for each input channel. Nodes are those of Chebyshev, on which interpolation by
 polynomials is stable; for periodic b equally spaced ones and trigonometric polynomials.
 
-How many nodes are needed is measured, not assumed: b is expanded at `MOST` nodes of some lines, and
-M is the first number beyond which the coefficients are below `TOLERANCE` of b. It is a function of
+How many nodes are needed is measured, not assumed: b is expanded at `MOST` nodes of some lines,
+and M is the first number beyond which the coefficients are below `TOLERANCE` of b. It is a function of
 the weights alone, so that a resumed run makes the same choices.
 """
 
@@ -43,7 +43,8 @@ def node_basis(axis: tuple[float, ...], count: int, *, periodic: bool) -> Tensor
     """The cardinal functions ℓ_m at points of an axis, shape (M, N), float64."""
     y = torch.tensor(axis, dtype=torch.float64)
     coefficients = _waves(node_points(count, periodic=periodic), count, periodic=periodic)
-    return torch.linalg.solve(coefficients, _waves(y, count, periodic=periodic))
+    basis: Tensor = torch.linalg.solve(coefficients, _waves(y, count, periodic=periodic))
+    return basis
 
 
 def count_nodes(values: Tensor, *, periodic: bool) -> int | None:
@@ -82,7 +83,8 @@ def probe_lines(dim: int, *, periodic: bool) -> Tensor:
 def _expansion(periodic: bool) -> Tensor:
     """Values at `MOST` nodes -> coefficients in the order of `_waves`, (MOST, MOST)."""
     waves = _waves(node_points(MOST, periodic=periodic), MOST, periodic=periodic)
-    return torch.linalg.inv(waves)
+    inverse: Tensor = torch.linalg.inv(waves)
+    return inverse
 
 
 def _waves(y: Tensor, count: int, *, periodic: bool) -> Tensor:

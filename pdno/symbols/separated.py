@@ -101,9 +101,7 @@ class SeparatedSymbol(Symbol):
                 b = _interpolate(b, basis, axis - grid.dim)
         return _times_first(c, b, times, bases[-1])
 
-    def _count_nodes(
-        self, grid: Grid, t: Tensor | None, most: int
-    ) -> list[int | None] | None:
+    def _count_nodes(self, grid: Grid, t: Tensor | None, most: int) -> list[int | None] | None:
         """How many nodes of each axis give b, None for those that need all points.
 
         None if the last axis needs more than `most`.
@@ -112,7 +110,8 @@ class SeparatedSymbol(Symbol):
         lines = probe_lines(grid.dim, periodic=self.periodic).to(like.device)
         scaled = (lines * self.scale.coordinate.to(like.device)).to(like.dtype)
         with torch.no_grad():
-            b = self.space_factor(scaled.flatten(0, 1), t).unflatten(-2, lines.shape[:2])
+            b = self.space_factor(scaled.flatten(0, 1), t)
+        b = b.reshape(*b.shape[:-2], *lines.shape[:2], b.shape[-1])
         counts = [
             count_nodes(b.select(-3, axis), periodic=self.periodic) for axis in range(grid.dim)
         ]

@@ -7,8 +7,8 @@
     points  W₂ gelu(W₁ v + b₁) + b₂, the projection
 
 Each lane of the processor's vectors works on one pair of sample and channel, or on one mode. What
-is chosen for a size of the problem (how an axis is transformed, how lanes are filled, what fits the
-cache, how work is shared out) is chosen once and depends on sizes alone: not on the number of
+is chosen for a size of the problem (how an axis is transformed, how lanes are filled, what fits
+the cache, how work is shared out) is chosen once and depends on sizes alone: not on the number of
 threads, so neither do the bits of the result.
 """
 
@@ -120,7 +120,7 @@ class _Loops:
         records = [axis.record for axis in self.axes]
         self.modes = math.prod(record.modes for record in records)
         self.kept_shape = tuple(record.modes for record in records)[missing:]
-        # whole fours, which products with tables write; odd, so that columns do not meet in a cache
+        # whole fours, which products with tables write; odd: columns do not meet in a cache
         self.wave_row = -(-records[2].modes // 4) * 4 + 1
 
     def layer(self, *, together: int = 1, pack_whole: bool = True, nodes: int = 0) -> _Layer:
@@ -147,9 +147,7 @@ class _Loops:
         shape = (self.sizes.batch, self.sizes.inputs, *self.kept_shape)
         return torch.empty(shape, dtype=torch.complex64)
 
-    def call(
-        self, name: str, tensors: tuple[Tensor, ...], layer: _Layer, *numbers: int
-    ) -> None:
+    def call(self, name: str, tensors: tuple[Tensor, ...], layer: _Layer, *numbers: int) -> None:
         """A loop, for tensors and numbers."""
         pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
         rest = (ctypes.c_long(number) for number in (self.samples, *numbers))
@@ -343,8 +341,9 @@ def project_backward(
             library.project_backward(*_pointers(tensors), ctypes.byref(sizes))
 
     run_tasks(part, [(index, 0) for index in range(len(ranges))])
-    w1_bar, b1_bar, w2_bar = sums.sum(dim=(0, 3)).split([channels, 1, outputs], dim=1)
-    return v_bar, w1_bar.contiguous(), b1_bar[:, 0].contiguous(), w2_bar.T.contiguous()
+    total = sums.sum(dim=(0, 3))  # (hidden, channels + 1 + outputs)
+    w1_bar, w2_bar = total[:, :channels].contiguous(), total[:, channels + 1 :].T.contiguous()
+    return v_bar, w1_bar, total[:, channels].contiguous(), w2_bar
 
 
 def _pointers(tensors: tuple[Tensor, ...]) -> list[ctypes.c_void_p]:
@@ -430,11 +429,11 @@ def plan_axis(points: int, kept: int | None, *, half: bool) -> _AxisPlan:
         if radices[0] == 8:
             record.few = 1 if 8 * most <= points else 2 if 4 * most <= points else 0
         return _AxisPlan(record, tables)
-    tables = _direct_tables(points, modes, up, half=half)
+    waves = _direct_tables(points, modes, up, half=half)
     names = ("cosines", "sines", "cosines_back", "sines_back")
-    for name, table in zip(names, tables, strict=True):
+    for name, table in zip(names, waves, strict=True):
         setattr(record, name, table.data_ptr())
-    return _AxisPlan(record, tables)
+    return _AxisPlan(record, waves)
 
 
 def row_cost(points: int, kept: int | None) -> float:

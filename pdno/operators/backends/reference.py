@@ -61,9 +61,7 @@ def pairwise(
     for j in range(0, len(c), step):
         part = (c[j : j + step], b[j : j + step], f_hat)
         with_graph = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in part)
-        parts.append(
-            checkpoint(some, *part, use_reentrant=False) if with_graph else some(*part)
-        )
+        parts.append(checkpoint(some, *part, use_reentrant=False) if with_graph else some(*part))
     return torch.cat(parts, dim=1)
 
 
