@@ -1,8 +1,8 @@
 """The projection Q v = W₂ gelu(W₁ v + b₁) + b₂ of a neural operator, at every point.
 
 Its hidden layer is wider than all the rest of a network; kept for the whole batch it would need
-most of the memory, so it is made again in the backward pass: in registers by the compiled loops, else
-sample by sample.
+most of the memory, so it is made again in the backward pass: in registers by the compiled loops,
+else sample by sample.
 """
 
 __all__ = ["apply_projection"]

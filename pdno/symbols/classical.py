@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.symbols.activations import ACTIVATIONS
-from pdno.symbols.mlp import SymbolMLP
+from pdno.symbols.mlp import SymbolMLP, evaluate_complex
 from pdno.symbols.parity import Parity, ParityMLP
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol
@@ -157,7 +157,7 @@ class ClassicalSymbol(SeparatedSymbol):
 
     def _pairs(self, real: SymbolMLP, imaginary: SymbolMLP, omega: Tensor) -> Tensor:
         """A complex network of ω, (*K, d + 1) -> (O, I, *K)."""
-        values = torch.complex(real(omega), imaginary(omega))
+        values = evaluate_complex(real, imaginary, omega)
         return values.reshape(self.out_channels, self.in_channels, *values.shape[1:])
 
     def _check(self, network: dict[str, int | str | None]) -> None:

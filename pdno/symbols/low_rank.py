@@ -5,7 +5,7 @@ __all__ = ["LowRankSymbol"]
 import torch
 from torch import Tensor
 
-from pdno.symbols.mlp import SymbolMLP
+from pdno.symbols.mlp import SymbolMLP, evaluate_complex
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, with_time
 
@@ -54,8 +54,7 @@ class LowRankSymbol(SeparatedSymbol):
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """c at ξ."""
-        seen = with_time(xi, t)
-        c = torch.complex(self.real(seen), self.imaginary(seen))
+        c = evaluate_complex(self.real, self.imaginary, with_time(xi, t))
         return c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:

@@ -5,12 +5,15 @@
 The paper's "#layers" counts the hidden-to-hidden maps; there are layers + 2 linear maps in all.
 """
 
-__all__ = ["SymbolMLP"]
+__all__ = ["SymbolMLP", "evaluate_complex"]
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pdno.symbols.activations import get_activation
+from pdno.tracing import is_traced
 
 
 class SymbolMLP(nn.Module):
@@ -65,3 +68,24 @@ class SymbolMLP(nn.Module):
         for layer in self.hidden:
             z = self.activation(layer(z))
         return z
+
+
+def evaluate_complex(real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> Tensor:
+    """real(points) + i imaginary(points), (..., d) -> (out_features, ...)."""
+    parts = (real(points), imaginary(points))
+    if is_traced():
+        return torch.complex(*parts)
+    joined: Tensor = _Joined.apply(*parts)  # type: ignore[no-untyped-call]
+    return joined
+
+
+class _Joined(torch.autograd.Function):
+    """torch.complex, whose gradients are dense: each is read three times by a linear map."""
+
+    @staticmethod
+    def forward(ctx: Any, real: Tensor, imaginary: Tensor) -> Tensor:
+        return torch.complex(real, imaginary)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        return grad.real.contiguous(), grad.imag.contiguous()

@@ -2,10 +2,9 @@
 
 __all__ = ["NetworkSymbol", "check_time", "with_time"]
 
-import torch
 from torch import Tensor
 
-from pdno.symbols.mlp import SymbolMLP
+from pdno.symbols.mlp import SymbolMLP, evaluate_complex
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, check_time, with_time
 
@@ -51,8 +50,7 @@ class NetworkSymbol(SeparatedSymbol):
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """a2 at ξ."""
-        seen = with_time(xi, t)
-        return self._by_pairs(torch.complex(self.real(seen), self.imaginary(seen)))
+        return self._by_pairs(evaluate_complex(self.real, self.imaginary, with_time(xi, t)))
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         """a1 at x."""

@@ -8,7 +8,7 @@ rows instead of one for each input channel. Nodes are those of Chebyshev, on whi
 polynomials is stable; for periodic b equally spaced ones and trigonometric polynomials.
 
 How many nodes are needed is measured, not assumed: b is expanded at `MOST` nodes of some lines,
-and M is the first number beyond which the coefficients are below `TOLERANCE` of b. It is a function of
+and M is the first number beyond which the coefficients are below `TOLERANCE` of b. It depends on
 the weights alone, so that a resumed run makes the same choices.
 """
 
