@@ -3,10 +3,12 @@
 #include <immintrin.h>
 #endif
 
+#if !defined(LANES) /* given by tests only */
 #if defined(__AVX512F__)
 #define LANES 16
 #else
 #define LANES 8
+#endif
 #endif
 
 typedef float vector __attribute__((vector_size(LANES * 4), aligned(4)));
@@ -26,26 +28,30 @@ INLINE vector same(float x)
 /* 4 numbers, as often as there is room */
 INLINE vector repeat_four(const float *p)
 {
-#if LANES == 16
+#if LANES == 16 && defined(__AVX512F__)
     return _mm512_broadcast_f32x4(_mm_loadu_ps(p));
-#elif defined(__AVX__)
+#elif LANES == 8 && defined(__AVX__)
     return _mm256_broadcast_ps((const __m128 *)p);
 #else
     const four v = *(const four *)p;
-    return MIX(v, v, 0, 1, 2, 3, 0, 1, 2, 3);
+    vector result;
+    for (int n = 0; n < LANES / 4; n++) ((four *)&result)[n] = v;
+    return result;
 #endif
 }
 
 /* LANES / 4 numbers, each of them four times */
 INLINE vector four_each(const float *p)
 {
-#if LANES == 16
+#if LANES == 16 && defined(__AVX512F__)
     const __m512i places = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
     return _mm512_permutexvar_ps(places, _mm512_castps128_ps512(_mm_loadu_ps(p)));
-#elif defined(__AVX__)
+#elif LANES == 8 && defined(__AVX__)
     return _mm256_set_m128(_mm_broadcast_ss(p + 1), _mm_broadcast_ss(p));
 #else
-    return (vector){p[0], p[0], p[0], p[0], p[1], p[1], p[1], p[1]};
+    vector result;
+    for (int lane = 0; lane < LANES; lane++) result[lane] = p[lane / 4];
+    return result;
 #endif
 }
 
@@ -74,9 +80,9 @@ INLINE vector sum_neighbours(vector a, vector b)
 }
 
 /* keep a value in a register: gcc would load it again for each use */
-#if defined(__AVX512F__)
+#if LANES == 16 && defined(__AVX512F__)
 #define HOLD(value) __asm__("" : "+v"(value))
-#elif defined(__AVX__)
+#elif LANES == 8 && defined(__AVX__)
 #define HOLD(value) __asm__("" : "+x"(value))
 #else
 #define HOLD(value) (void)0
