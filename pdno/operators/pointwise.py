@@ -1,8 +1,8 @@
 """Maps of the channels at every point: W v + b, and the projection W₂ gelu(W₁ v + b₁) + b₂.
 
-The hidden layer of the projection is wider than all the rest of a network; kept for the whole batch it would need
-most of the memory, so it is made again in the backward pass: in registers by the compiled loops,
-else sample by sample.
+The hidden layer of the projection is wider than all the rest of a network; kept for the whole
+batch it would need most of the memory, so it is made again in the backward pass: in registers by
+the compiled loops, else sample by sample.
 """
 
 __all__ = ["apply_linear", "apply_projection"]
@@ -21,8 +21,8 @@ from pdno.tracing import is_traced
 
 def apply_linear(v: Tensor, w: Tensor, b: Tensor, term: Tensor | None = None) -> Tensor:
     """W v + b + term, (B, C, N) -> (B, O, N)."""
-    same = w.dtype == v.dtype and (term is None or term.dtype == v.dtype)
-    if same and choose_backend(v.dtype, v.device) == "native":
+    full = not torch.is_autocast_enabled(v.device.type)
+    if full and choose_backend(v.dtype, v.device) == "native":
         mapped: Tensor = linear(v, w, b, term)
         return mapped
     # batched products: several times faster on a CPU than the convolution of size 1
