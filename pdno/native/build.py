@@ -140,6 +140,16 @@ Loaded = tuple[ctypes.CDLL | None, NativeStatus]
 _one_at_a_time = Lock()
 
 
+def _forget_the_holder() -> None:
+    """In a forked child nobody holds the lock: a thread that did was not forked."""
+    global _one_at_a_time
+    _one_at_a_time = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_the_holder)
+
+
 def _loaded(source: Path) -> Loaded:
     with _one_at_a_time:  # two threads must not compile the same
         return _load(source)

@@ -94,8 +94,8 @@ void project_forward(const float *v, const float *w1, const float *b1, const flo
     }
 }
 
-/* v' is set; sums' (hidden, channels + 1 + outputs) of W1, b1 and W2 are added to.
- * room for (2 channels + outputs) * POINTS vectors */
+/* v' is set; sums' (hidden + 1, channels + 1 + outputs) of W1, b1 and W2, and in the last row those
+ * of b2, are added to. room for (2 channels + outputs) * POINTS vectors */
 void project_backward(const float *v, const float *w1, const float *b1, const float *w2,
                       const float *grad, float *v_bar, vector *sums, vector *room,
                       const projection *s)
@@ -138,6 +138,9 @@ void project_backward(const float *v, const float *w1, const float *b1, const fl
                 to[c] = sum;
             }
         }
+        for (long o = 0; o < O; o++)
+            for (int p = 0; p < POINTS; p++)
+                sums[s->hidden * (C + 1 + O) + o] += g[o * POINTS + p];
         move_channels(v_bar, in_bar, C, x, s->points, 1);
     }
 }

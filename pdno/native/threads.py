@@ -5,9 +5,10 @@ A task writes to places of its own, so it does not matter which thread does it, 
 
 __all__ = ["run_tasks"]
 
+import contextlib
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 
 import torch
@@ -20,13 +21,18 @@ def run_tasks(task: Callable[[int, int], None], arguments: Sequence[tuple[int, i
         task: What to do.
         arguments: For what.
     """
-    threads = min(torch.get_num_threads(), len(arguments))
-    if threads <= 1:
-        for first, second in arguments:
-            task(first, second)
-        return
-    for _ in _pool(torch.get_num_threads()).map(lambda pair: task(*pair), arguments):
-        pass
+    tasks, futures = list(arguments), list[Future[None]]()
+    threads = torch.get_num_threads()
+    if threads > 1 and len(tasks) > 1:
+        # where the interpreter is about to end no more tasks are taken: the rest is done here
+        with contextlib.suppress(RuntimeError):
+            while tasks:
+                futures.append(_pool(threads).submit(task, *tasks[0]))
+                del tasks[0]
+    for first, second in tasks:
+        task(first, second)
+    for future in futures:
+        future.result()
 
 
 @lru_cache(maxsize=1)

@@ -119,12 +119,13 @@ def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor
 @torch.library.custom_op("pdno::project_backward", mutates_args=())
 def project_backward(
     v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, grad: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of v, W₁, b₁ and W₂."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of v, W₁, b₁, W₂ and b₂."""
     library = native_library()
     assert library is not None
     dense = (tensor.contiguous() for tensor in (v, w1, b1, w2, grad))
-    return native.project_backward(library, *dense)
+    v_bar, w1_bar, b1_bar, w2_bar, b2_bar = native.project_backward(library, *dense)
+    return v_bar, w1_bar, b1_bar, w2_bar, b2_bar
 
 
 @project.register_fake
@@ -135,11 +136,12 @@ def _(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
 @project_backward.register_fake
 def _(
     v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, grad: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return tuple(  # type: ignore[return-value]
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    dense = [
         torch.empty_like(tensor, memory_format=torch.contiguous_format)
         for tensor in (v, w1, b1, w2)
-    )
+    ]
+    return dense[0], dense[1], dense[2], dense[3], w2.new_empty(len(w2))
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -153,7 +155,8 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         out = _in_reference(v, w1, b1, w2, b2)
         found = iter(torch.autograd.grad(out, needed, grad, create_graph=True))
         return tuple(next(found) if t.requires_grad else None for t in ctx.saved_tensors)
-    return (*project_backward(v, w1, b1, w2, grad), grad.sum(dim=(0, 2)))
+    gradients: tuple[Tensor, ...] = project_backward(v, w1, b1, w2, grad)
+    return gradients
 
 
 project.register_autograd(_gradients, setup_context=_save)

@@ -187,9 +187,6 @@ def test_an_operator_has_the_same_bits_each_time_with_any_number_of_threads(
 
 
 @needs_native
-@pytest.mark.xfail(
-    strict=True, reason="the bias's gradient is one sum of torch's over its threads"
-)
 def test_the_gradient_of_the_last_bias_has_the_same_bits_with_any_number_of_threads():
     function, leaves = random_operator("project", (64, 64), None, (20, 3, 1))
     expected = value_and_gradients(function, leaves)
@@ -272,7 +269,6 @@ def fork_while_working():
 
 @needs_fork
 @needs_native
-@pytest.mark.xfail(strict=True, reason="the child waits for a lock that no thread of it holds")
 def test_a_fork_while_a_thread_loads_the_loops_does_not_hang():
     apart(fork_while_loading)
 
@@ -437,7 +433,6 @@ def at_once(call, arguments):
 
 
 @needs_native
-@pytest.mark.xfail(strict=True, reason="no task is taken once the main thread is done")
 def test_a_thread_may_outlive_the_main_thread():
     apart(outlive_the_main_thread)
 

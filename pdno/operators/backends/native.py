@@ -329,12 +329,12 @@ def project(
 
 def project_backward(
     library: ctypes.CDLL, v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, grad: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of v, W₁, b₁ and W₂."""
+) -> tuple[Tensor, ...]:
+    """The gradients of v, W₁, b₁, W₂ and b₂."""
     channels, outputs, lanes = v.shape[1], len(w2), library.lanes()
     sizes = _Projection(channels, len(w1), outputs, v.shape[2])
     v_bar, ranges = torch.empty_like(v), _even_ranges(len(v), TASKS)
-    sums = v.new_zeros(len(ranges), len(w1), channels + 1 + outputs, lanes)
+    sums = v.new_zeros(len(ranges), len(w1) + 1, channels + 1 + outputs, lanes)
 
     def part(index: int, _: int) -> None:
         room = _floats((2 * channels + outputs) * POINTS * lanes)
@@ -343,9 +343,10 @@ def project_backward(
             library.project_backward(*_pointers(tensors), ctypes.byref(sizes))
 
     run_tasks(part, [(index, 0) for index in range(len(ranges))])
-    total = sums.sum(dim=(0, 3))  # (hidden, channels + 1 + outputs)
-    w1_bar, w2_bar = total[:, :channels].contiguous(), total[:, channels + 1 :].T.contiguous()
-    return v_bar, w1_bar, total[:, channels].contiguous(), w2_bar
+    total = sums.sum(dim=(0, 3))  # (hidden + 1, channels + 1 + outputs)
+    hidden = total[:-1]
+    parts = (hidden[:, :channels], hidden[:, channels], hidden[:, channels + 1 :].T)
+    return v_bar, *(part.contiguous() for part in parts), total[-1, :outputs].clone()
 
 
 def map_points(
