@@ -21,7 +21,7 @@
 #include "tiles.h"
 #include "contraction.h"
 #include "fields.h"
-#include "pointwise.h"
+#include "projection.h"
 #define SAMPLES 1
 #include "nodes.h"
 #define SAMPLES (LANES / 4)

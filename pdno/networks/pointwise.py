@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pdno.operators.pointwise import apply_linear, apply_projection
+from pdno.operators.projection import apply_projection
 
 
 class PointwiseLinear(nn.Module):
@@ -31,8 +31,13 @@ class PointwiseLinear(nn.Module):
 
     def add_to(self, term: Tensor | None, f: Tensor) -> Tensor:
         """W f + b + term, in as few passes as possible."""
-        more = None if term is None else term.flatten(2)
-        mapped = apply_linear(f.flatten(2), self.weight, self.bias, more)
+        # batched products: several times faster on a CPU than the convolution of size 1
+        weight, flat = self.weight.expand(len(f), -1, -1), f.flatten(2)
+        if term is None:
+            mapped = torch.bmm(weight, flat)
+        else:
+            mapped = torch.baddbmm(term.flatten(2), weight, flat)
+        mapped = mapped.add_(self.bias[:, None])
         return mapped.reshape(*mapped.shape[:2], *f.shape[2:])
 
 

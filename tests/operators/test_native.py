@@ -11,7 +11,7 @@ from pdno.operators.backends.native import Sizes
 from pdno.operators.backends.reference import apply_straight
 from pdno.operators.kernel import ALL, apply_values
 from pdno.operators.plan import find_fields, most_nodes, native_library
-from pdno.operators.pointwise import apply_linear, apply_projection
+from pdno.operators.projection import apply_projection
 from pdno.symbols import SymbolValues
 from pdno.symbols.nodes import node_basis, node_points
 
@@ -122,22 +122,6 @@ def test_the_projection(batch, channels, outputs, points):
             out = apply_projection(x, w1, b1, w2, b2)
         else:
             out = w2 @ functional.gelu(w1 @ x + b1[:, None]) + b2[:, None]
-        results.append((out.detach(), *torch.autograd.grad((out * grad).sum(), leaves)))
-    assert max(error(a, b) for a, b in zip(*results, strict=True)) < TOLERANCE
-
-
-@pytest.mark.parametrize("with_term", [False, True])
-@pytest.mark.parametrize(
-    ("batch", "channels", "outputs", "points"), [(3, 20, 7, 77), (1, 5, 3, 8)]
-)
-def test_the_linear_map(batch, channels, outputs, points, with_term):
-    operands = [torch.randn(batch, channels, points), torch.randn(outputs, channels)]
-    operands += [torch.randn(outputs)] + [torch.randn(batch, outputs, points)] * with_term
-    grad = torch.randn(batch, outputs, points)
-    results = []
-    for dtype in (torch.float32, torch.float64):
-        leaves = [tensor.to(dtype).requires_grad_() for tensor in operands]
-        out = apply_linear(*leaves)
         results.append((out.detach(), *torch.autograd.grad((out * grad).sum(), leaves)))
     assert max(error(a, b) for a, b in zip(*results, strict=True)) < TOLERANCE
 

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, Dataset
 from pdno import PDNO, Grid, rollout
 from pdno.grid import kept_per_axis
 from pdno.native import build
-from pdno.operators import kernel, pointwise
+from pdno.operators import kernel, projection
 from pdno.operators.plan import native_library
 
 THREADS = (1, 2, 3, 4, 8)
@@ -86,7 +86,7 @@ def random_operator(name, shape, modes, sizes):
             [random(batch, inputs, *shape)],
         ),
         "project": (
-            pointwise.project,
+            projection.project,
             [
                 random(batch, inputs, points),
                 random(HIDDEN, inputs),

@@ -4,7 +4,7 @@
     nodes   the same with b_ji = Σ_m ℓ_m A_jim along the last axis (see `pdno.symbols.nodes`)
     modes   out_bj(ξ) = Σ_i c_ji(ξ) f̂_bi(ξ)
     fields  F⁻¹ of many fields, and its transpose
-    points  W v + b, and W₂ gelu(W₁ v + b₁) + b₂, the projection
+    points  W₂ gelu(W₁ v + b₁) + b₂, the projection
 
 Each lane of the processor's vectors works on one pair of sample and channel, or on one mode. What
 is chosen for a size of the problem (how an axis is transformed, how lanes are filled, what fits
@@ -19,8 +19,6 @@ __all__ = [
     "Sizes",
     "contract",
     "contract_backward",
-    "map_points",
-    "map_points_backward",
     "project",
     "project_backward",
 ]
@@ -44,7 +42,7 @@ WHOLE = 512 * 2**10
 """Bytes of b for one output up to which they are packed at once."""
 
 POINTS = 4
-"""Vectors of points that the projection works on at once, as in native/pointwise.h."""
+"""Vectors of points that the projection works on at once, as in native/projection.h."""
 
 TASKS = 8
 """Into how many parts the backward pass can be shared out, at least."""
@@ -349,45 +347,8 @@ def project_backward(
     return v_bar, *(part.contiguous() for part in parts), total[-1, :outputs].clone()
 
 
-def map_points(
-    library: ctypes.CDLL, v: Tensor, w: Tensor, b: Tensor, term: Tensor | None
-) -> Tensor:
-    """W v + b + term, (B, C, N) -> (B, O, N), all dense."""
-    sizes = _Projection(v.shape[1], 0, len(w), v.shape[2])
-    out = v.new_empty(len(v), len(w), v.shape[2])
-
-    def part(sample: int, _: int) -> None:
-        room = _floats(v.shape[1] * POINTS * library.lanes())
-        more = None if term is None else term[sample]
-        tensors = (v[sample], w, b, more, out[sample], room)
-        library.linear_forward(*_pointers(tensors), ctypes.byref(sizes))
-
-    run_tasks(part, [(sample, 0) for sample in range(len(v))])
-    return out
-
-
-def map_points_backward(
-    library: ctypes.CDLL, v: Tensor, w: Tensor, grad: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of v, W and b."""
-    channels, outputs, lanes = v.shape[1], len(w), library.lanes()
-    sizes = _Projection(channels, 0, outputs, v.shape[2])
-    v_bar, ranges = torch.empty_like(v), _even_ranges(len(v), TASKS)
-    sums = v.new_zeros(len(ranges), outputs, channels + 1, lanes)
-
-    def part(index: int, _: int) -> None:
-        room = _floats((2 * channels + outputs) * POINTS * lanes)
-        for sample in range(*ranges[index]):
-            tensors = (v[sample], w, grad[sample], v_bar[sample], sums[index], room)
-            library.linear_backward(*_pointers(tensors), ctypes.byref(sizes))
-
-    run_tasks(part, [(index, 0) for index in range(len(ranges))])
-    total = sums.sum(dim=(0, 3))
-    return v_bar, total[:, :channels].contiguous(), total[:, channels].contiguous()
-
-
-def _pointers(tensors: tuple[Tensor | None, ...]) -> list[ctypes.c_void_p]:
-    return [ctypes.c_void_p(None if one is None else one.data_ptr()) for one in tensors]
+def _pointers(tensors: tuple[Tensor, ...]) -> list[ctypes.c_void_p]:
+    return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
 
 
 def _even_ranges(count: int, most: int) -> list[tuple[int, int]]:

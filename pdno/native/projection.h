@@ -1,5 +1,4 @@
-/* Maps of channels at every point, LANES points in a vector: W v + b, and the projection
- * W2 gelu(W1 v + b1) + b2.
+/* The projection W2 gelu(W1 v + b1) + b2 at every point: LANES points in a vector.
  *
  * v (C, N) and out (O, N) are dense, for one sample. The hidden layer is wider than all the rest
  * of a network; here it lives in registers, POINTS vectors at a time, forward and backward.
@@ -54,13 +53,18 @@ INLINE void move_channels(float *from, vector *to, long channels, long x, long p
                           const int back)
 {
     const long count = smaller(POINTS * LANES, points - x);
-    for (long c = 0; c < channels; c++, to += POINTS) {
-        if (back) {
-            memcpy(from + c * points + x, to, count * sizeof(float));
-        } else {
-            if (count < POINTS * LANES) memset(to, 0, POINTS * sizeof(vector));
-            memcpy(to, from + c * points + x, count * sizeof(float));
-        }
+    from += x;
+    if (count == POINTS * LANES) {
+        for (long c = 0; c < channels; c++, from += points, to += POINTS)
+            for (int p = 0; p < POINTS; p++)
+                if (back) ((vector *)from)[p] = to[p];
+                else to[p] = ((const vector *)from)[p];
+        return;
+    }
+    for (long c = 0; c < channels; c++, from += points, to += POINTS) {
+        if (!back) memset(to, 0, POINTS * sizeof(vector));
+        if (back) memcpy(from, to, count * sizeof(float));
+        else memcpy(to, from, count * sizeof(float));
     }
 }
 
@@ -141,50 +145,6 @@ void project_backward(const float *v, const float *w1, const float *b1, const fl
         for (long o = 0; o < O; o++)
             for (int p = 0; p < POINTS; p++)
                 sums[s->hidden * (C + 1 + O) + o] += g[o * POINTS + p];
-        move_channels(v_bar, in_bar, C, x, s->points, 1);
-    }
-}
-
-/* W v + b, and a term if there is one; room for channels * POINTS vectors */
-void linear_forward(const float *v, const float *w, const float *b, const float *term, float *out,
-                    vector *room, const projection *s)
-{
-    for (long x = 0; x < s->points; x += POINTS * LANES) {
-        move_channels((float *)v, room, s->channels, x, s->points, 0);
-        for (long o = 0; o < s->outputs; o++) {
-            vector z[POINTS], more[POINTS] = {{0}};
-            hidden_layer(z, room, w + o * s->channels, b[o], s->channels);
-            if (term) move_channels((float *)term + o * s->points, more, 1, x, s->points, 0);
-            for (int p = 0; p < POINTS; p++) z[p] += more[p];
-            move_channels(out + o * s->points, z, 1, x, s->points, 1);
-        }
-    }
-}
-
-/* v' is set; sums' (outputs, channels + 1) of W and b are added to.
- * room for (2 channels + outputs) * POINTS vectors */
-void linear_backward(const float *v, const float *w, const float *grad, float *v_bar, vector *sums,
-                     vector *room, const projection *s)
-{
-    const long C = s->channels, O = s->outputs;
-    vector *in = room, *in_bar = in + C * POINTS, *g = in_bar + C * POINTS;
-    for (long x = 0; x < s->points; x += POINTS * LANES) {
-        move_channels((float *)v, in, C, x, s->points, 0);
-        move_channels((float *)grad, g, O, x, s->points, 0);
-        memset(in_bar, 0, C * POINTS * sizeof(vector));
-        for (long o = 0; o < O; o++) {
-            vector *to = sums + o * (C + 1), here[POINTS];
-            for (int p = 0; p < POINTS; p++) here[p] = g[o * POINTS + p];
-            for (long c = 0; c < C; c++) {
-                vector sum = to[c];
-                for (int p = 0; p < POINTS; p++) {
-                    sum += here[p] * in[c * POINTS + p];
-                    in_bar[c * POINTS + p] += w[o * C + c] * here[p];
-                }
-                to[c] = sum;
-            }
-            to[C] += (here[0] + here[1]) + (here[2] + here[3]);
-        }
         move_channels(v_bar, in_bar, C, x, s->points, 1);
     }
 }
