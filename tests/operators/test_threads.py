@@ -29,7 +29,7 @@ from pdno.operators import kernel, projection
 from pdno.operators.plan import native_library
 
 THREADS = (1, 2, 3, 4, 8)
-REPETITIONS = 12
+REPETITIONS = 4
 CALLERS = 8
 SECONDS = 60
 """A child that is not done after this long hangs."""
@@ -195,6 +195,7 @@ def test_the_gradient_of_the_last_bias_has_the_same_bits_with_any_number_of_thre
 
 
 @pytest.mark.parametrize("symbol", ["network", "table"])
+@pytest.mark.slow
 def test_a_network_has_the_same_bits_each_time(symbol):
     apart(train_again_and_again, symbol)
 
@@ -213,6 +214,7 @@ def train_again_and_again(symbol):
 
 @needs_fork
 @needs_native
+@pytest.mark.slow
 def test_a_fork_of_a_process_with_our_threads_may_use_as_many():
     apart(fork_with_our_threads)
 
@@ -242,6 +244,7 @@ def threads_of_others():
 
 @needs_fork
 @needs_native
+@pytest.mark.slow
 def test_a_fork_while_our_threads_work_does_not_hang():
     apart(fork_while_working)
 
@@ -269,6 +272,7 @@ def fork_while_working():
 
 @needs_fork
 @needs_native
+@pytest.mark.slow
 def test_a_fork_while_a_thread_loads_the_loops_does_not_hang():
     apart(fork_while_loading)
 
@@ -300,6 +304,7 @@ def fork_while_loading():
 
 
 @needs_fork
+@pytest.mark.slow
 def test_a_fork_of_a_process_with_threads_of_torch_may_use_one():
     apart(fork_with_threads_of_torch)
 
@@ -320,6 +325,7 @@ def fork_with_threads_of_torch():
 
 
 @needs_fork
+@pytest.mark.slow
 def test_workers_of_a_loader_use_networks_after_their_parent_used_threads():
     apart(load_with_workers)
 
@@ -350,6 +356,7 @@ def load_with_workers():
     assert_same_bits(list(DataLoader(data, batch_size=None, **workers)), expected)
 
 
+@pytest.mark.slow
 def test_a_spawned_process_has_the_same_bits():
     apart(spawn_with_threads)
 
@@ -403,6 +410,7 @@ def call_at_the_same_time(what, threads):
 
 
 @needs_native
+@pytest.mark.slow
 def test_callers_with_other_numbers_of_threads_do_not_disturb_each_other():
     apart(call_with_many_numbers_of_threads)
 
@@ -433,6 +441,7 @@ def at_once(call, arguments):
 
 
 @needs_native
+@pytest.mark.slow
 def test_a_thread_may_outlive_the_main_thread():
     apart(outlive_the_main_thread)
 
