@@ -8,11 +8,15 @@
  * gradients at the very end. Lines of two neighbouring nodes are transformed together.
  *
  * Layouts: A, A' (rows, M, O, I); l (M / 2, N3, 2), M a multiple of 4; packed for one block of
- * outputs: A (rows, I, M, OUTPUTS), c (elements, re|im, OUTPUTS), f (batch blocks, elements, re|im,
- * SAMPLES), where an element is a mode of an input: (I, modes), on a line (modes, I), so that what
- * is added up lies together; lines (rows, M, wave_row).
+ * outputs: A (rows, I, M, OUTPUTS), backward (I, rows, M, OUTPUTS), c and c' (elements, re|im,
+ * OUTPUTS), f (batch blocks, elements, re|im, SAMPLES), where an element is a mode of an input:
+ * (I, modes), on a line (modes, I), so that what is added up lies together; f' (batch blocks,
+ * columns, pairs of elements, SAMPLES, 2, re|im), as it comes out of the registers; lines (rows,
+ * M, wave_row).
  */
 #define OUTPUTS (LANES / SAMPLES)
+#define CACHED (320 * 1024)            /* bytes of the second cache */
+#define LINES_CACHED (4 * 1024 * 1024) /* of the third */
 
 #if SAMPLES == 1
 #define NAME(name) node_##name##_narrow
@@ -42,64 +46,94 @@ INLINE long NAME(output_blocks)(const layer *s) { return blocks_of(s->outputs, O
 INLINE long NAME(batch_blocks)(const layer *s) { return blocks_of(s->batch, SAMPLES); }
 INLINE long NAME(rows)(const layer *s) { return s->outer.points * s->inner.points; }
 
-INLINE long NAME(element)(const layer *s, long i, long k1, long k2, long k3)
-{
-    return s->dim == 1 ? k3 * s->inputs + i : i * modes_of(s) + place_in_tile(s, k1, k2, k3);
-}
-
 /* ---- packing ---- */
 
-/* for all i, k1, k2, k3, in the order in which they lie in f and c */
-#define FOR_ELEMENTS(s)                                                                          \
-    for (long i = 0; i < (s)->inputs; i++)                                                       \
-        for (long k1 = 0; k1 < (s)->outer.modes; k1++)                                           \
-            for (long k2 = 0; k2 < (s)->inner.modes; k2++)                                       \
-                for (long k3 = 0; k3 < (s)->row.modes; k3++)
+/* elements of a column: what is transformed at once, on a line the inputs of a mode */
+INLINE long NAME(column_size)(const layer *s)
+{
+    return s->dim == 1 ? s->inputs : s->dim == 2 ? s->inner.modes : s->outer.modes;
+}
+
+/* floats of f' of a batch block */
+INLINE long NAME(gradient_size)(const layer *s)
+{
+    const long column = NAME(column_size)(s), columns = s->inputs * modes_of(s) / column;
+    return columns * blocks_of(column, 2) * SAMPLES * 4;
+}
+
+/* the place in f and c (I, K1, K2, K3) of the element `at` of a column, and the step to the next */
+typedef struct { long element, place, step; } NAME(column_place);
+
+INLINE NAME(column_place) NAME(column_at)(const layer *s, long i, long k2, long k3)
+{
+    const long K1 = s->outer.modes, K2 = s->inner.modes, K3 = s->row.modes;
+    if (s->dim == 1) return (NAME(column_place)){k3 * s->inputs, k3, K3};
+    if (s->dim == 2) return (NAME(column_place)){(i * K3 + k3) * K2, i * K2 * K3 + k3, K3};
+    return (NAME(column_place)){((i * K3 + k3) * K2 + k2) * K1, (i * K1 * K2 + k2) * K3 + k3,
+                                K2 * K3};
+}
+
+/* for all columns, eight k3 at a time: eight numbers of f and c share a line of the cache */
+#define FOR_COLUMNS(s, at)                                                                       \
+    for (long start = 0; start < (s)->row.modes; start += 8)                                     \
+        for (long i = 0; i < ((s)->dim == 1 ? 1 : (s)->inputs); i++)                             \
+            for (long k2 = 0; k2 < ((s)->dim == 3 ? (s)->inner.modes : 1); k2++)                 \
+                for (long k3 = start, end = smaller(start + 8, (s)->row.modes); k3 < end; k3++)  \
+                    for (NAME(column_place) at = NAME(column_at)(s, i, k2, k3), *once = &at;     \
+                         once; once = 0)
 
 static void NAME(pack_samples)(const float *f, float *to, const layer *s)
 {
-    const long size = 2 * s->inputs * modes_of(s);
-    for (long n = 0; n < NAME(batch_blocks)(s) * SAMPLES; n++) {
-        const float *from = f + n * size;
-        float *block = to + n / SAMPLES * size * SAMPLES + n % SAMPLES;
-        FOR_ELEMENTS(s)
+    const long size = 2 * s->inputs * modes_of(s), count = NAME(column_size)(s);
+    for (long n = 0; n < NAME(batch_blocks)(s); n++, f += SAMPLES * size, to += SAMPLES * size)
+        FOR_COLUMNS(s, at)
         {
-            float *at = block + 2 * SAMPLES * NAME(element)(s, i, k1, k2, k3);
-            at[0] = n < s->batch ? *from++ : 0;
-            at[SAMPLES] = n < s->batch ? *from++ : 0;
+            float *target = to + 2 * SAMPLES * at.element;
+            const float *from = f + 2 * at.place;
+            for (long e = 0; e < count; e++, target += 2 * SAMPLES, from += 2 * at.step)
+                for (long m = 0; m < SAMPLES; m++) {
+                    const int there = n * SAMPLES + m < s->batch;
+                    target[m] = there ? from[m * size] : 0;
+                    target[SAMPLES + m] = there ? from[m * size + 1] : 0;
+                }
         }
-    }
 }
 
-/* the sums of f' (ranges, batch blocks, SAMPLES, elements, re|im) over ranges, in their order */
-static void NAME(unpack_samples)(float *f, const float *from, long ranges, const layer *s)
+/* f' from the sum of some terms, in their order */
+static void NAME(unpack_samples)(float *f, const float *from, long terms, const layer *s)
 {
-    const long size = 2 * s->inputs * modes_of(s);
-    const long range = NAME(batch_blocks)(s) * SAMPLES * size;
-    for (long n = 0; n < s->batch; n++, from += size)
-        FOR_ELEMENTS(s)
+    const long size = 2 * s->inputs * modes_of(s), count = NAME(column_size)(s);
+    const long packed = NAME(gradient_size)(s), term = NAME(batch_blocks)(s) * packed;
+    for (long n = 0; n < s->batch; n++, f += size)
+        FOR_COLUMNS(s, at)
         {
-            const float *at = from + 2 * NAME(element)(s, i, k1, k2, k3);
-            f[0] = at[0], f[1] = at[1];
-            for (long r = 1; r < ranges; r++) f[0] += at[r * range], f[1] += at[r * range + 1];
-            f += 2;
+            const long pairs = at.element / count * blocks_of(count, 2);
+            const float *source = from + n / SAMPLES * packed + (pairs * SAMPLES + n % SAMPLES) * 4;
+            float *to = f + 2 * at.place;
+            for (long e = 0; e < count; e++, to += 2 * at.step) {
+                const float *x = source + e / 2 * 4 * SAMPLES + e % 2 * 2;
+                float re = x[0], im = x[1];
+                for (long r = 1; r < terms; r++) re += x[r * term], im += x[r * term + 1];
+                to[0] = re, to[1] = im;
+            }
         }
 }
 
-/* c (O, I, K1, K2, K3) complex for a block of outputs, 0 beyond O; or back, summed over samples */
+/* c (O, I, K1, K2, K3) complex for a block of outputs, 0 beyond O */
 static void NAME(pack_symbol)(const float *c, float *to, const layer *s, long block)
 {
-    const long size = s->inputs * modes_of(s);
+    const long size = 2 * s->inputs * modes_of(s), elements = NAME(column_size)(s);
     const long count = smaller(OUTPUTS, s->outputs - block * OUTPUTS);
-    c += 2 * block * OUTPUTS * size;
-    FOR_ELEMENTS(s)
+    c += block * OUTPUTS * size;
+    FOR_COLUMNS(s, at)
     {
-        float *at = to + 2 * OUTPUTS * NAME(element)(s, i, k1, k2, k3);
-        for (long j = 0; j < OUTPUTS; j++) {
-            at[j] = j < count ? c[2 * j * size] : 0;
-            at[OUTPUTS + j] = j < count ? c[2 * j * size + 1] : 0;
-        }
-        c += 2;
+        float *target = to + 2 * OUTPUTS * at.element;
+        const float *from = c + 2 * at.place;
+        for (long e = 0; e < elements; e++, target += 2 * OUTPUTS, from += 2 * at.step)
+            for (long j = 0; j < OUTPUTS; j++) {
+                target[j] = j < count ? from[j * size] : 0;
+                target[OUTPUTS + j] = j < count ? from[j * size + 1] : 0;
+            }
     }
 }
 
@@ -112,49 +146,48 @@ INLINE void NAME(sum_samples)(float *to, vector v)
 #endif
 }
 
-static void NAME(unpack_symbol)(float *c, const cell *from, const layer *s, long block)
+static void NAME(unpack_symbol)(float *c, const float *packed, const layer *s, long block)
 {
-    const long size = s->inputs * modes_of(s);
+    const long size = 2 * s->inputs * modes_of(s), elements = NAME(column_size)(s);
     const long count = smaller(OUTPUTS, s->outputs - block * OUTPUTS);
-    c += 2 * block * OUTPUTS * size;
-    FOR_ELEMENTS(s)
+    c += block * OUTPUTS * size;
+    FOR_COLUMNS(s, at)
     {
-        const cell *at = from + NAME(element)(s, i, k1, k2, k3);
-        float re[OUTPUTS], im[OUTPUTS];
-        NAME(sum_samples)(re, at->re);
-        NAME(sum_samples)(im, at->im);
-        for (long j = 0; j < count; j++) {
-            c[2 * j * size] = re[j];
-            c[2 * j * size + 1] = im[j];
-        }
-        c += 2;
+        const float *from = packed + 2 * OUTPUTS * at.element;
+        float *to = c + 2 * at.place;
+        for (long e = 0; e < elements; e++, from += 2 * OUTPUTS, to += 2 * at.step)
+            for (long j = 0; j < count; j++)
+                to[j * size] = from[j], to[j * size + 1] = from[OUTPUTS + j];
     }
 }
 
-/* A (rows, M, O, I) -> (rows, I, M, OUTPUTS) */
-static void NAME(pack_nodes)(const float *a, float *to, const layer *s, long block)
+/* A (rows, M, O, I) -> (rows, I, M, OUTPUTS), or by inputs (I, rows, M, OUTPUTS) */
+static void NAME(pack_nodes)(const float *a, float *to, const layer *s, long block,
+                             const int by_inputs)
 {
-    const long M = s->nodes, I = s->inputs;
+    const long M = s->nodes, I = s->inputs, rows = NAME(rows)(s);
     const long count = smaller(OUTPUTS, s->outputs - block * OUTPUTS);
-    for (long r = 0; r < NAME(rows)(s); r++, to += I * M * OUTPUTS)
+    const long row = by_inputs ? M : I * M, input = by_inputs ? rows * M : M;
+    for (long r = 0; r < rows; r++)
         for (long m = 0; m < M; m++) {
             const float *from = a + ((r * M + m) * s->outputs + block * OUTPUTS) * I;
             for (long i = 0; i < I; i++)
                 for (long j = 0; j < OUTPUTS; j++)
-                    to[(i * M + m) * OUTPUTS + j] = j < count ? from[j * I + i] : 0;
+                    to[(r * row + i * input + m) * OUTPUTS + j] = j < count ? from[j * I + i] : 0;
         }
 }
 
+/* (I, rows, M) -> (rows, M, O, I), summed over samples */
 static void NAME(unpack_nodes)(float *a, const vector *from, const layer *s, long block)
 {
-    const long M = s->nodes, I = s->inputs;
+    const long M = s->nodes, I = s->inputs, rows = NAME(rows)(s);
     const long count = smaller(OUTPUTS, s->outputs - block * OUTPUTS);
-    for (long r = 0; r < NAME(rows)(s); r++, from += I * M)
+    for (long r = 0; r < rows; r++)
         for (long m = 0; m < M; m++) {
             float *to = a + ((r * M + m) * s->outputs + block * OUTPUTS) * I;
             for (long i = 0; i < I; i++) {
                 float sums[OUTPUTS];
-                NAME(sum_samples)(sums, from[i * M + m]);
+                NAME(sum_samples)(sums, from[(i * rows + r) * M + m]);
                 for (long j = 0; j < count; j++) to[j * I + i] = sums[j];
             }
         }
@@ -196,7 +229,7 @@ static void NAME(move_row)(vector *row, float *out, const layer *s, long n, long
 /* ---- full axes ---- */
 
 /* where a column of modes starts, and its gradients */
-typedef struct { const float *f, *c; float *f_bar; cell *c_bar; } NAME(modes);
+typedef struct { const float *f, *c; float *f_bar, *c_bar; } NAME(modes);
 
 /* c f */
 INLINE void NAME(fill_column)(cell *column, NAME(modes) a, long at, long count)
@@ -209,42 +242,71 @@ INLINE void NAME(fill_column)(cell *column, NAME(modes) a, long at, long count)
     }
 }
 
-/* f' += the sums of two modes over the outputs, for each sample; the second may be missing */
-INLINE void NAME(add_outputs)(float *to, long stride, cell a, cell b, const int both)
+/* f' += the sums of two modes over the outputs, for each sample */
+INLINE void NAME(add_outputs)(float *to, cell a, cell b)
 {
     const vector sums = sum_neighbours(sum_neighbours(a.re, a.im), sum_neighbours(b.re, b.im));
-    for (int s = 0; s < SAMPLES; s++, to += stride) {
-        const four part = SAMPLES == 1 ? sum_of_fours(sums) : quarter(sums, s);
-        if (both) *(four *)to += part;
-        else to[0] += part[0], to[1] += part[1];
-    }
+#if SAMPLES == 1
+    *(four *)to += sum_of_fours(sums);
+#else
+    *(vector *)to += sums;
+#endif
 }
 
-/* c' += conj(f) p at mode k, and conj(c) p */
-INLINE cell NAME(turn_back)(cell p, NAME(modes) a, long k)
+/* c' += the sums of two modes over the samples, for each output; the second may be missing */
+INLINE void NAME(add_samples)(float *to, cell a, cell b, const int both)
+{
+#if SAMPLES == 1
+    vector *at = (vector *)to;
+    at[0] += a.re, at[1] += a.im;
+    if (both) at[2] += b.re, at[3] += b.im;
+#elif LANES == 16
+    const vector one = MIX(a.re, a.im, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
+        + MIX(a.re, a.im, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    const vector two = MIX(b.re, b.im, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
+        + MIX(b.re, b.im, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    const vector sums = MIX(one, two, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+        + MIX(one, two, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+    if (both) *(vector *)to += sums;
+    else
+        for (int q = 0; q < 2; q++) ((four *)to)[q] += quarter(sums, q);
+#else
+    ((vector *)to)[0] += MIX(a.re, a.im, 0, 1, 2, 3, 8, 9, 10, 11)
+        + MIX(a.re, a.im, 4, 5, 6, 7, 12, 13, 14, 15);
+    if (both)
+        ((vector *)to)[1] += MIX(b.re, b.im, 0, 1, 2, 3, 8, 9, 10, 11)
+            + MIX(b.re, b.im, 4, 5, 6, 7, 12, 13, 14, 15);
+#endif
+}
+
+/* p becomes conj(c) p at mode k; returned is conj(f) p */
+INLINE cell NAME(turn_back)(cell *p, NAME(modes) a, long k)
 {
     const float *c = a.c + 2 * OUTPUTS * k, *f = a.f + 2 * SAMPLES * k;
     const vector re = NAME(outputs)(c), im = NAME(outputs)(c + OUTPUTS);
     const vector x = NAME(samples)(f), y = NAME(samples)(f + SAMPLES);
-    a.c_bar[k].re += x * p.re + y * p.im, a.c_bar[k].im += x * p.im - y * p.re;
-    return (cell){re * p.re + im * p.im, re * p.im - im * p.re};
+    const cell q = *p;
+    *p = (cell){re * q.re + im * q.im, re * q.im - im * q.re};
+    return (cell){x * q.re + y * q.im, x * q.im - y * q.re};
 }
 
 /* c' += conj(f) p and f' += conj(c) p */
-INLINE void NAME(empty_column)(const cell *column, NAME(modes) a, long at, long count,
-                               const layer *s)
+INLINE void NAME(empty_column)(const cell *p, NAME(modes) a, long column, const layer *s)
 {
-    const long end = at + count;
-    for (long k = at; k < end; k += 2, column += 2) {
-        const int both = k + 1 < end;
-        const cell p = NAME(turn_back)(column[0], a, k);
-        const cell q = both ? NAME(turn_back)(column[1], a, k + 1) : (cell){{0}, {0}};
-        NAME(add_outputs)(a.f_bar + 2 * k, 2 * s->inputs * modes_of(s), p, q, both);
+    const long count = NAME(column_size)(s);
+    float *f_bar = a.f_bar + column * blocks_of(count, 2) * SAMPLES * 4;
+    for (long k = column * count; k < (column + 1) * count; k += 2, p += 2, f_bar += SAMPLES * 4) {
+        const int both = k + 1 < (column + 1) * count;
+        cell one = p[0], two = {{0}, {0}}, next = two;
+        const cell here = NAME(turn_back)(&one, a, k);
+        if (both) two = p[1], next = NAME(turn_back)(&two, a, k + 1);
+        NAME(add_samples)(a.c_bar + 2 * OUTPUTS * k, here, next, both);
+        NAME(add_outputs)(f_bar, one, two);
     }
 }
 
-typedef struct { cell *lines, *h, *slab, *line, *column, *c_bar; vector *sums, *a_bar, *part;
-    float *a, *c; }
+typedef struct { cell *lines, *h, *slab, *line, *column; vector *sums, *a_bar, *part;
+    float *a, *c, *c_bar; }
     NAME(room);
 
 /* h of one input at all rows for one k3 */
@@ -269,32 +331,36 @@ static void NAME(synthesise)(NAME(modes) a, long k3, cell *h, const NAME(room) *
 static void NAME(analyse)(NAME(modes) a, long k3, const cell *h, const NAME(room) *room,
                           const layer *s)
 {
-    const long K1 = s->outer.modes, K2 = s->inner.modes, start = k3 * K2 * K1;
+    const long K2 = s->inner.modes;
     if (s->dim == 2) {
         analyse_column(h, 1, room->column, room->line, &s->inner);
-        NAME(empty_column)(room->column, a, start, K2, s);
+        NAME(empty_column)(room->column, a, k3, s);
     }
     for (long x = 0; s->dim == 3 && x < s->outer.points; x++)
         analyse_column(h + x * s->inner.points, 1, room->slab + x * K2, room->line, &s->inner);
     for (long k2 = 0; s->dim == 3 && k2 < K2; k2++) {
         analyse_column(room->slab + k2, K2, room->column, room->line, &s->outer);
-        NAME(empty_column)(room->column, a, start + k2 * K1, K1, s);
+        NAME(empty_column)(room->column, a, k3 * K2 + k2, s);
     }
 }
 
-/* h of `count` modes from k3 on: (I, 2, rows | 1), odd so that inputs do not meet in the cache; on
- * a line (4, I) */
-INLINE long NAME(at_once)(const layer *s) { return s->dim == 1 ? 4 : 2; }
+/* h of `count` modes from k3 on: (I, GROUP, rows | 1), odd so that inputs do not meet in the
+ * cache; on a line (GROUP, I) */
+#define GROUP 4
 
 INLINE long NAME(stride)(const layer *s)
 {
     return s->dim == 1 ? s->inputs : NAME(rows)(s) | 1;
 }
 
-INLINE long NAME(input_stride)(const layer *s) { return s->dim == 1 ? 1 : 2 * NAME(stride)(s); }
+INLINE long NAME(input_stride)(const layer *s)
+{
+    return s->dim == 1 ? 1 : GROUP * NAME(stride)(s);
+}
 
-static void NAME(synthesise_all)(const float *f, long k3, long count, const NAME(room) *room,
-                                 const layer *s)
+/* for the inputs first .. last, on a line for all */
+static void NAME(synthesise_all)(const float *f, long k3, long count, long first, long last,
+                                 const NAME(room) *room, const layer *s)
 {
     const NAME(modes) all = {f, room->c, 0, 0};
     const long modes = modes_of(s), stride = NAME(stride)(s);
@@ -303,102 +369,137 @@ static void NAME(synthesise_all)(const float *f, long k3, long count, const NAME
         NAME(fill_column)(h, all, (k3 + q) * s->inputs, s->inputs);
         for (long i = 0; i < s->inputs; i++) keep_real(h + i, s, k3 + q);
     }
-    for (long i = 0; s->dim > 1 && i < s->inputs; i++) {
+    for (long i = first; s->dim > 1 && i < last; i++) {
         const NAME(modes) a = {f + i * modes * 2 * SAMPLES, room->c + i * modes * 2 * OUTPUTS, 0, 0};
-        cell *h = room->h + i * NAME(input_stride)(s);
+        cell *h = room->h + (i - first) * NAME(input_stride)(s);
         for (long q = 0; q < count; q++)
             NAME(synthesise)(a, k3 + q, h + q * stride, room, s);
     }
 }
 
-static void NAME(analyse_all)(const float *f, float *f_bar, long k3, long count,
-                              const NAME(room) *room, const layer *s)
+static void NAME(analyse_all)(const float *f, float *f_bar, long k3, long count, long first,
+                              long last, const NAME(room) *room, const layer *s)
 {
     const NAME(modes) all = {f, room->c, f_bar, room->c_bar};
     const long modes = modes_of(s), stride = NAME(stride)(s);
+    const long size = NAME(gradient_size)(s) / s->inputs;
     for (long q = 0; s->dim == 1 && q < count; q++)
-        NAME(empty_column)(room->h + q * stride, all, (k3 + q) * s->inputs, s->inputs, s);
-    for (long i = 0; s->dim > 1 && i < s->inputs; i++) {
+        NAME(empty_column)(room->h + q * stride, all, k3 + q, s);
+    for (long i = first; s->dim > 1 && i < last; i++) {
         const NAME(modes) a = {f + i * modes * 2 * SAMPLES, room->c + i * modes * 2 * OUTPUTS,
-                               f_bar + i * modes * 2, room->c_bar + i * modes};
-        const cell *h = room->h + i * NAME(input_stride)(s);
+                               f_bar + i * size, room->c_bar + i * modes * 2 * OUTPUTS};
+        const cell *h = room->h + (i - first) * NAME(input_stride)(s);
         for (long q = 0; q < count; q++) NAME(analyse)(a, k3 + q, h + q * stride, room, s);
     }
 }
 
 /* ---- the sum over inputs ---- */
 
-/* lines(m) = sum_i A_im h_i at all rows */
-static void NAME(mix)(const float *a, const cell *h, cell *lines, const layer *s)
+/* lines(m) = sum_i A_im h_i at all rows, for `many` modes */
+INLINE void NAME(mix)(const float *a, const cell *h, cell *lines, const layer *s, const int many)
 {
     const long M = s->nodes, I = s->inputs, stride = NAME(input_stride)(s);
+    const long next = NAME(stride)(s);
     for (long r = 0; r < NAME(rows)(s); r++)
         for (long m = 0; m < M; m += 4) {
             const float *at = a + (r * I * M + m) * OUTPUTS;
             const cell *in = h + r;
-            cell s0 = {{0}, {0}}, s1 = s0, s2 = s0, s3 = s0;
+            cell sums[4][2];
+            for (int n = 0; n < 4; n++)
+                for (int q = 0; q < many; q++) sums[n][q] = (cell){{0}, {0}};
             for (long i = 0; i < I; i++, at += M * OUTPUTS, in += stride) {
-                vector re = in->re, im = in->im;
-                HOLD(re);
-                HOLD(im);
-                const vector a0 = NAME(outputs)(at), a1 = NAME(outputs)(at + OUTPUTS);
-                s0.re += a0 * re, s0.im += a0 * im;
-                s1.re += a1 * re, s1.im += a1 * im;
-                const vector a2 = NAME(outputs)(at + 2 * OUTPUTS);
-                const vector a3 = NAME(outputs)(at + 3 * OUTPUTS);
-                s2.re += a2 * re, s2.im += a2 * im;
-                s3.re += a3 * re, s3.im += a3 * im;
+                cell here[2];
+                for (int q = 0; q < many; q++) {
+                    here[q] = in[q * next];
+                    HOLD(here[q].re);
+                    HOLD(here[q].im);
+                }
+                for (int n = 0; n < 4; n++) {
+                    const vector factor = NAME(outputs)(at + n * OUTPUTS);
+                    for (int q = 0; q < many; q++) {
+                        sums[n][q].re += factor * here[q].re;
+                        sums[n][q].im += factor * here[q].im;
+                    }
+                }
             }
             cell *to = lines + (r * M + m) * s->wave_row;
-            to[0] = s0, to[s->wave_row] = s1;
-            to[2 * s->wave_row] = s2, to[3 * s->wave_row] = s3;
+            for (int n = 0; n < 4; n++, to += s->wave_row)
+                for (int q = 0; q < many; q++) to[q] = sums[n][q];
         }
 }
 
-/* A' += Re conj(h) lines', and h becomes h' = sum_m A_m lines'(m); for one mode, or for two */
-INLINE void NAME(mix_back)(const float *a, vector *a_bar, cell *h, const cell *lines,
-                           const layer *s, const int both)
+/* as many modes at once as registers allow */
+#if LANES == 16
+#define MIX_MANY 2
+#define BACK_MANY 4
+#else
+#define MIX_MANY 1
+#define BACK_MANY 2
+#endif
+
+static void NAME(mix_all)(const NAME(room) *room, cell *lines, long count, const layer *s)
 {
-    const long M = s->nodes, I = s->inputs, next = NAME(stride)(s);
-    for (long r = 0; r < NAME(rows)(s); r++)
-        for (long i = 0; i < I; i++, a += M * OUTPUTS, a_bar += M) {
-            cell *at = h + i * NAME(input_stride)(s) + r, sum = {{0}, {0}}, sum_next = sum;
-            cell here = at[0], there = both ? at[next] : sum;
-            HOLD(here.re);
-            HOLD(here.im);
-            HOLD(there.re);
-            HOLD(there.im);
+    long q = 0;
+    for (; q + MIX_MANY <= count; q += MIX_MANY)
+        NAME(mix)(room->a, room->h + q * NAME(stride)(s), lines + q, s, MIX_MANY);
+    for (; q < count; q++) NAME(mix)(room->a, room->h + q * NAME(stride)(s), lines + q, s, 1);
+}
+
+/* A' += Re conj(h) lines', and h becomes h' = sum_m A_m lines'(m), for `many` modes of some inputs;
+ * A (I, rows, M, OUTPUTS) */
+INLINE void NAME(mix_back)(const float *a, vector *a_bar, cell *h, const cell *lines, long inputs,
+                           const layer *s, const int many)
+{
+    const long M = s->nodes, rows = NAME(rows)(s), next = NAME(stride)(s);
+    for (long r = 0; r < rows; r++)
+        for (long i = 0; i < inputs; i++) {
+            const float *factors = a + (i * rows + r) * M * OUTPUTS;
+            vector *sums = a_bar + (i * rows + r) * M;
+            cell *at = h + i * NAME(input_stride)(s) + r, here[BACK_MANY], back[BACK_MANY];
+            for (int q = 0; q < many; q++) {
+                here[q] = at[q * next], back[q] = (cell){{0}, {0}};
+                HOLD(here[q].re);
+                HOLD(here[q].im);
+            }
             const cell *p = lines + r * M * s->wave_row;
             for (long m = 0; m < M; m++, p += s->wave_row) {
-                const vector factor = NAME(outputs)(a + m * OUTPUTS);
-                vector target = a_bar[m] + here.re * p[0].re, more = here.im * p[0].im;
-                sum.re += factor * p[0].re, sum.im += factor * p[0].im;
-                if (both) {
-                    target += there.re * p[1].re, more += there.im * p[1].im;
-                    sum_next.re += factor * p[1].re, sum_next.im += factor * p[1].im;
+                const vector factor = NAME(outputs)(factors + m * OUTPUTS);
+                vector one = sums[m], two = {0};
+                for (int q = 0; q < many; q++) {
+                    vector re = p[q].re, im = p[q].im;
+                    HOLD(re);
+                    HOLD(im);
+                    one += here[q].re * re, two += here[q].im * im;
+                    back[q].re += factor * re, back[q].im += factor * im;
                 }
-                a_bar[m] = target + more;
+                sums[m] = one + two;
             }
-            at[0] = sum;
-            if (both) at[next] = sum_next;
+            for (int q = 0; q < many; q++) at[q * next] = back[q];
         }
 }
 
 /* On a line A' has a sum over all modes, too long for float32 in one go: FEW_MODES at a time. */
 #define FEW_MODES 64
 
-static void NAME(mix_all_back)(const NAME(room) *room, long k3, long count, const layer *s)
+static void NAME(mix_all_back)(const NAME(room) *room, const cell *lines, long k3, long count,
+                               long first, long last, const layer *s)
 {
-    vector *a_bar = s->dim == 1 ? room->part : room->a_bar;
-    for (long q = 0; q < count; q += 2) {
-        cell *h = room->h + q * NAME(stride)(s), *lines = room->lines + k3 + q;
-        if (q + 1 < count) NAME(mix_back)(room->a, a_bar, h, lines, s, 1);
-        else NAME(mix_back)(room->a, a_bar, h, lines, s, 0);
+    const long at = first * NAME(rows)(s) * s->nodes, inputs = last - first;
+    const float *a = room->a + at * OUTPUTS;
+    vector *a_bar = (s->dim == 1 ? room->part : room->a_bar) + at;
+    for (long q = 0; q < count;) {
+        cell *h = room->h + q * NAME(stride)(s);
+        const cell *p = lines + k3 + q;
+        if (q + BACK_MANY <= count)
+            NAME(mix_back)(a, a_bar, h, p, inputs, s, BACK_MANY), q += BACK_MANY;
+        else if (BACK_MANY > 2 && q + 2 <= count)
+            NAME(mix_back)(a, a_bar, h, p, inputs, s, 2), q += 2;
+        else NAME(mix_back)(a, a_bar, h, p, inputs, s, 1), q++;
     }
     if (s->dim > 1) return;
-    const long end = k3 + count, size = s->inputs * s->nodes;
+    const long end = k3 + count, size = inputs * s->nodes;
     if (end % FEW_MODES && end < s->row.modes) return;
-    for (long e = 0; e < size; e++) room->a_bar[e] += a_bar[e];
+    for (long e = 0; e < size; e++) room->a_bar[at + e] += a_bar[e];
     memset(a_bar, 0, size * sizeof(vector));
 }
 
@@ -462,6 +563,24 @@ static void NAME(backward_lines)(cell *u, cell *v, cell *line, const NAME(row_ta
 
 /* ---- the operator ---- */
 
+/* inputs whose h and A' stay together in the cache; on a line all */
+INLINE long NAME(some_inputs)(const layer *s)
+{
+    const long each = GROUP * (long)sizeof(cell) + s->nodes * (long)sizeof(vector);
+    const long fit = CACHED / (NAME(rows)(s) * each);
+    return s->dim == 1 || fit > s->inputs ? s->inputs : fit > 1 ? fit : 1;
+}
+
+/* cells of the lines of a batch block */
+INLINE long NAME(lines_size)(const layer *s) { return NAME(rows)(s) * s->nodes * s->wave_row; }
+
+/* batch blocks for which c is read once; on a line, where c and c' are most of the traffic */
+INLINE long NAME(together)(const layer *s)
+{
+    const long fit = LINES_CACHED / (NAME(lines_size)(s) * (long)sizeof(cell));
+    return s->dim > 1 || fit < 1 ? 1 : smaller(fit, NAME(batch_blocks)(s));
+}
+
 static char *NAME(lay_out)(char *at, NAME(room) *room, const layer *s, const int backward)
 {
     const long rows = NAME(rows)(s), I = s->inputs, modes = modes_of(s);
@@ -469,8 +588,8 @@ static char *NAME(lay_out)(char *at, NAME(room) *room, const layer *s, const int
     const long column = s->outer.modes > s->inner.modes ? s->outer.modes : s->inner.modes;
 #define TAKE(name, type, bytes)                                                                  \
     room->name = (type *)at, at += ((bytes) + (long)sizeof(cell) - 1) & -(long)sizeof(cell)
-    TAKE(lines, cell, rows * s->nodes * s->wave_row * (long)sizeof(cell));
-    TAKE(h, cell, NAME(at_once)(s) * (NAME(rows)(s) | 1) * I * (long)sizeof(cell));
+    TAKE(lines, cell, NAME(together)(s) * NAME(lines_size)(s) * (long)sizeof(cell));
+    TAKE(h, cell, GROUP * (rows | 1) * (backward ? NAME(some_inputs)(s) : I) * (long)sizeof(cell));
     TAKE(slab, cell, slab * (long)sizeof(cell));
     TAKE(line, cell, longest_line(s) * (long)sizeof(cell));
     TAKE(column, cell, column * (long)sizeof(cell));
@@ -478,7 +597,7 @@ static char *NAME(lay_out)(char *at, NAME(room) *room, const layer *s, const int
     TAKE(a, float, rows * I * s->nodes * OUTPUTS * (long)sizeof(float));
     TAKE(c, float, I * modes * 2 * OUTPUTS * (long)sizeof(float));
     if (backward) {
-        TAKE(c_bar, cell, I * modes * (long)sizeof(cell));
+        TAKE(c_bar, float, I * modes * 2 * OUTPUTS * (long)sizeof(float));
         TAKE(a_bar, vector, rows * I * s->nodes * (long)sizeof(vector));
         TAKE(part, vector, s->dim == 1 ? I * s->nodes * (long)sizeof(vector) : 0);
     }
@@ -490,28 +609,43 @@ static void NAME(forward)(const float *f, const float *c, const float *a, const 
                           float *out, char *space, const layer *s, long block)
 {
     const long rows = NAME(rows)(s), modes = modes_of(s), N3 = s->row.points;
-    const long step = NAME(at_once)(s), block_size = s->inputs * modes * 2 * SAMPLES;
+    const long block_size = s->inputs * modes * 2 * SAMPLES;
     NAME(room) room;
     NAME(lay_out)(space, &room, s, 0);
     NAME(pack_symbol)(c, room.c, s, block);
-    NAME(pack_nodes)(a, room.a, s, block);
-    for (long n = 0; n < NAME(batch_blocks)(s); n++) {
-        for (long k = 0; k < s->row.modes; k += step) {
-            const long count = smaller(step, s->row.modes - k);
-            NAME(synthesise_all)(f + n * block_size, k, count, &room, s);
-            for (long q = 0; q < count; q++)
-                NAME(mix)(room.a, room.h + q * NAME(stride)(s), room.lines + k + q, s);
-        }
-        for (long r = 0; r < rows; r++) {
-            memset(room.sums, 0, N3 * sizeof(vector));
-            for (long m = 0; m < s->nodes; m += 2) {
-                cell *lines = room.lines + (r * s->nodes + m) * s->wave_row;
-                const NAME(row_target) to = {basis + m * N3, room.sums};
-                NAME(forward_lines)(lines, lines + s->wave_row, room.line, &to, s);
+    NAME(pack_nodes)(a, room.a, s, block, 0);
+    const long blocks = NAME(batch_blocks)(s), together = NAME(together)(s);
+    for (long start = 0; start < blocks; start += together) {
+        const long end = smaller(start + together, blocks);
+        for (long k = 0; k < s->row.modes; k += 2)
+            for (long n = start; n < end; n++) {
+                const long count = smaller(2, s->row.modes - k);
+                NAME(synthesise_all)(f + n * block_size, k, count, 0, s->inputs, &room, s);
+                NAME(mix_all)(&room, room.lines + (n - start) * NAME(lines_size)(s) + k, count, s);
             }
-            NAME(move_row)(room.sums, out, s, n, block, r, 0);
-        }
+        for (long n = start; n < end; n++)
+            for (long r = 0; r < rows; r++) {
+                cell *lines = room.lines + (n - start) * NAME(lines_size)(s);
+                lines += r * s->nodes * s->wave_row;
+                memset(room.sums, 0, N3 * sizeof(vector));
+                for (long m = 0; m < s->nodes; m += 2, lines += 2 * s->wave_row) {
+                    const NAME(row_target) to = {basis + m * N3, room.sums};
+                    NAME(forward_lines)(lines, lines + s->wave_row, room.line, &to, s);
+                }
+                NAME(move_row)(room.sums, out, s, n, block, r, 0);
+            }
     }
+}
+
+/* a group of modes, from k on, of some inputs, from i on: back from lines' to A', c' and f' */
+static void NAME(turn_modes)(const float *f, float *f_bar, const cell *lines, long k, long i,
+                             const NAME(room) *room, const layer *s)
+{
+    const long end = smaller(i + NAME(some_inputs)(s), s->inputs);
+    const long count = smaller(GROUP, s->row.modes - k);
+    NAME(synthesise_all)(f, k, count, i, end, room, s);
+    NAME(mix_all_back)(room, lines, k, count, i, end, s);
+    NAME(analyse_all)(f, f_bar, k, count, i, end, room, s);
 }
 
 /* f' is added to */
@@ -520,36 +654,46 @@ static void NAME(backward)(const float *f, const float *c, const float *a, const
                            char *space, const layer *s, long block)
 {
     const long rows = NAME(rows)(s), modes = modes_of(s), N3 = s->row.points, I = s->inputs;
-    const long step = NAME(at_once)(s), block_size = s->inputs * modes * 2 * SAMPLES;
+    const long block_size = s->inputs * modes * 2 * SAMPLES, some = NAME(some_inputs)(s);
     NAME(room) room;
     NAME(lay_out)(space, &room, s, 1);
     NAME(pack_symbol)(c, room.c, s, block);
-    NAME(pack_nodes)(a, room.a, s, block);
-    memset(room.c_bar, 0, I * modes * sizeof(cell));
+    NAME(pack_nodes)(a, room.a, s, block, 1);
+    memset(room.c_bar, 0, I * modes * 2 * OUTPUTS * sizeof(float));
     memset(room.a_bar, 0, rows * I * s->nodes * sizeof(vector));
     if (s->dim == 1) memset(room.part, 0, I * s->nodes * sizeof(vector));
-    for (long n = 0; n < NAME(batch_blocks)(s); n++) {
-        for (long r = 0; r < rows; r++) {
-            NAME(move_row)(room.sums, (float *)grad, s, n, block, r, 1);
-            for (long m = 0; m < s->nodes; m += 2) {
-                const NAME(row_target) from = {basis + m * N3, room.sums};
-                cell *lines = room.lines + (r * s->nodes + m) * s->wave_row;
-                NAME(backward_lines)(lines, lines + s->wave_row, room.line, &from, s);
+    const long blocks = NAME(batch_blocks)(s), together = NAME(together)(s);
+    for (long start = 0; start < blocks; start += together) {
+        const long end = smaller(start + together, blocks);
+        for (long n = start; n < end; n++)
+            for (long r = 0; r < rows; r++) {
+                cell *lines = room.lines + (n - start) * NAME(lines_size)(s);
+                lines += r * s->nodes * s->wave_row;
+                NAME(move_row)(room.sums, (float *)grad, s, n, block, r, 1);
+                for (long m = 0; m < s->nodes; m += 2, lines += 2 * s->wave_row) {
+                    const NAME(row_target) from = {basis + m * N3, room.sums};
+                    NAME(backward_lines)(lines, lines + s->wave_row, room.line, &from, s);
+                }
             }
-        }
-        for (long k = 0; k < s->row.modes; k += step) {
-            const long count = smaller(step, s->row.modes - k);
-            NAME(synthesise_all)(f + n * block_size, k, count, &room, s);
-            NAME(mix_all_back)(&room, k, count, s);
-            NAME(analyse_all)(f + n * block_size, f_bar + n * block_size, k, count, &room, s);
-        }
+        for (long i = 0; i < I; i += some)
+            for (long k = 0; k < s->row.modes; k += GROUP)
+                for (long n = start; n < end; n++) {
+                    const cell *lines = room.lines + (n - start) * NAME(lines_size)(s);
+                    NAME(turn_modes)(f + n * block_size, f_bar + n * NAME(gradient_size)(s), lines, k,
+                                     i, &room, s);
+                }
     }
     NAME(unpack_symbol)(c_bar, room.c_bar, s, block);
     NAME(unpack_nodes)(a_bar, room.a_bar, s, block);
 }
 
 #undef OUTPUTS
-#undef FOR_ELEMENTS
+#undef GROUP
+#undef MIX_MANY
+#undef BACK_MANY
+#undef FOR_COLUMNS
 #undef FEW_MODES
+#undef CACHED
+#undef LINES_CACHED
 #undef SAMPLES
 #undef NAME

@@ -92,10 +92,17 @@ void nodes_pack(const float *f, float *packed, const layer *s, long samples)
     else node_pack_samples_wide(f, packed, s);
 }
 
-void nodes_unpack(float *f, const float *packed, const layer *s, long samples, long ranges)
+/* floats of a term of f' */
+long nodes_term(const layer *s, long samples)
 {
-    if (samples == 1) node_unpack_samples_narrow(f, packed, ranges, s);
-    else node_unpack_samples_wide(f, packed, ranges, s);
+    if (samples == 1) return node_batch_blocks_narrow(s) * node_gradient_size_narrow(s);
+    return node_batch_blocks_wide(s) * node_gradient_size_wide(s);
+}
+
+void nodes_unpack(float *f, const float *terms, const layer *s, long samples, long count)
+{
+    if (samples == 1) node_unpack_samples_narrow(f, terms, count, s);
+    else node_unpack_samples_wide(f, terms, count, s);
 }
 
 void nodes_forward(const float *f, const float *c, const float *a, const float *basis, float *out,

@@ -69,15 +69,16 @@ def _apply(
 ) -> Tensor:
     c, b = values.frequency, values.space
     if b is None:
-        total = c[0] if len(c) == 1 else c.sum(dim=0)
+        total = c.squeeze(0) if len(c) == 1 else c.sum(dim=0)
         return _from_modes(_contract(total, f_hat), grid, modes, method)
     if b.shape[2] == 1:
         return _apply_low_rank(c, values.on_grid().space, f_hat, grid, modes, method)
-    total = _apply_pairs(c[0], b[0], values.basis, f_hat, grid, modes, method)
-    for r in range(1, len(c)):
-        part = _apply_pairs(c[r], b[r], values.basis, f_hat, grid, modes, method)
-        total = total + part
-    return total
+    # the gradient of c[0] would be copied into zeros of the size of c
+    terms = [(c.squeeze(0), b.squeeze(0))] if len(c) == 1 else zip(c, b, strict=True)
+    parts = [
+        _apply_pairs(c_r, b_r, values.basis, f_hat, grid, modes, method) for c_r, b_r in terms
+    ]
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
 
 
 def _apply_low_rank(

@@ -63,7 +63,8 @@ def native_library() -> ctypes.CDLL | None:
     """The compiled loops, where there are some."""
     library = load_library()
     if library is not None:
-        for name in ("lanes", "pairwise_room", "nodes_room", "contract_room", "fields_room"):
+        rooms = (f"{part}_room" for part in ("pairwise", "nodes", "contract", "fields"))
+        for name in ("lanes", "nodes_term", *rooms):
             getattr(library, name).restype = ctypes.c_long
     return library
 

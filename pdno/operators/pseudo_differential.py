@@ -81,8 +81,12 @@ class PseudoDifferentialOperator(nn.Module):
             with _full_precision(example.device):
                 if not isinstance(self.symbol, SeparatedSymbol):
                     return self.symbol.evaluate(grid, self.modes, t)
-                most = self._most_nodes(self.symbol, grid, example)
-                return self.symbol.evaluate(grid, self.modes, t, most_nodes=most)
+                if not self._interpolates(example):
+                    return self.symbol.evaluate(grid, self.modes, t)
+                most = self._most_nodes(self.symbol, grid)
+                return self.symbol.evaluate(
+                    grid, self.modes, t, most_nodes=most, smooth_frequency=True
+                )
 
         kept = self.kept.get(self.symbol, grid, evaluate) if t is None else None
         return evaluate() if kept is None else kept
@@ -92,13 +96,15 @@ class PseudoDifferentialOperator(nn.Module):
         self.kept.frozen = None
         return self.kept.freeze(self.symbol, grid, lambda: self.values(grid), tolerance)
 
-    def _most_nodes(self, symbol: SeparatedSymbol, grid: Grid, like: Tensor) -> int:
+    def _interpolates(self, like: Tensor) -> bool:
+        """Whether factors of the symbol may be interpolated from nodes, for fields like these."""
+        if is_traced() or self.method != "auto":
+            return False
+        return choose_backend(like.dtype, like.device) == "native"
+
+    def _most_nodes(self, symbol: SeparatedSymbol, grid: Grid) -> int:
         """Up to how many nodes of each row pay, for symbols with x-factors of pairs."""
         if not symbol.depends_on_x or isinstance(symbol, LowRankSymbol):
-            return 0
-        if is_traced() or self.method != "auto":
-            return 0
-        if choose_backend(like.dtype, like.device) != "native":
             return 0
         kept = kept_per_axis(grid.shape, self.modes)
         return most_nodes(grid.shape, kept, symbol.in_channels)

@@ -116,6 +116,11 @@ class ClassicalSymbol(SeparatedSymbol):
 
     periodic = True
 
+    @property
+    def exact_structure(self) -> bool:  # type: ignore[override]
+        """Whether A is self-adjoint, elliptic or dissipative at every ξ."""
+        return self.self_adjoint or self.elliptic or self.dissipative
+
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
         bracket = (1.0 + xi.square().sum(dim=-1, keepdim=True)).sqrt()

@@ -5,7 +5,7 @@
 The paper's "#layers" counts the hidden-to-hidden maps; there are layers + 2 linear maps in all.
 """
 
-__all__ = ["SymbolMLP", "evaluate_complex"]
+__all__ = ["SymbolMLP", "evaluate_complex", "join_parts"]
 
 from typing import Any
 
@@ -72,10 +72,14 @@ class SymbolMLP(nn.Module):
 
 def evaluate_complex(real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> Tensor:
     """real(points) + i imaginary(points), (..., d) -> (out_features, ...)."""
-    parts = (real(points), imaginary(points))
+    return join_parts(real(points), imaginary(points))
+
+
+def join_parts(real: Tensor, imaginary: Tensor) -> Tensor:
+    """real + i imaginary."""
     if is_traced():
-        return torch.complex(*parts)
-    joined: Tensor = _Joined.apply(*parts)  # type: ignore[no-untyped-call]
+        return torch.complex(real, imaginary)
+    joined: Tensor = _Joined.apply(real, imaginary)  # type: ignore[no-untyped-call]
     return joined
 
 

@@ -1,11 +1,14 @@
-"""Smooth x-factors from few points: interpolation along the last axis.
+"""Smooth factors from few points: interpolation along the last axis.
 
     b(r, y) = Σ_m ℓ_m(y) b(r, y_m),      r a row of the grid, y_m the nodes, m = 1 .. M
 
 Networks of x are smooth functions. Where M nodes of each row give b to the last digit of float32,
 the network is asked at M points of a row instead of N_d, and the operator needs M transforms of
 rows instead of one for each input channel. Nodes are those of Chebyshev, on which interpolation by
-polynomials is stable; for periodic b equally spaced ones and trigonometric polynomials.
+polynomials is stable; for periodic b equally spaced ones and trigonometric polynomials. In one
+dimension the same is done for c(ξ) on the interval of the kept modes: there may be thousands of
+them. In more dimensions it saves nothing, as interpolation along each axis costs as much as the
+last map of a network.
 
 How many nodes are needed is measured, not assumed: b is expanded at `MOST` nodes of some lines,
 and M is the first number beyond which the coefficients are below `TOLERANCE` of b. It depends on
@@ -70,7 +73,8 @@ def probe_lines(dim: int, *, periodic: bool) -> Tensor:
 
     The lines lie across the box so that no two have a coordinate in common.
     """
-    places = (torch.arange(LINES, dtype=torch.float64) + 0.5) / LINES
+    count = LINES if dim > 1 else 1
+    places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     lines = torch.stack([places.roll(axis) for axis in range(dim)], dim=-1)
     points = lines[None, :, None, :].repeat(dim, 1, MOST, 1)
     for axis in range(dim):

@@ -16,9 +16,12 @@ from torch import Tensor
 from pdno.fourier import Modes
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
-from pdno.symbols.mlp import SymbolMLP
-from pdno.symbols.nodes import count_nodes, node_basis, node_points, probe_lines
+from pdno.symbols.mlp import SymbolMLP, join_parts
+from pdno.symbols.nodes import MOST, STEP, count_nodes, node_basis, node_points, probe_lines
 from pdno.symbols.scale import InputScale
+
+MODES_PER_NODE = 8
+"""From how many modes for each node on interpolation of c pays."""
 
 
 class SeparatedSymbol(Symbol):
@@ -49,6 +52,9 @@ class SeparatedSymbol(Symbol):
     periodic = False
     """Whether b is periodic by construction."""
 
+    exact_structure = False
+    """Whether c has a structure, such as positivity, that must hold at every ξ to the last bit."""
+
     @abstractmethod
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """c at ξ / frequency_scale.
@@ -70,6 +76,7 @@ class SeparatedSymbol(Symbol):
         t: Tensor | float | None = None,
         *,
         most_nodes: int = 0,
+        smooth_frequency: bool = False,
     ) -> SymbolValues:
         """c on the kept modes, b on the whole grid, or at nodes of its rows.
 
@@ -78,10 +85,14 @@ class SeparatedSymbol(Symbol):
             modes: Kept modes.
             t: Time, for symbols that depend on it.
             most_nodes: Up to how many nodes of each row are wanted where they are enough.
+            smooth_frequency: Whether c may be interpolated between the modes, to float32.
         """
         like = self.real.linear_in.weight
         times = check_time(t, self.takes_time, like)
-        c = self.frequency_factor(self.scale.xi(grid, modes, like), times)
+        xi = self.scale.xi(grid, modes, like)
+        interpolated = smooth_frequency and not self.exact_structure and times is None
+        c = self._interpolate_frequency(xi) if interpolated and grid.dim == 1 else None
+        c = self.frequency_factor(xi, times) if c is None else c
         if not self.depends_on_x:
             return _times_first(c, None, times)
         counts = self._count_nodes(grid, times, most_nodes) if most_nodes else None
@@ -100,6 +111,24 @@ class SeparatedSymbol(Symbol):
             if basis is not None:
                 b = _interpolate(b, basis, axis - grid.dim)
         return _times_first(c, b, times, bases[-1])
+
+    def _interpolate_frequency(self, xi: Tensor) -> Tensor | None:
+        """c at many modes of a line, (K, 1) -> (R, O, I, K), from few nodes; None if they do not do."""
+        if len(xi) < MODES_PER_NODE * STEP:
+            return None
+
+        def at_nodes(count: int) -> Tensor:
+            nodes = node_points(count, periodic=False).to(xi)
+            return self.frequency_factor(torch.lerp(xi[0], xi[-1], nodes[:, None]), None)
+
+        with torch.no_grad():
+            probed = torch.view_as_real(at_nodes(MOST)).movedim(-1, 0)
+        count = count_nodes(probed, periodic=False)
+        if count is None or len(xi) < MODES_PER_NODE * count:
+            return None
+        places = tuple(torch.linspace(0, 1, len(xi), dtype=torch.float64).tolist())
+        basis, c = node_basis(places, count, periodic=False).to(xi), at_nodes(count)
+        return join_parts(c.real @ basis, c.imag @ basis)
 
     def _count_nodes(self, grid: Grid, t: Tensor | None, most: int) -> list[int | None] | None:
         """How many nodes of each axis give b, None for those that need all points.

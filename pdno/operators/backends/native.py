@@ -233,7 +233,6 @@ class NodeLoops(_Loops):
     def __init__(self, library: ctypes.CDLL, sizes: Sizes, nodes: int) -> None:
         super().__init__(library, sizes, sizes.outputs)
         self.only_layer = self.layer(nodes=nodes)
-        self.ranges = _even_ranges(self.channel_blocks, TASKS)
 
     def _pack(self, f_hat: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
         """f̂ and ℓ as the loops take them."""
@@ -260,16 +259,22 @@ class NodeLoops(_Loops):
         """The gradients of c, A and f̂."""
         layer, (packed, pairs) = self.only_layer, self._pack(f_hat, basis)
         c_bar, a_bar, f_bar = torch.empty_like(c), torch.empty_like(a), self.new_f_bar()
-        sums = torch.zeros(len(self.ranges), len(packed), dtype=torch.float32)
+        # f' is the sum over blocks in their order: the first ones are added up at once, each of
+        # the others has a term of its own, so that the bits do not depend on the threads
+        blocks = self.channel_blocks
+        first = -(-blocks // torch.get_num_threads())
+        size = self.library.nodes_term(ctypes.byref(layer), ctypes.c_long(self.samples))
+        terms = torch.zeros(1 + blocks - first, size, dtype=torch.float32)
 
-        def part(index: int, _: int) -> None:
+        def part(start: int, end: int) -> None:
             room = self.room("nodes_room", layer, backward=True)
-            tensors = (packed, c, a, pairs, grad, sums[index], c_bar, a_bar, room)
-            for block in range(*self.ranges[index]):
+            term = terms[0 if start == 0 else 1 + start - first]
+            tensors = (packed, c, a, pairs, grad, term, c_bar, a_bar, room)
+            for block in range(start, end):
                 self.call("nodes_backward", tensors, layer, block)
 
-        run_tasks(part, [(index, 0) for index in range(len(self.ranges))])
-        self.call("nodes_unpack", (f_bar, sums), layer, len(self.ranges))
+        run_tasks(part, [(0, first), *((block, block + 1) for block in range(first, blocks))])
+        self.call("nodes_unpack", (f_bar, terms), layer, len(terms))
         return c_bar, a_bar, f_bar
 
 
