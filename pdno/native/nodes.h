@@ -44,7 +44,7 @@ INLINE vector NAME(samples)(const float *p)
 
 INLINE long NAME(output_blocks)(const layer *s) { return blocks_of(s->outputs, OUTPUTS); }
 INLINE long NAME(batch_blocks)(const layer *s) { return blocks_of(s->batch, SAMPLES); }
-INLINE long NAME(rows)(const layer *s) { return s->outer.points * s->inner.points; }
+INLINE long NAME(rows)(const layer *s) { return s->inner.points; } /* of a slab, outer.points */
 
 /* ---- packing ---- */
 
@@ -161,33 +161,40 @@ static void NAME(unpack_symbol)(float *c, const float *packed, const layer *s, l
     }
 }
 
-/* A (rows, M, O, I) -> (rows, I, M, OUTPUTS), or by inputs (I, rows, M, OUTPUTS) */
+/* place of A_im at row r of all slabs, as it is packed */
+INLINE long NAME(node_place)(const layer *s, long r, long i, const int by_inputs)
+{
+    const long rows = NAME(rows)(s), slab = r / rows;
+    return (by_inputs ? (slab * s->inputs + i) * rows + r % rows : r * s->inputs + i) * s->nodes;
+}
+
+/* A (slabs, rows, M, O, I) -> (slabs, rows, I, M, OUTPUTS), or (slabs, I, rows, M, OUTPUTS) */
 static void NAME(pack_nodes)(const float *a, float *to, const layer *s, long block,
                              const int by_inputs)
 {
-    const long M = s->nodes, I = s->inputs, rows = NAME(rows)(s);
+    const long M = s->nodes, I = s->inputs, rows = s->outer.points * NAME(rows)(s);
     const long count = smaller(OUTPUTS, s->outputs - block * OUTPUTS);
-    const long row = by_inputs ? M : I * M, input = by_inputs ? rows * M : M;
     for (long r = 0; r < rows; r++)
         for (long m = 0; m < M; m++) {
             const float *from = a + ((r * M + m) * s->outputs + block * OUTPUTS) * I;
-            for (long i = 0; i < I; i++)
-                for (long j = 0; j < OUTPUTS; j++)
-                    to[(r * row + i * input + m) * OUTPUTS + j] = j < count ? from[j * I + i] : 0;
+            for (long i = 0; i < I; i++) {
+                float *at = to + (NAME(node_place)(s, r, i, by_inputs) + m) * OUTPUTS;
+                for (long j = 0; j < OUTPUTS; j++) at[j] = j < count ? from[j * I + i] : 0;
+            }
         }
 }
 
-/* (I, rows, M) -> (rows, M, O, I), summed over samples */
+/* (slabs, I, rows, M) -> (slabs, rows, M, O, I), summed over samples */
 static void NAME(unpack_nodes)(float *a, const vector *from, const layer *s, long block)
 {
-    const long M = s->nodes, I = s->inputs, rows = NAME(rows)(s);
+    const long M = s->nodes, I = s->inputs, rows = s->outer.points * NAME(rows)(s);
     const long count = smaller(OUTPUTS, s->outputs - block * OUTPUTS);
     for (long r = 0; r < rows; r++)
         for (long m = 0; m < M; m++) {
             float *to = a + ((r * M + m) * s->outputs + block * OUTPUTS) * I;
             for (long i = 0; i < I; i++) {
                 float sums[OUTPUTS];
-                NAME(sum_samples)(sums, from[(i * rows + r) * M + m]);
+                NAME(sum_samples)(sums, from[NAME(node_place)(s, r, i, 1) + m]);
                 for (long j = 0; j < count; j++) to[j * I + i] = sums[j];
             }
         }
@@ -305,43 +312,45 @@ INLINE void NAME(empty_column)(const cell *p, NAME(modes) a, long column, const 
     }
 }
 
-typedef struct { cell *lines, *h, *slab, *line, *column; vector *sums, *a_bar, *part;
+typedef struct { cell *lines, *h, *slabs, *line, *column; vector *sums, *a_bar, *part;
     float *a, *c, *c_bar; }
     NAME(room);
 
-/* h of one input at all rows for one k3 */
-static void NAME(synthesise)(NAME(modes) a, long k3, cell *h, const NAME(room) *room,
-                             const layer *s)
+/* in space, waves across the slabs: (slabs, I, K3, K2), odd so that slabs do not meet in the cache */
+INLINE long NAME(slab_size)(const layer *s)
 {
-    const long K1 = s->outer.modes, K2 = s->inner.modes, start = k3 * K2 * K1;
-    if (s->dim == 2) {
-        NAME(fill_column)(room->column, a, start, K2);
-        synthesise_column(room->column, h, 1, room->line, &s->inner);
-    }
-    for (long k2 = 0; s->dim == 3 && k2 < K2; k2++) { /* slab (N1, K2) */
-        NAME(fill_column)(room->column, a, start + k2 * K1, K1);
-        synthesise_column(room->column, room->slab + k2, K2, room->line, &s->outer);
-    }
-    for (long x = 0; s->dim == 3 && x < s->outer.points; x++)
-        synthesise_column(room->slab + x * K2, h + x * s->inner.points, 1, room->line, &s->inner);
-    for (long r = 0; is_edge(s, k3) && r < NAME(rows)(s); r++) h[r].im = (vector){0};
+    return s->dim == 3 ? (s->inputs * s->row.modes * s->inner.modes) | 1 : 0;
 }
 
-/* the transpose: c' and f' from h' */
-static void NAME(analyse)(NAME(modes) a, long k3, const cell *h, const NAME(room) *room,
-                          const layer *s)
+INLINE NAME(modes) NAME(modes_of_input)(NAME(modes) all, long i, const layer *s)
 {
-    const long K2 = s->inner.modes;
-    if (s->dim == 2) {
-        analyse_column(h, 1, room->column, room->line, &s->inner);
-        NAME(empty_column)(room->column, a, k3, s);
-    }
-    for (long x = 0; s->dim == 3 && x < s->outer.points; x++)
-        analyse_column(h + x * s->inner.points, 1, room->slab + x * K2, room->line, &s->inner);
-    for (long k2 = 0; s->dim == 3 && k2 < K2; k2++) {
-        analyse_column(room->slab + k2, K2, room->column, room->line, &s->outer);
-        NAME(empty_column)(room->column, a, k3 * K2 + k2, s);
-    }
+    const long modes = modes_of(s), size = NAME(gradient_size)(s) / s->inputs;
+    return (NAME(modes)){all.f + i * modes * 2 * SAMPLES, all.c + i * modes * 2 * OUTPUTS,
+                         all.f_bar ? all.f_bar + i * size : 0,
+                         all.c_bar ? all.c_bar + i * modes * 2 * OUTPUTS : 0};
+}
+
+static void NAME(synthesise_slabs)(NAME(modes) all, const NAME(room) *room, const layer *s)
+{
+    const long K1 = s->outer.modes, columns = s->inner.modes * s->row.modes;
+    for (long i = 0; i < s->inputs; i++)
+        for (long k = 0; k < columns; k++) {
+            NAME(fill_column)(room->column, NAME(modes_of_input)(all, i, s), k * K1, K1);
+            synthesise_column(room->column, room->slabs + i * columns + k, NAME(slab_size)(s),
+                              room->line, &s->outer);
+        }
+}
+
+/* the transpose: c' and f' */
+static void NAME(analyse_slabs)(NAME(modes) all, const NAME(room) *room, const layer *s)
+{
+    const long columns = s->inner.modes * s->row.modes;
+    for (long i = 0; i < s->inputs; i++)
+        for (long k = 0; k < columns; k++) {
+            analyse_column(room->slabs + i * columns + k, NAME(slab_size)(s), room->column,
+                           room->line, &s->outer);
+            NAME(empty_column)(room->column, NAME(modes_of_input)(all, i, s), k, s);
+        }
 }
 
 /* h of `count` modes from k3 on: (I, GROUP, rows | 1), odd so that inputs do not meet in the
@@ -358,39 +367,40 @@ INLINE long NAME(input_stride)(const layer *s)
     return s->dim == 1 ? 1 : GROUP * NAME(stride)(s);
 }
 
-/* for the inputs first .. last, on a line for all */
-static void NAME(synthesise_all)(const float *f, long k3, long count, long first, long last,
-                                 const NAME(room) *room, const layer *s)
+/* for the inputs first .. last, on a line for all; slab is 0, or in space one of the slabs */
+static void NAME(synthesise)(NAME(modes) all, long k3, long count, long first, long last,
+                             const cell *slab, const NAME(room) *room, const layer *s)
 {
-    const NAME(modes) all = {f, room->c, 0, 0};
-    const long modes = modes_of(s), stride = NAME(stride)(s);
+    const long stride = NAME(stride)(s), K2 = s->inner.modes;
     for (long q = 0; s->dim == 1 && q < count; q++) {
         cell *h = room->h + q * stride;
         NAME(fill_column)(h, all, (k3 + q) * s->inputs, s->inputs);
         for (long i = 0; i < s->inputs; i++) keep_real(h + i, s, k3 + q);
     }
-    for (long i = first; s->dim > 1 && i < last; i++) {
-        const NAME(modes) a = {f + i * modes * 2 * SAMPLES, room->c + i * modes * 2 * OUTPUTS, 0, 0};
-        cell *h = room->h + (i - first) * NAME(input_stride)(s);
-        for (long q = 0; q < count; q++)
-            NAME(synthesise)(a, k3 + q, h + q * stride, room, s);
-    }
+    for (long i = first; s->dim > 1 && i < last; i++)
+        for (long k = k3; k < k3 + count; k++) {
+            cell *h = room->h + (i - first) * NAME(input_stride)(s) + (k - k3) * stride;
+            const cell *column = slab ? slab + (i * s->row.modes + k) * K2 : room->column;
+            if (!slab) NAME(fill_column)(room->column, NAME(modes_of_input)(all, i, s), k * K2, K2);
+            synthesise_column(column, h, 1, room->line, &s->inner);
+            for (long r = 0; is_edge(s, k) && r < NAME(rows)(s); r++) h[r].im = (vector){0};
+        }
 }
 
-static void NAME(analyse_all)(const float *f, float *f_bar, long k3, long count, long first,
-                              long last, const NAME(room) *room, const layer *s)
+/* the transpose: c' and f', or the slab's, from h' */
+static void NAME(analyse)(NAME(modes) all, long k3, long count, long first, long last, cell *slab,
+                          const NAME(room) *room, const layer *s)
 {
-    const NAME(modes) all = {f, room->c, f_bar, room->c_bar};
-    const long modes = modes_of(s), stride = NAME(stride)(s);
-    const long size = NAME(gradient_size)(s) / s->inputs;
+    const long stride = NAME(stride)(s), K2 = s->inner.modes;
     for (long q = 0; s->dim == 1 && q < count; q++)
         NAME(empty_column)(room->h + q * stride, all, k3 + q, s);
-    for (long i = first; s->dim > 1 && i < last; i++) {
-        const NAME(modes) a = {f + i * modes * 2 * SAMPLES, room->c + i * modes * 2 * OUTPUTS,
-                               f_bar + i * size, room->c_bar + i * modes * 2 * OUTPUTS};
-        const cell *h = room->h + (i - first) * NAME(input_stride)(s);
-        for (long q = 0; q < count; q++) NAME(analyse)(a, k3 + q, h + q * stride, room, s);
-    }
+    for (long i = first; s->dim > 1 && i < last; i++)
+        for (long k = k3; k < k3 + count; k++) {
+            const cell *h = room->h + (i - first) * NAME(input_stride)(s) + (k - k3) * stride;
+            cell *column = slab ? slab + (i * s->row.modes + k) * K2 : room->column;
+            analyse_column(h, 1, column, room->line, &s->inner);
+            if (!slab) NAME(empty_column)(column, NAME(modes_of_input)(all, i, s), k, s);
+        }
 }
 
 /* ---- the sum over inputs ---- */
@@ -437,12 +447,13 @@ INLINE void NAME(mix)(const float *a, const cell *h, cell *lines, const layer *s
 #define BACK_MANY 2
 #endif
 
-static void NAME(mix_all)(const NAME(room) *room, cell *lines, long count, const layer *s)
+static void NAME(mix_all)(const float *a, const NAME(room) *room, cell *lines, long count,
+                          const layer *s)
 {
     long q = 0;
     for (; q + MIX_MANY <= count; q += MIX_MANY)
-        NAME(mix)(room->a, room->h + q * NAME(stride)(s), lines + q, s, MIX_MANY);
-    for (; q < count; q++) NAME(mix)(room->a, room->h + q * NAME(stride)(s), lines + q, s, 1);
+        NAME(mix)(a, room->h + q * NAME(stride)(s), lines + q, s, MIX_MANY);
+    for (; q < count; q++) NAME(mix)(a, room->h + q * NAME(stride)(s), lines + q, s, 1);
 }
 
 /* A' += Re conj(h) lines', and h becomes h' = sum_m A_m lines'(m), for `many` modes of some inputs;
@@ -482,9 +493,9 @@ INLINE void NAME(mix_back)(const float *a, vector *a_bar, cell *h, const cell *l
 #define FEW_MODES 64
 
 static void NAME(mix_all_back)(const NAME(room) *room, const cell *lines, long k3, long count,
-                               long first, long last, const layer *s)
+                               long first, long last, long slab, const layer *s)
 {
-    const long at = first * NAME(rows)(s) * s->nodes, inputs = last - first;
+    const long at = NAME(node_place)(s, slab * NAME(rows)(s), first, 1), inputs = last - first;
     const float *a = room->a + at * OUTPUTS;
     vector *a_bar = (s->dim == 1 ? room->part : room->a_bar) + at;
     for (long q = 0; q < count;) {
@@ -571,7 +582,7 @@ INLINE long NAME(some_inputs)(const layer *s)
     return s->dim == 1 || fit > s->inputs ? s->inputs : fit > 1 ? fit : 1;
 }
 
-/* cells of the lines of a batch block */
+/* cells of the lines of a slab */
 INLINE long NAME(lines_size)(const layer *s) { return NAME(rows)(s) * s->nodes * s->wave_row; }
 
 /* batch blocks for which c is read once; on a line, where c and c' are most of the traffic */
@@ -583,69 +594,73 @@ INLINE long NAME(together)(const layer *s)
 
 static char *NAME(lay_out)(char *at, NAME(room) *room, const layer *s, const int backward)
 {
-    const long rows = NAME(rows)(s), I = s->inputs, modes = modes_of(s);
-    const long slab = s->dim == 3 ? s->outer.points * s->inner.modes : 0;
+    const long rows = NAME(rows)(s), slabs = s->outer.points, I = s->inputs, modes = modes_of(s);
     const long column = s->outer.modes > s->inner.modes ? s->outer.modes : s->inner.modes;
+    const long inputs = backward ? NAME(some_inputs)(s) : I;
 #define TAKE(name, type, bytes)                                                                  \
     room->name = (type *)at, at += ((bytes) + (long)sizeof(cell) - 1) & -(long)sizeof(cell)
     TAKE(lines, cell, NAME(together)(s) * NAME(lines_size)(s) * (long)sizeof(cell));
-    TAKE(h, cell, GROUP * (rows | 1) * (backward ? NAME(some_inputs)(s) : I) * (long)sizeof(cell));
-    TAKE(slab, cell, slab * (long)sizeof(cell));
+    TAKE(h, cell, GROUP * (rows | 1) * inputs * (long)sizeof(cell));
+    TAKE(slabs, cell, slabs * NAME(slab_size)(s) * (long)sizeof(cell));
     TAKE(line, cell, longest_line(s) * (long)sizeof(cell));
     TAKE(column, cell, column * (long)sizeof(cell));
     TAKE(sums, vector, FOURS(s->row.points) * (long)sizeof(vector));
-    TAKE(a, float, rows * I * s->nodes * OUTPUTS * (long)sizeof(float));
+    TAKE(a, float, slabs * rows * I * s->nodes * OUTPUTS * (long)sizeof(float));
     TAKE(c, float, I * modes * 2 * OUTPUTS * (long)sizeof(float));
     if (backward) {
         TAKE(c_bar, float, I * modes * 2 * OUTPUTS * (long)sizeof(float));
-        TAKE(a_bar, vector, rows * I * s->nodes * (long)sizeof(vector));
+        TAKE(a_bar, vector, slabs * rows * I * s->nodes * (long)sizeof(vector));
         TAKE(part, vector, s->dim == 1 ? I * s->nodes * (long)sizeof(vector) : 0);
     }
 #undef TAKE
     return at;
 }
 
+/* rows of a slab from their lines to out, or from out' to their lines */
+static void NAME(turn_rows)(cell *lines, const float *basis, float *out, const NAME(room) *room,
+                            const layer *s, long n, long block, long slab, const int back)
+{
+    const long rows = NAME(rows)(s), N3 = s->row.points;
+    for (long r = 0; r < rows; r++) {
+        if (back) NAME(move_row)(room->sums, out, s, n, block, slab * rows + r, 1);
+        else memset(room->sums, 0, N3 * sizeof(vector));
+        for (long m = 0; m < s->nodes; m += 2, lines += 2 * s->wave_row) {
+            const NAME(row_target) at = {basis + m * N3, room->sums};
+            if (back) NAME(backward_lines)(lines, lines + s->wave_row, room->line, &at, s);
+            else NAME(forward_lines)(lines, lines + s->wave_row, room->line, &at, s);
+        }
+        if (!back) NAME(move_row)(room->sums, out, s, n, block, slab * rows + r, 0);
+    }
+}
+
 static void NAME(forward)(const float *f, const float *c, const float *a, const float *basis,
                           float *out, char *space, const layer *s, long block)
 {
-    const long rows = NAME(rows)(s), modes = modes_of(s), N3 = s->row.points;
-    const long block_size = s->inputs * modes * 2 * SAMPLES;
+    const long size = s->inputs * modes_of(s) * 2 * SAMPLES, blocks = NAME(batch_blocks)(s);
+    const long together = NAME(together)(s), lines = NAME(lines_size)(s);
     NAME(room) room;
     NAME(lay_out)(space, &room, s, 0);
     NAME(pack_symbol)(c, room.c, s, block);
     NAME(pack_nodes)(a, room.a, s, block, 0);
-    const long blocks = NAME(batch_blocks)(s), together = NAME(together)(s);
     for (long start = 0; start < blocks; start += together) {
         const long end = smaller(start + together, blocks);
-        for (long k = 0; k < s->row.modes; k += 2)
-            for (long n = start; n < end; n++) {
-                const long count = smaller(2, s->row.modes - k);
-                NAME(synthesise_all)(f + n * block_size, k, count, 0, s->inputs, &room, s);
-                NAME(mix_all)(&room, room.lines + (n - start) * NAME(lines_size)(s) + k, count, s);
-            }
-        for (long n = start; n < end; n++)
-            for (long r = 0; r < rows; r++) {
-                cell *lines = room.lines + (n - start) * NAME(lines_size)(s);
-                lines += r * s->nodes * s->wave_row;
-                memset(room.sums, 0, N3 * sizeof(vector));
-                for (long m = 0; m < s->nodes; m += 2, lines += 2 * s->wave_row) {
-                    const NAME(row_target) to = {basis + m * N3, room.sums};
-                    NAME(forward_lines)(lines, lines + s->wave_row, room.line, &to, s);
+        const NAME(modes) first = {f + start * size, room.c, 0, 0};
+        if (s->dim == 3) NAME(synthesise_slabs)(first, &room, s);
+        for (long slab = 0; slab < s->outer.points; slab++) {
+            const float *at = room.a + NAME(node_place)(s, slab * NAME(rows)(s), 0, 0) * OUTPUTS;
+            const cell *waves = s->dim == 3 ? room.slabs + slab * NAME(slab_size)(s) : 0;
+            for (long k = 0; k < s->row.modes; k += 2)
+                for (long n = start; n < end; n++) {
+                    const NAME(modes) all = {f + n * size, room.c, 0, 0};
+                    const long count = smaller(2, s->row.modes - k);
+                    NAME(synthesise)(all, k, count, 0, s->inputs, waves, &room, s);
+                    NAME(mix_all)(at, &room, room.lines + (n - start) * lines + k, count, s);
                 }
-                NAME(move_row)(room.sums, out, s, n, block, r, 0);
-            }
+            for (long n = start; n < end; n++)
+                NAME(turn_rows)(room.lines + (n - start) * lines, basis, out, &room, s, n, block,
+                                slab, 0);
+        }
     }
-}
-
-/* a group of modes, from k on, of some inputs, from i on: back from lines' to A', c' and f' */
-static void NAME(turn_modes)(const float *f, float *f_bar, const cell *lines, long k, long i,
-                             const NAME(room) *room, const layer *s)
-{
-    const long end = smaller(i + NAME(some_inputs)(s), s->inputs);
-    const long count = smaller(GROUP, s->row.modes - k);
-    NAME(synthesise_all)(f, k, count, i, end, room, s);
-    NAME(mix_all_back)(room, lines, k, count, i, end, s);
-    NAME(analyse_all)(f, f_bar, k, count, i, end, room, s);
 }
 
 /* f' is added to */
@@ -653,35 +668,40 @@ static void NAME(backward)(const float *f, const float *c, const float *a, const
                            const float *grad, float *f_bar, float *c_bar, float *a_bar,
                            char *space, const layer *s, long block)
 {
-    const long rows = NAME(rows)(s), modes = modes_of(s), N3 = s->row.points, I = s->inputs;
-    const long block_size = s->inputs * modes * 2 * SAMPLES, some = NAME(some_inputs)(s);
+    const long I = s->inputs, modes = modes_of(s), size = I * modes * 2 * SAMPLES;
+    const long blocks = NAME(batch_blocks)(s), together = NAME(together)(s);
+    const long lines = NAME(lines_size)(s), some = NAME(some_inputs)(s);
     NAME(room) room;
     NAME(lay_out)(space, &room, s, 1);
     NAME(pack_symbol)(c, room.c, s, block);
     NAME(pack_nodes)(a, room.a, s, block, 1);
     memset(room.c_bar, 0, I * modes * 2 * OUTPUTS * sizeof(float));
-    memset(room.a_bar, 0, rows * I * s->nodes * sizeof(vector));
+    memset(room.a_bar, 0, s->outer.points * NAME(rows)(s) * I * s->nodes * sizeof(vector));
     if (s->dim == 1) memset(room.part, 0, I * s->nodes * sizeof(vector));
-    const long blocks = NAME(batch_blocks)(s), together = NAME(together)(s);
     for (long start = 0; start < blocks; start += together) {
         const long end = smaller(start + together, blocks);
-        for (long n = start; n < end; n++)
-            for (long r = 0; r < rows; r++) {
-                cell *lines = room.lines + (n - start) * NAME(lines_size)(s);
-                lines += r * s->nodes * s->wave_row;
-                NAME(move_row)(room.sums, (float *)grad, s, n, block, r, 1);
-                for (long m = 0; m < s->nodes; m += 2, lines += 2 * s->wave_row) {
-                    const NAME(row_target) from = {basis + m * N3, room.sums};
-                    NAME(backward_lines)(lines, lines + s->wave_row, room.line, &from, s);
-                }
-            }
-        for (long i = 0; i < I; i += some)
-            for (long k = 0; k < s->row.modes; k += GROUP)
-                for (long n = start; n < end; n++) {
-                    const cell *lines = room.lines + (n - start) * NAME(lines_size)(s);
-                    NAME(turn_modes)(f + n * block_size, f_bar + n * NAME(gradient_size)(s), lines, k,
-                                     i, &room, s);
-                }
+        const NAME(modes) first = {f + start * size, room.c,
+                                   f_bar + start * NAME(gradient_size)(s), room.c_bar};
+        if (s->dim == 3) NAME(synthesise_slabs)(first, &room, s);
+        for (long slab = 0; slab < s->outer.points; slab++) {
+            cell *waves = s->dim == 3 ? room.slabs + slab * NAME(slab_size)(s) : 0;
+            for (long n = start; n < end; n++)
+                NAME(turn_rows)(room.lines + (n - start) * lines, basis, (float *)grad, &room, s, n,
+                                block, slab, 1);
+            for (long i = 0; i < I; i += some)
+                for (long k = 0; k < s->row.modes; k += GROUP)
+                    for (long n = start; n < end; n++) {
+                        const NAME(modes) all = {f + n * size, room.c,
+                                                 f_bar + n * NAME(gradient_size)(s), room.c_bar};
+                        const long count = smaller(GROUP, s->row.modes - k);
+                        const long last = smaller(i + some, I);
+                        NAME(synthesise)(all, k, count, i, last, waves, &room, s);
+                        NAME(mix_all_back)(&room, room.lines + (n - start) * lines, k, count, i, last,
+                                           slab, s);
+                        NAME(analyse)(all, k, count, i, last, waves, &room, s);
+                    }
+        }
+        if (s->dim == 3) NAME(analyse_slabs)(first, &room, s);
     }
     NAME(unpack_symbol)(c_bar, room.c_bar, s, block);
     NAME(unpack_nodes)(a_bar, room.a_bar, s, block);

@@ -113,7 +113,7 @@ class SeparatedSymbol(Symbol):
         return _times_first(c, b, times, bases[-1])
 
     def _interpolate_frequency(self, xi: Tensor) -> Tensor | None:
-        """c at many modes of a line, (K, 1) -> (R, O, I, K), from few nodes; None if they do not do."""
+        """c at many modes of a line from few nodes, (K, 1) -> (R, O, I, K); None if too rough."""
         if len(xi) < MODES_PER_NODE * STEP:
             return None
 
