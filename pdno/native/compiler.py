@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Literal
 
 SOURCE = Path(__file__).with_name("pairwise.c")
-"""The file that is compiled; it includes headers beside it."""
+"""The file that the library is named after; it is compiled with the C files beside it."""
 
 INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([\w.-]+)"', re.MULTILINE)
 
@@ -85,13 +85,13 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Sources:
-    """A C file and its headers, as they were when they were read.
+    """C files of a folder and their headers, as they were when they were read.
 
     Copies of them are compiled, so that a library belongs to its digest even where somebody edits
     the files meanwhile.
 
     Arguments:
-        main: Name of the C file.
+        main: Name of the C file that the library is named after.
         texts: Contents by the name of the file.
     """
 
@@ -165,9 +165,9 @@ def _compiler(words: list[str]) -> Compiler:
 
 
 def read_sources(source: Path) -> Sources:
-    """The C file `source` and the headers of its folder that it includes, or they do."""
+    """The C file `source`, those beside it, and the headers there that they include."""
     texts: dict[str, bytes] = {}
-    names = [source.name]
+    names = sorted({source.name, *(path.name for path in source.parent.glob("*.c"))})
     while names:
         name = names.pop()
         if name not in texts and (name == source.name or (source.parent / name).is_file()):
@@ -190,7 +190,8 @@ def compile_library(
     for name, text in sources.texts.items():
         (folder / name).write_bytes(text)
     target = folder / f"{Path(sources.main).stem}.so"
-    command = [*compiler.command, *FLAGS, "-o", str(target), sources.main, *flags]
+    files = [name for name in sources.texts if name.endswith(".c")]
+    command = [*compiler.command, *FLAGS, "-o", str(target), *files, *flags]
     _run(command, seconds=SECONDS, folder=folder)
     if not target.is_file():
         raise CompilationError(f"{compiler.command[0]} ended well, but wrote no library")

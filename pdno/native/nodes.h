@@ -439,7 +439,7 @@ INLINE void NAME(mix)(const float *a, const cell *h, cell *lines, const layer *s
 }
 
 /* as many modes at once as registers allow */
-#if LANES == 16
+#if defined(__AVX512VL__) /* 32 registers */
 #define MIX_MANY 2
 #define BACK_MANY 4
 #else

@@ -15,20 +15,26 @@
  */
 #include "layer.h"
 
+#if defined(EIGHT_LANES) /* eight_lanes.c */
+#define EXPORT(name) name##_8
+#else
+#define EXPORT(name) name
+#include "contraction.h"
+#include "projection.h"
+#endif
+
 #define SAMPLES 1
 #include "tiles.h"
 #define SAMPLES (LANES / 4)
 #include "tiles.h"
-#include "contraction.h"
 #include "fields.h"
-#include "projection.h"
 #define SAMPLES 1
 #include "nodes.h"
 #define SAMPLES (LANES / 4)
 #include "nodes.h"
 
 /* bytes of room for a task, with tiles of some samples */
-long pairwise_room(const layer *s, long samples, long is_backward)
+long EXPORT(pairwise_room)(const layer *s, long samples, long is_backward)
 {
     if (samples == 1) {
         room_narrow room;
@@ -38,18 +44,18 @@ long pairwise_room(const layer *s, long samples, long is_backward)
     return (long)lay_out_wide(0, &room, s, is_backward ? 1 : input_blocks_wide(s));
 }
 
-void pairwise_pack(float *f, float *tiles, const layer *s, long samples, long back)
+void EXPORT(pairwise_pack)(float *f, float *tiles, const layer *s, long samples, long back)
 {
     if (samples == 1) pack_tiles_narrow(f, tiles, s, back);
     else pack_tiles_wide(f, tiles, s, back);
 }
 
-void pairwise_pack_gradient(const float *grad, float *packed, const layer *s, long samples)
+void EXPORT(pairwise_pack_gradient)(const float *grad, float *packed, const layer *s, long samples)
 {
     if (samples > 1) pack_gradient_wide(grad, packed, s);
 }
 
-void pairwise_forward(const float *f, const float *c, const float *b, float *out, char *room,
+void EXPORT(pairwise_forward)(const float *f, const float *c, const float *b, float *out, char *room,
                       const layer *s, long samples, long first, long last)
 {
     if (samples == 1) {
@@ -61,7 +67,7 @@ void pairwise_forward(const float *f, const float *c, const float *b, float *out
     }
 }
 
-void pairwise_backward(const float *f, const float *c, const float *b, const float *grad,
+void EXPORT(pairwise_backward)(const float *f, const float *c, const float *b, const float *grad,
                        float *f_bar, float *c_bar, float *b_bar, char *room, const layer *s,
                        long samples, long block, long first, long last)
 {
@@ -76,7 +82,7 @@ void pairwise_backward(const float *f, const float *c, const float *b, const flo
 
 /* ---- with nodes: nodes.h ---- */
 
-long nodes_room(const layer *s, long samples, long is_backward)
+long EXPORT(nodes_room)(const layer *s, long samples, long is_backward)
 {
     if (samples == 1) {
         node_room_narrow room;
@@ -86,33 +92,33 @@ long nodes_room(const layer *s, long samples, long is_backward)
     return (long)node_lay_out_wide(0, &room, s, is_backward);
 }
 
-void nodes_pack(const float *f, float *packed, const layer *s, long samples)
+void EXPORT(nodes_pack)(const float *f, float *packed, const layer *s, long samples)
 {
     if (samples == 1) node_pack_samples_narrow(f, packed, s);
     else node_pack_samples_wide(f, packed, s);
 }
 
 /* floats of a term of f' */
-long nodes_term(const layer *s, long samples)
+long EXPORT(nodes_term)(const layer *s, long samples)
 {
     if (samples == 1) return node_batch_blocks_narrow(s) * node_gradient_size_narrow(s);
     return node_batch_blocks_wide(s) * node_gradient_size_wide(s);
 }
 
-void nodes_unpack(float *f, const float *terms, const layer *s, long samples, long count)
+void EXPORT(nodes_unpack)(float *f, const float *terms, const layer *s, long samples, long count)
 {
     if (samples == 1) node_unpack_samples_narrow(f, terms, count, s);
     else node_unpack_samples_wide(f, terms, count, s);
 }
 
-void nodes_forward(const float *f, const float *c, const float *a, const float *basis, float *out,
+void EXPORT(nodes_forward)(const float *f, const float *c, const float *a, const float *basis, float *out,
                    char *room, const layer *s, long samples, long block)
 {
     if (samples == 1) node_forward_narrow(f, c, a, basis, out, room, s, block);
     else node_forward_wide(f, c, a, basis, out, room, s, block);
 }
 
-void nodes_backward(const float *f, const float *c, const float *a, const float *basis,
+void EXPORT(nodes_backward)(const float *f, const float *c, const float *a, const float *basis,
                     const float *grad, float *f_bar, float *c_bar, float *a_bar, char *room,
                     const layer *s, long samples, long block)
 {
@@ -123,22 +129,22 @@ void nodes_backward(const float *f, const float *c, const float *a, const float 
 
 /* ---- fields: fields.h ---- */
 
-long fields_room(const layer *s)
+long EXPORT(fields_room)(const layer *s)
 {
     field_room room;
     return (long)lay_out_fields(0, &room, s);
 }
 
-void fields_synthesise(const float *c, float *fields, char *room, const layer *s, long scaled,
+void EXPORT(fields_synthesise)(const float *c, float *fields, char *room, const layer *s, long scaled,
                        long first, long last)
 {
     transform_fields((float *)c, fields, room, s, scaled, first, last, 0);
 }
 
-void fields_transpose(const float *fields, float *c, char *room, const layer *s, long scaled,
+void EXPORT(fields_transpose)(const float *fields, float *c, char *room, const layer *s, long scaled,
                       long first, long last)
 {
     transform_fields(c, (float *)fields, room, s, scaled, first, last, 1);
 }
 
-long lanes(void) { return LANES; }
+long EXPORT(lanes)(void) { return LANES; }

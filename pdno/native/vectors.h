@@ -3,7 +3,7 @@
 #include <immintrin.h>
 #endif
 
-#if !defined(LANES) /* given by tests only */
+#if !defined(LANES) /* given by eight_lanes.c, and by tests */
 #if defined(__AVX512F__)
 #define LANES 16
 #else
@@ -80,7 +80,7 @@ INLINE vector sum_neighbours(vector a, vector b)
 }
 
 /* keep a value in a register: gcc would load it again for each use */
-#if LANES == 16 && defined(__AVX512F__)
+#if (LANES == 16 && defined(__AVX512F__)) || (LANES == 8 && defined(__AVX512VL__))
 #define HOLD(value) __asm__("" : "+v"(value))
 #elif LANES == 8 && defined(__AVX__)
 #define HOLD(value) __asm__("" : "+x"(value))

@@ -20,7 +20,14 @@ import torch
 
 from pdno.native.build import load_library, warn_if_slow
 from pdno.operators.backends import triton
-from pdno.operators.backends.native import FieldLoops, NodeLoops, PairLoops, Sizes, row_cost
+from pdno.operators.backends.native import (
+    FieldLoops,
+    NodeLoops,
+    PairLoops,
+    Sizes,
+    lane_suffixes,
+    row_cost,
+)
 from pdno.symbols.nodes import MOST, STEP
 from pdno.tracing import is_transformed
 
@@ -63,9 +70,10 @@ def native_library() -> ctypes.CDLL | None:
     """The compiled loops, where there are some."""
     library = load_library()
     if library is not None:
-        rooms = (f"{part}_room" for part in ("pairwise", "nodes", "contract", "fields"))
-        for name in ("lanes", "nodes_term", *rooms):
-            getattr(library, name).restype = ctypes.c_long
+        library.contract_room.restype = ctypes.c_long
+        for lanes in lane_suffixes(library):
+            for name in ("lanes", "nodes_term", "pairwise_room", "nodes_room", "fields_room"):
+                getattr(library, name + lanes).restype = ctypes.c_long
     return library
 
 
