@@ -68,13 +68,49 @@ INLINE void move_channels(float *from, vector *to, long channels, long x, long p
     }
 }
 
-INLINE void hidden_layer(vector *z, const vector *v, const float *w, float bias, long channels)
+/* hidden units at once: more of them share what is loaded, where there are registers */
+#if defined(__AVX512VL__)
+#define UNITS 2
+#else
+#define UNITS 1
+#endif
+
+/* `units` rows of W1 v + b1, from w on */
+INLINE void hidden_layer(vector z[UNITS][POINTS], const vector *v, const float *w,
+                         const float *bias, long channels, const int units)
 {
-    vector sums[POINTS];
-    for (int p = 0; p < POINTS; p++) sums[p] = same(bias);
+    vector sums[UNITS][POINTS];
+    for (int n = 0; n < units; n++)
+        for (int p = 0; p < POINTS; p++) sums[n][p] = same(bias[n]);
     for (long c = 0; c < channels; c++, v += POINTS)
-        for (int p = 0; p < POINTS; p++) sums[p] += w[c] * v[p];
-    for (int p = 0; p < POINTS; p++) z[p] = sums[p];
+        for (int p = 0; p < POINTS; p++) {
+            vector x = v[p];
+            HOLD(x);
+            for (int n = 0; n < units; n++) sums[n][p] += w[n * channels + c] * x;
+        }
+    for (int n = 0; n < units; n++)
+        for (int p = 0; p < POINTS; p++) z[n][p] = sums[n][p];
+}
+
+/* call `some` for all hidden units h, as many at once as there are, the rest one by one */
+#define FOR_UNITS(hidden, some)                                                                  \
+    do {                                                                                         \
+        long h = 0;                                                                              \
+        for (; h + UNITS <= (hidden); h += UNITS) some(h, UNITS);                                \
+        for (; h < (hidden); h++) some(h, 1);                                                    \
+    } while (0)
+
+INLINE void project_units(const vector *in, const float *w1, const float *b1, const float *w2,
+                          vector *sums, const projection *s, long h, const int units)
+{
+    vector z[UNITS][POINTS], bell;
+    hidden_layer(z, in, w1 + h * s->channels, b1 + h, s->channels, units);
+    for (int n = 0; n < units; n++) {
+        for (int p = 0; p < POINTS; p++) z[n][p] *= normal(z[n][p], &bell);
+        for (long o = 0; o < s->outputs; o++)
+            for (int p = 0; p < POINTS; p++)
+                sums[o * POINTS + p] += w2[o * s->hidden + h + n] * z[n][p];
+    }
 }
 
 /* room for (channels + outputs) * POINTS vectors */
@@ -86,15 +122,55 @@ void project_forward(const float *v, const float *w1, const float *b1, const flo
         move_channels((float *)v, in, s->channels, x, s->points, 0);
         for (long o = 0; o < s->outputs; o++)
             for (int p = 0; p < POINTS; p++) sums[o * POINTS + p] = same(b2[o]);
-        for (long h = 0; h < s->hidden; h++) {
-            vector z[POINTS], bell;
-            hidden_layer(z, in, w1 + h * s->channels, b1[h], s->channels);
-            for (int p = 0; p < POINTS; p++) z[p] *= normal(z[p], &bell);
-            for (long o = 0; o < s->outputs; o++)
-                for (int p = 0; p < POINTS; p++)
-                    sums[o * POINTS + p] += w2[o * s->hidden + h] * z[p];
-        }
+#define PROJECT(h, units) project_units(in, w1, b1, w2, sums, s, h, units)
+        FOR_UNITS(s->hidden, PROJECT);
+#undef PROJECT
         move_channels(out, sums, s->outputs, x, s->points, 1);
+    }
+}
+
+/* gradients of some hidden units: in' and sums' are added to */
+INLINE void project_units_back(const vector *in, vector *in_bar, const vector *g, const float *w1,
+                               const float *b1, const float *w2, vector *sums, const projection *s,
+                               long h, const int units)
+{
+    const float density = 0.39894228040143267794f; /* 1 / sqrt(2 pi) */
+    const long C = s->channels, O = s->outputs, row = C + 1 + O;
+    const float *w = w1 + h * C;
+    vector z[UNITS][POINTS], above[UNITS][POINTS], *to = sums + h * row;
+    hidden_layer(z, in, w, b1 + h, C, units);
+    for (int n = 0; n < units; n++) {
+        vector slope[POINTS], total = {0};
+        for (int p = 0; p < POINTS; p++) {
+            vector bell;
+            const vector phi = normal(z[n][p], &bell);
+            slope[p] = phi + density * z[n][p] * bell;
+            z[n][p] *= phi, above[n][p] = (vector){0};
+        }
+        for (long o = 0; o < O; o++) {
+            vector sum = {0};
+            for (int p = 0; p < POINTS; p++) {
+                sum += g[o * POINTS + p] * z[n][p];
+                above[n][p] += w2[o * s->hidden + h + n] * g[o * POINTS + p];
+            }
+            to[n * row + C + 1 + o] += sum;
+        }
+        for (int p = 0; p < POINTS; p++) above[n][p] *= slope[p], total += above[n][p];
+        to[n * row + C] += total;
+    }
+    for (long c = 0; c < C; c++) {
+        vector sum[UNITS];
+        for (int n = 0; n < units; n++) sum[n] = to[n * row + c];
+        for (int p = 0; p < POINTS; p++) {
+            vector x = in[c * POINTS + p], back = in_bar[c * POINTS + p];
+            HOLD(x);
+            for (int n = 0; n < units; n++) {
+                sum[n] += above[n][p] * x;
+                back += w[n * C + c] * above[n][p];
+            }
+            in_bar[c * POINTS + p] = back;
+        }
+        for (int n = 0; n < units; n++) to[n * row + c] = sum[n];
     }
 }
 
@@ -104,44 +180,15 @@ void project_backward(const float *v, const float *w1, const float *b1, const fl
                       const float *grad, float *v_bar, vector *sums, vector *room,
                       const projection *s)
 {
-    const float density = 0.39894228040143267794f; /* 1 / sqrt(2 pi) */
     const long C = s->channels, O = s->outputs;
     vector *in = room, *in_bar = in + C * POINTS, *g = in_bar + C * POINTS;
     for (long x = 0; x < s->points; x += POINTS * LANES) {
         move_channels((float *)v, in, C, x, s->points, 0);
         move_channels((float *)grad, g, O, x, s->points, 0);
         memset(in_bar, 0, C * POINTS * sizeof(vector));
-        for (long h = 0; h < s->hidden; h++) {
-            const float *w = w1 + h * C;
-            vector z[POINTS], *to = sums + h * (C + 1 + O), total = {0};
-            hidden_layer(z, in, w, b1[h], C);
-            vector phi[POINTS], slope[POINTS];
-            for (int p = 0; p < POINTS; p++) {
-                vector bell;
-                phi[p] = normal(z[p], &bell);
-                slope[p] = phi[p] + density * z[p] * bell;
-                phi[p] *= z[p];
-            }
-            vector above[POINTS] = {{0}};
-            for (long o = 0; o < O; o++) {
-                vector sum = {0};
-                for (int p = 0; p < POINTS; p++) {
-                    sum += g[o * POINTS + p] * phi[p];
-                    above[p] += w2[o * s->hidden + h] * g[o * POINTS + p];
-                }
-                to[C + 1 + o] += sum;
-            }
-            for (int p = 0; p < POINTS; p++) above[p] *= slope[p], total += above[p];
-            to[C] += total;
-            for (long c = 0; c < C; c++) {
-                vector sum = to[c];
-                for (int p = 0; p < POINTS; p++) {
-                    sum += above[p] * in[c * POINTS + p];
-                    in_bar[c * POINTS + p] += w[c] * above[p];
-                }
-                to[c] = sum;
-            }
-        }
+#define BACK(h, units) project_units_back(in, in_bar, g, w1, b1, w2, sums, s, h, units)
+        FOR_UNITS(s->hidden, BACK);
+#undef BACK
         for (long o = 0; o < O; o++)
             for (int p = 0; p < POINTS; p++)
                 sums[s->hidden * (C + 1 + O) + o] += g[o * POINTS + p];

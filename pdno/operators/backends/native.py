@@ -44,8 +44,7 @@ WHOLE = 512 * 2**10
 """Bytes of b for one output up to which they are packed at once."""
 
 FEW_LANES = 0.87
-"""Speed of 8 lanes over that of 16 where all are filled; measured on a processor whose vectors of 16
-are two of 8 inside."""
+"""Speed of 8 lanes over that of 16 where all are filled; measured where 16 are twice 8 inside."""
 
 POINTS = 4
 """Vectors of points that the projection works on at once, as in native/projection.h."""
