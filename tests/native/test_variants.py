@@ -14,9 +14,11 @@ TESTS = Path(__file__).parents[1] / "operators" / "test_native.py"
 
 @pytest.mark.slow
 @pytest.mark.skipif(native_library() is None, reason="no compiled loops here")
-@pytest.mark.parametrize("flags", ["-DLANES=16", "-march=x86-64", "-O1"])
+@pytest.mark.parametrize(
+    "flags", ["-DLANES=16", "-DLANES=8", "-march=x86-64-v3", "-march=x86-64", "-O1"]
+)
 def test_other_vectors_give_the_same_numbers(flags):
-    """16 lanes as with AVX-512, but of two registers each; a processor without AVX."""
+    """16 lanes as with AVX-512, of two registers each without it; processors without AVX."""
     if flags.startswith("-march") and os.uname().machine != "x86_64":
         pytest.skip("this processor is not x86-64")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS)]

@@ -7,10 +7,11 @@ from torch.nn import functional
 from pdno import PDNO, Grid
 from pdno.grid import kept_per_axis
 from pdno.operators import kernel
-from pdno.operators.backends.native import Sizes
+from pdno.operators.backends import native
+from pdno.operators.backends.native import Sizes, lane_suffixes
 from pdno.operators.backends.reference import apply_straight
 from pdno.operators.kernel import ALL, apply_values
-from pdno.operators.plan import find_fields, most_nodes, native_library
+from pdno.operators.plan import find_fields, find_nodes, find_pairs, most_nodes, native_library
 from pdno.operators.projection import apply_projection
 from pdno.symbols import SymbolValues
 from pdno.symbols.nodes import node_basis, node_points
@@ -89,6 +90,27 @@ def test_every_batch(batch):
     b = torch.randn(5, 6, 16, 12, requires_grad=True)
     values = SymbolValues(c[None], b[None])
     assert max(compare(values, f, weights, (16, 12), (5, 4), (c, b, f))) < TOLERANCE
+
+
+@pytest.mark.parametrize("suffix", lane_suffixes(native_library()))
+@pytest.mark.parametrize(("batch", "inputs", "outputs"), [(1, 5, 20), (5, 3, 12)])
+@pytest.mark.parametrize("shape", [(34,), (16, 12), (6, 8, 10)])
+def test_every_number_of_lanes(shape, batch, inputs, outputs, suffix, monkeypatch):
+    """Those that the plan would not take for these sizes, too."""
+    monkeypatch.setattr(native, "lane_suffixes", lambda library: (suffix,))
+    for find in (find_pairs, find_nodes, find_fields):
+        find.cache_clear()
+    try:
+        c, f, weights = operands(shape, None, batch, inputs, outputs)
+        b = torch.randn(outputs, inputs, *shape, requires_grad=True)
+        pairs = SymbolValues(c[None], b[None])
+        assert max(compare(pairs, f, weights, shape, None, (c, b, f))) < TOLERANCE
+        a = torch.randn(outputs, inputs, *shape[:-1], 8, requires_grad=True)
+        nodes = SymbolValues(c[None], a[None], torch.randn(8, shape[-1]))
+        assert max(compare(nodes, f, weights, shape, None, (c, a, f))) < TOLERANCE
+    finally:
+        for find in (find_pairs, find_nodes, find_fields):
+            find.cache_clear()
 
 
 @pytest.mark.parametrize(("shape", "modes"), SHAPES)
@@ -183,6 +205,45 @@ class TestNodes:
     def test_more_inputs_make_more_nodes_pay(self):
         few, many = (most_nodes((64, 64), (12, 12), inputs) for inputs in (8, 64))
         assert 0 <= few < many < 32
+
+
+class TestManyModes:
+    """On a line c is interpolated between the modes where it is smooth enough."""
+
+    def network(self, rough=1.0):
+        torch.manual_seed(0)
+        network = PDNO(1, 1, 1, width=6, symbol_hidden=16, depends_on_x=False)
+        network(torch.zeros(1, 1, 1024))  # settles the scale of ξ
+        with torch.no_grad():
+            for operator in network.operators:
+                operator.symbol.real.linear_in.weight.mul_(rough)
+        return network
+
+    def test_it_is_asked_at_few_points(self, monkeypatch):
+        symbol, asked = self.network().operators[0].symbol, []
+        factor = symbol.frequency_factor
+        monkeypatch.setattr(
+            symbol, "frequency_factor", lambda xi, t: asked.append(len(xi)) or factor(xi, t)
+        )
+        smooth = symbol.evaluate(Grid((1024,)), smooth_frequency=True).frequency
+        assert max(asked) <= 32 and len(asked) == 2
+        assert error(smooth, symbol.evaluate(Grid((1024,))).frequency.detach()) < 4e-7
+
+    def test_a_rough_one_is_asked_at_every_mode(self):
+        symbol = self.network(rough=100.0).operators[0].symbol
+        assert (
+            symbol._interpolate_frequency(symbol.scale.xi(Grid((1024,)), None, torch.ones(1)))
+            is None
+        )
+
+    def test_gradients_are_those_of_all_modes(self):
+        network, f = self.network(), torch.randn(3, 1, 1024)
+        weights = torch.randn(3, 1, 1024)
+        given = torch.autograd.grad((network(f) * weights).sum(), list(network.parameters()))
+        double, exact = network.double(), f.double()
+        wanted = torch.autograd.grad((double(exact) * weights).sum(), list(double.parameters()))
+        for a, b in zip(given, wanted, strict=True):
+            assert error(a, b) < 2e-5
 
 
 def test_what_is_not_finite_stays_in_its_sample():

@@ -56,9 +56,9 @@ class Setting:
         return torch.randn(self.batch, self.in_channels, *self.shape)
 
     def tiny(self) -> "Setting":
-        """The same with one sample, few points, few modes and few channels."""
+        """The same with one sample, few points and few modes; it takes the same code."""
         modes = None if self.modes is None else 4
-        return replace(self, shape=(16,) * len(self.shape), modes=modes, width=4, batch=1)
+        return replace(self, shape=(16,) * len(self.shape), modes=modes, batch=1)
 
 
 @dataclass(frozen=True)
