@@ -250,7 +250,7 @@ def list_rooms(sources: Sources) -> str:
 def _markdown(text: str) -> str:
     """Text with all that would mean something in Markdown escaped, but for code."""
     pieces = text.split("`")
-    pieces[::2] = (re.sub(r"([*_|$<\[(])", r"\\\1", piece) for piece in pieces[::2])
+    pieces[::2] = (re.sub(r"([*_|$<\[]|(?<=\])\()", r"\\\1", piece) for piece in pieces[::2])
     return "`".join(pieces)
 
 

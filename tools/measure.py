@@ -24,6 +24,7 @@ from tree import (
     ROOT,
     Sources,
     module_imports,
+    parse,
     python_files,
     read_folder,
     read_revision,
@@ -76,7 +77,7 @@ def functions(sources: Sources) -> Iterator[tuple[str, int, int]]:
     Lines go from `def` to the end, without the docstring; parameters are all but self and cls.
     """
     for path, text in python_files(sources).items():
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 docstring = node.body[:1] if ast.get_docstring(node) is not None else []
                 lines = len(_span(node)) - sum(len(_span(part)) for part in docstring)
@@ -140,7 +141,7 @@ def repeated_runs(sources: Sources) -> list[str]:
 def _code(path: str, text: str) -> Iterator[tuple[int, str, str]]:
     """Number, content and shape of each line that counts."""
     passed: set[int] = set()
-    for node in ast.walk(ast.parse(text)) if path.endswith(".py") else ():
+    for node in ast.walk(parse(text)) if path.endswith(".py") else ():
         prose = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if isinstance(node, ast.stmt) and (prose or isinstance(node, ast.Import | ast.ImportFrom)):
             passed.update(_span(node))

@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 Sources = dict[str, str]
@@ -44,6 +45,12 @@ def _git(root: Path, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
 
 
+@cache
+def parse(text: str) -> ast.Module:
+    """A Python file as a tree."""
+    return ast.parse(text)
+
+
 def python_files(sources: Sources) -> Sources:
     """The Python files alone."""
     return {path: text for path, text in sources.items() if path.endswith(".py")}
@@ -57,7 +64,7 @@ def room_of(path: str) -> str:
 
 def first_line(text: str) -> str:
     """The first line of the docstring of a module, or nothing."""
-    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    return (ast.get_docstring(parse(text)) or "").partition("\n")[0]
 
 
 def module_imports(sources: Sources) -> dict[str, set[str]]:
@@ -87,7 +94,7 @@ def _dotted(path: str) -> str:
 def _imported(text: str, path: str) -> Iterator[str]:
     """Dotted names that a file imports; a string that is one is imported when it is needed."""
     home = path.split("/")[:-1]
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parse(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
