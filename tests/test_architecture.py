@@ -53,7 +53,7 @@ def test_a_new_file_is_noticed_until_the_map_is_drawn_again(copy):
     subprocess.run([sys.executable, copy / "tools/draw_architecture.py"], check=True)
     assert check(copy).returncode == 0
     page = (copy / "docs/architecture.md").read_text(encoding="utf-8")
-    assert r"| `waves.py` | Waves \* of \[one]\(kind). |" in page
+    assert r"| `pdno/fields/waves.py` | Waves \* of \[one]\(kind). |" in page
 
 
 def test_a_new_import_between_rooms_is_noticed(copy):

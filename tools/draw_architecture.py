@@ -235,14 +235,13 @@ def list_rooms(sources: Sources) -> str:
     """The written part of the page: every room with its files."""
     imports, lines = room_imports(sources), list[str]()
     for room, files in rooms_of(sources).items():
-        folder = f"{PACKAGE}/" if room in (PACKAGE, "cli") else f"{PACKAGE}/{room}/"
         used = [f"{used} {imports[room, used]}" for used in FLOW if imports[room, used]]
         lines += [f"### {room}", "", _markdown(about(room, files)) or "No docstring yet.", ""]
         lines += [f"Imports, by number of files: {', '.join(used)}.", ""] if used else []
-        lines += [f"| `{folder}` | |", "|---|---|"]
+        lines += ["| file | what it is |", "|---|---|"]
         for path, text in files.items():
-            if first_line(text) and (room == PACKAGE or path != f"{folder}__init__.py"):
-                lines.append(f"| `{path.removeprefix(folder)}` | {_markdown(first_line(text))} |")
+            if path != f"{PACKAGE}/{room}/__init__.py":
+                lines.append(f"| `{path}` | {_markdown(first_line(text))} |")
         lines.append("")
     return "\n".join(lines)
 
