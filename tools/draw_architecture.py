@@ -10,7 +10,7 @@ markers is written, and every path that the page names must exist.
 import argparse
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from html import escape
 from itertools import pairwise
@@ -18,8 +18,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
 
-from tree import FLOW, PACKAGE, ROOT, Sources, first_line, python_files, room_imports, room_of
-from tree import read_folder as read_package
+import tree
+from tree import FLOW, PACKAGE, ROOT, Sources, first_line
 
 PICTURE = Path("docs/images/architecture.svg")
 PAGE = Path("docs/architecture.md")
@@ -121,8 +121,8 @@ rect.result { stroke: #33608f } rect.command { stroke: #7a4f9e } .against { stro
 def rooms_of(sources: Sources) -> dict[str, Sources]:
     """The Python files of every room, in the order of the flow."""
     rooms: dict[str, Sources] = defaultdict(dict)
-    for path, text in python_files(sources).items():
-        rooms[room_of(path)][path] = text
+    for path, text in tree.python_files(sources).items():
+        rooms[tree.room_of(path)][path] = text
     for room in rooms:
         if room not in FLOW or room not in BOXES:
             cure = "put it into FLOW of tools/tree.py and BOXES of tools/draw_architecture.py"
@@ -136,9 +136,13 @@ def about(room: str, files: Sources) -> str:
     return first_line(files.get(f"{PACKAGE}/{homes.get(room, f'{room}/__init__.py')}", ""))
 
 
+def _uses(room: str, imports: Counter[Edge]) -> str:
+    return ", ".join(f"{used} {imports[room, used]}" for used in FLOW if imports[room, used])
+
+
 def draw(sources: Sources) -> str:
     """The picture: the rooms, the way of the data through them, and who imports whom."""
-    rooms, imports = rooms_of(sources), room_imports(sources)
+    rooms, imports = rooms_of(sources), tree.room_imports(sources)
     edges = {(used, room): number for (room, used), number in imports.items()}
     ways = [edge for way in WAYS for edge in pairwise(way) if rooms.keys() >= {*edge}]
     parts = [f'<path class="panel {kind}" d="{path}"/>' for kind, path in PANELS.items()]
@@ -150,7 +154,7 @@ def draw(sources: Sources) -> str:
         number = sum(imports[room, PACKAGE] for room in members)
         parts += _arrow([(start, 90), (end, 90), (start, 90), (end, 90)], number)
     for room, files in rooms.items():
-        parts += _box(room, files, [f"{used} {imports[room, used]}" for used in rooms])
+        parts += _box(room, files, _uses(room, imports))
     return HEAD + "\n".join(parts) + "\n</svg>\n"
 
 
@@ -209,13 +213,13 @@ def _arrow(curve: list[Point], number: int, against: bool = False) -> Iterator[s
     yield _text(x, y + 4, "count", str(number))
 
 
-def _box(room: str, files: Sources, uses: list[str]) -> Iterator[str]:
+def _box(room: str, files: Sources, uses: str) -> Iterator[str]:
     """Name, number of files, and what the docstring says, or else the names of the files."""
     kind, left, top, width, height = BOXES[room]
     names = ", ".join(Path(path).stem for path in files if not path.endswith("__.py"))
     says = about(room, files).replace("`", "").rstrip(".") if room != PACKAGE else ""
     text = [says or names, *(["", names] if says and height > 200 else [])]
-    text += ["uses " + ", ".join(use for use in uses if use[-2:] != " 0")] * (kind == "command")
+    text += [f"uses {uses}"] * (kind == "command")
     lines = [line for part in text for line in wrap(part, (width - 16) * 10 // 62) or [""]]
     most = (height - 36) // 14
     lines = [*lines[: most - 1], f"{lines[most - 1]} …"] if len(lines) > most else lines
@@ -233,11 +237,11 @@ def _text(x: float, y: float, kind: str, content: str) -> str:
 
 def list_rooms(sources: Sources) -> str:
     """The written part of the page: every room with its files."""
-    imports, lines = room_imports(sources), list[str]()
+    imports, lines = tree.room_imports(sources), list[str]()
     for room, files in rooms_of(sources).items():
-        used = [f"{used} {imports[room, used]}" for used in FLOW if imports[room, used]]
+        used = _uses(room, imports)
         lines += [f"### {room}", "", _markdown(about(room, files)) or "No docstring yet.", ""]
-        lines += [f"Imports, by number of files: {', '.join(used)}.", ""] if used else []
+        lines += [f"Imports, by number of files: {used}.", ""] if used else []
         lines += ["| file | what it is |", "|---|---|"]
         for path, text in files.items():
             if path != f"{PACKAGE}/{room}/__init__.py":
@@ -264,7 +268,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
     check = parser.parse_args().check
-    sources = read_package(ROOT)
+    sources = tree.read_folder(ROOT)
     before, _, rest = (ROOT / PAGE).read_text(encoding="utf-8").partition(START)
     page = f"{before}{START}\n\n{list_rooms(sources)}\n{END}{rest.partition(END)[2]}"
     problems = [f"{PAGE} names {path}, which does not exist" for path in missing_paths(page, ROOT)]

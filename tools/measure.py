@@ -19,17 +19,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
 
-from tree import (
-    FLOW,
-    ROOT,
-    Sources,
-    module_imports,
-    parse,
-    python_files,
-    read_folder,
-    read_revision,
-    room_imports,
-)
+import tree
+from tree import FLOW, ROOT, Sources, python_files
 
 LONG, WIDE = 40, 7
 RUN, DIFFERENT, TOO_COMMON = 6, 5, 8
@@ -77,7 +68,7 @@ def functions(sources: Sources) -> Iterator[tuple[str, int, int]]:
     Lines go from `def` to the end, without the docstring; parameters are all but self and cls.
     """
     for path, text in python_files(sources).items():
-        for node in ast.walk(parse(text)):
+        for node in ast.walk(tree.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 docstring = node.body[:1] if ast.get_docstring(node) is not None else []
                 lines = len(_span(node)) - sum(len(_span(part)) for part in docstring)
@@ -98,7 +89,7 @@ def single_importers(sources: Sources) -> list[str]:
     An `__init__` is no such module; as an importer it counts, as what it passes on is public.
     """
     importers = defaultdict(list)
-    for path, targets in module_imports(sources).items():
+    for path, targets in tree.module_imports(sources).items():
         for target in targets:
             importers[target].append(path)
     alone = sorted(path for path, users in importers.items() if len(users) == 1)
@@ -110,7 +101,7 @@ def against_the_flow(sources: Sources) -> list[str]:
     order = {room: place for place, room in enumerate(FLOW)}
     return [
         f"{room} imports {used}"
-        for room, used in room_imports(sources).elements()
+        for room, used in tree.room_imports(sources).elements()
         if order.get(used, len(FLOW)) > order.get(room, len(FLOW))
     ]
 
@@ -141,7 +132,7 @@ def repeated_runs(sources: Sources) -> list[str]:
 def _code(path: str, text: str) -> Iterator[tuple[int, str, str]]:
     """Number, content and shape of each line that counts."""
     passed: set[int] = set()
-    for node in ast.walk(parse(text)) if path.endswith(".py") else ():
+    for node in ast.walk(tree.parse(text)) if path.endswith(".py") else ():
         prose = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if isinstance(node, ast.stmt) and (prose or isinstance(node, ast.Import | ast.ImportFrom)):
             passed.update(_span(node))
@@ -166,7 +157,7 @@ def main() -> None:
     columns, listed = {}, {}
     for revision in [*filter(None, [chosen.compare]), chosen.revision]:
         try:
-            sources = read_revision(ROOT, revision) if revision else read_folder(ROOT)
+            sources = tree.read_revision(ROOT, revision) if revision else tree.read_folder(ROOT)
         except (OSError, subprocess.CalledProcessError):
             print(f"no commit {revision} in the history here", file=sys.stderr)
             continue
