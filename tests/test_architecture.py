@@ -1,7 +1,6 @@
 """The map is that of the code, and the measures are exact: on a package written to be counted."""
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,18 +18,28 @@ import tree  # noqa: E402
 # The map
 
 
-def check(root):
-    command = [sys.executable, str(root / "tools" / "draw_architecture.py"), "--check"]
-    return subprocess.run(command, capture_output=True, text=True)
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Runs the script on a tree; what it returns and what it complains of."""
+
+    def run(root, *arguments):
+        monkeypatch.setattr(draw_architecture, "ROOT", root)
+        monkeypatch.setattr(sys, "argv", ["draw_architecture.py", *arguments])
+        return draw_architecture.main(), capsys.readouterr().err
+
+    return run
 
 
 @pytest.fixture
-def copy(tmp_path):
-    """The tree as it is, to be changed; it has no history."""
-    for folder in ("pdno", "tools", "docs", "tests"):
-        ignore = shutil.ignore_patterns("__pycache__", "_build", "*.so")
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
-    assert check(tmp_path).returncode == 0
+def copy(tmp_path, run):
+    """The tree as it is, to be changed."""
+    for path in tree.read_folder(ROOT):
+        write(tmp_path / path, (ROOT / path).read_text(encoding="utf-8"))
+    for path in (draw_architecture.PAGE, draw_architecture.PICTURE):
+        write(tmp_path / path, (ROOT / path).read_text(encoding="utf-8"))
+    for folder in ("tests", "tools"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    assert run(tmp_path, "--check") == (0, "")
     return tmp_path
 
 
@@ -40,41 +49,42 @@ def write(path, text):
 
 
 def test_picture_and_page_are_in_step_with_the_code():
-    found = check(ROOT)
+    command = [sys.executable, str(ROOT / "tools" / "draw_architecture.py"), "--check"]
+    found = subprocess.run(command, capture_output=True, text=True)
     assert (found.returncode, found.stderr) == (0, "")
 
 
-def test_a_new_file_is_noticed_until_the_map_is_drawn_again(copy):
+def test_a_new_file_is_noticed_until_the_map_is_drawn_again(copy, run):
     write(copy / "pdno/fields/waves.py", '"""Waves * of [one](kind)."""\n')
-    found = check(copy)
-    assert found.returncode == 1
-    assert "docs/architecture.md is out of step" in found.stderr
-    assert "docs/images/architecture.svg is out of step" in found.stderr
-    subprocess.run([sys.executable, copy / "tools/draw_architecture.py"], check=True)
-    assert check(copy).returncode == 0
+    failed, said = run(copy, "--check")
+    assert failed
+    assert "docs/architecture.md is out of step" in said
+    assert "docs/images/architecture.svg is out of step" in said
+    assert run(copy) == (0, "")
+    assert run(copy, "--check") == (0, "")
     page = (copy / "docs/architecture.md").read_text(encoding="utf-8")
     assert r"| `pdno/fields/waves.py` | Waves \* of \[one]\(kind). |" in page
 
 
-def test_a_new_import_between_rooms_is_noticed(copy):
-    path = copy / "pdno/fields/laws.py"
-    write(path, path.read_text(encoding="utf-8") + "import pdno.report\n")
-    assert "docs/images/architecture.svg is out of step" in check(copy).stderr
+def test_a_new_import_between_rooms_is_noticed(copy, run):
+    write(copy / "pdno/fields/__init__.py", "import pdno.report\n")
+    failed, said = run(copy, "--check")
+    assert failed and "docs/images/architecture.svg is out of step" in said
 
 
-def test_a_room_without_a_place_is_named(copy):
+def test_a_room_without_a_place_is_named(copy, run):
     write(copy / "pdno/garden/__init__.py", "")
-    found = check(copy)
-    assert found.returncode == 1 and "pdno/garden has no place in the map" in found.stderr
+    with pytest.raises(SystemExit, match="pdno/garden has no place in the map: put it into FLOW"):
+        run(copy, "--check")
 
 
 @pytest.mark.parametrize("path", ["pdno/fields/nowhere.py", "pdno/nowhere/NAME.py"])
-def test_a_path_that_does_not_exist_is_named(copy, path):
+def test_a_path_that_does_not_exist_is_named(copy, run, path):
     page = copy / "docs/architecture.md"
     write(page, f"See `{path}`.\n\n" + page.read_text(encoding="utf-8"))
-    found = check(copy)
-    assert found.returncode == 1
-    assert found.stderr == f"docs/architecture.md names {path}, which does not exist\n"
+    expected = f"docs/architecture.md names {path}, which does not exist\n"
+    assert run(copy, "--check") == (1, expected)
+    assert run(copy) == (1, expected)
 
 
 def test_every_task_of_the_page_touches_three_files_at_most():
@@ -264,8 +274,13 @@ def test_a_revision_is_read_from_the_history(tmp_path):
     assert tree.read_folder(tmp_path) == SMALL | {"pdno/grid.py": ""}
 
 
-def test_without_a_history_the_tree_is_measured_alone(copy):
-    command = [sys.executable, copy / "tools/measure.py", "--compare", "02d9ea8"]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert found.stderr == "no commit 02d9ea8 in the history here\n"
-    assert found.stdout.split()[:2] == ["this", "tree"] and "02d9ea8" not in found.stdout
+def test_without_a_history_the_tree_is_measured_alone(tmp_path, monkeypatch, capsys):
+    for path, text in SMALL.items():
+        write(tmp_path / path, text)
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["measure.py", "--compare", "02d9ea8", "--places"])
+    measure.main()
+    printed = capsys.readouterr()
+    assert printed.err == "no commit 02d9ea8 in the history here\n"
+    assert printed.out.split()[:2] == ["this", "tree"] and "02d9ea8" not in printed.out
+    assert "against the flow                1\n    fields imports report\n" in printed.out
