@@ -145,6 +145,8 @@ def test_pictures_are_used_and_small():
     assert pictures and set(pictures) <= used
     for path in pictures:
         assert path.stat().st_size <= LARGEST_PICTURE
+        if path.suffix == ".svg":  # drawn from the code, see test_architecture.py
+            continue
         with Image.open(path) as picture:
             assert np.ptp(np.asarray(picture.convert("L"))) > 100
 
