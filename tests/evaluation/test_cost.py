@@ -5,14 +5,14 @@ import sys
 
 import pytest
 
-from pdno.evaluation import cost
-from pdno.evaluation.cost import time_alternately
+from pdno.evaluation import speed as speed_module
+from pdno.evaluation.speed import time_alternately
 
 
 def test_contenders_take_turns_and_the_best_counts(monkeypatch):
     calls, clock = [], [0.0]
     seconds = {"slow": iter([9.0, 5.0, 3.0]), "fast": iter([9.0, 1.0, 2.0])}
-    monkeypatch.setattr(cost.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(speed_module.time, "perf_counter", lambda: clock[0])
 
     def make(name):
         def run():
@@ -28,7 +28,7 @@ def test_contenders_take_turns_and_the_best_counts(monkeypatch):
 
 MEASURE = """
 import sys, torch
-from pdno.evaluation.cost import peak_growth
+from pdno.evaluation.speed import peak_growth
 torch.ones(400 * 2**18).sum()  # an earlier, higher peak must not hide the next one
 print(peak_growth(lambda: torch.ones(int(sys.argv[1]) * 2**18).sum()))
 """

@@ -5,9 +5,10 @@ import torch
 from torch import nn
 
 from pdno.data.dataset import OperatorDataset
-from pdno.evaluation.predictor import as_predictor, predicting, target_times
+from pdno.evaluation.evaluate import as_predictor
 from pdno.grid import Grid
 from pdno.networks.pdno import PDNO
+from pdno.training.learner import evaluation_mode
 
 
 def trajectories(frames=5):
@@ -17,11 +18,11 @@ def trajectories(frames=5):
 
 def test_the_targets_of_a_window_are_behind_it():
     data = trajectories()
-    assert target_times(data) == (1.0, 2.0, 3.0, 4.0, 5.0)
-    assert target_times(data.window(inputs=2)) == (3.0, 4.0, 5.0)
-    assert target_times(data.window(inputs=2, outputs=1)) == (3.0,)
+    assert data.target_times == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert data.window(inputs=2).target_times == (3.0, 4.0, 5.0)
+    assert data.window(inputs=2, outputs=1).target_times == (3.0,)
     static = OperatorDataset.from_arrays(torch.ones(2, 1, 8), torch.ones(2, 1, 8), Grid((8,)))
-    assert target_times(static) is None
+    assert static.target_times is None
 
 
 def test_a_network_is_told_the_grid_of_the_data():
@@ -45,7 +46,7 @@ def test_a_network_predicts_in_evaluation_mode_and_gets_its_modes_back():
 
 def test_modes_come_back_after_an_error():
     network = nn.Linear(2, 2)
-    with pytest.raises(RuntimeError, match="stop"), predicting(network):
+    with pytest.raises(RuntimeError, match="stop"), evaluation_mode(network):
         assert not network.training and not torch.is_grad_enabled()
         raise RuntimeError("stop")
     assert network.training and torch.is_grad_enabled()

@@ -6,7 +6,7 @@ from torch import nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import DarcyProblem, HeatProblem
-from pdno.evaluation import cost
+from pdno.evaluation import speed as speed_module
 from pdno.evaluation.speed import compare_speed
 
 PROBLEM = HeatProblem(resolution=32, solver_resolution=32, frames=2, samples=3)
@@ -18,7 +18,7 @@ CLOCK = [0.0]
 @pytest.fixture(autouse=True)
 def our_clock(monkeypatch):
     """Time passes only where a test lets it."""
-    monkeypatch.setattr(cost.time, "perf_counter", lambda: CLOCK[0])
+    monkeypatch.setattr(speed_module.time, "perf_counter", lambda: CLOCK[0])
 
 
 class Slow:

@@ -10,9 +10,9 @@ from pdno import FNO, rollout
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.metrics import relative_error
-from pdno.training.examples import Samples
 from pdno.training.learner import make_learner
 from pdno.training.recurrent import Markov, Rollout, TeacherForcing
+from pdno.training.samples import Samples
 
 CPU = torch.device("cpu")
 GRID = Grid((16,))
@@ -73,7 +73,7 @@ def test_a_rollout_is_the_rollout_of_the_network(channels):
     assert torch.equal(inputs, frames[:, :3].flatten(1, 2))
     batch = all_of(learner.task.examples(samples))
     with torch.no_grad():
-        assert torch.equal(learner.task.answer(learner.normalized, batch, GRID), expected)
+        assert torch.equal(learner.task.forward(learner.normalized, batch, GRID), expected)
     assert torch.equal(learner.predict(inputs, grid=GRID, times=range(3, 7)), expected)
     # more frames than in training
     longer = learner.predict(inputs, grid=GRID, times=range(9))
@@ -230,7 +230,7 @@ def test_markov_says_the_increment_from_the_frame_it_sees():
     task, network = Markov(noise=0.0), Mix(1, 1)
     learner = make_learner(network, task, samples)
     with torch.no_grad():
-        said = task.answer(learner.normalized, all_of(task.examples(samples)), GRID)
+        said = task.forward(learner.normalized, all_of(task.examples(samples)), GRID)
         before = frames[:, :-1].flatten(0, 1)
         assert torch.equal(said, before + network(before))
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from pdno.training.schedule import learning_rate
-from pdno.training.settings import TrainingSettings
+from pdno.training.settings import TrainingSettings, learning_rate
 
 
 def ours(per_epoch, **options):
