@@ -63,11 +63,7 @@ def run_environment(device: torch.device, processes: int) -> dict[str, Any]:
 
 
 def show_environment(*, as_json: bool = False) -> str:
-    """The same as text.
-
-    Arguments:
-        as_json: For a program instead of a reader.
-    """
+    """What `describe_environment` finds as text, for a reader or as JSON."""
     found = describe_environment()
     if as_json:
         return json.dumps(found, indent=2)

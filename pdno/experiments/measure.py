@@ -51,7 +51,6 @@ def measure(
 ) -> tuple[list[Part], dict[str, Tensor]]:
     """All numbers of a run, by resolution and split, and its pictures."""
     train, test = predict(run.model, samples.train), predict(run.model, samples.test)
-    heat = _heat_comparison(experiment, run, samples)
     parts = [
         *_errors(experiment, run, train, test),
         *_other_times(experiment, train, test),
@@ -61,8 +60,11 @@ def measure(
         speed = compare_speed(run.model, samples.test, experiment.problem)
         parts.append(_part(experiment, "speed", speed.metrics()))
     pictures = {**_fields(test), **_symbols(run, samples)}
-    if heat is not None:
-        parts.append(_part(experiment, "symbol", _heat_metrics(experiment, run, samples, heat)))
+    heat = _heat_comparison(experiment, run, samples)
+    c = learned_diffusivity(experiment, run.network, samples.train.grid)
+    if heat is not None and c is not None:
+        constant = {"diffusivity": c.value, "diffusivity standard error": c.error}
+        parts.append(_part(experiment, "symbol", heat.metrics() | constant))
         pictures |= _heat_pictures(heat)
     return parts, {name: picture.float() for name, picture in pictures.items()}
 
@@ -112,10 +114,7 @@ def _other_resolutions(
     return [
         {"resolution": one.resolution, "split": split, "metrics": evaluation.metrics()}
         for one in found
-        for split, evaluation in (
-            ("zero-shot", one.zero_shot),
-            ("interpolated", one.interpolated),
-        )
+        for split, evaluation in zip(("zero-shot", "interpolated"), one[1:], strict=True)
     ]
 
 
@@ -165,17 +164,6 @@ def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) 
         symbol = symbol * values.space.flatten(1).double().mean(dim=1, keepdim=True)
     xi = grid.modes(operator.modes)
     return recover_diffusivity(symbol.real.cpu(), xi, trained[:, None])
-
-
-def _heat_metrics(
-    experiment: Experiment, run: Run, samples: ExperimentData, heat: SymbolComparison
-) -> dict[str, float]:
-    diffusivity = learned_diffusivity(experiment, run.network, samples.train.grid)
-    assert diffusivity is not None
-    return heat.metrics() | {
-        "diffusivity": diffusivity.value,
-        "diffusivity standard error": diffusivity.error,
-    }
 
 
 def _heat_pictures(heat: SymbolComparison) -> dict[str, Tensor]:

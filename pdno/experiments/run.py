@@ -46,15 +46,7 @@ from pdno.training.task import Task
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run folder, read.
-
-    Arguments:
-        folder: Where it is.
-        experiment: What was run.
-        model: The trained learner.
-        grid: The grid of the training.
-        rows: Its numbers.
-    """
+    """A run folder, read; `model` is the trained learner, `grid` that of the training."""
 
     folder: Path
     experiment: Experiment
@@ -138,18 +130,14 @@ def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Finished
         experiment.network, shape["dim"], shape["in"], shape["out"], seed=experiment.seed
     )
     grid = Grid(tuple(shape["grid"]), shape["periodic"], shape["offset"])
-
-    def normalizer(name: str) -> Normalizer | None:
-        prefix = f"normalized.{name}"
-        if f"{prefix}.mean" not in tensors:
-            return None
-        return Normalizer(tensors[f"{prefix}.mean"], tensors[f"{prefix}.std"], grid)
-
-    normalized = NormalizedNetwork(
-        network, normalizer("inputs"), normalizer("outputs"), channels=shape["out"]
-    )
-    double = experiment.training.precision == "float64"
-    dtype = torch.float64 if double else torch.float32
+    means = {name: f"normalized.{name}.mean" for name in ("inputs", "outputs")}
+    normalizers = {
+        name: Normalizer(tensors[mean], tensors[f"normalized.{name}.std"], grid)
+        for name, mean in means.items()
+        if mean in tensors
+    }
+    normalized = NormalizedNetwork(network, **normalizers, channels=shape["out"])
+    dtype = torch.float64 if experiment.training.precision == "float64" else torch.float32
     learner = Learner(normalized, experiment.task).to(device, dtype)
     learner.load_state_dict(tensors)
     return FinishedRun(place, experiment, learner.eval(), grid, read_rows(place / ROWS))

@@ -107,10 +107,10 @@ def predict_run(
     grid = _grid_like(found.grid, tuple(f.shape[2:]))
     wanted = _wanted_times(found, times)
     parts = [found.model.predict(part, grid=grid, times=wanted) for part in torch.split(f, BATCH)]
-    prediction = torch.cat(parts)
+    prediction = torch.cat(parts).numpy()
     with atomic_path(out) as temporary, open(temporary, "wb") as file:
-        np.save(file, prediction.cpu().numpy())
-    return tuple(prediction.shape)
+        np.save(file, prediction)
+    return prediction.shape
 
 
 def _read_inputs(path: Path, array: str | None, dim: int) -> Tensor:

@@ -45,12 +45,7 @@ NAME = re.compile(rf"step-(\d{{8,}})-([0-9a-f]{{{DIGITS}}})\.safetensors")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands.
-
-    Arguments:
-        tensors: Of the learner ("learner.*") and of the optimiser ("optimiser.*").
-        state: Position and history, plain JSON.
-    """
+    """Tensors "learner.*" and "optimiser.*", and the state of the run as plain JSON."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
@@ -58,13 +53,22 @@ class Checkpoint:
     def restore(self, learner: nn.Module, optimiser: Optimizer) -> None:
         """Put the tensors back."""
         try:
-            learner.load_state_dict(_part(self.tensors, "learner."))
+            learner.load_state_dict(self._part("learner."))
         except RuntimeError as problem:
             raise ValueError(
                 f"the checkpoint is of another network or normalisation ({problem}): take another "
                 "folder, or remove its checkpoints to begin anew"
             ) from problem
-        _restore_optimiser(optimiser, learner, _part(self.tensors, "optimiser."))
+        parameters = dict(learner.named_parameters())
+        for full, value in self._part("optimiser.").items():
+            name, key = full.rsplit(".", 1)
+            # the step counter of Adam stays on the CPU
+            where = "cpu" if key == "step" else parameters[name].device
+            optimiser.state[parameters[name]][key] = value.to(where)
+
+    def _part(self, prefix: str) -> dict[str, Tensor]:
+        named = self.tensors.items()
+        return {name.removeprefix(prefix): v for name, v in named if name.startswith(prefix)}
 
 
 class RunRecorder:
@@ -218,25 +222,6 @@ def _existing(folder: Path) -> list[Path]:
 
 def _step(path: Path) -> int:
     return int(path.name.split("-")[1])
-
-
-def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _restore_optimiser(
-    optimiser: Optimizer, learner: nn.Module, tensors: Mapping[str, Tensor]
-) -> None:
-    parameters = dict(learner.named_parameters())
-    for full, value in tensors.items():
-        name, key = full.rsplit(".", 1)
-        # the step counter of Adam stays on the CPU
-        where = "cpu" if key == "step" else parameters[name].device
-        optimiser.state[parameters[name]][key] = value.to(where)
 
 
 def _finite(value: Tensor) -> bool:

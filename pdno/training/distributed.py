@@ -24,13 +24,7 @@ _GROUPS = itertools.count()
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """The processes of a run.
-
-    Arguments:
-        rank: Number of this process.
-        size: How many there are.
-        device: Device of this process.
-    """
+    """The processes of a run: number of this one, how many there are, its device."""
 
     rank: int
     size: int

@@ -276,9 +276,8 @@ class _Loop:
 
     def _sum(self, numbers: list[float]) -> list[float]:
         """The sums over all processes, the same in each."""
-        sums: list[float] = self.group.all_reduce(
-            torch.tensor(numbers, dtype=torch.float64)
-        ).tolist()
+        local = torch.tensor(numbers, dtype=torch.float64)
+        sums: list[float] = self.group.all_reduce(local).tolist()
         return sums
 
     def _save(self) -> None:

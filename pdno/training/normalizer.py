@@ -6,7 +6,7 @@ of themselves, so a normaliser serves every resolution. *Channel* statistics are
 numbers per channel.
 """
 
-__all__ = ["Normalization", "NormalizedNetwork", "Normalizer", "fit_normalizer"]
+__all__ = ["Normalization", "NormalizedNetwork", "Normalizer", "Normalizers", "fit_normalizer"]
 
 import inspect
 import math
@@ -95,6 +95,10 @@ def fit_normalizer(
     else:
         std, mean = torch.std_mean(samples.double(), dim=0)
     return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
+
+
+Normalizers = tuple[Normalizer | None, Normalizer | None]
+"""Of inputs and of outputs."""
 
 
 class NormalizedNetwork(nn.Module):

@@ -10,12 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from pdno.grid import Grid
-from pdno.training.normalizer import (
-    Normalization,
-    NormalizedNetwork,
-    Normalizer,
-    fit_normalizer,
-)
+from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizers, fit_normalizer
 from pdno.training.samples import Batch, Examples, Samples, WholeSamples
 from pdno.training.task import Task
 
@@ -45,11 +40,8 @@ class OneShot(Task):
             raise ValueError("a one-shot task needs times; this dataset is static: take StaticMap")
         return _AtTimes(samples, self.train_every)
 
-    def normalizers(
-        self, samples: Samples, kind: Normalization
-    ) -> tuple[Normalizer | None, Normalizer | None]:
-        inputs, targets = samples.all()
-        grid = samples.data.grid
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
+        (inputs, targets), grid = samples.all(), samples.data.grid
         outputs = fit_normalizer(targets[:, :: self.train_every], grid, kind, frames=True)
         return fit_normalizer(inputs, grid, kind), outputs
 
@@ -103,11 +95,8 @@ class SpaceTime(Task):
             )
         return WholeSamples(samples)
 
-    def normalizers(
-        self, samples: Samples, kind: Normalization
-    ) -> tuple[Normalizer | None, Normalizer | None]:
-        inputs, targets = samples.all()
-        grid = samples.data.grid
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
+        (inputs, targets), grid = samples.all(), samples.data.grid
         return fit_normalizer(inputs, grid, kind), fit_normalizer(targets, grid, kind)
 
     def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:

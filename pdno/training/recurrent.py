@@ -12,12 +12,7 @@ from torch import Tensor
 from pdno.grid import Grid
 from pdno.metrics import relative_error
 from pdno.networks.rollout import shared_step, unroll
-from pdno.training.normalizer import (
-    Normalization,
-    NormalizedNetwork,
-    Normalizer,
-    fit_normalizer,
-)
+from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizers, fit_normalizer
 from pdno.training.samples import Batch, Examples, Samples, WholeSamples, example_noise
 from pdno.training.task import Task
 
@@ -32,9 +27,7 @@ class _Recurrent(Task):
         """The frames that the network sees of a window (B, k·C, *N)."""
         return window
 
-    def normalizers(
-        self, samples: Samples, kind: Normalization
-    ) -> tuple[Normalizer | None, Normalizer | None]:
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
         frames = samples.trajectories()
         normalizer = fit_normalizer(frames, samples.data.grid, kind, frames=True)
         return normalizer, normalizer

@@ -23,12 +23,7 @@ from torch import Tensor
 
 from pdno.grid import Grid
 from pdno.metrics import relative_error
-from pdno.training.normalizer import (
-    Normalization,
-    NormalizedNetwork,
-    Normalizer,
-    fit_normalizer,
-)
+from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizers, fit_normalizer
 from pdno.training.samples import Batch, Examples, Samples, WholeSamples
 
 
@@ -41,11 +36,12 @@ class Task(BaseModel, ABC):
     def examples(self, samples: Samples) -> Examples:
         """The examples of a dataset."""
 
-    @abstractmethod
-    def normalizers(
-        self, samples: Samples, kind: Normalization
-    ) -> tuple[Normalizer | None, Normalizer | None]:
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
         """The normalisers of inputs and outputs, fitted to the training samples."""
+        (inputs, targets), grid = samples.all(), samples.data.grid
+        frames = samples.data.times is not None
+        outputs = fit_normalizer(targets, grid, kind, frames=frames)
+        return fit_normalizer(inputs, grid, kind), outputs
 
     @abstractmethod
     def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
@@ -74,15 +70,6 @@ class StaticMap(Task):
                 "take another task, for example Rollout or OneShot"
             )
         return WholeSamples(samples)
-
-    def normalizers(
-        self, samples: Samples, kind: Normalization
-    ) -> tuple[Normalizer | None, Normalizer | None]:
-        inputs, targets = samples.all()
-        grid, frames = samples.data.grid, samples.data.times is not None
-        return fit_normalizer(inputs, grid, kind), fit_normalizer(
-            targets, grid, kind, frames=frames
-        )
 
     def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
         output: Tensor = network(batch.inputs, grid)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import pdno.training.samples as samples_module
 from pdno import FNO, rollout
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
@@ -204,6 +205,33 @@ def test_every_window_comes_once_with_the_frame_after_it(task, window, seen, cha
     some = examples.batch([7, 2, 7], seed=3, epoch=1)
     assert torch.equal(some.inputs, batch.inputs[[7, 2, 7]])
     assert torch.equal(some.targets, batch.targets[[7, 2, 7]])
+
+
+@pytest.mark.parametrize("task", [Markov(noise=0.1), TeacherForcing(frames=2)], ids=str)
+def test_windows_of_trajectories_that_do_not_fit_in_memory_are_the_same(task, monkeypatch):
+    data = numbered_frames(3, channels=2).data
+    expected = task.examples(Samples(data, CPU)).batch([7, 2, 8, 7], seed=1, epoch=2)
+    monkeypatch.setattr(samples_module, "MOST_IN_MEMORY", 0)
+    examples = task.examples(Samples(data, CPU))
+    read = []
+    whole = type(data.source).read
+    monkeypatch.setattr(
+        type(data.source), "read", lambda self, rows: read.append(rows) or whole(self, rows)
+    )
+    found = examples.batch([7, 2, 8, 7], seed=1, epoch=2)
+    assert torch.equal(found.inputs, expected.inputs)
+    assert torch.equal(found.targets, expected.targets)
+    assert all(len(set(rows)) == len(rows) for rows in read)  # no trajectory twice at once
+
+
+def test_samples_keep_every_frame_once():
+    """Inputs and targets are views of the trajectories, and so is what statistics see."""
+    samples, frames = random_frames(channels=2)
+    assert torch.equal(samples.trajectories(), frames)
+    inputs, targets = samples.all()
+    for part in (inputs, targets):
+        assert part.untyped_storage().data_ptr() == samples.trajectories().data_ptr()
+    assert torch.equal(samples.frames([4, 0], [1, 3], 4)[1], frames[0, 3:7])
 
 
 def test_one_step_learners_predict_by_a_rollout():
