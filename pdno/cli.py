@@ -23,6 +23,7 @@ from pdno.data.problems import (
     NavierStokesProblem,
 )
 from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
+from pdno.run_folder import ROWS
 
 if TYPE_CHECKING:
     from pdno.evaluation.rows import Row
@@ -158,7 +159,7 @@ def reproduce(
         engine=engine,
         device=device,
     )
-    _print_rows(rows, place / "rows.csv")
+    _print_rows(rows, place / ROWS)
 
 
 def train(
@@ -185,7 +186,7 @@ def train(
     rows = run(
         specification, out, epochs=epochs, seed=seed, device=device, tensorboard=tensorboard
     )
-    _print_rows(rows, out / "rows.csv")
+    _print_rows(rows, out / ROWS)
 
 
 def evaluate(

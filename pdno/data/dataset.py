@@ -56,6 +56,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    @property
+    def target_times(self) -> tuple[float, ...] | None:
+        """Times of the targets: those behind the window where there is one; None if static."""
+        return None if self.times is None else tuple(self.times[self.input_frames or 0 :])
+
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of a dataset with {len(self)} samples")

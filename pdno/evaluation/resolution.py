@@ -1,6 +1,6 @@
 """One model at resolutions and times that it was not trained at.
 
-A neural operator may be asked at any resolution r ("zero-shot"). What that is worth shows beside
+A neural operator predicts at any resolution r ("zero-shot"). What that is worth shows beside
 the plain alternative: predict at the resolution s of the training and interpolate,
 
     zero-shot       v = G(f on r points)
@@ -18,16 +18,21 @@ exact pressure itself, taken from 64 to 256 points, comes out with an error of 0
 __all__ = ["AtResolution", "SeenAndUnseen", "evaluate_resolutions", "evaluate_times"]
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
-from pdno.evaluation.errors import Evaluation, evaluate_pairs
-from pdno.evaluation.evaluate import evaluate, predict_batches
-from pdno.evaluation.predictor import Predictor, target_times
+from pdno.evaluation.evaluate import (
+    Evaluation,
+    Predictions,
+    Predictor,
+    evaluate,
+    evaluate_pairs,
+    predict,
+)
 from pdno.spectral import resample
 
 SAME_TIME = 1e-9
@@ -55,6 +60,7 @@ def evaluate_resolutions(
     trained_at: int,
     *,
     resolutions: Sequence[int],
+    predicted: Predictions | None = None,
     batch_size: int = 20,
     device: torch.device | str | None = None,
     **errors: Any,
@@ -66,43 +72,38 @@ def evaluate_resolutions(
         data: Inputs and targets on the finest grid.
         trained_at: Points per axis of the training.
         resolutions: Points per axis to evaluate at; all must divide those of `data`.
+        predicted: The predictions at `trained_at`; None makes them.
         batch_size: Samples at once.
         device: Where to predict.
         errors: `orders` and `edges`, as of `evaluate`.
     """
-    at_training = _at(data, trained_at)
     how: dict[str, Any] = {"batch_size": batch_size, "device": device}
-    kept = [prediction for prediction, _ in predict_batches(predictor, at_training, **how)]
+    at_training = predicted or predict(predictor, _at(data, trained_at), **how)
     results = []
     for r in resolutions:
         there = _at(data, r)
-        zero_shot = evaluate(predictor, there, **how, **errors)
-        pairs = _interpolated_pairs(kept, there, trained_at)
-        interpolated = evaluate_pairs(pairs, there.grid, times=target_times(there), **errors)
+        seen = r == trained_at
+        zero_shot = (
+            at_training.evaluate(**errors) if seen else evaluate(predictor, there, **how, **errors)
+        )
+        grid, coarse = there.grid, Predictions(there, at_training.batches)
+        pairs = ((_interpolate(v.double(), trained_at, grid.shape), u) for v, u in coarse.pairs())
+        interpolated = evaluate_pairs(pairs, grid, times=there.target_times, **errors)
         results.append(AtResolution(r, zero_shot, interpolated))
     return results
 
 
 def evaluate_times(
-    predictor: Predictor | nn.Module,
-    data: OperatorDataset,
-    trained_at: Sequence[float],
-    *,
-    batch_size: int = 20,
-    device: torch.device | str | None = None,
-    **errors: Any,
+    predictions: Predictions, trained_at: Sequence[float], **errors: Any
 ) -> SeenAndUnseen:
     """Errors of a model that is continuous in time, apart for times it was trained at and others.
 
     Arguments:
-        predictor: What to evaluate; it must predict at any time.
-        data: Trajectories with times that were trained at and others.
+        predictions: At all times of the data, trained at and others.
         trained_at: Times of the training.
-        batch_size: Samples at once.
-        device: Where to predict.
         errors: `orders` and `edges`, as of `evaluate`.
     """
-    times = target_times(data)
+    times = predictions.data.target_times
     if times is None:
         raise ValueError("a static dataset has no times: use evaluate")
     known = [any(math.isclose(t, s, rel_tol=SAME_TIME) for s in trained_at) for t in times]
@@ -111,12 +112,11 @@ def evaluate_times(
             f"{sum(known)} of the {len(times)} times of the data were trained at; expected some "
             "and not all: use evaluate, or data with more times"
         )
-    # all times are asked for at once: what a predictor says of one may depend on those before
-    pairs = list(predict_batches(predictor, data, batch_size=batch_size, device=device))
 
     def at(frames: list[int]) -> Evaluation:
-        chosen = ((said[:, frames], target[:, frames]) for said, target in pairs)
-        return evaluate_pairs(chosen, data.grid, times=[times[k] for k in frames], **errors)
+        chosen = ((v[:, frames], u[:, frames]) for v, u in predictions.pairs())
+        grid = predictions.data.grid
+        return evaluate_pairs(chosen, grid, times=[times[k] for k in frames], **errors)
 
     return SeenAndUnseen(
         at([k for k, seen in enumerate(known) if seen]),
@@ -134,16 +134,6 @@ def _at(data: OperatorDataset, resolution: int) -> OperatorDataset:
             "points per axis, the same for all axes"
         )
     return data.subsample(finest // resolution)
-
-
-def _interpolated_pairs(
-    predictions: list[Tensor], data: OperatorDataset, trained_at: int
-) -> Iterator[tuple[Tensor, Tensor]]:
-    first = 0
-    for prediction in predictions:
-        _, targets = data.batch(range(first, first + len(prediction)))
-        first += len(prediction)
-        yield _interpolate(prediction.double(), trained_at, data.grid.shape), targets
 
 
 def _interpolate(field: Tensor, points: int, shape: tuple[int, ...]) -> Tensor:

@@ -169,13 +169,7 @@ def _weights(inputs: Tensor, exact: Tensor, grid: Grid) -> Tensor:
     return (energy / norms).sqrt()
 
 
-def _check(
-    symbol: Symbol,
-    exact: Symbol,
-    grid: Grid,
-    excitation: Tensor,
-    limit: int,
-) -> None:
+def _check(symbol: Symbol, exact: Symbol, grid: Grid, excitation: Tensor, limit: int) -> None:
     channels = [(s.in_channels, s.out_channels) for s in (symbol, exact)]
     if grid.dim != 1 or channels != [(1, 1)] * 2:
         raise ValueError(

@@ -8,7 +8,7 @@
 `pdno info` prints it, so that a report of a problem or of a time says what it was measured with.
 """
 
-__all__ = ["describe_environment", "show_environment"]
+__all__ = ["describe_environment", "run_environment", "show_environment"]
 
 import json
 import os
@@ -47,12 +47,23 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def show_environment(*, as_json: bool = False) -> str:
-    """The same as text.
+def run_environment(device: torch.device, processes: int) -> dict[str, Any]:
+    """What a run folder keeps of the machine it ran on."""
+    return {
+        "pdno": version("pdno"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "device": str(device),
+        "processes": processes,
+        "threads": torch.get_num_threads(),
+        "allocator": allocator_state(),
+        "native": str(status()),
+    }
 
-    Arguments:
-        as_json: For a program instead of a reader.
-    """
+
+def show_environment(*, as_json: bool = False) -> str:
+    """What `describe_environment` finds as text, for a reader or as JSON."""
     found = describe_environment()
     if as_json:
         return json.dumps(found, indent=2)

@@ -22,8 +22,9 @@ from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
 from pdno.experiments.datasets import ensure_dataset
 from pdno.experiments.recipes import Study
 from pdno.experiments.resources import resources
-from pdno.experiments.run import METRICS, ROWS, run_experiment
+from pdno.experiments.run import run_experiment
 from pdno.experiments.specification import Experiment
+from pdno.run_folder import DATA, METRICS, ROWS
 
 Engine = Literal["serial", "ray"]
 
@@ -111,9 +112,7 @@ def run_study(
         _run_with_ray(study, place, device)
         return gather_rows(place)
     for experiment in study.experiments:
-        run_experiment(
-            experiment, run_folder(experiment, place), data=place / "data", device=device
-        )
+        run_experiment(experiment, run_folder(experiment, place), data=place / DATA, device=device)
         gather_rows(place)
     return gather_rows(place)
 
@@ -137,7 +136,7 @@ def _run_with_ray(study: Study, out: Path, device: str | None) -> None:
     ray = start_ray()
     for experiment in study.experiments:
         if experiment.problem is not None:
-            ensure_dataset(experiment.problem, out / "data", engine="ray")
+            ensure_dataset(experiment.problem, out / DATA, engine="ray")
     task = ray.remote(max_retries=3)(_run_one)
     place = str(out.resolve())
     waiting = [task.remote(e.model_dump_json(), place, device) for e in study.experiments]
@@ -148,5 +147,5 @@ def _run_one(specification: str, out: str, device: str | None) -> str:
     """One run, by its specification; runs are resumable, so it may be tried again."""
     experiment = Experiment.model_validate_json(specification)
     folder = run_folder(experiment, Path(out))
-    run_experiment(experiment, folder, data=Path(out) / "data", device=device)
+    run_experiment(experiment, folder, data=Path(out) / DATA, device=device)
     return str(folder)

@@ -8,7 +8,6 @@ ratios are what can be compared.
 __all__ = ["resources"]
 
 import json
-import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,17 +16,18 @@ import torch
 
 from pdno.allocator import tune_allocator
 from pdno.atomic import write_text
-from pdno.evaluation.cost import peak_growth
 from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
+from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.experiments.catalog import PRESETS, Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, PDNONetwork, build_network
 from pdno.grid import Grid
 from pdno.networks.count import count_parameters
 from pdno.progress import track
-from pdno.training.examples import Batch
+from pdno.run_folder import METRICS, ROWS, is_finished
 from pdno.training.learner import Learner
-from pdno.training.normalized import Normalized
+from pdno.training.normalizer import NormalizedNetwork
 from pdno.training.recurrent import Rollout
+from pdno.training.samples import Batch
 
 CONFIGURATIONS = ((12, 20), (12, 30), (32, 20))
 """k_max and channels of table 6."""
@@ -46,8 +46,8 @@ def resources(out: Path, *, preset: Preset = "small") -> list[Row]:
         raise ValueError(f"preset {preset!r}; expected one of {', '.join(PRESETS)}")
     smoke = preset == "smoke"
     place = out / ("resources-smoke" if smoke else "resources")
-    if (place / "metrics.json").is_file():
-        return read_rows(place / "rows.csv")
+    if is_finished(place):
+        return read_rows(place / ROWS)
     place.mkdir(parents=True, exist_ok=True)
     resolution, batch, frames = (16, 2, 2) if smoke else (RESOLUTION, BATCH, FRAMES)
     rows: list[Row] = []
@@ -66,8 +66,8 @@ def resources(out: Path, *, preset: Preset = "small") -> list[Row]:
                 parameters=parameters,
             )
             advance(1)
-    write_rows(place / "rows.csv", rows)
-    write_text(place / "metrics.json", json.dumps({"networks": list(networks)}) + "\n")
+    write_rows(place / ROWS, rows)
+    write_text(place / METRICS, json.dumps({"networks": list(networks)}) + "\n")
     return rows
 
 
@@ -94,7 +94,7 @@ def _measure(
     """Peak memory and best time of one training step."""
     tune_allocator()
     network = build_network(record, 2, FRAMES, 1, seed=0)
-    learner = Learner(Normalized(network), Rollout())
+    learner = Learner(NormalizedNetwork(network), Rollout())
     generator = torch.Generator().manual_seed(0)
     shape = (resolution, resolution)
     data = Batch(
@@ -109,11 +109,7 @@ def _measure(
         terms.sum().backward()
 
     memory = peak_growth(step)
-    best = float("inf")
-    for _ in range(2):
-        start = time.perf_counter()
-        step()
-        best = min(best, time.perf_counter() - start)
+    best = time_alternately({"step": step}, repeats=2, warm_up=False)["step"]
     metrics = {
         "peak memory MB": memory / MEGABYTE,
         "seconds per step": best,

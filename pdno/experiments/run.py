@@ -1,12 +1,4 @@
-"""One run: data, training, evaluation, and a folder that holds all of it.
-
-    specification.json    the experiment
-    environment.json      versions, device, threads and whether there was compiled code
-    history.csv           one row per epoch
-    weights.safetensors   the learner: network and normalisers
-    pictures.safetensors  fields and symbols for figures
-    rows.csv              the numbers, as tidy rows
-    metrics.json          the same by split and metric, and the seconds; written last
+"""One run: data, training, evaluation, and a folder that holds all of it (`pdno.run_folder`).
 
 A folder with metrics.json is a finished run, and is not run again.
 """
@@ -14,56 +6,47 @@ A folder with metrics.json is a finished run, and is not run again.
 __all__ = ["FinishedRun", "load_run", "run_experiment"]
 
 import json
-import platform
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from pdno.allocator import allocator_state
 from pdno.atomic import write_text
 from pdno.data.dataset import OperatorDataset
 from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
 from pdno.experiments.datasets import ensure_dataset, open_experiment_data
-from pdno.experiments.measure import heat_comparison, measure
+from pdno.experiments.environment import run_environment
+from pdno.experiments.measure import Part, measure
 from pdno.experiments.networks import build_network
-from pdno.experiments.pictures import keep_pictures
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
-from pdno.native.build import status
 from pdno.networks.count import count_parameters
+from pdno.run_folder import (
+    CHECKPOINTS,
+    DATA,
+    ENVIRONMENT,
+    METRICS,
+    PICTURES,
+    ROWS,
+    SPECIFICATION,
+    WEIGHTS,
+    is_finished,
+)
 from pdno.training.checkpoint import read_tensors, write_tensors
-from pdno.training.distributed import Crew, crew
+from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.fit import Run, fit
 from pdno.training.learner import Learner
-from pdno.training.normalized import Normalized
-from pdno.training.normalizer import Normalizer
+from pdno.training.normalizer import NormalizedNetwork, Normalizer
 from pdno.training.task import Task
-
-SPECIFICATION, METRICS, WEIGHTS, ROWS = (
-    "specification.json",
-    "metrics.json",
-    "weights.safetensors",
-    "rows.csv",
-)
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run folder, read.
-
-    Arguments:
-        folder: Where it is.
-        experiment: What was run.
-        model: The trained learner.
-        grid: The grid of the training.
-        rows: Its numbers.
-    """
+    """A run folder, read; `model` is the trained learner, `grid` that of the training."""
 
     folder: Path
     experiment: Experiment
@@ -90,20 +73,20 @@ def run_experiment(
         tensorboard: Whether to write event files, too.
     """
     place = Path(folder)
-    datasets = place.parent / "data" if data is None else Path(data)
-    with crew(device) as ours:
-        if _is_finished(place, experiment):
+    datasets = place.parent / DATA if data is None else Path(data)
+    with process_group(device) as group:
+        if _has_run(place, experiment):
             return read_rows(place / ROWS)
-        if ours.leads:
-            _begin(place, experiment, ours)
+        if group.is_rank_0:
+            _begin(place, experiment, group)
             if experiment.problem is not None:
                 ensure_dataset(experiment.problem, datasets)
-        ours.wait()
-        return _train_and_measure(experiment, place, datasets, ours, tensorboard=tensorboard)
+        group.barrier()
+        return _train_and_measure(experiment, place, datasets, group, tensorboard=tensorboard)
 
 
 def _train_and_measure(
-    experiment: Experiment, place: Path, datasets: Path, ours: Crew, *, tensorboard: bool
+    experiment: Experiment, place: Path, datasets: Path, group: ProcessGroup, *, tensorboard: bool
 ) -> list[Row]:
     samples = open_experiment_data(experiment, datasets)
     channels = _channels(experiment.task, samples.train)
@@ -118,23 +101,24 @@ def _train_and_measure(
         normalization=experiment.normalization,
         settings=experiment.training,
         folder=place,
-        device=ours.device,
+        device=group.device,
         tensorboard=tensorboard,
         title=f"{experiment.name}: {experiment.model}",
     )
     rows: list[Row] = []
-    if ours.leads:
-        rows = _rows(experiment, run, network, measure(experiment, run, samples))
-        keep_pictures(place, run, samples, heat_comparison(experiment, run, samples))
+    if group.is_rank_0:
+        measured, pictures = measure(experiment, run, samples)
+        rows = _rows(experiment, run, network, measured)
+        _save_pictures(place, pictures, samples.test)
         _save(place, run, samples.train, rows)
-    ours.wait()
+    group.barrier()
     return rows
 
 
 def load_run(folder: Path | str, device: torch.device | str = "cpu") -> FinishedRun:
     """Read a run folder: the experiment, the trained model and its numbers."""
     place = Path(folder)
-    if not (place / METRICS).is_file():
+    if not is_finished(place):
         raise ValueError(
             f"{place} holds no finished run ({METRICS} is missing): finish it with the command "
             "that began it"
@@ -146,18 +130,14 @@ def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Finished
         experiment.network, shape["dim"], shape["in"], shape["out"], seed=experiment.seed
     )
     grid = Grid(tuple(shape["grid"]), shape["periodic"], shape["offset"])
-
-    def normalizer(name: str) -> Normalizer | None:
-        prefix = f"normalized.{name}"
-        if f"{prefix}.mean" not in tensors:
-            return None
-        return Normalizer(tensors[f"{prefix}.mean"], tensors[f"{prefix}.std"], grid)
-
-    normalized = Normalized(
-        network, normalizer("inputs"), normalizer("outputs"), channels=shape["out"]
-    )
-    double = experiment.training.precision == "float64"
-    dtype = torch.float64 if double else torch.float32
+    means = {name: f"normalized.{name}.mean" for name in ("inputs", "outputs")}
+    normalizers = {
+        name: Normalizer(tensors[mean], tensors[f"normalized.{name}.std"], grid)
+        for name, mean in means.items()
+        if mean in tensors
+    }
+    normalized = NormalizedNetwork(network, **normalizers, channels=shape["out"])
+    dtype = torch.float64 if experiment.training.precision == "float64" else torch.float32
     learner = Learner(normalized, experiment.task).to(device, dtype)
     learner.load_state_dict(tensors)
     return FinishedRun(place, experiment, learner.eval(), grid, read_rows(place / ROWS))
@@ -171,7 +151,8 @@ def _channels(task: Task, data: OperatorDataset) -> tuple[int, int]:
     return inputs.shape[0] if seen is None else seen * out, out
 
 
-def _is_finished(place: Path, experiment: Experiment) -> bool:
+def _has_run(place: Path, experiment: Experiment) -> bool:
+    """Whether the folder holds this run, finished; ValueError where it holds another one."""
     if not (place / SPECIFICATION).is_file():
         return False
     before = _read_specification(place)
@@ -182,7 +163,7 @@ def _is_finished(place: Path, experiment: Experiment) -> bool:
             f"{place} holds a run with another specification ({other}): take another folder, or "
             "remove this one"
         )
-    return (place / METRICS).is_file()
+    return is_finished(place)
 
 
 def _differences(then: Mapping[str, Any], now: Mapping[str, Any], path: str = "") -> list[str]:
@@ -202,26 +183,14 @@ def _read_specification(place: Path) -> Experiment:
     return Experiment.model_validate_json(text)
 
 
-def _begin(place: Path, experiment: Experiment, ours: Crew) -> None:
+def _begin(place: Path, experiment: Experiment, group: ProcessGroup) -> None:
     place.mkdir(parents=True, exist_ok=True)
-    environment = {
-        "pdno": version("pdno"),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "device": str(ours.device),
-        "processes": ours.size,
-        "threads": torch.get_num_threads(),
-        "allocator": allocator_state(),
-        "native": str(status()),
-    }
-    write_text(place / "environment.json", json.dumps(environment, indent=2) + "\n")
+    environment = run_environment(group.device, group.size)
+    write_text(place / ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
     write_text(place / SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")
 
 
-def _rows(
-    experiment: Experiment, run: Run, network: nn.Module, measured: list[dict[str, Any]]
-) -> list[Row]:
+def _rows(experiment: Experiment, run: Run, network: nn.Module, measured: list[Part]) -> list[Row]:
     """Tidy rows; `measured` are parts of them: resolution, split and metrics."""
     common = {
         "experiment": experiment.name,
@@ -231,6 +200,15 @@ def _rows(
         "parameters": count_parameters(network, complex_once=False),
     }
     return [row for part in measured for row in make_rows(part.pop("metrics"), **part, **common)]
+
+
+def _save_pictures(place: Path, pictures: dict[str, Tensor], data: OperatorDataset) -> None:
+    grid = data.grid
+    header = {
+        "grid": json.dumps([grid.shape, grid.periodic, grid.offset]),
+        "times": json.dumps(data.target_times),
+    }
+    write_tensors(place / PICTURES, pictures, header)
 
 
 def _save(place: Path, run: Run, data: OperatorDataset, rows: list[Row]) -> None:
@@ -251,4 +229,4 @@ def _save(place: Path, run: Run, data: OperatorDataset, rows: list[Row]) -> None
         metrics.setdefault(f"{row.split} {row.resolution}", {})[row.metric] = row.value
     write_text(place / METRICS, json.dumps(metrics, indent=2) + "\n")
     # the weights are safe; the state of the optimiser is not needed any more
-    shutil.rmtree(place / "checkpoints", ignore_errors=True)
+    shutil.rmtree(place / CHECKPOINTS, ignore_errors=True)

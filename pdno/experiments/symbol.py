@@ -18,8 +18,8 @@ from torch import nn
 
 from pdno.atomic import write_text
 from pdno.data.problems import HeatProblem
-from pdno.experiments.diffusivity import learned_diffusivity
-from pdno.experiments.run import METRICS, load_run
+from pdno.experiments.measure import learned_diffusivity
+from pdno.experiments.run import FinishedRun, load_run
 from pdno.grid import Grid
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published import load_published
@@ -27,6 +27,7 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.progress import track
 from pdno.report.style import save_figure
 from pdno.report.symbol_layers import plot_symbol_layer
+from pdno.run_folder import SYMBOL, SYMBOL_FOLDER, is_finished
 from pdno.theory.certificate import Certificate, certify
 from pdno.theory.lipschitz import lipschitz_report
 from pdno.theory.norm_bound import norm_bound
@@ -55,11 +56,12 @@ def inspect_symbols(
         resolution: Points per axis of norms and pictures. Published weights need the one that
             they were trained at; a run knows its own.
     """
-    network, grid, t = _open(source, resolution)
+    run = load_run(source) if is_finished(source) else None
+    network, grid, t = _of_run(run, resolution) if run else _of_weights(source, resolution)
     operators = [m for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]
     if not operators:
         raise ValueError(f"{source} has no pseudo-differential operator to look into")
-    place = (source if source.is_dir() else source.parent) / "symbol" if out is None else out
+    place = (source if source.is_dir() else source.parent) / SYMBOL_FOLDER if out is None else out
     place.mkdir(parents=True, exist_ok=True)
     layers, texts = [], []
     with track("symbols", total=len(operators)) as advance:
@@ -73,30 +75,31 @@ def inspect_symbols(
         lipschitz = lipschitz_report(network, grid)
         result["lipschitz_bound"] = lipschitz.bound
         texts.append(str(lipschitz))
-    recovered = _diffusivity(source)
-    if recovered is not None:
-        result["diffusivity"], words = recovered
-        texts.append(words)
+    problem = None if run is None else run.experiment.problem
+    if run is not None and isinstance(problem, HeatProblem):
+        c = learned_diffusivity(run.experiment, network, run.grid)
+        if c is not None:
+            result["diffusivity"] = {"value": c.value, "error": c.error}
+            truth = f"the data have {problem.diffusivity:g}"
+            texts.append(f"diffusivity from the symbol: {c}; {truth}")
     whole = "\n\n".join(texts)
-    write_text(place / "symbol.json", json.dumps(result, indent=2) + "\n")
+    write_text(place / SYMBOL, json.dumps(result, indent=2) + "\n")
     write_text(place / "symbol.txt", whole + "\n")
     return whole, place
 
 
-def _open(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, float | None]:
+def _of_run(run: FinishedRun, resolution: int | None) -> tuple[nn.Module, Grid, float | None]:
     """The network, the grid to look at it on, and a time where its symbols need one."""
-    if (source / METRICS).is_file():
-        run = load_run(source)
-        task = run.experiment.task
-        t = (
-            (_first_time(run.experiment.problem) - task.start) / task.span
-            if isinstance(task, OneShot)
-            else None
-        )
-        points = resolution or min(max(run.grid.shape), LARGEST_GRID)
-        every = max(run.grid.shape) // points
-        grid = run.grid.coarsen(every) if every > 1 else run.grid
-        return run.model.network, grid, t
+    task, problem = run.experiment.task, run.experiment.problem
+    first = problem.times[0] if problem is not None and problem.times else 1.0
+    t = task.scaled_time(float(first)) if isinstance(task, OneShot) else None
+    points = resolution or min(max(run.grid.shape), LARGEST_GRID)
+    every = max(run.grid.shape) // points
+    return run.model.network, run.grid.coarsen(every) if every > 1 else run.grid, t
+
+
+def _of_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, None]:
+    """The same of published weights."""
     if source.is_dir():
         raise ValueError(f"{source} holds no finished run: finish it, or name another folder")
     if resolution is None:
@@ -105,13 +108,7 @@ def _open(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, float 
             "--resolution, for example 64 for Navier-Stokes"
         )
     network = load_published(source, resolution)
-    dim = getattr(network, "dim", 2)
-    return network, Grid((resolution,) * dim), None
-
-
-def _first_time(problem: object) -> float:
-    times = getattr(problem, "times", None)
-    return float(times[0]) if times else 1.0
+    return network, Grid((resolution,) * getattr(network, "dim", 2)), None
 
 
 def _layer(
@@ -168,16 +165,3 @@ def _plain(certificate: Certificate) -> dict[str, Any]:
 
 def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
-
-
-def _diffusivity(source: Path) -> tuple[dict[str, float], str] | None:
-    """c of the heat equation, from the learned symbol of a run of the heat experiment."""
-    if not (source / METRICS).is_file():
-        return None
-    run = load_run(source)
-    estimate = learned_diffusivity(run.experiment, run.model.network, run.grid)
-    problem = run.experiment.problem
-    if estimate is None or not isinstance(problem, HeatProblem):
-        return None
-    words = f"diffusivity from the symbol: {estimate}; the data have {problem.diffusivity:g}"
-    return {"value": estimate.value, "error": estimate.error}, words

@@ -18,6 +18,7 @@ from pdno.experiments.run import FinishedRun, load_run, run_experiment
 from pdno.experiments.specification import read_experiment
 from pdno.grid import Grid
 from pdno.networks.count import count_parameters
+from pdno.run_folder import DATA
 from pdno.training.settings import TrainingSettings
 
 BATCH = 20
@@ -106,10 +107,10 @@ def predict_run(
     grid = _grid_like(found.grid, tuple(f.shape[2:]))
     wanted = _wanted_times(found, times)
     parts = [found.model.predict(part, grid=grid, times=wanted) for part in torch.split(f, BATCH)]
-    said = torch.cat(parts)
+    prediction = torch.cat(parts).numpy()
     with atomic_path(out) as temporary, open(temporary, "wb") as file:
-        np.save(file, said.cpu().numpy())
-    return tuple(said.shape)
+        np.save(file, prediction)
+    return prediction.shape
 
 
 def _read_inputs(path: Path, array: str | None, dim: int) -> Tensor:
@@ -165,7 +166,7 @@ def _wanted_times(found: FinishedRun, times: list[float] | None) -> list[float] 
 
 def _datasets(found: FinishedRun) -> Path:
     """Where the datasets of a run are: beside it, as `run_experiment` puts them."""
-    problem, place = found.experiment.problem, found.folder.resolve().parent / "data"
+    problem, place = found.experiment.problem, found.folder.resolve().parent / DATA
     if problem is not None and not dataset_folder(problem, place).is_dir():
         raise ValueError(
             f"{dataset_folder(problem, place)} is missing: the data of this run were moved; give "

@@ -11,6 +11,7 @@ import numpy as np
 
 from pdno.report.groups import Results
 from pdno.report.style import figure_style
+from pdno.run_folder import SYMBOL, SYMBOL_FOLDER
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Figure
@@ -54,7 +55,7 @@ def plot_certificates(results: Results) -> "Figure | None":
     found = [
         (f"{record.study}: {record.model}", layers[0], order)
         for record in results.records
-        for layers, order in [_read(record.folder / "symbol" / "symbol.json")]
+        for layers, order in [_read(record.folder / SYMBOL_FOLDER / SYMBOL)]
         if layers
     ]
     if not found:

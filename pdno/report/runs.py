@@ -24,8 +24,15 @@ import numpy as np
 from safetensors import safe_open
 
 from pdno.evaluation.rows import Row, read_rows
-
-FINISHED, SPECIFICATION, PICTURES = "metrics.json", "specification.json", "pictures.safetensors"
+from pdno.run_folder import (
+    ENVIRONMENT,
+    HISTORY,
+    METRICS,
+    PICTURES,
+    ROWS,
+    SPECIFICATION,
+    is_finished,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,12 +109,12 @@ def find_runs(places: Sequence[Path]) -> list[RunRecord]:
     Arguments:
         places: Run folders, studies that hold several, or parents of studies.
     """
-    folders = sorted({path.parent for path in _files(places, FINISHED)})
+    folders = sorted({path.parent for path in _files(places, METRICS)})
     if not folders:
         named = ", ".join(str(place) for place in places) or "nothing"
         raise ValueError(
             f"no finished run in {named}: give folders of `pdno reproduce` or `pdno train` (a "
-            f"finished run has {FINISHED})"
+            f"finished run has {METRICS})"
         )
     return [_read_run(folder) for folder in folders]
 
@@ -115,7 +122,7 @@ def find_runs(places: Sequence[Path]) -> list[RunRecord]:
 def find_unfinished(places: Sequence[Path]) -> list[str]:
     """Names of the folders whose run began and did not finish yet."""
     begun = {path.parent for path in _files(places, SPECIFICATION)}
-    return sorted(folder.name for folder in begun if not (folder / FINISHED).is_file())
+    return sorted(folder.name for folder in begun if not is_finished(folder))
 
 
 def _files(places: Sequence[Path], name: str) -> Iterator[Path]:
@@ -126,15 +133,15 @@ def _files(places: Sequence[Path], name: str) -> Iterator[Path]:
 
 
 def _read_run(folder: Path) -> RunRecord:
-    rows = tuple(read_rows(folder / "rows.csv"))
+    rows = tuple(read_rows(folder / ROWS))
     if not rows:
-        raise ValueError(f"{folder / 'rows.csv'} has no row: remove the folder and run it again")
+        raise ValueError(f"{folder / ROWS} has no row: remove the folder and run it again")
     return RunRecord(
         folder,
         _read_json(folder / SPECIFICATION),
-        _read_json(folder / "environment.json"),
+        _read_json(folder / ENVIRONMENT),
         rows,
-        tuple(_read_history(folder / "history.csv")),
+        tuple(_read_history(folder / HISTORY)),
     )
 
 

@@ -6,22 +6,24 @@ of JSON with the position of the run and its history. Its name ends with its own
     step-00001200-3f5a...9c.safetensors
 
 so a damaged file is found out, and the one before it is used instead. The last two are kept.
+A run is continued only as what it was begun: `RunRecorder` compares what decides the weights.
 """
 
 __all__ = [
     "Checkpoint",
+    "RunRecorder",
     "load_checkpoint",
     "read_tensors",
     "save_checkpoint",
-    "sweep_checkpoints",
     "write_tensors",
 ]
 
 import json
 import re
 import sys
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pdno.atomic import atomic_path, sha256, sweep
+from pdno.run_folder import CHECKPOINTS, HISTORY
+from pdno.training.distributed import ProcessGroup
+from pdno.training.history import TrainingState, write_history, write_tensorboard
 
 KEPT = 2
 DIGITS = 16
@@ -40,12 +45,7 @@ NAME = re.compile(rf"step-(\d{{8,}})-([0-9a-f]{{{DIGITS}}})\.safetensors")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands.
-
-    Arguments:
-        tensors: Of the learner ("learner.*") and of the optimiser ("optimiser.*").
-        state: Position and history, plain JSON.
-    """
+    """Tensors "learner.*" and "optimiser.*", and the state of the run as plain JSON."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
@@ -53,13 +53,101 @@ class Checkpoint:
     def restore(self, learner: nn.Module, optimiser: Optimizer) -> None:
         """Put the tensors back."""
         try:
-            learner.load_state_dict(_part(self.tensors, "learner."))
+            learner.load_state_dict(self._part("learner."))
         except RuntimeError as problem:
             raise ValueError(
                 f"the checkpoint is of another network or normalisation ({problem}): take another "
                 "folder, or remove its checkpoints to begin anew"
             ) from problem
-        _restore_optimiser(optimiser, learner, _part(self.tensors, "optimiser."))
+        parameters = dict(learner.named_parameters())
+        for full, value in self._part("optimiser.").items():
+            name, key = full.rsplit(".", 1)
+            # the step counter of Adam stays on the CPU
+            where = "cpu" if key == "step" else parameters[name].device
+            optimiser.state[parameters[name]][key] = value.to(where)
+
+    def _part(self, prefix: str) -> dict[str, Tensor]:
+        named = self.tensors.items()
+        return {name.removeprefix(prefix): v for name, v in named if name.startswith(prefix)}
+
+
+class RunRecorder:
+    """The checkpoints and the history of a run; without a folder nothing is kept.
+
+    Arguments:
+        folder: The run folder, or None.
+        identity: All that has to stay where a run goes on, as plain JSON.
+        group: The processes of the run; rank 0 writes.
+        every: Seconds between two checkpoints.
+        tensorboard: Whether to write event files, too.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        identity: Mapping[str, Any],
+        group: ProcessGroup,
+        *,
+        every: float,
+        tensorboard: bool = False,
+    ) -> None:
+        self.folder, self.identity, self.group = folder, identity, group
+        self.every, self.tensorboard = every, tensorboard
+        self.saved_at = time.monotonic()
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return self.folder is not None and bool(_existing(self.folder / CHECKPOINTS))
+
+    def resume(self, learner: nn.Module, optimiser: Optimizer) -> TrainingState:
+        """Where the run in the folder stands; its tensors are put back."""
+        if self.folder is None:
+            return TrainingState()
+        checkpoints = self.folder / CHECKPOINTS
+        if self.group.is_rank_0:  # what a run that was killed has left half written
+            sweep(self.folder)
+            sweep(checkpoints)
+            for draft in checkpoints.glob("step-*.draft"):
+                draft.unlink(missing_ok=True)
+        self.group.barrier()
+        found = load_checkpoint(checkpoints, self.group.device)
+        if found is None:
+            return TrainingState()
+        state = dict(found.state)
+        self._check_identity(state.pop("identity"))
+        found.restore(learner, optimiser)
+        return TrainingState(**state)
+
+    def is_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        writes = self.folder is not None and self.group.is_rank_0
+        return writes and time.monotonic() - self.saved_at >= self.every
+
+    def save(self, state: TrainingState, learner: nn.Module, optimiser: Optimizer) -> None:
+        """Write a checkpoint; FloatingPointError where a tensor is no longer finite."""
+        if self.folder is not None and self.group.is_rank_0:
+            record = {"identity": self.identity, **asdict(state)}
+            save_checkpoint(self.folder / CHECKPOINTS, state.step, learner, optimiser, record)
+            self.saved_at = time.monotonic()
+
+    def write_history(self, state: TrainingState) -> None:
+        """Write the epochs so far."""
+        if self.folder is not None and self.group.is_rank_0 and state.history:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_history(self.folder / HISTORY, state.rows)
+            if self.tensorboard:
+                write_tensorboard(self.folder, state.rows)
+
+    def _check_identity(self, then: Mapping[str, Any]) -> None:
+        now = self.identity
+        names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+        if names:
+            changes = [f"{name} was {then.get(name)}, is {now.get(name)}" for name in names]
+            raise ValueError(
+                f"{self.folder} holds another run ({', '.join(changes)}): take another folder, or "
+                "remove its checkpoints to begin anew"
+            )
 
 
 def save_checkpoint(
@@ -100,20 +188,18 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     return None
 
 
-def sweep_checkpoints(folder: Path) -> None:
-    """Remove what a run that was killed has left half written."""
-    for place in (folder, folder / "checkpoints"):
-        sweep(place)
-        for draft in place.glob("step-*.draft"):
-            draft.unlink(missing_ok=True)
-
-
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
     """Write a safetensors file, whole or not at all."""
-    ready = {name: value.detach().contiguous().cpu() for name, value in tensors.items()}
-    with atomic_path(path) as temporary:
+    ready: dict[str, Tensor] = {}
+    written: set[int] = set()
+    for name, value in tensors.items():
+        plain = value.detach().cpu().contiguous()
         # tensors that share memory, such as a normaliser used twice, are written twice
-        save_file({name: value.clone() for name, value in ready.items()}, temporary, dict(header))
+        place = plain.untyped_storage().data_ptr()
+        ready[name] = plain.clone() if place in written else plain
+        written.add(place)
+    with atomic_path(path) as temporary:
+        save_file(ready, temporary, dict(header))
 
 
 def read_tensors(
@@ -136,25 +222,6 @@ def _existing(folder: Path) -> list[Path]:
 
 def _step(path: Path) -> int:
     return int(path.name.split("-")[1])
-
-
-def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {
-        name.removeprefix(prefix): value
-        for name, value in tensors.items()
-        if name.startswith(prefix)
-    }
-
-
-def _restore_optimiser(
-    optimiser: Optimizer, learner: nn.Module, tensors: Mapping[str, Tensor]
-) -> None:
-    parameters = dict(learner.named_parameters())
-    for full, value in tensors.items():
-        name, key = full.rsplit(".", 1)
-        # the step counter of Adam stays on the CPU
-        where = "cpu" if key == "step" else parameters[name].device
-        optimiser.state[parameters[name]][key] = value.to(where)
 
 
 def _finite(value: Tensor) -> bool:

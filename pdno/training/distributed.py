@@ -5,7 +5,7 @@ same (to rounding) for every number of processes. Without torchrun there is one 
 nothing here does anything.
 """
 
-__all__ = ["Crew", "crew"]
+__all__ = ["ProcessGroup", "process_group"]
 
 import contextlib
 import gc
@@ -23,21 +23,15 @@ _GROUPS = itertools.count()
 
 
 @dataclass(frozen=True)
-class Crew:
-    """The processes of a run.
-
-    Arguments:
-        rank: Number of this process.
-        size: How many there are.
-        device: Device of this process.
-    """
+class ProcessGroup:
+    """The processes of a run: number of this one, how many there are, its device."""
 
     rank: int
     size: int
     device: torch.device
 
     @property
-    def leads(self) -> bool:
+    def is_rank_0(self) -> bool:
         """Whether this process writes files and shows progress."""
         return self.rank == 0
 
@@ -45,21 +39,21 @@ class Crew:
         """The items of this process."""
         return list(items[self.rank :: self.size])
 
-    def add_up(self, numbers: Tensor) -> Tensor:
+    def all_reduce(self, numbers: Tensor) -> Tensor:
         """The sum over all processes."""
         if self.size > 1:
             numbers = numbers.to(self.device)
             distributed.all_reduce(numbers)
         return numbers
 
-    def wait(self) -> None:
-        """Until all processes are here."""
+    def barrier(self) -> None:
+        """Wait until all processes are here."""
         if self.size > 1:
             distributed.barrier()
 
 
 @contextlib.contextmanager
-def crew(device: torch.device | str | None = None) -> Iterator[Crew]:
+def process_group(device: torch.device | str | None = None) -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, and leave them in good order.
 
     Arguments:
@@ -69,13 +63,13 @@ def crew(device: torch.device | str | None = None) -> Iterator[Crew]:
     local = int(os.environ.get("LOCAL_RANK", "0"))
     chosen = _device(device, local)
     if size == 1:
-        yield Crew(0, 1, chosen)
+        yield ProcessGroup(0, 1, chosen)
         return
     joined = not distributed.is_initialized()
     if joined:
         _join(chosen)
     try:
-        yield Crew(distributed.get_rank(), size, chosen)
+        yield ProcessGroup(distributed.get_rank(), size, chosen)
     except BaseException:
         if joined:
             _leave()
@@ -92,9 +86,9 @@ def _join(device: torch.device) -> None:
 
     store, rank, size = next(rendezvous("env://"))
     # the store remembers the group of an earlier run in these processes, and would wait for it
-    own = PrefixStore(f"crew-{next(_GROUPS)}", store)
+    fresh = PrefixStore(f"pdno-{next(_GROUPS)}", store)
     backend = "nccl" if device.type == "cuda" else "gloo"
-    distributed.init_process_group(backend, store=own, rank=rank, world_size=size)
+    distributed.init_process_group(backend, store=fresh, rank=rank, world_size=size)
 
 
 def _leave() -> None:

@@ -1,15 +1,23 @@
-"""The history of a run: one row per epoch, as CSV, and for TensorBoard where that is wanted.
+"""Where a run stands, and its history: one row per epoch, as CSV and for TensorBoard.
 
 The rows live in the checkpoint too, so after an interruption the file says the same as without.
 """
 
-__all__ = ["EpochRow", "check_tensorboard", "write_history", "write_tensorboard"]
+__all__ = [
+    "EpochRow",
+    "TrainingState",
+    "check_tensorboard",
+    "write_history",
+    "write_tensorboard",
+]
 
 import csv
 import io
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from pdno.atomic import write_text
 
@@ -37,6 +45,53 @@ class EpochRow:
     test: float | None
     best: float | None
     seconds: float
+
+
+@dataclass
+class TrainingState:
+    """Where a run stands, besides its weights; a checkpoint holds it as JSON.
+
+    Arguments:
+        step: Optimiser steps so far.
+        seconds: Training time so far.
+        sums: Loss, error and number of the examples of this epoch.
+        best: The best test error so far; None if none was measured.
+        best_epoch: When that was, from 1.
+        finished: Whether there is nothing left to do.
+        history: The rows of all finished epochs, as dictionaries.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    best: float | None = None
+    best_epoch: int = 0
+    finished: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[EpochRow]:
+        """The history as rows."""
+        return [EpochRow(**row) for row in self.history]
+
+    def add_step(self, sums: Sequence[float], seconds: float) -> None:
+        """Count one step with these sums of loss, error and examples."""
+        self.step += 1
+        self.sums = [a + b for a, b in zip(self.sums, sums, strict=True)]
+        self.seconds += seconds
+
+    def end_epoch(self, test: float | None, learning_rate: float, seconds: float) -> None:
+        """Close an epoch whose test error is `test` (None if not measured)."""
+        epoch = len(self.history) + 1
+        # a rollout may overflow at first; what is no number is not better than anything
+        if test is not None and test < (math.inf if self.best is None else self.best):
+            self.best, self.best_epoch = test, epoch
+        self.seconds += seconds
+        loss, error, count = self.sums
+        means = (loss / count, error / count)
+        row = EpochRow(epoch, self.step, learning_rate, *means, test, self.best, self.seconds)
+        self.history.append(asdict(row))
+        self.sums = [0.0, 0.0, 0.0]
 
 
 def write_history(path: Path, rows: Sequence[EpochRow]) -> None:

@@ -1,17 +1,17 @@
 """A learner: a network, its normalisers and its task, which is all that predicting needs."""
 
-__all__ = ["Learner", "make_learner"]
+__all__ = ["Learner", "evaluation_mode", "make_learner"]
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from pdno.grid import Grid
 from pdno.metrics import relative_l2
-from pdno.training.examples import Batch, Samples
-from pdno.training.normalized import Normalized
-from pdno.training.normalizer import Normalization
+from pdno.training.normalizer import Normalization, NormalizedNetwork
+from pdno.training.samples import Batch, Samples
 from pdno.training.task import Task
 
 
@@ -23,7 +23,7 @@ class Learner(nn.Module):
         task: How it is used.
     """
 
-    def __init__(self, network: Normalized, task: Task) -> None:
+    def __init__(self, network: NormalizedNetwork, task: Task) -> None:
         super().__init__()
         self.normalized, self.task = network, task
 
@@ -34,11 +34,11 @@ class Learner(nn.Module):
 
     def forward(self, batch: Batch, grid: Grid, order: float = 0.0) -> tuple[Tensor, Tensor]:
         """Terms of the loss (B, K) and relative L2 errors (B,) of a batch of examples."""
-        said = self.task.answer(self.normalized, batch, grid)
-        said = said.to(batch.targets.dtype)  # autocast may have left it in half precision
-        terms = self.task.errors(said, batch.targets, dim=grid.dim, order=order)
+        output = self.task.forward(self.normalized, batch, grid)
+        output = output.to(batch.targets.dtype)  # autocast may have left it in half precision
+        terms = self.task.loss_terms(output, batch.targets, dim=grid.dim, order=order)
         with torch.no_grad():
-            errors = relative_l2(said, batch.targets)
+            errors = relative_l2(output, batch.targets)
         return terms, errors
 
     def predict(
@@ -51,15 +51,26 @@ class Learner(nn.Module):
             grid: Their grid, which may be another one than in training.
             times: Times of the wanted frames; None for a static problem.
         """
-        was_training = self.training
-        self.eval()
-        try:
-            with torch.no_grad():
-                like = next(self.parameters(), inputs)
-                said = self.task.predict(self.normalized, inputs.to(like), grid, times)
-                return said.to(inputs)
-        finally:
-            self.train(was_training)
+        with evaluation_mode(self):
+            like = next((p for p in self.parameters() if p.is_floating_point()), inputs)
+            prediction = self.task.predict(self.normalized, inputs.to(like), grid, times)
+            return prediction.to(inputs)
+
+
+@contextlib.contextmanager
+def evaluation_mode(predictor: object) -> Iterator[None]:
+    """No gradients, and evaluation mode where the predictor is a module; its modes come back."""
+    modules = list(predictor.modules()) if isinstance(predictor, nn.Module) else []
+    before = [module.training for module in modules]
+    try:
+        for module in modules:
+            module.training = False
+        # not inference mode: values that a network keeps must serve a later training step, too
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in zip(modules, before, strict=True):
+            module.training = training
 
 
 def make_learner(
@@ -70,7 +81,6 @@ def make_learner(
     inputs, outputs = None, None
     if normalization != "none":  # statistics need all samples in memory
         inputs, outputs = task.normalizers(samples, normalization)
-    channels = samples.batch([0])[1].shape[-samples.data.grid.dim - 1]
-    learner = Learner(Normalized(network, inputs, outputs, channels), task)
+    normalized = NormalizedNetwork(network, inputs, outputs, channels=samples.channels)
     like = next(network.parameters(), None)
-    return learner if like is None else learner.to(like.device)
+    return Learner(normalized, task) if like is None else Learner(normalized, task).to(like.device)

@@ -6,8 +6,9 @@ of themselves, so a normaliser serves every resolution. *Channel* statistics are
 numbers per channel.
 """
 
-__all__ = ["Normalization", "Normalizer", "fit_normalizer"]
+__all__ = ["Normalization", "NormalizedNetwork", "Normalizer", "Normalizers", "fit_normalizer"]
 
+import inspect
 import math
 from typing import Literal
 
@@ -25,8 +26,8 @@ EPSILON = 1e-5  # of the published normaliser
 class Normalizer(nn.Module):
     """encode(u) = (u - mean) / (std + ε) and its inverse decode (paper section 5.2).
 
-    Shapes: mean and std (..., C, *N), or (..., C, 1, ..., 1) for channel statistics; they are
-    broadcast over the batch.
+    Shapes: mean and std (..., C, *N), or (..., C, 1, ..., 1) for channel statistics. They are
+    broadcast over the batch and repeated over the frames of a window (B, k·C, *N).
 
     Arguments:
         mean: Mean over the training samples.
@@ -56,12 +57,17 @@ class Normalizer(nn.Module):
     def _on(self, grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = self.mean.to(like), self.std.to(like)
         pointwise = math.prod(mean.shape[-grid.dim :]) > 1
-        if grid == self.grid or not pointwise:
-            return mean, std
-        # a spline through a spike swings below zero; the least value between the points of a
-        # smooth deviation is not far below the least one on them
-        spread = interpolate(std, self.grid, grid).clamp_min(float(std.min()) / 2)
-        return interpolate(mean, self.grid, grid), spread
+        if grid != self.grid and pointwise:
+            # a spline through a spike swings below zero; the least value between the points of a
+            # smooth deviation is not far below the least one on them
+            least = float(std.min()) / 2
+            mean = interpolate(mean, self.grid, grid)
+            std = interpolate(std, self.grid, grid).clamp_min(least)
+        channel = -grid.dim - 1
+        frames = like.shape[channel] // mean.shape[channel]
+        if frames > 1:
+            mean, std = (torch.cat([part] * frames, dim=channel) for part in (mean, std))
+        return mean, std
 
 
 def fit_normalizer(
@@ -78,14 +84,62 @@ def fit_normalizer(
     grid.check(samples, "samples")
     if kind == "none":
         return None
+    if kind not in ("channel", "pointwise"):
+        raise ValueError(f"normalisation {kind!r}; expected 'none', 'pointwise' or 'channel'")
     samples = samples.flatten(0, 1) if frames else samples
     if kind == "channel":
         over = [0, *range(-grid.dim, 0)]
-        std, mean = torch.std_mean(samples.double(), dim=over, keepdim=True)
-        return Normalizer(mean[0].to(samples.dtype), std[0].to(samples.dtype), grid)
-    if kind != "pointwise":
-        raise ValueError(f"normalisation {kind!r}; expected 'none', 'pointwise' or 'channel'")
-    if len(samples) < 2:
+        std, mean = (s[0] for s in torch.std_mean(samples.double(), dim=over, keepdim=True))
+    elif len(samples) < 2:
         raise ValueError(f"{len(samples)} sample: pointwise statistics need at least 2")
-    std, mean = torch.std_mean(samples.double(), dim=0)
+    else:
+        std, mean = torch.std_mean(samples.double(), dim=0)
     return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
+
+
+Normalizers = tuple[Normalizer | None, Normalizer | None]
+"""Of inputs and of outputs."""
+
+
+class NormalizedNetwork(nn.Module):
+    """decode ∘ network ∘ encode.
+
+    Arguments:
+        network: Any network of fields.
+        inputs: Normaliser of its inputs, or None.
+        outputs: Normaliser of its outputs, or None.
+        channels: Channels of one output.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        inputs: Normalizer | None = None,
+        outputs: Normalizer | None = None,
+        *,
+        channels: int = 1,
+    ) -> None:
+        super().__init__()
+        self.network, self.inputs, self.outputs = network, inputs, outputs
+        self.channels = channels
+        self._takes_grid = "grid" in inspect.signature(network.forward).parameters
+
+    def encode(self, f: Tensor, grid: Grid) -> Tensor:
+        """Inputs as the network sees them."""
+        return f if self.inputs is None else self.inputs.encode(f, grid)
+
+    def decode(self, u: Tensor, grid: Grid) -> Tensor:
+        """Outputs of the network in the units of the data."""
+        return u if self.outputs is None else self.outputs.decode(u, grid)
+
+    def apply_network(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
+        """The network alone; one that knows no grid gets the field alone."""
+        options: dict[str, Grid | Tensor] = {} if t is None else {"t": t}
+        if self._takes_grid:
+            options["grid"] = grid
+        output: Tensor = self.network(f, **options)
+        return output
+
+    def forward(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
+        """decode(network(encode(f)))."""
+        return self.decode(self.apply_network(self.encode(f, grid), grid, t), grid)

@@ -3,23 +3,24 @@
 __all__ = ["OneShot", "SpaceTime"]
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from pdno.grid import Grid
-from pdno.training.examples import Batch, Examples, Samples
-from pdno.training.normalized import Normalized
-from pdno.training.normalizer import Normalization, Normalizer, fit_normalizer
-from pdno.training.task import Task, Whole
+from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizers, fit_normalizer
+from pdno.training.samples import Batch, Examples, Samples, WholeSamples
+from pdno.training.task import Task
+
+Time = TypeVar("Time", float, Tensor)
 
 
 class OneShot(Task):
     """(f, t) -> u(t) by symbols that depend on time (eq. 19); an example is a sample at a time.
 
-    The network sees (t - start)/span, and may be asked for times that it was not trained on.
+    The network sees (t - start)/span, and may predict at times that it was not trained on.
     """
 
     kind: Literal["one-shot"] = "one-shot"
@@ -30,30 +31,32 @@ class OneShot(Task):
     train_every: Annotated[int, Field(ge=1)] = 1
     """Train on every n-th target time only, starting with the first."""
 
+    def scaled_time(self, t: Time) -> Time:
+        """What the network sees of a time."""
+        return (t - self.start) / self.span
+
     def examples(self, samples: Samples) -> Examples:
         if samples.data.times is None:
             raise ValueError("a one-shot task needs times; this dataset is static: take StaticMap")
         return _AtTimes(samples, self.train_every)
 
-    def normalizers(
-        self, samples: Samples, kind: Normalization
-    ) -> tuple[Normalizer | None, Normalizer | None]:
-        inputs, targets = samples.batch(range(len(samples)))
-        grid = samples.data.grid
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
+        (inputs, targets), grid = samples.all(), samples.data.grid
         outputs = fit_normalizer(targets[:, :: self.train_every], grid, kind, frames=True)
         return fit_normalizer(inputs, grid, kind), outputs
 
-    def answer(self, network: Normalized, batch: Batch, grid: Grid) -> Tensor:
+    def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
         assert batch.t is not None
-        return network(batch.inputs, grid, (batch.t - self.start) / self.span)  # type: ignore[no-any-return]
+        output: Tensor = network(batch.inputs, grid, self.scaled_time(batch.t))
+        return output
 
     def predict(
-        self, network: Normalized, inputs: Tensor, grid: Grid, times: Sequence[float] | None
+        self, network: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Sequence[float] | None
     ) -> Tensor:
         if times is None:
             raise ValueError("a one-shot task needs the times to predict")
         # one time for the whole batch: the symbols are evaluated once for it
-        seen = (inputs.new_tensor(list(times)) - self.start) / self.span
+        seen = self.scaled_time(inputs.new_tensor(list(times)))
         return torch.stack([network(inputs, grid, t) for t in seen], dim=1)
 
 
@@ -61,10 +64,8 @@ class _AtTimes(Examples):
     """Every sample at every training time."""
 
     def __init__(self, samples: Samples, every: int) -> None:
-        data = samples.data
-        first = data.input_frames or 0
         self.samples, self.every = samples, every
-        self.times = (data.times or ())[first::every]
+        self.times = (samples.data.target_times or ())[::every]
 
     def __len__(self) -> int:
         return len(self.samples) * len(self.times)
@@ -92,27 +93,23 @@ class SpaceTime(Task):
             raise ValueError(
                 "a space-time task needs frames; this dataset is static: take StaticMap"
             )
-        return Whole(samples)
+        return WholeSamples(samples)
 
-    def normalizers(
-        self, samples: Samples, kind: Normalization
-    ) -> tuple[Normalizer | None, Normalizer | None]:
-        inputs, targets = samples.batch(range(len(samples)))
-        grid = samples.data.grid
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
+        (inputs, targets), grid = samples.all(), samples.data.grid
         return fit_normalizer(inputs, grid, kind), fit_normalizer(targets, grid, kind)
 
-    def answer(self, network: Normalized, batch: Batch, grid: Grid) -> Tensor:
+    def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
         return self._block(network, batch.inputs, grid, batch.targets.shape[1])
 
     def predict(
-        self, network: Normalized, inputs: Tensor, grid: Grid, times: Sequence[float] | None
+        self, network: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Sequence[float] | None
     ) -> Tensor:
         if times is None:
             raise ValueError("a space-time task needs the times to predict")
         return self._block(network, inputs, grid, len(times))
 
-    def _block(self, network: Normalized, inputs: Tensor, grid: Grid, steps: int) -> Tensor:
+    def _block(self, network: NormalizedNetwork, inputs: Tensor, grid: Grid, steps: int) -> Tensor:
         """(B, C, *N) -> (B, T, C, *N)."""
         seen = network.encode(inputs, grid)[..., None].expand(*inputs.shape, steps)
-        said = network.network(seen)
-        return network.decode(said.movedim(-1, 1), grid)
+        return network.decode(network.network(seen).movedim(-1, 1), grid)

@@ -6,56 +6,53 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from pdno.grid import Grid
 from pdno.metrics import relative_error
 from pdno.networks.rollout import shared_step, unroll
-from pdno.training.examples import Batch, Examples, Samples, example_noise
-from pdno.training.normalized import Normalized
-from pdno.training.normalizer import Normalization, Normalizer, fit_normalizer
-from pdno.training.task import Task, Whole
+from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizers, fit_normalizer
+from pdno.training.samples import Batch, Examples, Samples, WholeSamples, example_noise
+from pdno.training.task import Task
 
 
 class _Recurrent(Task):
-    """A window of frames -> the next frame; the normaliser is one of frames."""
+    """A window of frames (B, k·C, *N) -> the next frame; the normaliser is one of frames."""
 
     residual: bool = False
-    """Whether the network says the increment from the last frame instead of the next frame."""
+    """Whether the network gives the increment from the last frame instead of the next frame."""
 
-    def frames_seen(self, inputs: Tensor, channels: int) -> Tensor:
+    def frames_seen(self, window: Tensor, channels: int) -> Tensor:
         """The frames that the network sees of a window (B, k·C, *N)."""
-        return inputs
+        return window
 
-    def normalizers(
-        self, samples: Samples, kind: Normalization
-    ) -> tuple[Normalizer | None, Normalizer | None]:
-        frames = _trajectories(samples, range(len(samples)))
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
+        frames = samples.trajectories()
         normalizer = fit_normalizer(frames, samples.data.grid, kind, frames=True)
         return normalizer, normalizer
 
-    def step(self, network: Normalized, grid: Grid, channels: int) -> Callable[[Tensor], Tensor]:
+    def step(self, network: NormalizedNetwork, grid: Grid) -> Callable[[Tensor], Tensor]:
         """The function from a window to the next frame, with symbols evaluated once."""
         shared = shared_step(network.network, grid)
-        inner = shared if shared is not network.network else partial(network.ask, grid=grid)
+        plain = shared is network.network
+        inner = partial(network.apply_network, grid=grid) if plain else shared
 
         def advance(window: Tensor) -> Tensor:
-            frames = _as_frames(window, channels)
-            seen = network.encode(frames, grid)
-            said = inner(seen.flatten(1, 2))
-            return network.decode(said + seen[:, -1] if self.residual else said, grid)
+            seen = network.encode(window, grid)
+            frame = inner(seen)
+            last = seen[:, -frame.shape[1] :]
+            return network.decode(frame + last if self.residual else frame, grid)
 
         return advance
 
     def predict(
-        self, network: Normalized, inputs: Tensor, grid: Grid, times: Sequence[float] | None
+        self, network: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Sequence[float] | None
     ) -> Tensor:
         if times is None:
             raise ValueError("this task predicts frames; a static dataset has none")
         window = self.frames_seen(inputs, network.channels)
-        return unroll(self.step(network, grid, network.channels), window, len(times))
+        return unroll(self.step(network, grid), window, len(times))
 
 
 class Rollout(_Recurrent):
@@ -72,30 +69,18 @@ class Rollout(_Recurrent):
     """Whether to keep one step in memory instead of all, for about a third more time."""
 
     def examples(self, samples: Samples) -> Examples:
-        window = _check_window(samples)
-        given = len(samples.data.times or ()) - window
+        _check_window(samples)
+        given = len(samples.data.target_times or ())
         if self.steps is not None and self.steps > given:
             raise ValueError(f"steps={self.steps} of a rollout, but only {given} target frames")
-        return _FirstSteps(samples, self.steps)
+        return WholeSamples(samples, self.steps)
 
-    def answer(self, network: Normalized, batch: Batch, grid: Grid) -> Tensor:
-        step = self.step(network, grid, batch.targets.shape[2])
-        return unroll(step, batch.inputs, batch.targets.shape[1], recompute=self.recompute)
+    def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
+        steps = batch.targets.shape[1]
+        return unroll(self.step(network, grid), batch.inputs, steps, recompute=self.recompute)
 
-    def errors(self, said: Tensor, targets: Tensor, *, dim: int, order: float) -> Tensor:
-        return relative_error(said, targets, dim=dim, s=order, keep=2)
-
-
-class _FirstSteps(Whole):
-    """Samples with the first frames of their targets."""
-
-    def __init__(self, samples: Samples, steps: int | None) -> None:
-        super().__init__(samples)
-        self.steps = steps
-
-    def batch(self, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
-        inputs, targets = self.samples.batch(indices)
-        return Batch(inputs, targets[:, : self.steps])
+    def loss_terms(self, prediction: Tensor, targets: Tensor, *, dim: int, order: float) -> Tensor:
+        return relative_error(prediction, targets, dim=dim, s=order, keep=2)
 
 
 class _OneStep(_Recurrent):
@@ -106,8 +91,8 @@ class _OneStep(_Recurrent):
     noise: Annotated[float, Field(ge=0)] = 0.0
     """Noise on the input in training, as a share of the input's own deviation."""
 
-    def frames_seen(self, inputs: Tensor, channels: int) -> Tensor:
-        return inputs if self.frames is None else inputs[:, -self.frames * channels :]
+    def frames_seen(self, window: Tensor, channels: int) -> Tensor:
+        return window if self.frames is None else window[:, -self.frames * channels :]
 
     def examples(self, samples: Samples) -> Examples:
         window = _check_window(samples)
@@ -118,8 +103,8 @@ class _OneStep(_Recurrent):
             )
         return _Windows(samples, self.frames or window, self.noise)
 
-    def answer(self, network: Normalized, batch: Batch, grid: Grid) -> Tensor:
-        return self.step(network, grid, batch.targets.shape[1])(batch.inputs)
+    def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
+        return self.step(network, grid)(batch.inputs)
 
 
 class TeacherForcing(_OneStep):
@@ -144,38 +129,23 @@ class _Windows(Examples):
     """All windows of k frames and the frame after each, of all trajectories."""
 
     def __init__(self, samples: Samples, frames: int, noise: float) -> None:
-        total = len(samples.data.times or ())
-        if frames >= total:
-            raise ValueError(f"windows of {frames} frames do not fit trajectories of {total}")
         self.samples, self.frames, self.noise = samples, frames, noise
-        self.per_sample = total - frames
+        # a dataset has a target behind its window, so at least one window fits
+        self.per_sample = len(samples.data.times or ()) - frames
 
     def __len__(self) -> int:
         return len(self.samples) * self.per_sample
 
     def batch(self, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
-        places = [divmod(index, self.per_sample) for index in indices]
-        trajectories = _trajectories(self.samples, [sample for sample, _ in places])
-        rows = torch.arange(len(places), device=trajectories.device)
-        starts = torch.tensor([start for _, start in places], device=trajectories.device)
-        window = starts[:, None] + torch.arange(self.frames, device=starts.device)
-        inputs = trajectories[rows[:, None], window].flatten(1, 2)
+        rows = [index // self.per_sample for index in indices]
+        starts = [index % self.per_sample for index in indices]
+        inputs = self.samples.frames(rows, starts, self.frames).flatten(1, 2)
+        after = self.samples.frames(rows, [start + self.frames for start in starts], 1)
         if self.noise:
             deviation = inputs.flatten(1).std(dim=1).reshape(-1, *[1] * (inputs.dim() - 1))
             noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
             inputs = inputs + self.noise * deviation * noise
-        return Batch(inputs, trajectories[rows, starts + self.frames])
-
-
-def _trajectories(samples: Samples, indices: Sequence[int]) -> Tensor:
-    """All frames of some samples, those of the window first, (B, T, C, *N)."""
-    inputs, targets = samples.batch(indices)
-    return torch.cat([_as_frames(inputs, targets.shape[2]), targets], dim=1)
-
-
-def _as_frames(window: Tensor, channels: int) -> Tensor:
-    """(B, k·C, *N) -> (B, k, C, *N)."""
-    return window.reshape(len(window), -1, channels, *window.shape[2:])
+        return Batch(inputs, after[:, 0])
 
 
 def _check_window(samples: Samples) -> int:

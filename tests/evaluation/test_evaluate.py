@@ -1,4 +1,4 @@
-"""Evaluation: exact errors of known predictors, and the laws between the metrics."""
+"""Evaluation: exact errors of known predictors, the laws between the metrics, bare networks."""
 
 import math
 
@@ -7,9 +7,17 @@ import torch
 from torch import nn
 
 from pdno.data.dataset import OperatorDataset
-from pdno.evaluation.errors import default_edges, evaluate_pairs
-from pdno.evaluation.evaluate import evaluate, gap, predict_batches
+from pdno.evaluation.evaluate import (
+    as_predictor,
+    default_edges,
+    evaluate,
+    evaluate_pairs,
+    gap,
+    predict_batches,
+)
 from pdno.grid import Grid
+from pdno.networks.pdno import PDNO
+from pdno.training.learner import evaluation_mode
 
 TIMES = (0.1, 0.2, 0.30000000000000004)
 
@@ -84,8 +92,10 @@ def test_frames_make_up_the_block():
 def test_bands_make_up_the_error_on_any_grid():
     for grid in (Grid((16, 16)), Grid.cells((16, 16)), Grid((16, 16), periodic=False)):
         result = evaluate(Noisy(), static(shape=(16, 16), grid=grid))
-        assert result.edges == (0, 1, 2, 4)
-        assert torch.allclose(result.bands.norm(dim=1), result.values(), rtol=1e-12)
+        names = [name for name in result.errors if "band" in name]
+        assert [name.split()[-1] for name in names] == ["0-1", "1-2", "2-4", "4+"]
+        bands = torch.stack([result.values(name) for name in names], dim=1)
+        assert torch.allclose(bands.norm(dim=1), result.values(), rtol=1e-12)
 
 
 def test_names_are_stable():
@@ -109,7 +119,7 @@ def test_best_and_worst_are_samples_of_the_dataset():
     factors = torch.tensor([1.2, 1.4, 1.1, 1.5, 1.3])[:, None, None]
     data = OperatorDataset.from_arrays(f * factors, f, Grid((8,)))
     result = evaluate(nn.Identity(), data, batch_size=2)
-    assert (result.best, result.worst) == (2, 3)
+    assert (int(result.values().argmin()), int(result.values().argmax())) == (2, 3)
     numbers = result.metrics()
     assert numbers["best relative_l2"] == pytest.approx(0.1, rel=1e-5)
     assert numbers["worst relative_l2"] == pytest.approx(0.5, rel=1e-5)
@@ -153,8 +163,8 @@ def test_a_prediction_that_is_not_finite_is_infinitely_wrong():
             return prediction
 
     result = evaluate(Broken(), trajectories())
-    assert result.worst == 2 and result.mean() == math.inf
-    assert result.best != 2
+    assert int(result.values().argmax()) == 2 and result.mean() == math.inf
+    assert int(result.values().argmin()) != 2
     assert result.values("relative_l2 t=0.2")[2] == math.inf
     assert result.values("relative_l2 t=0.1")[2] == pytest.approx(0.1)
     assert not any(torch.isnan(errors).any() for errors in result.errors.values())
@@ -217,3 +227,62 @@ def test_a_target_of_zero_is_named():
     data = OperatorDataset.from_arrays(u[:, 0], u, Grid((8,)), times=TIMES)
     with pytest.raises(ValueError, match="sample 4 is zero everywhere at time 0.2"):
         evaluate(Scaled(), data, batch_size=2)
+
+
+# Predictors: bare networks, their modes and grids, and which times are targets
+
+
+def frames_data(frames=5):
+    u = torch.randn(4, frames, 1, 8)
+    return OperatorDataset.from_arrays(u[:, 0], u, Grid((8,)), times=range(1, frames + 1))
+
+
+def test_the_targets_of_a_window_are_behind_it():
+    data = frames_data()
+    assert data.target_times == (1.0, 2.0, 3.0, 4.0, 5.0)
+    assert data.window(inputs=2).target_times == (3.0, 4.0, 5.0)
+    assert data.window(inputs=2, outputs=1).target_times == (3.0,)
+    static = OperatorDataset.from_arrays(torch.ones(2, 1, 8), torch.ones(2, 1, 8), Grid((8,)))
+    assert static.target_times is None
+
+
+def test_a_network_is_told_the_grid_of_the_data():
+    network = PDNO(dim=1, in_channels=1, out_channels=1, width=4, layers=1, symbol_hidden=4)
+    f, cells = torch.randn(2, 1, 8), Grid.cells((8,))
+    prediction = as_predictor(network).predict(f, grid=cells, times=None)
+    with torch.no_grad():
+        assert torch.equal(prediction, network(f, grid=cells))
+        assert not torch.allclose(prediction, network(f))
+
+
+def test_a_network_predicts_in_evaluation_mode_and_gets_its_modes_back():
+    network = nn.Sequential(nn.Dropout(0.5), nn.Sequential(nn.Dropout(0.5)), nn.Linear(64, 64))
+    network[1].eval()
+    f = torch.randn(2, 1, 64)
+    prediction = as_predictor(network).predict(f, grid=Grid((64,)), times=None)
+    assert torch.equal(prediction, network[2](f)) and not prediction.requires_grad
+    modes = [module.training for module in network.modules()]
+    assert modes == [True, True, False, False, True]
+
+
+def test_modes_come_back_after_an_error():
+    network = nn.Linear(2, 2)
+    with pytest.raises(RuntimeError, match="stop"), evaluation_mode(network):
+        assert not network.training and not torch.is_grad_enabled()
+        raise RuntimeError("stop")
+    assert network.training and torch.is_grad_enabled()
+
+
+def test_a_bare_network_gives_one_frame_and_no_more():
+    predictor = as_predictor(nn.Identity())
+    f, grid = torch.randn(2, 1, 8), Grid((8,))
+    assert torch.equal(predictor.predict(f, grid=grid, times=(1.0,)), f[:, None])
+    with pytest.raises(ValueError, match="one frame, the dataset wants 2"):
+        predictor.predict(f, grid=grid, times=(1.0, 2.0))
+
+
+def test_a_predictor_stays_what_it_is_and_anything_else_is_refused():
+    predictor = as_predictor(nn.Identity())
+    assert as_predictor(predictor) is predictor
+    with pytest.raises(ValueError, match="a str does not predict"):
+        as_predictor("PDNO")

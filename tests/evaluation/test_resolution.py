@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pdno.data.dataset import OperatorDataset
-from pdno.evaluation.evaluate import evaluate
+from pdno.evaluation.evaluate import evaluate, predict
 from pdno.evaluation.resolution import evaluate_resolutions, evaluate_times
 from pdno.grid import Grid
 from pdno.spectral import resample
@@ -130,13 +130,13 @@ def test_seen_and_unseen_times_are_apart():
             factors = [t if k else 1.25 * t for t, k in zip(times, known, strict=True)]
             return torch.stack([2 * inputs * factor for factor in factors], dim=1)
 
-    seen, unseen = evaluate_times(KnowsSome(), data, trained, batch_size=2)
+    seen, unseen = evaluate_times(predict(KnowsSome(), data, batch_size=2), trained)
     assert seen.times == pytest.approx((0.05, 0.15, 0.25))
     assert unseen.times == pytest.approx((0.1, 0.2, 0.3))
     assert seen.mean() == pytest.approx(0, abs=1e-14)
     assert unseen.mean() == pytest.approx(0.25)
     for bad in (times, [7.0]):
         with pytest.raises(ValueError, match="expected some and not all"):
-            evaluate_times(KnowsSome(), data, bad)
+            evaluate_times(predict(KnowsSome(), data), bad)
     with pytest.raises(ValueError, match="static"):
-        evaluate_times(KnowsSome(), band_limited(), trained)
+        evaluate_times(predict(Double(), band_limited()), trained)

@@ -1,4 +1,7 @@
-"""Speed: seconds of predictions and solves that were really made."""
+"""Speed: seconds of predictions and solves that were really made, and memory really touched."""
+
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -6,8 +9,8 @@ from torch import nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import DarcyProblem, HeatProblem
-from pdno.evaluation import cost
-from pdno.evaluation.speed import compare_speed
+from pdno.evaluation import speed as speed_module
+from pdno.evaluation.speed import compare_speed, time_alternately
 
 PROBLEM = HeatProblem(resolution=32, solver_resolution=32, frames=2, samples=3)
 
@@ -18,7 +21,7 @@ CLOCK = [0.0]
 @pytest.fixture(autouse=True)
 def our_clock(monkeypatch):
     """Time passes only where a test lets it."""
-    monkeypatch.setattr(cost.time, "perf_counter", lambda: CLOCK[0])
+    monkeypatch.setattr(speed_module.time, "perf_counter", lambda: CLOCK[0])
 
 
 class Slow:
@@ -76,3 +79,38 @@ def test_what_cannot_be_compared_is_refused(data):
         compare_speed(nn.Identity(), data, DarcyProblem(resolution=8, solver_resolution=8))
     with pytest.raises(ValueError, match="repeats 0"):
         compare_speed(nn.Identity(), data, PROBLEM, repeats=0)
+
+
+def test_contenders_take_turns_and_the_best_counts(monkeypatch):
+    calls, clock = [], [0.0]
+    seconds = {"slow": iter([9.0, 5.0, 3.0]), "fast": iter([9.0, 1.0, 2.0])}
+    monkeypatch.setattr(speed_module.time, "perf_counter", lambda: clock[0])
+
+    def make(name):
+        def run():
+            calls.append(name)
+            clock[0] += next(seconds[name])
+
+        return run
+
+    best = time_alternately({name: make(name) for name in ("slow", "fast")}, repeats=2)
+    assert calls == ["slow", "fast"] * 3
+    assert best == {"slow": 3.0, "fast": 1.0}
+
+
+MEASURE = """
+import sys, torch
+from pdno.evaluation.speed import peak_growth
+torch.ones(400 * 2**18).sum()  # an earlier, higher peak must not hide the next one
+print(peak_growth(lambda: torch.ones(int(sys.argv[1]) * 2**18).sum()))
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_peak_memory_is_what_was_touched_even_if_it_is_free_again():
+    megabytes = 192
+    # in a process of its own: here memory that earlier tests released could be used again
+    ended = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(megabytes)], capture_output=True, text=True, check=True
+    )
+    assert int(ended.stdout) == pytest.approx(megabytes * 2**20, rel=0.1)

@@ -92,7 +92,7 @@ def test_contenders_belong_to_their_settings():
 
 def test_quick_contenders_have_more_turns(monkeypatch):
     now, turns = [0.0], {"quick": 0, "slow": 0}
-    monkeypatch.setattr("pdno.evaluation.cost.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("pdno.evaluation.speed.time.perf_counter", lambda: now[0])
 
     def turn(name, seconds):
         def run():

@@ -10,6 +10,7 @@ import scipy.io
 import torch
 from safetensors import safe_open
 
+import pdno.experiments.measure as measuring
 import pdno.experiments.run as running
 from pdno.atomic import sha256
 from pdno.data.generate import generate_dataset
@@ -298,6 +299,34 @@ def test_damaged_weights_are_refused(tmp_path, datasets, flow):
 
 
 # What is measured
+
+
+@pytest.mark.parametrize("name", ["heat", "darcy"])
+def test_every_sample_is_predicted_once_per_resolution(
+    tmp_path, datasets, request, name, monkeypatch
+):
+    """For metrics, other times, other resolutions and pictures together; speed is timed apart."""
+    experiment = request.getfixturevalue(name)
+    if name == "darcy":
+        experiment = experiment.with_changes(zero_shot=(8, 16))
+    predicted, compared, fitted = [], [], []
+    predict, fit, compare = Learner.predict, running.fit, measuring.compare_heat_symbol
+
+    def count(self, inputs, *, grid, times=None):
+        if fitted:
+            predicted.append((grid.shape[0], len(inputs)))
+        return predict(self, inputs, grid=grid, times=times)
+
+    monkeypatch.setattr(Learner, "predict", count)
+    monkeypatch.setattr(running, "fit", lambda *a, **k: (fit(*a, **k), fitted.append(1))[0])
+    speed = type("Speed", (), {"metrics": lambda self: {}})
+    monkeypatch.setattr(measuring, "compare_speed", lambda *given: speed())
+    monkeypatch.setattr(
+        measuring, "compare_heat_symbol", lambda *a, **k: compared.append(1) or compare(*a, **k)
+    )
+    run_experiment(experiment, tmp_path, data=datasets)
+    expected = [(32, 3), (32, 2)] if name == "heat" else [(8, 4), (8, 2), (16, 2)]
+    assert predicted == expected and len(compared) == (name == "heat")
 
 
 def test_times_between_those_of_the_training_have_their_own_rows(tmp_path, datasets, heat):

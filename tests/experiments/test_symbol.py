@@ -7,7 +7,7 @@ import matplotlib.image
 import pytest
 import torch
 
-from pdno.experiments.diffusivity import learned_diffusivity
+from pdno.experiments.measure import learned_diffusivity
 from pdno.experiments.recipes import darcy, heat
 from pdno.experiments.run import run_experiment
 from pdno.experiments.symbol import inspect_symbols

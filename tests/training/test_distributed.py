@@ -13,10 +13,9 @@ from torch import nn
 from pdno import FNO
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
-from pdno.training.distributed import Crew
-from pdno.training.fit import fit
+from pdno.training.distributed import ProcessGroup
+from pdno.training.fit import TrainingStopped, fit
 from pdno.training.recurrent import Markov, Rollout
-from pdno.training.stopping import TrainingStopped
 from pdno.training.task import StaticMap
 
 GRID = Grid((16,))
@@ -197,6 +196,6 @@ def test_all_processes_say_why_a_run_ended(two_processes):
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_shares_are_disjoint_and_complete(size):
     items = [4, 1, 3, 9, 0]
-    shares = [Crew(rank, size, torch.device("cpu")).share(items) for rank in range(size)]
+    shares = [ProcessGroup(rank, size, torch.device("cpu")).share(items) for rank in range(size)]
     assert sorted(item for share in shares for item in share) == sorted(items)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1

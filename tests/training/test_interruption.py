@@ -15,10 +15,9 @@ from pdno import FNO
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
-from pdno.training.examples import epoch_order
-from pdno.training.fit import fit
+from pdno.training.fit import TrainingStopped, fit
 from pdno.training.recurrent import Markov, Rollout
-from pdno.training.stopping import TrainingStopped
+from pdno.training.samples import epoch_order
 
 GRID = Grid((16,))
 # 12 samples in batches of 5: three steps per epoch, the last with two samples
@@ -154,7 +153,7 @@ def test_steps_after_the_checkpoint_are_taken_again(tmp_path, undisturbed, monke
     """A checkpoint of step 2, an interruption in step 6."""
     clock = iter(range(10**6))
     with monkeypatch.context() as patch:
-        patch.setattr("pdno.training.loop.time.monotonic", lambda: float(next(clock)))
+        patch.setattr("pdno.training.fit.time.monotonic", lambda: float(next(clock)))
         interrupt(tmp_path, step=6, options={"checkpoint_seconds": 5.0})
     step = load_checkpoint(tmp_path / "checkpoints").state["step"]
     assert 1 <= step < 5

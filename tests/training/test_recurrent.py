@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch import nn
 
+import pdno.training.samples as samples_module
 from pdno import FNO, rollout
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.metrics import relative_error
-from pdno.training.examples import Samples
 from pdno.training.learner import make_learner
 from pdno.training.recurrent import Markov, Rollout, TeacherForcing
+from pdno.training.samples import Samples
 
 CPU = torch.device("cpu")
 GRID = Grid((16,))
@@ -73,7 +74,7 @@ def test_a_rollout_is_the_rollout_of_the_network(channels):
     assert torch.equal(inputs, frames[:, :3].flatten(1, 2))
     batch = all_of(learner.task.examples(samples))
     with torch.no_grad():
-        assert torch.equal(learner.task.answer(learner.normalized, batch, GRID), expected)
+        assert torch.equal(learner.task.forward(learner.normalized, batch, GRID), expected)
     assert torch.equal(learner.predict(inputs, grid=GRID, times=range(3, 7)), expected)
     # more frames than in training
     longer = learner.predict(inputs, grid=GRID, times=range(9))
@@ -206,6 +207,33 @@ def test_every_window_comes_once_with_the_frame_after_it(task, window, seen, cha
     assert torch.equal(some.targets, batch.targets[[7, 2, 7]])
 
 
+@pytest.mark.parametrize("task", [Markov(noise=0.1), TeacherForcing(frames=2)], ids=str)
+def test_windows_of_trajectories_that_do_not_fit_in_memory_are_the_same(task, monkeypatch):
+    data = numbered_frames(3, channels=2).data
+    expected = task.examples(Samples(data, CPU)).batch([7, 2, 8, 7], seed=1, epoch=2)
+    monkeypatch.setattr(samples_module, "MOST_IN_MEMORY", 0)
+    examples = task.examples(Samples(data, CPU))
+    read = []
+    whole = type(data.source).read
+    monkeypatch.setattr(
+        type(data.source), "read", lambda self, rows: read.append(rows) or whole(self, rows)
+    )
+    found = examples.batch([7, 2, 8, 7], seed=1, epoch=2)
+    assert torch.equal(found.inputs, expected.inputs)
+    assert torch.equal(found.targets, expected.targets)
+    assert all(len(set(rows)) == len(rows) for rows in read)  # no trajectory twice at once
+
+
+def test_samples_keep_every_frame_once():
+    """Inputs and targets are views of the trajectories, and so is what statistics see."""
+    samples, frames = random_frames(channels=2)
+    assert torch.equal(samples.trajectories(), frames)
+    inputs, targets = samples.all()
+    for part in (inputs, targets):
+        assert part.untyped_storage().data_ptr() == samples.trajectories().data_ptr()
+    assert torch.equal(samples.frames([4, 0], [1, 3], 4)[1], frames[0, 3:7])
+
+
 def test_one_step_learners_predict_by_a_rollout():
     """Frames of the recurrence u_{n+1} = u_n / 2 - u_{n-1} / 4, and the network that knows it."""
     frames = [torch.randn(3, 1, 16, dtype=torch.float64) for _ in range(2)]
@@ -230,7 +258,7 @@ def test_markov_says_the_increment_from_the_frame_it_sees():
     task, network = Markov(noise=0.0), Mix(1, 1)
     learner = make_learner(network, task, samples)
     with torch.no_grad():
-        said = task.answer(learner.normalized, all_of(task.examples(samples)), GRID)
+        said = task.forward(learner.normalized, all_of(task.examples(samples)), GRID)
         before = frames[:, :-1].flatten(0, 1)
         assert torch.equal(said, before + network(before))
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-import pdno.training.examples as examples_module
+import pdno.training.samples as samples_module
 from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
-from pdno.training.examples import Samples, epoch_order
 from pdno.training.learner import make_learner
 from pdno.training.one_shot import OneShot, SpaceTime
+from pdno.training.samples import Samples, epoch_order
 from pdno.training.task import StaticMap
 
 CPU = torch.device("cpu")
@@ -114,7 +114,7 @@ def test_prediction_is_in_the_type_of_its_inputs_and_leaves_the_mode_alone():
 def test_samples_that_do_not_fit_in_memory_are_read_when_needed(monkeypatch):
     data = trajectories()
     kept = samples_of(data)
-    monkeypatch.setattr(examples_module, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(samples_module, "MOST_IN_MEMORY", 0)
     read = []
     whole = type(data.source).read
     monkeypatch.setattr(
@@ -193,7 +193,7 @@ def test_training_and_prediction_of_a_network_with_time_agree(kind):
     task = OneShot(span=3.5)
     learner = make_learner(network, task, samples_of(data), kind)
     with torch.no_grad():
-        answers = task.answer(learner.normalized, all_of(task.examples(samples_of(data))), GRID)
+        answers = task.forward(learner.normalized, all_of(task.examples(samples_of(data))), GRID)
     f = data.to(torch.float64).batch()[0]
     said = learner.predict(f, grid=GRID, times=TIMES)
     torch.testing.assert_close(answers.reshape(said.shape), said, rtol=1e-13, atol=1e-13)

@@ -8,7 +8,7 @@ from scipy.sparse.linalg import splu
 
 from pdno.equations.darcy import Darcy
 from pdno.equations.navier_stokes import NavierStokes
-from pdno.evaluation.cost import time_alternately
+from pdno.evaluation.speed import time_alternately
 from pdno.fields.laws import darcy_permeability, navier_stokes_initial
 from pdno.fourier import inverse, transform
 from pdno.grid import Grid

@@ -4,7 +4,7 @@ __all__ = ["time_long_enough"]
 
 from collections.abc import Callable, Mapping
 
-from pdno.evaluation.cost import time_alternately
+from pdno.evaluation.speed import time_alternately
 
 
 def time_long_enough(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.allocator import tune_allocator
-from pdno.evaluation.cost import peak_growth, time_alternately
+from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.experiments.bench.contenders import build
 from pdno.experiments.bench.settings import MAIN, SETTINGS, Setting
 from pdno.experiments.bench.timing import time_long_enough
