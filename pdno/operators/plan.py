@@ -35,8 +35,8 @@ Backend = Literal["reference", "native", "triton"]
 NODE_WORK = 1.2
 """Of the sum over inputs at a node, per mode and input; measured against that of a row."""
 
-PAIR_WORK = 2.0
-"""Of the products with b, per point and pair."""
+PAIR_WORK = 6.0
+"""Of b at a point, its network and the products with it, per pair; measured in the same way."""
 
 
 def choose_backend(dtype: torch.dtype, device: torch.device, work: int = 0) -> Backend:
