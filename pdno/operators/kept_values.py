@@ -111,8 +111,7 @@ class KeptValues:
             return FrozenLayer(1, 1, 0.0)
         with torch.no_grad():
             values = evaluate()
-            if tolerance > 0:
-                values = values.on_grid()
+            values = values.on_grid() if tolerance > 0 else values.on_rows()
             lowered, report = lower_rank(values, tolerance)
         self.frozen = _Frozen(lowered, grid, tolerance, _fingerprint(symbol))
         return report

@@ -27,7 +27,7 @@ from pdno.grid import Grid, kept_per_axis
 from pdno.operators.backends import native, reference, triton
 from pdno.operators.backends.native import Sizes
 from pdno.operators.plan import choose_backend, find_fields, find_nodes, find_pairs, native_library
-from pdno.symbols.base import SymbolValues
+from pdno.symbols.base import SymbolValues, interpolate_rows
 from pdno.tracing import is_traced
 
 LOW_RANK_BUDGET = 64 * 2**20
@@ -61,7 +61,7 @@ def apply_values(
 
 def _of_sample(values: SymbolValues, sample: int) -> SymbolValues:
     space = None if values.space is None else values.space[sample]
-    return SymbolValues(values.frequency[sample], space, values.basis)
+    return SymbolValues(values.frequency[sample], space, values.basis, values.rows)
 
 
 def _apply(
@@ -76,7 +76,8 @@ def _apply(
     # the gradient of c[0] would be copied into zeros of the size of c
     terms = [(c.squeeze(0), b.squeeze(0))] if len(c) == 1 else zip(c, b, strict=True)
     parts = [
-        _apply_pairs(c_r, b_r, values.basis, f_hat, grid, modes, method) for c_r, b_r in terms
+        _apply_pairs(SymbolValues(c_r, b_r, values.basis, values.rows), f_hat, grid, modes, method)
+        for c_r, b_r in terms
     ]
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
 
@@ -106,25 +107,22 @@ def _apply_low_rank(
 
 
 def _apply_pairs(
-    c: Tensor,
-    b: Tensor,
-    basis: Tensor | None,
-    f_hat: Tensor,
-    grid: Grid,
-    modes: Modes,
-    method: Method,
+    term: SymbolValues, f_hat: Tensor, grid: Grid, modes: Modes, method: Method
 ) -> Tensor:
-    """Σ_i b_ji F⁻¹[c_ji f̂_i], with b on the grid or at nodes of its rows."""
+    """Σ_i b_ji F⁻¹[c_ji f̂_i], with c (O, I, *K) and b (O or 1, I, ...) on the grid or at nodes."""
+    c, b = term.frequency, term.space
+    assert b is not None
     b = b.expand(len(c), *b.shape[1:])
     work = len(f_hat) * b.shape[0] * b.shape[1] * grid.size
     backend = choose_backend(b.dtype, b.device, work) if method == "auto" else "reference"
     if backend == "triton" and choose_method(grid.shape, modes) == "fft":
         backend = "reference"  # the kernels sum over modes, which is for few of them
     kept = [ALL if k is None else k for k in kept_per_axis(grid.shape, modes)]
-    if basis is not None and backend == "native":
-        out: Tensor = at_nodes(c, b, basis, f_hat, grid.shape, kept)
+    if term.basis is not None and backend == "native":
+        out: Tensor = at_nodes(c, b, f_hat, [term.basis, *term.rows], grid.shape, kept)
         return out
-    full = b if basis is None else b @ basis
+    full = SymbolValues(c, b, term.basis, term.rows).on_grid().space
+    assert full is not None
     if backend == "reference":
         return reference.pairwise(c, full, f_hat, grid.shape, modes, method)
     out = pairwise(c, full, f_hat, grid.shape, kept)
@@ -211,33 +209,52 @@ def _pairwise_reference(
 
 @torch.library.custom_op("pdno::at_nodes", mutates_args=())
 def at_nodes(
-    c: Tensor, a: Tensor, basis: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+    c: Tensor,
+    a: Tensor,
+    f_hat: Tensor,
+    tables: Sequence[Tensor],
+    shape: Sequence[int],
+    kept: Sequence[int],
 ) -> Tensor:
-    """The same with b_ji = Σ_m A_jim ℓ_m; A (O, I, *N[:-1], M), ℓ (M, N_d)."""
+    """The same with b_ji = Σ_m A_jim ℓ_m; A (O, I, *P, M), tables ℓ (M, N_d) and those of rows.
+
+    A on all rows is made anew in the backward pass: for one sample it would be most of what a step
+    keeps.
+    """
+    basis, *rows = tables
     loops = find_nodes(_sizes(c, f_hat, shape, kept), len(basis))
-    return loops.forward(_dense(c), _channels_last(a), basis, _dense(f_hat))
+    return loops.forward(
+        _dense(c), interpolate_rows(_channels_last(a), rows), basis, _dense(f_hat)
+    )
 
 
 @torch.library.custom_op("pdno::at_nodes_backward", mutates_args=())
 def at_nodes_backward(
     c: Tensor,
     a: Tensor,
-    basis: Tensor,
     f_hat: Tensor,
     grad: Tensor,
+    tables: Sequence[Tensor],
     shape: Sequence[int],
     kept: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of c, A and f̂."""
+    basis, *rows = tables
     loops = find_nodes(_sizes(c, f_hat, shape, kept), len(basis))
-    tensors = (_dense(c), _channels_last(a), basis, _dense(f_hat), _dense(grad))
-    c_bar, a_bar, f_bar = loops.backward(*tensors)
+    full = interpolate_rows(_channels_last(a), rows)
+    c_bar, a_bar, f_bar = loops.backward(_dense(c), full, basis, _dense(f_hat), _dense(grad))
+    a_bar = interpolate_rows(a_bar.view_as(full), rows, back=True)
     return c_bar, a_bar.movedim((-2, -1), (0, 1)), f_bar
 
 
 @at_nodes.register_fake
 def _(
-    c: Tensor, a: Tensor, basis: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+    c: Tensor,
+    a: Tensor,
+    f_hat: Tensor,
+    tables: Sequence[Tensor],
+    shape: Sequence[int],
+    kept: Sequence[int],
 ) -> Tensor:
     return a.new_empty(len(f_hat), len(c), *shape)
 
@@ -246,9 +263,9 @@ def _(
 def _(
     c: Tensor,
     a: Tensor,
-    basis: Tensor,
     f_hat: Tensor,
     grad: Tensor,
+    tables: Sequence[Tensor],
     shape: Sequence[int],
     kept: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -256,9 +273,16 @@ def _(
 
 
 def _at_nodes_reference(
-    c: Tensor, a: Tensor, basis: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+    c: Tensor,
+    a: Tensor,
+    f_hat: Tensor,
+    tables: Sequence[Tensor],
+    shape: Sequence[int],
+    kept: Sequence[int],
 ) -> Tensor:
-    return _pairwise_reference(c, a @ basis, f_hat, shape, kept)
+    full = SymbolValues(c, a, tables[0], tuple(tables[1:])).on_grid().space
+    assert full is not None
+    return _pairwise_reference(c, full, f_hat, shape, kept)
 
 
 # ---- modes ----
@@ -354,9 +378,11 @@ def _register_gradients(
         ctx.save_for_backward(*tensors)
         ctx.rest = inputs[len(tensors) :]
 
-    def gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         tensors = list(ctx.saved_tensors)
-        result: list[Tensor | None] = [None] * (len(tensors) + len(ctx.rest))
+        # lists of tables have no gradients, but as many places
+        rest = [[None] * len(v) if _is_list_of_tensors(v) else None for v in ctx.rest]
+        result: list[Any] = [*[None] * len(tensors), *rest]
         needed = [place for place in places if ctx.needs_input_grad[place]]
         if torch.is_grad_enabled():
             found = torch.autograd.grad(
@@ -376,8 +402,12 @@ def _register_gradients(
 
 
 _register_gradients(pairwise, pairwise_backward, _pairwise_reference, (0, 1, 2))
-_register_gradients(at_nodes, at_nodes_backward, _at_nodes_reference, (0, 1, 3))
+_register_gradients(at_nodes, at_nodes_backward, _at_nodes_reference, (0, 1, 2))
 _register_gradients(contract, contract_backward, reference.contract, (0, 1))
+
+
+def _is_list_of_tensors(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and any(isinstance(part, Tensor) for part in value)
 
 
 # ---- layouts ----

@@ -192,4 +192,5 @@ def _like(values: SymbolValues, f: Tensor) -> SymbolValues:
     frequency = values.frequency.to(f.device, precision)
     space = None if values.space is None else values.space.to(f)
     basis = None if values.basis is None else values.basis.to(f)
-    return SymbolValues(frequency, space, basis)
+    rows = tuple(table.to(f) for table in values.rows)
+    return SymbolValues(frequency, space, basis, rows)

@@ -18,6 +18,7 @@ Index order: outputs j before inputs i, as in the published weights.
 __all__ = ["Symbol", "SymbolValues"]
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -35,17 +36,42 @@ class SymbolValues:
         space: b, shape (R, O or 1, I or 1, *N), real, with the same leading B; None means 1.
         basis: ℓ, shape (M, N_d), if b is given at M nodes of each row, (R, O, I, *N[:-1], M), and
             stands for Σ_m b_m ℓ_m (see `symbols.nodes`).
+        rows: The same for the axes before the last, a table (N_a, P_a) each, if b is given at P_a
+            points of them, (R, O, I, *P, M); a table without numbers stands for all points.
     """
 
     frequency: Tensor
     space: Tensor | None = None
     basis: Tensor | None = None
+    rows: tuple[Tensor, ...] = ()
+
+    def on_rows(self) -> "SymbolValues":
+        """The same with b on all rows of the grid."""
+        if self.space is None:
+            return self
+        channels = self.space.dim() - 1 - len(self.rows)
+        last = self.space.movedim(tuple(range(channels)), tuple(range(-channels, 0)))
+        full = interpolate_rows(last, self.rows)
+        back = full.movedim(tuple(range(-channels, 0)), tuple(range(channels)))
+        return SymbolValues(self.frequency, back, self.basis)
 
     def on_grid(self) -> "SymbolValues":
         """The same with b on the whole grid."""
         if self.basis is None or self.space is None:
             return self
-        return SymbolValues(self.frequency, self.space @ self.basis)
+        values = self.on_rows()
+        assert values.space is not None
+        return SymbolValues(self.frequency, values.space @ self.basis)
+
+
+def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = False) -> Tensor:
+    """Σ_p rows_a(x, p) v_p along the first axes, (*P, ...) -> (*N, ...), or its transpose."""
+    for axis, table in enumerate(rows):
+        if table.numel():
+            matrix = table.T if back else table
+            moved = matrix @ values.reshape(*values.shape[: axis + 1], -1)
+            values = moved.reshape(*values.shape[:axis], len(matrix), *values.shape[axis + 1 :])
+    return values
 
 
 class Symbol(nn.Module):

@@ -98,19 +98,16 @@ class SeparatedSymbol(Symbol):
         counts = self._count_nodes(grid, times, most_nodes) if most_nodes else None
         if counts is None:
             return _times_first(c, self.space_factor(self.scale.x(grid, like), times), times)
-        axes, bases = grid.axes(), list[Tensor | None]()
+        axes, bases = grid.axes(), list[Tensor]()
         for axis, count in enumerate(counts):
-            basis = None
-            if count is not None:
-                points = tuple(axes[axis].tolist())
-                basis = node_basis(points, count, periodic=self.periodic).to(like)
-                axes[axis] = node_points(count, periodic=self.periodic)
-            bases.append(basis)
+            if count is None:
+                bases.append(like.new_empty(0))
+                continue
+            points = tuple(axes[axis].tolist())
+            bases.append(node_basis(points, count, periodic=self.periodic).to(like))
+            axes[axis] = node_points(count, periodic=self.periodic)
         b = self.space_factor(self._scaled(axes, like), times)
-        for axis, basis in enumerate(bases[:-1]):  # rows from nodes across them
-            if basis is not None:
-                b = _interpolate(b, basis, axis - grid.dim)
-        return _times_first(c, b, times, bases[-1])
+        return _times_first(c, b, times, bases[-1], tuple(basis.T for basis in bases[:-1]))
 
     def _interpolate_frequency(self, xi: Tensor) -> Tensor | None:
         """c at many modes of a line from few nodes, (K, 1) -> (R, O, I, K); None if too rough."""
@@ -198,18 +195,14 @@ def with_time(points: Tensor, t: Tensor | None) -> Tensor:
     return torch.cat([points, t.expand(*points.shape[:-1], 1)], dim=-1)
 
 
-def _interpolate(b: Tensor, basis: Tensor, axis: int) -> Tensor:
-    """Σ_m b_m ℓ_m along an axis; channels stay together in memory."""
-    last = b.movedim((0, 1, 2), (-3, -2, -1)).movedim(axis - 3, 0)
-    mixed = basis.T @ last.reshape(len(last), -1)
-    full = mixed.reshape(-1, *last.shape[1:]).movedim(0, axis - 3)
-    return full.movedim((-3, -2, -1), (0, 1, 2))
-
-
 def _times_first(
-    c: Tensor, b: Tensor | None, t: Tensor | None, basis: Tensor | None = None
+    c: Tensor,
+    b: Tensor | None,
+    t: Tensor | None,
+    basis: Tensor | None = None,
+    rows: tuple[Tensor, ...] = (),
 ) -> SymbolValues:
     """(R, O, I, B, *K) -> (B, R, O, I, *K) where there is one time per sample."""
     if t is not None and t.dim():
         c, b = c.movedim(3, 0), None if b is None else b.movedim(3, 0)
-    return SymbolValues(c, b, basis)
+    return SymbolValues(c, b, basis, rows)

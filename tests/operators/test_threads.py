@@ -76,7 +76,7 @@ def random_operator(name, shape, modes, sizes):
             [c, random(outputs, inputs, *shape), f_hat],
         ),
         "at_nodes": (
-            lambda c, a, f_hat: kernel.at_nodes(c, a, basis, f_hat, shape, kept),
+            lambda c, a, f_hat: kernel.at_nodes(c, a, f_hat, [basis], shape, kept),
             [c, random(outputs, inputs, *shape[:-1], NODES), f_hat],
         ),
         "contract": (kernel.contract, [c, f_hat]),

@@ -182,6 +182,7 @@ def test_the_custom_operators_pass_the_checks_of_torch():
         pytest.skip("no compiled loops here")
     c = torch.randn(3, 2, 4, 3, dtype=torch.complex64, requires_grad=True)
     b, a = torch.randn(3, 2, 8, 6, requires_grad=True), torch.randn(3, 2, 8, 4, requires_grad=True)
+    few = torch.randn(3, 2, 5, 4, requires_grad=True)
     f_hat = torch.randn(2, 2, 4, 3, dtype=torch.complex64, requires_grad=True)
     q = torch.randn(2, 2, 8, 6, requires_grad=True)
     grid = ((8, 6), (2, 3))
@@ -189,7 +190,8 @@ def test_the_custom_operators_pass_the_checks_of_torch():
     weights = [torch.randn(4, 3), torch.randn(4), torch.randn(1, 4), torch.randn(1)]
     for operator, arguments in (
         (kernel.pairwise, (c, b, f_hat, *grid)),
-        (kernel.at_nodes, (c, a, torch.randn(4, 6), f_hat, *grid)),
+        (kernel.at_nodes, (c, a, f_hat, [torch.randn(4, 6)], *grid)),
+        (kernel.at_nodes, (c, few, f_hat, [torch.randn(4, 6), torch.randn(8, 5)], *grid)),
         (kernel.contract, (c, f_hat)),
         (kernel.synthesise, (f_hat, *grid, False)),
         (kernel.analyse, (q, *grid, True)),
