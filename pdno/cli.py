@@ -22,6 +22,7 @@ from pdno.data.problems import (
     HeatProblem,
     NavierStokesProblem,
 )
+from pdno.errors import SolverError, TrainingStopped
 from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
 
 if TYPE_CHECKING:
@@ -72,9 +73,14 @@ def data(action: Positional[Literal["info"]], path: Positional[Path]) -> None:
         action: What to do.
         path: A dataset folder, a published .mat or .bin file, or an HDF5 file.
     """
-    from pdno.data.describe import describe
+    if path.is_dir():
+        from pdno.data.manifest import describe_dataset
 
-    print(describe(path))
+        print(describe_dataset(path))
+    else:
+        from pdno.data.import_published import describe_file
+
+        print(describe_file(path))
 
 
 def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") -> None:
@@ -314,14 +320,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problems = "; ".join(f"{_place(item['loc'])}{item['msg']}" for item in error.errors())
         print(f"pdno: {problems}", file=sys.stderr)
         return 2
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, SolverError) as error:
         print(f"pdno: {error}", file=sys.stderr)
         return 2
-    except RuntimeError as error:
-        if type(error).__name__ not in ("SolverError", "TrainingStopped"):
-            raise
+    except TrainingStopped as error:
         print(f"pdno: {error}", file=sys.stderr)
-        return STOPPED if getattr(error, "resumable", False) else 2
+        return STOPPED if error.resumable else 2
     return 0
 
 

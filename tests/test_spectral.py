@@ -84,7 +84,7 @@ def cubic(grid):
     return math.prod(factors) + x.sum(dim=-1) ** 3
 
 
-def wave(grid):
+def two_waves(grid):
     x = grid.points()
     return torch.sin(2 * math.pi * x[..., 0] + 0.3) + torch.cos(4 * math.pi * x.sum(dim=-1))
 
@@ -112,7 +112,7 @@ def test_waves_converge_with_order_four_on_the_torus(offset, dim):
     errors = []
     for n in (16, 32, 64):
         old = Grid((n,) * dim, offset=offset)
-        errors.append(largest(interpolate(wave(old), old, new) - wave(new)))
+        errors.append(largest(interpolate(two_waves(old), old, new) - two_waves(new)))
     for coarse, fine in itertools.pairwise(errors):
         assert 3.7 < math.log2(coarse / fine) < 4.5
 

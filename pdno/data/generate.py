@@ -1,4 +1,4 @@
-"""Generation: from a problem to a dataset, on all cores, interruptible at any moment.
+"""Generation: a dataset in memory, or in a folder, on all cores and interruptible at any moment.
 
 Shards are made by worker processes, one thread each, one sample at a time, so that no bit of a
 sample depends on its neighbours. Each finished shard is written atomically and then listed in the
@@ -6,33 +6,80 @@ manifest. What is listed and whose SHA-256 agrees is kept when generation starts
 else is made again. An interrupted generation therefore ends with the bytes of one that was not.
 """
 
-__all__ = ["generate_dataset", "make_shard"]
+__all__ = ["generate", "generate_dataset", "make_shard", "usual_law"]
 
 import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
 from pdno.atomic import atomic_path, sha256, sweep
-from pdno.data.cluster import make_on_cluster
+from pdno.data.dataset import OperatorDataset
 from pdno.data.manifest import MANIFEST, Manifest, ShardRecord, read_manifest, write_manifest
-from pdno.data.problems import Problem
+from pdno.data.problems import PROBLEMS, Problem
 from pdno.data.shards import build_shard
-from pdno.data.workers import worker_pool
+from pdno.data.workers import make_on_cluster, worker_pool
+from pdno.equations.base import EvolutionEquation
+from pdno.equations.darcy import Darcy
+from pdno.errors import SolverError
+from pdno.fields.gaussian import GaussianField
+from pdno.fields.laws import TwoPhaseField
+from pdno.grid import Grid
 from pdno.progress import track
-from pdno.solvers.errors import SolverError
+from pdno.solvers.solve import solve
 
 Engine = Literal["processes", "ray"]
+Law = GaussianField | TwoPhaseField
 
 SHARD_OVERHEAD = 32 * 2**10
 """At most what a shard takes besides its samples and axes, with its record in the manifest."""
+
+
+def generate(
+    equation: EvolutionEquation | Darcy,
+    grid: Grid,
+    *,
+    samples: int,
+    times: Sequence[float] | None = None,
+    seed: int = 0,
+    law: Law | None = None,
+) -> OperatorDataset:
+    """A dataset in memory; for large ones use `pdno generate`, which resumes and uses all cores.
+
+    Arguments:
+        equation: What to solve.
+        grid: Where; periodic for evolution equations, `Grid.cells` for Darcy's.
+        samples: Number of samples.
+        times: Times of the frames of an evolution equation.
+        seed: Sample i depends on (seed, i) only.
+        law: Law of the inputs; None takes the one of the paper.
+    """
+    if samples < 1:
+        raise ValueError(f"samples is {samples}; expected at least 1")
+    chosen = law or usual_law(equation)
+    inputs, outputs = [], []
+    with track(f"generate {type(equation).__name__}", total=samples) as advance:
+        for index in range(samples):
+            data = chosen.sample(grid, seed=seed, indices=[index])
+            inputs.append(data)
+            outputs.append(solve(equation, data, times))
+            advance(1)
+    return OperatorDataset.from_arrays(torch.cat(inputs), torch.cat(outputs), grid, times)
+
+
+def usual_law(equation: EvolutionEquation | Darcy) -> Law:
+    """The law of inputs that the paper draws from for this equation: that of its problem."""
+    for kind in PROBLEMS.values():
+        problem = kind.model_validate({})
+        if isinstance(equation, type(problem.equation())):
+            return problem.law()
+    raise ValueError(f"no usual law of inputs for {type(equation).__name__}: give `law`")
 
 
 def generate_dataset(
@@ -66,36 +113,30 @@ def generate_dataset(
 def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int) -> ShardRecord:
     """Make one shard and return its record; the same bytes wherever and whenever it runs."""
     torch.set_num_threads(1)
-    inputs, outputs, residual = [], [], 0.0
-    for index in range(first, first + count):
-        sample_input, sample_output, sample_residual = _make_sample(problem, index)
-        inputs.append(sample_input)
-        outputs.append(sample_output)
-        residual = max(residual, sample_residual)
-    manifest = Manifest.of(problem)
-    content = build_shard(manifest, first, np.stack(inputs), np.stack(outputs), problem.parameters)
+    frames = () if problem.times is None else (len(problem.times),)
+    shape, dtype = problem.grid().shape, getattr(torch, problem.dtype)
+    inputs = torch.empty(count, 1, *shape, dtype=dtype)
+    outputs = torch.empty(count, *frames, 1, *shape, dtype=dtype)
+    residual = 0.0
+    for place, index in enumerate(range(first, first + count)):
+        try:
+            inputs[place], outputs[place], size = problem.sample(index)
+        except SolverError as error:  # which counts in its batch of one
+            raise SolverError(index, error.reason) from error
+        if not bool(inputs[place].isfinite().all() and outputs[place].isfinite().all()):
+            raise SolverError(
+                index,
+                f"of {problem.name} is not finite in {problem.dtype}; nothing was written: take "
+                "milder parameters",
+            )
+        residual = max(residual, size)
+    content = build_shard(
+        Manifest.of(problem), first, inputs.numpy(), outputs.numpy(), problem.parameters
+    )
     digest = hashlib.sha256(content).hexdigest()
     with _explained(folder), atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
     return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=residual)
-
-
-def _make_sample(problem: Problem, index: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Input (*N), output (T, *N) or (*N), both in the number type on disk, and residual."""
-    try:
-        sample_input, sample_output, residual = problem.sample(index)
-    except SolverError as error:
-        # solvers count within their batch, which is this sample alone
-        raise SolverError(str(error).replace("sample 0", f"sample {index}", 1)) from error
-    dtype = getattr(torch, problem.dtype)
-    # contiguous: a view of every r-th point would keep all points of the solver in memory
-    stored = [field.to(dtype).contiguous() for field in (sample_input, sample_output)]
-    if not all(bool(torch.isfinite(field).all()) for field in stored):
-        raise SolverError(
-            f"sample {index} of {problem.name} is not finite in {problem.dtype}; nothing was "
-            "written: take milder parameters"
-        )
-    return stored[0].squeeze(0).numpy(), stored[1].squeeze(-1 - problem.dim).numpy(), residual
 
 
 def _check_folder(folder: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pdno.equations.base import EvolutionEquation
     from pdno.equations.darcy import Darcy
     from pdno.fields.gaussian import GaussianField
-    from pdno.fields.two_phase import TwoPhaseField
+    from pdno.fields.laws import TwoPhaseField
     from pdno.grid import Grid
 
 # Beyond these bounds a number is a slip of the pen, and its data would overflow or never be ready.

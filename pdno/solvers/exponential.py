@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from pdno.equations.base import FlowRates, Semilinear
+from pdno.errors import SolverError
 from pdno.fourier import inverse, transform
-from pdno.solvers.errors import SolverError
 
 CARRY = 1.25
 """Largest angle by which the flow may turn a mode in one step; the method is stable to 2.8."""
@@ -90,20 +90,17 @@ class _Stepper:
 
     def __init__(self, system: Semilinear, step: float | None, refine: int) -> None:
         if system.nonlinear is None or system.rates is None:
-            raise ValueError("a linear equation has an exact propagator: use propagate")
+            raise ValueError("a linear equation has an exact propagator: use solve")
         self.rates, self.fixed_step, self.refine = system.rates, step, refine
         self.deformation = system.deformation
         # A real L multiplies real and imaginary parts alike: on the real view of the state that
         # is one plain product, several times cheaper than a complex one.
         self.real = not system.linear.is_complex()
-        self.linear = system.linear
-        self.nonlinear = system.nonlinear
+        self.linear, nonlinear = system.linear, system.nonlinear
+        self.nonlinear = nonlinear
         if self.real:
             self.linear = system.linear.unsqueeze(-1).expand(*system.linear.shape, 2).contiguous()
-            complex_nonlinear = system.nonlinear
-            self.nonlinear = lambda u: torch.view_as_real(
-                complex_nonlinear(torch.view_as_complex(u))
-            )
+            self.nonlinear = lambda u: torch.view_as_real(nonlinear(torch.view_as_complex(u)))
         self.coefficients: _Coefficients | None = None
         self.finite = torch.ones(1, dtype=torch.bool)
         self.fastest = 0
@@ -117,8 +114,9 @@ class _Stepper:
             count = max(1, math.ceil((end - t) / limit - 1e-9))
             if self.fixed_step is None and count > MOST_STEPS:
                 raise SolverError(
-                    f"sample {self.fastest} moves so fast at t={t:g} that {count:.1e} steps are "
-                    f"needed until t={end:g}: lower its amplitude or forcing, or give a step"
+                    self.fastest,
+                    f"moves so fast at t={t:g} that {count:.1e} steps are needed until t={end:g}: "
+                    "lower its amplitude or forcing, or give a step",
                 )
             coefficients = self._tables((end - t) / count)
             taken = min(count, STEPS_BETWEEN_LOOKS)
@@ -159,8 +157,8 @@ class _Stepper:
             return
         cure = "use a smaller one, or step=None" if self.fixed_step else "use a finer grid"
         raise SolverError(
-            f"sample {self.fastest} turned non-finite between t={since:g} and t={t:g} with the "
-            f"step {step:g}: {cure}"
+            self.fastest,
+            f"turned non-finite between t={since:g} and t={t:g} with the step {step:g}: {cure}",
         )
 
     def _tables(self, step: float) -> _Coefficients:
@@ -212,11 +210,11 @@ def _phi(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     phi_2 = (phi_1 - 1) / safe
     phi_3 = (phi_2 - 0.5) / safe
     near = torch.where(small, z, 0.0)
-    series = []
-    for k in (1, 2, 3):
-        total = torch.zeros_like(near)
+
+    def select(k: int, closed: Tensor) -> Tensor:
+        series = torch.zeros_like(near)
         for j in range(18, -1, -1):
-            total = total * near + 1 / math.factorial(j + k)
-        series.append(total)
-    closed = (phi_1, phi_2, phi_3)
-    return tuple(torch.where(small, t, f) for t, f in zip(series, closed, strict=True))  # type: ignore[return-value]
+            series = series * near + 1 / math.factorial(j + k)
+        return torch.where(small, series, closed)
+
+    return select(1, phi_1), select(2, phi_2), select(3, phi_3)

@@ -8,13 +8,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-
-class TrainingStopped(RuntimeError):
-    """Training ended before its last epoch; the message says why and what to try."""
-
-    def __init__(self, message: str, *, resumable: bool) -> None:
-        super().__init__(message)
-        self.resumable = resumable
+from pdno.errors import TrainingStopped
 
 
 def not_finite(what: str, step: int, folder: Path | None) -> TrainingStopped:

@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.data.arrays import Numbers
+from pdno.data.array_files import Numbers, open_arrays
 from pdno.data.dataset import OperatorDataset
-from pdno.data.formats import open_arrays
 from pdno.grid import Grid
 
 SPACE = "xyz"
