@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -239,8 +239,7 @@ def predict(
     from pdno.experiments.train import predict_run
 
     chosen = None if times is None else list(times)
-    shape = predict_run(run, inputs, out, array=array, times=chosen)
-    print(f"{out}: {shape}")
+    print(f"{out}: {predict_run(run, inputs, out, array=array, times=chosen)}")
 
 
 def symbol(
@@ -285,6 +284,10 @@ def _print_rows(rows: "list[Row]", path: Path) -> None:
         print(f"rows: {path}")
 
 
+COMMANDS: list[Callable[..., None]] = [reproduce, train, evaluate, predict, symbol, report]
+COMMANDS += [generate, data, demo, bench, info]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when it went well, 2 with one message when the input was wrong.
 
@@ -294,40 +297,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tune_allocator()
     try:
         tyro.extras.subcommand_cli_from_dict(
-            {
-                "list": list_experiments,
-                "reproduce": reproduce,
-                "train": train,
-                "evaluate": evaluate,
-                "predict": predict,
-                "symbol": symbol,
-                "report": report,
-                "generate": generate,
-                "data": data,
-                "demo": demo,
-                "bench": bench,
-                "info": info,
-            },
+            {"list": list_experiments} | {command.__name__: command for command in COMMANDS},
             prog="pdno",
             description="Pseudo-differential neural operators: data, networks and measurements.",
             args=arguments,
             config=(CascadeSubcommandArgs,),
         )
     except KeyboardInterrupt:
-        print("pdno: interrupted; the same command goes on where it stopped", file=sys.stderr)
-        return 130
+        return _fail("interrupted; the same command goes on where it stopped", 130)
     except ValidationError as error:
-        problems = "; ".join(f"{_place(item['loc'])}{item['msg']}" for item in error.errors())
-        print(f"pdno: {problems}", file=sys.stderr)
-        return 2
+        items = [(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()]
+        return _fail("; ".join(f"{place}: {text}" if place else text for place, text in items))
     except (ValueError, OSError, SolverError) as error:
-        print(f"pdno: {error}", file=sys.stderr)
-        return 2
+        return _fail(error)
     except TrainingStopped as error:
-        print(f"pdno: {error}", file=sys.stderr)
-        return STOPPED if error.resumable else 2
+        return _fail(error, STOPPED if error.resumable else 2)
     return 0
 
 
-def _place(location: tuple[int | str, ...]) -> str:
-    return f"{'.'.join(map(str, location))}: " if location else ""
+def _fail(message: object, code: int = 2) -> int:
+    print(f"pdno: {message}", file=sys.stderr)
+    return code

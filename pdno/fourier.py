@@ -34,7 +34,6 @@ __all__ = [
     "half_table",
     "half_weights",
     "inverse",
-    "inverse_transposed",
     "pad_modes",
     "transform",
     "truncate_modes",
@@ -48,7 +47,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pdno.grid import axis_modes, kept_per_axis
+from pdno.grid import axis_modes, hermitian_weights, kept_per_axis
 from pdno.tracing import is_traced
 
 Modes = Sequence[int | None] | int | None
@@ -132,21 +131,6 @@ def inverse(
     f_hat = f_hat if by_rule else _real_lines(f_hat, shape[-1])
     f = torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
     return f
-
-
-def inverse_transposed(
-    q: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft"
-) -> Tensor:
-    """The transpose of `inverse`, (..., *N) real -> (..., *N^) complex.
-
-    It belongs to the real inner products: Σ inverse(c)·q = Re Σ c·conj(inverse_transposed(q)).
-    """
-    shape = tuple(q.shape[-dim:])
-    kept = kept_per_axis(shape, modes)
-    if choose_method(shape, modes, method) == "matrix":
-        return _synthesis_transposed(q, shape, kept)
-    weights = half_weights(shape[-1], kept[-1], q.dtype, q.device)
-    return transform(q, dim, modes).mul_(weights * math.prod(shape))
 
 
 def truncate_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
@@ -330,8 +314,7 @@ def half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> T
 @torch.inference_mode(False)
 def half_weights(n: int, kept: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     """w of the Hermitian rule: 1 at ξ_d = 0 and n/2, else 2; shape (k,)."""
-    m = axis_modes(n, kept, half=True)
-    return torch.where((m == 0) | (2 * m == n), 1.0, 2.0).to(device, dtype)
+    return hermitian_weights(axis_modes(n, kept, half=True), n).to(device, dtype)
 
 
 def _angles(n: int, m: Tensor) -> Tensor:

@@ -117,7 +117,7 @@ class _Records:
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
 
     def description(self) -> bytes:
-        """The description of the object, a pickle."""
+        """The pickle that describes the object."""
         size = self.records[f"{self.root}data.pkl"].file_size
         if size > _MOST_DESCRIPTION_BYTES:
             raise TensorFileError(f"its description has {size} bytes; {PLAIN}")

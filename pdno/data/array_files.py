@@ -16,9 +16,9 @@ that is in no dict is called `BARE`.
 MAT v7.3. MATLAB counts the first axis fastest, HDF5 the last one, so a matrix (N, s, s, T) is
 stored as a dataset (T, s, s, N): *all* axes are reversed. Undoing only the first and last would
 swap x1 and x2, which is no symmetry of the forced vorticity equation. Which program wrote a plain
-HDF5 file is not known, so its arrays are listed as they lie and not read. A cell array is a
-dataset of references to matrices in the group `#refs#`; if these have one shape, the cells become
-the first axis of one array. Datasets that lie in other files are refused.
+HDF5 file is not known, so its arrays are read as they lie. A cell array is a dataset of references
+to matrices in the group `#refs#`; if these have one shape, the cells become the first axis of one
+array. Datasets that lie in other files are refused.
 
 MAT v5. A file is a header of 128 bytes, then one element per variable. An element is a tag (type,
 bytes) and its data. A variable is an element of four, flags with the class, axes, name, numbers,
@@ -153,7 +153,7 @@ def _read_tensor(tensor: Tensor, cut: Cut) -> Numbers:
 
 
 def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> dict[str, Array]:
-    """The arrays of an open file of `size` bytes; those of MATLAB can be read."""
+    """The arrays of an open file of `size` bytes."""
     # Visiting follows hard links only, so no other file is ever opened.
     items: dict[str, Any] = {}
     source.visititems(items.__setitem__)
@@ -173,12 +173,14 @@ def _dataset_array(matlab: bool, name: str, dataset: Any, size: int) -> Array:
     _check_size(name, count * dataset.dtype.itemsize, size)
     if dataset.is_virtual or dataset.external:
         raise PublishedFileError(f"array {name} is stored in another file; give a whole file")
-    real = dataset.dtype.kind in "fiu" and len(shape) > 0
-    read = partial(_read_dataset, dataset) if real and matlab else None
-    return Array(shape[::-1] if matlab else shape, str(dataset.dtype), read)
+    # MATLAB has no numbers without axes; a plain dataset may have no place for numbers at all
+    real = dataset.dtype.kind in "fiub" and (shape or (not matlab and dataset.shape == ()))
+    read = _read_reversed if matlab else h5py.Dataset.__getitem__
+    order = -1 if matlab else 1
+    return Array(shape[::order], str(dataset.dtype), partial(read, dataset) if real else None)
 
 
-def _read_dataset(dataset: Any, cut: Cut) -> Numbers:
+def _read_reversed(dataset: Any, cut: Cut) -> Numbers:
     block: Numbers = dataset[cut[::-1]]
     return block.transpose()
 
@@ -199,7 +201,7 @@ def _cell_array(source: h5py.File, name: str, dataset: Any, size: int) -> Array:
 
 
 def _read_cells(cells: list[Any], cut: Cut) -> Numbers:
-    return np.stack([_read_dataset(cell, cut[1:]) for cell in cells[cut[0]]])
+    return np.stack([_read_reversed(cell, cut[1:]) for cell in cells[cut[0]]])
 
 
 _MATRIX, _COMPRESSED = 14, 15

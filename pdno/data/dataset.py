@@ -12,7 +12,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,27 +25,8 @@ from pdno.data.shards import read_samples
 from pdno.grid import Grid
 
 
-class Source(Protocol):
-    """Samples on one grid: inputs (B, C, *N), outputs (B, T, C, *N) or (B, C, *N)."""
-
-    grid: Grid
-    times: tuple[float, ...] | None
-
-    def __len__(self) -> int: ...
-
-    def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples."""
-
-
 class ArraySource:
-    """Samples that are in memory.
-
-    Arguments:
-        inputs: (B, C, *N).
-        outputs: (B, T, C, *N) with times, (B, C, *N) without.
-        grid: Where the samples live.
-        times: Times of the outputs; None for a static problem.
-    """
+    """Samples in memory: inputs (B, C, *N), outputs (B, T, C, *N) with times, else (B, C, *N)."""
 
     def __init__(
         self, inputs: Tensor, outputs: Tensor, grid: Grid, times: Sequence[float] | None = None
@@ -75,14 +56,7 @@ class ArraySource:
 
 
 class ShardSource:
-    """Samples of a dataset folder; only what is asked for is read.
-
-    Arguments:
-        folder: The dataset.
-        verify: Compare every shard with its SHA-256 first.
-        partial: Whether to accept a dataset that is not complete; the samples before the first
-            gap are used.
-    """
+    """Samples of a dataset folder; only what is asked for is read (see `open_dataset`)."""
 
     def __init__(self, folder: Path, *, verify: bool = True, partial: bool = False) -> None:
         self.folder = Path(folder)
@@ -96,22 +70,16 @@ class ShardSource:
         for shard in manifest.shards:
             if shard.first != len(self):  # a gap: only the samples before it have their places
                 break
-            self._check(self.folder / shard.file, shard.sha256, verify=verify)
+            path = self.folder / shard.file
+            cure = "run the dataset's `pdno generate` command again"
+            if not path.is_file():
+                raise ValueError(f"{path} is missing: {cure}")
+            if verify and sha256(path) != shard.sha256:
+                cause = "its SHA-256 differs from the manifest"
+                raise ValueError(f"{path} is damaged ({cause}): {cure} to repair it")
             self.shards.append(shard)
         self.starts = [shard.first for shard in self.shards]
-        self.times = manifest.times
-        record = manifest.grid
-        self.grid = Grid(record.shape, record.periodic, record.offset)
-
-    @staticmethod
-    def _check(path: Path, digest: str, *, verify: bool) -> None:
-        if not path.is_file():
-            raise ValueError(f"{path} is missing: run the dataset's `pdno generate` command again")
-        if verify and sha256(path) != digest:
-            raise ValueError(
-                f"{path} is damaged (its SHA-256 differs from the manifest): run the dataset's "
-                "`pdno generate` command again to repair it"
-            )
+        self.times, self.grid = manifest.times, manifest.grid.open()
 
     def __len__(self) -> int:
         return sum(shard.count for shard in self.shards)
@@ -138,14 +106,14 @@ class ShardSource:
         return torch.from_numpy(values)
 
 
+Source: TypeAlias = ArraySource | ShardSource
+
+
 class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     """Pairs (input, target) of an operator.
 
     Shapes: static (C, *N) -> (C, *N); trajectories (C, *N) -> (T, C, *N); windows of k frames
     (k·C, *N) -> (T - k, C, *N).
-
-    Arguments:
-        source: Where samples come from.
 
     Example:
         >>> frames = torch.randn(6, 5, 1, 8)
@@ -190,10 +158,10 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         chosen = range(len(self)) if indices is None else indices
         self._check_rows(chosen, least=-len(self))
         inputs, outputs = self.source.read([self._rows[index] for index in chosen])
-        points: tuple[Any, ...] = (..., *(slice(None, None, self._every),) * self.grid.dim)
-        inputs, outputs = inputs[points].to(self.dtype), outputs[points].to(self.dtype)
         if self.times is not None:
             outputs = outputs[:, : len(self.times)]
+        points: tuple[Any, ...] = (..., *(slice(None, None, self._every),) * self.grid.dim)
+        inputs, outputs = inputs[points].to(self.dtype), outputs[points].to(self.dtype)
         if self.input_frames is None:
             return inputs, outputs
         # the only place where the frames of a window become channels
@@ -224,8 +192,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         size = len(self)
         test_rows = self._chosen("test", test, last=True)
         if train is None:
-            held_out = set(test_rows)
-            train = [row for row in range(size) if row not in held_out]
+            train = sorted(set(range(size)) - set(test_rows))
         first, second = self.subset(self._chosen("train", train)), self.subset(test_rows)
         common = set(first._rows) & set(second._rows)
         if common:

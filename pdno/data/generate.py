@@ -103,7 +103,9 @@ def generate_dataset(
         raise ValueError(f"workers is {count}; expected at least 1")
     _check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_writer(folder), _swept(folder):
+    with _only_writer(folder), contextlib.ExitStack() as stack:
+        sweep(folder)
+        stack.callback(sweep, folder)  # workers that were ended may leave temporary files
         manifest = _start_or_resume(problem, folder)
         if not manifest.complete:
             manifest = _finish(problem, folder, manifest, None if engine == "ray" else count)
@@ -173,7 +175,8 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
         and (folder / shard.file).is_file()
         and sha256(folder / shard.file) == shard.sha256
     )
-    manifest = _with_shards(wanted, trusted, complete=len(trusted) == len(planned))
+    complete = len(trusted) == len(planned)
+    manifest = wanted.model_copy(update={"shards": trusted, "complete": complete})
     if manifest != there:
         with _explained(folder):
             write_manifest(folder, manifest)
@@ -193,7 +196,8 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
         for record in records:
             done[record.file] = record
             shards = tuple(done[file] for file, _, _ in plan if file in done)
-            manifest = _with_shards(manifest, shards, complete=len(shards) == len(plan))
+            complete = len(shards) == len(plan)
+            manifest = manifest.model_copy(update={"shards": shards, "complete": complete})
             with _explained(folder):
                 write_manifest(folder, manifest)
             advance(record.count)
@@ -203,10 +207,7 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
 def _make_all(
     problem: Problem, folder: Path, missing: list[tuple[str, int, int]], workers: int | None
 ) -> Generator[ShardRecord, None, None]:
-    """Records of the missing shards in the order in which they are finished.
-
-    Without a number of workers a cluster makes them.
-    """
+    """Records of shards as they are finished; without a number of workers a cluster makes them."""
     if workers is None:
         yield from make_on_cluster(make_shard, problem, folder, missing)
         return
@@ -214,12 +215,6 @@ def _make_all(
         futures = [pool.submit(make_shard, problem, folder, *entry) for entry in missing]
         for future in as_completed(futures):
             yield future.result()
-
-
-def _with_shards(
-    manifest: Manifest, shards: tuple[ShardRecord, ...], *, complete: bool
-) -> Manifest:
-    return manifest.model_copy(update={"shards": shards, "complete": complete})
 
 
 @contextlib.contextmanager
@@ -236,16 +231,6 @@ def _only_writer(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise ValueError(f"another process is generating into {folder}: let it end") from error
         yield
-
-
-@contextlib.contextmanager
-def _swept(folder: Path) -> Iterator[None]:
-    """Without temporary files, before and after; workers that were ended may leave some."""
-    sweep(folder)
-    try:
-        yield
-    finally:
-        sweep(folder)
 
 
 @contextlib.contextmanager

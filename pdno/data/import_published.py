@@ -96,10 +96,7 @@ def read_published(
 
 
 def describe_file(path: str | Path) -> str:
-    """What a file holds and what it is read as, in a few lines.
-
-    Of MAT and HDF5 files only the headers are read; torch files are read and checked whole.
-    """
+    """What a file holds and what it is read as; of MAT and HDF5 files only headers are read."""
     with open_arrays(path) as (file_format, arrays):
         lines = [f"{Path(path).name}: {file_format}, {os.path.getsize(path):,} bytes"]
         listed = [f"  {name} {array.shape} {array.dtype}" for name, array in arrays.items()]
@@ -190,7 +187,7 @@ def _recognise(file_format: str, arrays: dict[str, Array]) -> _Layout:
         raise PublishedFileError(
             f"it holds network weights, {len(shapes)} tensors with {count:,} numbers"
         )
-    fits = [layout for rule in (_heat, _fields, _trajectory) for layout in rule(shapes)]
+    fits = list(_layouts(shapes))
     if len(fits) != 1:
         found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         problem = "fits more than one" if fits else "fits none"
@@ -201,13 +198,11 @@ def _recognise(file_format: str, arrays: dict[str, Array]) -> _Layout:
     return fits[0]
 
 
-def _heat(shapes: dict[str, Shape]) -> Iterator[_Layout]:
+def _layouts(shapes: dict[str, Shape]) -> Iterator[_Layout]:
+    """All published layouts that the shapes fit."""
     initial, states = shapes.get("input", ()), shapes.get("output", ())
     if len(states) == 3 and initial == (states[0], states[2]):
         yield _Layout("heat", "input", "output", 1, states[1])
-
-
-def _fields(shapes: dict[str, Shape]) -> Iterator[_Layout]:
     pairs: tuple[tuple[Kind, str, str, int], ...] = (
         ("burgers", "a", "u", 2),
         ("darcy", "coeff", "sol", 3),
@@ -217,16 +212,12 @@ def _fields(shapes: dict[str, Shape]) -> Iterator[_Layout]:
         shape = shapes.get(outputs, ())
         if len(shape) == axes and shapes.get(inputs) == shape:
             yield _Layout(kind, inputs, outputs)
-
-
-def _trajectory(shapes: dict[str, Shape]) -> Iterator[_Layout]:
-    for name, initial in (("u", "a"), (BARE, "")):
+    for name, first in (("u", "a"), (BARE, "")):
         shape = shapes.get(name, ())
-        if len(shape) == 4 and shape[1] == shape[2] > 1:
-            if initial not in shapes:
-                yield _Layout("navier-stokes", None, name, 3, shape[3])
-            elif shapes[initial] == shape[:3]:
-                yield _Layout("navier-stokes", initial, name, 3, shape[3])
+        square = len(shape) == 4 and shape[1] == shape[2] > 1
+        if square and shapes.get(first, shape[:3]) == shape[:3]:
+            stored = first if first in shapes else None
+            yield _Layout("navier-stokes", stored, name, 3, shape[3])
 
 
 def _times_and_notes(

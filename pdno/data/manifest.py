@@ -10,12 +10,15 @@ import math
 import platform
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pdno.atomic import write_text
 from pdno.data.problems import Problem
+
+if TYPE_CHECKING:
+    from pdno.grid import Grid
 
 MANIFEST = "manifest.json"
 FieldKey: TypeAlias = Literal["input", "output"]
@@ -34,6 +37,12 @@ class GridRecord(_Record):
     shape: tuple[Annotated[int, Field(ge=2)], ...] = Field(min_length=1, max_length=3)
     periodic: bool
     offset: Annotated[float, Field(ge=0, lt=1)]
+
+    def open(self) -> "Grid":
+        """The grid itself."""
+        from pdno.grid import Grid  # with torch, which takes time
+
+        return Grid(self.shape, self.periodic, self.offset)
 
 
 class ShardRecord(_Record):
@@ -134,21 +143,16 @@ class Manifest(_Record):
             manifest.model_dump(mode="json", exclude={"complete", "shards"})
             for manifest in (self, other)
         )
-        if self.problem != other.problem:
-            return [_difference("problem", asked, there)]
         for mine, theirs in (
+            ({"problem": self.problem}, {"problem": other.problem}),
             (asked["parameters"], there["parameters"]),
             (asked["versions"], there["versions"]),
             (asked, there),
         ):
             keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
             if keys:
-                return [_difference(key, mine, theirs) for key in keys]
+                return [f"{k}: {theirs.get(k)} there, {mine.get(k)} asked for" for k in keys]
         return []
-
-
-def _difference(key: str, asked: dict[str, Any], there: dict[str, Any]) -> str:
-    return f"{key}: {there.get(key)} there, {asked.get(key)} asked for"
 
 
 def read_manifest(folder: Path) -> Manifest:

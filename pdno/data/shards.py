@@ -13,7 +13,6 @@ import h5py
 import numpy as np
 
 from pdno.data.manifest import FieldKey, Manifest
-from pdno.grid import Grid
 
 AXES = ("x", "y", "z")
 
@@ -27,12 +26,8 @@ def build_shard(
 ) -> bytes:
     """The bytes of a shard with samples first, first + 1, ...
 
-    Arguments:
-        manifest: Of the dataset.
-        first: Index of the first sample.
-        inputs: (B, 1, *N).
-        outputs: (B, T, 1, *N), or (B, 1, *N) for a static problem.
-        scalars: The numbers of the equation.
+    Shapes: inputs (B, 1, *N); outputs (B, T, 1, *N), or (B, 1, *N) for a static problem. On disk
+    there is no axis of channels.
     """
     # libver and track_order are fixed so that equal data give equal bytes
     with h5py.File(
@@ -96,22 +91,17 @@ def _write_root(
     group.attrs["field_names"] = list(scalars)
     for name, value in scalars.items():
         file.attrs[name] = value
-        scalar = group.create_dataset(name, data=np.float64(value))
-        scalar.attrs["sample_varying"] = False
-        scalar.attrs["time_varying"] = False
+        _mark_constant(group.create_dataset(name, data=np.float64(value)))
 
 
 def _write_dimensions(file: h5py.File, manifest: Manifest) -> None:
-    record = manifest.grid
-    grid = Grid(record.shape, record.periodic, record.offset)
+    grid = manifest.grid.open()
     group = file.create_group("dimensions")
     group.attrs["spatial_dims"] = list(AXES[: grid.dim])
     times = group.create_dataset("time", data=np.array(manifest.times or (0.0,), dtype="f8"))
     times.attrs["sample_varying"] = False
     for name, x in zip(AXES, grid.axes(), strict=False):
-        axis = group.create_dataset(name, data=x.numpy())
-        axis.attrs["sample_varying"] = False
-        axis.attrs["time_varying"] = False
+        _mark_constant(group.create_dataset(name, data=x.numpy()))
 
 
 def _write_boundaries(file: h5py.File, manifest: Manifest) -> None:
@@ -122,11 +112,14 @@ def _write_boundaries(file: h5py.File, manifest: Manifest) -> None:
         boundary.attrs["associated_dims"] = [name]
         boundary.attrs["associated_fields"] = np.array([], dtype="S1")
         boundary.attrs["bc_type"] = kind
-        boundary.attrs["sample_varying"] = False
-        boundary.attrs["time_varying"] = False
+        _mark_constant(boundary)
         mask = np.zeros(n, dtype=bool)
         mask[[0, -1]] = True
         boundary.create_dataset("mask", data=mask)
+
+
+def _mark_constant(item: h5py.Dataset | h5py.Group) -> None:
+    item.attrs["sample_varying"] = item.attrs["time_varying"] = False
 
 
 def _write_field(group: h5py.Group, manifest: Manifest, key: FieldKey, values: np.ndarray) -> None:

@@ -95,10 +95,8 @@ def make_on_cluster(
         return make(same, Path(place), *entry).model_dump_json()
 
     remote = ray.remote(max_retries=RETRIES)(task)
-    place = str(folder.resolve())
-    waiting = [
-        remote.remote(problem.name, problem.model_dump_json(), place, entry) for entry in missing
-    ]
+    given = (problem.name, problem.model_dump_json(), str(folder.resolve()))
+    waiting = [remote.remote(*given, entry) for entry in missing]
     while waiting:
         done, waiting = ray.wait(waiting, num_returns=1)
         yield ShardRecord.model_validate_json(ray.get(done[0]))

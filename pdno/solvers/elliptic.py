@@ -68,11 +68,7 @@ def solve_elliptic(
         method: "auto" chooses for each sample by its contrast.
 
     Returns:
-        The solution and its true relative residual.
-
-    Raises:
-        ValueError: If the permeability is not a positive field.
-        SolverError: If a sample does not reach the tolerance.
+        The solution and its true relative residual; SolverError where that is too large.
 
     Example:
         >>> u, residuals = solve_elliptic(Darcy(), torch.ones(1, 1, 64))

@@ -38,9 +38,6 @@ MOST_STEPS = 200_000
 """Steps between two frames beyond which a flow is given up."""
 
 
-Nonlinear = Callable[[Tensor], Tensor]
-
-
 @dataclass(frozen=True)
 class _Coefficients:
     """The tables of one step size, as wide as the state they multiply."""
@@ -173,7 +170,7 @@ def _largest_step(rates: FlowRates, deformation: float) -> float:
     return float(torch.minimum(carry, deformation / rates.deform).min())
 
 
-def _etdrk4(nonlinear: Nonlinear, u: Tensor, k: _Coefficients) -> Tensor:
+def _etdrk4(nonlinear: Callable[[Tensor], Tensor], u: Tensor, k: _Coefficients) -> Tensor:
     """One step, in the notation of the module."""
     n_u = nonlinear(u)
     half_u = k.half * u

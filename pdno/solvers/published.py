@@ -54,10 +54,8 @@ def published_stepper(
 ) -> Callable[[Tensor], Tensor]:
     """One step ω̂ -> ω̂' of the published scheme on a grid, for (B, 1, *N^)."""
     xi = grid.modes().to(torch.float64)
-    waves = 2j * math.pi * xi
-    k_squared = -laplacian_symbol(grid)
-    invertible = k_squared.clone()
-    invertible[0, 0] = 1.0
+    waves, k_squared = 2j * math.pi * xi, -laplacian_symbol(grid)
+    invertible = torch.where(k_squared == 0, 1.0, k_squared)
     mask = (xi.abs() <= torch.tensor([n / 3 for n in grid.shape])).all(dim=-1)
     force = transform(equation.force(grid), 2) * step
     kept = 1 - step * equation.viscosity * k_squared / 2
