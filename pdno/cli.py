@@ -16,12 +16,7 @@ from pydantic import ValidationError
 from tyro.conf import CascadeSubcommandArgs, Positional, arg, subcommand
 
 from pdno.allocator import tune_allocator
-from pdno.data.problems import (
-    BurgersProblem,
-    DarcyProblem,
-    HeatProblem,
-    NavierStokesProblem,
-)
+from pdno.data.problems import BurgersProblem, DarcyProblem, HeatProblem, NavierStokesProblem
 from pdno.errors import SolverError, TrainingStopped
 from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
 

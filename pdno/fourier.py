@@ -282,10 +282,7 @@ def _sign_tables(
     up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
     m = torch.arange(max(up - 1, down) + 1)
     tables = []
-    for turn, there, place in (
-        (1j, m < up, m),
-        (-1j, (m > 0) & (m <= down), up + down - m),
-    ):
+    for turn, there, place in ((1j, m < up, m), (-1j, (m > 0) & (m <= down), up + down - m)):
         rows, ones = torch.where(there, place, 0), there.to(dtype)
         factors = torch.cat([ones, turn * ones[1:]]).to(device, dtype)
         tables.append((torch.cat([rows, rows[1:]]).to(device), factors))

@@ -6,13 +6,7 @@ All of them are pure functions of fields, (B, C, *N) or (B, T, C, *N), and may b
 A relative error divides by the norm of the target; a target that is zero has none, so it fails.
 """
 
-__all__ = [
-    "band_errors",
-    "relative_error",
-    "relative_l2",
-    "sobolev_norm",
-    "sobolev_weights",
-]
+__all__ = ["band_errors", "relative_error", "relative_l2", "sobolev_norm", "sobolev_weights"]
 
 import torch
 from torch import Tensor

@@ -10,14 +10,7 @@ mean or the deviation of samples on a box is smooth but has no period: `interpol
 splines, axis by axis, and extrapolates beyond the first and the last point.
 """
 
-__all__ = [
-    "band_limits",
-    "band_mask",
-    "derivative",
-    "interpolate",
-    "laplacian_symbol",
-    "resample",
-]
+__all__ = ["band_limits", "band_mask", "derivative", "interpolate", "laplacian_symbol", "resample"]
 
 import math
 from collections.abc import Sequence

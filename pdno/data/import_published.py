@@ -29,14 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.data.array_files import (
-    BARE,
-    Array,
-    PublishedFileError,
-    Shape,
-    check_memory,
-    open_arrays,
-)
+from pdno.data.array_files import BARE, Array, PublishedFileError, Shape, check_memory, open_arrays
 from pdno.tensor_file import AGAIN
 
 Kind: TypeAlias = Literal["heat", "burgers", "darcy", "navier-stokes"]

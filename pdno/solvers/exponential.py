@@ -59,14 +59,9 @@ def integrate(
     step: float | None = None,
     refine: int = 1,
 ) -> Tensor:
-    """The solution at `times`, (B, C, *N) -> (B, T, C, *N), float64.
+    """The solution at `times`, (B, C, *N) -> (B, T, C, *N), float64; see `solve`.
 
-    Arguments:
-        system: The equation on the grid of `state`.
-        state: Initial values at t = 0; only the kept modes of the system enter.
-        times: Increasing times; a time 0 gives the initial state back.
-        step: Fixed step size, rounded down to divide every interval. None follows the flow.
-        refine: Divide the steps that follow the flow by this number.
+    Only the kept modes of the system enter. A fixed step is rounded down to divide every interval.
     """
     shape = state.shape[2:]
     u_hat = transform(state.to(torch.float64), len(shape), system.modes)
@@ -99,7 +94,6 @@ class _Stepper:
             self.linear = system.linear.unsqueeze(-1).expand(*system.linear.shape, 2).contiguous()
             self.nonlinear = lambda u: torch.view_as_real(nonlinear(torch.view_as_complex(u)))
         self.coefficients: _Coefficients | None = None
-        self.finite = torch.ones(1, dtype=torch.bool)
         self.fastest = 0
 
     def advance(self, u_hat: Tensor, start: float, end: float) -> Tensor:
@@ -141,9 +135,9 @@ class _Stepper:
     def _limit(self, u_hat: Tensor) -> float:
         """The largest step at this state; 0 if it is not finite."""
         rates = self.rates(u_hat)
-        self.finite = torch.isfinite(rates.deform) & torch.isfinite(rates.carry)
-        if not bool(self.finite.all()):
-            self.fastest = int((~self.finite).nonzero()[0])
+        finite = torch.isfinite(rates.deform) & torch.isfinite(rates.carry)
+        if not bool(finite.all()):
+            self.fastest = int((~finite).nonzero()[0])
             return 0.0
         self.fastest = int(rates.carry.argmax())
         return self.fixed_step or _largest_step(rates, self.deformation) / self.refine
