@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,12 +16,8 @@ from pydantic import ValidationError
 from tyro.conf import CascadeSubcommandArgs, Positional, arg, subcommand
 
 from pdno.allocator import tune_allocator
-from pdno.data.problems import (
-    BurgersProblem,
-    DarcyProblem,
-    HeatProblem,
-    NavierStokesProblem,
-)
+from pdno.data.problems import BurgersProblem, DarcyProblem, HeatProblem, NavierStokesProblem
+from pdno.errors import SolverError, TrainingStopped
 from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
 from pdno.run_folder import ROWS
 
@@ -73,9 +69,14 @@ def data(action: Positional[Literal["info"]], path: Positional[Path]) -> None:
         action: What to do.
         path: A dataset folder, a published .mat or .bin file, or an HDF5 file.
     """
-    from pdno.data.describe import describe
+    if path.is_dir():
+        from pdno.data.manifest import describe_dataset
 
-    print(describe(path))
+        print(describe_dataset(path))
+    else:
+        from pdno.data.import_published import describe_file
+
+        print(describe_file(path))
 
 
 def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") -> None:
@@ -234,8 +235,7 @@ def predict(
     from pdno.experiments.train import predict_run
 
     chosen = None if times is None else list(times)
-    shape = predict_run(run, inputs, out, array=array, times=chosen)
-    print(f"{out}: {shape}")
+    print(f"{out}: {predict_run(run, inputs, out, array=array, times=chosen)}")
 
 
 def symbol(
@@ -280,6 +280,10 @@ def _print_rows(rows: "list[Row]", path: Path) -> None:
         print(f"rows: {path}")
 
 
+COMMANDS: list[Callable[..., None]] = [reproduce, train, evaluate, predict, symbol, report]
+COMMANDS += [generate, data, demo, bench, info]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when it went well, 2 with one message when the input was wrong.
 
@@ -289,42 +293,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tune_allocator()
     try:
         tyro.extras.subcommand_cli_from_dict(
-            {
-                "list": list_experiments,
-                "reproduce": reproduce,
-                "train": train,
-                "evaluate": evaluate,
-                "predict": predict,
-                "symbol": symbol,
-                "report": report,
-                "generate": generate,
-                "data": data,
-                "demo": demo,
-                "bench": bench,
-                "info": info,
-            },
+            {"list": list_experiments} | {command.__name__: command for command in COMMANDS},
             prog="pdno",
             description="Pseudo-differential neural operators: data, networks and measurements.",
             args=arguments,
             config=(CascadeSubcommandArgs,),
         )
     except KeyboardInterrupt:
-        print("pdno: interrupted; the same command goes on where it stopped", file=sys.stderr)
-        return 130
+        return _fail("interrupted; the same command goes on where it stopped", 130)
     except ValidationError as error:
-        problems = "; ".join(f"{_place(item['loc'])}{item['msg']}" for item in error.errors())
-        print(f"pdno: {problems}", file=sys.stderr)
-        return 2
-    except (ValueError, OSError) as error:
-        print(f"pdno: {error}", file=sys.stderr)
-        return 2
-    except RuntimeError as error:
-        if type(error).__name__ not in ("SolverError", "TrainingStopped"):
-            raise
-        print(f"pdno: {error}", file=sys.stderr)
-        return STOPPED if getattr(error, "resumable", False) else 2
+        items = [(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()]
+        return _fail("; ".join(f"{place}: {text}" if place else text for place, text in items))
+    except (ValueError, OSError, SolverError) as error:
+        return _fail(error)
+    except TrainingStopped as error:
+        return _fail(error, STOPPED if error.resumable else 2)
     return 0
 
 
-def _place(location: tuple[int | str, ...]) -> str:
-    return f"{'.'.join(map(str, location))}: " if location else ""
+def _fail(message: object, code: int = 2) -> int:
+    print(f"pdno: {message}", file=sys.stderr)
+    return code

@@ -11,39 +11,48 @@ The Hermitian rule. A half spectrum stands for the real function
 
 whatever its coefficients: at ξ_d = 0 and at the Nyquist line only the Hermitian part acts.
 The CPU backend follows the rule by itself; others may read the imaginary parts there, so the
-rule is enforced here, once.
-
-Two ways, one result. With few kept modes a product with a small table (`pdno.fourier_matrix`) is
-cheaper than the FFT; `choose_method` has the one rule that decides, `method=` overrides it.
+rule is enforced here, once. `half_weights` are the weights w.
 
 Kept modes. `modes=k` keeps -k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis,
 the corner convention of the published operators; the rest is zero.
+
+Two ways, one result. With few kept modes a product with a small table is cheaper than the FFT,
+which always makes all of them; `choose_method` has the one rule that decides, `method=` overrides
+it. The products go axis by axis. On a full axis pairs of ±ξ are joined first,
+
+    h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,   P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}),
+
+so that the table is real and half as long. On the half axis the result is real,
+
+    f(x) = Σ_{m<k} w_m [ cos(2πmx) Re c_m - sin(2πmx) Im c_m ].
 """
 
 __all__ = [
     "Method",
     "Modes",
     "choose_method",
+    "half_table",
+    "half_weights",
     "inverse",
-    "inverse_transposed",
     "pad_modes",
     "transform",
     "truncate_modes",
 ]
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from pdno import fourier_matrix
-from pdno.grid import axis_modes, kept_per_axis
+from pdno.grid import axis_modes, hermitian_weights, kept_per_axis
 from pdno.tracing import is_traced
 
 Modes = Sequence[int | None] | int | None
 Method = Literal["auto", "fft", "matrix"]
+_Kept = tuple[int | None, ...]
 
 MATRIX_UP_TO = 16.0
 """Flops of the products per |N| log2 |N| up to which they beat the FFT (see `pdno bench`)."""
@@ -79,18 +88,18 @@ def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft
         modes: Kept modes k_max, per axis or for all; None keeps every mode (of that axis).
         method: "fft", "matrix", or "auto" for the cheaper one.
     """
-    shape = f.shape[-dim:]
+    shape = tuple(f.shape[-dim:])
     kept = kept_per_axis(shape, modes)
     if choose_method(shape, modes, method) == "matrix":
-        scale = fourier_matrix.half_weights(shape[-1], kept[-1], f.dtype, f.device)
-        return _SynthesisTransposed.apply(f, tuple(shape), kept) / (scale * math.prod(shape))  # type: ignore[no-any-return, no-untyped-call]
+        scale = half_weights(shape[-1], kept[-1], f.dtype, f.device) * math.prod(shape)
+        return _synthesis_transposed(f, shape, kept) / scale
     if kept.count(None) == dim:
         whole: Tensor = torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
         return whole
-    f_hat = _truncate_axis(torch.fft.rfft(f, norm="forward"), -1, kept[-1], half=True)
+    f_hat = _truncate_axis(torch.fft.rfft(f, norm="forward"), -1, kept[-1])
     for position in range(-2, -dim - 1, -1):
         f_hat = torch.fft.fft(f_hat, dim=position, norm="forward")
-        f_hat = _truncate_axis(f_hat, position, kept[position], half=False)
+        f_hat = _truncate_axis(f_hat, position, kept[position])
     return f_hat
 
 
@@ -109,7 +118,7 @@ def inverse(
     kept = kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
     if choose_method(shape, modes, method) == "matrix":
-        return _Synthesis.apply(f_hat, tuple(shape), kept)  # type: ignore[no-any-return, no-untyped-call]
+        return _synthesis(f_hat, tuple(shape), kept)
     by_rule = f_hat.device.type == "cpu"
     f: Tensor
     if by_rule and kept.count(None) == dim:
@@ -124,62 +133,11 @@ def inverse(
     return f
 
 
-def inverse_transposed(
-    q: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft"
-) -> Tensor:
-    """The transpose of `inverse`, (..., *N) real -> (..., *N^) complex.
-
-    It belongs to the real inner products: Σ inverse(c)·q = Re Σ c·conj(inverse_transposed(q)).
-    """
-    shape = q.shape[-dim:]
-    kept = kept_per_axis(shape, modes)
-    if choose_method(shape, modes, method) == "matrix":
-        return _SynthesisTransposed.apply(q, tuple(shape), kept)  # type: ignore[no-any-return, no-untyped-call]
-    weights = fourier_matrix.half_weights(shape[-1], kept[-1], q.dtype, q.device)
-    return transform(q, dim, modes).mul_(weights * math.prod(shape))
-
-
-class _Synthesis(torch.autograd.Function):
-    """F⁻¹ by matrix products; its gradient is the transpose."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, c: Tensor, shape: tuple[int, ...], kept: tuple[int | None, ...]
-    ) -> Tensor:
-        ctx.shape, ctx.kept = shape, kept
-        rows = fourier_matrix.rows_first(c, len(shape))
-        return fourier_matrix.rows_last(
-            fourier_matrix.synthesise_rows(rows, shape, kept), len(shape)
-        )
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _SynthesisTransposed.apply(grad, ctx.shape, ctx.kept), None, None  # type: ignore[no-untyped-call]
-
-
-class _SynthesisTransposed(torch.autograd.Function):
-    """The transpose of F⁻¹; its gradient is F⁻¹."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, shape: tuple[int, ...], kept: tuple[int | None, ...]
-    ) -> Tensor:
-        ctx.shape, ctx.kept = shape, kept
-        rows = fourier_matrix.rows_first(q, len(shape))
-        return fourier_matrix.rows_last(
-            fourier_matrix.synthesise_rows_transposed(rows, shape, kept), len(shape)
-        )
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _Synthesis.apply(grad, ctx.shape, ctx.kept), None, None  # type: ignore[no-untyped-call]
-
-
 def truncate_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
     """Keep the modes `modes` of a whole half spectrum of a grid of `shape`."""
     kept = kept_per_axis(shape, modes)
     for position in range(-len(shape), 0):
-        f_hat = _truncate_axis(f_hat, position, kept[position], half=position == -1)
+        f_hat = _truncate_axis(f_hat, position, kept[position])
     return f_hat
 
 
@@ -189,12 +147,12 @@ def pad_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
     _check_coefficients(f_hat, shape, kept)
     for position in range(-len(shape), -1):
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
-    missing = shape[-1] // 2 + 1 - f_hat.shape[-1]
-    return torch.nn.functional.pad(f_hat, (0, missing))
+    return torch.nn.functional.pad(f_hat, (0, shape[-1] // 2 + 1 - f_hat.shape[-1]))
 
 
-def _truncate_axis(f_hat: Tensor, position: int, kept: int | None, *, half: bool) -> Tensor:
+def _truncate_axis(f_hat: Tensor, position: int, kept: int | None) -> Tensor:
     n = f_hat.shape[position]
+    half = position == -1
     if kept is None or kept == n or (not half and 2 * kept == n):
         return f_hat
     low = f_hat.narrow(position, 0, kept)
@@ -212,13 +170,13 @@ def _pad_axis(f_hat: Tensor, position: int, n: int, kept: int | None) -> Tensor:
     return torch.cat([low, f_hat.new_zeros(size), high], dim=position)
 
 
-def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int | None]) -> None:
+def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
     full = [n if k is None else 2 * k for n, k in zip(shape[:-1], kept[:-1], strict=True)]
     expected = (*full, shape[-1] // 2 + 1 if kept[-1] is None else kept[-1])
     if tuple(f_hat.shape[-len(shape) :]) != expected:
         raise ValueError(
             f"coefficients have shape {tuple(f_hat.shape)}; a {tuple(shape)} grid with modes "
-            f"{tuple(kept)} needs last axes {expected}"
+            f"{kept} needs last axes {expected}"
         )
 
 
@@ -229,3 +187,134 @@ def _real_lines(f_hat: Tensor, n: int) -> Tensor:
     if n % 2 == 0 and f_hat.shape[-1] == n // 2 + 1:
         mask[-1] = 0
     return torch.complex(f_hat.real, f_hat.imag * mask)
+
+
+class _Synthesis(torch.autograd.Function):
+    """F⁻¹ by matrix products; its gradient is the transpose.
+
+    Inside, the full axes come first, then whatever is transformed together, then the half axis,
+    (N_1, .., N_{d-1}, ..., N_d): each axis is then one large product without a copy.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, c: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
+        ctx.shape, ctx.kept = shape, kept
+        full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
+        h = c.movedim(full, first)
+        for axis in first:
+            positive, negative = (
+                h.index_select(axis, places) * _along(factors, axis, h)
+                for places, factors in _sign_tables(shape[axis], kept[axis], h.dtype, h.device)
+            )
+            h = positive + negative
+        for axis in first:
+            h = _multiply(_full_table(shape[axis], h.shape[axis], c.real.dtype, c.device), h, axis)
+        table = half_table(shape[-1], h.shape[-1], c.real.dtype, c.device)
+        f = torch.view_as_real(h).reshape(-1, len(table)) @ table
+        return f.view(*h.shape[:-1], shape[-1]).movedim(first, full)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _synthesis_transposed(grad, ctx.shape, ctx.kept), None, None
+
+
+class _SynthesisTransposed(torch.autograd.Function):
+    """The transpose of F⁻¹ by matrix products; its gradient is F⁻¹."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
+        ctx.shape, ctx.kept = shape, kept
+        full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
+        half = len(axis_modes(shape[-1], kept[-1], half=True))
+        lines = q.movedim(full, first)
+        table = half_table(shape[-1], half, q.dtype, q.device)
+        pairs = lines.reshape(-1, shape[-1]) @ table.T
+        d = torch.view_as_complex(pairs.view(*lines.shape[:-1], half, 2))
+        for axis in reversed(first):
+            size = len(_sign_tables(shape[axis], kept[axis], d.dtype, d.device)[0][0])
+            d = _multiply(_full_table(shape[axis], size, q.dtype, q.device).T, d, axis)
+        for axis in first:
+            size = len(axis_modes(shape[axis], kept[axis], half=False))
+            c = d.new_zeros(*d.shape[:axis], size, *d.shape[axis + 1 :])
+            for places, factors in _sign_tables(shape[axis], kept[axis], d.dtype, d.device):
+                c.index_add_(axis, places, d * _along(factors.conj(), axis, d))
+            d = c
+        return d.movedim(first, full)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _synthesis(grad, ctx.shape, ctx.kept), None, None
+
+
+_synthesis: Callable[..., Tensor] = _Synthesis.apply
+_synthesis_transposed: Callable[..., Tensor] = _SynthesisTransposed.apply
+
+
+def _along(factors: Tensor, axis: int, field: Tensor) -> Tensor:
+    """Factors (K,) shaped to multiply along one axis of a field."""
+    return factors.view(-1, *[1] * (field.dim() - axis - 1))
+
+
+def _multiply(table: Tensor, field: Tensor, axis: int) -> Tensor:
+    """A real table (M, K) along one axis of a complex field, (..., K, ...) -> (..., M, ...)."""
+    before, after = field.shape[:axis], field.shape[axis + 1 :]
+    columns = torch.view_as_real(field).reshape(
+        math.prod(before), field.shape[axis], 2 * math.prod(after)
+    )
+    # a batch of one is a plain, faster product
+    product = table @ columns[0] if len(columns) == 1 else table @ columns
+    return torch.view_as_complex(product.view(*before, len(table), *after, 2))
+
+
+# Tables are made in float64; one that is made during inference serves training too.
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def _sign_tables(
+    n: int, kept: int | None, dtype: torch.dtype, device: torch.device
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Places and factors 1, ±i of the terms of P_0 .. P_most, M_1 .. M_most on one full axis.
+
+    The first pair is for ξ >= 0, the second for ξ < 0; a term that is not there has the factor 0
+    and the place 0.
+    """
+    up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
+    m = torch.arange(max(up - 1, down) + 1)
+    tables = []
+    for turn, there, place in ((1j, m < up, m), (-1j, (m > 0) & (m <= down), up + down - m)):
+        rows, ones = torch.where(there, place, 0), there.to(dtype)
+        factors = torch.cat([ones, turn * ones[1:]]).to(device, dtype)
+        tables.append((torch.cat([rows, rows[1:]]).to(device), factors))
+    return tables[0], tables[1]
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def _full_table(n: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[cos 2πmx, m = 0..most | sin 2πmx, m = 1..most], shape (n, size = 2·most + 1)."""
+    angle = _angles(n, torch.arange(size // 2 + 1))
+    return torch.cat([torch.cos(angle), torch.sin(angle[:, 1:])], dim=1).to(device, dtype)
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Rows w cos 2πmx and -w sin 2πmx in turn, shape (2k, n)."""
+    angle = _angles(n, axis_modes(n, kept, half=True))
+    waves = torch.stack([torch.cos(angle), -torch.sin(angle)], dim=-1)
+    weights = half_weights(n, kept, torch.float64, torch.device("cpu"))
+    return (waves * weights[:, None]).flatten(1).T.contiguous().to(device, dtype)
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def half_weights(n: int, kept: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """w of the Hermitian rule: 1 at ξ_d = 0 and n/2, else 2; shape (k,)."""
+    return hermitian_weights(axis_modes(n, kept, half=True), n).to(device, dtype)
+
+
+def _angles(n: int, m: Tensor) -> Tensor:
+    """2πmx at x = 0, 1/n, ...; the product is reduced modulo n, so that no digit is lost."""
+    turns = torch.outer(torch.arange(n), m) % n
+    return turns.to(torch.float64) * (2 * math.pi / n)

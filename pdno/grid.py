@@ -10,7 +10,7 @@ the last axis holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1,
 No other module builds a lattice of its own.
 """
 
-__all__ = ["Grid", "axis_modes", "kept_per_axis"]
+__all__ = ["Grid", "axis_modes", "hermitian_weights", "kept_per_axis"]
 
 import math
 from collections.abc import Sequence
@@ -149,11 +149,18 @@ def axis_modes(
     """Integer frequencies of one axis in the order of the FFT, shape (n^,)."""
     if half:
         return torch.arange(n // 2 + 1 if kept is None else kept, device=device)
-    if kept is None:
-        up, down = (n + 1) // 2, n // 2
-    else:
-        up, down = kept, kept
+    up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
     return torch.cat([torch.arange(up, device=device), torch.arange(-down, 0, device=device)])
+
+
+def hermitian_weights(last: Tensor, points: int) -> Tensor:
+    """w of the Hermitian rule (see `pdno.fourier`): 1 at ξ_d = 0 and N_d/2, else 2.
+
+    Arguments:
+        last: ξ_d of some modes.
+        points: N_d.
+    """
+    return torch.where((last == 0) | (2 * last == points), 1.0, 2.0)
 
 
 def kept_per_axis(

@@ -6,18 +6,12 @@ All of them are pure functions of fields, (B, C, *N) or (B, T, C, *N), and may b
 A relative error divides by the norm of the target; a target that is zero has none, so it fails.
 """
 
-__all__ = [
-    "band_errors",
-    "relative_error",
-    "relative_l2",
-    "sobolev_norm",
-    "sobolev_weights",
-]
+__all__ = ["band_errors", "relative_error", "relative_l2", "sobolev_norm", "sobolev_weights"]
 
 import torch
 from torch import Tensor
 
-from pdno.fourier import transform
+from pdno.fourier import half_weights, transform
 from pdno.grid import Grid
 
 
@@ -71,10 +65,11 @@ def sobolev_weights(
     """w(ξ)·⟨ξ⟩^power on the half spectrum, (*N^), float64.
 
     w counts the modes that a coefficient of the half spectrum stands for: itself, and its mirror
-    image -ξ where that is not stored.
+    image -ξ where that is not stored (`pdno.fourier.half_weights`).
     """
     xi = grid.modes(device=device).to(torch.float64)
-    return _mirror_counts(grid, device) * (1 + xi.square().sum(dim=-1)) ** (power / 2)
+    weights = half_weights(grid.shape[-1], None, torch.float64, xi.device)
+    return weights * (1 + xi.square().sum(dim=-1)) ** (power / 2)
 
 
 def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int]) -> Tensor:
@@ -88,7 +83,7 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
     _check_pair(prediction, target)
     grid = Grid(tuple(target.shape[-dim:]))
     radius = grid.modes(device=target.device).abs().amax(dim=-1)
-    weights = _mirror_counts(grid, target.device).to(target.dtype)
+    weights = half_weights(grid.shape[-1], None, target.dtype, target.device)
     error = (transform(prediction - target, dim).abs().square() * weights).flatten(1, -dim - 1)
     whole = (transform(target, dim).abs().square() * weights).flatten(1).sum(dim=1)
     bands = []
@@ -96,12 +91,6 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
         inside = (radius >= low) & (radius < high) if high is not None else radius >= low
         bands.append((error * inside).flatten(1).sum(dim=1))
     return _quotient(torch.stack(bands, dim=1).sqrt(), whole.sqrt()[:, None])
-
-
-def _mirror_counts(grid: Grid, device: torch.device | str | None) -> Tensor:
-    last = grid.modes(device=device)[..., -1]
-    alone = (last == 0) | (2 * last == grid.shape[-1])
-    return torch.where(alone, 1.0, 2.0).to(torch.float64)
 
 
 def _quotient(error: Tensor, norm: Tensor) -> Tensor:

@@ -35,37 +35,30 @@ def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
 
 @contextlib.contextmanager
 def _bar(title: str, total: int, done: int) -> Iterator[Advance]:
+    from rich import progress as parts
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        parts.TextColumn("{task.description}"),
+        parts.BarColumn(),
+        parts.MofNCompleteColumn(),
+        parts.TextColumn("{task.fields[rate]}"),
+        parts.TimeElapsedColumn(),
+        parts.TextColumn("left"),
+        parts.TimeRemainingColumn(),
+        parts.TextColumn("{task.fields[note]}"),
     )
     start, count = time.monotonic(), done
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=total, completed=done, rate="", note="")
+    with parts.Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total, completed=done, rate="", note="")
 
         def advance(amount: int, note: str | None = None) -> None:
             nonlocal count
             count += amount
             rate = (count - done) / max(time.monotonic() - start, 1e-9)
-            progress.update(task, completed=count, rate=f"{rate:.2f}/s")
+            bar.update(task, completed=count, rate=f"{rate:.2f}/s")
             if note is not None:
-                progress.update(task, note=note)
+                bar.update(task, note=note)
 
         yield advance
 

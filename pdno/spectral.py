@@ -4,18 +4,26 @@ A derivative multiplies the mode ξ by 2πi ξ. On an even grid the mode N/2 of 
 no real value at the grid points and is set to zero. Products of two functions fill modes that the
 grid cannot hold and that come back as wrong low modes; keeping only |ξ_j| < N/3 before and after
 a product removes this aliasing exactly (the 2/3 rule).
+
+Fields on the torus move between grids by `resample`, which is exact for what the grid holds. The
+mean or the deviation of samples on a box is smooth but has no period: `interpolate` takes cubic
+splines, axis by axis, and extrapolates beyond the first and the last point.
 """
 
-__all__ = ["band_limits", "band_mask", "derivative", "laplacian_symbol", "resample"]
+__all__ = ["band_limits", "band_mask", "derivative", "interpolate", "laplacian_symbol", "resample"]
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
+from scipy.interpolate import CubicSpline
 from torch import Tensor
 
 from pdno.fourier import inverse, transform
 from pdno.grid import Grid
+
+CUBIC_POINTS = 4
 
 
 def derivative(f: Tensor, order: Sequence[int]) -> Tensor:
@@ -106,3 +114,40 @@ def _resize_axis(f_hat: Tensor, position: int, n: int, m: int, *, half: bool) ->
         else:
             out[..., k] = f_hat[..., k] + f_hat[..., -k]
     return out.movedim(-1, position)
+
+
+def interpolate(f: Tensor, old: Grid, new: Grid) -> Tensor:
+    """The spline through the samples f on `old`, at the points of `new`, (..., *N) -> (..., *M).
+
+    Example:
+        >>> old, new = Grid((8,), periodic=False), Grid((15,), periodic=False)
+        >>> cubic = lambda grid: grid.points().squeeze(-1) ** 3
+        >>> torch.allclose(interpolate(cubic(old), old, new), cubic(new))
+        True
+    """
+    old.check(f, "f")
+    if new.dim != old.dim or new.periodic != old.periodic:
+        raise ValueError(f"cannot interpolate from {old} to {new}: expected the same kind of box")
+    if new == old:
+        return f
+    for axis in range(old.dim):
+        table = _spline_table(old, new, axis).to(f)
+        f = torch.movedim(torch.movedim(f, axis - old.dim, -1) @ table.T, -1, axis - old.dim)
+    return f
+
+
+@lru_cache(maxsize=16)
+def _spline_table(old: Grid, new: Grid, axis: int) -> Tensor:
+    """The matrix (M, N) of the spline along one axis."""
+    nodes, points = old.axes()[axis], new.axes()[axis]
+    values = torch.eye(len(nodes), dtype=torch.float64)
+    if old.periodic:
+        nodes = torch.cat([nodes, nodes[:1] + 1])
+        values = torch.cat([values, values[:1]])
+        points = nodes[0] + (points - nodes[0]) % 1
+    elif len(nodes) < CUBIC_POINTS:
+        raise ValueError(f"{len(nodes)} points on axis {axis}: a spline needs {CUBIC_POINTS}")
+    ends = "periodic" if old.periodic else "not-a-knot"
+    return torch.as_tensor(
+        CubicSpline(nodes.numpy(), values.numpy(), bc_type=ends)(points.numpy())
+    )

@@ -1,26 +1,58 @@
 """Tensor files: what `torch.save` wrote, read without unpickling.
 
 A file of torch >= 1.6 is a zip archive of uncompressed records: `NAME/data.pkl` describes the
-object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages. The description
-is interpreted, never executed (see `pdno.tensor_pickle`); it says which tensors and plain
-containers the numbers are. A storage must lie inside the file, and the checksum of each record
-that is read must agree. Everything comes back on the CPU.
+object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages. A storage must lie
+inside the file, and the checksum of each record that is read must agree.
+
+The description is a pickle, that is, a program for a small stack machine which may call any
+function it names. Here the program is only tokenised (`pickletools.genops` executes nothing) and
+then interpreted by the machine below, which knows containers, numbers, text and three names: an
+ordered dict, a tensor as a view of a storage, a parameter. Every other name or instruction is
+refused. A tensor must lie inside its storage. What comes back is plain and on the CPU: parameters
+become tensors, ordered dicts become dicts.
 """
 
-__all__ = ["Contents", "TensorFileError", "read_tensor_file"]
+__all__ = ["AGAIN", "Contents", "TensorFileError", "read_tensor_file"]
 
 import io
+import math
+import pickletools
 import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.tensor_pickle import AGAIN, PLAIN, Contents, TensorFileError, interpret
+Contents: TypeAlias = (
+    "Tensor | str | int | float | None | list[Contents] | tuple[Contents, ...] "
+    "| dict[str | int, Contents]"
+)
 
+AGAIN = "the file is damaged or incomplete: download or copy it again"
+PLAIN = 'save tensors in plain containers, e.g. torch.save(model.state_dict(), "weights.pt")'
+_REFUSED = f"refused because loading it could run code: {PLAIN}"
+# About 40 instructions of 150 bytes describe a tensor: enough for 50,000 tensors in one file.
+_MOST_INSTRUCTIONS = 2_000_000
+_MOST_VALUES = 1_000_000
+_DEEPEST = 64
 _CHUNK = 1 << 24
 _MOST_DESCRIPTION_BYTES = 1 << 26
+
+_LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
+_EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_STORES = {"BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_RECALLS = {"BINGET", "LONG_BINGET"}
+_FRAMING = {"PROTO", "FRAME", "STOP"}
+
+
+class TensorFileError(ValueError):
+    """The file cannot be read, or is refused; the message says why and what to do."""
 
 
 def read_tensor_file(path: str | Path) -> Contents:
@@ -38,7 +70,7 @@ def read_tensor_file(path: str | Path) -> Contents:
             size = file.seek(0, io.SEEK_END)
             with zipfile.ZipFile(file) as archive:
                 records = _Records(archive, size)
-                return interpret(records.description(), records.storage)
+                return _checked(_Machine(records).run())
         except TensorFileError as problem:
             raise TensorFileError(f"cannot read {path}: {problem}") from problem
         # Damaged bytes make zipfile and pickletools stumble in many ways; all mean the same.
@@ -85,7 +117,7 @@ class _Records:
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
 
     def description(self) -> bytes:
-        """The description of the object, a pickle."""
+        """The pickle that describes the object."""
         size = self.records[f"{self.root}data.pkl"].file_size
         if size > _MOST_DESCRIPTION_BYTES:
             raise TensorFileError(f"its description has {size} bytes; {PLAIN}")
@@ -104,3 +136,174 @@ class _Records:
             for start in range(0, len(target), _CHUNK):
                 target[start : start + _CHUNK] = np.frombuffer(record.read(_CHUNK), np.uint8)
         return storage.ne(0) if dtype == torch.bool else storage
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """The numbers that tensors are views of; not a value of its own."""
+
+    numbers: Tensor
+
+
+class _Machine:
+    """The stack machine of a pickle, reduced to what tensors in plain containers need."""
+
+    def __init__(self, records: _Records) -> None:
+        self.records = records
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+        self.storages: dict[tuple[str, torch.dtype, int], _Storage] = {}
+
+    def run(self) -> Any:
+        """The value that the description leaves on the stack."""
+        program = pickletools.genops(self.records.description())
+        for count, (opcode, argument, _) in enumerate(program):
+            if count >= _MOST_INSTRUCTIONS:
+                raise TensorFileError(f"its description has too many instructions; {PLAIN}")
+            self.step(opcode.name, argument)
+        (result,) = self.stack
+        return result
+
+    def step(self, opcode: str, argument: Any) -> None:
+        """Push a value, remember one or recall one."""
+        if opcode in _LITERALS:
+            self.stack.append(argument)
+        elif opcode in _CONSTANTS:
+            self.stack.append(_CONSTANTS[opcode])
+        elif opcode in _EMPTY:
+            self.stack.append(_EMPTY[opcode]())
+        elif opcode in _TUPLES:
+            self.stack.append(tuple(self.pop(_TUPLES[opcode])))
+        elif opcode in _STORES:
+            self.memo[len(self.memo) if argument is None else argument] = self.stack[-1]
+        elif opcode in _RECALLS:
+            self.stack.append(self.memo[argument])
+        elif opcode not in _FRAMING:
+            self.build(opcode, argument)
+
+    def build(self, opcode: str, argument: Any) -> None:
+        """Put values together."""
+        match opcode:
+            case "MARK":
+                self.marks.append(len(self.stack))
+            case "TUPLE":
+                self.stack.append(tuple(self.pop()))
+            case "APPEND" | "APPENDS":
+                values = self.pop(1 if opcode == "APPEND" else None)
+                self.top(list).extend(values)
+            case "SETITEM" | "SETITEMS":
+                values = self.pop(2 if opcode == "SETITEM" else None)
+                self.top(dict).update(_pairs(values))
+            case "BUILD":
+                # Attributes of an ordered dict: the versions of the modules of a state dict.
+                self.pop(1)
+                self.top(dict)
+            case "GLOBAL":
+                self.stack.append(_named(argument))
+            case "STACK_GLOBAL":
+                self.stack.append(_named(" ".join(self.pop(2))))
+            case "BINPERSID":
+                self.stack.append(self.storage(*self.pop(1)[0]))
+            case "REDUCE":
+                function, arguments = self.pop(2)
+                self.stack.append(function(*arguments))
+            case _:
+                raise TensorFileError(f"this file holds a pickled {opcode} step; {_REFUSED}")
+
+    def pop(self, count: int | None = None) -> list[Any]:
+        """The last `count` values, or those since the last mark."""
+        start = self.marks.pop() if count is None else len(self.stack) - count
+        if start < 0:
+            raise TensorFileError(f"its description is malformed; {AGAIN}")
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+    def top(self, expected: type) -> Any:
+        if not isinstance(self.stack[-1], expected):
+            raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
+        return self.stack[-1]
+
+    def storage(self, kind: Any, dtype: Any, key: Any, _device: Any, count: Any) -> _Storage:
+        typed = isinstance(dtype, torch.dtype) and type(key) is str and type(count) is int
+        if kind != "storage" or not typed:
+            raise TensorFileError(f"its description names no storage; {AGAIN}")
+        place = (key, dtype, count)
+        if place not in self.storages:
+            self.storages[place] = _Storage(self.records.storage(key, dtype, count))
+        return self.storages[place]
+
+
+def _tensor(
+    storage: _Storage,
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    _requires_grad: bool,
+    _hooks: Any,
+    metadata: Any = None,
+) -> Tensor:
+    if metadata:
+        raise TensorFileError("a tensor is a lazy conjugate; save tensor.resolve_conj()")
+    bounded = all(type(n) is int and 0 <= n < 1 << 63 for n in (offset, *size, *stride))
+    if not bounded or len(size) > _DEEPEST:
+        raise TensorFileError(f"the size of a tensor is malformed; {AGAIN}")
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    count, held = math.prod(list(size)), storage.numbers.numel()
+    if count > held or (count > 0 and last >= held):
+        raise TensorFileError(
+            f"a tensor of size {size} at {offset} does not fit its storage of {held} numbers; "
+            "save tensor.contiguous()"
+        )
+    return storage.numbers.as_strided(size, stride, offset)
+
+
+# All that a description may name. Nothing else callable ever gets on the stack.
+_NAMES: dict[str, torch.dtype | Callable[..., Any]] = {
+    "torch FloatStorage": torch.float32,
+    "torch DoubleStorage": torch.float64,
+    "torch HalfStorage": torch.float16,
+    "torch BFloat16Storage": torch.bfloat16,
+    "torch LongStorage": torch.int64,
+    "torch IntStorage": torch.int32,
+    "torch ShortStorage": torch.int16,
+    "torch CharStorage": torch.int8,
+    "torch ByteStorage": torch.uint8,
+    "torch BoolStorage": torch.bool,
+    "torch ComplexFloatStorage": torch.complex64,
+    "torch ComplexDoubleStorage": torch.complex128,
+    "collections OrderedDict": lambda: {},
+    "torch._utils _rebuild_tensor_v2": _tensor,
+    "torch._utils _rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
+}
+
+
+def _named(name: str) -> torch.dtype | Callable[..., Any]:
+    if name not in _NAMES:
+        foreign = name[:80].replace(" ", ".")
+        raise TensorFileError(f"this file holds a pickled {foreign!r}; {_REFUSED}")
+    return _NAMES[name]
+
+
+def _pairs(values: list[Any]) -> Iterator[tuple[str | int, Any]]:
+    for key, value in zip(values[::2], values[1::2], strict=True):
+        if type(key) not in (str, int):
+            raise TensorFileError(f"a dict has a key of type {type(key).__name__}; {PLAIN}")
+        yield key, value
+
+
+def _checked(contents: Any) -> Contents:
+    """`contents`, if it is plain, not too deep and, walked as a tree, not too large."""
+    waiting, count = [(contents, 0)], 1
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, (dict, list, tuple)):
+            count += len(value)
+            if count > _MOST_VALUES or depth > _DEEPEST:
+                raise TensorFileError(f"it holds too many values or too deep ones; {PLAIN}")
+            parts = value.values() if isinstance(value, dict) else value
+            waiting += [(part, depth + 1) for part in parts]
+        elif not (value is None or isinstance(value, (Tensor, str, int, float))):
+            raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
+    return cast(Contents, contents)

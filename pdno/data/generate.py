@@ -1,4 +1,4 @@
-"""Generation: from a problem to a dataset, on all cores, interruptible at any moment.
+"""Generation: a dataset in memory, or in a folder, on all cores and interruptible at any moment.
 
 Shards are made by worker processes, one thread each, one sample at a time, so that no bit of a
 sample depends on its neighbours. Each finished shard is written atomically and then listed in the
@@ -6,33 +6,80 @@ manifest. What is listed and whose SHA-256 agrees is kept when generation starts
 else is made again. An interrupted generation therefore ends with the bytes of one that was not.
 """
 
-__all__ = ["generate_dataset", "make_shard"]
+__all__ = ["generate", "generate_dataset", "make_shard", "usual_law"]
 
 import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
 from pdno.atomic import atomic_path, sha256, sweep
-from pdno.data.cluster import make_on_cluster
+from pdno.data.dataset import OperatorDataset
 from pdno.data.manifest import MANIFEST, Manifest, ShardRecord, read_manifest, write_manifest
-from pdno.data.problems import Problem
+from pdno.data.problems import PROBLEMS, Problem
 from pdno.data.shards import build_shard
-from pdno.data.workers import worker_pool
+from pdno.data.workers import make_on_cluster, worker_pool
+from pdno.equations.base import EvolutionEquation
+from pdno.equations.darcy import Darcy
+from pdno.errors import SolverError
+from pdno.fields.gaussian import GaussianField
+from pdno.fields.laws import TwoPhaseField
+from pdno.grid import Grid
 from pdno.progress import track
-from pdno.solvers.errors import SolverError
+from pdno.solvers.solve import solve
 
 Engine = Literal["processes", "ray"]
+Law = GaussianField | TwoPhaseField
 
 SHARD_OVERHEAD = 32 * 2**10
 """At most what a shard takes besides its samples and axes, with its record in the manifest."""
+
+
+def generate(
+    equation: EvolutionEquation | Darcy,
+    grid: Grid,
+    *,
+    samples: int,
+    times: Sequence[float] | None = None,
+    seed: int = 0,
+    law: Law | None = None,
+) -> OperatorDataset:
+    """A dataset in memory; for large ones use `pdno generate`, which resumes and uses all cores.
+
+    Arguments:
+        equation: What to solve.
+        grid: Where; periodic for evolution equations, `Grid.cells` for Darcy's.
+        samples: Number of samples.
+        times: Times of the frames of an evolution equation.
+        seed: Sample i depends on (seed, i) only.
+        law: Law of the inputs; None takes the one of the paper.
+    """
+    if samples < 1:
+        raise ValueError(f"samples is {samples}; expected at least 1")
+    chosen = law or usual_law(equation)
+    inputs, outputs = [], []
+    with track(f"generate {type(equation).__name__}", total=samples) as advance:
+        for index in range(samples):
+            data = chosen.sample(grid, seed=seed, indices=[index])
+            inputs.append(data)
+            outputs.append(solve(equation, data, times))
+            advance(1)
+    return OperatorDataset.from_arrays(torch.cat(inputs), torch.cat(outputs), grid, times)
+
+
+def usual_law(equation: EvolutionEquation | Darcy) -> Law:
+    """The law of inputs that the paper draws from for this equation: that of its problem."""
+    for kind in PROBLEMS.values():
+        problem = kind.model_validate({})
+        if isinstance(equation, type(problem.equation())):
+            return problem.law()
+    raise ValueError(f"no usual law of inputs for {type(equation).__name__}: give `law`")
 
 
 def generate_dataset(
@@ -56,7 +103,9 @@ def generate_dataset(
         raise ValueError(f"workers is {count}; expected at least 1")
     _check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_writer(folder), _swept(folder):
+    with _only_writer(folder), contextlib.ExitStack() as stack:
+        sweep(folder)
+        stack.callback(sweep, folder)  # workers that were ended may leave temporary files
         manifest = _start_or_resume(problem, folder)
         if not manifest.complete:
             manifest = _finish(problem, folder, manifest, None if engine == "ray" else count)
@@ -66,36 +115,30 @@ def generate_dataset(
 def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int) -> ShardRecord:
     """Make one shard and return its record; the same bytes wherever and whenever it runs."""
     torch.set_num_threads(1)
-    inputs, outputs, residual = [], [], 0.0
-    for index in range(first, first + count):
-        sample_input, sample_output, sample_residual = _make_sample(problem, index)
-        inputs.append(sample_input)
-        outputs.append(sample_output)
-        residual = max(residual, sample_residual)
-    manifest = Manifest.of(problem)
-    content = build_shard(manifest, first, np.stack(inputs), np.stack(outputs), problem.parameters)
+    frames = () if problem.times is None else (len(problem.times),)
+    shape, dtype = problem.grid().shape, getattr(torch, problem.dtype)
+    inputs = torch.empty(count, 1, *shape, dtype=dtype)
+    outputs = torch.empty(count, *frames, 1, *shape, dtype=dtype)
+    residual = 0.0
+    for place, index in enumerate(range(first, first + count)):
+        try:
+            inputs[place], outputs[place], size = problem.sample(index)
+        except SolverError as error:  # which counts in its batch of one
+            raise SolverError(index, error.reason) from error
+        if not bool(inputs[place].isfinite().all() and outputs[place].isfinite().all()):
+            raise SolverError(
+                index,
+                f"of {problem.name} is not finite in {problem.dtype}; nothing was written: take "
+                "milder parameters",
+            )
+        residual = max(residual, size)
+    content = build_shard(
+        Manifest.of(problem), first, inputs.numpy(), outputs.numpy(), problem.parameters
+    )
     digest = hashlib.sha256(content).hexdigest()
     with _explained(folder), atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
     return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=residual)
-
-
-def _make_sample(problem: Problem, index: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """Input (*N), output (T, *N) or (*N), both in the number type on disk, and residual."""
-    try:
-        sample_input, sample_output, residual = problem.sample(index)
-    except SolverError as error:
-        # solvers count within their batch, which is this sample alone
-        raise SolverError(str(error).replace("sample 0", f"sample {index}", 1)) from error
-    dtype = getattr(torch, problem.dtype)
-    # contiguous: a view of every r-th point would keep all points of the solver in memory
-    stored = [field.to(dtype).contiguous() for field in (sample_input, sample_output)]
-    if not all(bool(torch.isfinite(field).all()) for field in stored):
-        raise SolverError(
-            f"sample {index} of {problem.name} is not finite in {problem.dtype}; nothing was "
-            "written: take milder parameters"
-        )
-    return stored[0].squeeze(0).numpy(), stored[1].squeeze(-1 - problem.dim).numpy(), residual
 
 
 def _check_folder(folder: Path) -> None:
@@ -132,7 +175,8 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
         and (folder / shard.file).is_file()
         and sha256(folder / shard.file) == shard.sha256
     )
-    manifest = _with_shards(wanted, trusted, complete=len(trusted) == len(planned))
+    complete = len(trusted) == len(planned)
+    manifest = wanted.model_copy(update={"shards": trusted, "complete": complete})
     if manifest != there:
         with _explained(folder):
             write_manifest(folder, manifest)
@@ -152,7 +196,8 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
         for record in records:
             done[record.file] = record
             shards = tuple(done[file] for file, _, _ in plan if file in done)
-            manifest = _with_shards(manifest, shards, complete=len(shards) == len(plan))
+            complete = len(shards) == len(plan)
+            manifest = manifest.model_copy(update={"shards": shards, "complete": complete})
             with _explained(folder):
                 write_manifest(folder, manifest)
             advance(record.count)
@@ -162,10 +207,7 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
 def _make_all(
     problem: Problem, folder: Path, missing: list[tuple[str, int, int]], workers: int | None
 ) -> Generator[ShardRecord, None, None]:
-    """Records of the missing shards in the order in which they are finished.
-
-    Without a number of workers a cluster makes them.
-    """
+    """Records of shards as they are finished; without a number of workers a cluster makes them."""
     if workers is None:
         yield from make_on_cluster(make_shard, problem, folder, missing)
         return
@@ -173,12 +215,6 @@ def _make_all(
         futures = [pool.submit(make_shard, problem, folder, *entry) for entry in missing]
         for future in as_completed(futures):
             yield future.result()
-
-
-def _with_shards(
-    manifest: Manifest, shards: tuple[ShardRecord, ...], *, complete: bool
-) -> Manifest:
-    return manifest.model_copy(update={"shards": shards, "complete": complete})
 
 
 @contextlib.contextmanager
@@ -195,16 +231,6 @@ def _only_writer(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise ValueError(f"another process is generating into {folder}: let it end") from error
         yield
-
-
-@contextlib.contextmanager
-def _swept(folder: Path) -> Iterator[None]:
-    """Without temporary files, before and after; workers that were ended may leave some."""
-    sweep(folder)
-    try:
-        yield
-    finally:
-        sweep(folder)
 
 
 @contextlib.contextmanager

@@ -4,19 +4,25 @@ The format is specified in docs/data_format.md. A manifest is written whole or n
 nothing in it depends on the machine, the clock or the order of work.
 """
 
-__all__ = ["Manifest", "ShardRecord", "read_manifest", "write_manifest"]
+__all__ = ["Manifest", "ShardRecord", "describe_dataset", "read_manifest", "write_manifest"]
 
+import math
 import platform
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pdno.atomic import write_text
 from pdno.data.problems import Problem
 
+if TYPE_CHECKING:
+    from pdno.grid import Grid
+
 MANIFEST = "manifest.json"
+FieldKey: TypeAlias = Literal["input", "output"]
+
 SHARD_BYTES = 32 * 2**20
 SHARDS_AT_LEAST = 32
 
@@ -31,6 +37,12 @@ class GridRecord(_Record):
     shape: tuple[Annotated[int, Field(ge=2)], ...] = Field(min_length=1, max_length=3)
     periodic: bool
     offset: Annotated[float, Field(ge=0, lt=1)]
+
+    def open(self) -> "Grid":
+        """The grid itself."""
+        from pdno.grid import Grid  # with torch, which takes time
+
+        return Grid(self.shape, self.periodic, self.offset)
 
 
 class ShardRecord(_Record):
@@ -55,7 +67,7 @@ class Manifest(_Record):
     grid: GridRecord
     solver_grid: GridRecord
     times: tuple[float, ...] | None
-    fields: dict[Literal["input", "output"], str]
+    fields: dict[FieldKey, str]
     dtype: Literal["float32", "float64"]
     samples: Annotated[int, Field(ge=1)]
     seed: Annotated[int, Field(ge=0)]
@@ -82,17 +94,17 @@ class Manifest(_Record):
     def of(cls, problem: Problem) -> "Manifest":
         """The manifest of a problem before anything is generated."""
         libraries = {name: version(name) for name in ("pdno", "torch", "numpy", "scipy", "h5py")}
-        grids = {
-            key: GridRecord(shape=grid.shape, periodic=grid.periodic, offset=grid.offset)
-            for key, grid in (("grid", problem.grid()), ("solver_grid", problem.solver_grid()))
-        }
+        stored, solved = (
+            GridRecord(shape=grid.shape, periodic=grid.periodic, offset=grid.offset)
+            for grid in (problem.grid(), problem.solver_grid())
+        )
         return cls(
             problem=problem.name,
             parameters=problem.model_dump(mode="json"),
             equation=problem.equation_text,
             scheme=problem.scheme_text,
-            grid=grids["grid"],
-            solver_grid=grids["solver_grid"],
+            grid=stored,
+            solver_grid=solved,
             times=problem.times,
             fields={"input": problem.fields[0], "output": problem.fields[1]},
             dtype=problem.dtype,
@@ -106,13 +118,15 @@ class Manifest(_Record):
         """Number of samples in the shards."""
         return sum(shard.count for shard in self.shards)
 
+    def stored_shape(self, key: FieldKey) -> tuple[int, ...]:
+        """Shape of one sample on disk, without an axis of channels: (*N) or (T, *N)."""
+        in_time = key == "output" and self.times is not None
+        return (*(len(self.times or ()),) * in_time, *self.grid.shape)
+
     def sample_bytes(self) -> int:
         """Bytes of one sample on disk."""
-        points = 1
-        for n in self.grid.shape:
-            points *= n
-        frames = 1 + (len(self.times) if self.times else 1)
-        return points * frames * (4 if self.dtype == "float32" else 8)
+        numbers = sum(math.prod(self.stored_shape(key)) for key in self.fields)
+        return numbers * (4 if self.dtype == "float32" else 8)
 
     def plan(self) -> list[tuple[str, int, int]]:
         """(file, first, count) of every shard; it depends on what is made, not on who makes it."""
@@ -129,21 +143,16 @@ class Manifest(_Record):
             manifest.model_dump(mode="json", exclude={"complete", "shards"})
             for manifest in (self, other)
         )
-        if self.problem != other.problem:
-            return [_difference("problem", asked, there)]
         for mine, theirs in (
+            ({"problem": self.problem}, {"problem": other.problem}),
             (asked["parameters"], there["parameters"]),
             (asked["versions"], there["versions"]),
             (asked, there),
         ):
             keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
             if keys:
-                return [_difference(key, mine, theirs) for key in keys]
+                return [f"{k}: {theirs.get(k)} there, {mine.get(k)} asked for" for k in keys]
         return []
-
-
-def _difference(key: str, asked: dict[str, Any], there: dict[str, Any]) -> str:
-    return f"{key}: {there.get(key)} there, {asked.get(key)} asked for"
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -166,3 +175,32 @@ def read_manifest(folder: Path) -> Manifest:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest, whole or not at all."""
     write_text(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+
+
+def describe_dataset(folder: Path) -> str:
+    """What a dataset folder holds, in a few lines."""
+    manifest = read_manifest(folder)
+    state = "complete" if manifest.complete else f"PARTIAL, {manifest.made} samples so far"
+    absent = sum(not (folder / shard.file).is_file() for shard in manifest.shards)
+    if absent:
+        state = f"DAMAGED, {absent} of {len(manifest.shards)} shards are missing"
+    times = manifest.times
+    frames = (
+        "static" if times is None else f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}"
+    )
+    parameters = ", ".join(f"{key}={value}" for key, value in manifest.parameters.items())
+    residual = max((shard.residual for shard in manifest.shards), default=0.0)
+    return "\n".join(
+        [
+            f"{folder}: pdno dataset, {manifest.problem}, {state}",
+            f"  equation   {manifest.equation}",
+            f"  scheme     {manifest.scheme}",
+            f"  samples    {manifest.samples} (seed {manifest.seed}), "
+            f"{len(manifest.shards)} shards",
+            f"  grid       {manifest.grid.shape}, solved on {manifest.solver_grid.shape}",
+            f"  fields     {manifest.fields['input']} -> {manifest.fields['output']}, {frames}, "
+            f"{manifest.dtype}",
+            f"  parameters {parameters}",
+            f"  residual   {residual:.1e} at most",
+        ]
+    )

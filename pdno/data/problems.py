@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pdno.equations.base import EvolutionEquation
     from pdno.equations.darcy import Darcy
     from pdno.fields.gaussian import GaussianField
-    from pdno.fields.two_phase import TwoPhaseField
+    from pdno.fields.laws import TwoPhaseField
     from pdno.grid import Grid
 
 # Beyond these bounds a number is a slip of the pen, and its data would overflow or never be ready.
@@ -49,8 +49,10 @@ class Problem(BaseModel, ABC):
     name: ClassVar[str]
     dim: ClassVar[int]
     equation_text: ClassVar[str]
-    scheme_text: ClassVar[str]
     fields: ClassVar[tuple[str, str]]
+    parameter_names: ClassVar[tuple[str, ...]]
+    published_points: ClassVar[int]
+    """Grid points per axis of the solver that resolve the solution."""
 
     samples: Annotated[int, Field(ge=1, le=10_000_000)] = 100
     """Number of samples."""
@@ -83,18 +85,21 @@ class Problem(BaseModel, ABC):
         """Grid points per axis of the solver."""
         if self.solver_resolution is not None:
             return self.solver_resolution
-        usual = self.usual_solver_resolution
+        usual = self._usual_solver_points()
         return usual if usual % self.resolution == 0 else self.resolution
 
-    @property
-    @abstractmethod
-    def usual_solver_resolution(self) -> int:
-        """Grid points per axis that resolve the solution, where the user names none."""
+    def _usual_solver_points(self) -> int:
+        return self.published_points
 
     @property
-    @abstractmethod
     def parameters(self) -> dict[str, float]:
         """The numbers of the equation, for the scalars of a shard."""
+        return {name: getattr(self, name) for name in self.parameter_names}
+
+    @property
+    def scheme_text(self) -> str:
+        """What the solver does, for the manifest."""
+        return "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
 
     @property
     def times(self) -> tuple[float, ...] | None:
@@ -121,16 +126,20 @@ class Problem(BaseModel, ABC):
 
     def sample(self, index: int) -> "tuple[Tensor, Tensor, float]":
         """Input (C, *N), output (T, C, *N) or (C, *N), and relative residual of sample `index`."""
+        data = self.law().sample(self.solver_grid(), seed=self.seed, indices=[index])
+        output, residual = self._solve(data)
+        every = slice(None, None, self.solver_points // self.resolution)
+        points: tuple[Any, ...] = (0, ..., *(every,) * self.dim)
+        return data[points], output[points], residual
+
+    def _solve(self, data: "Tensor") -> "tuple[Tensor, float]":
         from pdno.solvers.solve import solve
 
-        data = self.law().sample(self.solver_grid(), seed=self.seed, indices=[index])
-        output = solve(self.equation(), data, self.times)
-        return self._stored(data)[0], self._stored(output)[0], 0.0
+        return solve(self.equation(), data, self.times), 0.0
 
-    def _stored(self, field: "Tensor") -> "Tensor":
-        every = slice(None, None, self.solver_points // self.resolution)
-        points: tuple[Any, ...] = (..., *(every,) * self.dim)
-        return field[points]
+
+def _evenly_spaced(final_time: float, frames: int) -> tuple[float, ...]:
+    return tuple(final_time * (k + 1) / frames for k in range(frames))
 
 
 class HeatProblem(Problem):
@@ -139,8 +148,9 @@ class HeatProblem(Problem):
     name = "heat"
     dim = 1
     equation_text = "u_t = c u_xx, periodic on (0, 1)"
-    scheme_text = "exact propagator exp(-4 pi^2 xi^2 c t) of each Fourier mode"
     fields = ("initial_temperature", "temperature")
+    parameter_names = ("diffusivity",)
+    published_points = 1024
 
     resolution: Resolution = 1024
     diffusivity: Positive = 0.05
@@ -151,16 +161,12 @@ class HeatProblem(Problem):
     """Number of stored times, evenly spaced up to final_time."""
 
     @property
-    def usual_solver_resolution(self) -> int:
-        return 1024
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {"diffusivity": self.diffusivity}
+    def scheme_text(self) -> str:
+        return "exact propagator exp(-4 pi^2 xi^2 c t) of each Fourier mode"
 
     @property
     def times(self) -> tuple[float, ...]:
-        return tuple(self.final_time * (k + 1) / self.frames for k in range(self.frames))
+        return _evenly_spaced(self.final_time, self.frames)
 
     def law(self) -> "GaussianField":
         from pdno.fields.laws import heat_initial
@@ -179,10 +185,9 @@ class BurgersProblem(Problem):
     name = "burgers"
     dim = 1
     equation_text = "u_t + (u^2/2)_x = nu u_xx, periodic on (0, L)"
-    scheme_text = (
-        "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
-    )
     fields = ("initial_velocity", "velocity")
+    parameter_names = ("viscosity", "period")
+    published_points = 8192
 
     resolution: Resolution = 1024
     viscosity: Positive = 0.1
@@ -206,16 +211,8 @@ class BurgersProblem(Problem):
         return self
 
     @property
-    def usual_solver_resolution(self) -> int:
-        return 8192
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {"viscosity": self.viscosity, "period": self.period}
-
-    @property
     def times(self) -> tuple[float, ...]:
-        return tuple(self.final_time * (k + 1) / self.frames for k in range(self.frames))
+        return _evenly_spaced(self.final_time, self.frames)
 
     def law(self) -> "GaussianField":
         from pdno.fields.laws import burgers_initial
@@ -235,6 +232,8 @@ class DarcyProblem(Problem):
     dim = 2
     equation_text = "-div(k grad u) = f on (0,1)^2, u = 0 on the boundary"
     fields = ("permeability", "pressure")
+    parameter_names = ("low", "high", "forcing")
+    published_points = 512
 
     resolution: Resolution = 64
     scheme: Literal["conservative", "published"] = "conservative"
@@ -247,18 +246,10 @@ class DarcyProblem(Problem):
     """f."""
 
     @property
-    def scheme_text(self) -> str:  # type: ignore[override]
+    def scheme_text(self) -> str:
         if self.scheme == "published":
             return "published: splines to nodes, 5-point scheme, arithmetic means, splines back"
         return "conservative cell-centred finite volumes, harmonic face means"
-
-    @property
-    def usual_solver_resolution(self) -> int:
-        return 512
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {"low": self.low, "high": self.high, "forcing": self.forcing}
 
     def solver_grid(self) -> "Grid":
         from pdno.grid import Grid
@@ -275,12 +266,11 @@ class DarcyProblem(Problem):
 
         return Darcy(forcing=self.forcing, scheme=self.scheme)
 
-    def sample(self, index: int) -> "tuple[Tensor, Tensor, float]":
+    def _solve(self, data: "Tensor") -> "tuple[Tensor, float]":
         from pdno.solvers.elliptic import solve_elliptic
 
-        data = self.law().sample(self.solver_grid(), seed=self.seed, indices=[index])
         output, residual = solve_elliptic(self.equation(), data)
-        return self._stored(data)[0], self._stored(output)[0], float(residual.max())
+        return output, float(residual.max())
 
 
 class NavierStokesProblem(Problem):
@@ -291,10 +281,9 @@ class NavierStokesProblem(Problem):
     equation_text = (
         "w_t + v.grad w = nu Lap w + A (sin + cos)(2 pi (x1 + x2)), periodic unit square"
     )
-    scheme_text = (
-        "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
-    )
     fields = ("initial_vorticity", "vorticity")
+    parameter_names = ("viscosity", "forcing")
+    published_points = 256
 
     resolution: Resolution = 64
     viscosity: Positive = 1e-5
@@ -306,14 +295,9 @@ class NavierStokesProblem(Problem):
     final_time: Annotated[int, Field(ge=1, le=10_000)] = 20
     """Last time; frames are stored at t = 1, 2, ..., final_time."""
 
-    @property
-    def usual_solver_resolution(self) -> int:
+    def _usual_solver_points(self) -> int:
         # at ν = 1e-4 a solve on 128² is within 4e-4 of 256² at t = 20, at ν = 1e-5 within 3e-2
-        return 128 if self.viscosity >= 1e-4 else 256
-
-    @property
-    def parameters(self) -> dict[str, float]:
-        return {"viscosity": self.viscosity, "forcing": self.forcing}
+        return 128 if self.viscosity >= 1e-4 else self.published_points
 
     @property
     def times(self) -> tuple[float, ...]:

@@ -6,14 +6,13 @@ so a full disk is a plain error of the operating system and never half an HDF5 f
 
 __all__ = ["build_shard", "read_samples"]
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from pdno.data.manifest import Manifest
-from pdno.grid import Grid
+from pdno.data.manifest import FieldKey, Manifest
 
 AXES = ("x", "y", "z")
 
@@ -27,12 +26,8 @@ def build_shard(
 ) -> bytes:
     """The bytes of a shard with samples first, first + 1, ...
 
-    Arguments:
-        manifest: Of the dataset.
-        first: Index of the first sample.
-        inputs: (B, *N).
-        outputs: (B, T, *N), or (B, *N) for a static problem.
-        scalars: The numbers of the equation.
+    Shapes: inputs (B, 1, *N); outputs (B, T, 1, *N), or (B, 1, *N) for a static problem. On disk
+    there is no axis of channels.
     """
     # libver and track_order are fixed so that equal data give equal bytes
     with h5py.File(
@@ -43,9 +38,8 @@ def build_shard(
         _write_boundaries(file, manifest)
         fields = file.create_group("t0_fields")
         fields.attrs["field_names"] = [manifest.fields["input"], manifest.fields["output"]]
-        _write_field(fields, manifest.fields["input"], inputs, manifest, in_time=False)
-        in_time = manifest.times is not None
-        _write_field(fields, manifest.fields["output"], outputs, manifest, in_time=in_time)
+        _write_field(fields, manifest, "input", inputs)
+        _write_field(fields, manifest, "output", outputs)
         for rank in ("t1_fields", "t2_fields"):
             file.create_group(rank).attrs["field_names"] = np.array([], dtype="S1")
         file.flush()
@@ -53,29 +47,28 @@ def build_shard(
 
 
 def read_samples(
-    path: Path, name: str, rows: Sequence[int], *, shape: tuple[int, ...], dtype: str
-) -> np.ndarray:
-    """Rows of one field of a shard, read chunk by chunk with their checksums.
+    path: Path, name: str, rows: Mapping[int, int], values: np.ndarray, *, count: int
+) -> None:
+    """Read samples of one field of a shard, chunk by chunk with their checksums.
 
     Arguments:
         path: The shard.
         name: The field.
-        rows: Which samples of the shard.
-        shape: Of the whole field, as the manifest says.
-        dtype: Likewise.
+        rows: The sample of the shard for each place of `values` that is to be filled.
+        values: (B, *N) or (B, T, *N); the numbers go there without another copy.
+        count: Number of samples in the shard, as the manifest says.
     """
+    expected = (count, *values.shape[1:])
     try:
         with h5py.File(path, "r") as file:
             field = file["t0_fields"][name]
-            # looked at before anything is allocated: a damaged shape may be huge
-            if field.shape != shape or field.dtype != dtype:
+            if field.shape != expected or field.dtype != values.dtype:
                 raise ValueError(
-                    f"{name} is {field.shape} {field.dtype}, the manifest says {shape} {dtype}"
+                    f"{name} is {field.shape} {field.dtype}, the manifest says {expected} "
+                    f"{values.dtype}"
                 )
-            values = np.empty((len(rows), *shape[1:]), dtype)
-            for place, row in enumerate(rows):
+            for place, row in rows.items():
                 field.read_direct(values, np.s_[row], np.s_[place])
-            return values
     # Damaged bytes make h5py stumble in many ways; all mean the same.
     except Exception as error:
         raise ValueError(
@@ -98,22 +91,17 @@ def _write_root(
     group.attrs["field_names"] = list(scalars)
     for name, value in scalars.items():
         file.attrs[name] = value
-        scalar = group.create_dataset(name, data=np.float64(value))
-        scalar.attrs["sample_varying"] = False
-        scalar.attrs["time_varying"] = False
+        _mark_constant(group.create_dataset(name, data=np.float64(value)))
 
 
 def _write_dimensions(file: h5py.File, manifest: Manifest) -> None:
-    record = manifest.grid
-    grid = Grid(record.shape, record.periodic, record.offset)
+    grid = manifest.grid.open()
     group = file.create_group("dimensions")
     group.attrs["spatial_dims"] = list(AXES[: grid.dim])
     times = group.create_dataset("time", data=np.array(manifest.times or (0.0,), dtype="f8"))
     times.attrs["sample_varying"] = False
     for name, x in zip(AXES, grid.axes(), strict=False):
-        axis = group.create_dataset(name, data=x.numpy())
-        axis.attrs["sample_varying"] = False
-        axis.attrs["time_varying"] = False
+        _mark_constant(group.create_dataset(name, data=x.numpy()))
 
 
 def _write_boundaries(file: h5py.File, manifest: Manifest) -> None:
@@ -124,19 +112,22 @@ def _write_boundaries(file: h5py.File, manifest: Manifest) -> None:
         boundary.attrs["associated_dims"] = [name]
         boundary.attrs["associated_fields"] = np.array([], dtype="S1")
         boundary.attrs["bc_type"] = kind
-        boundary.attrs["sample_varying"] = False
-        boundary.attrs["time_varying"] = False
+        _mark_constant(boundary)
         mask = np.zeros(n, dtype=bool)
         mask[[0, -1]] = True
         boundary.create_dataset("mask", data=mask)
 
 
-def _write_field(
-    group: h5py.Group, name: str, values: np.ndarray, manifest: Manifest, *, in_time: bool
-) -> None:
-    data = np.ascontiguousarray(values, dtype=manifest.dtype)
-    chunks = (1, *data.shape[1:])
-    field = group.create_dataset(name, data=data, chunks=chunks, fletcher32=True)
+def _mark_constant(item: h5py.Dataset | h5py.Group) -> None:
+    item.attrs["sample_varying"] = item.attrs["time_varying"] = False
+
+
+def _write_field(group: h5py.Group, manifest: Manifest, key: FieldKey, values: np.ndarray) -> None:
+    shape = manifest.stored_shape(key)
+    data = np.ascontiguousarray(values, dtype=manifest.dtype).reshape(len(values), *shape)
+    field = group.create_dataset(
+        manifest.fields[key], data=data, chunks=(1, *shape), fletcher32=True
+    )
     field.attrs["dim_varying"] = [True] * len(manifest.grid.shape)
     field.attrs["sample_varying"] = True
-    field.attrs["time_varying"] = in_time
+    field.attrs["time_varying"] = key == "output" and manifest.times is not None

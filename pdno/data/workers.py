@@ -1,21 +1,34 @@
-"""Worker processes that end with their parent, however it ends.
+"""Who makes the shards: processes of this machine, or a Ray cluster that shares the folder.
 
-Each worker watches one end of a pipe whose other end only the parent holds. When the parent closes
-it, or dies and the system closes it, every worker ends at once. torch is not imported here, so
-that a worker watches before the slow part of its start.
+Worker processes end with their parent, however it ends. Each watches one end of a pipe whose other
+end only the parent holds. When the parent closes it, or dies and the system closes it, every
+worker ends at once. torch is not imported here, so that a worker watches before the slow part of
+its start.
+
+A shard depends on its problem and its first index only and is written whole or not at all, so it
+does not matter which machine of a cluster makes it, or whether a lost task is tried again. Only
+names and numbers travel, never arrays.
 """
 
-__all__ = ["worker_pool"]
+__all__ = ["make_on_cluster", "start_ray", "worker_pool"]
 
 import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from pdno.data.manifest import ShardRecord
+from pdno.data.problems import PROBLEMS, Problem
+
+Entry = tuple[str, int, int]
+RETRIES = 3
 
 
 @contextlib.contextmanager
@@ -53,3 +66,37 @@ def _follow_parent(watched: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def start_ray() -> Any:
+    """The Ray module, connected to the cluster that there is, or to one of this machine."""
+    try:
+        import ray
+    except ImportError as missing:
+        raise ValueError("engine 'ray' needs the extra: pip install 'pdno[cluster]'") from missing
+    ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False)
+    return ray
+
+
+def make_on_cluster(
+    make: Callable[[Problem, Path, str, int, int], ShardRecord],
+    problem: Problem,
+    folder: Path,
+    missing: list[Entry],
+) -> Generator[ShardRecord, None, None]:
+    """Records of the missing shards (file, first index, count) as they are finished.
+
+    All machines must see the folder under its name.
+    """
+    ray = start_ray()
+
+    def task(name: str, numbers: str, place: str, entry: Entry) -> str:
+        same = PROBLEMS[name].model_validate_json(numbers)
+        return make(same, Path(place), *entry).model_dump_json()
+
+    remote = ray.remote(max_retries=RETRIES)(task)
+    given = (problem.name, problem.model_dump_json(), str(folder.resolve()))
+    waiting = [remote.remote(*given, entry) for entry in missing]
+    while waiting:
+        done, waiting = ray.wait(waiting, num_returns=1)
+        yield ShardRecord.model_validate_json(ray.get(done[0]))

@@ -40,12 +40,8 @@ class Burgers(EvolutionEquation):
         """L(ξ) = -ν(2πξ/L)² and N(û) = -πi ξ/L F[u²], on the modes |ξ| < N/3."""
         modes = band_limits(grid)
         linear = laplacian_symbol(grid, device)[: modes[-1]] * (self.viscosity / self.period**2)
-        wave = (
-            2
-            * math.pi
-            / self.period
-            * torch.arange(len(linear), dtype=torch.float64, device=device)
-        )
+        xi = torch.arange(len(linear), dtype=torch.float64, device=device)
+        wave = 2 * math.pi / self.period * xi
         flux, slope = -0.5j * wave, 1j * wave
 
         def nonlinear(u_hat: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ sample of u lie half a cell inside the boundary: small, but not zero.
 
 This file says *what* is solved; `pdno.solvers.elliptic` knows how. Two discretisations exist:
 "conservative" keeps every face coefficient positive, hence u > 0 and second order for smooth k;
-"published" repeats the scheme behind the published data (`pdno.solvers.elliptic_published`).
+"published" repeats the scheme behind the published data (`pdno.solvers.published`).
 """
 
 __all__ = ["Darcy"]

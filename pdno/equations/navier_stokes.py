@@ -53,7 +53,7 @@ class NavierStokes(EvolutionEquation):
         # real tables as wide as the complex fields they multiply, so that the product is one pass
         stress = (4 * math.pi**2 * band * stress).unsqueeze(-1).expand(-1, -1, -1, 2).contiguous()
         shear, normal = stress
-        force = torch.view_as_real(transform(self._force(grid, device), 2, modes))
+        force = torch.view_as_real(transform(self.force(grid, device), 2, modes))
         reach = 2 * math.pi * xi.abs().amax(dim=(0, 1))
 
         def nonlinear(w_hat: Tensor) -> Tensor:
@@ -78,6 +78,7 @@ class NavierStokes(EvolutionEquation):
 
         return Semilinear(laplacian * self.viscosity, modes, nonlinear, rates)
 
-    def _force(self, grid: Grid, device: torch.device | None) -> Tensor:
+    def force(self, grid: Grid, device: torch.device | None = None) -> Tensor:
+        """f at the points of a grid, shape (*N), float64."""
         phase = 2 * math.pi * grid.points(device=device).sum(dim=-1)
         return self.forcing * (torch.sin(phase) + torch.cos(phase))

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import Engine, generate_dataset
+from pdno.data.import_published import read_published
 from pdno.data.manifest import MANIFEST, read_manifest
 from pdno.data.problems import PROBLEMS, Problem
-from pdno.data.public import read_published
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pdno.data.cluster import start_ray
+from pdno.data.workers import start_ray
 from pdno.evaluation.rows import Row, read_rows, write_rows
 from pdno.experiments import recipes
 from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset

@@ -10,6 +10,8 @@ Neumann:  e = Π_j c_j cos πk_j x_j, c = 1 at k_j = 0 and √2 elsewhere, with 
 The constant mode is left out, as in the published recipes; `mean_deviation` adds a random one.
 The normals are drawn shell by shell in max_j |ξ_j|, so sample i of seed s is the same function on
 every grid up to the modes that the coarser one cannot hold (those from N/2 on are left out).
+There is no hidden state: the generator of a sample depends on the pair (seed, index) only, so a
+sample is the same whatever the batch, the worker or the machine that draws it.
 """
 
 __all__ = ["GaussianField"]
@@ -26,7 +28,6 @@ from torch import Tensor
 
 from pdno.fourier import inverse
 from pdno.grid import Grid
-from pdno.randomness import sample_generator
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class GaussianField:
                 "use Grid(shape) for periodic and Grid.cells(shape) for Neumann fields"
             )
         draw = self._draw_periodic if periodic else self._draw_neumann
-        samples = [draw(grid, sample_generator(seed, index)) for index in indices]
+        samples = [draw(grid, _generator(seed, index)) for index in indices]
         return torch.stack(samples).unsqueeze(1) if samples else torch.empty(0, 1, *grid.shape)
 
     def _draw_periodic(self, grid: Grid, generator: np.random.Generator) -> Tensor:
@@ -109,6 +110,12 @@ class GaussianField:
     def _deviation(self, mu: np.ndarray) -> np.ndarray:
         """σ (μ + τ²)^{-α/2}."""
         return np.asarray(math.sqrt(self.variance) * (mu + self.tau**2) ** (-self.alpha / 2))
+
+
+def _generator(seed: int, index: int) -> np.random.Generator:
+    if seed < 0 or index < 0:
+        raise ValueError(f"seed {seed} and index {index} must not be negative")
+    return np.random.default_rng(np.random.SeedSequence([seed, index]))
 
 
 Order = tuple[np.ndarray, np.ndarray, np.ndarray]

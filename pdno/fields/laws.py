@@ -15,16 +15,22 @@ published weights reach the published error on data of our own solver.
 __all__ = [
     "NAVIER_STOKES_AMPLITUDES",
     "Amplitude",
+    "TwoPhaseField",
     "burgers_initial",
     "darcy_permeability",
     "heat_initial",
     "navier_stokes_initial",
 ]
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from pdno.fields.gaussian import GaussianField
-from pdno.fields.two_phase import TwoPhaseField
+from pdno.grid import Grid
 
 Amplitude = Literal["published", "ported", "printed"]
 
@@ -33,6 +39,26 @@ NAVIER_STOKES_AMPLITUDES: dict[Amplitude, float] = {
     "ported": 7.0**3,
     "printed": 7.0**1.5,
 }
+
+
+@dataclass(frozen=True)
+class TwoPhaseField:
+    """A two-phase medium: k(x) = high where the Gaussian field g(x) >= 0, low elsewhere.
+
+    Arguments:
+        gaussian: Law of g.
+        low: Value where g < 0.
+        high: Value where g >= 0.
+    """
+
+    gaussian: GaussianField
+    low: float = 3.0
+    high: float = 12.0
+
+    def sample(self, grid: Grid, *, seed: int, indices: Iterable[int]) -> Tensor:
+        """Samples `indices` of `seed` on `grid`, shape (B, 1, *N), float64 on the CPU."""
+        g = self.gaussian.sample(grid, seed=seed, indices=indices)
+        return torch.where(g >= 0, self.high, self.low).to(torch.float64)
 
 
 def heat_initial() -> GaussianField:

@@ -15,7 +15,7 @@ Whatever the method, the residual f - A u of the result is computed afresh, corr
 solve where it is too large, returned, and a sample that misses the tolerance raises an error.
 """
 
-__all__ = ["assemble", "residual", "solve_elliptic"]
+__all__ = ["conjugate_gradient", "solve_elliptic"]
 
 import math
 from collections.abc import Callable, Iterator
@@ -26,13 +26,18 @@ import torch
 from torch import Tensor
 
 from pdno.equations.darcy import Darcy
+from pdno.errors import SolverError
 from pdno.grid import Grid
-from pdno.solvers.conjugate_gradient import conjugate_gradient, norm
-from pdno.solvers.elliptic_published import solve_published
-from pdno.solvers.errors import SolverError
-from pdno.solvers.finite_volumes import FiniteVolumes, assemble
-from pdno.trigonometric import inverse_sine_transform, laplacian_eigenvalues, sine_transform
+from pdno.solvers.finite_volumes import (
+    FiniteVolumes,
+    assemble,
+    inverse_sine_transform,
+    laplacian_eigenvalues,
+    sine_transform,
+)
+from pdno.solvers.published import solve_elliptic_published
 
+Map = Callable[[Tensor], Tensor]
 Method = Literal["auto", "conjugate-gradient", "direct"]
 
 # The contrast above which elimination is faster, per dimension, measured with log-normal fields:
@@ -63,11 +68,7 @@ def solve_elliptic(
         method: "auto" chooses for each sample by its contrast.
 
     Returns:
-        The solution and its true relative residual.
-
-    Raises:
-        ValueError: If the permeability is not a positive field.
-        SolverError: If a sample does not reach the tolerance.
+        The solution and its true relative residual; SolverError where that is too large.
 
     Example:
         >>> u, residuals = solve_elliptic(Darcy(), torch.ones(1, 1, 64))
@@ -78,32 +79,21 @@ def solve_elliptic(
         raise ValueError(f"tolerance is {tolerance}; expected a number between 0 and 1")
     k = _checked(permeability)
     if equation.scheme == "published":
-        return solve_published(equation, k, tolerance=tolerance)
+        return solve_elliptic_published(equation, k, tolerance=tolerance)
     source = equation.source(Grid.cells(k.shape[2:]), device=k.device)
     solution, residuals = torch.empty_like(k), k.new_empty(k.shape[0])
     for samples, direct in _batches(k, method):
         u, sizes, allowed = _solve(source, k[samples, 0], direct=direct, tolerance=tolerance)
-        _require(sizes <= allowed, samples, sizes, direct=direct, tolerance=tolerance)
+        missed = (~(sizes <= allowed)).nonzero()
+        if len(missed) > 0:
+            size, way = float(sizes[missed[0]]), "elimination" if direct else "conjugate gradients"
+            raise SolverError(
+                int(samples[missed[0]]),
+                f"has relative residual {size:.1e} after {way}; expected at most "
+                f"{tolerance:.1e}: try method='direct', a larger tolerance or a smaller contrast",
+            )
         solution[samples, 0], residuals[samples] = u, sizes
     return solution, residuals
-
-
-def residual(equation: Darcy, permeability: Tensor, solution: Tensor) -> Tensor:
-    """||f - A u|| / ||f|| of any field u, (B, 1, *N) -> (B,); ||A u|| where f = 0."""
-    if equation.scheme == "published":
-        raise ValueError(
-            "the published scheme solves for values at nodes, which its solution at cell centres "
-            "does not determine; use the residual that solve_elliptic returned"
-        )
-    k = _checked(permeability)
-    if solution.shape != k.shape:
-        raise ValueError(
-            f"solution has shape {tuple(solution.shape)}; "
-            f"expected that of the permeability, {tuple(k.shape)}"
-        )
-    source = equation.source(Grid.cells(k.shape[2:]), device=k.device)
-    u = solution.detach().to(k)
-    return norm(source - FiniteVolumes.of(k[:, 0]).apply(u[:, 0])) / _scale(source)
 
 
 def _solve(
@@ -126,19 +116,7 @@ def _solve(
     return u * scale, sizes, allowed
 
 
-def _require(
-    converged: Tensor, samples: Tensor, sizes: Tensor, *, direct: bool, tolerance: float
-) -> None:
-    """Raise SolverError for the first sample that has not converged."""
-    for sample, size in zip(samples[~converged].tolist(), sizes[~converged].tolist(), strict=True):
-        raise SolverError(
-            f"sample {sample} has relative residual {size:.1e} after "
-            f"{'elimination' if direct else 'conjugate gradients'}; expected at most "
-            f"{tolerance:.1e}: try method='direct', a larger tolerance or a smaller contrast"
-        )
-
-
-def _iteration(operator: FiniteVolumes, k: Tensor, tolerance: float) -> Callable[[Tensor], Tensor]:
+def _iteration(operator: FiniteVolumes, k: Tensor, tolerance: float) -> Map:
     """A⁻¹ by conjugate gradients, to a residual of norm `tolerance`."""
     dim = k.dim() - 1
     eigenvalues = laplacian_eigenvalues(k.shape[1:], dtype=torch.float32, device=k.device)
@@ -158,7 +136,67 @@ def _iteration(operator: FiniteVolumes, k: Tensor, tolerance: float) -> Callable
     )
 
 
-def _elimination(k: Tensor) -> Callable[[Tensor], Tensor]:
+def conjugate_gradient(
+    operator: Map, source: Tensor, *, preconditioner: Map, tolerance: float, iterations: int
+) -> Tensor:
+    """Solve A u = f from u = 0 until ||f - A u|| <= tolerance, (B, ...) -> (B, ...).
+
+    The samples of a batch share the work of A and P and nothing else: each has its own step
+    lengths, and one that has converged is left as it is while the others go on. The residual is
+    updated, not recomputed, and the result is returned after `iterations` at the latest: compute
+    f - A u to know what was reached.
+
+    Arguments:
+        operator: A, symmetric and positive definite.
+        source: f.
+        preconditioner: P, an approximation of A⁻¹. It may be less precise than A: float32 in place
+            of float64 changes neither the limit nor, noticeably, the number of iterations.
+        tolerance: Bound for the norm of the residual of each sample.
+        iterations: Largest number of iterations.
+
+    Example:
+        >>> f = torch.ones(2, 3)
+        >>> A = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 4.0]])
+        >>> u = conjugate_gradient(
+        ...     lambda u: u @ A, f, preconditioner=torch.clone, tolerance=1e-6, iterations=5
+        ... )
+        >>> torch.allclose(u @ A, f)
+        True
+    """
+    u, remainder = torch.zeros_like(source), source.clone()
+    direction, previous = torch.zeros_like(source), source.new_ones(source.shape[0])
+    for _ in range(iterations):
+        active = norm(remainder) > tolerance
+        if not bool(active.any()):
+            break
+        ascent = preconditioner(remainder)
+        product = dot(remainder, ascent)
+        direction.mul_(_where(active, product / previous, like=u)).add_(ascent)
+        image = operator(direction)
+        step = _where(active, product / dot(direction, image), like=u)
+        u.addcmul_(step, direction)
+        remainder.addcmul_(step, image, value=-1)
+        previous = product
+    return u
+
+
+def dot(a: Tensor, b: Tensor) -> Tensor:
+    """The scalar product of each sample, (B, ...) -> (B,)."""
+    return torch.einsum("bi,bi->b", a.flatten(1), b.flatten(1))
+
+
+def norm(a: Tensor) -> Tensor:
+    """The Euclidean norm of each sample, (B, ...) -> (B,)."""
+    return dot(a, a).sqrt()
+
+
+def _where(active: Tensor, values: Tensor, *, like: Tensor) -> Tensor:
+    """The values of active samples and 0 of the others, shaped to multiply a field."""
+    # Zero rather than 0/0: a converged sample may have no residual at all.
+    return values.where(active, 0.0).view(-1, *(1,) * (like.dim() - 1))
+
+
+def _elimination(k: Tensor) -> Map:
     """A⁻¹ of one sample, k of shape (1, *N), by sparse elimination on the CPU."""
     factors = scipy.sparse.linalg.splu(
         assemble(k[0]).tocsc(),

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from pdno.equations.base import FlowRates, Semilinear
+from pdno.errors import SolverError
 from pdno.fourier import inverse, transform
-from pdno.solvers.errors import SolverError
 
 CARRY = 1.25
 """Largest angle by which the flow may turn a mode in one step; the method is stable to 2.8."""
@@ -36,9 +36,6 @@ STEPS_BETWEEN_LOOKS = 8
 SPEED_UP_ALLOWED = 1.5
 MOST_STEPS = 200_000
 """Steps between two frames beyond which a flow is given up."""
-
-
-Nonlinear = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -62,14 +59,9 @@ def integrate(
     step: float | None = None,
     refine: int = 1,
 ) -> Tensor:
-    """The solution at `times`, (B, C, *N) -> (B, T, C, *N), float64.
+    """The solution at `times`, (B, C, *N) -> (B, T, C, *N), float64; see `solve`.
 
-    Arguments:
-        system: The equation on the grid of `state`.
-        state: Initial values at t = 0; only the kept modes of the system enter.
-        times: Increasing times; a time 0 gives the initial state back.
-        step: Fixed step size, rounded down to divide every interval. None follows the flow.
-        refine: Divide the steps that follow the flow by this number.
+    Only the kept modes of the system enter. A fixed step is rounded down to divide every interval.
     """
     shape = state.shape[2:]
     u_hat = transform(state.to(torch.float64), len(shape), system.modes)
@@ -90,22 +82,18 @@ class _Stepper:
 
     def __init__(self, system: Semilinear, step: float | None, refine: int) -> None:
         if system.nonlinear is None or system.rates is None:
-            raise ValueError("a linear equation has an exact propagator: use propagate")
+            raise ValueError("a linear equation has an exact propagator: use solve")
         self.rates, self.fixed_step, self.refine = system.rates, step, refine
         self.deformation = system.deformation
         # A real L multiplies real and imaginary parts alike: on the real view of the state that
         # is one plain product, several times cheaper than a complex one.
         self.real = not system.linear.is_complex()
-        self.linear = system.linear
-        self.nonlinear = system.nonlinear
+        self.linear, nonlinear = system.linear, system.nonlinear
+        self.nonlinear = nonlinear
         if self.real:
             self.linear = system.linear.unsqueeze(-1).expand(*system.linear.shape, 2).contiguous()
-            complex_nonlinear = system.nonlinear
-            self.nonlinear = lambda u: torch.view_as_real(
-                complex_nonlinear(torch.view_as_complex(u))
-            )
+            self.nonlinear = lambda u: torch.view_as_real(nonlinear(torch.view_as_complex(u)))
         self.coefficients: _Coefficients | None = None
-        self.finite = torch.ones(1, dtype=torch.bool)
         self.fastest = 0
 
     def advance(self, u_hat: Tensor, start: float, end: float) -> Tensor:
@@ -117,8 +105,9 @@ class _Stepper:
             count = max(1, math.ceil((end - t) / limit - 1e-9))
             if self.fixed_step is None and count > MOST_STEPS:
                 raise SolverError(
-                    f"sample {self.fastest} moves so fast at t={t:g} that {count:.1e} steps are "
-                    f"needed until t={end:g}: lower its amplitude or forcing, or give a step"
+                    self.fastest,
+                    f"moves so fast at t={t:g} that {count:.1e} steps are needed until t={end:g}: "
+                    "lower its amplitude or forcing, or give a step",
                 )
             coefficients = self._tables((end - t) / count)
             taken = min(count, STEPS_BETWEEN_LOOKS)
@@ -146,9 +135,9 @@ class _Stepper:
     def _limit(self, u_hat: Tensor) -> float:
         """The largest step at this state; 0 if it is not finite."""
         rates = self.rates(u_hat)
-        self.finite = torch.isfinite(rates.deform) & torch.isfinite(rates.carry)
-        if not bool(self.finite.all()):
-            self.fastest = int((~self.finite).nonzero()[0])
+        finite = torch.isfinite(rates.deform) & torch.isfinite(rates.carry)
+        if not bool(finite.all()):
+            self.fastest = int((~finite).nonzero()[0])
             return 0.0
         self.fastest = int(rates.carry.argmax())
         return self.fixed_step or _largest_step(rates, self.deformation) / self.refine
@@ -159,8 +148,8 @@ class _Stepper:
             return
         cure = "use a smaller one, or step=None" if self.fixed_step else "use a finer grid"
         raise SolverError(
-            f"sample {self.fastest} turned non-finite between t={since:g} and t={t:g} with the "
-            f"step {step:g}: {cure}"
+            self.fastest,
+            f"turned non-finite between t={since:g} and t={t:g} with the step {step:g}: {cure}",
         )
 
     def _tables(self, step: float) -> _Coefficients:
@@ -175,7 +164,7 @@ def _largest_step(rates: FlowRates, deformation: float) -> float:
     return float(torch.minimum(carry, deformation / rates.deform).min())
 
 
-def _etdrk4(nonlinear: Nonlinear, u: Tensor, k: _Coefficients) -> Tensor:
+def _etdrk4(nonlinear: Callable[[Tensor], Tensor], u: Tensor, k: _Coefficients) -> Tensor:
     """One step, in the notation of the module."""
     n_u = nonlinear(u)
     half_u = k.half * u
@@ -212,11 +201,11 @@ def _phi(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     phi_2 = (phi_1 - 1) / safe
     phi_3 = (phi_2 - 0.5) / safe
     near = torch.where(small, z, 0.0)
-    series = []
-    for k in (1, 2, 3):
-        total = torch.zeros_like(near)
+
+    def select(k: int, closed: Tensor) -> Tensor:
+        series = torch.zeros_like(near)
         for j in range(18, -1, -1):
-            total = total * near + 1 / math.factorial(j + k)
-        series.append(total)
-    closed = (phi_1, phi_2, phi_3)
-    return tuple(torch.where(small, t, f) for t, f in zip(series, closed, strict=True))  # type: ignore[return-value]
+            series = series * near + 1 / math.factorial(j + k)
+        return torch.where(small, series, closed)
+
+    return select(1, phi_1), select(2, phi_2), select(3, phi_3)

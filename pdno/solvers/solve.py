@@ -1,7 +1,8 @@
 """One verb for every equation: `solve(equation, data, times)`.
 
-Linear evolution equations go to the exact propagator, semilinear ones to the exponential
-integrator, Darcy's to the elliptic solver. Everything is computed and returned in float64.
+Linear evolution equations have an exact propagator, û(t) = e^{tL(ξ)} û(0), one multiplication for
+any time; semilinear ones go to the exponential integrator, Darcy's to the elliptic solver.
+Everything is computed and returned in float64.
 """
 
 __all__ = ["solve"]
@@ -11,11 +12,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pdno.equations.base import EvolutionEquation
+from pdno.equations.base import EvolutionEquation, Semilinear
 from pdno.equations.darcy import Darcy
+from pdno.fourier import inverse, transform
 from pdno.solvers.elliptic import solve_elliptic
 from pdno.solvers.exponential import integrate
-from pdno.solvers.propagator import propagate
 
 
 @torch.no_grad()
@@ -53,8 +54,17 @@ def solve(
     grid = equation.check(data)
     system = equation.discretise(grid, data.device)
     if system.nonlinear is None:
-        return propagate(system, data, moments)
+        return _propagate(system, data, moments)
     return integrate(system, data, moments, step=step, refine=refine)
+
+
+def _propagate(system: Semilinear, state: Tensor, times: Sequence[float]) -> Tensor:
+    """The solution at `times` of û_t = L(ξ) û, (B, C, *N) -> (B, T, C, *N), float64."""
+    shape = state.shape[2:]
+    u_hat = transform(state.to(torch.float64), len(shape), system.modes)
+    t = torch.tensor(times, dtype=torch.float64, device=state.device)
+    factor = torch.exp(system.linear * t.reshape(-1, 1, *[1] * len(shape)))
+    return inverse(u_hat.unsqueeze(1) * factor, shape, system.modes)
 
 
 def _check_times(times: Sequence[float] | None) -> list[float]:

@@ -5,7 +5,7 @@ a run is determined by its weights, its optimiser and its step number. These are
 a run that is killed at any moment and started again ends with the weights of a run that was not.
 """
 
-__all__ = ["Run", "TrainingStopped", "fit"]
+__all__ = ["Run", "fit"]
 
 import math
 import signal
@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Adam, AdamW
 
 from pdno.data.dataset import OperatorDataset
+from pdno.errors import TrainingStopped
 from pdno.metrics import relative_l2
 from pdno.progress import Advance, track
 from pdno.training.checkpoint import RunRecorder
@@ -37,14 +38,6 @@ from pdno.training.task import StaticMap, Task
 EVALUATION_BATCH = 20
 MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
 """Settings that do not decide the weights: a run may go on with others."""
-
-
-class TrainingStopped(RuntimeError):
-    """Training ended before its last epoch; the message says why and what to try."""
-
-    def __init__(self, message: str, *, resumable: bool) -> None:
-        super().__init__(message)
-        self.resumable = resumable
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.grid import Grid
-from pdno.interpolation import interpolate
+from pdno.spectral import interpolate
 
 Normalization = Literal["none", "pointwise", "channel"]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pdno.data.memory import generate, usual_law
+from pdno.data.generate import generate, usual_law
 from pdno.data.problems import (
     PROBLEMS,
     BurgersProblem,

@@ -245,7 +245,7 @@ def test_a_file_that_is_no_shard_is_refused(tmp_path, content):
     path = tmp_path / "shard-00000.h5"
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is damaged or cannot be read"):
-        read_samples(path, "vorticity", [0], shape=(1, 2, 8, 8), dtype="float32")
+        read_samples(path, "vorticity", {0: 0}, np.empty((1, 2, 8, 8), "float32"), count=1)
 
 
 def test_a_shape_too_large_for_memory_is_refused_before_it_is_allocated(tmp_path):
@@ -254,4 +254,4 @@ def test_a_shape_too_large_for_memory_is_refused_before_it_is_allocated(tmp_path
         huge = (2**40, 8)
         file.create_group("t0_fields").create_dataset("u", huge, "f4", chunks=(1, 8))
     with pytest.raises(ValueError, match="the manifest says"):
-        read_samples(path, "u", [0], shape=(1, 8), dtype="float32")
+        read_samples(path, "u", {0: 0}, np.empty((1, 8), "float32"), count=1)

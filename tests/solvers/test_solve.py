@@ -5,8 +5,8 @@ import torch
 
 from pdno import Burgers, Darcy, Grid, Heat, NavierStokes, solve
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
+from pdno.errors import SolverError
 from pdno.fields.laws import burgers_initial, navier_stokes_initial
-from pdno.solvers.errors import SolverError
 from pdno.spectral import laplacian_symbol
 
 

@@ -11,10 +11,11 @@ from torch import nn
 
 from pdno import FNO
 from pdno.data.dataset import OperatorDataset
+from pdno.errors import TrainingStopped
 from pdno.grid import Grid
 from pdno.metrics import relative_error
 from pdno.operators.pseudo_differential import FourierIntegralOperator
-from pdno.training.fit import TrainingStopped, fit
+from pdno.training.fit import fit
 from pdno.training.one_shot import OneShot
 from pdno.training.recurrent import Markov, Rollout
 from pdno.training.samples import epoch_order

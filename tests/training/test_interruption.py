@@ -13,9 +13,10 @@ from torch import nn
 
 from pdno import FNO
 from pdno.data.dataset import OperatorDataset
+from pdno.errors import TrainingStopped
 from pdno.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
-from pdno.training.fit import TrainingStopped, fit
+from pdno.training.fit import fit
 from pdno.training.recurrent import Markov, Rollout
 from pdno.training.samples import epoch_order
 

@@ -57,7 +57,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdno.fourier_matrix import half_table
+from pdno.fourier import half_table
 from pdno.grid import axis_modes, kept_per_axis
 
 try:

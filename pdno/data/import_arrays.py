@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from zipfile import BadZipFile
 
-import h5py
 import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.data.arrays import Numbers
+from pdno.data.array_files import Numbers, open_arrays
 from pdno.data.dataset import OperatorDataset
-from pdno.data.formats import open_arrays
 from pdno.grid import Grid
 
 SPACE = "xyz"
@@ -58,10 +56,10 @@ def read_own(
     space = sum(letter in SPACE for letter in input_axes)
     grid = Grid(tuple(fields.shape[-space:]), periodic, offset)
     if "t" not in second:
-        return OperatorDataset.from_arrays(fields, solutions, grid)
-    frames = solutions.shape[1]
-    chosen = [float(k + 1) for k in range(frames)] if times is None else list(times)
-    return OperatorDataset.from_arrays(fields, solutions, grid, chosen)
+        times = None
+    elif times is None:
+        times = range(1, solutions.shape[1] + 1)
+    return OperatorDataset.from_arrays(fields, solutions, grid, times)
 
 
 def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[str, Numbers]:
@@ -74,9 +72,10 @@ def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[st
         found: dict[str, Numbers | None] = dict(_numpy_arrays(place))
     else:
         found = _arrays_of(place, names)
-    _check_names(place, names, list(found))
     read: dict[str, Numbers] = {}
     for name in names or found:
+        if name not in found:
+            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(found)}")
         array = found[name]
         if array is not None and array.dtype.kind in "fiub":
             read[name] = array
@@ -87,15 +86,11 @@ def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[st
 
 def _arrays_of(path: Path, names: Sequence[str] | None) -> dict[str, Numbers | None]:
     """The arrays of a MAT, HDF5 or torch file; None for those not asked for or not real."""
-    with open_arrays(path) as (file_format, arrays):
-        chosen = [name for name in arrays if names is None or name in names]
-        if file_format == "HDF5":  # in C order, unlike that of MATLAB
-            with h5py.File(path, "r") as source:
-                return dict.fromkeys(arrays) | {name: source[name][()] for name in chosen}
+    with open_arrays(path) as (_, arrays):
         return dict.fromkeys(arrays) | {
-            name: read(tuple(slice(None) for _ in arrays[name].shape))
-            for name in chosen
-            if (read := arrays[name].read) is not None
+            name: array.read((slice(None),) * len(array.shape))
+            for name, array in arrays.items()
+            if array.read is not None and (names is None or name in names)
         }
 
 
@@ -108,12 +103,6 @@ def _numpy_arrays(path: Path) -> dict[str, Numbers]:
             return {name: loaded[name] for name in loaded.files}
     except (ValueError, EOFError, BadZipFile) as problem:
         raise ValueError(f"cannot read {path}: {problem}") from problem
-
-
-def _check_names(path: Path, names: Sequence[str] | None, known: list[str]) -> None:
-    for name in names or ():
-        if name not in known:
-            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(known)}")
 
 
 def _canonical(array: Numbers, axes: str, name: str) -> Tensor:

@@ -1,0 +1,307 @@
+"""Array files: a MAT, HDF5 or torch file opened as a table of names and arrays.
+
+An array states its shape and the type of its numbers, which its header tells, and reads any block
+of itself: `array.read((slice(0, 100), slice(None)))` are the first 100 rows of a matrix. The axes
+are those of the program that wrote the file, whatever their order on disk. The format is
+recognised by the first bytes of a file, never by its name:
+
+    MAT v5          byte 124 on: version 1 and the byte order
+    MAT v7.3        HDF5 behind 512 bytes that begin with "MATLAB 7.3"
+    HDF5            its signature at byte 0, or at byte 512 behind another header
+    torch archive   a zip archive, read without unpickling (see `pdno.tensor_file`)
+
+The tensors of nested dicts in a torch file are named by their path, as in `layers.0.weight`; one
+that is in no dict is called `BARE`.
+
+MAT v7.3. MATLAB counts the first axis fastest, HDF5 the last one, so a matrix (N, s, s, T) is
+stored as a dataset (T, s, s, N): *all* axes are reversed. Undoing only the first and last would
+swap x1 and x2, which is no symmetry of the forced vorticity equation. Which program wrote a plain
+HDF5 file is not known, so its arrays are read as they lie. A cell array is a dataset of references
+to matrices in the group `#refs#`; if these have one shape, the cells become the first axis of one
+array. Datasets that lie in other files are refused.
+
+MAT v5. A file is a header of 128 bytes, then one element per variable. An element is a tag (type,
+bytes) and its data. A variable is an element of four, flags with the class, axes, name, numbers,
+or a compressed element that holds one. Numbers may be stored in a smaller type than their class,
+in the byte order that the header states, with the first axis fastest. The format is parsed here,
+because one damaged byte can crash SciPy's reader and the process with it. Listing the variables
+reads the first bytes of each; numbers that are not compressed are then mapped, not read.
+
+What a header declares is not to be believed: a damaged one may ask for more memory than there is.
+So nothing is allocated before its declared size has been compared with that of the file, and no
+block is read that does not fit into the memory of the machine.
+"""
+
+__all__ = ["BARE", "Array", "PublishedFileError", "check_memory", "open_arrays"]
+
+import math
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import h5py
+import numpy as np
+from torch import Tensor
+
+from pdno.tensor_file import AGAIN, Contents, TensorFileError, read_tensor_file
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Cut: TypeAlias = tuple[slice, ...]
+Shape: TypeAlias = tuple[int, ...]
+
+BARE = "(tensor)"
+# Deflate, the only compression of these formats, shrinks nothing by more than 1032 to 1.
+_EXPANSION = 1100
+
+
+class PublishedFileError(ValueError):
+    """The file cannot be read as published data; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of a file in its published axis order; `read` is None if it holds no reals."""
+
+    shape: Shape
+    dtype: str
+    read: Callable[[Cut], Numbers] | None = None
+
+
+def check_memory(name: str, size: int) -> None:
+    """Refuse to read `size` bytes if the machine has less memory."""
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if size > memory:
+            raise PublishedFileError(
+                f"array {name} needs {size:,} bytes, this machine has {memory:,}; "
+                "read fewer samples with samples=slice(...)"
+            )
+
+
+def _check_size(name: str, size: int, file_size: int) -> None:
+    """Refuse an array of `size` bytes that a file of `file_size` bytes cannot hold."""
+    if size > _EXPANSION * file_size:
+        raise PublishedFileError(
+            f"array {name} declares {size:,} bytes, more than {file_size:,} can hold; {AGAIN}"
+        )
+
+
+@contextmanager
+def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
+    """The format and the arrays of a file; they can be read until the block ends."""
+    with open(path, "rb") as file, ExitStack() as stack:
+        try:
+            file_format, arrays = _arrays(path, file, stack)
+            # A name that could drive a terminal never gets into a message.
+            yield file_format, {_printable(name): array for name, array in arrays.items()}
+        except TensorFileError:
+            raise
+        except PublishedFileError as problem:
+            raise PublishedFileError(f"cannot read {path}: {problem}") from problem
+        # Damaged bytes make h5py and zlib stumble in many ways; all mean the same.
+        except Exception as problem:
+            raise PublishedFileError(f"cannot read {path}: {problem}; {AGAIN}") from problem
+
+
+def _printable(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, Array]]:
+    size = os.fstat(file.fileno()).st_size
+    head = file.read(520)
+    if head[:2] == b"PK" or head[:1] == b"\x80":
+        return "torch archive", dict(_torch_arrays(read_tensor_file(path), ""))
+    if b"\x89HDF\r\n\x1a\n" in (head[:8], head[512:]):
+        matlab = head.startswith(b"MATLAB 7.3")
+        source = stack.enter_context(h5py.File(path, "r"))
+        return "MAT v7.3" if matlab else "HDF5", _hdf5_arrays(source, size, matlab=matlab)
+    if head[124:128] in (b"\x00\x01IM", b"\x01\x00MI"):
+        return "MAT v5", dict(_mat5_arrays(file, size))
+    if 0 in head[:4]:
+        raise PublishedFileError(
+            "it may be a MAT v4 file, a format of no published file; save it with -v7 in MATLAB"
+        )
+    raise PublishedFileError(
+        f"it starts with {head[:12]!r} and is no MAT v5, MAT v7.3, HDF5 or torch file; "
+        "download it again: a server may have sent a web page instead"
+    )
+
+
+def _torch_arrays(contents: Contents, name: str) -> Iterator[tuple[str, Array]]:
+    if isinstance(contents, dict):
+        for key, value in contents.items():
+            yield from _torch_arrays(value, f"{name}.{key}" if name else str(key))
+    elif isinstance(contents, Tensor):
+        read = None if contents.is_complex() else partial(_read_tensor, contents)
+        dtype = str(contents.dtype).removeprefix("torch.")
+        yield name or BARE, Array(tuple(contents.shape), dtype, read)
+    else:
+        shape = (len(contents),) if isinstance(contents, (list, tuple)) else ()
+        yield name or BARE, Array(shape, type(contents).__name__)
+
+
+def _read_tensor(tensor: Tensor, cut: Cut) -> Numbers:
+    numbers: Numbers = tensor[cut].float().numpy()
+    return numbers
+
+
+def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> dict[str, Array]:
+    """The arrays of an open file of `size` bytes."""
+    # Visiting follows hard links only, so no other file is ever opened.
+    items: dict[str, Any] = {}
+    source.visititems(items.__setitem__)
+    arrays = {}
+    for name, item in items.items():
+        if isinstance(item, h5py.Dataset) and not name.startswith("#"):
+            cells = matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference
+            make = partial(_cell_array, source) if cells else partial(_dataset_array, matlab)
+            arrays[name] = make(name, item, size)
+    return arrays
+
+
+def _dataset_array(matlab: bool, name: str, dataset: Any, size: int) -> Array:
+    shape = tuple(dataset.shape or ())
+    # A chunk is read whole, whatever part of it is asked for.
+    count = max(math.prod(shape), math.prod(dataset.chunks or ()))
+    _check_size(name, count * dataset.dtype.itemsize, size)
+    if dataset.is_virtual or dataset.external:
+        raise PublishedFileError(f"array {name} is stored in another file; give a whole file")
+    # MATLAB has no numbers without axes; a plain dataset may have no place for numbers at all
+    real = dataset.dtype.kind in "fiub" and (shape or (not matlab and dataset.shape == ()))
+    read = _read_reversed if matlab else h5py.Dataset.__getitem__
+    order = -1 if matlab else 1
+    return Array(shape[::order], str(dataset.dtype), partial(read, dataset) if real else None)
+
+
+def _read_reversed(dataset: Any, cut: Cut) -> Numbers:
+    block: Numbers = dataset[cut[::-1]]
+    return block.transpose()
+
+
+def _cell_array(source: h5py.File, name: str, dataset: Any, size: int) -> Array:
+    """A cell array of matrices of one shape, as one array with the cells along its first axis."""
+    shape = tuple(dataset.shape or (0,))[::-1]
+    _check_size(name, math.prod(shape) * dataset.dtype.itemsize, size)
+    cells = [source[reference] for reference in np.ravel(dataset[()]) if reference]
+    if len(cells) != math.prod(shape) or any(not isinstance(c, h5py.Dataset) for c in cells):
+        return Array(shape, "cell")
+    parts = [_dataset_array(True, name, cell, size) for cell in cells]
+    if len({(part.shape, part.dtype) for part in parts}) != 1 or parts[0].read is None:
+        return Array(shape, "cell")
+    _check_size(name, math.prod(parts[0].shape) * len(parts) * cells[0].dtype.itemsize, size)
+    dtype = f"cell of {parts[0].dtype}"
+    return Array((len(parts), *parts[0].shape), dtype, partial(_read_cells, cells))
+
+
+def _read_cells(cells: list[Any], cut: Cut) -> Numbers:
+    return np.stack([_read_reversed(cell, cut[1:]) for cell in cells[cut[0]]])
+
+
+_MATRIX, _COMPRESSED = 14, 15
+_FIRST_BYTES = 1024
+# NumPy's letter for each type of numbers, at the place of its code.
+_NUMBER_TYPES = " bBhHiIf d  qQ"
+_CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single"}
+_NUMBER_CLASSES, _INTEGER_CLASSES = range(6, 16), range(8, 16)
+_NAMELESS_CLASSES = (16, 17)
+_COMPLEX = 1 << 11
+
+
+def _mat5_arrays(file: BinaryIO, size: int) -> Iterator[tuple[str, Array]]:
+    """The named arrays of a file of `size` bytes, readable as long as it is open."""
+    file.seek(126)
+    order = "<" if file.read(2) == b"IM" else ">"
+    position = 128
+    while position < size:
+        file.seek(position)
+        head = file.read(_FIRST_BYTES)
+        kind, count = struct.unpack_from(f"{order}II", head)
+        end = position + 8 + count
+        if kind not in (_MATRIX, _COMPRESSED) or end > size:
+            raise PublishedFileError(f"the variable at byte {position:,} is cut off; {AGAIN}")
+        variable = _Variable(file, order, position, end, packed=kind == _COMPRESSED)
+        if variable.packed:
+            head = zlib.decompressobj().decompress(head[8 : 8 + count], _FIRST_BYTES)
+        name, array = variable.parse(head, size)
+        if name:
+            yield name, array
+        position = end
+
+
+def _class_name(code: int) -> str:
+    if code in _INTEGER_CLASSES:
+        return ("uint" if code % 2 else "int") + str(8 << (code - 8) // 2)
+    return _CLASSES[code]
+
+
+@dataclass(frozen=True)
+class _Variable:
+    """Where a variable lies in a MAT v5 file."""
+
+    file: BinaryIO
+    order: str
+    start: int
+    end: int
+    packed: bool
+
+    def parse(self, head: bytes, size: int) -> tuple[str, Array]:
+        """The name and the array of a variable that begins with the bytes `head`."""
+        if self.element(head, 0)[0] != _MATRIX:
+            raise PublishedFileError(f"a compressed variable holds no array; {AGAIN}")
+        _, _, at, after = self.element(head, 8)
+        (flags,) = struct.unpack_from(f"{self.order}I", head, at)
+        code = flags & 0xFF
+        if code in _NAMELESS_CLASSES:
+            return "", Array((), "function")
+        _, count, at, after = self.element(head, after)
+        shape: Shape = struct.unpack_from(f"{self.order}{min(count // 4, 64)}i", head, at)
+        _, count, at, after = self.element(head, after)
+        name = head[at : at + count].decode("ascii")
+        label = _class_name(code)
+        if code not in _NUMBER_CLASSES or not math.prod(shape):
+            return name, Array(shape, label)
+        if flags & _COMPLEX:
+            return name, Array(shape, f"complex {label}")
+        kind, count, at, _ = self.element(head, after)
+        dtype = np.dtype(self.order + _NUMBER_TYPES[kind])
+        inside = self.packed or self.start + at + count <= self.end
+        if min(shape) < 0 or math.prod(shape) * dtype.itemsize != count or not inside:
+            raise PublishedFileError(f"array {name} {shape} does not fit {count} bytes; {AGAIN}")
+        _check_size(name, count, size)
+        return name, Array(shape, label, partial(self.read, name, at, dtype, shape))
+
+    def element(self, head: bytes, start: int) -> tuple[int, int, int, int]:
+        """Type, bytes of data, first byte of data and end of the element at `start`."""
+        kind, count = struct.unpack_from(f"{self.order}II", head, start)
+        if kind >> 16:  # up to four bytes of data are part of the tag
+            return kind & 0xFFFF, kind >> 16, start + 4, start + 8
+        return kind, count, start + 8, start + 8 + -(-count // 8) * 8
+
+    def read(self, name: str, at: int, dtype: np.dtype[Any], shape: Shape, cut: Cut) -> Numbers:
+        """A block of the numbers that begin at byte `at` of the variable."""
+        if not self.packed:
+            offset = self.start + at
+            return np.memmap(self.file, dtype, "r", offset=offset, shape=shape, order="F")[cut]
+        count = math.prod(shape) * dtype.itemsize
+        check_memory(name, count)
+        data = self.inflate(at + count)
+        numbers = np.frombuffer(data, dtype, math.prod(shape), at)
+        return numbers.reshape(shape, order="F")[cut]
+
+    def inflate(self, wanted: int) -> bytearray:
+        """The whole compressed variable, of `wanted` bytes and at most 7 of padding."""
+        stream, data = zlib.decompressobj(), bytearray()
+        self.file.seek(self.start + 8)
+        while not stream.eof and len(data) < wanted + 8 and self.file.tell() < self.end:
+            packed = self.file.read(min(1 << 20, self.end - self.file.tell()))
+            data += stream.decompress(packed, wanted + 8 - len(data))
+        if not stream.eof or len(data) < wanted:
+            raise PublishedFileError(f"a compressed variable is cut off; {AGAIN}")
+        return data

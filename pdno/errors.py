@@ -1,0 +1,38 @@
+"""Errors that end a command with one message: the cause lies in what was asked, not in the code.
+
+Wrong input is a ValueError, a file that cannot be read or written an OSError. These are the other
+two. A field that is not a solution is worse than no field, because it looks like one; so solvers
+check what they computed and raise instead of returning it. Training ends early by a signal, after
+which it can go on, or by numbers that are not finite.
+"""
+
+__all__ = ["SolverError", "TrainingStopped"]
+
+
+class SolverError(RuntimeError):
+    """A solver failed.
+
+    Arguments:
+        sample: Index of the sample, counted in the batch or dataset of whoever raises.
+        reason: What happened to it and the cure; the message is "sample 3 REASON".
+    """
+
+    def __init__(self, sample: int, reason: str) -> None:
+        super().__init__(sample, reason)
+        self.sample, self.reason = sample, reason
+
+    def __str__(self) -> str:
+        return f"sample {self.sample} {self.reason}"
+
+
+class TrainingStopped(RuntimeError):
+    """Training ended before its last epoch; the message says why and what to try.
+
+    Arguments:
+        message: Why.
+        resumable: Whether the same command goes on from here.
+    """
+
+    def __init__(self, message: str, *, resumable: bool) -> None:
+        super().__init__(message)
+        self.resumable = resumable
