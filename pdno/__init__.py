@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from pdno.fields.gaussian import GaussianField as GaussianField
     from pdno.fields.two_phase import TwoPhaseField as TwoPhaseField
     from pdno.grid import Grid as Grid
-    from pdno.networks.count import count_parameters as count_parameters
     from pdno.networks.fno import FNO as FNO
     from pdno.networks.mwt import MWT as MWT
+    from pdno.networks.neural_operator import count_parameters as count_parameters
     from pdno.networks.pdno import PDNO as PDNO
-    from pdno.networks.published import load_published as load_published
+    from pdno.networks.published_weights import load_published as load_published
     from pdno.networks.rollout import rollout as rollout
     from pdno.operators.pseudo_differential import (
         PseudoDifferentialOperator as PseudoDifferentialOperator,
@@ -81,7 +81,7 @@ _HOMES = {
     "TwoPhaseField": "pdno.fields.two_phase",
     "apply_symbol": "pdno.operators.pseudo_differential",
     "certify": "pdno.theory.certificate",
-    "count_parameters": "pdno.networks.count",
+    "count_parameters": "pdno.networks.neural_operator",
     "evaluate": "pdno.evaluation.evaluate",
     "evaluate_resolutions": "pdno.evaluation.resolution",
     "extract_symbol": "pdno.theory.extraction",
@@ -89,7 +89,7 @@ _HOMES = {
     "generate": "pdno.data.memory",
     "generate_dataset": "pdno.data.generate",
     "lipschitz_report": "pdno.theory.lipschitz",
-    "load_published": "pdno.networks.published",
+    "load_published": "pdno.networks.published_weights",
     "load_run": "pdno.experiments.run",
     "norm_bound": "pdno.theory.norm_bound",
     "open_dataset": "pdno.data.dataset",

@@ -37,7 +37,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from pdno.grid import axis_modes
+from pdno.grid import axis_modes, hermitian_weights
 from pdno.scratch import Scratch
 
 
@@ -205,8 +205,7 @@ def half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> T
 @torch.inference_mode(False)  # a table made during inference serves training too
 def half_weights(n: int, kept: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     """w of the Hermitian rule: 1 at ξ_d = 0 and n/2, else 2; shape (k,)."""
-    m = axis_modes(n, kept, half=True)
-    return torch.where((m == 0) | (2 * m == n), 1.0, 2.0).to(device, dtype)
+    return hermitian_weights(axis_modes(n, kept, half=True), n).to(device, dtype)
 
 
 def _angles(n: int, m: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ the last axis holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1,
 No other module builds a lattice of its own.
 """
 
-__all__ = ["Grid", "axis_modes", "kept_per_axis"]
+__all__ = ["Grid", "axis_modes", "hermitian_weights", "kept_per_axis"]
 
 import math
 from collections.abc import Sequence
@@ -154,6 +154,16 @@ def axis_modes(
     else:
         up, down = kept, kept
     return torch.cat([torch.arange(up, device=device), torch.arange(-down, 0, device=device)])
+
+
+def hermitian_weights(last: Tensor, points: int) -> Tensor:
+    """w of the Hermitian rule (see `pdno.fourier`): 1 at ξ_d = 0 and N_d/2, else 2.
+
+    Arguments:
+        last: ξ_d of some modes.
+        points: N_d.
+    """
+    return torch.where((last == 0) | (2 * last == points), 1.0, 2.0)
 
 
 def kept_per_axis(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from pdno.fourier import transform
-from pdno.grid import Grid
+from pdno.grid import Grid, hermitian_weights
 
 
 def relative_l2(prediction: Tensor, target: Tensor, *, keep: int = 1) -> Tensor:
@@ -100,8 +100,7 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
 
 def _mirror_counts(grid: Grid, device: torch.device | str | None) -> Tensor:
     last = grid.modes(device=device)[..., -1]
-    alone = (last == 0) | (2 * last == grid.shape[-1])
-    return torch.where(alone, 1.0, 2.0).to(torch.float64)
+    return hermitian_weights(last, grid.shape[-1]).to(torch.float64)
 
 
 def _quotient(error: Tensor, norm: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
 from pdno.experiments.catalog import PRESETS, Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, PDNONetwork, build_network
 from pdno.grid import Grid
-from pdno.networks.count import count_parameters
+from pdno.networks.neural_operator import count_parameters
 from pdno.progress import track
 from pdno.training.examples import Batch
 from pdno.training.learner import Learner

@@ -36,7 +36,7 @@ from pdno.experiments.pictures import keep_pictures
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
 from pdno.native.build import status
-from pdno.networks.count import count_parameters
+from pdno.networks.neural_operator import count_parameters
 from pdno.training.checkpoint import read_tensors, write_tensors
 from pdno.training.distributed import Crew, crew
 from pdno.training.fit import Run, fit

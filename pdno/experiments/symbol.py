@@ -22,7 +22,7 @@ from pdno.experiments.diffusivity import learned_diffusivity
 from pdno.experiments.run import METRICS, load_run
 from pdno.grid import Grid
 from pdno.networks.neural_operator import NeuralOperator
-from pdno.networks.published import load_published
+from pdno.networks.published_weights import load_published
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.progress import track
 from pdno.report.style import save_figure

@@ -2,10 +2,12 @@
 
 __all__ = ["LowRankSymbol"]
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from pdno.symbols.mlp import SymbolMLP, evaluate_complex
+from pdno.symbols.mlp import MLPOptions, SymbolMLP, evaluate_complex
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, with_time
 
@@ -36,7 +38,7 @@ class LowRankSymbol(SeparatedSymbol):
         rank: int = 2,
         shared: bool = False,
         takes_time: bool = False,
-        **network: int | str | None,
+        **network: Unpack[MLPOptions],
     ) -> None:
         super().__init__(
             in_channels, out_channels, scale=scale, depends_on_x=True, takes_time=takes_time
@@ -46,9 +48,9 @@ class LowRankSymbol(SeparatedSymbol):
         self.rank, self.shared = rank, shared
         features = scale.dim + takes_time
         factors, pairs = rank * (1 if shared else out_channels), rank * out_channels * in_channels
-        self.real = SymbolMLP(features, pairs, **network)  # type: ignore[arg-type]
-        self.imaginary = SymbolMLP(features, pairs, **network)  # type: ignore[arg-type]
-        self.space = SymbolMLP(features, factors, **network)  # type: ignore[arg-type]
+        self.real = SymbolMLP(features, pairs, **network)
+        self.imaginary = SymbolMLP(features, pairs, **network)
+        self.space = SymbolMLP(features, factors, **network)
         with torch.no_grad():
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
@@ -59,5 +61,5 @@ class LowRankSymbol(SeparatedSymbol):
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         """b at x."""
-        b: Tensor = self.space(with_time(x, t))
+        b = self.space.fields(with_time(x, t))
         return b.reshape(self.rank, -1, 1, *b.shape[1:])

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from pdno.symbols.analytic import Advection, AnalyticSymbol, Derivative, Multiplication
 from pdno.symbols.base import Symbol
-from pdno.symbols.full import FullSymbol
+from pdno.symbols.direct import FullSymbol
 from pdno.symbols.low_rank import LowRankSymbol
 from pdno.symbols.network import NetworkSymbol
 from pdno.symbols.separated import SeparatedSymbol, check_time

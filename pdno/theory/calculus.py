@@ -35,7 +35,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from pdno.symbols.full import FullSymbol
+from pdno.symbols.direct import FullSymbol
 from pdno.theory.symbol_derivatives import Index, SymbolFunction, as_complex, in_x, in_xi
 
 

@@ -28,7 +28,7 @@ from pdno.fourier import Modes, truncate_modes
 from pdno.grid import Grid
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol, SymbolValues
-from pdno.symbols.full import FullSymbol, apply_directly, full_values
+from pdno.symbols.direct import FullSymbol, apply_directly, full_values
 from pdno.theory.hermitian import whole_spectrum
 from pdno.theory.responses import Differences, columns, has_gradient, rows
 from pdno.theory.sobolev import as_linear_map, in_double, is_linear

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pdno import Grid
-from pdno.symbols.full import apply_directly
+from pdno.symbols.direct import apply_directly
 from pdno.theory.calculus import (
     adjoint,
     as_full_symbol,
