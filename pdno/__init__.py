@@ -123,6 +123,8 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("certify", "theory"):
+        import_module("pdno.theory.certificate").Certificate.draw = _draw_certificate
     if name in _PACKAGES:
         return import_module(_PACKAGES[name])
     if name not in _HOMES:
@@ -130,6 +132,11 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def _draw_certificate(*given: Any, **options: Any) -> Any:
+    """Theory does not import the report: the figures of its certificates are handed in here."""
+    return import_module("pdno.report.certificate").plot_certificate(*given, **options)
 
 
 def __dir__() -> list[str]:

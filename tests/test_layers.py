@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "training": {"data", "networks"},
     "evaluation": {"training", "data", "symbols"},
     "report": {"evaluation"},
-    "theory": {"symbols", "operators", "networks", "report"},
+    "theory": {"symbols", "operators", "networks"},
     "experiments": BELOW_EXPERIMENTS,
     "explorer": {*BELOW_EXPERIMENTS, "experiments"},
     "cli": {"data", "evaluation", "experiments", "explorer", "report"},

@@ -19,7 +19,7 @@ from pdno.symbols import (
 )
 from pdno.symbols.direct import full_values
 from pdno.theory.extraction import extract_symbol
-from pdno.theory.linearisation import linearise
+from pdno.theory.lipschitz import linearise
 
 
 def layer(kind, dim, modes):
