@@ -105,9 +105,7 @@ def test_in_two_dimensions_a_unit_does_not_decay_on_its_own_ray():
 
     def second_derivative(direction, radius):
         point = (radius * direction).requires_grad_()
-        (gradient,) = torch.autograd.grad(
-            network.fields(point[None])[0, 0], point, create_graph=True
-        )
+        (gradient,) = torch.autograd.grad(network(point[None])[0, 0], point, create_graph=True)
         (again,) = torch.autograd.grad((gradient * w).sum(), point)
         return (again * w).sum().abs().item()
 
