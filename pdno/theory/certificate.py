@@ -191,10 +191,9 @@ def certify(
     highest = probe.dim // 2 + 2  # k + 1
     measurements = measure(probe, highest, shells=shells, generator=draw)
     real = _judged_on_reals(symbol, probe, frequencies)
-    rough, smooth, periodic = _judge_smoothness(
-        probe, real=real, torus=space == "torus", generator=draw
-    )
-    fitted = measurements[0].growth[0, 0].exponent
+    rough, smooth, periodic = _judge_smoothness(probe, real, space == "torus", draw)
+    first = measurements[0]
+    fitted = first.growth[0, 0].exponent
     asked = order if order is not None else fitted if math.isfinite(fitted) else 0.0
     broken = max((_find_violations(each, asked) for each in measurements), key=len)
     witnesses = (*broken, *rough)
@@ -203,12 +202,12 @@ def certify(
         asked,
         fitted,
         probe.dim,
-        _seminorms(measurements[0], asked),
-        _exponents(measurements[0]),
+        _by_indices(first, lambda a, b: first.seminorm(a, b, asked), 0.0),
+        _by_indices(first, lambda a, b: first.growth[a, b].exponent, -math.inf),
         periodic,
         smooth,
         witnesses,
-        (*(witness.reason for witness in witnesses), *_remarks(symbol, probe, measurements[0])),
+        (*(witness.reason for witness in witnesses), *_remarks(symbol, probe, first)),
         tuple(float(2 * RATIO**j * probe.scale.mean()) for j in range(1, shells + 1)),
         _curves(measurements[-1], asked),
     )
@@ -225,24 +224,16 @@ def _judged_on_reals(
     return frequencies == "real" or (frequencies is None and by_default)
 
 
-def _seminorms(measurement: Measurement, order: float) -> dict[Indices, float]:
-    known = {
-        (a, b): measurement.seminorm(row, column, order)
-        for row, a in enumerate(measurement.alphas)
-        for column, b in enumerate(measurement.betas)
+def _by_indices(
+    measurement: Measurement, number: Callable[[int, int], float], without_x: float
+) -> dict[Indices, float]:
+    """A number for each (α, β); a symbol without x has no x-derivatives."""
+    alphas, betas = measurement.alphas, measurement.betas
+    return {
+        (a, b): number(row, column) if column < len(betas) else without_x
+        for row, a in enumerate(alphas)
+        for column, b in enumerate(multi_indices(len(a), 2))
     }
-    # a symbol without x has no x-derivatives
-    every = multi_indices(len(measurement.alphas[0]), 2)
-    return {(a, b): known.get((a, b), 0.0) for a in measurement.alphas for b in every}
-
-
-def _exponents(measurement: Measurement) -> dict[Indices, float]:
-    every = multi_indices(len(measurement.alphas[0]), 2)
-    known = {
-        (measurement.alphas[row], measurement.betas[column]): growth.exponent
-        for (row, column), growth in measurement.growth.items()
-    }
-    return {(a, b): known.get((a, b), -math.inf) for a in measurement.alphas for b in every}
 
 
 def _curves(measurement: Measurement, order: float) -> dict[int, tuple[float, ...]]:
@@ -350,16 +341,9 @@ def _in_words(
 
 
 def _judge_smoothness(
-    probe: Probe, *, real: bool, torus: bool, generator: torch.Generator
+    probe: Probe, real: bool, torus: bool, generator: torch.Generator
 ) -> tuple[list[Witness], bool, bool | None]:
-    """Witnesses against smoothness; whether a is smooth; whether it is periodic (None: no x).
-
-    Arguments:
-        probe: The symbol.
-        real: Whether to judge a as a function of ξ in R^n.
-        torus: Whether x = 0 and x = 1 are the same.
-        generator: Draws lines.
-    """
+    """Witnesses against smoothness; whether a is smooth; whether it is periodic (None: no x)."""
     none, witnesses = (0,) * probe.dim, []
     if real:
         ends = EDGE * (2 * torch.rand(2, LINES, probe.dim, generator=generator) - 1) * probe.scale

@@ -150,18 +150,14 @@ def extract_symbol(
                 "the operator is not linear: give a state, and its derivative is taken"
             )
         return ExtractedSymbol(_columns(apply, f, grid, modes, batch), grid, modes, "waves")
-    _check_state(state, grid)
+    grid.check(state, "state")
+    if state.dim() != grid.dim + 2 or len(state) != 1:
+        raise ValueError(f"state has shape {tuple(state.shape)}; expected (1, I, *N): one sample")
     if _has_gradient(operator, state):
         return ExtractedSymbol(_rows(operator, state, grid, modes, batch), grid, modes, "reverse")
     slope = _Differences(operator, state, step)
     values = _columns(slope, state, grid, modes, max(1, batch // 4))
     return ExtractedSymbol(values, grid, modes, "differences", slope.error)
-
-
-def _check_state(state: Tensor, grid: Grid) -> None:
-    grid.check(state, "state")
-    if state.dim() != grid.dim + 2 or len(state) != 1:
-        raise ValueError(f"state has shape {tuple(state.shape)}; expected (1, I, *N): one sample")
 
 
 def _columns(

@@ -32,8 +32,8 @@ EVERY_POWER = 16.0
 still numbers."""
 MARGIN = 256.0
 """How many rounding errors count as unseen: a network sums up many terms."""
-FITTED = 4
-FEWEST = 3
+FEWEST, FITTED = 3, 4
+"""Shells of a fit."""
 CORE = {1: 64, 2: 6, 3: 3}
 """Edges of the box around the origin, by dimension."""
 
@@ -94,22 +94,15 @@ class Measurement:
 def measure(
     probe: Probe, highest: int, *, shells: int, generator: torch.Generator
 ) -> list[Measurement]:
-    """Measurements with the step 1 and, where the scale is large, with one that fits it.
-
-    Arguments:
-        probe: The symbol.
-        highest: Largest |α|.
-        shells: J.
-        generator: Draws directions.
-    """
+    """What is seen with the step 1 and, where the scale is large, with one that fits it."""
     step = max(1, int(probe.scale.min() / 4))
     wide = difference_stencil(probe.dim, highest, step)
     rays = find_rays(probe, wide, shells=shells, step=step, generator=generator)
     unit = difference_stencil(probe.dim, highest)
     found = [_measure_on(probe, unit, 1, rays, derivatives=True)]
-    if step == 1:
-        return found
-    return [*found, _measure_on(probe, wide, step, rays, derivatives=False)]
+    if step > 1:
+        found.append(_measure_on(probe, wide, step, rays, derivatives=False))
+    return found
 
 
 def _measure_on(
@@ -119,21 +112,18 @@ def _measure_on(
     sizes = sizes.reshape(*sizes.shape[:2], *rays.shape[:2])
     highest = int(stencil.totals.max())
     edge = CORE[probe.dim] if probe.support is None else probe.support + highest
-    core_points = _box(probe.dim, edge)
+    axis = torch.arange(-edge, edge + 1, dtype=torch.float64)
+    core_points = torch.cartesian_prod(*[axis] * probe.dim).reshape(-1, probe.dim)
     radii = RATIO ** torch.arange(1, rays.shape[1] + 1, dtype=torch.float64)
     largest = sizes.nan_to_num(nan=math.inf).amax(dim=2)
     noise = probe.noise(largest[0])
     # a phase that turns faster than once between neighbours is none on the lattice, but a jump is
     fastest = 2 * math.pi * rays.norm(dim=-1).amax(dim=0) * noise
     noise = noise + torch.minimum(_conditioning(probe, rays, derivatives), fastest)
-    growth = {
-        (alpha, beta): _fit_growth(
-            largest[alpha, beta], _rounding_floor(noise[beta], sum(index), step), radii
-        )
-        for (alpha, index), beta in itertools.product(
-            enumerate(stencil.indices), range(sizes.shape[1])
-        )
-    }
+    growth = {}
+    for alpha, beta in itertools.product(range(len(sizes)), range(sizes.shape[1])):
+        floor = _rounding_floor(noise[beta], sum(stencil.indices[alpha]), step)
+        growth[alpha, beta] = _fit_growth(largest[alpha, beta], floor, radii)
     return Measurement(
         stencil.indices,
         probe.stencil.indices[: sizes.shape[1]],
@@ -157,11 +147,6 @@ def _conditioning(probe: Probe, rays: Tensor, derivatives: bool) -> Tensor:
     xi = rays.flatten(0, 1)
     change = probe.changes(xi, xi * (1 + digit), derivatives=derivatives) / digit
     return change.reshape(len(change), *rays.shape[:2]).nan_to_num(nan=0.0, posinf=0.0).amax(dim=1)
-
-
-def _box(dim: int, edge: int) -> Tensor:
-    axis = torch.arange(-edge, edge + 1, dtype=torch.float64)
-    return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
 
 
 def _bracket(xi: Tensor) -> Tensor:

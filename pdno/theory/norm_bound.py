@@ -157,25 +157,13 @@ def _separate(
 def _factors(b: Tensor, mu: Tensor) -> float:
     """The smallest of a few bounds in L2 that take b(x) and μ(ξ) apart.
 
-    Entries: ‖(Σ_r sup_x |b_rji| sup_ξ |μ_rji|)_ji‖₂.
-    Rows and columns: sup_x max_j (Σ_ri b_rji²)^{1/2} · sup_ξ max_i (Σ_rj |μ_rji|²)^{1/2}.
-    Where b does not depend on i there are instead
-    sup_x max_j (Σ_r b_rj²)^{1/2} · sup_ξ ‖(μ_1; ...; μ_R)‖₂ and Σ_r sup_xj |b_rj| sup_ξ ‖μ_r‖₂.
+    Entries: ‖(Σ_r sup_x |b_rji| sup_ξ |μ_rji|)_ji‖₂; else sup_x of b times sup_ξ of μ in the norms
+    of `_products`.
     """
-    flat = b.flatten(3)
-    entries = (flat.abs().amax(dim=-1) * mu.abs().amax(dim=-1)).sum(dim=0)
-    bounds = [float(torch.linalg.matrix_norm(entries, 2))]
-    if b.shape[2] == 1:
-        stacked = mu.permute(3, 0, 1, 2).flatten(1, 2)
-        rows = flat.square().sum(dim=0).max().sqrt()
-        bounds.append(float(rows * _spectral(stacked).max()))
-        terms = _spectral(mu.permute(0, 3, 1, 2)).amax(dim=1)
-        bounds.append(float((flat.abs().amax(dim=(1, 2, 3)) * terms).sum()))
-    else:
-        rows = flat.square().sum(dim=(0, 2)).max().sqrt()
-        columns = mu.abs().square().sum(dim=(0, 1)).max().sqrt()
-        bounds.append(float(rows * columns))
-    return min(bounds)
+    flat = b.flatten(3).abs()
+    entries = (flat.amax(dim=-1) * mu.abs().amax(dim=-1)).sum(dim=0)
+    apart = [(of_b.amax(dim=0) * of_mu.amax(dim=1)).sum() for of_b, of_mu in _products(flat, mu)]
+    return float(torch.stack([_spectral(entries), *apart]).min())
 
 
 def _schur(parts: _Parts, mean: Tensor, sigma: float) -> tuple[float, float, float]:
@@ -184,12 +172,13 @@ def _schur(parts: _Parts, mean: Tensor, sigma: float) -> tuple[float, float, flo
     brackets = _brackets(grid, parts.mu.device)
     index = torch.arange(size, device=parts.mu.device).reshape(grid.shape)
     sums = parts.mu.real.new_zeros(2, 2, size)  # blocks and change, by ξ' and by ξ
-    products, step = _products(parts), max(1, PAIRS_AT_ONCE // size)
-    shifts = list(itertools.product(*[range(n) for n in grid.shape]))
+    products, step = _products(parts.b_hat.abs(), parts.mu), max(1, PAIRS_AT_ONCE // size)
+    shifts = list(itertools.product(*[range(0, -n, -1) for n in grid.shape]))
+    axes = tuple(range(grid.dim))
     for start in range(0, size, step):
         some = slice(start, min(start + step, size))
         # from ξ to ξ' = ξ + η modulo N, for some η and all ξ
-        to = torch.stack([_shifted(index, shift) for shift in shifts[some]])
+        to = torch.stack([index.roll(shift, axes).flatten() for shift in shifts[some]])
         ratio = (brackets[to] / brackets) ** sigma
         beta = _block_norms(parts, products, some)
         for row, weighed in enumerate((ratio * beta, (ratio - 1).abs() * beta)):
@@ -198,12 +187,6 @@ def _schur(parts: _Parts, mean: Tensor, sigma: float) -> tuple[float, float, flo
     most = sums.amax(dim=-1).prod(dim=-1).sqrt()
     joined = (sums[0] + mean).amax(dim=-1).prod().sqrt()
     return float(most[0]), float(joined), float(most[1])
-
-
-def _shifted(index: Tensor, shift: tuple[int, ...]) -> Tensor:
-    """The place of ξ + η modulo N for every ξ."""
-    axes = tuple(range(len(shift)))
-    return index.roll([-steps for steps in shift], axes).flatten()
 
 
 def _block_norms(parts: _Parts, products: Products, some: slice) -> Tensor:
@@ -223,25 +206,27 @@ def _block_norms(parts: _Parts, products: Products, some: slice) -> Tensor:
     return beta
 
 
-def _products(parts: _Parts) -> Products:
-    """Matrices (|N|, Q) and (Q, |N|), products of which are β(η, ξ), as in `_factors`."""
-    b, mu = parts.b_hat.abs(), parts.mu
-    if parts.b.shape[2] > 1:
-        rows = b.square().sum(dim=(0, 2)).amax(dim=0).sqrt()
+def _products(b: Tensor, mu: Tensor) -> Products:
+    """Matrices (|N|, Q) of |b| and (Q, |N|) of μ, products of which bound ‖b(·) ∘ μ(·)‖₂.
+
+    Rows and columns: max_j (Σ_ri b_rji²)^{1/2} · max_i (Σ_rj |μ_rji|²)^{1/2}. Where b does not
+    depend on i there are instead max_j (Σ_r b_rj²)^{1/2} · ‖(μ_1; ...; μ_R)‖₂ and
+    Σ_r max_j |b_rj| · ‖μ_r‖₂.
+    """
+    rows = b.square().sum(dim=(0, 2)).amax(dim=0).sqrt()
+    if b.shape[2] > 1:
         columns = mu.abs().square().sum(dim=(0, 1)).amax(dim=0).sqrt()
         return [(rows[:, None], columns[None])]
     terms = _spectral(mu.permute(0, 3, 1, 2))
     stacked = _spectral(mu.permute(3, 0, 1, 2).flatten(1, 2))
-    rows = b.square().sum(dim=(0, 2)).amax(dim=0).sqrt()
     return [(b.amax(dim=(1, 2)).T, terms), (rows[:, None], stacked[None])]
 
 
 def _peetre(parts: _Parts, sigma: float) -> float:
     """Σ_η 2^{|σ|/2} ⟨η⟩^{|σ|} sup_ξ β(η, ξ)."""
     weights = (2**0.5 * _brackets(parts.grid, parts.mu.device)) ** abs(sigma)
-    sums = [
-        (of_eta * of_xi.amax(dim=1)).sum(dim=1) @ weights for of_eta, of_xi in _products(parts)
-    ]
+    products = _products(parts.b_hat.abs(), parts.mu)
+    sums = [(of_eta * of_xi.amax(dim=1)).sum(dim=1) @ weights for of_eta, of_xi in products]
     return float(torch.stack(sums).min())
 
 

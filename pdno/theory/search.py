@@ -84,13 +84,7 @@ def _sampled(probe: Probe, shells: int, generator: torch.Generator) -> Tensor:
 
 
 class _Search:
-    """Largest differences, by order.
-
-    Arguments:
-        probe: The symbol.
-        stencil: The differences.
-        step: Of the search.
-    """
+    """Largest differences of a symbol, by order."""
 
     def __init__(self, probe: Probe, stencil: Stencil, step: int) -> None:
         self.probe, self.stencil, self.step = probe, stencil, step
@@ -105,13 +99,9 @@ class _Search:
         return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
 
     def best(self, xi: Tensor, offsets: Tensor, order: Tensor, pairs: Tensor) -> Tensor:
-        """The strongest of the points ξ + step · offset, hardly nearer to the origin.
+        """The strongest of the points ξ + step · offset for ξ (K, d), hardly nearer to the origin.
 
-        Arguments:
-            xi: (K, d).
-            offsets: (candidates, d), the first of them zero.
-            order: Of the differences, (K,).
-            pairs: Channel pairs to ask.
+        Offsets (candidates, d) begin with zero; `order` (K,) is that of the differences.
         """
         rays = torch.arange(len(xi))
         candidates = xi[:, None] + self.step * offsets
@@ -142,14 +132,16 @@ def _follow(
 def _bends(search: _Search, shells: int, generator: torch.Generator) -> Tensor:
     """The places of each shell where the symbol bends most, for each order of difference."""
     orders = torch.arange(1, search.orders).repeat_interleave(BENDS)
-    frames, points = _draw_circles(search.probe.dim, generator), []
-    count = search.probe.values(torch.zeros(1, search.probe.dim, dtype=torch.float64)).shape[1]
+    dim, points = search.probe.dim, []
+    drawn = torch.randn(CIRCLES[dim], dim, 2, generator=generator, dtype=torch.float64)
+    frames = torch.linalg.qr(drawn).Q  # planes through the origin, (circles, d, 2)
+    count = search.probe.values(torch.zeros(1, dim, dtype=torch.float64)).shape[1]
     pairs = torch.arange(0, count, max(1, count // PAIRS))
     for shell in range(1, shells + 1):
         found = _find_bends(search.probe, frames, 1.5 * RATIO**shell, BENDS).round()
         start = found.repeat(search.orders - 1, 1)
-        near = search.best(start, _cross(search.probe.dim, 3), orders, pairs)
-        points.append(search.best(near, _cube(search.probe.dim), orders, pairs))
+        near = search.best(start, _cross(dim, 3), orders, pairs)
+        points.append(search.best(near, _cube(dim), orders, pairs))
     return torch.stack(points, dim=1)
 
 
@@ -173,10 +165,7 @@ def _largest_of_ring(search: _Search, generator: torch.Generator) -> tuple[Tenso
     """Points of the first shell with the largest differences, and their orders."""
     probe = search.probe
     edge = (RATIO**2 * probe.scale).ceil().long().tolist()
-    whole = 1
-    for n in edge:
-        whole *= 2 * n + 1
-    if whole <= 2 * RING:
+    if math.prod(2 * n + 1 for n in edge) <= 2 * RING:
         axes = [torch.arange(-n, n + 1, dtype=torch.float64) for n in edge]
         lattice = torch.cartesian_prod(*axes).reshape(-1, probe.dim)
     else:
@@ -211,8 +200,7 @@ def _largest(
 ) -> tuple[Tensor, Tensor]:
     """Per order the strongest points that lie in different directions."""
     unit = torch.nn.functional.normalize(directions, dim=-1)
-    chosen: list[int] = []
-    orders: list[int] = []
+    chosen, orders = list[int](), list[int]()
     for q, strength in enumerate(strengths):
         taken: list[int] = []
         for place in strength.argsort(descending=True)[: 32 * count].tolist():
@@ -225,22 +213,8 @@ def _largest(
     return points[chosen], torch.tensor(orders)
 
 
-def _draw_circles(dim: int, generator: torch.Generator) -> Tensor:
-    """Planes through the origin of two or three dimensions, as frames (circles, d, 2)."""
-    drawn = torch.randn(CIRCLES[dim], dim, 2, generator=generator, dtype=torch.float64)
-    frames: Tensor = torch.linalg.qr(drawn).Q
-    return frames
-
-
 def _find_bends(probe: Probe, frames: Tensor, radius: float, count: int) -> Tensor:
-    """Points (count, d) of a sphere near the largest bends, not rounded.
-
-    Arguments:
-        probe: The symbol.
-        frames: The planes of the circles.
-        radius: In units of the frequency scale.
-        count: How many, on different circles or apart from each other.
-    """
+    """Points (count, d) of a sphere near the largest bends of its circles, not rounded."""
     unit = torch.linspace(0, 2 * math.pi, COARSE + 1, dtype=torch.float64)
     angles = unit.expand(len(frames), -1)
     bend = _bend(probe, _on_circle(frames, angles, radius) * probe.scale)
@@ -275,8 +249,7 @@ def _largest_bends(bend: Tensor, count: int) -> tuple[Tensor, Tensor]:
     left = bend.clone()
     found = []
     for _ in range(count):
-        best = int(left.argmax())
-        circle, place = divmod(best, left.shape[1])
+        circle, place = divmod(int(left.argmax()), left.shape[1])
         found.append((circle, place))
         left[circle, max(0, place - 3) : place + 4] = -1.0
     circles, places = zip(*sorted(found), strict=True)
