@@ -127,12 +127,11 @@ def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) 
             width, width, scale=scale, rank=rank, shared=shared, takes_time=time, **network
         )
     if options.symbol == "classical":
-        order = options.order
         return ClassicalSymbol(
             width,
             width,
             scale=scale,
-            order=order,
+            order=options.order,
             depends_on_x=depends_on_x,
             takes_time=time,
             **network,

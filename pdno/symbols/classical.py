@@ -52,9 +52,7 @@ class ClassicalSymbol(SeparatedSymbol):
     a1 starts near 1, so that the operator starts as an a(ξ).
 
     Arguments:
-        in_channels: I.
-        out_channels: O.
-        scale: What the networks see of x and ξ.
+        in_channels, out_channels, scale: As in `SeparatedSymbol`.
         order: m; with time that of the generator A.
         depends_on_x: Whether there is an a1. An elliptic symbol has one a1(x) > 0 for all pairs.
         takes_time: Whether the symbol is e^{tA}: a dissipative A, elliptic if m > 0.
@@ -109,12 +107,15 @@ class ClassicalSymbol(SeparatedSymbol):
             self.root_real, self.root_imaginary = make(parities[0]), make(parities[1])
         if self.elliptic:
             self.log_ellipticity = nn.Parameter(torch.tensor(math.log(START_OF_C)))
-        self.space: SymbolMLP | None = None
-        if depends_on_x:
-            factors = 1 if self.elliptic else pairs
-            self.space = SymbolMLP(2 * scale.dim, factors, **network)
-            with torch.no_grad():
-                self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
+        self.space = self._make_space(network) if depends_on_x else None
+
+    def _make_space(self, network: MLPOptions) -> SymbolMLP:
+        """a1, near 1 at the start; that of an elliptic symbol is exponentiated."""
+        factors = 1 if self.elliptic else self.in_channels * self.out_channels
+        space = SymbolMLP(2 * self.scale.dim, factors, **network)
+        with torch.no_grad():
+            space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
+        return space
 
     @property
     def ellipticity(self) -> Tensor:

@@ -20,12 +20,9 @@ class LowRankSymbol(SeparatedSymbol):
     the constant 1 and the others near 0, so that the operator starts as an a(ξ).
 
     Arguments:
-        in_channels: I.
-        out_channels: O.
-        scale: What the networks see of x and ξ.
+        in_channels, out_channels, scale, takes_time: As in `SeparatedSymbol`.
         rank: R.
         shared: Whether all output channels share the x-factors.
-        takes_time: Whether there is a t.
         network: Arguments of `SymbolMLP`.
     """
 

@@ -17,11 +17,8 @@ class NetworkSymbol(SeparatedSymbol):
     a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well.
 
     Arguments:
-        in_channels: I.
-        out_channels: O.
-        scale: What the networks see of x and ξ.
+        in_channels, out_channels, scale, takes_time: As in `SeparatedSymbol`.
         depends_on_x: Whether there is an a1; without it the symbol is a(ξ).
-        takes_time: Whether there is a t.
         network: Arguments of `SymbolMLP` (layers, hidden, activation, first_activation).
     """
 

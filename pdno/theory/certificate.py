@@ -181,15 +181,12 @@ def certify(
         >>> certificate.accepted, round(certificate.order, 2)
         (True, -2.0)
     """
-    if shells < 4:
-        raise ValueError(f"shells is {shells}; expected at least 4 to see growth")
     draw = generator or torch.Generator().manual_seed(0)
     unit = 1.0 if frequency_scale is None else frequency_scale
     probe = make_probe(symbol, dim=dim, t=t, acting=acting, scale=unit, generator=draw)
     if frequency_scale is not None:
         probe.scale = scale_per_axis(frequency_scale, probe.dim)
-    highest = probe.dim // 2 + 2  # k + 1
-    measurements = measure(probe, highest, shells=shells, generator=draw)
+    measurements = measure(probe, probe.dim // 2 + 2, shells=shells, generator=draw)  # k + 1
     real = _judged_on_reals(symbol, probe, frequencies)
     rough, smooth, periodic = _judge_smoothness(probe, real, space == "torus", draw)
     first = measurements[0]

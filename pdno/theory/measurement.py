@@ -95,6 +95,8 @@ def measure(
     probe: Probe, highest: int, *, shells: int, generator: torch.Generator
 ) -> list[Measurement]:
     """What is seen with the step 1 and, where the scale is large, with one that fits it."""
+    if shells < 4:
+        raise ValueError(f"shells is {shells}; expected at least 4 to see growth")
     step = max(1, int(probe.scale.min() / 4))
     wide = difference_stencil(probe.dim, highest, step)
     rays = find_rays(probe, wide, shells=shells, step=step, generator=generator)
