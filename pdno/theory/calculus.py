@@ -28,18 +28,19 @@ __all__ = [
     "poisson_bracket",
 ]
 
-import itertools
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pdno.symbols.direct import FullSymbol
+from pdno.theory.differences import MultiIndex as Index
+from pdno.theory.differences import multi_indices
 
 SymbolFunction = Callable[[Tensor, Tensor], Tensor]
-Index = tuple[int, ...]
 
 
 def compose(
@@ -103,7 +104,7 @@ def commutator(
     a: SymbolFunction, b: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
     """The symbol (4) of T_a T_b - T_b T_a by the terms 1 <= |α| <= `terms`; those of 0 cancel."""
-    indices = list(_indices(dim, range(1, terms + 1)))
+    indices = _indices(dim, range(1, terms + 1))
     there = _sum([_term(a, b, alpha, differences) for alpha in indices])
     back = _sum([_term(b, a, alpha, differences) for alpha in indices])
     return lambda x, xi: there(x, xi) - back(x, xi)
@@ -157,22 +158,12 @@ def _over_factorial(a: SymbolFunction, alpha: Index) -> SymbolFunction:
 
 
 def _sum(parts: list[SymbolFunction]) -> SymbolFunction:
-    def total(x: Tensor, xi: Tensor) -> Tensor:
-        first, *rest = parts
-        value = first(x, xi)
-        for part in rest:
-            value = value + part(x, xi)
-        return value
-
-    return total
+    return lambda x, xi: functools.reduce(torch.add, (part(x, xi) for part in parts))
 
 
-def _indices(dim: int, lengths: range | list[int]) -> Iterator[Index]:
+def _indices(dim: int, lengths: range | list[int]) -> list[Index]:
     """The multi-indices α with |α| in `lengths`."""
-    for length in lengths:
-        for alpha in itertools.product(range(length + 1), repeat=dim):
-            if sum(alpha) == length:
-                yield alpha
+    return [alpha for alpha in multi_indices(dim, max(lengths)) if sum(alpha) in lengths]
 
 
 def _in_xi(a: SymbolFunction, alpha: Index, differences: bool) -> SymbolFunction:
