@@ -40,7 +40,9 @@ from pdno.symbols.separated import SeparatedSymbol, check_time
 from pdno.symbols.table import TableSymbol
 from pdno.theory.differences import Stencil, derivative_stencil
 
-AnySymbol = Symbol | FullSymbol | Callable[[Tensor, Tensor], Tensor]
+Pairs = Callable[[Tensor, Tensor], Tensor]
+"""a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)."""
+AnySymbol = Symbol | FullSymbol | Pairs
 Factor = Callable[[Tensor], Tensor]
 """c from ξ (M, d) to (R, pairs, M), or b from x (P, d) to (R, pairs or 1, P)."""
 
@@ -52,14 +54,7 @@ _MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 14426950408889
 
 
 class Probe(ABC):
-    """A symbol at any points, in double precision.
-
-    Arguments:
-        dim: d.
-        points: Number of points x where x-derivatives are taken.
-        depends_on_x: Whether there is any x.
-        generator: Draws the points x.
-    """
+    """A symbol at any points; x-derivatives are taken at some that the generator draws."""
 
     scale: Tensor
     """Unit of ξ per axis, (d,): radii are measured in it."""
@@ -82,18 +77,13 @@ class Probe(ABC):
 
     @abstractmethod
     def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
-        """What a is made of at ξ (M, d): complex, (terms, pairs, M).
-
-        Without `derivatives` only what `sizes` needs without them.
-        """
+        """What `sizes` needs of a at ξ (M, d), with or without derivatives: (terms, pairs, M)."""
 
     @abstractmethod
     def sizes(self, parts: Tensor, *, derivatives: bool = True) -> Tensor:
-        """max over x and pairs of |∂_x^β a| for (differences of) values, (indices β, M).
+        """max over x and pairs of |∂_x^β a|, (indices β, M); without `derivatives` β = 0 alone.
 
-        Arguments:
-            parts: Real and imaginary parts of such values, (2, terms, pairs, M).
-            derivatives: Whether there are other β than 0.
+        `parts` are real and imaginary parts of (differences of) values, (2, terms, pairs, M).
         """
 
     @abstractmethod
@@ -112,8 +102,7 @@ class Probe(ABC):
             found = self.sizes(parts.flatten(-2), derivatives=derivatives)
             return found.reshape(len(found), len(points), -1).permute(2, 0, 1)
 
-        chunks = self._chunks(xi[:, None] + stencil.offsets, derivatives)
-        return torch.cat([sizes(points) for points in chunks], dim=-1)
+        return self._in_chunks(sizes, xi[:, None] + stencil.offsets, derivatives)
 
     def changes(self, xi: Tensor, other: Tensor, *, derivatives: bool = True) -> Tensor:
         """max over x and pairs of |∂_x^β a(x, ξ') - ∂_x^β a(x, ξ)|, (indices β, M)."""
@@ -123,8 +112,7 @@ class Probe(ABC):
             change = there - here
             return self.sizes(torch.stack([change.real, change.imag]), derivatives=derivatives)
 
-        chunks = self._chunks(torch.stack([xi, other], dim=1), derivatives)
-        return torch.cat([sizes(points) for points in chunks], dim=-1)
+        return self._in_chunks(sizes, torch.stack([xi, other], dim=1), derivatives)
 
     def strengths(self, xi: Tensor, stencil: Stencil, pairs: Tensor | None = None) -> Tensor:
         """|Δ^α| of what a is made of, pair by pair, (indices α, pairs, M): quick, for a search."""
@@ -133,12 +121,12 @@ class Probe(ABC):
             parts = self._near(points, stencil, False, pairs)
             return _squared_size(parts).amax(dim=0).movedim(-1, 0)
 
-        chunks = self._chunks(xi[:, None] + stencil.offsets, False)
-        return torch.cat([squares(points) for points in chunks], dim=-1).sqrt_()
+        return self._in_chunks(squares, xi[:, None] + stencil.offsets, False).sqrt_()
 
-    def _chunks(self, points: Tensor, derivatives: bool) -> tuple[Tensor, ...]:
+    def _in_chunks(self, function: Factor, points: Tensor, derivatives: bool) -> Tensor:
         one = self.values(points[0], derivatives=derivatives)
-        return torch.split(points, max(1, BUDGET // one.numel()))
+        chunks = torch.split(points, max(1, BUDGET // one.numel()))
+        return torch.cat([function(each) for each in chunks], dim=-1)
 
     def _near(
         self, points: Tensor, stencil: Stencil, derivatives: bool, pairs: Tensor | None = None
@@ -157,13 +145,7 @@ class SeparatedProbe(Probe):
     """Σ_r b_r(x) c_r(ξ), or c(ξ) alone.
 
     Δ_ξ^α ∂_x^β a(x, ξ) = Σ_r ∂_x^β b_r(x) Δ_ξ^α c_r(ξ), so that c is evaluated at frequencies and
-    b at points, and never a at pairs of both.
-
-    Arguments:
-        frequency: c.
-        space: b; None means 1.
-        dim: d.
-        generator: Draws the points x.
+    b at points, and never a at pairs of both. No `space` means b = 1.
     """
 
     def __init__(
@@ -208,20 +190,9 @@ class SeparatedProbe(Probe):
 
 
 class DirectProbe(Probe):
-    """a(x, ξ) given by a function, evaluated at the points of an x-stencil.
+    """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil."""
 
-    Arguments:
-        function: From x (P, 1, d) and ξ (1, M, d) to (O, I, P, M) or (P, M).
-        dim: d.
-        generator: Draws the points x.
-    """
-
-    def __init__(
-        self,
-        function: Callable[[Tensor, Tensor], Tensor],
-        dim: int,
-        generator: torch.Generator,
-    ) -> None:
+    def __init__(self, function: Pairs, dim: int, generator: torch.Generator) -> None:
         super().__init__(dim, POINTS_OF_SUMS, True, generator)
         self.function = function
 
@@ -263,12 +234,7 @@ class DirectProbe(Probe):
 
 @torch.no_grad()
 def evaluate_at(
-    symbol: AnySymbol,
-    x: Tensor,
-    xi: Tensor,
-    *,
-    t: float | None = None,
-    acting: bool = False,
+    symbol: AnySymbol, x: Tensor, xi: Tensor, *, t: float | None = None, acting: bool = False
 ) -> Tensor:
     """a_ij(x, ξ) at all pairs of points (P, d) and frequencies (M, d), (O, I, P, M), complex128.
 
@@ -308,13 +274,7 @@ def make_probe(
 ) -> SeparatedProbe | DirectProbe:
     """The probe of a symbol; learned ones are copied to double precision.
 
-    Arguments:
-        symbol: Any symbol, or a function.
-        dim: d, for symbols that do not know it.
-        t: Time, for symbols that depend on it.
-        acting: Whether to take the part that acts on real functions.
-        scale: Unit of ξ of networks that have not settled theirs.
-        generator: Draws the points x.
+    Arguments are those of `certify`; `scale` is for networks that have not settled theirs.
     """
     draw = generator or torch.Generator().manual_seed(0)
     known = _known_dim(symbol)
@@ -434,7 +394,7 @@ def _complete(frequency: Factor) -> Factor:
     return lambda xi: _halves(xi[:, -1], frequency(xi), frequency(-xi))
 
 
-def _complete_pairs(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+def _complete_pairs(function: Pairs) -> Pairs:
     """The part of a that acts on real functions."""
 
     def acting(x: Tensor, xi: Tensor) -> Tensor:

@@ -49,12 +49,8 @@ def find_rays(
 ) -> Tensor:
     """Lattice points (rays, shells, d): sampled directions, then the followed ones.
 
-    Arguments:
-        probe: The symbol.
-        stencil: Differences whose largest values are followed.
-        shells: J.
-        step: Of the search, in lattice points: about a quarter of what the symbol can resolve.
-        generator: Draws the sampled directions.
+    The largest differences of the stencil are followed; `step` is that of the search, in lattice
+    points: about a quarter of what the symbol can resolve.
     """
     rays = [_sampled(probe, shells, generator)]
     if probe.support is not None:  # nothing is out there
