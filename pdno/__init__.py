@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pdno.fields.gaussian import GaussianField as GaussianField
     from pdno.fields.laws import TwoPhaseField as TwoPhaseField
     from pdno.grid import Grid as Grid
-    from pdno.networks.count import count_parameters as count_parameters
     from pdno.networks.fno import FNO as FNO
     from pdno.networks.mwt import MWT as MWT
+    from pdno.networks.neural_operator import count_parameters as count_parameters
     from pdno.networks.pdno import PDNO as PDNO
-    from pdno.networks.published import load_published as load_published
+    from pdno.networks.published_weights import load_published as load_published
     from pdno.networks.rollout import rollout as rollout
     from pdno.operators.pseudo_differential import (
         PseudoDifferentialOperator as PseudoDifferentialOperator,
@@ -76,6 +76,8 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("certify", "theory"):
+        import_module("pdno.theory.certificate").Certificate.draw = _draw_certificate
     if name in _PACKAGES:
         return import_module(f"pdno.{name}")
     if name == "recipes":
@@ -85,6 +87,11 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+def _draw_certificate(*given: Any, **options: Any) -> Any:
+    """Theory does not import the report: the figures of its certificates are handed in here."""
+    return import_module("pdno.report.certificate").plot_certificate(*given, **options)
 
 
 def __dir__() -> list[str]:

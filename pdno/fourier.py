@@ -37,6 +37,7 @@ __all__ = [
     "pad_modes",
     "transform",
     "truncate_modes",
+    "whole_spectrum",
 ]
 
 import math
@@ -47,7 +48,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pdno.grid import axis_modes, hermitian_weights, kept_per_axis
+from pdno.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.tracing import is_traced
 
 Modes = Sequence[int | None] | int | None
@@ -148,6 +149,32 @@ def pad_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
     for position in range(-len(shape), -1):
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
     return torch.nn.functional.pad(f_hat, (0, shape[-1] // 2 + 1 - f_hat.shape[-1]))
+
+
+def whole_spectrum(c: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
+    """What of a half spectrum acts: m(ξ) on all modes of the FFT, (..., *K^) -> (..., *N) complex.
+
+    By the Hermitian rule values c on ξ_d >= 0, with zeros for modes that are not kept, stand for
+
+        m(ξ) = c(ξ)                       where only ξ is stored,
+        m(ξ) = conj c(-ξ)                 where only -ξ is stored, modulo N,
+        m(ξ) = (c(ξ) + conj c(-ξ)) / 2    on the lines ξ_d = 0 and N_d/2, where both have a place.
+
+    Proof: f̂(-ξ) = conj f̂(ξ). On a line w = 1, and the sum of Re[c(ξ) f̂(ξ) e^{2πi ξ·x}] over ξ and
+    -ξ is that of m(ξ) f̂(ξ) e^{2πi ξ·x}; elsewhere w = 2, and 2 Re[c(ξ) f̂(ξ) e^{2πi ξ·x}] is the
+    sum of the two terms ξ and -ξ.
+
+    Example:
+        >>> whole_spectrum(torch.tensor([1j, 2j]), Grid((3,))).tolist()
+        [0j, 2j, -2j]
+    """
+    half = pad_modes(c, grid.shape, modes)
+    points = grid.shape[-1]
+    stored = torch.nn.functional.pad(half, (0, points - half.shape[-1]))
+    axes = tuple(range(-grid.dim, 0))
+    mirrored = stored.flip(axes).roll((1,) * grid.dim, axes).conj()
+    last = torch.arange(points, device=c.device)
+    return (stored + mirrored) * (0.5 * hermitian_weights(last, points)).to(c.real.dtype)
 
 
 def _truncate_axis(f_hat: Tensor, position: int, kept: int | None) -> Tensor:

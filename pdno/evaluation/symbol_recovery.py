@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from pdno.fourier import transform
-from pdno.grid import Grid
+from pdno.grid import Grid, hermitian_weights
 from pdno.symbols.base import Symbol, SymbolValues
 
 THRESHOLD = 0.1
@@ -164,7 +164,7 @@ def _weights(inputs: Tensor, exact: Tensor, grid: Grid) -> Tensor:
     """w at ξ >= 0, (T, N^)."""
     energy = transform(inputs.to(torch.float64).cpu(), 1).abs().square().mean(dim=(0, 1))
     xi = grid.modes()[:, 0]
-    energy = energy * torch.where((xi == 0) | (2 * xi == grid.size), 1.0, 2.0)
+    energy = energy * hermitian_weights(xi, grid.size)
     norms = (energy * exact.abs().square()).sum(dim=1, keepdim=True)
     return (energy / norms).sqrt()
 

@@ -21,7 +21,7 @@ from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.experiments.catalog import PRESETS, Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, PDNONetwork, build_network
 from pdno.grid import Grid
-from pdno.networks.count import count_parameters
+from pdno.networks.neural_operator import count_parameters
 from pdno.progress import track
 from pdno.run_folder import METRICS, ROWS, is_finished
 from pdno.training.learner import Learner

@@ -24,7 +24,7 @@ from pdno.experiments.measure import Part, measure
 from pdno.experiments.networks import build_network
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
-from pdno.networks.count import count_parameters
+from pdno.networks.neural_operator import count_parameters
 from pdno.run_folder import (
     CHECKPOINTS,
     DATA,

@@ -22,9 +22,10 @@ from pdno.experiments.measure import learned_diffusivity
 from pdno.experiments.run import FinishedRun, load_run
 from pdno.grid import Grid
 from pdno.networks.neural_operator import NeuralOperator
-from pdno.networks.published import load_published
+from pdno.networks.published_weights import load_published
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.progress import track
+from pdno.report.certificate import plot_certificate
 from pdno.report.style import save_figure
 from pdno.report.symbol_layers import plot_symbol_layer
 from pdno.run_folder import SYMBOL, SYMBOL_FOLDER, is_finished
@@ -37,6 +38,8 @@ from pdno.training.one_shot import OneShot
 PAIRS = 3
 LARGEST_GRID = 64
 """Points per axis of the norms: they do not depend on the grid, their cost does."""
+
+Certificate.draw = plot_certificate
 
 
 def inspect_symbols(

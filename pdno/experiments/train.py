@@ -17,7 +17,7 @@ from pdno.experiments.datasets import dataset_folder, open_experiment_data, open
 from pdno.experiments.run import FinishedRun, load_run, run_experiment
 from pdno.experiments.specification import read_experiment
 from pdno.grid import Grid
-from pdno.networks.count import count_parameters
+from pdno.networks.neural_operator import count_parameters
 from pdno.run_folder import DATA
 from pdno.training.settings import TrainingSettings
 

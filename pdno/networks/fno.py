@@ -4,8 +4,7 @@ __all__ = ["FNO"]
 
 from collections.abc import Sequence
 
-from pdno.networks.neural_operator import NeuralOperator
-from pdno.networks.pdno import check_sizes, per_axis
+from pdno.networks.neural_operator import NeuralOperator, check_sizes, per_axis
 from pdno.operators.pseudo_differential import FourierIntegralOperator
 
 

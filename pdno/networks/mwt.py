@@ -6,13 +6,10 @@ The lift P gives every point the k^d coefficients of `width` functions, each K i
 `MultiwaveletOperator` without a local term, σ is ReLU, and the projection Q has one hidden layer
 of 128. The space-time network takes a whole block of frames at once, (B, C, N_1, N_2, T), and
 normalises over the batch after each K.
-
-`convert_published_mwt` reads published weights.
 """
 
-__all__ = ["MWT", "convert_published_mwt"]
+__all__ = ["MWT"]
 
-from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
@@ -20,7 +17,6 @@ from torch import Tensor, nn
 
 from pdno.grid import Grid
 from pdno.operators.multiwavelet import MultiwaveletOperator
-from pdno.operators.multiwavelet_filters import BASES, make_filters
 from pdno.operators.multiwavelet_kernel import CONVOLUTION
 
 HIDDEN_CHANNELS = 128  # of the projection, in all published multiwavelet networks
@@ -115,103 +111,3 @@ class MWT(nn.Module):
             axes.append(start + 1 / n)
         coordinates = torch.stack(torch.meshgrid(*axes, indexing="ij"))
         return torch.cat([f, coordinates.expand(f.shape[0], *coordinates.shape)], dim=1)
-
-
-def convert_published_mwt(
-    state: Mapping[str, Tensor], base: str | None = None, *, coarsest: int = 0
-) -> MWT:
-    """The MWT of a published state dict, in eval mode.
-
-    All sizes are read from the shapes. Complex weights may be complex or have a last axis (re,
-    im). Inputs are those of the published network but with the channels first.
-
-    Arguments:
-        state: Tensors under their published names, with or without the prefix "module.".
-        base: "legendre" or "chebyshev"; None recognises it by the filters in the state. A base
-            that contradicts the filters is an error.
-        coarsest: L, which the state does not tell; 0 in all published experiments.
-    """
-    state = {name.removeprefix("module."): value for name, value in state.items()}
-    for name in ("Lk.weight", "Lc1.weight", "MWT_CZ.0.A.weights1", "MWT_CZ.0.ec_s"):
-        if name not in state:
-            raise ValueError(f"state has no {name!r}; expected the weights of a published MWT")
-    axes = _as_real(state["MWT_CZ.0.A.weights1"]).dim() - 3
-    dim = min(axes, 2)
-    wavelets = round(state["MWT_CZ.0.ec_s"].shape[1] ** (1 / dim))
-    model = MWT(
-        dim,
-        state["Lk.weight"].shape[1],
-        out_channels=state["Lc1.weight"].shape[0],
-        width=state["Lk.weight"].shape[0] // wavelets**dim,
-        wavelets=wavelets,
-        modes=state["MWT_CZ.0.A.weights1"].shape[2],
-        blocks=1 + max(int(name.split(".")[1]) for name in state if name.startswith("MWT_CZ.")),
-        coarsest=coarsest,
-        base=_recognise_base(state["MWT_CZ.0.ec_s"], dim, wavelets=wavelets, base=base),
-        space_time=axes == 3,
-    ).to(state["Lk.weight"].dtype)
-    model.load_state_dict(_rename(state, model.state_dict()))
-    return model.eval()
-
-
-_PUBLISHED_NAMES = {
-    "lift": "Lk",
-    "project.0": "Lc0",
-    "project.2": "Lc1",
-    "operators": "MWT_CZ",
-    "norms": "BN",
-    "detail_to_detail": "A",
-    "average_to_detail": "B",
-    "detail_to_average": "C",
-    "average_to_average": "T0",
-    "convolution.table": "weights",
-    "convolution": "conv.0",
-    "mix": "Lo",
-}
-
-
-def _rename(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The published tensors under the names and in the shapes of our state dict `own`."""
-    renamed = {}
-    for name, like in own.items():
-        published = name
-        for ours, theirs in _PUBLISHED_NAMES.items():
-            published = published.replace(ours, theirs)
-        try:
-            if published.endswith("weights"):
-                blocks = [state[f"{published}{i + 1}"] for i in range(2 ** (like.dim() - 4))]
-                value = _join_blocks([_as_real(block) for block in blocks])
-            else:
-                value = state[published]
-            renamed[name] = value.reshape(like.shape)
-        except (KeyError, RuntimeError) as error:
-            raise ValueError(
-                f"state does not hold {published!r} for {name!r} of shape {tuple(like.shape)}: "
-                f"{error}; it is not the whole state of a published MWT"
-            ) from error
-    return renamed
-
-
-def _join_blocks(blocks: Sequence[Tensor]) -> Tensor:
-    """One table of the published corner blocks, ordered ++, -+, +-, -- in (ξ_1, ξ_2)."""
-    pairs = [torch.cat(list(blocks[i : i + 2]), dim=2) for i in range(0, len(blocks), 2)]
-    return torch.cat(pairs, dim=3) if len(pairs) > 1 else pairs[0]
-
-
-def _as_real(weights: Tensor) -> Tensor:
-    return torch.view_as_real(weights) if weights.is_complex() else weights
-
-
-def _recognise_base(filters: Tensor, dim: int, *, wavelets: int, base: str | None) -> str:
-    """The base whose filters [H0^T; H1^T; ...] are those of the state."""
-    for candidate in BASES if base is None else (base,):
-        own = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim)).T
-        scaling = own[:, : filters.shape[1]]
-        if scaling.shape == filters.shape and torch.allclose(
-            filters.double().cpu(), scaling, atol=1e-5
-        ):
-            return candidate
-    raise ValueError(
-        f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
-        f"{base or ' or '.join(BASES)}; leave base out to have it recognised"
-    )

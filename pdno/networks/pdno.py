@@ -1,34 +1,27 @@
 """PDNO, the pseudo-differential neural operator of the paper."""
 
-__all__ = ["PDNO"]
+__all__ = ["PDNO", "PDNOOptions"]
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from pdno.networks.neural_operator import NeuralOperator
+from pdno.networks.neural_operator import NeuralOperator, check_sizes, per_axis
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.low_rank import LowRankSymbol
+from pdno.symbols.mlp import MLPOptions
 from pdno.symbols.network import NetworkSymbol
 from pdno.symbols.scale import InputScale, Scale
 from pdno.symbols.table import TableSymbol
 
-SymbolName = Literal["network", "table", "low-rank", "classical"]
 
-
-class PDNO(NeuralOperator):
-    """Q ∘ σ(W + K_a) ∘ ... ∘ P with symbol networks a (eq. 9, 16, 19).
-
-    The defaults are the paper's for Navier-Stokes; with 10 input frames the network has the
-    paper's 189,653 parameters.
-
-    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside.
+@dataclass(frozen=True, kw_only=True)
+class PDNOOptions:
+    """The options of a `PDNO`; no other place lists their names and defaults.
 
     Arguments:
-        dim: Number of axes d.
-        in_channels: Channels of f, without coordinates.
-        out_channels: Channels of u.
         width: Channels inside.
         layers: Number of blocks.
         symbol_layers: Hidden-to-hidden maps of each symbol network, the paper's "#layers".
@@ -47,6 +40,39 @@ class PDNO(NeuralOperator):
         frequency_scale: The networks see ξ/frequency_scale; None lets the kept modes span [-4, 4].
         coordinate_scale: The networks see x·coordinate_scale.
         padding: Fraction of the domain (float) or points (int) of zeros after each axis.
+    """
+
+    width: int = 20
+    layers: int = 4
+    symbol_layers: int = 2
+    symbol_hidden: int = 32
+    activation: str = "gelu"
+    modes: Sequence[int] | int | None = None
+    depends_on_x: bool = True
+    symbol: Literal["network", "low-rank", "table", "classical"] = "network"
+    rank: int = 2
+    shared: bool = False
+    order: float = 0.0
+    takes_time: bool = False
+    first_activation: str | None = None
+    frequency_scale: Scale = None
+    coordinate_scale: float | Sequence[float] = 1.0
+    padding: float | Sequence[float] = 0.0
+
+
+class PDNO(NeuralOperator):
+    """Q ∘ σ(W + K_a) ∘ ... ∘ P with symbol networks a (eq. 9, 16, 19).
+
+    The defaults are the paper's for Navier-Stokes; with 10 input frames the network has the
+    paper's 189,653 parameters.
+
+    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside.
+
+    Arguments:
+        dim: Number of axes d.
+        in_channels: Channels of f, without coordinates.
+        out_channels: Channels of u.
+        options: Those of `PDNOOptions`, by name: width, layers, modes, symbol, ...
 
     Example:
         >>> import torch
@@ -57,102 +83,63 @@ class PDNO(NeuralOperator):
         torch.Size([2, 1, 16, 16])
     """
 
-    def __init__(
-        self,
-        dim: int,
-        in_channels: int,
-        out_channels: int,
-        width: int = 20,
-        layers: int = 4,
-        symbol_layers: int = 2,
-        symbol_hidden: int = 32,
-        activation: str = "gelu",
-        modes: Sequence[int] | int | None = None,
-        depends_on_x: bool = True,
-        symbol: SymbolName = "network",
-        *,
-        rank: int = 2,
-        shared: bool = False,
-        order: float = 0.0,
-        takes_time: bool = False,
-        first_activation: str | None = None,
-        frequency_scale: Scale = None,
-        coordinate_scale: float | Sequence[float] = 1.0,
-        padding: float = 0.0,
-    ) -> None:
-        check_sizes(dim, in_channels, out_channels, width, layers)
-        kept = per_axis(modes, dim)
-        network = {
-            "layers": symbol_layers,
-            "hidden": symbol_hidden,
-            "activation": activation,
-            "first_activation": first_activation,
-        }
-
-        def make() -> Symbol:
-            if symbol == "table":
-                if kept is None or takes_time:
-                    raise ValueError(
-                        "a table symbol needs modes, for example modes=12, and no time"
-                    )
-                return TableSymbol(width, width, modes=kept)
-            scale = InputScale(dim, coordinate_scale, frequency_scale)
-            common = {"scale": scale, "takes_time": takes_time, **network}
-            if symbol == "low-rank":
-                if not depends_on_x:
-                    raise ValueError(
-                        "a low-rank symbol is one that depends on x: for a(ξ) take "
-                        "symbol='network' with depends_on_x=False"
-                    )
-                return LowRankSymbol(width, width, rank=rank, shared=shared, **common)  # type: ignore[arg-type]
-            if symbol == "classical":
-                return ClassicalSymbol(
-                    width,
-                    width,
-                    order=order,
-                    depends_on_x=depends_on_x,
-                    **common,  # type: ignore[arg-type]
-                )
-            if symbol == "network":
-                return NetworkSymbol(width, width, depends_on_x=depends_on_x, **common)  # type: ignore[arg-type]
-            raise ValueError(
-                f"symbol {symbol!r}; expected 'network', 'table' or 'low-rank', or 'classical'"
-            )
-
-        operators = [PseudoDifferentialOperator(make(), kept) for _ in range(layers)]
+    def __init__(self, dim: int, in_channels: int, out_channels: int, **options: Any) -> None:
+        known = PDNOOptions(**options)
+        check_sizes(dim, in_channels, out_channels, known.width, known.layers)
+        kept = per_axis(known.modes, dim)
+        operators = [
+            PseudoDifferentialOperator(_make_symbol(known, dim, kept), kept)
+            for _ in range(known.layers)
+        ]
         super().__init__(
             dim,
             in_channels,
             out_channels,
-            width=width,
+            width=known.width,
             operators=operators,
-            coordinate_scale=coordinate_scale,
-            padding=padding,
+            coordinate_scale=known.coordinate_scale,
+            padding=known.padding,
         )
 
 
-def check_sizes(dim: int, in_channels: int, out_channels: int, width: int, layers: int) -> None:
-    """ValueError unless the sizes make a network."""
-    if dim not in (1, 2, 3):
-        raise ValueError(f"dim is {dim}; expected 1, 2 or 3")
-    sizes = {
-        "in_channels": in_channels,
-        "out_channels": out_channels,
-        "width": width,
-        "layers": layers,
-    }
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value}; expected at least 1")
-
-
-def per_axis(modes: Sequence[int] | int | None, dim: int) -> tuple[int, ...] | None:
-    """Kept modes, one per axis."""
-    if modes is None:
-        return None
-    kept = (modes,) * dim if isinstance(modes, int) else tuple(modes)
-    if len(kept) != dim or min(kept) < 1:
-        raise ValueError(
-            f"modes {modes}; expected a positive number, or one for each of {dim} axes"
+def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) -> Symbol:
+    """The symbol of one block."""
+    width, time, depends_on_x = options.width, options.takes_time, options.depends_on_x
+    if options.symbol == "table":
+        if modes is None or time:
+            raise ValueError("a table symbol needs modes, for example modes=12, and no time")
+        return TableSymbol(width, width, modes=modes)
+    scale = InputScale(dim, options.coordinate_scale, options.frequency_scale, modes)
+    network = MLPOptions(
+        layers=options.symbol_layers,
+        hidden=options.symbol_hidden,
+        activation=options.activation,
+        first_activation=options.first_activation,
+    )
+    if options.symbol == "low-rank":
+        if not depends_on_x:
+            raise ValueError(
+                "a low-rank symbol is one that depends on x: for a(ξ) take symbol='network' with "
+                "depends_on_x=False"
+            )
+        rank, shared = options.rank, options.shared
+        return LowRankSymbol(
+            width, width, scale=scale, rank=rank, shared=shared, takes_time=time, **network
         )
-    return kept
+    if options.symbol == "classical":
+        return ClassicalSymbol(
+            width,
+            width,
+            scale=scale,
+            order=options.order,
+            depends_on_x=depends_on_x,
+            takes_time=time,
+            **network,
+        )
+    if options.symbol == "network":
+        return NetworkSymbol(
+            width, width, scale=scale, depends_on_x=depends_on_x, takes_time=time, **network
+        )
+    raise ValueError(
+        f"symbol {options.symbol!r}; expected 'network', 'table' or 'low-rank', or 'classical'"
+    )

@@ -59,6 +59,7 @@ def shared_step(network: nn.Module, grid: Grid) -> Callable[[Tensor], Tensor]:
 
     def step(window: Tensor) -> Tensor:
         with network.using_symbols(grid, values):
-            return network(window, grid=grid)  # type: ignore[no-any-return]
+            frame: Tensor = network(window, grid=grid)
+            return frame
 
     return step

@@ -21,7 +21,7 @@ from pdno.operators.kept_values import FrozenLayer, KeptValues
 from pdno.operators.kernel import apply_values
 from pdno.operators.plan import choose_backend, most_nodes
 from pdno.symbols.base import Symbol, SymbolValues
-from pdno.symbols.full import FullSymbol, apply_directly
+from pdno.symbols.direct import FullSymbol, apply_directly
 from pdno.symbols.low_rank import LowRankSymbol
 from pdno.symbols.separated import SeparatedSymbol
 from pdno.symbols.table import TableSymbol

@@ -1,6 +1,17 @@
-"""Symbols a(x, ξ): networks, tables, formulas, low rank, provable, and the direct sum."""
+"""Symbols a(x, ξ), one family per file.
 
-from pdno.symbols.activations import ACTIVATIONS as ACTIVATIONS
+    base        Symbol and SymbolValues: what an operator asks of a symbol
+    network     a1(x) a2(ξ), the paper's symbol
+    low_rank    Σ_r b_r(x) c_r(ξ)
+    classical   ⟨ξ⟩^m b(x, ω), in S^m_{1,0} by construction
+    table       R(ξ), the free table of FNO
+    analytic    formulas: heat, derivatives, resolvent, ...
+    direct      any a(x, ξ) and its double sum, for small grids
+
+and what the families made of networks share: separated (on a grid or anywhere), mlp (the network
+and its activations), scale (what it sees of x and ξ), nodes (smooth x-factors from few points).
+"""
+
 from pdno.symbols.analytic import Advection as Advection
 from pdno.symbols.analytic import AnalyticSymbol as AnalyticSymbol
 from pdno.symbols.analytic import Derivative as Derivative
@@ -12,8 +23,9 @@ from pdno.symbols.analytic import Wave as Wave
 from pdno.symbols.base import Symbol as Symbol
 from pdno.symbols.base import SymbolValues as SymbolValues
 from pdno.symbols.classical import ClassicalSymbol as ClassicalSymbol
-from pdno.symbols.full import FullSymbol as FullSymbol
+from pdno.symbols.direct import FullSymbol as FullSymbol
 from pdno.symbols.low_rank import LowRankSymbol as LowRankSymbol
+from pdno.symbols.mlp import ACTIVATIONS as ACTIVATIONS
 from pdno.symbols.network import NetworkSymbol as NetworkSymbol
 from pdno.symbols.scale import InputScale as InputScale
 from pdno.symbols.table import TableSymbol as TableSymbol

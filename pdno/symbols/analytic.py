@@ -36,7 +36,7 @@ from torch import Tensor
 from pdno.fourier import Modes
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
-from pdno.symbols.network import check_time
+from pdno.symbols.separated import check_time
 
 
 class AnalyticSymbol(Symbol):

@@ -1,7 +1,7 @@
 """Symbols: the functions a(x, ξ) that make an operator K[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}.
 
 For several channels there is one symbol for each pair of an input i and an output j. All symbols
-of this package that are not evaluated pair by pair (see `symbols.full`) have the separated form
+of this package that are not evaluated pair by pair (see `symbols.direct`) have the separated form
 
     a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ)                                       (eq. 16 has one r)
 

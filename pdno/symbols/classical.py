@@ -8,6 +8,10 @@ is a symbol of order m: docs/theory_symbol_classes.md has the proof. A network w
 activation is such a b, because its inputs are bounded; x enters as cos 2πx and sin 2πx. (A network
 of ξ itself is not: where one of its units is constant along a ray nothing decays.)
 
+An operator maps real functions to real ones if a(x, -ξ) = conj a(x, ξ): Re a even, Im a odd. For
+any network N, with ω' = (1, -ξ)/⟨ξ⟩, (N(ω) + N(ω'))/2 is even and (N(ω) - N(ω'))/2 is odd, and
+every even or odd function is of that form.
+
 ξ is measured in units of the `frequency_scale` s, that is ⟨ξ/s⟩; the class does not change.
 
 Structure of the channel matrix A(ξ), with networks N and M, K = (N - N*)/2 and P = M M*:
@@ -26,17 +30,20 @@ except that of the mode N/2 of an even grid only the real part acts.
 __all__ = ["ClassicalSymbol"]
 
 import math
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
 
-from pdno.symbols.activations import ACTIVATIONS
-from pdno.symbols.mlp import SymbolMLP, evaluate_complex
-from pdno.symbols.parity import Parity, ParityMLP
+from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, evaluate_complex
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol
 
+Parity = Literal["even", "odd", "none"]
+
 START_OF_C = 0.1
+GAIN = 4.0
+"""Inputs lie on the unit sphere, where torch's own start would be almost linear."""
 
 
 class ClassicalSymbol(SeparatedSymbol):
@@ -45,9 +52,7 @@ class ClassicalSymbol(SeparatedSymbol):
     a1 starts near 1, so that the operator starts as an a(ξ).
 
     Arguments:
-        in_channels: I.
-        out_channels: O.
-        scale: What the networks see of x and ξ.
+        in_channels, out_channels, scale: As in `SeparatedSymbol`.
         order: m; with time that of the generator A.
         depends_on_x: Whether there is an a1. An elliptic symbol has one a1(x) > 0 for all pairs.
         takes_time: Whether the symbol is e^{tA}: a dissipative A, elliptic if m > 0.
@@ -78,7 +83,7 @@ class ClassicalSymbol(SeparatedSymbol):
         elliptic: bool = False,
         self_adjoint: bool = False,
         dissipative: bool = False,
-        **network: int | str | None,
+        **network: Unpack[MLPOptions],
     ) -> None:
         super().__init__(
             in_channels,
@@ -102,12 +107,15 @@ class ClassicalSymbol(SeparatedSymbol):
             self.root_real, self.root_imaginary = make(parities[0]), make(parities[1])
         if self.elliptic:
             self.log_ellipticity = nn.Parameter(torch.tensor(math.log(START_OF_C)))
-        self.space: SymbolMLP | None = None
-        if depends_on_x:
-            factors = 1 if self.elliptic else pairs
-            self.space = SymbolMLP(2 * scale.dim, factors, **network)  # type: ignore[arg-type]
-            with torch.no_grad():
-                self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
+        self.space = self._make_space(network) if depends_on_x else None
+
+    def _make_space(self, network: MLPOptions) -> SymbolMLP:
+        """a1, near 1 at the start; that of an elliptic symbol is exponentiated."""
+        factors = 1 if self.elliptic else self.in_channels * self.out_channels
+        space = SymbolMLP(2 * self.scale.dim, factors, **network)
+        with torch.no_grad():
+            space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
+        return space
 
     @property
     def ellipticity(self) -> Tensor:
@@ -138,7 +146,9 @@ class ClassicalSymbol(SeparatedSymbol):
         assert self.space is not None
         # the scale says what networks see of x; the torus has period 1 whatever it says
         angle = 2 * math.pi * x / self.scale.coordinate.to(x)
-        values = self.space.at_points(torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1))
+        features = torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1)
+        # all pairs of a point lie together in memory, as the operator reads them
+        values: Tensor = self.space(features).movedim(-1, 0)
         if self.elliptic:
             return values.exp().reshape(1, 1, 1, *values.shape[1:])
         return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
@@ -165,14 +175,10 @@ class ClassicalSymbol(SeparatedSymbol):
         values = evaluate_complex(real, imaginary, omega)
         return values.reshape(self.out_channels, self.in_channels, *values.shape[1:])
 
-    def _check(self, network: dict[str, int | str | None]) -> None:
+    def _check(self, network: MLPOptions) -> None:
         for name in ("activation", "first_activation"):
             given = network.get(name)
-            if (
-                isinstance(given, str)
-                and given in ACTIVATIONS
-                and ACTIVATIONS[given].order is None
-            ):
+            if given in ACTIVATIONS and ACTIVATIONS[given].order is None:
                 raise ValueError(
                     f"{name} {given!r} of a classical symbol: it is not smooth, so neither is the "
                     "symbol; take gelu, softplus, silu, tanh or sigmoid"
@@ -194,6 +200,40 @@ class ClassicalSymbol(SeparatedSymbol):
                 f"{structure[0]} is a property of the operator, which this symbol has only "
                 "without x: give depends_on_x=False"
             )
+
+
+class ParityMLP(SymbolMLP):
+    """(N(ω) ± N(ω')) / 2, or N(ω) itself, for points ω = (ω_0, ω_1, ..., ω_d).
+
+    The last map of N is linear, so the last hidden layer is enough to be symmetrised; an odd
+    network has no bias there.
+
+    Arguments:
+        in_features: d + 1.
+        out_features: Number of values.
+        parity: "even", "odd" or "none", in ω_1, ..., ω_d.
+        network: Arguments of `SymbolMLP`.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, *, parity: Parity, **network: Unpack[MLPOptions]
+    ) -> None:
+        super().__init__(in_features, out_features, **network)
+        self.parity = parity
+        with torch.no_grad():
+            self.linear_in.weight.mul_(GAIN)
+        if parity == "odd":
+            zeros = torch.zeros_like(self.linear_out.bias)
+            del self.linear_out.bias
+            self.linear_out.register_buffer("bias", zeros, persistent=False)
+
+    def features(self, points: Tensor) -> Tensor:
+        """The last hidden layer with its parity, (..., d + 1) -> (..., hidden)."""
+        z = super().features(points)
+        if self.parity == "none":
+            return z
+        mirrored = super().features(torch.cat([points[..., :1], -points[..., 1:]], dim=-1))
+        return 0.5 * (z + mirrored if self.parity == "even" else z - mirrored)
 
 
 def _exponential(a: Tensor, t: Tensor | None = None) -> Tensor:

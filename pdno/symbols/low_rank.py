@@ -2,10 +2,12 @@
 
 __all__ = ["LowRankSymbol"]
 
+from typing import Unpack
+
 import torch
 from torch import Tensor
 
-from pdno.symbols.mlp import SymbolMLP, evaluate_complex
+from pdno.symbols.mlp import MLPOptions, SymbolMLP, evaluate_complex
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, with_time
 
@@ -18,12 +20,9 @@ class LowRankSymbol(SeparatedSymbol):
     the constant 1 and the others near 0, so that the operator starts as an a(ξ).
 
     Arguments:
-        in_channels: I.
-        out_channels: O.
-        scale: What the networks see of x and ξ.
+        in_channels, out_channels, scale, takes_time: As in `SeparatedSymbol`.
         rank: R.
         shared: Whether all output channels share the x-factors.
-        takes_time: Whether there is a t.
         network: Arguments of `SymbolMLP`.
     """
 
@@ -36,7 +35,7 @@ class LowRankSymbol(SeparatedSymbol):
         rank: int = 2,
         shared: bool = False,
         takes_time: bool = False,
-        **network: int | str | None,
+        **network: Unpack[MLPOptions],
     ) -> None:
         super().__init__(
             in_channels, out_channels, scale=scale, depends_on_x=True, takes_time=takes_time
@@ -46,9 +45,9 @@ class LowRankSymbol(SeparatedSymbol):
         self.rank, self.shared = rank, shared
         features = scale.dim + takes_time
         factors, pairs = rank * (1 if shared else out_channels), rank * out_channels * in_channels
-        self.real = SymbolMLP(features, pairs, **network)  # type: ignore[arg-type]
-        self.imaginary = SymbolMLP(features, pairs, **network)  # type: ignore[arg-type]
-        self.space = SymbolMLP(features, factors, **network)  # type: ignore[arg-type]
+        self.real = SymbolMLP(features, pairs, **network)
+        self.imaginary = SymbolMLP(features, pairs, **network)
+        self.space = SymbolMLP(features, factors, **network)
         with torch.no_grad():
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
@@ -59,5 +58,5 @@ class LowRankSymbol(SeparatedSymbol):
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         """b at x."""
-        b: Tensor = self.space(with_time(x, t))
+        b = self.space.fields(with_time(x, t))
         return b.reshape(self.rank, -1, 1, *b.shape[1:])

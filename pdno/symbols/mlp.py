@@ -3,21 +3,87 @@
     linear_in, σ, then `layers` times (linear, σ), linear_out
 
 The paper's "#layers" counts the hidden-to-hidden maps; there are layers + 2 linear maps in all.
+
+Each activation σ comes with the symbol class it gives, that of a1(x) a2(ξ) for one frequency axis,
+n = 1 (proposition 1, appendix E). For n >= 2 a unit w·ξ + b is constant along the rays orthogonal
+to w, where its derivatives do not decay, so no more than the order of the values themselves is
+claimed there.
 """
 
-__all__ = ["SymbolMLP", "evaluate_complex", "join_parts"]
+__all__ = [
+    "ACTIVATIONS",
+    "Activation",
+    "MLPOptions",
+    "SymbolMLP",
+    "evaluate_complex",
+    "get_activation",
+    "join_parts",
+]
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from pdno.symbols.activations import get_activation
 from pdno.tracing import is_traced
 
 
+@dataclass(frozen=True)
+class Activation:
+    """An activation and what it makes of a symbol network.
+
+    Arguments:
+        function: The activation.
+        order: m of S^m_{1,0}, or None where no class is proven.
+        reason: Why.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    order: int | None
+    reason: str
+
+
+def _softplus(z: Tensor) -> Tensor:
+    # torch's own threshold 20 makes a jump of e^-20, which float64 sees
+    return functional.softplus(z, threshold=40.0)
+
+
+_GELU_LIKE = "it differs from GELU by a Schwartz function"
+_BOUNDED = "it is bounded and its derivatives are Schwartz functions"
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": Activation(
+        functional.gelu, 1, "|GELU(z)| <= |z|, GELU' is bounded, higher derivatives are Schwartz"
+    ),
+    "softplus": Activation(_softplus, 1, _GELU_LIKE),
+    "silu": Activation(functional.silu, 1, _GELU_LIKE),
+    "tanh": Activation(torch.tanh, 0, _BOUNDED),
+    "sigmoid": Activation(torch.sigmoid, 0, _BOUNDED),
+    "relu": Activation(functional.relu, None, "it is not smooth, so no class is proven"),
+}
+
+
+def get_activation(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation function called `name`."""
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation {name!r}; expected one of {', '.join(ACTIVATIONS)}")
+    return ACTIVATIONS[name].function
+
+
+class MLPOptions(TypedDict, total=False):
+    """Options of `SymbolMLP`, which every symbol made of networks hands on."""
+
+    layers: int
+    hidden: int
+    activation: str
+    first_activation: str | None
+
+
 class SymbolMLP(nn.Module):
-    """A fully connected network on the last axis, (..., d) -> (out_features, ...).
+    """A fully connected network on the last axis, (..., d) -> (..., out_features).
 
     Arguments:
         in_features: d, or d + 1 with time.
@@ -51,16 +117,16 @@ class SymbolMLP(nn.Module):
         self.linear_out = nn.Linear(hidden, out_features)
 
     def forward(self, points: Tensor) -> Tensor:
-        """Values with the feature axis first, one dense field for each."""
+        """The values, point by point."""
+        values: Tensor = self.linear_out(self.features(points))
+        return values
+
+    def fields(self, points: Tensor) -> Tensor:
+        """The same values as fields, each dense in memory, (..., d) -> (out_features, ...)."""
         z = self.features(points)
         bias = self.linear_out.bias[:, None]
         values = torch.addmm(bias, self.linear_out.weight, z.reshape(-1, z.shape[-1]).T)
         return values.reshape(-1, *points.shape[:-1])
-
-    def at_points(self, points: Tensor) -> Tensor:
-        """The same values; in memory all features of a point lie together."""
-        values: Tensor = self.linear_out(self.features(points))
-        return values.movedim(-1, 0)
 
     def features(self, points: Tensor) -> Tensor:
         """The last hidden layer, (..., d) -> (..., hidden)."""
@@ -71,19 +137,16 @@ class SymbolMLP(nn.Module):
 
 
 def evaluate_complex(real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> Tensor:
-    """real(points) + i imaginary(points), (..., d) -> (out_features, ...)."""
-    return join_parts(real(points), imaginary(points))
+    """real(points) + i imaginary(points) as fields, (..., d) -> (out_features, ...)."""
+    return join_parts(real.fields(points), imaginary.fields(points))
 
 
 def join_parts(real: Tensor, imaginary: Tensor) -> Tensor:
     """real + i imaginary."""
-    if is_traced():
-        return torch.complex(real, imaginary)
-    joined: Tensor = _Joined.apply(real, imaginary)  # type: ignore[no-untyped-call]
-    return joined
+    return torch.complex(real, imaginary) if is_traced() else _join(real, imaginary)
 
 
-class _Joined(torch.autograd.Function):
+class _Join(torch.autograd.Function):
     """torch.complex, whose gradients are dense: each is read three times by a linear map."""
 
     @staticmethod
@@ -93,3 +156,6 @@ class _Joined(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         return grad.real.contiguous(), grad.imag.contiguous()
+
+
+_join: Callable[..., Tensor] = _Join.apply

@@ -1,12 +1,14 @@
 """The paper's symbol network a(x, ξ) = a1(x) a2(ξ), and a(x, ξ, t)."""
 
-__all__ = ["NetworkSymbol", "check_time", "with_time"]
+__all__ = ["NetworkSymbol"]
+
+from typing import Unpack
 
 from torch import Tensor
 
-from pdno.symbols.mlp import SymbolMLP, evaluate_complex
+from pdno.symbols.mlp import MLPOptions, SymbolMLP, evaluate_complex
 from pdno.symbols.scale import InputScale
-from pdno.symbols.separated import SeparatedSymbol, check_time, with_time
+from pdno.symbols.separated import SeparatedSymbol, with_time
 
 
 class NetworkSymbol(SeparatedSymbol):
@@ -15,11 +17,8 @@ class NetworkSymbol(SeparatedSymbol):
     a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well.
 
     Arguments:
-        in_channels: I.
-        out_channels: O.
-        scale: What the networks see of x and ξ.
+        in_channels, out_channels, scale, takes_time: As in `SeparatedSymbol`.
         depends_on_x: Whether there is an a1; without it the symbol is a(ξ).
-        takes_time: Whether there is a t.
         network: Arguments of `SymbolMLP` (layers, hidden, activation, first_activation).
     """
 
@@ -31,7 +30,7 @@ class NetworkSymbol(SeparatedSymbol):
         scale: InputScale,
         depends_on_x: bool = True,
         takes_time: bool = False,
-        **network: int | str | None,
+        **network: Unpack[MLPOptions],
     ) -> None:
         super().__init__(
             in_channels,
@@ -43,7 +42,7 @@ class NetworkSymbol(SeparatedSymbol):
         pairs, features = in_channels * out_channels, scale.dim + takes_time
 
         def make() -> SymbolMLP:
-            return SymbolMLP(features, pairs, **network)  # type: ignore[arg-type]
+            return SymbolMLP(features, pairs, **network)
 
         self.real, self.imaginary = make(), make()
         self.space: SymbolMLP | None = make() if depends_on_x else None
@@ -55,7 +54,8 @@ class NetworkSymbol(SeparatedSymbol):
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         """a1 at x."""
         assert self.space is not None
-        return self._by_pairs(self.space.at_points(with_time(x, t)))
+        # all pairs of a point lie together in memory, as the operator reads them
+        return self._by_pairs(self.space(with_time(x, t)).movedim(-1, 0))
 
     def _by_pairs(self, values: Tensor) -> Tensor:
         """(O·I, *N) -> (1, O, I, *N)."""

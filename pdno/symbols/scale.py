@@ -12,7 +12,7 @@ are kept, those of the first grid that the model meets. The choice is stored wit
 __all__ = ["InputScale", "keep_exact", "scale_per_axis"]
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,10 +29,13 @@ Scale = float | Sequence[float] | None
 class InputScale(nn.Module):
     """The scales of one model, as buffers that are saved with its weights.
 
+    A frequency scale that is not settled yet is saved as zero, in older files as infinity.
+
     Arguments:
         dim: Number of axes.
         coordinate_scale: Factor of x, one or one per axis.
-        frequency_scale: Divisor of ξ, one or one per axis; None chooses.
+        frequency_scale: Divisor of ξ, one or one per axis; None lets the kept modes span [-4, 4].
+        modes: Kept modes, one per axis; None where the first grid says which modes there are.
     """
 
     coordinate: Tensor
@@ -43,17 +46,21 @@ class InputScale(nn.Module):
         dim: int,
         coordinate_scale: float | Sequence[float] = 1.0,
         frequency_scale: Scale = None,
+        modes: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
-        self.dim = dim
+        if frequency_scale is None and modes is not None:
+            frequency_scale = [k / SPAN for k in modes]
+        self.dim, self.stated, self.chosen = dim, frequency_scale, False
         self.register_buffer("coordinate", scale_per_axis(coordinate_scale, dim))
-        self.chosen = frequency_scale is not None
-        frequency = (
-            torch.full((dim,), torch.inf, dtype=torch.float64)
-            if frequency_scale is None
-            else scale_per_axis(frequency_scale, dim)
-        )
-        self.register_buffer("frequency", frequency)
+        self.register_buffer("frequency", torch.zeros(dim, dtype=torch.float64))
+        if frequency_scale is not None:
+            self.settle(frequency_scale)
+
+    def settle(self, frequency_scale: float | Sequence[float]) -> None:
+        """Fix the divisor of ξ."""
+        self.frequency.copy_(scale_per_axis(frequency_scale, self.dim))
+        self.chosen = True
 
     def x(self, grid: Grid, like: Tensor) -> Tensor:
         """x · coordinate_scale, shape (*N, d)."""
@@ -63,26 +70,27 @@ class InputScale(nn.Module):
     def xi(self, grid: Grid, modes: Modes, like: Tensor) -> Tensor:
         """ξ / frequency_scale, shape (*N^, d)."""
         if not self.chosen:
-            self._choose(grid, modes)
+            kept = zip(grid.shape, kept_per_axis(grid.shape, modes), strict=True)
+            self.settle([(n / 2 if k is None else k) / SPAN for n, k in kept])
         xi = grid.modes(modes, device=like.device)
         return (xi / self.frequency.to(like.device)).to(like.dtype)
 
-    def _choose(self, grid: Grid, modes: Modes) -> None:
-        kept = kept_per_axis(grid.shape, modes)
-        largest = [n / 2 if k is None else float(k) for n, k in zip(grid.shape, kept, strict=True)]
-        self.frequency.copy_(torch.tensor(largest, dtype=torch.float64) / SPAN)
-        self.chosen = True
-
     def _apply(self, fn: Any, recurse: bool = True) -> "InputScale":
         coordinate, frequency = self.coordinate, self.frequency
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        move: Callable[..., nn.Module] = super()._apply
+        move(fn, recurse)
         self.coordinate = keep_exact(coordinate, self.coordinate)
         self.frequency = keep_exact(frequency, self.frequency)
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
-        self.chosen = bool(torch.isfinite(self.frequency).all())
+        self.chosen = bool((torch.isfinite(self.frequency) & (self.frequency > 0)).all())
+        if self.chosen:
+            return
+        self.frequency.zero_()
+        if self.stated is not None:
+            self.settle(self.stated)
 
 
 def scale_per_axis(scale: float | Sequence[float], dim: int) -> Tensor:

@@ -28,15 +28,19 @@ __all__ = [
     "poisson_bracket",
 ]
 
-import itertools
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.symbols.full import FullSymbol
-from pdno.theory.symbol_derivatives import Index, SymbolFunction, as_complex, in_x, in_xi
+from pdno.symbols.direct import FullSymbol
+from pdno.theory.differences import MultiIndex as Index
+from pdno.theory.differences import multi_indices
+
+SymbolFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 def compose(
@@ -65,14 +69,13 @@ def adjoint(
     """The symbol (2) of the adjoint in L2 by the terms |α| < `terms`."""
 
     def conjugate(x: Tensor, xi: Tensor) -> Tensor:
-        return as_complex(a(x, xi)).conj().resolve_conj()
+        return _as_complex(a(x, xi)).conj().resolve_conj()
 
-    return _sum(
-        [
-            _over_factorial(in_xi(in_x(conjugate, alpha, differences), alpha, differences), alpha)
-            for alpha in _indices(dim, range(terms))
-        ]
-    )
+    def term(alpha: Index) -> SymbolFunction:
+        inner = _in_x(conjugate, alpha, differences)
+        return _over_factorial(_in_xi(inner, alpha, differences), alpha)
+
+    return _sum([term(alpha) for alpha in _indices(dim, range(terms))])
 
 
 def parametrix(
@@ -81,18 +84,19 @@ def parametrix(
     """The symbol (3) of an inverse from the right up to order -terms; a has no zero."""
 
     def first(x: Tensor, xi: Tensor) -> Tensor:
-        return 1 / as_complex(a(x, xi))
+        return 1 / _as_complex(a(x, xi))
+
+    def next_part(rest: SymbolFunction) -> SymbolFunction:
+        return lambda x, xi: -first(x, xi) * rest(x, xi)
 
     parts: list[SymbolFunction] = [first]
     for k in range(1, terms):
-        rest = _sum(
-            [
-                _term(a, parts[before], alpha, differences)
-                for before in range(k)
-                for alpha in _indices(dim, [k - before])
-            ]
-        )
-        parts.append(lambda x, xi, rest=rest: -first(x, xi) * rest(x, xi))  # type: ignore[misc]
+        rest = [
+            _term(a, parts[before], alpha, differences)
+            for before in range(k)
+            for alpha in _indices(dim, [k - before])
+        ]
+        parts.append(next_part(_sum(rest)))
     return _sum(parts)
 
 
@@ -100,7 +104,7 @@ def commutator(
     a: SymbolFunction, b: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
     """The symbol (4) of T_a T_b - T_b T_a by the terms 1 <= |α| <= `terms`; those of 0 cancel."""
-    indices = list(_indices(dim, range(1, terms + 1)))
+    indices = _indices(dim, range(1, terms + 1))
     there = _sum([_term(a, b, alpha, differences) for alpha in indices])
     back = _sum([_term(b, a, alpha, differences) for alpha in indices])
     return lambda x, xi: there(x, xi) - back(x, xi)
@@ -114,7 +118,7 @@ def poisson_bracket(a: SymbolFunction, b: SymbolFunction, *, dim: int) -> Symbol
 
 def as_full_symbol(a: SymbolFunction) -> FullSymbol:
     """The symbol as one that `pdno.apply_symbol` takes, for small grids."""
-    return FullSymbol(lambda x, xi: as_complex(a(x, xi)).expand(len(x), xi.shape[1])[None, None])
+    return FullSymbol(lambda x, xi: _as_complex(a(x, xi)).expand(len(x), xi.shape[1])[None, None])
 
 
 def measured_order(values: Tensor, xi: Tensor) -> float:
@@ -144,8 +148,8 @@ def measured_order(values: Tensor, xi: Tensor) -> float:
 
 def _term(a: SymbolFunction, b: SymbolFunction, alpha: Index, differences: bool) -> SymbolFunction:
     """(1/α!) ∂_ξ^α a · D^α b."""
-    left, right = in_xi(a, alpha, differences), in_x(b, alpha, differences)
-    return _over_factorial(lambda x, xi: as_complex(left(x, xi)) * right(x, xi), alpha)
+    left, right = _in_xi(a, alpha, differences), _in_x(b, alpha, differences)
+    return _over_factorial(lambda x, xi: _as_complex(left(x, xi)) * right(x, xi), alpha)
 
 
 def _over_factorial(a: SymbolFunction, alpha: Index) -> SymbolFunction:
@@ -154,19 +158,78 @@ def _over_factorial(a: SymbolFunction, alpha: Index) -> SymbolFunction:
 
 
 def _sum(parts: list[SymbolFunction]) -> SymbolFunction:
-    def total(x: Tensor, xi: Tensor) -> Tensor:
-        first, *rest = parts
-        value = first(x, xi)
-        for part in rest:
-            value = value + part(x, xi)
-        return value
-
-    return total
+    return lambda x, xi: functools.reduce(torch.add, (part(x, xi) for part in parts))
 
 
-def _indices(dim: int, lengths: range | list[int]) -> Iterator[Index]:
+def _indices(dim: int, lengths: range | list[int]) -> list[Index]:
     """The multi-indices α with |α| in `lengths`."""
-    for length in lengths:
-        for alpha in itertools.product(range(length + 1), repeat=dim):
-            if sum(alpha) == length:
-                yield alpha
+    return [alpha for alpha in multi_indices(dim, max(lengths)) if sum(alpha) in lengths]
+
+
+def _in_xi(a: SymbolFunction, alpha: Index, differences: bool) -> SymbolFunction:
+    """∂_ξ^α a, or Δ^α a."""
+    for axis, power in enumerate(alpha):
+        for _ in range(power):
+            a = _difference(a, axis) if differences else _slope(a, axis, along_xi=True)
+    return a
+
+
+def _in_x(a: SymbolFunction, alpha: Index, differences: bool) -> SymbolFunction:
+    """D^α a, or its counterpart D_j (D_j - 1) ... in Newton's series."""
+    for axis, power in enumerate(alpha):
+        for k in range(power):
+            a = _slope_less(a, axis, k if differences else 0)
+    return a
+
+
+def _slope_less(a: SymbolFunction, axis: int, k: int) -> SymbolFunction:
+    """(D_j - k) a."""
+    slope = _slope(a, axis, along_xi=False)
+    if k == 0:
+        return lambda x, xi: slope(x, xi) / (2j * math.pi)
+    return lambda x, xi: slope(x, xi) / (2j * math.pi) - k * a(x, xi)
+
+
+def _slope(a: SymbolFunction, axis: int, *, along_xi: bool) -> SymbolFunction:
+    """∂a/∂ξ_j or ∂a/∂x_j."""
+
+    def derived(x: Tensor, xi: Tensor) -> Tensor:
+        shape = np.broadcast_shapes(x.shape, xi.shape)
+        x, xi = x.expand(shape), xi.expand(shape)  # so that each value has its own x and ξ
+        outermost = not (x.requires_grad or xi.requires_grad)
+        with torch.enable_grad():
+            variable = xi if along_xi else x
+            if not variable.requires_grad:
+                variable = variable.detach().clone().requires_grad_()
+            value = _as_complex(a(x, variable) if along_xi else a(variable, xi))
+            real, imaginary = (_gradient(part, variable) for part in (value.real, value.imag))
+            slope = torch.complex(real[..., axis], imaginary[..., axis])
+        return slope.detach() if outermost else slope
+
+    return derived
+
+
+def _gradient(values: Tensor, variable: Tensor) -> Tensor:
+    """The gradient of each value by its own variable, differentiable again."""
+    if not values.requires_grad:
+        return torch.zeros_like(variable)
+    (gradient,) = torch.autograd.grad(
+        values.sum(), variable, create_graph=True, materialize_grads=True
+    )
+    return gradient
+
+
+def _difference(a: SymbolFunction, axis: int) -> SymbolFunction:
+    """Δ_j a."""
+
+    def derived(x: Tensor, xi: Tensor) -> Tensor:
+        one = torch.zeros_like(xi)
+        one[..., axis] = 1
+        return a(x, xi + one) - a(x, xi)
+
+    return derived
+
+
+def _as_complex(values: Tensor) -> Tensor:
+    """The values as complex ones."""
+    return values if values.is_complex() else torch.complex(values, torch.zeros_like(values))

@@ -15,6 +15,7 @@ __all__ = ["Stencil", "derivative_stencil", "difference_stencil", "multi_indices
 import itertools
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -29,6 +30,9 @@ _CENTRAL = {
     1: (1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12),
     2: (-1 / 12, 16 / 12, -30 / 12, 16 / 12, -1 / 12),
 }
+
+
+_numbers = partial(torch.tensor, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -65,17 +69,18 @@ def multi_indices(dim: int, most: int) -> tuple[MultiIndex, ...]:
 def difference_stencil(dim: int, most: int, step: int = 1) -> Stencil:
     """Forward differences Δ^α / h^|α| for |α| <= most."""
     indices = multi_indices(dim, most)
-    weights = torch.zeros(len(indices), len(indices), dtype=torch.float64)
-    for (row, gamma), (column, alpha) in itertools.product(enumerate(indices), enumerate(indices)):
-        terms = [
-            (-1) ** (a - g) * math.comb(a, g) for a, g in zip(alpha, gamma, strict=True) if g <= a
+    weights = [
+        [
+            math.prod((-1) ** (a + g) * math.comb(a, g) for a, g in zip(alpha, gamma, strict=True))
+            / step ** sum(alpha)
+            for alpha in indices
         ]
-        if len(terms) == dim:
-            weights[row, column] = math.prod(terms) / step ** sum(alpha)
-    return Stencil(indices, step * torch.tensor(indices, dtype=torch.float64), weights)
+        for gamma in indices
+    ]
+    return Stencil(indices, step * _numbers(indices), _numbers(weights))
 
 
-def derivative_stencil(dim: int, most: int = 2, spacing: float = SPACING) -> Stencil:
+def derivative_stencil(dim: int, most: int) -> Stencil:
     """Central differences of fourth order for ∂^β, |β| <= most <= 2."""
     indices = multi_indices(dim, most)
     offsets = [
@@ -86,13 +91,9 @@ def derivative_stencil(dim: int, most: int = 2, spacing: float = SPACING) -> Ste
     weights = [
         [
             math.prod(_CENTRAL[b][place + 2] for b, place in zip(beta, places, strict=True))
-            / spacing ** sum(beta)
+            / SPACING ** sum(beta)
             for beta in indices
         ]
         for places in offsets
     ]
-    return Stencil(
-        indices,
-        spacing * torch.tensor(offsets, dtype=torch.float64),
-        torch.tensor(weights, dtype=torch.float64),
-    )
+    return Stencil(indices, SPACING * _numbers(offsets), _numbers(weights))

@@ -1,75 +1,89 @@
 """A symbol at any points: what is needed to ask how a(x, ξ) behaves for |ξ| -> ∞.
 
-An operator asks its symbol on the modes of a grid. Symbol classes ask for the sizes
+Operators evaluate their symbol on the modes of a grid. Symbol classes ask for the sizes
 
     sup_x |Δ_ξ^α ∂_x^β a_ij(x, ξ)|      at frequencies that no grid holds,
 
 so here every kind of symbol becomes a `Probe`: values at any ξ, in double precision, and the sizes
-of their x-derivatives. There are two kinds, for separated symbols and for all others.
+of their x-derivatives.
+
+| symbol                             | c(ξ)                   | b(x)                |
+|------------------------------------|------------------------|---------------------|
+| networks, low rank, classical      | the networks, at any ξ | the networks        |
+| formulas (`pdno.symbols.analytic`) | the formula            | of `Multiplication` |
+| tables                             | R(ξ), zero outside     |                     |
+| `FullSymbol`, functions a(x, ξ)    | not separated          | not separated       |
+
+What *acts* on real functions is not a itself but its Hermitian completion: only ξ_d >= 0 is used,
+
+    a(x, ξ) where ξ_d > 0,   conj a(x, -ξ) where ξ_d < 0,   the mean of both where ξ_d = 0,
+
+which equals a if and only if a(x, -ξ) = conj a(x, ξ). In more than one dimension it jumps along
+the hyperplane ξ_d = 0 otherwise. A table is stored for ξ_d >= 0 and known by its completion only.
 """
 
-__all__ = ["Probe", "squared_size"]
+__all__ = ["AnySymbol", "DirectProbe", "Probe", "SeparatedProbe", "evaluate_at", "make_probe"]
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from pdno.symbols.analytic import Advection, AnalyticSymbol, Derivative, Multiplication
+from pdno.symbols.base import Symbol
+from pdno.symbols.direct import FullSymbol
+from pdno.symbols.low_rank import LowRankSymbol
+from pdno.symbols.network import NetworkSymbol
+from pdno.symbols.separated import SeparatedSymbol, check_time
+from pdno.symbols.table import TableSymbol
 from pdno.theory.differences import Stencil, derivative_stencil
 
-_MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 1442695040888963407])
+Pairs = Callable[[Tensor, Tensor], Tensor]
+"""a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)."""
+AnySymbol = Symbol | FullSymbol | Pairs
+Factor = Callable[[Tensor], Tensor]
+"""c from ξ (M, d) to (R, pairs, M), or b from x (P, d) to (R, pairs or 1, P)."""
+
 BUDGET = 2**20
 """Numbers that are worked on at a time."""
+POINTS, POINTS_OF_SUMS = 32, 4
+"""How many x: a product is judged factor by factor, a sum of R terms point by point."""
+_MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 1442695040888963407])
 
 
 class Probe(ABC):
-    """A symbol that can be asked anywhere.
+    """A symbol at any points; x-derivatives are taken at some that the generator draws."""
 
-    Arguments:
-        dim: d.
-        scale: Unit of ξ per axis, (d,): radii are measured in it.
-        places: Number of points x where x-derivatives are taken.
-        generator: Draws the points x.
-        depends_on_x: Whether there is any x.
-        only_integers: Whether a is defined on the lattice alone.
-        planes: Hyperplanes w·ξ/scale + b = 0 where units of a first layer bend, rows (w, b).
-        support: a = 0 where some |ξ_j| is larger; None for most symbols.
-    """
+    scale: Tensor
+    """Unit of ξ per axis, (d,): radii are measured in it."""
+    only_integers = False
+    """Whether a is defined on the lattice alone."""
+    planes: Tensor | None = None
+    """Hyperplanes w·ξ/scale + b = 0 where units of a first layer bend, rows (w, b)."""
+    support: int | None = None
+    """a = 0 where some |ξ_j| is larger; None for most symbols."""
 
     def __init__(
-        self,
-        dim: int,
-        *,
-        places: int,
-        generator: torch.Generator,
-        scale: Tensor | None = None,
-        depends_on_x: bool = True,
-        only_integers: bool = False,
-        planes: Tensor | None = None,
-        support: int | None = None,
+        self, dim: int, points: int, depends_on_x: bool, generator: torch.Generator
     ) -> None:
-        self.dim, self.depends_on_x, self.only_integers = dim, depends_on_x, only_integers
-        self.scale = torch.ones(dim, dtype=torch.float64) if scale is None else scale.double()
-        self.planes, self.support = planes, support
-        self.stencil: Stencil = derivative_stencil(dim, 2 if depends_on_x else 0)
+        self.dim, self.depends_on_x = dim, depends_on_x
+        self.scale = torch.ones(dim, dtype=torch.float64)
+        self.stencil = derivative_stencil(dim, 2 if depends_on_x else 0)
         margin = float(self.stencil.offsets.abs().max())
-        unit = torch.rand(places, 1, dim, generator=generator, dtype=torch.float64)
+        unit = torch.rand(points, 1, dim, generator=generator, dtype=torch.float64)
         self.x = ((margin + (1 - 2 * margin) * unit) + self.stencil.offsets).flatten(0, 1)
 
     @abstractmethod
     def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
-        """What a is made of at ξ (M, d): complex, (terms, pairs, M).
-
-        Without `derivatives` only what `sizes` needs without them.
-        """
+        """What `sizes` needs of a at ξ (M, d), with or without derivatives: (terms, pairs, M)."""
 
     @abstractmethod
     def sizes(self, parts: Tensor, *, derivatives: bool = True) -> Tensor:
-        """max over x and pairs of |∂_x^β a| for (differences of) values, (indices β, M).
+        """max over x and pairs of |∂_x^β a|, (indices β, M); without `derivatives` β = 0 alone.
 
-        Arguments:
-            parts: Real and imaginary parts of such values, (2, terms, pairs, M).
-            derivatives: Whether there are other β than 0.
+        `parts` are real and imaginary parts of (differences of) values, (2, terms, pairs, M).
         """
 
     @abstractmethod
@@ -88,8 +102,7 @@ class Probe(ABC):
             found = self.sizes(parts.flatten(-2), derivatives=derivatives)
             return found.reshape(len(found), len(points), -1).permute(2, 0, 1)
 
-        chunks = self._chunks(xi[:, None] + stencil.offsets, derivatives)
-        return torch.cat([sizes(points) for points in chunks], dim=-1)
+        return self._in_chunks(sizes, xi[:, None] + stencil.offsets, derivatives)
 
     def changes(self, xi: Tensor, other: Tensor, *, derivatives: bool = True) -> Tensor:
         """max over x and pairs of |∂_x^β a(x, ξ') - ∂_x^β a(x, ξ)|, (indices β, M)."""
@@ -99,22 +112,21 @@ class Probe(ABC):
             change = there - here
             return self.sizes(torch.stack([change.real, change.imag]), derivatives=derivatives)
 
-        chunks = self._chunks(torch.stack([xi, other], dim=1), derivatives)
-        return torch.cat([sizes(points) for points in chunks], dim=-1)
+        return self._in_chunks(sizes, torch.stack([xi, other], dim=1), derivatives)
 
     def strengths(self, xi: Tensor, stencil: Stencil, pairs: Tensor | None = None) -> Tensor:
         """|Δ^α| of what a is made of, pair by pair, (indices α, pairs, M): quick, for a search."""
 
         def squares(points: Tensor) -> Tensor:
             parts = self._near(points, stencil, False, pairs)
-            return squared_size(parts).amax(dim=0).movedim(-1, 0)
+            return _squared_size(parts).amax(dim=0).movedim(-1, 0)
 
-        chunks = self._chunks(xi[:, None] + stencil.offsets, False)
-        return torch.cat([squares(points) for points in chunks], dim=-1).sqrt_()
+        return self._in_chunks(squares, xi[:, None] + stencil.offsets, False).sqrt_()
 
-    def _chunks(self, points: Tensor, derivatives: bool) -> tuple[Tensor, ...]:
+    def _in_chunks(self, function: Factor, points: Tensor, derivatives: bool) -> Tensor:
         one = self.values(points[0], derivatives=derivatives)
-        return torch.split(points, max(1, BUDGET // one.numel()))
+        chunks = torch.split(points, max(1, BUDGET // one.numel()))
+        return torch.cat([function(each) for each in chunks], dim=-1)
 
     def _near(
         self, points: Tensor, stencil: Stencil, derivatives: bool, pairs: Tensor | None = None
@@ -129,7 +141,275 @@ class Probe(ABC):
         return parts.reshape(*parts.shape[:-1], *points.shape[:2]) @ stencil.weights
 
 
-def squared_size(parts: Tensor) -> Tensor:
+class SeparatedProbe(Probe):
+    """Σ_r b_r(x) c_r(ξ), or c(ξ) alone.
+
+    Δ_ξ^α ∂_x^β a(x, ξ) = Σ_r ∂_x^β b_r(x) Δ_ξ^α c_r(ξ), so that c is evaluated at frequencies and
+    b at points, and never a at pairs of both. No `space` means b = 1.
+    """
+
+    def __init__(
+        self, frequency: Factor, space: Factor | None, dim: int, generator: torch.Generator
+    ) -> None:
+        terms = len(frequency(torch.zeros(1, dim, dtype=torch.float64)))
+        points = POINTS if terms == 1 else POINTS_OF_SUMS
+        super().__init__(dim, points, space is not None, generator)
+        self.frequency, self.space = frequency, space
+        if space is not None:
+            b = space(self.x)
+            near = b.reshape(*b.shape[:-1], -1, len(self.stencil.offsets))
+            self.derivatives = (near @ self.stencil.weights).movedim(-1, 0)  # (β, R, pairs, P)
+
+    def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
+        """c."""
+        return self.frequency(xi)
+
+    def sizes(self, parts: Tensor, *, derivatives: bool = True) -> Tensor:
+        """max |Σ_r ∂^β b_r c_r|."""
+        if self.space is None:
+            return _squared_size(parts.sum(dim=1)).amax(dim=0).sqrt()[None]
+        wanted = self.derivatives if derivatives else self.derivatives[:1]
+        if parts.shape[1] == 1:  # |b c| = |b| |c|
+            squared = _squared_size(parts[:, 0])
+            factors = wanted[:, 0].square().amax(dim=-1)
+            return torch.stack([(each[:, None] * squared).amax(dim=0).sqrt() for each in factors])
+        return torch.stack([self._largest_sum(each, parts) for each in wanted])
+
+    def _largest_sum(self, b: Tensor, c: Tensor) -> Tensor:
+        sums = ((each[..., None] * c).sum(dim=1) for each in b.unbind(dim=-1))
+        return torch.stack([_squared_size(each).amax(dim=0) for each in sums]).amax(dim=0).sqrt()
+
+    def noise(self, sizes: Tensor) -> Tensor:
+        """∂^β b multiplies the values of c, errors included."""
+        return sizes
+
+    def along(self, x: Tensor) -> Tensor:
+        """b."""
+        assert self.space is not None
+        return self.space(x).flatten(0, 1)
+
+
+class DirectProbe(Probe):
+    """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil."""
+
+    def __init__(self, function: Pairs, dim: int, generator: torch.Generator) -> None:
+        super().__init__(dim, POINTS_OF_SUMS, True, generator)
+        self.function = function
+
+    def table(self, x: Tensor, xi: Tensor) -> Tensor:
+        """a at all pairs of points (P, d) and frequencies (M, d): (O, I, P, M)."""
+        given = torch.as_tensor(self.function(x[:, None], xi[None])).to(torch.complex128)
+        if given.dim() not in (0, 2, 4):
+            raise ValueError(
+                f"the symbol gave values of shape {tuple(given.shape)} for x of shape (P, 1, d) "
+                "and ξ of shape (1, M, d); expected (P, M) or (O, I, P, M)"
+            )
+        channels = given.shape[:2] if given.dim() == 4 else (1, 1)
+        return given.expand(*channels, len(x), len(xi))
+
+    def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
+        """a at the points of the x-stencil, or at their centres."""
+        centre = int((self.stencil.offsets == 0).all(dim=-1).nonzero()[0])
+        x = self.x if derivatives else self.x[centre :: len(self.stencil.offsets)]
+        return self.table(x, xi).flatten(0, 1).movedim(0, 1)
+
+    def sizes(self, parts: Tensor, *, derivatives: bool = True) -> Tensor:
+        """max |Σ_s w_βs a(x + s)|."""
+        if not derivatives:
+            return _squared_size(parts).amax(dim=(0, 1)).sqrt()[None]
+        near = parts.reshape(2, -1, len(self.stencil.offsets), *parts.shape[2:])
+        combined = torch.einsum("kpsqm,sb->kbpqm", near, self.stencil.weights)
+        return _squared_size(combined).amax(dim=(1, 2)).sqrt()
+
+    def noise(self, sizes: Tensor) -> Tensor:
+        """The formulas for ∂^β enlarge the errors of a."""
+        return self.stencil.weights.abs().sum(dim=0)[:, None] * sizes[:1]
+
+    def along(self, x: Tensor) -> Tensor:
+        """a at some frequencies."""
+        places = torch.tensor([0.0, 1.0, -2.0, 7.0, -30.0], dtype=torch.float64)
+        xi = places[:, None] * self.scale
+        return self.table(x, xi.round()).movedim(-1, 2).flatten(0, 2)
+
+
+@torch.no_grad()
+def evaluate_at(
+    symbol: AnySymbol, x: Tensor, xi: Tensor, *, t: float | None = None, acting: bool = False
+) -> Tensor:
+    """a_ij(x, ξ) at all pairs of points (P, d) and frequencies (M, d), (O, I, P, M), complex128.
+
+    Arguments:
+        symbol: Any symbol, or a function from x (P, 1, d) and ξ (1, M, d) to (P, M) or
+            (O, I, P, M).
+        x: Points of the torus.
+        xi: Frequencies; also no integers, except for tables.
+        t: Time, for symbols that depend on it.
+        acting: Whether to take the part that acts on real functions.
+
+    Example:
+        >>> from pdno.symbols import FractionalLaplacian
+        >>> xi = torch.tensor([[3_000_000.0, 4_000_000.0]])
+        >>> evaluate_at(FractionalLaplacian(0.5), torch.zeros(1, 2), xi).real.item() / torch.pi
+        10000000.0
+    """
+    probe = make_probe(symbol, dim=xi.shape[-1], t=t, acting=acting)
+    x, xi = x.double(), xi.double()
+    if isinstance(probe, DirectProbe):
+        return probe.table(x, xi)
+    assert isinstance(symbol, Symbol) and isinstance(probe, SeparatedProbe)
+    c = probe.values(xi)[..., None, :]
+    b = torch.ones(1, 1, len(x)) if probe.space is None else probe.space(x)
+    values = (b[..., None] * c).sum(dim=0)
+    return values.reshape(symbol.out_channels, symbol.in_channels, len(x), len(xi))
+
+
+def make_probe(
+    symbol: AnySymbol,
+    *,
+    dim: int | None = None,
+    t: float | None = None,
+    acting: bool = False,
+    scale: float | Sequence[float] | None = None,
+    generator: torch.Generator | None = None,
+) -> SeparatedProbe | DirectProbe:
+    """The probe of a symbol; learned ones are copied to double precision.
+
+    Arguments are those of `certify`; `scale` is for networks that have not settled theirs.
+    """
+    draw = generator or torch.Generator().manual_seed(0)
+    known = _known_dim(symbol)
+    if dim is not None and known is not None and dim != known:
+        raise ValueError(f"dim is {dim}, but this symbol has {known} axes: leave dim out")
+    axes = known if known is not None else dim
+    if axes is None:
+        raise ValueError("this symbol does not know its number of axes: give dim=1, 2 or 3")
+    probe: SeparatedProbe | DirectProbe
+    if isinstance(symbol, SeparatedSymbol):
+        probe = _network_probe(symbol, t, acting, scale, draw)
+    elif isinstance(symbol, TableSymbol):
+        acting = True
+        probe = SeparatedProbe(_complete(_table_factor(symbol)), None, axes, draw)
+        probe.support = max(symbol.modes)
+    elif isinstance(symbol, AnalyticSymbol):
+        frequency, space = _analytic_factors(symbol, t)
+        probe = SeparatedProbe(_complete(frequency) if acting else frequency, space, axes, draw)
+    elif isinstance(symbol, Symbol):
+        raise ValueError(
+            f"{type(symbol).__name__} has no values away from a grid: give a function a(x, ξ) "
+            "instead"
+        )
+    else:
+        if t is not None:
+            raise ValueError("a function a(x, ξ) has no time: leave t out, or bind it")
+        function = symbol.function if isinstance(symbol, FullSymbol) else symbol
+        probe = DirectProbe(_complete_pairs(function) if acting else function, axes, draw)
+    probe.only_integers = acting
+    return probe
+
+
+def _known_dim(symbol: AnySymbol) -> int | None:
+    if isinstance(symbol, SeparatedSymbol):
+        return symbol.scale.dim
+    if isinstance(symbol, TableSymbol):
+        return len(symbol.modes)
+    if isinstance(symbol, Derivative):
+        return len(symbol.order)
+    return len(symbol.velocity) if isinstance(symbol, Advection) else None
+
+
+def _network_probe(
+    symbol: SeparatedSymbol,
+    t: float | None,
+    acting: bool,
+    scale: float | Sequence[float] | None,
+    generator: torch.Generator,
+) -> SeparatedProbe:
+    exact = copy.deepcopy(symbol).cpu().double().requires_grad_(False)
+    if scale is not None and not exact.scale.chosen:
+        exact.scale.settle(scale)
+    nowhere = torch.zeros(1, exact.scale.dim, dtype=torch.float64)
+
+    def frequency(xi: Tensor) -> Tensor:
+        return exact.evaluate_at(nowhere, xi, t).frequency.flatten(1, 2)
+
+    def space(x: Tensor) -> Tensor:
+        b = exact.evaluate_at(x, nowhere, t).space
+        assert b is not None
+        return b.expand(-1, exact.out_channels, exact.in_channels, -1).flatten(1, 2)
+
+    probe = SeparatedProbe(
+        _complete(frequency) if acting else frequency,
+        space if exact.depends_on_x else None,
+        exact.scale.dim,
+        generator,
+    )
+    probe.scale, probe.planes = exact.scale.frequency.double(), _first_layer(exact, t)
+    return probe
+
+
+def _first_layer(symbol: SeparatedSymbol, t: float | None) -> Tensor | None:
+    """Rows (w, b) of the units w·ξ/s + b of networks that see ξ itself."""
+    if not isinstance(symbol, (NetworkSymbol, LowRankSymbol)):
+        return None
+    layers = (symbol.real.linear_in, symbol.imaginary.linear_in)
+    weight = torch.cat([layer.weight for layer in layers])
+    bias = torch.cat([layer.bias for layer in layers])
+    dim = symbol.scale.dim
+    if t is not None:
+        bias = bias + t * weight[:, dim]
+    return torch.cat([weight[:, :dim], bias[:, None]], dim=1)
+
+
+def _analytic_factors(symbol: AnalyticSymbol, t: float | None) -> tuple[Factor, Factor | None]:
+    time = check_time(t, symbol.takes_time, torch.zeros((), dtype=torch.float64))
+
+    def frequency(xi: Tensor) -> Tensor:
+        return symbol.formula(xi, time).to(torch.complex128)[None, None]
+
+    if not isinstance(symbol, Multiplication):
+        return frequency, None
+    function = symbol.function
+    return frequency, lambda x: function(x).double()[None, None]
+
+
+def _table_factor(symbol: TableSymbol) -> Factor:
+    whole = torch.view_as_complex(symbol.table.detach().cpu().double())
+    lowest = torch.tensor([-k for k in symbol.modes[:-1]] + [0])
+    highest = torch.tensor(symbol.modes) - 1
+    sizes = torch.tensor(whole.shape[2:])
+    strides = torch.tensor(whole[0, 0].contiguous().stride())
+    table = whole.flatten(2).flatten(0, 1)
+
+    def stored(xi: Tensor) -> Tensor:
+        places = xi.round().long()
+        inside = ((places >= lowest) & (places <= highest)).all(dim=-1)
+        found = table[:, ((places % sizes) * strides).sum(dim=-1)]
+        return torch.where(inside, found, 0.0)[None]
+
+    return stored
+
+
+def _complete(frequency: Factor) -> Factor:
+    """The part of c that acts on real functions."""
+    return lambda xi: _halves(xi[:, -1], frequency(xi), frequency(-xi))
+
+
+def _complete_pairs(function: Pairs) -> Pairs:
+    """The part of a that acts on real functions."""
+
+    def acting(x: Tensor, xi: Tensor) -> Tensor:
+        here, there = torch.as_tensor(function(x, xi)), torch.as_tensor(function(x, -xi))
+        return _halves(xi[0, :, -1], here, there)
+
+    return acting
+
+
+def _halves(last: Tensor, here: Tensor, there: Tensor) -> Tensor:
+    share = 0.5 * (1 + last.sign())
+    return share * here + (1 - share) * there.conj()
+
+
+def _squared_size(parts: Tensor) -> Tensor:
     """|z|² of real and imaginary parts (2, ...)."""
     return parts[0].square().addcmul_(parts[1], parts[1])
 

@@ -28,12 +28,7 @@ FITS = 100
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its standard error.
-
-    Arguments:
-        value: The number.
-        error: Its standard error.
-    """
+    """A number and its standard error."""
 
     value: float
     error: float

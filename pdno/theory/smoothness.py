@@ -13,7 +13,7 @@ __all__ = ["Kink", "Seam", "find_kink", "find_seam"]
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,9 +21,7 @@ from torch import Tensor
 Function = Callable[[Tensor], Tensor]
 """From points (M, d) to values (functions, M)."""
 
-COARSE = 128
-FINE = 32
-ZOOMS = 4
+COARSE, FINE, ZOOMS = 128, 32, 4
 FACTOR = FINE / 4  # a window reaches two spacings to both sides
 SEEN = 1e3 * torch.finfo(torch.float64).eps
 SEAM_SPACING = 1 / 2048
@@ -39,15 +37,8 @@ _ONE_SIDED = torch.tensor(
 SEAM_TOLERANCE = 1e-2
 
 
-@dataclass(frozen=True)
-class Kink:
-    """A place where a function is not smooth.
-
-    Arguments:
-        point: Where.
-        spacings: h of each look.
-        quotients: |second difference| / h² of each look.
-    """
+class Kink(NamedTuple):
+    """A point where a function is not smooth: h and |second difference| / h² of each look."""
 
     point: tuple[float, ...]
     spacings: tuple[float, ...]
@@ -59,22 +50,14 @@ class Kink:
         return math.log(self.quotients[-1] / self.quotients[-3]) / (2 * math.log(FACTOR))
 
 
-@dataclass(frozen=True)
-class Seam:
-    """A jump between x_j = 0 and x_j = 1.
-
-    Arguments:
-        axis: j, from 0.
-        derivative: Order of the derivative along x_j that jumps.
-        jump: Largest difference of the two sides.
-        size: Largest value of that derivative.
-        point: Where, with x_j = 0.
-    """
+class Seam(NamedTuple):
+    """A jump between x_j = 0 and x_j = 1, of the derivative along x_j of some order."""
 
     axis: int
     derivative: int
     jump: float
     size: float
+    """Largest value of that derivative."""
     point: tuple[float, ...]
 
 

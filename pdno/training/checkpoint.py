@@ -225,5 +225,4 @@ def _step(path: Path) -> int:
 
 
 def _finite(value: Tensor) -> bool:
-    """Whether there is no NaN; an infinite scale means "not chosen yet"."""
-    return not value.is_floating_point() or not bool(value.isnan().any())
+    return not value.is_floating_point() or bool(value.isfinite().all())

@@ -21,7 +21,7 @@ from pdno.experiments.bench.settings import ASKED, MAIN, SETTINGS, Setting
 from pdno.experiments.bench.solvers import bench_darcy, bench_navier_stokes
 from pdno.experiments.bench.timing import time_long_enough
 from pdno.experiments.bench.worker import measure
-from pdno.networks.count import count_parameters
+from pdno.networks.neural_operator import count_parameters
 from pdno.report import bench as bench_report
 from pdno.report.bench import bench_tables, plot_scaling
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from pdno.networks.mwt import MWT, convert_published_mwt
+from pdno.networks.mwt import MWT
+from pdno.networks.published_weights import convert_published_mwt
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 NAMES = ["mwt1d_legendre", "mwt1d_chebyshev", "mwt2d_legendre", "mwt2d_chebyshev"]

@@ -24,7 +24,7 @@ from pdno.symbols import (
     TableSymbol,
     Wave,
 )
-from pdno.symbols.full import apply_directly, full_values
+from pdno.symbols.direct import apply_directly, full_values
 
 SHAPES = [(12,), (9,), (8, 6), (6, 7), (7, 8), (4, 5, 6)]
 SMALL = {"layers": 1, "hidden": 5}

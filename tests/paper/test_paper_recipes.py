@@ -5,7 +5,7 @@ import torch
 
 from pdno.experiments import recipes
 from pdno.experiments.resources import resources
-from pdno.networks.count import count_parameters
+from pdno.networks.neural_operator import count_parameters
 
 COMMON = {"optimiser": "adam", "schedule": "step", "step_factor": 0.5, "reduction": "sum"}
 SHARED = {**COMMON, "loss_order": 0.0, "clip": None, "patience": None, "precision": "float32"}

@@ -8,9 +8,9 @@ import torch
 from pdno import PDNO, Grid, apply_symbol
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols import InputScale
-from pdno.symbols.activations import ACTIVATIONS
 from pdno.symbols.classical import ClassicalSymbol
-from pdno.symbols.full import apply_directly, full_values
+from pdno.symbols.direct import apply_directly, full_values
+from pdno.symbols.mlp import ACTIVATIONS
 
 SCALE = 3.0
 SMALL = {"layers": 1, "hidden": 8}

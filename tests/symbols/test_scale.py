@@ -72,6 +72,34 @@ def test_same_mode_is_the_same_input_at_every_resolution():
     assert torch.allclose(y[::3], x, rtol=0, atol=1e-16)
 
 
+@pytest.mark.parametrize("symbol", ["network", "low-rank", "classical"])
+@torch.no_grad()
+def test_kept_modes_settle_the_scale_at_construction(symbol):
+    model = PDNO(2, 1, 1, modes=(6, 3), symbol=symbol, **TINY)
+    scales = [op.symbol.scale for op in model.operators]
+    assert all(scale.frequency.tolist() == [1.5, 0.75] for scale in scales)
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    model(torch.randn(1, 1, 16, 20))  # a grid has no say in it
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+    later = InputScale(2)
+    later.xi(Grid((16, 20)), (6, 3), LIKE)
+    assert torch.equal(later.frequency, scales[0].frequency)
+
+
+@pytest.mark.parametrize("modes", [None, 3])
+@torch.no_grad()
+def test_older_states_that_had_not_chosen_are_infinite(modes):
+    """They leave the choice to the kept modes, or to the first grid, and stay finite."""
+    model = PDNO(1, 1, 1, modes=modes, **TINY)
+    state = model.state_dict()
+    infinite = {k: v + torch.inf if k.endswith("frequency") else v for k, v in state.items()}
+    model.load_state_dict(infinite)
+    assert all(torch.isfinite(value).all() for value in model.state_dict().values())
+    model(torch.randn(1, 1, 16))
+    expected = 2.0 if modes is None else 0.75
+    assert [op.symbol.scale.frequency.item() for op in model.operators] == [expected] * 2
+
+
 @torch.no_grad()
 def test_choice_travels_with_the_weights():
     f = torch.randn(2, 1, 16)

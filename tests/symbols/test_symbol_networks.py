@@ -26,7 +26,7 @@ def test_mlp_is_the_composition_of_its_linear_maps():
     for layer in network.hidden:
         z = torch.tanh(layer(z))
     expected = network.linear_out(z).movedim(-1, 0)
-    assert torch.allclose(network(points), expected, atol=1e-6)
+    assert torch.allclose(network.fields(points), expected, atol=1e-6)
     assert len([m for m in network.modules() if isinstance(m, nn.Linear)]) == 2 + 2
 
 
@@ -38,11 +38,11 @@ def test_rows_are_output_times_inputs_plus_input(grid):
     values = symbol.evaluate(grid)
     xi = symbol.scale.xi(grid, None, symbol.real.linear_in.weight)
     x = symbol.scale.x(grid, symbol.real.linear_in.weight)
-    a2 = torch.complex(symbol.real(xi), symbol.imaginary(xi))
+    a2 = torch.complex(symbol.real.fields(xi), symbol.imaginary.fields(xi))
     for j in range(3):
         for i in range(2):
             assert torch.equal(values.frequency[0, j, i], a2[j * 2 + i])
-            expected = symbol.space(x)[j * 2 + i]
+            expected = symbol.space.fields(x)[j * 2 + i]
             assert torch.allclose(values.space[0, j, i], expected, rtol=0, atol=1e-14)
     assert make(NetworkSymbol, grid, depends_on_x=False).evaluate(grid).space is None
 
@@ -100,11 +100,11 @@ def test_low_rank_factors_lie_by_rank_output_input():
     x = symbol.scale.x(grid, symbol.real.linear_in.weight)
     for r in range(2):
         for j in range(3):
-            assert torch.equal(values.space[r, j, 0], symbol.space(x)[r * 3 + j])
+            assert torch.equal(values.space[r, j, 0], symbol.space.fields(x)[r * 3 + j])
             for i in range(2):
                 c = values.frequency[r, j, i]
-                assert torch.equal(c.real, symbol.real(xi)[(r * 3 + j) * 2 + i])
-                assert torch.equal(c.imag, symbol.imaginary(xi)[(r * 3 + j) * 2 + i])
+                assert torch.equal(c.real, symbol.real.fields(xi)[(r * 3 + j) * 2 + i])
+                assert torch.equal(c.imag, symbol.imaginary.fields(xi)[(r * 3 + j) * 2 + i])
 
 
 @torch.no_grad()

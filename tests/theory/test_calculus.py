@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+from dense import operator_matrix
 
 from pdno import Grid
-from pdno.symbols.full import apply_directly
+from pdno.symbols.direct import apply_directly
 from pdno.theory.calculus import (
     adjoint,
     as_full_symbol,
@@ -17,7 +18,6 @@ from pdno.theory.calculus import (
     poisson_bracket,
 )
 from pdno.theory.extraction import extract_symbol
-from pdno.theory.sobolev import operator_matrix
 
 TWO_PI = 2 * math.pi
 

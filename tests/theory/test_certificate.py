@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pdno import PDNO, Grid, apply_symbol
+from pdno import PDNO, Grid, apply_symbol, certify
 from pdno.symbols import (
     ACTIVATIONS,
     Advection,
@@ -24,7 +24,7 @@ from pdno.symbols import (
     TableSymbol,
     Wave,
 )
-from pdno.theory import certify, evaluate_at
+from pdno.theory import Certificate, evaluate_at
 
 PI = math.pi
 SMOOTH = [name for name, entry in ACTIVATIONS.items() if entry.order is not None]
@@ -459,6 +459,29 @@ def test_a_certificate_can_be_read_and_drawn():
     assert len(certify(Heat(), 0.0, dim=1, t=1.0).plot().axes) == 1
 
 
+def test_what_draws_is_handed_in(monkeypatch):
+    certificate = certify(Heat(), 0.0, dim=1, t=1.0)
+    monkeypatch.setattr(Certificate, "draw", None)
+    with pytest.raises(RuntimeError, match=r"nothing draws yet: take certify from pdno"):
+        certificate.plot()
+
+
+@pytest.mark.parametrize("options", [{}, {"modes": 8}, {"symbol": "low-rank"}])
+def test_a_new_network_is_judged_as_it_is_after_its_first_call(options):
+    """The class does not depend on the unit of ξ, which the first grid may settle later."""
+    model = PDNO(2, 1, 1, width=2, layers=1, symbol_hidden=8, **options)
+    symbol = model.operators[0].symbol
+    new = certify(symbol, 1.0, space="box")
+    assert symbol.scale.chosen == ("modes" in options)
+    model(torch.randn(1, 1, 32, 32))
+    used = certify(symbol, 1.0, space="box")
+    kinds = [[witness.kind for witness in each.witnesses] for each in (new, used)]
+    assert kinds == [["differences"] * 2] * 2
+    assert abs(new.order - used.order) < 0.1
+    if "modes" in options:
+        assert str(new) == str(used)
+
+
 def test_the_same_question_has_the_same_answer():
     symbol = network(2, 5, depends_on_x=False)
     assert certify(symbol, 1.0).witness == certify(symbol, 1.0).witness
@@ -478,4 +501,4 @@ def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match=r"gave values of shape \(3, 1, 1\)"):
         certify(lambda x, xi: torch.zeros(3, 1, 1), 1.0, dim=1)
     with pytest.raises(ValueError, match="not chosen its frequency_scale"):
-        certify(NetworkSymbol(1, 1, scale=InputScale(1)), 1.0)
+        evaluate_at(NetworkSymbol(1, 1, scale=InputScale(1)), torch.zeros(1, 1), torch.ones(1, 1))

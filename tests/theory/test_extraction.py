@@ -17,9 +17,9 @@ from pdno.symbols import (
     SymbolValues,
     TableSymbol,
 )
-from pdno.symbols.full import full_values
+from pdno.symbols.direct import full_values
 from pdno.theory.extraction import extract_symbol
-from pdno.theory.linearisation import linearise
+from pdno.theory.lipschitz import linearise
 
 
 def layer(kind, dim, modes):

@@ -4,13 +4,12 @@ import math
 
 import pytest
 import torch
+from dense import operator_matrix
 from torch.nn import functional
 
 import pdno
 from pdno import Grid
-from pdno.theory.linearisation import linearise
-from pdno.theory.lipschitz import GELU_LIPSCHITZ, lipschitz_report
-from pdno.theory.sobolev import operator_matrix
+from pdno.theory.lipschitz import GELU_LIPSCHITZ, linearise, lipschitz_report
 
 
 def network(seed=0, **options):

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 import torch
+from dense import operator_matrix
 
 from pdno import Grid, PseudoDifferentialOperator
+from pdno.fourier import whole_spectrum
 from pdno.metrics import sobolev_norm
 from pdno.operators.kernel import apply_values
 from pdno.symbols import (
@@ -20,9 +22,8 @@ from pdno.symbols import (
     SymbolValues,
     TableSymbol,
 )
-from pdno.theory.hermitian import whole_spectrum
 from pdno.theory.norm_bound import norm_bound
-from pdno.theory.sobolev import bessel_potential, operator_matrix, operator_norm, weigh
+from pdno.theory.sobolev import bessel_potential, operator_norm, weigh
 
 SPACES = [(0.0, 0.0), (1.0, 1.0), (0.0, 1.0), (2.0, 0.5), (-0.5, 0.0), (-1.0, -1.0), (1.5, 2.0)]
 
@@ -243,8 +244,6 @@ def test_wrong_input_is_refused():
         operator_norm(lambda f: f + 1, grid, channels=1)
     with pytest.raises(ValueError, match="number of input channels"):
         operator_norm(lambda f: f, grid)
-    with pytest.raises(ValueError, match="take a coarser grid"):
-        operator_matrix(lambda f: f, Grid((128, 128)), channels=1)
     times = SymbolValues(torch.zeros(2, 1, 1, 1, 5, dtype=torch.complex128))
     with pytest.raises(ValueError, match="bound it at one time"):
         norm_bound(times, grid)

@@ -104,11 +104,11 @@ def _pdno(setting: Setting, **options: object) -> PDNO:
         len(setting.shape),
         setting.in_channels,
         1,
-        setting.width,
+        width=setting.width,
         symbol_layers=setting.symbol_layers,
         symbol_hidden=setting.symbol_hidden,
         modes=setting.modes,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pdno.fourier import Modes, transform
-from pdno.grid import Grid
+from pdno.grid import Grid, hermitian_weights
 from pdno.symbols.base import SymbolValues
 
 POINT_MODE_PAIRS = 2**24
@@ -67,9 +67,7 @@ def apply_directly(a: Tensor, f: Tensor, grid: Grid, modes: Modes = None) -> Ten
     _check_size(grid, xi)
     # the waves are those of the transform, which starts at the first point wherever that lies
     x = Grid(grid.shape).points().reshape(-1, grid.dim)
-    # the Hermitian rule of pdno.fourier
-    weight = torch.where((xi[:, -1] == 0) | (2 * xi[:, -1] == grid.shape[-1]), 1.0, 2.0)
-    waves = torch.exp(2j * math.pi * (x @ xi.T)) * weight
+    waves = torch.exp(2j * math.pi * (x @ xi.T)) * hermitian_weights(xi[:, -1], grid.shape[-1])
     f_hat = transform(f.to(torch.float64), grid.dim, modes).flatten(2)
     kernel = a.reshape(*a.shape[:2], grid.size, -1) * waves
     out = torch.einsum("oixm,bim->box", kernel, f_hat).real

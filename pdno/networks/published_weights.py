@@ -12,7 +12,7 @@ shapes cannot. Nothing is unpickled (see `pdno.tensor_file`).
 At the stated resolution s the networks see x·s/(s-1) and ξ/s, as the published code does.
 """
 
-__all__ = ["load_published"]
+__all__ = ["convert_published_mwt", "load_published"]
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from pdno.networks.fno import FNO
-from pdno.networks.mwt import convert_published_mwt
+from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO
+from pdno.operators.multiwavelet_filters import BASES, make_filters
 from pdno.tensor_file import read_tensor_file
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -32,6 +33,20 @@ Network = TypeVar("Network", bound=nn.Module)
 _SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"
 _SKELETON = {"fc0": "lift", "fc1": "project_hidden", "fc2": "project"}
 _PARTS = {"net_real": "real", "net_imag": "imaginary", "net_out": "space", "table": "table"}
+_MWT_NAMES = {
+    "lift": "Lk",
+    "project.0": "Lc0",
+    "project.2": "Lc1",
+    "operators": "MWT_CZ",
+    "norms": "BN",
+    "detail_to_detail": "A",
+    "average_to_detail": "B",
+    "detail_to_average": "C",
+    "average_to_average": "T0",
+    "convolution.table": "weights",
+    "convolution": "conv.0",
+    "mix": "Lo",
+}
 
 
 def load_published(
@@ -137,14 +152,21 @@ def _fno(state: _Weights, sizes: dict[str, Any]) -> FNO:
         blocks = [_complex(state[name]) for name in names]
         if len({block.shape for block in blocks}) > 1:
             raise ValueError(f"the corner blocks {', '.join(names)} differ in shape")
-        # corner blocks differ in the sign of the first axis fastest: join it first
-        for axis in range(2, 1 + dim):
-            blocks = [torch.cat(blocks[k : k + 2], dim=axis) for k in range(0, len(blocks), 2)]
         for name in names:
             del rest[name]
-        table = torch.view_as_real(blocks[0].movedim(0, 1).resolve_conj().contiguous())
+        joined = _join_corners(blocks).movedim(0, 1)
+        table = torch.view_as_real(joined.resolve_conj().contiguous())
         rest[f"conv{layer}.table"] = table
     return _fill(network, rest)
+
+
+def _join_corners(blocks: list[Tensor]) -> Tensor:
+    """One table of corner blocks, which differ in the sign of the first axis fastest."""
+    axis = 2
+    while len(blocks) > 1:
+        blocks = [torch.cat(blocks[k : k + 2], dim=axis) for k in range(0, len(blocks), 2)]
+        axis += 1
+    return blocks[0]
 
 
 def _complex(weights: Tensor) -> Tensor:
@@ -192,3 +214,78 @@ def _fill(network: Network, published: _Weights) -> Network:
         )
     network.load_state_dict(weights, strict=False)
     return network
+
+
+def convert_published_mwt(state: Mapping[str, Tensor], base: str | None = None) -> MWT:
+    """The MWT of a published state dict, in eval mode.
+
+    All sizes are read from the shapes; the coarsest level, which they do not tell, is 0 in all
+    published experiments. Complex weights may be complex or have a last axis (re,
+    im). Inputs are those of the published network but with the channels first.
+
+    Arguments:
+        state: Tensors under their published names, with or without the prefix "module.".
+        base: "legendre" or "chebyshev"; None recognises it by the filters in the state. A base
+            that contradicts the filters is an error.
+    """
+    state = {name.removeprefix("module."): value for name, value in state.items()}
+    for name in ("Lk.weight", "Lc1.weight", "MWT_CZ.0.A.weights1", "MWT_CZ.0.ec_s"):
+        if name not in state:
+            raise ValueError(f"state has no {name!r}; expected the weights of a published MWT")
+    axes = _as_real(state["MWT_CZ.0.A.weights1"]).dim() - 3
+    dim = min(axes, 2)
+    wavelets = round(state["MWT_CZ.0.ec_s"].shape[1] ** (1 / dim))
+    model = MWT(
+        dim,
+        state["Lk.weight"].shape[1],
+        out_channels=state["Lc1.weight"].shape[0],
+        width=state["Lk.weight"].shape[0] // wavelets**dim,
+        wavelets=wavelets,
+        modes=state["MWT_CZ.0.A.weights1"].shape[2],
+        blocks=1 + max(int(name.split(".")[1]) for name in state if name.startswith("MWT_CZ.")),
+        base=_recognise_base(state["MWT_CZ.0.ec_s"], dim, wavelets=wavelets, base=base),
+        space_time=axes == 3,
+    ).to(state["Lk.weight"].dtype)
+    model.load_state_dict(_rename_mwt(state, model.state_dict()))
+    return model.eval()
+
+
+def _rename_mwt(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The published tensors under the names and in the shapes of our state dict `own`."""
+    renamed = {}
+    for name, like in own.items():
+        published = name
+        for ours, theirs in _MWT_NAMES.items():
+            published = published.replace(ours, theirs)
+        try:
+            if published.endswith("weights"):
+                blocks = [state[f"{published}{i + 1}"] for i in range(2 ** (like.dim() - 4))]
+                value = _join_corners([_as_real(block) for block in blocks])
+            else:
+                value = state[published]
+            renamed[name] = value.reshape(like.shape)
+        except (KeyError, RuntimeError) as error:
+            raise ValueError(
+                f"state does not hold {published!r} for {name!r} of shape {tuple(like.shape)}: "
+                f"{error}; it is not the whole state of a published MWT"
+            ) from error
+    return renamed
+
+
+def _as_real(weights: Tensor) -> Tensor:
+    return torch.view_as_real(weights) if weights.is_complex() else weights
+
+
+def _recognise_base(filters: Tensor, dim: int, *, wavelets: int, base: str | None) -> str:
+    """The base whose filters [H0^T; H1^T; ...] are those of the state."""
+    for candidate in BASES if base is None else (base,):
+        own = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim)).T
+        scaling = own[:, : filters.shape[1]]
+        if scaling.shape == filters.shape and torch.allclose(
+            filters.double().cpu(), scaling, atol=1e-5
+        ):
+            return candidate
+    raise ValueError(
+        f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
+        f"{base or ' or '.join(BASES)}; leave base out to have it recognised"
+    )

@@ -4,12 +4,15 @@ Differences of a symbol can fail to decay on a set as thin as one ray: a unit σ
 network is constant where w·ξ is, so its second difference along w has the same size all along the
 line w·ξ = -b, and is zero a few steps beside it. Random rays never meet it. So
 
-1. all lattice points of a ring 4 <= |ξ| < 16 are asked, where even a thin set fills a part, and
+1. all lattice points of a ring 4 <= |ξ| < 16 are visited, where even a thin set fills a part, and
    the largest differences, of each order, are followed outwards: from two points of a line the
    next one, at four times the radius, is predicted, and found by a search around it;
 2. where a symbol is a network, the lines w·ξ + b = 0 of its first layer are followed as well;
-3. in every shell great circles are searched for places where the symbol bends most: seen from
-   afar a unit is a kink or a jump, however far from the origin its line passes (`theory.circles`).
+3. in every shell great circles are searched for places where the symbol bends most: on a circle
+   of radius r a unit tanh(w·ξ + b) is a jump and a unit GELU(w·ξ + b) a kink, of a width that does
+   not grow with r. The largest second differences on a coarse set of points are looked for again
+   with an eighth of the spacing, until it is below that of the lattice. A hyperplane near the
+   origin meets every great circle, and a circle of large radius meets the others, too.
 
 A ray here is a sequence of lattice points, one in each shell 4^j <= |ξ| < 4^{j+1}, j = 1, 2, ...
 Radii are in units of the frequency scale of the symbol.
@@ -18,11 +21,11 @@ Radii are in units of the frequency scale of the symbol.
 __all__ = ["RATIO", "find_rays"]
 
 import itertools
+import math
 
 import torch
 from torch import Tensor
 
-from pdno.theory.circles import draw_circles, find_bends
 from pdno.theory.differences import Stencil
 from pdno.theory.probe import Probe
 
@@ -31,9 +34,12 @@ SAMPLED = {1: 32, 2: 48, 3: 64}
 RING = 1024
 FOLLOWED = {1: 4, 2: 4, 3: 3}
 """Rays per order of difference."""
-BENDS = 4
+BENDS, CIRCLES = 4, {2: 1, 3: 4}
+"""Bends per order of difference, and circles by dimension."""
+COARSE, FINE = 256, 32
+"""Points of a circle, and of a window around a bend."""
 PAIRS = 32
-"""Channel pairs that are asked in a search around bends, where no pair is known to be worst."""
+"""Channel pairs that a search around bends looks at, where none is known to be worst."""
 START = 2
 """Lines of a first layer are compared in the shell 4^(START + 1)."""
 
@@ -43,12 +49,8 @@ def find_rays(
 ) -> Tensor:
     """Lattice points (rays, shells, d): sampled directions, then the followed ones.
 
-    Arguments:
-        probe: The symbol.
-        stencil: Differences whose largest values are followed.
-        shells: J.
-        step: Of the search, in lattice points: about a quarter of what the symbol can resolve.
-        generator: Draws the sampled directions.
+    The largest differences of the stencil are followed; `step` is that of the search, in lattice
+    points: about a quarter of what the symbol can resolve.
     """
     rays = [_sampled(probe, shells, generator)]
     if probe.support is not None:  # nothing is out there
@@ -78,13 +80,7 @@ def _sampled(probe: Probe, shells: int, generator: torch.Generator) -> Tensor:
 
 
 class _Search:
-    """Largest differences, by order.
-
-    Arguments:
-        probe: The symbol.
-        stencil: The differences.
-        step: Of the search.
-    """
+    """Largest differences of a symbol, by order."""
 
     def __init__(self, probe: Probe, stencil: Stencil, step: int) -> None:
         self.probe, self.stencil, self.step = probe, stencil, step
@@ -99,13 +95,9 @@ class _Search:
         return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
 
     def best(self, xi: Tensor, offsets: Tensor, order: Tensor, pairs: Tensor) -> Tensor:
-        """The strongest of the points ξ + step · offset, hardly nearer to the origin.
+        """The strongest of the points ξ + step · offset for ξ (K, d), hardly nearer to the origin.
 
-        Arguments:
-            xi: (K, d).
-            offsets: (candidates, d), the first of them zero.
-            order: Of the differences, (K,).
-            pairs: Channel pairs to ask.
+        Offsets (candidates, d) begin with zero; `order` (K,) is that of the differences.
         """
         rays = torch.arange(len(xi))
         candidates = xi[:, None] + self.step * offsets
@@ -136,14 +128,16 @@ def _follow(
 def _bends(search: _Search, shells: int, generator: torch.Generator) -> Tensor:
     """The places of each shell where the symbol bends most, for each order of difference."""
     orders = torch.arange(1, search.orders).repeat_interleave(BENDS)
-    frames, points = draw_circles(search.probe.dim, generator), []
-    count = search.probe.values(torch.zeros(1, search.probe.dim, dtype=torch.float64)).shape[1]
+    dim, points = search.probe.dim, []
+    drawn = torch.randn(CIRCLES[dim], dim, 2, generator=generator, dtype=torch.float64)
+    frames = torch.linalg.qr(drawn).Q  # planes through the origin, (circles, d, 2)
+    count = search.probe.values(torch.zeros(1, dim, dtype=torch.float64)).shape[1]
     pairs = torch.arange(0, count, max(1, count // PAIRS))
     for shell in range(1, shells + 1):
-        found = find_bends(search.probe, frames, 1.5 * RATIO**shell, BENDS).round()
+        found = _find_bends(search.probe, frames, 1.5 * RATIO**shell, BENDS).round()
         start = found.repeat(search.orders - 1, 1)
-        near = search.best(start, _cross(search.probe.dim, 3), orders, pairs)
-        points.append(search.best(near, _cube(search.probe.dim), orders, pairs))
+        near = search.best(start, _cross(dim, 3), orders, pairs)
+        points.append(search.best(near, _cube(dim), orders, pairs))
     return torch.stack(points, dim=1)
 
 
@@ -167,10 +161,7 @@ def _largest_of_ring(search: _Search, generator: torch.Generator) -> tuple[Tenso
     """Points of the first shell with the largest differences, and their orders."""
     probe = search.probe
     edge = (RATIO**2 * probe.scale).ceil().long().tolist()
-    whole = 1
-    for n in edge:
-        whole *= 2 * n + 1
-    if whole <= 2 * RING:
+    if math.prod(2 * n + 1 for n in edge) <= 2 * RING:
         axes = [torch.arange(-n, n + 1, dtype=torch.float64) for n in edge]
         lattice = torch.cartesian_prod(*axes).reshape(-1, probe.dim)
     else:
@@ -205,8 +196,7 @@ def _largest(
 ) -> tuple[Tensor, Tensor]:
     """Per order the strongest points that lie in different directions."""
     unit = torch.nn.functional.normalize(directions, dim=-1)
-    chosen: list[int] = []
-    orders: list[int] = []
+    chosen, orders = list[int](), list[int]()
     for q, strength in enumerate(strengths):
         taken: list[int] = []
         for place in strength.argsort(descending=True)[: 32 * count].tolist():
@@ -217,3 +207,46 @@ def _largest(
         chosen += taken
         orders += [q] * len(taken)
     return points[chosen], torch.tensor(orders)
+
+
+def _find_bends(probe: Probe, frames: Tensor, radius: float, count: int) -> Tensor:
+    """Points (count, d) of a sphere near the largest bends of its circles, not rounded."""
+    unit = torch.linspace(0, 2 * math.pi, COARSE + 1, dtype=torch.float64)
+    angles = unit.expand(len(frames), -1)
+    bend = _bend(probe, _on_circle(frames, angles, radius) * probe.scale)
+    circle, place = _largest_bends(bend, count)
+    middle, spacing, frames = unit[place + 1], 2 * math.pi / COARSE, frames[circle]
+    while spacing * radius > 0.5:
+        window = torch.linspace(-2 * spacing, 2 * spacing, FINE + 1, dtype=torch.float64)
+        angles = middle[:, None] + window
+        bend = _bend(probe, _on_circle(frames, angles, radius) * probe.scale)
+        middle = angles.gather(1, bend.argmax(dim=1, keepdim=True) + 1)[:, 0]
+        spacing = 4 * spacing / FINE
+    return _on_circle(frames, middle[:, None], radius)[:, 0] * probe.scale
+
+
+def _on_circle(frames: Tensor, angles: Tensor, radius: float) -> Tensor:
+    """Points (circles, M, d) for frames (circles, d, 2) and angles (circles, M)."""
+    turned = torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1)
+    return radius * torch.einsum("cmk,cdk->cmd", turned, frames)
+
+
+def _bend(probe: Probe, points: Tensor) -> Tensor:
+    """Second differences along lines of points (L, M, d), the largest of all parts, (L, M - 2)."""
+    flat = points.flatten(0, 1)
+    values = probe.values(flat.round() if probe.only_integers else flat, derivatives=False)
+    lines = values.reshape(-1, *points.shape[:2])
+    seconds = lines[..., 2:] - 2 * lines[..., 1:-1] + lines[..., :-2]
+    return seconds.abs().amax(dim=0).nan_to_num(nan=torch.inf)
+
+
+def _largest_bends(bend: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Circles and places of the `count` largest bends, no two of them neighbours."""
+    left = bend.clone()
+    found = []
+    for _ in range(count):
+        circle, place = divmod(int(left.argmax()), left.shape[1])
+        found.append((circle, place))
+        left[circle, max(0, place - 3) : place + 4] = -1.0
+    circles, places = zip(*sorted(found), strict=True)
+    return torch.tensor(circles), torch.tensor(places)
