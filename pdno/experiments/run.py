@@ -174,7 +174,7 @@ def _channels(task: Task, data: OperatorDataset) -> tuple[int, int]:
 def _is_finished(place: Path, experiment: Experiment) -> bool:
     if not (place / SPECIFICATION).is_file():
         return False
-    before = _read_specification(place)
+    before = _read_specification(place).completed_by(experiment)
     if before != experiment:
         then, now = before.model_dump(mode="json"), experiment.model_dump(mode="json")
         other = ", ".join(_differences(then, now))
@@ -226,6 +226,7 @@ def _rows(
     common = {
         "experiment": experiment.name,
         "model": experiment.model,
+        "facts": experiment.facts,
         "seed": experiment.seed,
         "seconds": run.seconds,
         "parameters": count_parameters(network, complex_once=False),

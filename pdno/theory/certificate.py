@@ -39,7 +39,7 @@ from pdno.theory.probe import Probe
 from pdno.theory.rays import RATIO
 
 if TYPE_CHECKING:
-    from pdno.report.certificate import Figure
+    from pdno.report.style import Figure
 
 Indices = tuple[MultiIndex, MultiIndex]
 
@@ -83,7 +83,7 @@ class Certificate:
 
     def plot(self) -> "Figure":
         """Weighted differences against |ξ|: level or falling curves are those of the class."""
-        from pdno.report.certificate import plot_certificate
+        from pdno.report.figures_symbols import plot_certificate
 
         return plot_certificate(
             f"{'In' if self.accepted else 'Not in'} S^{self.asked:g}, n = {self.dim}",

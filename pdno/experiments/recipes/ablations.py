@@ -37,6 +37,7 @@ def darcy_modes(
         base.with_changes(
             name="darcy-modes",
             model=f"PDNO k_max={'all' if modes is None else modes}",
+            sweep=("modes",),
             network=base.network.model_copy(update={"modes": modes}),
         )
         for modes in MODES[preset]
@@ -89,6 +90,12 @@ def navier_stokes_width(preset: Preset = "small", *, seeds: int = 1) -> Study:
         ):
             network = base.network.model_copy(update=changes)
             runs.append(
-                base.with_changes(name="navier-stokes-width", model=model, network=network)
+                base.with_changes(
+                    name="navier-stokes-width",
+                    study="navier-stokes-width",
+                    model=model,
+                    network=network,
+                    sweep=("width",),
+                )
             )
     return Study(name="navier-stokes-width", preset=preset, experiments=with_seeds(runs, seeds))

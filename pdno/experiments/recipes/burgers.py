@@ -61,6 +61,7 @@ def _experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
         model: Experiment(
             name="burgers",
             model=model,
+            of_paper=True,
             problem=problem,
             train=8 if smoke else 1000,
             test=2 if smoke else 100,

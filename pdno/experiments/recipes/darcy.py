@@ -62,6 +62,7 @@ def darcy_experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
         model: Experiment(
             name="darcy",
             model=model,
+            of_paper=getattr(network, "symbol", "network") == "network",
             problem=problem,
             train=8 if smoke else 1000,
             test=2 if smoke else 100,

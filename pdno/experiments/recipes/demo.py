@@ -52,6 +52,7 @@ def _heat_map(
     return Experiment(
         name="heat-map",
         model=model,
+        of_paper=True,
         problem=problem,
         train=4 if smoke else 200,
         test=2 if smoke else 20,
@@ -65,6 +66,7 @@ def _darcy(model: str, network: AnyNetwork, settings: TrainingSettings, smoke: b
     return Experiment(
         name="darcy",
         model=model,
+        of_paper=True,
         problem=DarcyProblem(
             samples=6 if smoke else 240,
             resolution=32 if smoke else 64,

@@ -79,6 +79,7 @@ def _small(*, smoke: bool) -> dict[str, Experiment]:
     wide = pdno.model_copy(update={"symbol_hidden": 8 if smoke else 128})
     common: dict[str, Any] = {
         "name": _name(problem, train),
+        "study": "navier-stokes",
         "problem": problem,
         "train": train,
         "test": 2 if smoke else 40,
@@ -103,7 +104,14 @@ def _small(*, smoke: bool) -> dict[str, Experiment]:
         "FNO Markov": (fno, Markov(), one_cycle(10, 2e-3, MARKOV_BATCH)),
     }
     return {
-        model: Experiment(model=model, network=network, task=task, training=training, **common)
+        model: Experiment(
+            model=model,
+            of_paper=isinstance(task, Rollout),
+            network=network,
+            task=task,
+            training=training,
+            **common,
+        )
         for model, (network, task, training) in runs.items()
     }
 
@@ -158,6 +166,8 @@ def _paper(viscosity: float, final_time: int, train: int) -> dict[str, Experimen
         model: Experiment(
             name=_name(problem, train),
             model=model,
+            study="navier-stokes",
+            of_paper=True,
             problem=problem,
             train=train,
             test=TEST,
