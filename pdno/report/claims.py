@@ -16,7 +16,6 @@ __all__ = ["CLAIMS", "Claim", "Verdict", "claims_table", "judge"]
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -52,20 +51,12 @@ SMOOTHER = 0.5
 COUNTED, MEASURED = "counted, no training", "one training step on our machine, no GPU"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What our numbers say of a claim.
-
-    Arguments:
-        holds: Whether it holds.
-        numbers: What that rests on.
-        groups: The runs, for their budget.
-        budget: The budget, where the numbers are of no training.
-    """
+class Finding(NamedTuple):
+    """Whether a claim holds, the numbers and the runs, or else the budget, that this rests on."""
 
     holds: bool
     numbers: str
-    groups: tuple[Group, ...] = ()
+    groups: Iterable[Group] = ()
     budget: str = ""
 
 
@@ -77,33 +68,46 @@ class Value(NamedTuple):
 
     name: str
     value: float
-    text: str
+    text: str = ""
     group: Group | None = None
 
 
 class Case(NamedTuple):
-    """Ranks of numbers that a claim orders, under a label; `note` says what is missing."""
+    """Ranks of numbers that a claim orders, under a label; the note says what is missing."""
 
     label: str
-    ranks: list[list[Value]]
+    ranks: Sequence[Sequence[Value]]
     note: str = ""
+
+
+class Ratios(NamedTuple):
+    """Ratios by their label, under a title and with a note, and the runs they are of."""
+
+    title: str
+    values: Mapping[str, float]
+    note: str = ""
+    groups: Sequence[Group] = ()
+
+
+Curves = tuple[Mapping[str, Mapping[float, float]], Sequence[Group]]
+"""Values by name and place, and the runs."""
 
 
 # Predicates
 
 
-def below(study: str, metric: str, splits: Sequence[str], limit: float) -> Judge:
-    """A number of a study is below a limit on all splits."""
+def below(metric: str, splits: Sequence[str], limit: float) -> Judge:
+    """A number of the heat experiment is below a limit on all splits."""
 
     def judge(results: Results) -> Finding | None:
-        group = next(iter(results.shown(study)), None)
-        found = {} if group is None else {s: group.summary(s, metric) for s in splits}
+        groups = results.shown("heat")[:1]
+        found = {split: group.summary(split, metric) for group in groups for split in splits}
         known = {split: summary for split, summary in found.items() if summary is not None}
-        if group is None or len(known) < len(splits):
+        if len(known) < len(splits):
             return None
         text = ", ".join(f"{split} {summary_text(summary)}" for split, summary in known.items())
         holds = all(summary.mean < limit for summary in known.values())
-        return Finding(holds, f"{metric}: {text}; limit {limit:g}", (group,))
+        return Finding(holds, f"{metric}: {text}; limit {limit:g}", groups)
 
     return judge
 
@@ -121,17 +125,19 @@ def ordered(
             present = [rank for rank in ranks if rank]
             if not ranks[0] or len(present) < 2:
                 continue
-            holds = [
-                max(v.value for v in a) < min(v.value for v in b) for a, b in pairwise(present)
-            ]
-            answers.setdefault(label, []).append(all(holds))
+            numbers = [[value.value for value in rank] for rank in present]
+            answers.setdefault(label, []).append(
+                all(max(a) < min(b) for a, b in pairwise(numbers))
+            )
             values = [value for rank in present for value in rank]
             used |= {value.group: None for value in values if value.group is not None}
             texts.append(label + ", ".join(f"{v.name} {v.text}" for v in values) + note)
         if count:
-            texts = [f"{label}{sum(all_)} of {len(all_)} times" for label, all_ in answers.items()]
+            texts = [
+                f"{label}{sum(found)} of {len(found)} times" for label, found in answers.items()
+            ]
         held = all(all(found) for found in answers.values())
-        return Finding(held, "; ".join(texts), tuple(used), budget) if texts else None
+        return Finding(held, "; ".join(texts), used, budget) if texts else None
 
     return judge
 
@@ -140,9 +146,10 @@ def gap(select: Callable[[Results], Iterable[Group]], others: Sequence[str] = BA
     """Test / train is at most 1.1, but for the `others`, where it is more."""
 
     def judge(results: Results) -> Finding | None:
-        errors = {group: (group.summary("train"), group.summary()) for group in select(results)}
         ratios = {
-            g: test.mean / train.mean for g, (train, test) in errors.items() if train and test
+            group: test.mean / train.mean
+            for group in select(results)
+            if (train := group.summary("train")) and (test := group.summary())
         }
         ours = [ratio for group, ratio in ratios.items() if group.facts.network not in others]
         theirs = [ratio for group, ratio in ratios.items() if group.facts.network in others]
@@ -150,42 +157,30 @@ def gap(select: Callable[[Results], Iterable[Group]], others: Sequence[str] = BA
             return None
         text = ", ".join(f"{g.model} (s = {g.resolution}) {r:.2f}" for g, r in ratios.items())
         holds = max(ours) <= NO_GAP < min(theirs)
-        return Finding(holds, f"test / train: {text}; limit {NO_GAP}", tuple(ratios))
+        return Finding(holds, f"test / train: {text}; limit {NO_GAP}", ratios)
 
     return judge
 
 
-Curves = tuple[Mapping[str, Mapping[float, float]], Sequence[Group]]
-
-
-def monotone(select: Callable[[Results], Curves], *, rising: bool, ends: bool) -> Judge:
-    """Every curve rises, or falls; `ends` prints the first and the last point alone."""
+def monotone(select: Callable[[Results], Curves], *, rising: bool) -> Judge:
+    """Every curve rises, which prints its ends, or falls, which prints all of it."""
 
     def judge(results: Results) -> Finding | None:
         curves, groups = select(results)
         if not curves or any(len(curve) < 2 for curve in curves.values()):
             return None
-        steps = [(a, b) for curve in curves.values() for a, b in pairwise(curve.values())]
-        holds = all(a < b if rising else a > b for a, b in steps)
-        texts = []
-        for name, curve in curves.items():
-            points = [(number(value), f"{at:g}") for at, value in curve.items()]
-            (first, start), (last, end) = points[0], points[-1]
-            every = ", ".join(f"{value} at {at}" for value, at in points)
-            whole = f"{first} at t = {start} to {last} at t = {end}"
-            texts.append(f"{name} {whole}" if ends else f"{name}: {every}")
-        return Finding(holds, (", " if ends else "; ").join(texts), tuple(groups))
+        steps = [step for curve in curves.values() for step in pairwise(curve.values())]
+        points = {
+            name: [f"{number(value)} at {'t = ' * rising}{at:g}" for at, value in curve.items()]
+            for name, curve in curves.items()
+        }
+        if rising:
+            text = ", ".join(f"{name} {at[0]} to {at[-1]}" for name, at in points.items())
+            return Finding(all(a < b for a, b in steps), text, groups)
+        text = "; ".join(f"{name}: {', '.join(at)}" for name, at in points.items())
+        return Finding(all(a > b for a, b in steps), text, groups)
 
     return judge
-
-
-class Ratios(NamedTuple):
-    """Ratios by their label, under a title and with a note, and the runs they are of."""
-
-    title: str
-    values: Mapping[str, float]
-    note: str = ""
-    groups: Sequence[Group] = ()
 
 
 def ratio(
@@ -202,8 +197,7 @@ def ratio(
             part.title + ", ".join(f"{k}: {v:.2f}" for k, v in part.values.items()) + part.note
             for part in found
         ]
-        groups = tuple(group for part in found for group in part.groups)
-        return Finding(holds, "; ".join(texts), groups, budget)
+        return Finding(holds, "; ".join(texts), [g for p in found for g in p.groups], budget)
 
     return judge
 
@@ -211,17 +205,16 @@ def ratio(
 # Selections
 
 
-def _values(groups: Sequence[Group], networks: Iterable[str]) -> list[Value]:
-    found = [of_network(groups, network) for network in networks]
-    pairs = [(group, group.summary()) for group in found if group is not None]
-    return [_value(group, error) for group, error in pairs if error is not None]
-
-
 def _value(group: Group, error: Summary) -> Value:
     return Value(group.model, error.mean, summary_text(error), group)
 
 
-def _case(label: str, groups: Sequence[Group], ranks: Sequence[Sequence[str]]) -> Case:
+def _values(groups: Sequence[Group], networks: Iterable[str]) -> list[Value]:
+    found = [group for network in networks if (group := of_network(groups, network))]
+    return [_value(group, error) for group in found if (error := group.summary())]
+
+
+def _case(label: str, groups: Sequence[Group], *ranks: Sequence[str]) -> Case:
     absent = [name for rank in ranks for name in rank if of_network(groups, name) is None]
     note = f" (not run: {', '.join(absent)})" if absent else ""
     return Case(label, [_values(groups, rank) for rank in ranks], note)
@@ -230,192 +223,168 @@ def _case(label: str, groups: Sequence[Group], ranks: Sequence[Sequence[str]]) -
 def by_resolution(study: str, *ranks: Sequence[str]) -> Callable[[Results], list[Case]]:
     """Networks at every resolution that was run."""
     return lambda results: [
-        _case(f"s = {points}: ", groups, ranks)
+        _case(f"s = {points}: ", groups, *ranks)
         for points, groups in results.by_resolution(study).items()
     ]
 
 
-def flow(viscosity: float) -> Callable[[Results], list[Case]]:
+def by_viscosity(viscosity: float) -> Callable[[Results], list[Case]]:
     """PDNO and the others on the data of one viscosity, up to the 1000 samples of the paper."""
     return lambda results: [
-        _case("", of_flow(results.study(FLOW), viscosity, most=1000), ((PDNO,), BASELINES))
+        _case("", of_flow(results.study("navier-stokes"), viscosity, 1000), (PDNO,), BASELINES)
     ]
 
 
 def one_shot(results: Results) -> list[Case]:
     """The recurrent and the one-shot PDNO on every dataset that has both."""
-    groups = results.study(FLOW)
-    blocks = by_dataset(groups)
-    cases = [_case(f"{d}: ", block, ((PDNO,), (ONE_SHOT,))) for d, block in blocks.items()]
+    blocks = by_dataset(results.study("navier-stokes"))
+    cases = [_case(f"{name}: ", groups, (PDNO,), (ONE_SHOT,)) for name, groups in blocks.items()]
     return [case for case in cases if not case.note]
 
 
-def _compared(results: Results) -> list[Group]:
+def figure_1(results: Results) -> list[Group]:
     """PDNO a(x,ξ) and the other networks of figure 1, where both are there."""
-    groups = [group for group in results.shown(FLOW) if group.over_time()]
-    found = [of_network(groups, network) for network in (PDNO, *BASELINES)]
-    known = [group for group in found if group is not None]
-    return known if found[0] is not None and len(known) > 1 else []
+    groups = [group for group in results.shown("navier-stokes") if group.over_time()]
+    found = [group for name in (PDNO, *BASELINES) if (group := of_network(groups, name))]
+    return found if len(found) > 1 and found[0].facts.network == PDNO else []
 
 
 def over_time(results: Results) -> list[Case]:
     """PDNO and the others at each time."""
-    groups = _compared(results)
-    if not groups:
-        return []
-    label = f"{groups[0].model} against {', '.join(g.model for g in groups[1:])}: lowest at "
-    curves = [(group, group.over_time()) for group in groups]
-    at = [[_value(g, curve[t]) for g, curve in curves if t in curve] for t in curves[0][1]]
-    return [Case(label, [values[:1], values[1:]]) for values in at]
+    groups = figure_1(results)
+    curves = {group: group.over_time() for group in groups}
+    names = ", ".join(group.model for group in groups[1:])
+    cases = []
+    for t in curves[groups[0]] if groups else ():
+        first, *rest = [_value(group, curve[t]) for group, curve in curves.items() if t in curve]
+        cases.append(Case(f"{first.name} against {names}: lowest at ", [[first], rest]))
+    return cases
 
 
 def samples(results: Results) -> list[Case]:
     """PDNO and the others at each time of the best and of the worst sample."""
-    groups = [group for group in results.shown(FLOW) if group.facts.of_paper]
+    groups = [group for group in results.shown("navier-stokes") if group.facts.of_paper]
+    found = {
+        "lowest": choose_sample(groups, "lowest"),
+        "highest": choose_sample(groups, "highest"),
+    }
     cases = []
-    for choice in ("lowest", "highest"):
-        sample = choose_sample(groups, choice)
-        if sample is None:
-            return []
-        label = f"{choice}: sample {sample.index}, best at "
-        known = {name: of_network(list(sample.predictions), name) for name in (PDNO, *BASELINES)}
-        for frame in range(len(sample.target)):
-            errors = {
-                name: Value(group.model, sample.frame_error(group, frame), "", group)
-                for name, group in known.items()
-                if group is not None
-            }
-            ours = [value for name, value in errors.items() if name == PDNO]
-            theirs = [value for name, value in errors.items() if name != PDNO]
-            cases.append(Case(label, [ours, theirs]))
+    for choice, sample in found.items():
+        for frame in range(len(sample.target)) if sample else ():
+            assert sample is not None
+            label = f"{choice}: sample {sample.index}, best at "
+            errors = {g: sample.frame_error(g, frame) for g in sample.predictions}
+            values = [Value(g.model, error, group=g) for g, error in errors.items()]
+            ranks = [
+                [value for value in values if value.group and value.group.facts.network in rank]
+                for rank in ((PDNO,), BASELINES)
+            ]
+            cases.append(Case(label, ranks))
     return cases
 
 
 def growth(results: Results) -> Curves:
     """Test error by time of the networks of the paper."""
-    groups = [group for group in results.shown(FLOW) if group.facts.of_paper]
+    groups = [group for group in results.shown("navier-stokes") if group.facts.of_paper]
     groups = [group for group in groups if len(group.over_time()) > 1]
-    curves = {g.model: {t: s.mean for t, s in g.over_time().items()} for g in groups}
-    return curves, groups
+    return {g.model: {t: s.mean for t, s in g.over_time().items()} for g in groups}, groups
 
 
-def widths(results: Results) -> Curves:
+def by_width(results: Results) -> Curves:
     """Test error by channels of PDNO a(ξ) and FNO."""
     shown = results.shown("navier-stokes-width")
+    swept = {network: by_setting(shown, "width", network) for network in (PLAIN, "FNO")}
     curves = {
-        network: {
-            width: error.mean
-            for width, group in by_setting(shown, "width", network).items()
-            if (error := group.summary()) is not None
-        }
-        for network in (PLAIN, "FNO")
+        network: {width: error.mean for width, g in groups.items() if (error := g.summary())}
+        for network, groups in swept.items()
     }
     return curves, shown
 
 
-def by_width(results: Results) -> list[Case]:
+def same_width(results: Results) -> list[Case]:
     """PDNO a(ξ) and FNO of the same channels."""
     shown = results.shown("navier-stokes-width")
-    swept = by_setting(shown, "width")
-    blocks = {w: [g for g in shown if g.facts.sweep.get("width") == w] for w in swept}
-    cases = [
-        _case(f"{w:g} channels: ", block, ((PLAIN,), ("FNO",))) for w, block in blocks.items()
-    ]
-    return [case for case in cases if not case.note]
+    cases = []
+    for width in by_setting(shown, "width"):
+        groups = [group for group in shown if group.facts.sweep.get("width") == width]
+        cases.append(_case(f"{width:g} channels: ", groups, (PLAIN,), ("FNO",)))
+    return cases
 
 
-def smallest_modes(results: Results) -> list[Case]:
+def fewest_modes(results: Results) -> list[Case]:
     """The smallest k_max, and other networks at the same resolution."""
-    swept = by_setting(results.shown("darcy-modes"), "modes")
-    smallest = next(iter(swept.values()), None)
-    error = smallest.summary() if smallest else None
-    if smallest is None or error is None:
-        return []
-    others = results.by_resolution("darcy").get(smallest.resolution, [])
-    ranks = [[_value(smallest, error)], _values(others, BASELINES)]
-    return [Case(f"s = {smallest.resolution}: ", ranks)]
+    for group in list(by_setting(results.shown("darcy-modes"), "modes").values())[:1]:
+        others = results.by_resolution("darcy").get(group.resolution, [])
+        if error := group.summary():
+            ranks = [[_value(group, error)], _values(others, BASELINES)]
+            return [Case(f"s = {group.resolution}: ", ranks)]
+    return []
 
 
 def many_modes(results: Results) -> list[Ratios]:
     """Errors with k_max of 20 and more over that of all modes."""
     swept = by_setting(results.shown("darcy-modes"), "modes")
-    errors = {k: error.mean for k, g in swept.items() if (error := g.summary()) is not None}
-    every = errors.get(math.inf)
-    some = {k: error for k, error in errors.items() if ENOUGH_MODES <= k < math.inf}
-    if every is None:
-        return []
-    ratios = {f"k_max = {k:g}": error / every for k, error in some.items()}
-    groups = [swept[math.inf], *(swept[k] for k in some)]
-    return [Ratios("error / that of all modes: ", ratios, groups=groups)]
+    errors = {k: e.mean for k, g in swept.items() if k >= ENOUGH_MODES and (e := g.summary())}
+    every = errors.pop(math.inf, math.nan)
+    ratios = {f"k_max = {k:g}": error / every for k, error in errors.items()}
+    groups = [swept[math.inf], *(swept[k] for k in errors)] if every > 0 else []
+    return [Ratios("error / that of all modes: ", ratios, groups=groups)] if groups else []
 
 
 def symbol_roughness(results: Results) -> list[Ratios]:
     """The roughest symbol of PDNO over the smoothest one of FNO."""
-    groups = [of_network(results.shown(FLOW), network) for network in (PDNO, "FNO")]
-    known = [group for group in groups if group is not None]
-    found = [[roughness(values) for values in symbol_values(group.first)] for group in known]
-    if len(found) < 2 or not all(found):
+    shown = results.shown("navier-stokes")
+    groups = [group for name in (PDNO, "FNO") if (group := of_network(shown, name))]
+    found = {g: [roughness(values) for values in symbol_values(g.first)] for g in groups}
+    if len(found) < 2 or not all(found.values()):
         return []
-    words = [
-        f"{group.model} {', '.join(f'{value:.2f}' for value in values)}"
-        for group, values in zip(known, found, strict=True)
-    ]
+    ours, theirs = found.values()
+    words = [f"{g.model} {', '.join(f'{r:.2f}' for r in rough)}" for g, rough in found.items()]
     title = f"roughness by block (1 is noise): {'; '.join(words)}; "
-    return [Ratios(title, {"largest / least": max(found[0]) / min(found[1])}, groups=known)]
+    return [Ratios(title, {"largest / least": max(ours) / min(theirs)}, groups=groups)]
 
 
-def modes_of_resources(results: Results) -> list[Ratios]:
+def parameters_by_modes(results: Results) -> list[Ratios]:
     """Most over fewest parameters of PDNO with the same channels and several k_max."""
     counts: dict[int, dict[int, int]] = {}
-    for (kind, modes, width), one in resource_numbers(results).items():
-        if kind == "PDNO":
+    for (family, modes, width), one in resource_numbers(results).items():
+        if family == "PDNO":
             counts.setdefault(width, {})[modes] = int(one.parameters)
-    ratios = {
-        f"{width} channels, k_max {', '.join(map(str, sorted(by_modes)))} "
-        f"({', '.join(map(str, sorted(set(by_modes.values()))))} parameters)": max(
-            by_modes.values()
-        )
-        / min(by_modes.values())
-        for width, by_modes in counts.items()
-        if len(by_modes) > 1
-    }
-    return [Ratios("most / fewest: ", ratios)]
+    ratios = {}
+    for width, by_modes in counts.items():
+        found, kept = sorted(set(by_modes.values())), ", ".join(map(str, sorted(by_modes)))
+        if len(by_modes) > 1:
+            words = f"{', '.join(map(str, found))} parameters"
+            ratios[f"{width} channels, k_max {kept}: {words}"] = found[-1] / found[0]
+    return [Ratios("most / fewest, ", ratios)]
 
 
-def _resource_pairs(results: Results) -> dict[str, tuple[Resources, Resources]]:
+def _pairs(results: Results) -> dict[str, tuple[Resources, Resources]]:
     """PDNO and FNO by configuration; only those of the paper's table."""
     ours = resource_numbers(results)
     return {
         f"k_max {modes}, {width} channels": (ours["PDNO", modes, width], ours["FNO", modes, width])
-        for kind, modes, width in TABLE_6
-        if kind == "PDNO" and ("PDNO", modes, width) in ours and ("FNO", modes, width) in ours
+        for family, modes, width in TABLE_6
+        if family == "PDNO" and {("PDNO", modes, width), ("FNO", modes, width)} <= ours.keys()
     }
 
 
 def parameters(results: Results) -> list[Case]:
     """Parameters of PDNO and of FNO."""
+    counts = {label: [one.parameters for one in pair] for label, pair in _pairs(results).items()}
     return [
-        Case(
-            f"{label}: ",
-            [
-                [Value(name, one.parameters, number(one.parameters))]
-                for name, one in zip(("PDNO", "FNO"), pair, strict=True)
-            ],
-        )
-        for label, pair in _resource_pairs(results).items()
+        Case(f"{label}: ", [[Value("PDNO", a, number(a))], [Value("FNO", b, number(b))]])
+        for label, (a, b) in counts.items()
     ]
 
 
 def costs(results: Results) -> list[Ratios]:
     """Time and memory of PDNO over those of FNO."""
     parts = []
-    for name, part in (("time", "seconds"), ("memory", "memory")):
-        paper = getattr(TABLE_6["PDNO", 12, 20], part) / getattr(TABLE_6["FNO", 12, 20], part)
-        ratios = {
-            label: getattr(ours, part) / getattr(theirs, part)
-            for label, (ours, theirs) in _resource_pairs(results).items()
-        }
-        note = f" (paper {paper:.1f} at k_max 12, 20 channels)"
+    paper = (TABLE_6["PDNO", 12, 20], TABLE_6["FNO", 12, 20])
+    for name, place in (("time", 2), ("memory", 0)):
+        ratios = {label: a[place] / b[place] for label, (a, b) in _pairs(results).items()}
+        note = f" (paper {paper[0][place] / paper[1][place]:.1f} at k_max 12, 20 channels)"
         parts.append(Ratios(f"{name} PDNO / FNO ", ratios, note))
     return parts
 
@@ -423,222 +392,124 @@ def costs(results: Results) -> list[Ratios]:
 # The table
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """What the paper says.
 
     Arguments:
         key: Its name here.
         place: Where the paper says it.
-        text: What it says, with our criterion.
         studies: The experiments that test it, as `pdno reproduce` calls them.
         judge: The predicate, with what it selects; None where run folders cannot tell.
         preset: The smallest preset that tests it.
+        text: What it says, with our criterion.
     """
 
     key: str
     place: str
-    text: str
     studies: tuple[str, ...]
     judge: Judge | None
     preset: str = "small"
+    text: str = ""
 
 
-FLOW = "navier-stokes"
-LIMIT = "(test / train up to 1.1 is none)"
+HEAT, DARCY, FLOW, BURGERS = ("heat",), ("darcy",), ("navier-stokes",), ("burgers",)
+MODES, WIDTH, RESOURCES = ("darcy-modes",), ("navier-stokes-width",), ("resources",)
 BOTH = ("train", "test")
-CLAIMS = (
-    Claim(
-        "heat-error",
-        "5.1",
-        "Heat: relative L2 error below 0.01 on training and test.",
-        ("heat",),
-        below("heat", ERROR, BOTH, HEAT_ERROR),
+LIMIT = "(test / train up to 1.1 is none)"
+TABLE = {
+    "Heat: relative L2 error below 0.01 on training and test.": Claim(
+        "heat-error", "5.1", HEAT, below(ERROR, BOTH, HEAT_ERROR)
     ),
-    Claim(
-        "heat-times",
-        "4.2, fig. 8",
-        "Heat: the operator works at times absent from training (error there below 0.01).",
-        ("heat",),
-        below("heat", f"{ERROR} other times", BOTH, HEAT_ERROR),
+    "Heat: the operator works at times absent from training (error there below 0.01).": Claim(
+        "heat-times", "4.2, fig. 8", HEAT, below(f"{ERROR} other times", BOTH, HEAT_ERROR)
     ),
-    Claim(
+    "Heat: the learned symbol is the exact one (difference below 0.1 where the data excite the "
+    "mode).": Claim(
         "heat-symbol",
         "5.1, fig. 3",
-        "Heat: the learned symbol is the exact one (difference below 0.1 where the data excite "
-        "the mode).",
-        ("heat",),
-        below("heat", "symbol difference excited", ("symbol",), SAME_SYMBOL),
+        HEAT,
+        below("symbol difference excited", ("symbol",), SAME_SYMBOL),
     ),
-    Claim(
-        "heat-constant",
-        "fig. 7",
-        "Heat: a1(x, t) is almost constant in x (standard deviation below 0.1 of the mean).",
-        ("heat",),
-        below("heat", "symbol variation over x", ("symbol",), CONSTANT),
+    "Heat: a1(x, t) is almost constant in x (standard deviation below 0.1 of the mean).": Claim(
+        "heat-constant", "fig. 7", HEAT, below("symbol variation over x", ("symbol",), CONSTANT)
     ),
-    Claim(
+    "Darcy test error: PDNO a(x,ξ) < PDNO a(ξ) < MWT and FNO.": Claim(
         "darcy-order",
         "table 1",
-        "Darcy test error: PDNO a(x,ξ) < PDNO a(ξ) < MWT and FNO.",
-        ("darcy",),
+        DARCY,
         ordered(by_resolution("darcy", (PDNO,), (PLAIN,), ("MWT Leg", "FNO"))),
     ),
-    Claim(
+    f"Darcy: PDNO has no gap between training and test, MWT and FNO have one {LIMIT}.": Claim(
         "darcy-gap",
         "table 1",
-        f"Darcy: PDNO has no gap between training and test, MWT and FNO have one {LIMIT}.",
-        ("darcy",),
+        DARCY,
         gap(lambda results: [g for g in results.study("darcy") if g.facts.of_paper]),
     ),
-    Claim(
-        "navier-stokes-best",
-        "table 2",
-        "Navier-Stokes, ν = 1e-5: PDNO a(x,ξ) has the lowest test error.",
-        (FLOW,),
-        ordered(flow(1e-5)),
+    "Navier-Stokes, ν = 1e-5: PDNO a(x,ξ) has the lowest test error.": Claim(
+        "navier-stokes-best", "table 2", FLOW, ordered(by_viscosity(1e-5))
     ),
-    Claim(
-        "navier-stokes-best-1e-4",
-        "table 2",
-        "Navier-Stokes, ν = 1e-4 with 1000 samples: PDNO a(x,ξ) has the lowest test error.",
-        (FLOW,),
-        ordered(flow(1e-4)),
-        preset="paper",
+    "Navier-Stokes, ν = 1e-4 with 1000 samples: PDNO a(x,ξ) has the lowest test error.": Claim(
+        "navier-stokes-best-1e-4", "table 2", FLOW, ordered(by_viscosity(1e-4)), "paper"
     ),
-    Claim(
-        "navier-stokes-one-shot",
-        "table 2",
-        "Navier-Stokes: the recurrent PDNO a(x,ξ) is better than the one-shot PDNO a(x,ξ,t).",
-        (FLOW,),
-        ordered(one_shot),
-        preset="paper",
+    "Navier-Stokes: the recurrent PDNO a(x,ξ) is better than the one-shot PDNO a(x,ξ,t).": Claim(
+        "navier-stokes-one-shot", "table 2", FLOW, ordered(one_shot), "paper"
     ),
-    Claim(
-        "navier-stokes-growth",
-        "fig. 1",
-        "Navier-Stokes, ν = 1e-5: the test errors of all networks grow with t.",
-        (FLOW,),
-        monotone(growth, rising=True, ends=True),
+    "Navier-Stokes, ν = 1e-5: the test errors of all networks grow with t.": Claim(
+        "navier-stokes-growth", "fig. 1", FLOW, monotone(growth, rising=True)
     ),
-    Claim(
-        "navier-stokes-lowest",
-        "fig. 1",
-        "Navier-Stokes, ν = 1e-5: PDNO has the lowest test error at all t.",
-        (FLOW,),
-        ordered(over_time, count=True),
+    "Navier-Stokes, ν = 1e-5: PDNO has the lowest test error at all t.": Claim(
+        "navier-stokes-lowest", "fig. 1", FLOW, ordered(over_time, count=True)
     ),
-    Claim(
-        "navier-stokes-gap",
-        "fig. 1",
-        "Navier-Stokes, ν = 1e-5: PDNO has no gap between training and test, the others have one "
-        f"{LIMIT}.",
-        (FLOW,),
-        gap(_compared),
+    "Navier-Stokes, ν = 1e-5: PDNO has no gap between training and test, the others have one "
+    f"{LIMIT}.": Claim("navier-stokes-gap", "fig. 1", FLOW, gap(figure_1)),
+    "Learned symbols of PDNO are smooth in ξ, those of FNO are not (every block at most half as "
+    "rough).": Claim(
+        "smooth-symbols", "fig. 5", FLOW, ratio(symbol_roughness, 0, math.nextafter(SMOOTHER, 0))
     ),
-    Claim(
-        "smooth-symbols",
-        "fig. 5",
-        "Learned symbols of PDNO are smooth in ξ, those of FNO are not (every block at most half "
-        "as rough).",
-        (FLOW,),
-        ratio(symbol_roughness, 0, math.nextafter(SMOOTHER, 0)),
-    ),
-    Claim(
-        "samples-best",
-        "figs. 12, 13",
-        "PDNO is the best at all times of the samples with the lowest and the highest mean error.",
-        (FLOW,),
-        ordered(samples, count=True),
-    ),
-    Claim(
+    "PDNO is the best at all times of the samples with the lowest and the highest mean "
+    "error.": Claim("samples-best", "figs. 12, 13", FLOW, ordered(samples, count=True)),
+    "Burgers: FNO has the lowest test error at every resolution.": Claim(
         "burgers-order",
         "table 3",
-        "Burgers: FNO has the lowest test error at every resolution.",
-        ("burgers",),
+        BURGERS,
         ordered(by_resolution("burgers", ("FNO",), (PDNO, PLAIN, "MWT Leg", "MWT Chb"))),
     ),
-    Claim(
-        "burgers-space",
-        "table 3",
-        "Burgers: PDNO a(ξ) is worse than PDNO a(x,ξ).",
-        ("burgers",),
-        ordered(by_resolution("burgers", (PDNO,), (PLAIN,))),
+    "Burgers: PDNO a(ξ) is worse than PDNO a(x,ξ).": Claim(
+        "burgers-space", "table 3", BURGERS, ordered(by_resolution("burgers", (PDNO,), (PLAIN,)))
     ),
-    Claim(
-        "modes-beat-baselines",
-        "fig. 9",
-        "Darcy: a small k_max already beats MWT and FNO.",
-        ("darcy-modes", "darcy"),
-        ordered(smallest_modes),
+    "Darcy: a small k_max already beats MWT and FNO.": Claim(
+        "modes-beat-baselines", "fig. 9", (*MODES, *DARCY), ordered(fewest_modes)
     ),
-    Claim(
-        "modes-saturate",
-        "fig. 9",
-        "Darcy: k_max of 20 and more is comparable to all modes (within a factor of 1.25).",
-        ("darcy-modes",),
-        ratio(many_modes, 1 / COMPARABLE, COMPARABLE),
-        preset="paper",
+    "Darcy: k_max of 20 and more is comparable to all modes (within a factor of 1.25).": Claim(
+        "modes-saturate", "fig. 9", MODES, ratio(many_modes, 1 / COMPARABLE, COMPARABLE), "paper"
     ),
-    Claim(
+    f"Darcy: ReLU symbols have a gap between training and test, GELU ones do not {LIMIT}.": Claim(
         "activation-gap",
         "fig. 11",
-        f"Darcy: ReLU symbols have a gap between training and test, GELU ones do not {LIMIT}.",
         ("darcy-activation",),
         gap(lambda results: results.study("darcy-activation"), others=(RELU,)),
     ),
-    Claim(
-        "width-falls",
-        "fig. 10",
-        "Navier-Stokes: the test error falls with the channels, for PDNO a(ξ) and FNO.",
-        ("navier-stokes-width",),
-        monotone(widths, rising=False, ends=False),
+    "Navier-Stokes: the test error falls with the channels, for PDNO a(ξ) and FNO.": Claim(
+        "width-falls", "fig. 10", WIDTH, monotone(by_width, rising=False)
     ),
-    Claim(
-        "width-lower",
-        "fig. 10",
-        "Navier-Stokes: PDNO a(ξ) has a lower test error than FNO of the same channels.",
-        ("navier-stokes-width",),
-        ordered(by_width),
+    "Navier-Stokes: PDNO a(ξ) has a lower test error than FNO of the same channels.": Claim(
+        "width-lower", "fig. 10", WIDTH, ordered(same_width)
     ),
-    Claim(
-        "width-gap",
-        "fig. 10",
-        "Navier-Stokes: PDNO a(ξ) has almost no gap between training and test, FNO has one "
-        f"{LIMIT}.",
-        ("navier-stokes-width",),
-        gap(lambda results: results.shown("navier-stokes-width")),
+    "Navier-Stokes: PDNO a(ξ) has almost no gap between training and test, FNO has one "
+    f"{LIMIT}.": Claim("width-gap", "fig. 10", WIDTH, gap(lambda results: results.shown(*WIDTH))),
+    "The number of parameters of PDNO does not depend on k_max.": Claim(
+        "parameters-without-modes", "table 6", RESOURCES, ratio(parameters_by_modes, 1, 1, COUNTED)
     ),
-    Claim(
-        "parameters-without-modes",
-        "table 6",
-        "The number of parameters of PDNO does not depend on k_max.",
-        ("resources",),
-        ratio(modes_of_resources, 1, 1, COUNTED),
+    "PDNO has fewer parameters than FNO of the same channels and k_max (complex ones count "
+    "once).": Claim("fewer-parameters", "table 6", RESOURCES, ordered(parameters, budget=COUNTED)),
+    "PDNO takes more time and more memory than FNO.": Claim(
+        "cost", "table 6", RESOURCES, ratio(costs, math.nextafter(1, 2), math.inf, MEASURED)
     ),
-    Claim(
-        "fewer-parameters",
-        "table 6",
-        "PDNO has fewer parameters than FNO of the same channels and k_max (complex ones count "
-        "once).",
-        ("resources",),
-        ordered(parameters, budget=COUNTED),
+    "The symbol networks lie in the stated classes, so that the operators are bounded.": Claim(
+        "symbol-class", "3.3, appendix E", (), None
     ),
-    Claim(
-        "cost",
-        "table 6",
-        "PDNO takes more time and more memory than FNO.",
-        ("resources",),
-        ratio(costs, math.nextafter(1, 2), math.inf, MEASURED),
-    ),
-    Claim(
-        "symbol-class",
-        "3.3, appendix E",
-        "The symbol networks lie in the stated classes, so that the operators are bounded.",
-        (),
-        None,
-    ),
-)
+}
+CLAIMS = tuple(claim._replace(text=text) for text, claim in TABLE.items())
 
 
 class Verdict(NamedTuple):

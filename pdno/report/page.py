@@ -15,8 +15,7 @@ __all__ = ["FIGURES", "TABLES", "Entry", "write_report"]
 
 import base64
 import html
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -43,209 +42,131 @@ class Entry(NamedTuple):
     Arguments:
         key: Name of its files.
         number: In the paper; empty for ours.
-        title: What it shows.
         studies: The experiments that it is made of; one of them is enough.
         make: The table or figure, or None where the runs are missing.
-        caption: How to read a figure.
+        title: What it shows.
     """
 
     key: str
     number: str
-    title: str
     studies: tuple[str, ...]
     make: Callable[[Results], Table | Figure | None]
-    caption: str = ""
+    title: str = ""
+
+
+def _titled(entries: Mapping[str, Entry]) -> tuple[Entry, ...]:
+    return tuple(entry._replace(title=title) for title, entry in entries.items())
 
 
 HEAT, DARCY, FLOW, BURGERS = ("heat",), ("darcy",), ("navier-stokes",), ("burgers",)
 SEVERAL = ("darcy", "navier-stokes", "burgers")
+EVERY = errors.STUDIES
+
+TABLES = _titled(
+    {
+        "Darcy flow": Entry("table-1-darcy", "Table 1", DARCY, tables.darcy_table),
+        "Navier-Stokes": Entry(
+            "table-2-navier-stokes", "Table 2", FLOW, tables.navier_stokes_table
+        ),
+        "Burgers' equation": Entry("table-3-burgers", "Table 3", BURGERS, tables.burgers_table),
+        "Settings of PDNO": Entry("table-5-settings", "Table 5", EVERY, tables.settings_table),
+        "Memory, parameters and time": Entry(
+            "table-6-resources", "Table 6", ("resources",), tables.resource_table
+        ),
+    }
+)
+FIGURES = _titled(
+    {
+        "Error by time, training and test": Entry(
+            "figure-01-error-by-time", "Figure 1", FLOW, errors.plot_error_by_time
+        ),
+        "The operator": Entry(
+            "figure-02-operator", "Figure 2", tuple(symbols.AXES), symbols.plot_operator
+        ),
+        "Learned and exact symbol of the heat equation": Entry(
+            "figure-03-heat-symbol", "Figure 3", HEAT, heat.plot_heat_symbol
+        ),
+        "One test sample at the last time": Entry(
+            "figure-04-samples", "Figure 4", FLOW, partial(fields.plot_comparison, study=FLOW[0])
+        ),
+        "Learned symbols Re a_ij(ξ) of PDNO and FNO": Entry(
+            "figure-05-symbols", "Figure 5", FLOW, symbols.plot_symbols
+        ),
+        "A block with several channels": Entry(
+            "figure-06-block",
+            "Figure 6",
+            ("navier-stokes", "darcy", "burgers"),
+            symbols.plot_block,
+        ),
+        "Dependence of the learned heat symbol on x": Entry(
+            "figure-07-heat-space", "Figure 7", HEAT, heat.plot_heat_space
+        ),
+        "Exact and predicted solution of the heat equation": Entry(
+            "figure-08-heat-surfaces", "Figure 8", HEAT, heat.plot_heat_surfaces
+        ),
+        "Kept modes k_max on Darcy flow": Entry(
+            "figure-09-modes", "Figure 9", ("darcy-modes",), errors.plot_modes
+        ),
+        "Channels on Navier-Stokes": Entry(
+            "figure-10-width", "Figure 10", ("navier-stokes-width",), errors.plot_width
+        ),
+        "GELU and ReLU in the symbol networks on Darcy flow": Entry(
+            "figure-11-activation", "Figure 11", ("darcy-activation",), errors.plot_activation
+        ),
+        "The test sample with the lowest mean error over the networks": Entry(
+            "figure-12-lowest", "Figure 12", FLOW, partial(fields.plot_frames, choice="lowest")
+        ),
+        "The test sample with the highest mean error over the networks": Entry(
+            "figure-13-highest", "Figure 13", FLOW, partial(fields.plot_frames, choice="highest")
+        ),
+        "One Darcy test sample": Entry(
+            "darcy-sample", "", DARCY, partial(fields.plot_comparison, study="darcy")
+        ),
+        "One Burgers test sample": Entry("burgers-sample", "", BURGERS, fields.plot_curves),
+        "Cost against accuracy": Entry("cost", "", SEVERAL, errors.plot_cost),
+        "Other resolutions without training": Entry(
+            "resolutions", "", SEVERAL, errors.plot_resolutions
+        ),
+        "Error by frequency": Entry("bands", "", EVERY, errors.plot_bands),
+        "Training curves": Entry("training", "", EVERY, errors.plot_training),
+        "Certificates of the symbol class": Entry(
+            "certificates", "", (SYMBOL_COMMAND,), symbols.plot_certificates
+        ),
+    }
+)
 TIME = "t is the physical time; the paper counts frames from 0, so its index is t − 1."
 FRAME = f"The number is the relative L2 error of the frame. {TIME}"
 MEDIAN = "The sample with the median of the mean error over the networks"
-
-TABLES = (
-    Entry("table-1-darcy", "Table 1", "Darcy flow", DARCY, tables.darcy_table),
-    Entry("table-2-navier-stokes", "Table 2", "Navier-Stokes", FLOW, tables.navier_stokes_table),
-    Entry("table-3-burgers", "Table 3", "Burgers' equation", BURGERS, tables.burgers_table),
-    Entry(
-        "table-5-settings", "Table 5", "Settings of PDNO", errors.STUDIES, tables.settings_table
-    ),
-    Entry(
-        "table-6-resources",
-        "Table 6",
-        "Memory, parameters and time",
-        ("resources",),
-        tables.resource_table,
-    ),
-)
-
-FIGURES = (
-    Entry(
-        "figure-01-error-by-time",
-        "Figure 1",
-        "Error by time, training and test",
-        FLOW,
-        errors.plot_error_by_time,
-        f"Navier-Stokes, ν = 1e-5. Solid: test, dashed: training. {TIME}",
-    ),
-    Entry(
-        "figure-02-operator",
-        "Figure 2",
-        "The operator",
-        tuple(symbols.AXES),
-        symbols.plot_operator,
-        "Drawn from the specification of a run, with the sizes of its symbol networks.",
-    ),
-    Entry(
-        "figure-03-heat-symbol",
-        "Figure 3",
-        "Learned and exact symbol of the heat equation",
-        HEAT,
-        heat.plot_heat_symbol,
-        "The first two share their colours. Of a mode that the data do not excite nothing is "
-        "learned.",
-    ),
-    Entry(
-        "figure-04-samples",
-        "Figure 4",
-        "One test sample at the last time",
-        FLOW,
-        partial(fields.plot_comparison, study="navier-stokes"),
-        f"{MEDIAN}; the number is the relative L2 error of this frame. {TIME}",
-    ),
-    Entry(
-        "figure-05-symbols",
-        "Figure 5",
-        "Learned symbols Re a_ij(ξ) of PDNO and FNO",
-        FLOW,
-        symbols.plot_symbols,
-        "Each panel has its own symmetric range, printed above it. Only kept modes are shown.",
-    ),
-    Entry(
-        "figure-06-block",
-        "Figure 6",
-        "A block with several channels",
-        ("navier-stokes", "darcy", "burgers"),
-        symbols.plot_block,
-        "Drawn from the specification of a run.",
-    ),
-    Entry(
-        "figure-07-heat-space",
-        "Figure 7",
-        "Dependence of the learned heat symbol on x",
-        HEAT,
-        heat.plot_heat_space,
-        "The exact symbol does not depend on x: every curve should be 1.",
-    ),
-    Entry(
-        "figure-08-heat-surfaces",
-        "Figure 8",
-        "Exact and predicted solution of the heat equation",
-        HEAT,
-        heat.plot_heat_surfaces,
-        "The first test sample; half of the times were not in the training.",
-    ),
-    Entry(
-        "figure-09-modes",
-        "Figure 9",
-        "Kept modes k_max on Darcy flow",
-        ("darcy-modes",),
-        errors.plot_modes,
-        "Lines across are other networks at the same resolution, where `pdno reproduce darcy` ran "
-        "at it. The list of k_max is ours.",
-    ),
-    Entry(
-        "figure-10-width",
-        "Figure 10",
-        "Channels on Navier-Stokes",
-        ("navier-stokes-width",),
-        errors.plot_width,
-        "PDNO a(ξ) and FNO without truncation. The list of channels is ours.",
-    ),
-    Entry(
-        "figure-11-activation",
-        "Figure 11",
-        "GELU and ReLU in the symbol networks on Darcy flow",
-        ("darcy-activation",),
-        errors.plot_activation,
-        "Full colour: test, pale: training.",
-    ),
-    Entry(
-        "figure-12-lowest",
-        "Figure 12",
-        "The test sample with the lowest mean error over the networks",
-        FLOW,
-        partial(fields.plot_frames, choice="lowest"),
-        FRAME,
-    ),
-    Entry(
-        "figure-13-highest",
-        "Figure 13",
-        "The test sample with the highest mean error over the networks",
-        FLOW,
-        partial(fields.plot_frames, choice="highest"),
-        FRAME,
-    ),
-    Entry(
-        "darcy-sample",
-        "",
-        "One Darcy test sample",
-        DARCY,
-        partial(fields.plot_comparison, study="darcy"),
-        f"{MEDIAN}.",
-    ),
-    Entry(
-        "burgers-sample",
-        "",
-        "One Burgers test sample",
-        BURGERS,
-        fields.plot_curves,
-        f"{MEDIAN}; numbers are relative L2 errors.",
-    ),
-    Entry(
-        "cost",
-        "",
-        "Cost against accuracy",
-        SEVERAL,
-        errors.plot_cost,
-        "Lower left is better. Times compare only where the runs shared a machine.",
-    ),
-    Entry(
-        "resolutions",
-        "",
-        "Other resolutions without training",
-        SEVERAL,
-        errors.plot_resolutions,
-        "Dotted: the prediction on the grid of the training, interpolated. A network that only "
-        "matches it has learned nothing finer.",
-    ),
-    Entry(
-        "bands",
-        "",
-        "Error by frequency",
-        errors.STUDIES,
-        errors.plot_bands,
-        "Bands of modes by max |ξ_j|; the squares of a network's values add up to about its "
-        "squared error.",
-    ),
-    Entry(
-        "training",
-        "",
-        "Training curves",
-        errors.STUDIES,
-        errors.plot_training,
-        "Solid: test error after the epoch, dashed: training error during it. First seed.",
-    ),
-    Entry(
-        "certificates",
-        "",
-        "Certificates of the symbol class",
-        (SYMBOL_COMMAND,),
-        symbols.plot_certificates,
-        "Largest |Δ^α a| ⟨ξ⟩^(|α| − m) of the first block against |ξ|: bounded curves are those "
-        "of S^m. For the runs that `pdno symbol RUN` has looked into.",
-    ),
-)
+CAPTIONS = {
+    "figure-01-error-by-time": "Navier-Stokes, ν = 1e-5. Solid: test, dashed: training. " + TIME,
+    "figure-02-operator": "Drawn from the specification of a run, with the sizes of its symbol "
+    "networks.",
+    "figure-03-heat-symbol": "The first two share their colours. Of a mode that the data do not "
+    "excite nothing is learned.",
+    "figure-04-samples": f"{MEDIAN}; the number is the relative L2 error of this frame. {TIME}",
+    "figure-05-symbols": "Each panel has its own symmetric range, printed above it. Only kept "
+    "modes are shown.",
+    "figure-06-block": "Drawn from the specification of a run.",
+    "figure-07-heat-space": "The exact symbol does not depend on x: every curve should be 1.",
+    "figure-08-heat-surfaces": "The first test sample; half of the times were not in training.",
+    "figure-09-modes": "Lines across are other networks at the same resolution, where `pdno "
+    "reproduce darcy` ran at it. The list of k_max is ours.",
+    "figure-10-width": "PDNO a(ξ) and FNO without truncation. The list of channels is ours.",
+    "figure-11-activation": "Full colour: test, pale: training.",
+    "figure-12-lowest": FRAME,
+    "figure-13-highest": FRAME,
+    "darcy-sample": f"{MEDIAN}.",
+    "burgers-sample": f"{MEDIAN}; numbers are relative L2 errors.",
+    "cost": "Lower left is better. Times compare only where the runs shared a machine.",
+    "resolutions": "Dotted: the prediction on the grid of the training, interpolated. A network "
+    "that only matches it has learned nothing finer.",
+    "bands": "Bands of modes by max |ξ_j|; the squares of a network's values add up to about its "
+    "squared error.",
+    "training": "Solid: test error after the epoch, dashed: training error during it. First seed.",
+    "certificates": "Largest |Δ^α a| ⟨ξ⟩^(|α| − m) of the first block against |ξ|: bounded curves "
+    "are those of S^m. For the runs that `pdno symbol RUN` has looked into.",
+}
+"""How to read the figures, by the names of their files."""
 
 
 def write_report(runs: Sequence[Path], out: Path) -> Path:
@@ -276,49 +197,36 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     return target
 
 
-@dataclass(frozen=True)
-class Section:
-    """A table or figure of the page.
-
-    Arguments:
-        key: Its anchor.
-        title: Its heading.
-        body: HTML of the table or figure; None for a gap.
-        commands: What makes its data; for a gap, each of them would do.
-        budget: Of the runs; empty where there is none.
-    """
+class Section(NamedTuple):
+    """Anchor, heading and HTML of a part of the page, and whether it is a gap."""
 
     key: str
     title: str
-    body: str | None
-    commands: tuple[str, ...] = ()
-    budget: str = ""
+    body: str
+    is_gap: bool = False
 
     def html(self) -> str:
-        """The section with its heading and origin, or a gap."""
-        known = [f"<code>{html.escape(command)}</code>" for command in self.commands]
+        """The part with its heading."""
         head = f'<section id="{self.key}">\n<h3>{html.escape(self.title)}</h3>\n'
-        if self.body is None:
-            fill = f"Fill it with {' or '.join(known)}."
-            gap = f'<p class="gap">Gap: the data are not among the runs. {fill}</p>'
-            return f"{head}{gap}\n</section>\n"
-        budget = f" Budget: {html.escape(self.budget)}." if self.budget else ""
-        origin = f"Data: {', '.join(known)}." if known else ""
-        return f'{head}{self.body}<p class="origin">{origin}{budget}</p>\n</section>\n'
+        return f"{head}{self.body}\n</section>\n"
 
 
 def _section(entry: Entry, results: Results, out: Path) -> Section:
     """A table or figure, written, with the commands behind it and the budget of its runs."""
     made = entry.make(results)
-    body = None
+    title = f"{entry.number}. {entry.title}" if entry.number else entry.title
+    if made is None:
+        # what an older report with more runs made is not of this one
+        for ending in ("figures/{}.png", "figures/{}.pdf", "tables/{}.md", "tables/{}.tex"):
+            (out / ending.format(entry.key)).unlink(missing_ok=True)
+        fill = " or ".join(_code(study) for study in entry.studies)
+        gap = f"Gap: the data are not among the runs. Fill it with {fill}."
+        return Section(entry.key, title, f'<p class="gap">{gap}</p>', is_gap=True)
     if isinstance(made, Table):
         _write_table(made, out, entry.key)
         body = made.html()
-    elif isinstance(made, Figure):
+    else:
         body = _write_figure(made, out, entry)
-    else:  # what an older report with more runs made is not of this one
-        for ending in ("figures/{}.png", "figures/{}.pdf", "tables/{}.md", "tables/{}.tex"):
-            (out / ending.format(entry.key)).unlink(missing_ok=True)
     known = {study: results.study(study) for study in entry.studies}
     several = sum(bool(groups) for groups in known.values()) > 1
     budgets = [
@@ -326,15 +234,14 @@ def _section(entry: Entry, results: Results, out: Path) -> Section:
         for study, groups in known.items()
         for group in groups
     ]
-    # what is there names the runs that it has, a gap all that could fill it
-    named = [study for study in known if known[study] or study == "resources"]
-    return Section(
-        entry.key,
-        f"{entry.number}. {entry.title}" if entry.number else entry.title,
-        body,
-        tuple(command_of(study) for study in (entry.studies if body is None else named)),
-        describe_budgets(budgets) if budgets else "",
-    )
+    named = [_code(study) for study in known if known[study] or study == "resources"]
+    origin = f"Data: {', '.join(named)}." if named else ""
+    budget = f" Budget: {html.escape(describe_budgets(budgets))}." if budgets else ""
+    return Section(entry.key, title, f'{body}<p class="origin">{origin}{budget}</p>')
+
+
+def _code(study: str) -> str:
+    return f"<code>{html.escape(command_of(study))}</code>"
 
 
 def _write_table(made: Table, out: Path, key: str) -> None:
@@ -351,7 +258,7 @@ def _write_figure(made: Figure, out: Path, entry: Entry) -> str:
     data = base64.b64encode(path.read_bytes()).decode("ascii")
     return (
         f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(entry.title)}">\n'
-        f"<figcaption>{html_note(entry.caption)}</figcaption></figure>\n"
+        f"<figcaption>{html_note(CAPTIONS[entry.key])}</figcaption></figure>\n"
     )
 
 
@@ -425,7 +332,7 @@ def _page(introduction: Sequence[str], chapters: Sequence[tuple[str, Sequence[Se
     """The whole file: sentences at the top, then titles and sections."""
     contents = "".join(
         f'<li><a href="#{section.key}">{html.escape(section.title)}</a>'
-        + (" (gap)" if section.body is None else "")
+        + (" (gap)" if section.is_gap else "")
         + "</li>\n"
         for _, sections in chapters
         for section in sections

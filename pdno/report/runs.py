@@ -40,15 +40,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """A finished run.
-
-    Arguments:
-        folder: Where it is.
-        specification: What was run; empty for the resource table.
-        environment: Where it ran; empty where that is not known.
-        rows: Its numbers.
-        history: Its epochs; what was not measured is NaN.
-    """
+    """A finished run; its specification and environment are empty where they are not known."""
 
     folder: Path
     specification: Mapping[str, Any]
@@ -65,22 +57,18 @@ class RunRecord:
 
     @property
     def model(self) -> str:
-        """What the tables call the network."""
         return self.rows[0].model
 
     @property
     def seed(self) -> int:
-        """Seed of the run."""
         return int(self.specification.get("training", {}).get("seed", 0))
 
     @property
     def resolution(self) -> int:
-        """Grid points per axis in training."""
         return int(self.specification.get("resolution") or self.rows[0].resolution)
 
     @cached_property
     def picture_names(self) -> tuple[str, ...]:
-        """The arrays of its pictures."""
         if not (self.folder / PICTURES).is_file():
             return ()
         with safe_open(self.folder / PICTURES, framework="numpy") as file:
@@ -215,18 +203,10 @@ LEVELS: tuple[Level, ...] = ("smoke", "small", "paper")
 
 @dataclass(frozen=True)
 class Budget:
-    """What the trainings of one group had; a number without it says little.
+    """What the trainings of one group had, beside the paper's; a number without it says little.
 
     The level is smoke for a handful of samples, which shows only that everything runs, small for
     fewer epochs or samples than the paper's, and paper for as many or more.
-
-    Arguments:
-        epochs: Passes over the training samples.
-        samples: Training samples.
-        seeds: Number of runs.
-        seconds: Training time of one run, the mean over the seeds; None where not known.
-        paper_epochs: Epochs of the paper; None for experiments that it does not have.
-        paper_samples: Training samples of the paper.
     """
 
     epochs: int
@@ -238,12 +218,10 @@ class Budget:
 
     @property
     def work(self) -> int:
-        """Samples seen in training, with repetition."""
         return self.epochs * self.samples
 
     @property
     def level(self) -> Level:
-        """How it stands to the paper's."""
         if self.samples < HANDFUL:
             return "smoke"
         wanted = (self.paper_epochs or 0, self.paper_samples or 0)
@@ -287,12 +265,10 @@ class Group:
 
     @property
     def first(self) -> RunRecord:
-        """The run whose pictures are shown."""
         return self.records[0]
 
     @property
     def facts(self) -> Facts:
-        """What it is."""
         return self.first.facts
 
     @property
@@ -302,12 +278,10 @@ class Group:
 
     @property
     def resolution(self) -> int:
-        """Grid points per axis in training."""
         return self.first.resolution
 
     @property
     def network(self) -> dict[str, Any]:
-        """Settings of the network."""
         return dict(self.first.specification["network"])
 
     @property
@@ -319,7 +293,6 @@ class Group:
 
     @property
     def rows(self) -> list[Row]:
-        """The numbers of all seeds."""
         return [row for record in self.records for row in record.rows]
 
     @cached_property
@@ -359,7 +332,6 @@ class Group:
         return {name: summary for name, summary in found.items() if summary is not None}
 
     def over_time(self, split: str = "test") -> dict[float, Summary]:
-        """Error by time."""
         return {float(t): s for t, s in self.series(split, f"{ERROR} t=").items()}
 
 
@@ -398,7 +370,6 @@ class Results:
 
     @property
     def left_out(self) -> list[Group]:
-        """Groups that gave way to others."""
         return [group for group in self.every_group if group not in self.groups]
 
     @property
@@ -409,7 +380,6 @@ class Results:
         return [] if best is None else list(best.rows)
 
     def study(self, name: str) -> list[Group]:
-        """The groups of a study."""
         return [group for group in self.groups if group.facts.study == name]
 
     def shown(self, study: str) -> list[Group]:

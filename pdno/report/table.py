@@ -14,28 +14,16 @@ from dataclasses import dataclass
 from pdno.evaluation.rows import Summary
 
 MISSING = "–"
+_MATHEMATICS = {
+    **{"ξ": r"\xi", "ν": r"\nu", "σ": r"\sigma", "±": r"\pm", "×": r"\times", "−": "-"},
+    **{"≤": r"\le", "≥": r"\ge", "₁": "_1", "₂": "_2", "²": "^2", "∞": r"\infty"},
+    **{sign: sign for sign in "<>|"},
+}
 LATEX = {
-    "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "ξ": r"$\xi$",
-    "ν": r"$\nu$",
-    "σ": r"$\sigma$",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "≤": r"$\le$",
-    "≥": r"$\ge$",
-    "−": "$-$",
-    "–": "--",
-    "₁": "$_1$",
-    "₂": "$_2$",
-    "²": "$^2$",
-    "∞": r"$\infty$",
-    "…": r"\dots{}",
+    **{sign: f"${formula}$" for sign, formula in _MATHEMATICS.items()},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"–": "--", "…": r"\dots{}"},
 }
 
 
