@@ -40,13 +40,8 @@ class NetworkRecord(BaseModel, ABC):
 
     @property
     @abstractmethod
-    def family(self) -> str:
-        """The family of the paper's tables: PDNO, FNO, FNO-3D or MWT."""
-
-    @property
-    @abstractmethod
-    def variant(self) -> str:
-        """Which of its family; empty where there is one only."""
+    def family(self) -> tuple[str, str]:
+        """The family of the paper's tables, and which of it; empty where there is one only."""
 
     @abstractmethod
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
@@ -80,15 +75,11 @@ class PDNONetwork(NetworkRecord):
     padding: Padding = 0.0
 
     @property
-    def family(self) -> str:
-        return "PDNO"
-
-    @property
-    def variant(self) -> str:
+    def family(self) -> tuple[str, str]:
         if self.symbol != "network":
-            return "provable" if self.symbol == "classical" else self.symbol
+            return "PDNO", "provable" if self.symbol == "classical" else self.symbol
         relu = " relu" if self.activation == "relu" else ""
-        return symbol_text(self.depends_on_x, self.takes_time) + relu
+        return "PDNO", symbol_text(self.depends_on_x, self.takes_time) + relu
 
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         return PDNO(dim, in_channels, out_channels, **self.model_dump(exclude={"kind"}))
@@ -107,12 +98,8 @@ class FNONetwork(NetworkRecord):
     """Whether time is one more axis of the network."""
 
     @property
-    def family(self) -> str:
-        return "FNO-3D" if self.space_time else "FNO"
-
-    @property
-    def variant(self) -> str:
-        return ""
+    def family(self) -> tuple[str, str]:
+        return ("FNO-3D" if self.space_time else "FNO"), ""
 
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         axes = dim + 1 if self.space_time else dim
@@ -134,12 +121,8 @@ class MWTNetwork(NetworkRecord):
     append_coordinates: bool = True
 
     @property
-    def family(self) -> str:
-        return "MWT"
-
-    @property
-    def variant(self) -> str:
-        return {"legendre": "Leg", "chebyshev": "Chb"}[self.base]
+    def family(self) -> tuple[str, str]:
+        return "MWT", {"legendre": "Leg", "chebyshev": "Chb"}[self.base]
 
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         return MWT(dim, in_channels, out_channels, **self.model_dump(exclude={"kind"}))
@@ -162,12 +145,8 @@ class PDIONetwork(NetworkRecord):
     coordinate_scale: float = 1.0
 
     @property
-    def family(self) -> str:
-        return "PDNO"
-
-    @property
-    def variant(self) -> str:
-        return symbol_text(self.depends_on_x, self.takes_time)
+    def family(self) -> tuple[str, str]:
+        return "PDNO", symbol_text(self.depends_on_x, self.takes_time)
 
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         symbol = NetworkSymbol(

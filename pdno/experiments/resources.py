@@ -83,7 +83,8 @@ def _networks(*, smoke: bool) -> dict[str, AnyNetwork]:
 
 def _facts(network: AnyNetwork) -> Facts:
     sweep = {name: float(getattr(network, name)) for name in ("modes", "width")}
-    return Facts("resources", family=network.family, variant=network.variant, sweep=sweep)
+    family, variant = network.family
+    return Facts("resources", family=family, variant=variant, sweep=sweep)
 
 
 def _in_own_process(

@@ -143,6 +143,7 @@ class Experiment(BaseModel):
     @property
     def facts(self) -> Facts:
         """What tables, figures and verdicts go by."""
+        family, variant = self.network.family
         problem, values = self.problem, {name: getattr(self.network, name) for name in self.sweep}
         if isinstance(problem, NavierStokesProblem):
             dataset = str(Dataset(problem.viscosity, problem.final_time, self.train))
@@ -152,8 +153,8 @@ class Experiment(BaseModel):
             study=self.study or self.name,
             dataset=dataset,
             viscosity=problem.parameters.get("viscosity") if problem else None,
-            family=self.network.family,
-            variant=self.network.variant,
+            family=family,
+            variant=variant,
             mode=self.task.kind,
             of_paper=self.of_paper,
             sweep={
