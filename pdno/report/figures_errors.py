@@ -56,10 +56,8 @@ def plot_error_by_time(results: Results) -> Figure | None:
     figure, (axes,) = _panels([groups], "t")
     for group in groups:
         _draw_splits(axes, group.over_time, group)
-    logarithmic(axes, "y")
     axes.locator_params(axis="x", integer=True)
-    shared_legend(figure, [axes], columns=2)
-    return figure
+    return _finish(figure, [axes], 2)
 
 
 @styled
@@ -170,9 +168,7 @@ def plot_modes(results: Results) -> Figure | None:
         if (summary := group.summary()) is not None:
             style = {"color": marker_of(group.facts)["color"], "linestyle": "-."}
             axes.axhline(summary.mean, label=f"{group.model}, test", **style)
-    logarithmic(axes, "y")
-    shared_legend(figure, [axes], columns=2)
-    return figure
+    return _finish(figure, [axes], 2)
 
 
 @styled
@@ -265,8 +261,13 @@ def _by_study(
     figure, panels = _panels(known, x, y)
     for axes, groups in zip(panels, known, strict=True):
         draw(axes, groups)
+    return _finish(figure, panels)
+
+
+def _finish(figure: Figure, panels: Sequence[Any], columns: int = 4) -> Figure:
+    for axes in panels:
         logarithmic(axes, "y")
-    shared_legend(figure, panels)
+    shared_legend(figure, panels, columns)
     return figure
 
 

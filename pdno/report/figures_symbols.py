@@ -26,7 +26,6 @@ __all__ = [
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -167,8 +166,8 @@ def plot_certificate(
 def plot_certificates(results: Results) -> Figure | None:
     """The certificate of the first block of every run that `pdno symbol` has looked into."""
     paths = [(record, record.folder / "symbol" / "symbol.json") for record in results.records]
-    found = [(record, _read_json(path)) for record, path in paths if path.is_file()]
-    found = [(record, values) for record, values in found if values["layers"]]
+    read = [(run, json.loads(path.read_text("utf-8"))) for run, path in paths if path.is_file()]
+    found = [(record, values) for record, values in read if values["layers"]]
     if not found:
         return None
     columns = min(3, len(found))
@@ -185,10 +184,6 @@ def plot_certificates(results: Results) -> Figure | None:
     for axes in panels[len(found) :]:
         axes.set_visible(False)
     return figure
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _draw_curves(

@@ -3,21 +3,7 @@
 All errors are relative L2. Curves are not here: the paper prints none of their values.
 """
 
-__all__ = [
-    "BASELINES",
-    "SOURCE",
-    "TABLE_1",
-    "TABLE_2",
-    "TABLE_3",
-    "TABLE_5",
-    "TABLE_6",
-    "Dataset",
-    "Resources",
-    "Settings",
-    "published_dataset",
-    "published_epochs",
-    "published_samples",
-]
+__all__ = ["TABLE_1", "TABLE_2", "TABLE_3", "TABLE_5", "TABLE_6", "Dataset", "Resources"]
 
 from typing import NamedTuple
 

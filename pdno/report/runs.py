@@ -84,7 +84,7 @@ class RunRecord:
     @property
     def times(self) -> tuple[float, ...] | None:
         """Times of the frames of its pictures; None for a static problem."""
-        if not (self.folder / PICTURES).is_file():
+        if not self.picture_names:
             return None
         with safe_open(self.folder / PICTURES, framework="numpy") as file:
             found = json.loads((file.metadata() or {}).get("times", "null"))
@@ -124,11 +124,11 @@ def _read_run(folder: Path) -> RunRecord:
     rows = read_rows(folder / "rows.csv")
     if not rows:
         raise ValueError(f"{folder / 'rows.csv'} has no row: remove the folder and run it again")
-    settings = _read_json(folder / SPECIFICATION)
-    rows = [row if row.facts else replace(row, facts=old_facts(row, settings)) for row in rows]
-    environment = _read_json(folder / "environment.json")
-    history = tuple(_read_history(folder / "history.csv"))
-    return RunRecord(folder, settings, environment, tuple(rows), history)
+    settings, machine = (_read_json(folder / n) for n in (SPECIFICATION, "environment.json"))
+    known = [row if row.facts else replace(row, facts=old_facts(row, settings)) for row in rows]
+    return RunRecord(
+        folder, settings, machine, tuple(known), tuple(_read_history(folder / "history.csv"))
+    )
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
@@ -228,18 +228,15 @@ class Budget:
         return "paper" if self.epochs >= wanted[0] and self.samples >= wanted[1] else "small"
 
     def __str__(self) -> str:
-        epochs = _beside(self.epochs, self.paper_epochs, "epoch")
-        samples = _beside(self.samples, self.paper_samples, "training sample")
+        epochs = count_of(self.epochs, "epoch", self.paper_epochs)
+        samples = count_of(self.samples, "training sample", self.paper_samples)
         return f"{self.level} budget: {epochs}, {samples}, {count_of(self.seeds, 'seed')}"
 
 
-def count_of(count: int, word: str) -> str:
-    """A number and its word, which has an s unless the number is 1."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
-def _beside(count: int, paper: int | None, word: str) -> str:
-    return f"{count} of {count_of(paper, word)}" if paper else count_of(count, word)
+def count_of(count: int, word: str, paper: int | None = None) -> str:
+    """A number, the paper's number, and their word, which has an s unless that is 1."""
+    ending = "" if (paper or count) == 1 else "s"
+    return f"{count} of {paper} {word}{ending}" if paper else f"{count} {word}{ending}"
 
 
 def lowest_level(budgets: Iterable[Budget]) -> Level | None:
