@@ -32,6 +32,7 @@ from pdno.report.published import Dataset, published_epochs, published_samples
 
 FINISHED, SPECIFICATION, PICTURES = "metrics.json", "specification.json", "pictures.safetensors"
 ERROR = "relative_l2"
+WRITTEN_FACTS = ("study", "of_paper", "sweep")
 FLOW_STUDIES = ("navier-stokes", "navier-stokes-width")
 HANDFUL = 10
 """Training samples below which nothing can be learned."""
@@ -344,7 +345,8 @@ class Results:
         found: dict[str, dict[int, RunRecord]] = {}
         for record in self.records:
             if record.specification:
-                plain = dict(record.specification)
+                # older versions did not write the facts, which decide no number
+                plain = {k: v for k, v in record.specification.items() if k not in WRITTEN_FACTS}
                 plain["training"] = {**plain.get("training", {}), "seed": None}
                 # the same run may lie in two folders; the first counts
                 same = found.setdefault(json.dumps(plain, sort_keys=True), {})

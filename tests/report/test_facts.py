@@ -136,6 +136,16 @@ def test_the_colours_of_old_folders_are_the_same(old_results):
         assert found == OLD["markers"][group.model], group.model
 
 
+def test_seeds_of_an_older_and_of_this_version_are_one_group(tmp_path):
+    for seed, test in enumerate((0.1, 0.3)):
+        write_run(tmp_path, "darcy", "FNO", metrics=errors(0.1, test), seed=seed)
+    path = next(tmp_path.glob("*seed1")) / "specification.json"
+    written = {"study": "", "of_paper": True, "sweep": []}
+    path.write_text(json.dumps(json.loads(path.read_text()) | written))
+    (group,) = read(tmp_path).groups
+    assert group.budget.seeds == 2 and group.summary().mean == pytest.approx(0.2)
+
+
 def test_settings_that_keep_all_modes_are_infinite(old_results):
     values = [group.facts.sweep["modes"] for group in old_results.study("darcy-modes")]
     assert values == [4, 20, 32, math.inf]
