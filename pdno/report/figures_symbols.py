@@ -261,7 +261,7 @@ def plot_block(results: Results) -> Figure | None:
             share = 0.2 + 0.42 * j
             at = (3.3 + share * (9.0 - 3.3), y + share * (end - y))
             pair = f"a2_{i + 1}{j + 1}, F⁻¹, a1_{i + 1}{j + 1}"
-            _box(axes, *at, pair, BLUE, fontsize=7, pad=0.2, linewidth=0.7, zorder=2)
+            _box(axes, *at, pair, BLUE, small=True)
             _arrow(axes, (1.2, y - 0.35), (8.9, end - 0.3), dashed=True)
     for j, y in enumerate(ends):
         _box(axes, 9.5, y, "Σ, σ", GREEN)
@@ -288,21 +288,11 @@ def _canvas(
     return figure, axes
 
 
-def _box(
-    axes: Any,
-    x: float,
-    y: float,
-    text: str,
-    colour: str,
-    *,
-    fontsize: int = 9,
-    pad: float = 0.4,
-    zorder: int = 3,
-    **line: float,
-) -> None:
-    style = {"boxstyle": f"round,pad={pad}", "facecolor": "white", "edgecolor": colour, **line}
+def _box(axes: Any, x: float, y: float, text: str, colour: str, *, small: bool = False) -> None:
+    pad, width, fontsize, zorder = (0.2, 0.7, 7, 2) if small else (0.4, 1.0, 9, 3)
+    style = {"boxstyle": f"round,pad={pad}", "facecolor": "white", "edgecolor": colour}
     where = {"ha": "center", "va": "center", "zorder": zorder}
-    axes.text(x, y, text, fontsize=fontsize, bbox=style, **where)
+    axes.text(x, y, text, fontsize=fontsize, bbox={**style, "linewidth": width}, **where)
 
 
 def _arrow(
