@@ -41,13 +41,13 @@ from pdno.report.runs import (
     count_of,
     of_network,
 )
-from pdno.report.style import line_of, logarithmic, marker_of, shared_legend, styled
+from pdno.report.style import figure_style, line_of, logarithmic, marker_of, shared_legend
 
 STUDIES = ("heat", "darcy", "navier-stokes", "burgers")
 SPLITS = ("test", "train")
 
 
-@styled
+@figure_style()
 def plot_error_by_time(results: Results) -> Figure | None:
     """Figure 1."""
     groups = [group for group in results.shown("navier-stokes") if group.over_time()]
@@ -60,7 +60,7 @@ def plot_error_by_time(results: Results) -> Figure | None:
     return _finish(figure, [axes], 2)
 
 
-@styled
+@figure_style()
 def plot_bands(results: Results) -> Figure | None:
     """Test error by band of modes."""
 
@@ -74,7 +74,7 @@ def plot_bands(results: Results) -> Figure | None:
     return _by_study(results, lambda group: True, draw, *labels)
 
 
-@styled
+@figure_style()
 def plot_resolutions(results: Results) -> Figure | None:
     """Error on finer grids than that of the training, beside the interpolated prediction."""
 
@@ -102,7 +102,7 @@ def _finer(group: Group, split: str) -> dict[int, Summary]:
     return {group.resolution: own, **known} if known and own is not None else {}
 
 
-@styled
+@figure_style()
 def plot_training(results: Results) -> Figure | None:
     """Training and test error by epoch."""
 
@@ -118,7 +118,7 @@ def plot_training(results: Results) -> Figure | None:
     return _by_study(results, lambda group: bool(group.first.history), draw, "epoch")
 
 
-@styled
+@figure_style()
 def plot_cost(results: Results) -> Figure | None:
     """Seconds of training, seconds of a prediction and parameters against the test error."""
     known = {study: [g for g in results.shown(study) if g.summary()] for study in STUDIES}
@@ -153,7 +153,7 @@ def _costs(group: Group) -> tuple[float | None, float | None, int | None]:
     return group.budget.seconds, seconds, next(parameters, None)
 
 
-@styled
+@figure_style()
 def plot_modes(results: Results) -> Figure | None:
     """Figure 9: other networks at the same resolution are lines across."""
     shown = results.shown("darcy-modes")
@@ -171,7 +171,7 @@ def plot_modes(results: Results) -> Figure | None:
     return _finish(figure, [axes], 2)
 
 
-@styled
+@figure_style()
 def plot_width(results: Results) -> Figure | None:
     """Figure 10: all modes kept."""
     shown = results.shown("navier-stokes-width")
@@ -187,7 +187,7 @@ def plot_width(results: Results) -> Figure | None:
     return figure
 
 
-@styled
+@figure_style()
 def plot_activation(results: Results) -> Figure | None:
     """Figure 11: full colour is the test, pale the training."""
     blocks = results.by_resolution("darcy-activation")

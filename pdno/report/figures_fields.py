@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pdno.report.runs import Array, Group, Results
-from pdno.report.style import marker_of, signed, styled
+from pdno.report.style import figure_style, marker_of, signed
 
 Choice = Literal["lowest", "median", "highest"]
 
@@ -85,7 +85,7 @@ def choose_sample(groups: Sequence[Group], choice: Choice) -> Sample | None:
     )
 
 
-@styled
+@figure_style()
 def plot_comparison(results: Results, study: str) -> Figure | None:
     """Figure 4: the last frame of the median sample, truth and networks, errors below."""
     sample = choose_sample(results.shown(study), "median")
@@ -112,7 +112,7 @@ def plot_comparison(results: Results, study: str) -> Figure | None:
     return figure
 
 
-@styled
+@figure_style()
 def plot_frames(results: Results, choice: Choice) -> Figure | None:
     """Figures 12 and 13: some frames of a sample, truth and networks, errors on top."""
     sample = choose_sample(results.shown("navier-stokes"), choice)
@@ -134,7 +134,7 @@ def plot_frames(results: Results, choice: Choice) -> Figure | None:
     return figure
 
 
-@styled
+@figure_style()
 def plot_curves(results: Results, study: str = "burgers") -> Figure | None:
     """The median sample of a problem in one dimension: truth, networks and their errors."""
     sample = choose_sample(results.shown(study), "median")
@@ -178,7 +178,7 @@ def _some(count: int, most: int) -> list[int]:
     return sorted(set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()))
 
 
-@styled
+@figure_style()
 def plot_sample(
     title: str,
     given: Array,

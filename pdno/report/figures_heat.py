@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from pdno.report.runs import Results, RunRecord
-from pdno.report.style import signed, styled
+from pdno.report.style import figure_style, signed
 
 EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluation
 MOST_POINTS = 128  # of a drawn surface, per axis
@@ -23,7 +23,7 @@ def _heat(results: Results, needed: str) -> RunRecord | None:
     return None if best is None else best.first
 
 
-@styled
+@figure_style()
 def plot_heat_symbol(results: Results) -> Figure | None:
     """Figure 3: the learned symbol above the exact one, and their difference."""
     run = _heat(results, "heat.learned")
@@ -51,7 +51,7 @@ def plot_heat_symbol(results: Results) -> Figure | None:
     return figure
 
 
-@styled
+@figure_style()
 def plot_heat_space(results: Results) -> Figure | None:
     """Figure 7: a1(x, t) over its mean in x."""
     run = _heat(results, "heat.space")
@@ -74,7 +74,7 @@ def plot_heat_space(results: Results) -> Figure | None:
     return figure
 
 
-@styled
+@figure_style()
 def plot_heat_surfaces(results: Results) -> Figure | None:
     """Figure 8: exact and predicted surface of one test sample, and their difference."""
     run = _heat(results, "prediction")

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from pdno.report.published import PDNO
 from pdno.report.runs import Array, Group, Results, RunRecord, of_network
-from pdno.report.style import COLOURS, signed, styled
+from pdno.report.style import COLOURS, figure_style, signed
 
 PAIRS = ((0, 0), (0, 1))
 """Output and input channel of the drawn pairs."""
@@ -65,7 +65,7 @@ def roughness(values: Array) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-@styled
+@figure_style()
 def plot_symbols(results: Results) -> Figure | None:
     """Figure 5: Re a_ij(ξ) of some pairs in each block, PDNO above FNO."""
     groups = [of_network(results.shown("navier-stokes"), network) for network in (PDNO, "FNO")]
@@ -103,7 +103,7 @@ def _draw_modes(axes: Any, values: Array, title: str) -> None:
     axes.tick_params(labelsize=6)
 
 
-@styled
+@figure_style()
 def plot_symbol_layer(frequency: Tensor, space: Tensor | None) -> Figure:
     """Re a2(ξ), and a1(x), of one layer, one panel per channel pair.
 
@@ -134,7 +134,7 @@ def plot_symbol_layer(frequency: Tensor, space: Tensor | None) -> Figure:
 # Certificates
 
 
-@styled
+@figure_style()
 def plot_certificate(
     title: str,
     radii: Sequence[float],
@@ -162,7 +162,7 @@ def plot_certificate(
     return figure
 
 
-@styled
+@figure_style()
 def plot_certificates(results: Results) -> Figure | None:
     """The certificate of the first block of every run that `pdno symbol` has looked into."""
     paths = [(record, record.folder / "symbol" / "symbol.json") for record in results.records]
@@ -213,7 +213,7 @@ def _specified(results: Results, *kinds: str) -> Group | None:
     return min(known, key=lambda group: not group.facts.of_paper, default=None)
 
 
-@styled
+@figure_style()
 def plot_operator(results: Results) -> Figure | None:
     """Figure 2: f -> F -> times a2(ξ) -> F⁻¹ -> times a1(x), with the networks of a run."""
     group = _specified(results, "pdno", "pdio")
@@ -238,7 +238,7 @@ def plot_operator(results: Results) -> Figure | None:
     return figure
 
 
-@styled
+@figure_style()
 def plot_block(results: Results) -> Figure | None:
     """Figure 6: one block with several channels; three inputs and two outputs are drawn."""
     group = _specified(results, "pdno")

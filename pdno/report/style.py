@@ -5,13 +5,12 @@ errors solid. Fields with a sign have a diverging map that is white at zero, oth
 uniform one.
 """
 
-__all__ = ["COLOURS", "figure_style", "line_of", "marker_of", "save_figure", "signed", "styled"]
+__all__ = ["COLOURS", "figure_style", "line_of", "marker_of", "save_figure", "signed"]
 
 import contextlib
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -56,8 +55,6 @@ SETTINGS: Any = {
 }
 # so that the same figure gives the same bytes
 WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 def marker_of(facts: Facts) -> dict[str, Any]:
@@ -102,20 +99,9 @@ def shared_legend(figure: Figure, panels: Iterable[Any], columns: int = 4) -> No
 
 @contextlib.contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw within the house style, without a screen."""
+    """Draw within the house style, without a screen; a block, or a decorator."""
     with matplotlib.rc_context(SETTINGS):
         yield
-
-
-def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """A function that draws within the house style."""
-
-    @functools.wraps(draw)
-    def wrapped(*args: P.args, **options: P.kwargs) -> T:
-        with figure_style():
-            return draw(*args, **options)
-
-    return wrapped
 
 
 def save_figure(figure: Figure, path: Path) -> Path:
