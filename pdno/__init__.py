@@ -91,7 +91,7 @@ def __getattr__(name: str) -> Any:
 
 def _draw_certificate(*given: Any, **options: Any) -> Any:
     """Theory does not import the report: the figures of its certificates are handed in here."""
-    return import_module("pdno.report.certificate").plot_certificate(*given, **options)
+    return import_module("pdno.report.figures_symbols").plot_certificate(*given, **options)
 
 
 def __dir__() -> list[str]:

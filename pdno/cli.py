@@ -267,7 +267,7 @@ def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> No
         runs: Run folders, or folders that hold some.
         out: Folder for report.html, tables and figures.
     """
-    from pdno.report.document import write_report
+    from pdno.report.page import write_report
 
     print(write_report(list(runs), out))
 

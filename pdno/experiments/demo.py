@@ -18,8 +18,8 @@ from pdno.experiments.catalog import Preset
 from pdno.experiments.recipes.demo import demo
 from pdno.experiments.reproduce import run_folder, run_study
 from pdno.experiments.symbol import inspect_symbols
-from pdno.report.document import write_report
-from pdno.report.samples import plot_sample
+from pdno.report.figures_fields import plot_sample
+from pdno.report.page import write_report
 from pdno.report.style import save_figure
 
 DEMO = (

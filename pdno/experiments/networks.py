@@ -38,9 +38,19 @@ class NetworkRecord(BaseModel, ABC):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @property
+    @abstractmethod
+    def family(self) -> tuple[str, str]:
+        """The family of the paper's tables, and which of it; empty where there is one only."""
+
     @abstractmethod
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         """The network for this many axes and channels."""
+
+
+def symbol_text(depends_on_x: bool, takes_time: bool) -> str:
+    """The arguments of a symbol, for example a(x,ξ,t)."""
+    return f"a({'x,' if depends_on_x else ''}ξ{',t' if takes_time else ''})"
 
 
 class PDNONetwork(NetworkRecord):
@@ -64,6 +74,13 @@ class PDNONetwork(NetworkRecord):
     coordinate_scale: float = 1.0
     padding: Padding = 0.0
 
+    @property
+    def family(self) -> tuple[str, str]:
+        if self.symbol != "network":
+            return "PDNO", "provable" if self.symbol == "classical" else self.symbol
+        relu = " relu" if self.activation == "relu" else ""
+        return "PDNO", symbol_text(self.depends_on_x, self.takes_time) + relu
+
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         return PDNO(dim, in_channels, out_channels, **self.model_dump(exclude={"kind"}))
 
@@ -79,6 +96,10 @@ class FNONetwork(NetworkRecord):
     padding: Padding | tuple[Padding, ...] = 0.0
     space_time: bool = False
     """Whether time is one more axis of the network."""
+
+    @property
+    def family(self) -> tuple[str, str]:
+        return ("FNO-3D" if self.space_time else "FNO"), ""
 
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         axes = dim + 1 if self.space_time else dim
@@ -99,6 +120,10 @@ class MWTNetwork(NetworkRecord):
     space_time: bool = False
     append_coordinates: bool = True
 
+    @property
+    def family(self) -> tuple[str, str]:
+        return "MWT", {"legendre": "Leg", "chebyshev": "Chb"}[self.base]
+
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         return MWT(dim, in_channels, out_channels, **self.model_dump(exclude={"kind"}))
 
@@ -118,6 +143,10 @@ class PDIONetwork(NetworkRecord):
     takes_time: bool = True
     frequency_scale: float = 1.0
     coordinate_scale: float = 1.0
+
+    @property
+    def family(self) -> tuple[str, str]:
+        return "PDNO", symbol_text(self.depends_on_x, self.takes_time)
 
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
         symbol = NetworkSymbol(

@@ -12,6 +12,7 @@ one after another.
 __all__ = ["gather_rows", "reproduce", "run", "run_folder", "run_study", "study_of"]
 
 from collections.abc import Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,10 +81,8 @@ def study_of(
     recipe = getattr(recipes, experiment.replace("-", "_"))
     options: dict[str, Any] = {"resolution": resolution, "models": models}
     given = {name: value for name, value in options.items() if value is not None}
-    known = recipe.__kwdefaults__ or {}
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{experiment} has no option {name}: leave it out")
+    for name in given.keys() - signature(recipe).parameters.keys():
+        raise ValueError(f"{experiment} has no option {name}: leave it out")
     study = recipe(preset, seeds=seeds, **given)
     assert isinstance(study, Study)
     return study

@@ -16,7 +16,7 @@ import torch
 
 from pdno.allocator import tune_allocator
 from pdno.atomic import write_text
-from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
+from pdno.evaluation.rows import Facts, Row, make_rows, read_rows, write_rows
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.experiments.catalog import PRESETS, Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, PDNONetwork, build_network
@@ -62,8 +62,8 @@ def resources(out: Path, *, preset: Preset = "small") -> list[Row]:
                 resolution=resolution,
                 seed=0,
                 split="train",
-                seconds=None,
                 parameters=parameters,
+                facts=_facts(network),
             )
             advance(1)
     write_rows(place / ROWS, rows)
@@ -79,6 +79,12 @@ def _networks(*, smoke: bool) -> dict[str, AnyNetwork]:
         found[f"PDNO {label}"] = PDNONetwork(width=channels, modes=kept)
         found[f"FNO {label}"] = FNONetwork(width=channels, modes=kept)
     return found
+
+
+def _facts(network: AnyNetwork) -> Facts:
+    sweep = {name: float(getattr(network, name)) for name in ("modes", "width")}
+    family, variant = network.family
+    return Facts("resources", family=family, variant=variant, sweep=sweep)
 
 
 def _in_own_process(

@@ -155,7 +155,7 @@ def _has_run(place: Path, experiment: Experiment) -> bool:
     """Whether the folder holds this run, finished; ValueError where it holds another one."""
     if not (place / SPECIFICATION).is_file():
         return False
-    before = _read_specification(place)
+    before = _read_specification(place).completed_by(experiment)
     if before != experiment:
         then, now = before.model_dump(mode="json"), experiment.model_dump(mode="json")
         other = ", ".join(_differences(then, now))
@@ -195,6 +195,7 @@ def _rows(experiment: Experiment, run: Run, network: nn.Module, measured: list[P
     common = {
         "experiment": experiment.name,
         "model": experiment.model,
+        "facts": experiment.facts,
         "seed": experiment.seed,
         "seconds": run.seconds,
         "parameters": count_parameters(network, complex_once=False),

@@ -7,8 +7,9 @@ contradictions are refused by name.
 __all__ = ["AnyTask", "Experiment", "read_experiment"]
 
 import json
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -21,8 +22,10 @@ from pydantic import (
     model_validator,
 )
 
-from pdno.data.problems import PROBLEMS, Problem
+from pdno.data.problems import PROBLEMS, NavierStokesProblem, Problem
+from pdno.evaluation.rows import Facts
 from pdno.experiments.networks import AnyNetwork
+from pdno.report.published import Dataset
 from pdno.training.normalizer import Normalization
 from pdno.training.one_shot import OneShot, SpaceTime
 from pdno.training.recurrent import Markov, Rollout, TeacherForcing
@@ -49,6 +52,12 @@ class Experiment(BaseModel):
     """Of the experiment, for example darcy."""
     model: Annotated[str, Field(min_length=1)]
     """What the tables call this network."""
+    study: str = ""
+    """The study that it belongs to, for example darcy-modes; by default its name."""
+    of_paper: bool = False
+    """Whether the paper trains such a network this way."""
+    sweep: tuple[Literal["modes", "width"], ...] = ()
+    """The settings of the network that the study varies."""
     problem: SerializeAsAny[Problem] | None = None
     """The problem whose solver makes the data."""
     file: Path | None = None
@@ -130,6 +139,36 @@ class Experiment(BaseModel):
                     f"resolution {points} is not among the points of data stored at "
                     f"{problem.resolution}: take a divisor"
                 )
+
+    @property
+    def facts(self) -> Facts:
+        """What tables, figures and verdicts go by."""
+        family, variant = self.network.family
+        problem, values = self.problem, {name: getattr(self.network, name) for name in self.sweep}
+        if isinstance(problem, NavierStokesProblem):
+            dataset = str(Dataset(problem.viscosity, problem.final_time, self.train))
+        else:
+            dataset = problem.name if problem else str(self.file)
+        return Facts(
+            study=self.study or self.name,
+            dataset=dataset,
+            viscosity=problem.parameters.get("viscosity") if problem else None,
+            family=family,
+            variant=variant,
+            mode=self.task.kind,
+            of_paper=self.of_paper,
+            sweep={
+                name: math.inf if value is None else float(value) for name, value in values.items()
+            },
+        )
+
+    def completed_by(self, other: "Experiment") -> "Experiment":
+        """This specification, with what older versions did not write taken from another one.
+
+        The study decides no number, so that a run of an older version is the same run.
+        """
+        missing = {"study", "of_paper", "sweep"} - self.model_fields_set
+        return self.model_copy(update={name: getattr(other, name) for name in missing})
 
     @property
     def seed(self) -> int:

@@ -25,9 +25,8 @@ from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.progress import track
-from pdno.report.certificate import plot_certificate
+from pdno.report.figures_symbols import plot_certificate, plot_symbol_layer
 from pdno.report.style import save_figure
-from pdno.report.symbol_layers import plot_symbol_layer
 from pdno.run_folder import SYMBOL, SYMBOL_FOLDER, is_finished
 from pdno.theory.certificate import Certificate, certify
 from pdno.theory.lipschitz import lipschitz_report

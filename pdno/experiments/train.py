@@ -83,6 +83,7 @@ def evaluate_run(
         experiment=experiment.name,
         model=experiment.model,
         resolution=points,
+        facts=found.rows[0].facts,
         seed=experiment.seed,
         split="test" if file is None else file.name,
         seconds=found.rows[0].seconds,

@@ -1,85 +1,83 @@
 """One visual style for every figure: colour-blind safe, readable at print size.
 
-A network has the same colour in every figure, by its family (`pdno.report.models`). Training
-errors are dashed and test errors solid. Fields with a sign have a diverging map that is white at
-zero, others a perceptually uniform one.
+A network has the same colour in every figure, by its facts. Training errors are dashed and test
+errors solid. Fields with a sign have a diverging map that is white at zero, others a perceptually
+uniform one.
 """
 
-__all__ = [
-    "COLOURS",
-    "DIVERGING",
-    "colour_of",
-    "figure_style",
-    "line_of",
-    "logarithmic",
-    "marker_of",
-    "save_figure",
-    "shared_legend",
-    "signed",
-]
+__all__ = ["COLOURS", "figure_style", "line_of", "marker_of", "save_figure", "signed"]
 
 import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import matplotlib
 import numpy as np
+from cycler import cycler
+from matplotlib.figure import Figure as Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from pdno.atomic import atomic_path
-from pdno.report.models import family_of, is_of_the_paper
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pdno.evaluation.rows import Facts
+from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
 
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-FAMILY_STYLES = {
-    "PDNO a(x,ξ)": ("#0072B2", "o"),
-    "PDNO a(ξ)": ("#56B4E9", "v"),
-    "PDNO a(x,ξ,t)": ("#000000", "P"),
-    "PDNO ReLU": ("#7F7F7F", "X"),
-    "PDNO provable": ("#332288", "p"),
+MARKERS = {
+    PDNO: ("#0072B2", "o"),
+    PLAIN: ("#56B4E9", "v"),
+    ONE_SHOT: ("#000000", "P"),
+    RELU: ("#7F7F7F", "X"),
+    PROVABLE: ("#332288", "p"),
     "FNO": ("#D55E00", "s"),
     "FNO-3D": ("#E69F00", "D"),
     "MWT Leg": ("#009E73", "^"),
     "MWT Chb": ("#CC79A7", "<"),
 }
 """Colour and marker of each network."""
-OTHER_STYLE = ("#6B4E00", "*")
-DIVERGING = "RdBu_r"
+OTHER_MARKER = ("#6B4E00", "*")
+SETTINGS: Any = {
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 150,
+    "image.origin": "lower",
+    "image.cmap": "viridis",
+    "svg.hashsalt": "pdno",
+}
 # so that the same figure gives the same bytes
 WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
-def colour_of(model: str) -> str:
-    """The colour of a network, the same in every figure."""
-    return FAMILY_STYLES.get(family_of(model) or "", OTHER_STYLE)[0]
-
-
-def marker_of(model: str) -> dict[str, Any]:
+def marker_of(facts: Facts) -> dict[str, Any]:
     """Colour and marker of a network; a training that is not the paper's has an empty marker."""
-    colour, marker = FAMILY_STYLES.get(family_of(model) or "", OTHER_STYLE)
-    filled = is_of_the_paper(model) or family_of(model) is None
-    face = colour if filled else "white"
+    colour, marker = MARKERS.get(facts.network, OTHER_MARKER)
+    face = colour if facts.of_paper or not facts.family else "white"
     return {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face}
 
 
-def line_of(model: str, split: str = "test") -> dict[str, Any]:
+def line_of(facts: Facts, split: str = "test") -> dict[str, Any]:
     """How the errors of a network are drawn: solid for the test, dashed for the training."""
-    return {**marker_of(model), "linestyle": "--" if split == "train" else "-"}
+    return {**marker_of(facts), "linestyle": "--" if split == "train" else "-"}
 
 
 def signed(*fields: Any) -> dict[str, Any]:
     """A diverging map with the same range on both sides of zero, for some arrays together."""
     largest = max((float(np.abs(field).max()) for field in fields), default=0.0)
     limit = largest if 0 < largest < np.inf else 1.0
-    return {"cmap": DIVERGING, "vmin": -limit, "vmax": limit}
+    return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
 
 
 def logarithmic(axes: Any, name: str) -> None:
     """Make the axis "x" or "y" logarithmic, with plain numbers that do not touch each other."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
     axes.set(**{f"{name}scale": "log"})
     axis = {"x": axes.xaxis, "y": axes.yaxis}[name]
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=5))
@@ -87,7 +85,7 @@ def logarithmic(axes: Any, name: str) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
 
 
-def shared_legend(figure: "Figure", panels: Iterable[Any], columns: int = 4) -> None:
+def shared_legend(figure: Figure, panels: Iterable[Any], columns: int = 4) -> None:
     """One legend below all panels, each name once."""
     found: dict[str, Any] = {}
     for axes in panels:
@@ -95,41 +93,18 @@ def shared_legend(figure: "Figure", panels: Iterable[Any], columns: int = 4) -> 
             found.setdefault(label, handle)
     if found:
         names = sorted(found)
-        figure.legend(
-            [found[name] for name in names],
-            names,
-            loc="outside lower center",
-            ncols=min(columns, len(names)),
-        )
+        handles, columns = [found[name] for name in names], min(columns, len(names))
+        figure.legend(handles, names, loc="outside lower center", ncols=columns)
 
 
 @contextlib.contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw within the house style, without a screen."""
-    import matplotlib
-    from cycler import cycler
-
-    settings: Any = {
-        "axes.prop_cycle": cycler(color=COLOURS),
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlesize": 10,
-        "axes.labelsize": 9,
-        "xtick.labelsize": 8,
-        "ytick.labelsize": 8,
-        "legend.fontsize": 8,
-        "legend.frameon": False,
-        "figure.constrained_layout.use": True,
-        "savefig.dpi": 150,
-        "image.origin": "lower",
-        "image.cmap": "viridis",
-        "svg.hashsalt": "pdno",
-    }
-    with matplotlib.rc_context(settings):
+    """Draw within the house style, without a screen; a block, or a decorator."""
+    with matplotlib.rc_context(SETTINGS):
         yield
 
 
-def save_figure(figure: "Figure", path: Path) -> Path:
+def save_figure(figure: Figure, path: Path) -> Path:
     """Write a figure whole or not at all, in the format of its ending."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # the style holds when a figure is written, too: its resolution and its identifiers

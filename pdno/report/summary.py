@@ -6,73 +6,63 @@ import math
 from collections.abc import Iterable, Sequence
 
 from pdno.evaluation.rows import Row, Summary, table
-
-ERROR = "relative_l2"
+from pdno.report.runs import ERROR
 
 
 def summarise(rows: Sequence[Row]) -> str:
     """Errors, seconds and parameters by model, then times, resolutions and the symbol."""
     texts = []
     for experiment in dict.fromkeys(row.experiment for row in rows):
-        own = [row for row in rows if row.experiment == experiment]
-        parts = [_errors(own), _times(own), _resolutions(own), _others(own)]
+        ours = [row for row in rows if row.experiment == experiment]
+        parts = [_errors(ours), _times(ours), _resolutions(ours), _others(ours)]
         texts.append(f"{experiment}\n" + "\n\n".join(part for part in parts if part))
     return "\n\n".join(texts) if texts else "no finished run"
 
 
 def _errors(rows: Sequence[Row]) -> str:
+    blocks: dict[tuple[str, int], list[Row]] = {}
+    for row in rows:
+        if row.metric == ERROR and row.split in ("train", "test"):
+            blocks.setdefault((row.model, row.resolution), []).append(row)
     lines = []
-    own = [row for row in rows if row.metric == ERROR and row.split in ("train", "test")]
-    for model, resolution in dict.fromkeys((row.model, row.resolution) for row in own):
-        mine = [row for row in own if (row.model, row.resolution) == (model, resolution)]
-        cells = [str(_mean(mine, split)) for split in ("train", "test")]
+    for (model, resolution), mine in blocks.items():
         seconds = [row.seconds for row in mine if row.split == "test" and row.seconds is not None]
         mean = f"{math.fsum(seconds) / len(seconds):.0f}" if seconds else ""
-        seeds = len({row.seed for row in mine})
-        lines.append([model, resolution, f"{mine[0].parameters or 0:,}", *cells, mean, seeds])
-    head = ["model", "resolution", "parameters", "train", "test", "seconds", "seeds"]
-    return _text(head, lines) if lines else ""
-
-
-def _mean(rows: Iterable[Row], split: str) -> Summary | str:
-    found = table(rows, columns="split", split=split)
-    return next((line[split] for line in found.values()), "")
+        errors = table(mine, columns="split")[model]
+        cells: list[Summary | str] = [errors.get(split, "") for split in ("train", "test")]
+        seeds, parameters = len({row.seed for row in mine}), f"{mine[0].parameters or 0:,}"
+        lines.append([model, resolution, parameters, *cells, mean, seeds])
+    return _text(["model", "resolution", "parameters", "train", "test", "seconds", "seeds"], lines)
 
 
 def _times(rows: Sequence[Row]) -> str:
     """Test error by time."""
     prefix = f"{ERROR} t="
-    own = [row for row in rows if row.metric.startswith(prefix) and row.split == "test"]
-    heads = list(dict.fromkeys(row.metric for row in own))
-    points = sorted({row.resolution for row in own})
-    lines: list[list[object]] = []
-    for resolution in points:
-        found = table(own, columns="metric", resolution=resolution)
-        where = f", {resolution} points" if len(points) > 1 else ""
-        lines += [
-            [f"{model}{where}", *(line.get(head, "") for head in heads)]
-            for model, line in found.items()
-        ]
-    times = [head.removeprefix(prefix) for head in heads]
-    # heat has twenty times; a terminal has no room for them all
-    step = math.ceil(len(times) / 10)
-    chosen = range(step - 1, len(times), step or 1)
-    lines = [[line[0], *(line[1 + k] for k in chosen)] for line in lines]
-    return _text(["test error at t", *(times[k] for k in chosen)], lines) if lines else ""
+    ours = [row for row in rows if row.metric.startswith(prefix) and row.split == "test"]
+    heads = list(dict.fromkeys(row.metric for row in ours))
+    # heat has twenty times, more than fit into a line
+    step = math.ceil(len(heads) / 10) or 1
+    heads = heads[step - 1 :: step]
+    points = sorted({row.resolution for row in ours})
+    lines = [
+        [model + (f", {s} points" if len(points) > 1 else ""), *(line.get(h, "") for h in heads)]
+        for s in points
+        for model, line in table(ours, columns="metric", resolution=s).items()
+    ]
+    return _text(["test error at t", *(head.removeprefix(prefix) for head in heads)], lines)
 
 
 def _resolutions(rows: Sequence[Row]) -> str:
     """Zero-shot errors beside those of the interpolated prediction."""
     splits = ("zero-shot", "interpolated")
-    own = _unambiguous(row for row in rows if row.metric == ERROR and row.split in splits)
-    points = sorted({row.resolution for row in own})
-    found = {split: table(own, split=split) for split in splits}
+    ours = _unambiguous(row for row in rows if row.metric == ERROR and row.split in splits)
+    found = {split: table(ours, split=split) for split in splits}
+    cells = [(s, split) for s in sorted({row.resolution for row in ours}) for split in splits]
     lines = [
-        [model, *(found[split].get(model, {}).get(r, "") for r in points for split in splits)]
+        [model, *(found[split].get(model, {}).get(s, "") for s, split in cells)]
         for model in found["zero-shot"]
     ]
-    heads = [f"{r} {split}" for r in points for split in splits]
-    return _text(["other resolutions", *heads], lines) if lines else ""
+    return _text(["other resolutions", *(f"{s} {split}" for s, split in cells)], lines)
 
 
 def _unambiguous(rows: Iterable[Row]) -> list[Row]:
@@ -89,20 +79,18 @@ def _unambiguous(rows: Iterable[Row]) -> list[Row]:
 def _others(rows: Sequence[Row]) -> str:
     """The learned symbol, and what the resource table holds."""
     known = [row for row in rows if row.split == "symbol" or row.experiment == "resources"]
-    found = table(known, columns="metric")
     heads = list(dict.fromkeys(row.metric for row in known))
+    found = table(known, columns="metric")
     lines = [[model, *(line.get(head, "") for head in heads)] for model, line in found.items()]
-    return _text(["model", *heads], lines) if lines else ""
+    return _text(["model", *heads], lines)
 
 
 def _text(head: Sequence[object], lines: Sequence[Sequence[object]]) -> str:
+    """Columns below each other; nothing without a line."""
     cells = [[str(cell) for cell in line] for line in (head, *lines)]
     widths = [max(len(line[k]) for line in cells) for k in range(len(head))]
-    return "\n".join(
-        "  "
-        + "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
+    padded = [
+        [line[0].ljust(widths[0]), *(line[k].rjust(widths[k]) for k in range(1, len(head)))]
         for line in cells
-    )
+    ]
+    return "\n".join(f"  {'  '.join(line)}".rstrip() for line in padded) if lines else ""

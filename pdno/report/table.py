@@ -3,39 +3,27 @@
 All three have the same cells. LaTeX needs no package: Greek letters and signs become mathematics.
 """
 
-__all__ = ["MISSING", "Table", "html_note", "number", "summary_text"]
+__all__ = ["MISSING", "Table", "command_of", "html_note", "number", "summary_text"]
 
 import html
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pdno.evaluation.rows import Summary
 
 MISSING = "–"
+_MATHEMATICS = {
+    **{"ξ": r"\xi", "ν": r"\nu", "σ": r"\sigma", "±": r"\pm", "×": r"\times", "−": "-"},
+    **{"≤": r"\le", "≥": r"\ge", "₁": "_1", "₂": "_2", "²": "^2", "∞": r"\infty"},
+    **{sign: sign for sign in "<>|"},
+}
 LATEX = {
-    "\\": r"\textbackslash{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": "$<$",
-    ">": "$>$",
-    "|": "$|$",
-    "ξ": r"$\xi$",
-    "ν": r"$\nu$",
-    "σ": r"$\sigma$",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "≤": r"$\le$",
-    "≥": r"$\ge$",
-    "−": "$-$",
-    "–": "--",
-    "₁": "$_1$",
-    "₂": "$_2$",
-    "²": "$^2$",
-    "∞": r"$\infty$",
-    "…": r"\dots{}",
+    **{sign: f"${formula}$" for sign, formula in _MATHEMATICS.items()},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"–": "--", "…": r"\dots{}"},
 }
 
 
@@ -89,70 +77,72 @@ class Table:
             if len(line) != len(self.head):
                 raise ValueError(f"{len(line)} cells under a head of {len(self.head)}: {line}")
 
+    def _styled(self, escape: Callable[[str], str], strong: str) -> list[list[str]]:
+        """The cells in a notation; `strong` is how a cell stands out, with {} in place of it."""
+        return [
+            [strong.format(escape(c)) if (i, j) in self.strong else escape(c) for j, c in cells]
+            for i, cells in enumerate(map(enumerate, self.lines))
+        ]
+
     def markdown(self) -> str:
         """A Markdown table, with its notes."""
-        lines = [_markdown_line(self.head), "|" + "---|" * len(self.head)]
-        for i, cells in enumerate(self.lines):
-            lines.append(
-                _markdown_line(
-                    [f"**{c}**" if (i, j) in self.strong else c for j, c in enumerate(cells)]
-                )
-            )
-        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)]) + "\n"
+        lines = [[_markdown(cell) for cell in self.head], *self._styled(_markdown, "**{}**")]
+        head, *rest = [f"| {' | '.join(line)} |" for line in lines]
+        rule = "|" + "---|" * len(self.head)
+        return "\n".join([head, rule, *rest, *(f"\n{note}" for note in self.notes)]) + "\n"
 
     def latex(self) -> str:
         """A LaTeX tabular, with its notes as paragraphs."""
-        lines = [r"\begin{tabular}{" + "l" * len(self.head) + "}", r"\hline"]
-        lines += [_latex_line([_latex(cell) for cell in self.head]), r"\hline"]
-        for i, cells in enumerate(self.lines):
-            lines.append(
-                _latex_line(
-                    [
-                        rf"\textbf{{{_latex(c)}}}" if (i, j) in self.strong else _latex(c)
-                        for j, c in enumerate(cells)
-                    ]
-                )
-            )
-        lines += [r"\hline", r"\end{tabular}", *(f"\n{_latex_note(note)}" for note in self.notes)]
-        return "\n".join(lines) + "\n"
+        lines = [[_latex(cell) for cell in self.head], *self._styled(_latex, r"\textbf{{{}}}")]
+        head, *rest = [" & ".join(line) + r" \\" for line in lines]
+        start = r"\begin{tabular}{" + "l" * len(self.head) + "}"
+        notes = ["\n" + _with_commands(_latex(note), r"\texttt{", "}") for note in self.notes]
+        rule, end = r"\hline", r"\end{tabular}"
+        return "\n".join([start, rule, head, rule, *rest, rule, end, *notes]) + "\n"
 
     def html(self) -> str:
         """An HTML table that scrolls by itself on a narrow screen."""
         head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in self.head)
-        body = []
-        for i, cells in enumerate(self.lines):
-            row = [
-                f"<td><strong>{html.escape(c)}</strong></td>"
-                if (i, j) in self.strong
-                else f"<td>{html.escape(c)}</td>"
-                for j, c in enumerate(cells)
-            ]
-            body.append(f"<tr>{''.join(row)}</tr>")
+        lines = self._styled(html.escape, "<strong>{}</strong>")
+        body = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
         notes = "".join(f'<p class="note">{html_note(note)}</p>\n' for note in self.notes)
         return (
             f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
-            + "\n".join(body)
+            + "\n".join(f"<tr>{line}</tr>" for line in body)
             + f"\n</tbody>\n</table></div>\n{notes}"
         )
 
 
-def _markdown_line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+def _markdown(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _latex(text: str) -> str:
     return "".join(LATEX.get(sign, sign) for sign in text)
 
 
-def _latex_note(note: str) -> str:
-    """A sentence; what stands between backticks is a command."""
-    return re.sub(r"`([^`]*)`", r"\\texttt{\1}", _latex(note))
+def _with_commands(note: str, start: str, end: str) -> str:
+    """What stands between backticks is a command."""
+    return re.sub(r"`([^`]*)`", lambda found: start + found[1] + end, note)
 
 
 def html_note(note: str) -> str:
     """A sentence as HTML; what stands between backticks is a command."""
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(note))
+    return _with_commands(html.escape(note), "<code>", "</code>")
 
 
-def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
+SYMBOL_COMMAND = "pdno symbol RUN"
+"""Looks into one run; it is no study."""
+
+
+def command_of(study: str, *, preset: str = "small", resolution: int | None = None) -> str:
+    """The command that makes the data of a gap.
+
+    Example:
+        >>> command_of("darcy", resolution=64)
+        'pdno reproduce darcy --preset small --resolution 64'
+    """
+    if study == SYMBOL_COMMAND:
+        return study
+    points = "" if resolution is None else f" --resolution {resolution}"
+    return f"pdno reproduce {study} --preset {preset}{points}"

@@ -5,7 +5,16 @@ import math
 import pytest
 import torch
 
-from pdno.evaluation.rows import COLUMNS, Row, Summary, make_rows, read_rows, table, write_rows
+from pdno.evaluation.rows import (
+    COLUMNS,
+    Facts,
+    Row,
+    Summary,
+    make_rows,
+    read_rows,
+    table,
+    write_rows,
+)
 
 
 def row(**changes):
@@ -24,8 +33,9 @@ def row(**changes):
 
 
 def test_the_columns_are_these():
-    expected = "experiment,model,resolution,seed,split,metric,value,seconds,parameters"
-    assert ",".join(COLUMNS) == expected
+    numbers = "experiment,model,resolution,seed,split,metric,value,seconds,parameters"
+    facts = "study,dataset,viscosity,family,variant,mode,of_paper,sweep"
+    assert ",".join(COLUMNS) == f"{numbers},{facts}"
 
 
 def test_rows_come_back_as_they_were(tmp_path):
@@ -42,6 +52,47 @@ def test_rows_come_back_as_they_were(tmp_path):
     write_rows(path, read_rows(path))
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_facts_come_back_as_they_were(tmp_path):
+    facts = [
+        Facts("darcy-modes", "darcy", None, "PDNO", "a(x,ξ)", "static", True, {"modes": math.inf}),
+        Facts("flow, mine", 'a "quoted" file', 1e-5, "FNO", "", "rollout"),
+        Facts("resources", sweep={"modes": 12.0, "width": 20.5}),
+    ]
+    path = tmp_path / "rows.csv"
+    write_rows(path, [row(facts=one) for one in facts])
+    assert [found.facts for found in read_rows(path)] == facts
+    assert facts[0].network == "PDNO a(x,ξ)" and facts[1].network == "FNO"
+
+
+def test_files_of_older_versions_have_no_facts(tmp_path):
+    """Neither their columns nor, gathered with others, their cells."""
+    path = tmp_path / "rows.csv"
+    write_rows(path, [row()])
+    lines = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines[1][-8:] == [""] * 8 and read_rows(path) == [row()]
+    write_rows(path, [row(model="FNO")])
+    lines = [line.split(",")[:9] for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text("\n".join(",".join(line) for line in lines), encoding="utf-8")
+    assert read_rows(path) == [row(model="FNO")]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text.replace(",yes,", ",perhaps,"), "line 2: facts .* are not readable"),
+        (lambda text: text.replace("modes=4.0", "modes"), "line 2: facts .* are not readable"),
+        (lambda text: text.replace(",sweep", ""), "missing columns sweep"),
+    ],
+)
+def test_facts_that_are_none_are_refused(tmp_path, change, message):
+    path = tmp_path / "rows.csv"
+    facts = Facts("darcy-modes", family="PDNO", of_paper=True, sweep={"modes": 4.0})
+    write_rows(path, [row(facts=facts)])
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_rows(path)
 
 
 def test_nan_comes_back_as_nan(tmp_path):
@@ -82,7 +133,7 @@ def test_a_row_refuses_what_it_cannot_hold(changes, message):
         (lambda text: text.replace(",parameters", "", 1), "missing columns parameters"),
         (lambda text: text.replace("parameters", "value", 1), "double columns value"),
         (lambda text: "", "missing columns experiment, model"),
-        (lambda text: text + "a,b\n", "line 3 has 2 cells; expected 9"),
+        (lambda text: text + "a,b\n", "line 3 has 2 cells; expected 17"),
         (lambda text: text.replace(",64,", ",sixty,"), "line 2: resolution is 'sixty'"),
         (lambda text: text.replace("0.30000000000000004", ""), "line 2: value is ''"),
         (lambda text: text.replace("darcy", '"darcy'), "line 2: ',' expected after"),

@@ -24,7 +24,7 @@ def test_every_study_of_the_catalogue_is_a_recipe():
 def test_a_study_is_named_as_it_is_called(name, preset):
     study = study_of(name, preset)
     assert (study.name, study.preset) == (name, preset)
-    assert {experiment.name.split()[0] for experiment in study.experiments} == {name}
+    assert {experiment.facts.study for experiment in study.experiments} == {name}
 
 
 @everywhere

@@ -5,8 +5,7 @@ import pytest
 from pdno.experiments.catalog import EXPERIMENTS
 from pdno.experiments.reproduce import reproduce
 from pdno.experiments.symbol import inspect_symbols
-from pdno.report.contents import FIGURES, TABLES
-from pdno.report.document import write_report
+from pdno.report.page import FIGURES, TABLES, write_report
 
 
 @pytest.mark.slow

@@ -219,6 +219,23 @@ def test_another_specification_in_the_same_folder_is_refused(tmp_path, datasets,
     assert fingerprint(tmp_path) == before
 
 
+def test_a_folder_of_an_older_version_is_the_same_run(tmp_path, datasets, darcy, monkeypatch):
+    """Its specification does not say the study; whatever else differs is told alone."""
+    named = darcy.with_changes(study="darcy-modes", of_paper=True, sweep=("modes",))
+    rows = run_experiment(named, tmp_path, data=datasets)
+    path = tmp_path / "specification.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("study", "of_paper", "sweep"):
+        del values[name]
+    path.write_text(json.dumps(values), encoding="utf-8")
+    before = fingerprint(tmp_path)
+    assert run_experiment(named, tmp_path, data=datasets) == rows
+    assert run_experiment(darcy, tmp_path, data=datasets) == rows
+    with pytest.raises(ValueError, match=r"another specification \(train was 4, is 3\)"):
+        run_experiment(named.with_changes(train=3), tmp_path, data=datasets)
+    assert fingerprint(tmp_path) == before
+
+
 def test_a_run_that_stopped_before_its_numbers_goes_on(tmp_path, datasets, darcy, monkeypatch):
     """Nothing is trained again, and an unfinished run is not taken for a finished one."""
     peace, cut = tmp_path / "peace", tmp_path / "cut"

@@ -12,16 +12,14 @@ import pytest
 from fabricated_runs import write_resources, write_run
 from matplotlib.image import imread
 
-from pdno.report.certificate import plot_certificates
-from pdno.report.commands import command_of
-from pdno.report.contents import FIGURES, TABLES
-from pdno.report.document import write_report
-from pdno.report.errors import plot_error_by_time, plot_resolutions
-from pdno.report.fields import choose_sample, plot_frames
-from pdno.report.groups import Results
-from pdno.report.heat import plot_heat_symbol
+from pdno.report.figures_errors import plot_error_by_time, plot_resolutions
+from pdno.report.figures_fields import choose_sample, plot_frames
+from pdno.report.figures_heat import plot_heat_symbol
+from pdno.report.figures_symbols import plot_certificates
+from pdno.report.page import FIGURES, TABLES, write_report
 from pdno.report.published import TABLE_6
-from pdno.report.runs import find_runs
+from pdno.report.runs import Results, find_runs
+from pdno.report.table import command_of
 
 FLOW = "navier-stokes nu=1e-05 T=20 N=200"
 BANDS = ("0-1", "1-2", "2+")
@@ -336,7 +334,8 @@ def test_samples_are_chosen_by_their_mean_error(gallery):
     # the mean of 0.1, 0.2 and 0.3 times 1, 2 and 3
     errors = [found[choice].error for choice in ("lowest", "median", "highest")]
     assert errors == pytest.approx([0.2, 0.4, 0.6])
-    assert found["highest"].frame_error("FNO rollout", 1) == pytest.approx(0.6)
+    by_name = {group.model: group for group in found["highest"].predictions}
+    assert found["highest"].frame_error(by_name["FNO rollout"], 1) == pytest.approx(0.6)
     figure = plot_frames(read(gallery), "highest")
     titles = [axes.get_title() for axes in figure.axes]
     assert titles == ["t = 11", "t = 12", "t = 13", *["0.6"] * 3, *["0.9"] * 3, *["0.3"] * 3]

@@ -6,11 +6,19 @@ import shutil
 
 import pytest
 
-from pdno.report.budget import Budget, describe_budgets, lowest_level
-from pdno.report.groups import Results
-from pdno.report.models import FAMILIES, PROVABLE, family_of, is_of_the_paper, setting_of
-from pdno.report.runs import find_runs, find_unfinished
-from pdno.report.style import COLOURS, colour_of, line_of, marker_of, signed
+from pdno.evaluation.rows import Facts, Row
+from pdno.experiments.catalog import EXPERIMENTS, PRESETS
+from pdno.experiments.reproduce import study_of
+from pdno.report.runs import (
+    Budget,
+    Results,
+    describe_budgets,
+    find_runs,
+    find_unfinished,
+    lowest_level,
+    old_facts,
+)
+from pdno.report.style import COLOURS, MARKERS, line_of, marker_of, signed
 
 HALF = {"train": {"relative_l2": 0.4}, "test": {"relative_l2": 0.5}}
 
@@ -59,16 +67,17 @@ def test_a_record_says_what_its_files_say(tmp_path, make_run):
     options = {"seed": 3, "epochs": 7, "pictures": pictures, "times": [1.0, 2.0]}
     folder = make_run(tmp_path, "heat", "PDIO a(x,ξ,t)", metrics=HALF, **options)
     (record,) = find_runs([folder])
-    assert (record.experiment, record.study, record.seed) == ("heat", "heat", 3)
+    assert (record.facts.study, record.model, record.seed) == ("heat", "PDIO a(x,ξ,t)", 3)
     assert record.resolution == 32 and record.times == (1.0, 2.0)
     assert [row["epoch"] for row in record.history] == [1, 3, 7]
     assert record.picture("error").tolist() == [0.25, 0.5]
-    assert record.picture("prediction") is None
+    with pytest.raises(ValueError, match="has no picture prediction: run it again"):
+        record.picture("prediction")
     (folder / "history.csv").write_text("epoch,test\n1,\n")
     (again,) = find_runs([folder])
     assert math.isnan(again.history[0]["test"])
     (folder / "pictures.safetensors").unlink()
-    assert again.times is None and again.picture("error") is None
+    assert again.times is None and again.picture_names == ()
 
 
 # Groups
@@ -108,7 +117,7 @@ def test_smoke_runs_give_way_within_their_study_only(tmp_path, make_run):
     make_run(tmp_path, "burgers", "FNO", metrics=HALF, train=8, resolution=16)
     assert len(read(tmp_path).groups) == 2
     make_run(tmp_path, "darcy", "FNO", metrics=HALF)
-    shown = {(g.first.study, g.resolution) for g in read(tmp_path).groups}
+    shown = {(g.facts.study, g.resolution) for g in read(tmp_path).groups}
     assert shown == {("darcy", 32), ("burgers", 16)}
 
 
@@ -131,7 +140,7 @@ def test_figures_compare_one_dataset_at_one_resolution(tmp_path, make_run):
         ("MWT Leg", 64),
     }
     (flow,) = results.shown("navier-stokes")
-    assert flow.viscosity == 1e-5 and flow.budget.samples == 1000
+    assert flow.facts.viscosity == 1e-5 and flow.budget.samples == 1000
     assert results.shown("heat") == []
 
 
@@ -171,54 +180,65 @@ def test_the_least_budget_decides_and_equal_ones_are_told_once():
     assert describe_budgets([("a", small), ("b", smoke)]).startswith(f"{text} (a); smoke")
 
 
-# Models
+# Facts
+
+
+def names(experiment, model):
+    return Row(experiment, model, resolution=32, seed=0, split="test", metric="e", value=1.0)
 
 
 @pytest.mark.parametrize(
-    ("model", "family"),
+    ("model", "network", "of_paper"),
     [
-        ("PDIO a(x,ξ,t)", "PDNO a(x,ξ,t)"),
-        ("PDNO a(ξ) width=5", "PDNO a(ξ)"),
-        ("PDNO k_max=4", "PDNO a(x,ξ)"),
-        ("PDNO GELU", "PDNO a(x,ξ)"),
-        ("PDNO ReLU", "PDNO ReLU"),
-        ("PDNO Markov", "PDNO a(x,ξ)"),
-        ("FNO-2D", "FNO"),
-        ("FNO-3D", "FNO-3D"),
-        ("MWT Chb", "MWT Chb"),
-        ("something", None),
+        ("PDIO a(x,ξ,t)", "PDNO a(x,ξ,t)", True),
+        ("PDNO a(ξ) width=5", "PDNO a(ξ)", True),
+        ("PDNO k_max=4", "PDNO a(x,ξ)", True),
+        ("PDNO GELU", "PDNO a(x,ξ)", True),
+        ("PDNO ReLU", "PDNO a(x,ξ) relu", True),
+        ("PDNO Markov", "PDNO a(x,ξ)", False),
+        ("PDNO provable", "PDNO provable", False),
+        ("FNO-2D", "FNO", True),
+        ("FNO-3D", "FNO-3D", True),
+        ("MWT Chb", "MWT Chb", True),
+        ("something", "", False),
     ],
 )
-def test_families(model, family):
-    assert family_of(model) == family
+def test_networks_of_older_versions_are_told_by_their_names(model, network, of_paper):
+    facts = old_facts(names("darcy", model), {})
+    assert (facts.network, facts.of_paper) == (network, of_paper)
 
 
-def test_every_model_of_the_recipes_has_a_family():
-    from pdno.experiments import recipes
-
-    for recipe in ("heat", "darcy", "burgers", "navier_stokes", "darcy_modes", "darcy_activation"):
-        for preset in ("smoke", "small", "paper"):
-            for experiment in getattr(recipes, recipe)(preset).experiments:
-                assert family_of(experiment.model) in (*FAMILIES, PROVABLE)
-                ours = "Markov" in experiment.model or experiment.model == PROVABLE
-                assert is_of_the_paper(experiment.model) == (not ours)
+def test_settings_and_data_of_older_versions_are_told_by_their_names():
+    facts = old_facts(names("resources", "FNO k_max=12 width=20"), {})
+    assert facts.study == "resources" and facts.sweep == {"modes": 12.0, "width": 20.0}
+    assert old_facts(names("darcy-modes", "PDNO k_max=all"), {}).sweep == {"modes": math.inf}
+    flow = old_facts(names("navier-stokes nu=1e-05 T=20 N=200", "FNO"), {})
+    assert (flow.study, flow.viscosity) == ("navier-stokes", 1e-5)
+    assert flow.dataset == "ν = 1e-5, T = 20, N = 200" and flow.sweep == {}
 
 
-def test_settings_are_read_from_names():
-    assert setting_of("FNO k_max=12 width=20", "k_max") == "12"
-    assert setting_of("PDNO k_max=all", "k_max") == "all" and setting_of("FNO", "width") is None
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "resources"])
+def test_the_facts_of_a_recipe_are_those_that_its_names_told(name, preset):
+    """So that runs of this and of older versions stand in the same tables."""
+    for experiment in study_of(name, preset).experiments:
+        specification = json.loads(experiment.model_dump_json())
+        row = names(experiment.name, experiment.model)
+        assert old_facts(row, specification) == experiment.facts
+        assert experiment.facts.network in MARKERS
 
 
-def test_every_family_has_a_colour_and_a_marker_of_its_own():
-    styles = [marker_of(family) for family in (*FAMILIES, PROVABLE)]
-    assert len({style["color"] for style in styles}) == len(FAMILIES) + 1
-    assert len({style["marker"] for style in styles}) == len(FAMILIES) + 1
-    assert not is_of_the_paper(PROVABLE)
-    # the palette of Okabe and Ito, and grey
-    assert {colour_of(family) for family in FAMILIES} <= {*COLOURS, "#7F7F7F"}
-    assert colour_of("PDNO rollout") == colour_of("PDNO a(x,ξ)") != colour_of("FNO rollout")
-    assert line_of("FNO", "train")["linestyle"] != line_of("FNO", "test")["linestyle"]
-    assert marker_of("FNO Markov")["markerfacecolor"] != marker_of("FNO")["markerfacecolor"]
+def test_every_network_has_a_colour_and_a_marker_of_its_own():
+    assert len({colour for colour, _ in MARKERS.values()}) == len(MARKERS)
+    assert len({marker for _, marker in MARKERS.values()}) == len(MARKERS)
+    # the palette of Okabe and Ito, grey, and one of the networks that are ours
+    assert {colour for colour, _ in MARKERS.values()} <= {*COLOURS, "#7F7F7F", "#332288"}
+    fno = Facts("darcy", family="FNO", of_paper=True)
+    markov = Facts("darcy", family="FNO", mode="markov")
+    assert line_of(fno, "train")["linestyle"] != line_of(fno, "test")["linestyle"]
+    assert marker_of(markov)["color"] == marker_of(fno)["color"]
+    assert marker_of(markov)["markerfacecolor"] != marker_of(fno)["markerfacecolor"]
+    assert marker_of(Facts("mine"))["color"] not in {colour for colour, _ in MARKERS.values()}
 
 
 def test_signed_maps_are_symmetric():
@@ -228,11 +248,9 @@ def test_signed_maps_are_symmetric():
 
 
 def test_a_fabricated_specification_has_the_keys_of_a_real_one(tmp_path, make_run):
-    from pdno.experiments import recipes
-
     folder = make_run(tmp_path, "darcy", "FNO", metrics=HALF)
     ours = json.loads((folder / "specification.json").read_text())
-    (real, *_) = recipes.darcy("smoke").experiments
+    (real, *_) = study_of("darcy", "smoke").experiments
     real = json.loads(real.model_dump_json())
     assert set(ours) <= set(real)
     assert set(ours["network"]) <= set(real["network"])

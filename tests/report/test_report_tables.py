@@ -6,12 +6,17 @@ import re
 import pytest
 
 from pdno.evaluation.rows import Summary
-from pdno.report.error_tables import burgers_table, darcy_table, navier_stokes_table
-from pdno.report.groups import Results
 from pdno.report.published import TABLE_1, TABLE_2, TABLE_3, TABLE_6, published_dataset
-from pdno.report.runs import find_runs
-from pdno.report.setting_tables import resource_numbers, resource_table, settings_table
+from pdno.report.runs import Results, find_runs
 from pdno.report.table import MISSING, Table, number, summary_text
+from pdno.report.tables import (
+    burgers_table,
+    darcy_table,
+    navier_stokes_table,
+    resource_numbers,
+    resource_table,
+    settings_table,
+)
 
 
 def read(*places):
@@ -211,8 +216,8 @@ def test_no_table_without_runs(tmp_path, make_run):
 def test_commands_of_notes_are_of_the_catalog(tmp_path, make_run):
     from pdno.experiments.catalog import EXPERIMENTS
     from pdno.report.claims import CLAIMS
-    from pdno.report.commands import SYMBOL_COMMAND
-    from pdno.report.contents import FIGURES, TABLES
+    from pdno.report.page import FIGURES, TABLES
+    from pdno.report.table import SYMBOL_COMMAND
 
     named = {study for entry in (*CLAIMS, *FIGURES, *TABLES) for study in entry.studies}
     assert named == {*EXPERIMENTS, SYMBOL_COMMAND}

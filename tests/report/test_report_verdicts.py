@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from pdno.report.claims import CLAIMS
-from pdno.report.groups import Results
-from pdno.report.runs import find_runs
-from pdno.report.symbols import centred, roughness
-from pdno.report.verdicts import claims_table, judge
+from pdno.report.claims import CLAIMS, claims_table, judge
+from pdno.report.figures_symbols import centred, roughness
+from pdno.report.runs import Results, find_runs
 
 BY_KEY = {claim.key: claim for claim in CLAIMS}
 FLOW = "navier-stokes nu=1e-05 T=20 N=1000"

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from pdno.report.samples import plot_sample
+from pdno.report.figures_fields import plot_sample
 from pdno.report.style import COLOURS, figure_style, save_figure
 
 

@@ -4,7 +4,7 @@ __all__ = ["darcy_activation", "darcy_modes", "navier_stokes_width"]
 
 from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import FNONetwork, PDNONetwork
-from pdno.experiments.recipes.darcy import RESOLUTIONS, darcy_experiments
+from pdno.experiments.recipes.darcy import USUAL, darcy_experiments
 from pdno.experiments.recipes.navier_stokes import navier_stokes
 from pdno.experiments.recipes.study import Study, check_size, with_seeds
 from pdno.experiments.specification import Experiment
@@ -37,6 +37,7 @@ def darcy_modes(
         base.with_changes(
             name="darcy-modes",
             model=f"PDNO k_max={'all' if modes is None else modes}",
+            sweep=("modes",),
             network=base.network.model_copy(update={"modes": modes}),
         )
         for modes in MODES[preset]
@@ -55,9 +56,8 @@ def darcy_activation(
         seeds: Number of seeds.
     """
     check_size(preset, resolution)
-    usual = {"smoke": (16,), "small": (32,), "paper": RESOLUTIONS}[preset]
     runs: list[Experiment] = []
-    for points in usual if resolution is None else (resolution,):
+    for points in USUAL[preset] if resolution is None else (resolution,):
         base = darcy_experiments(preset, points)["PDNO a(x,ξ)"]
         for activation, label in (("gelu", "PDNO GELU"), ("relu", "PDNO ReLU")):
             network = base.network.model_copy(update={"activation": activation})
@@ -78,17 +78,13 @@ def navier_stokes_width(preset: Preset = "small", *, seeds: int = 1) -> Study:
         study = navier_stokes(preset, models=["PDNO rollout", "FNO rollout"])
     pdno, fno = study.experiments
     assert isinstance(pdno.network, PDNONetwork) and isinstance(fno.network, FNONetwork)
-    every = pdno.resolution // 2
+    name, every = "navier-stokes-width", pdno.resolution // 2
     runs = []
     for width in WIDTHS[preset]:
         ours = {"width": width, "depends_on_x": False, "modes": None}
         theirs = {"width": width, "modes": every}
-        for base, model, changes in (
-            (pdno, f"PDNO a(ξ) width={width}", ours),
-            (fno, f"FNO width={width}", theirs),
-        ):
+        for base, model, changes in ((pdno, "PDNO a(ξ)", ours), (fno, "FNO", theirs)):
             network = base.network.model_copy(update=changes)
-            runs.append(
-                base.with_changes(name="navier-stokes-width", model=model, network=network)
-            )
-    return Study(name="navier-stokes-width", preset=preset, experiments=with_seeds(runs, seeds))
+            named = {"name": name, "study": name, "model": f"{model} width={width}"}
+            runs.append(base.with_changes(network=network, sweep=("width",), **named))
+    return Study(name=name, preset=preset, experiments=with_seeds(runs, seeds))

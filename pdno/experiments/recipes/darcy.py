@@ -8,16 +8,15 @@ from functools import partial
 from pdno.data.problems import DarcyProblem
 from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import AnyNetwork, FNONetwork, MWTNetwork, PDNONetwork
-from pdno.experiments.recipes.study import (
-    Study,
-    check_size,
-    finer_grids,
-    study_by_resolution,
-)
+from pdno.experiments.recipes.study import Study, finer_grids, study_by_resolution
 from pdno.experiments.specification import Experiment
 from pdno.training.settings import TrainingSettings
 
-RESOLUTIONS = (32, 64, 128, 256, 512)  # of table 1
+USUAL: dict[Preset, tuple[int, ...]] = {
+    "smoke": (16,),
+    "small": (32,),
+    "paper": (32, 64, 128, 256, 512),  # of table 1
+}
 SMALL_EPOCHS = 60
 
 
@@ -36,15 +35,9 @@ def darcy(
         models: Which networks; None takes all, PDNO with provable symbols only below `paper`.
         seeds: Number of seeds.
     """
-    check_size(preset, resolution)
-    usual = {"smoke": (16,), "small": (32,), "paper": RESOLUTIONS}[preset]
+    runs_at = partial(darcy_experiments, preset)
     return study_by_resolution(
-        "darcy",
-        preset,
-        partial(darcy_experiments, preset),
-        usual if resolution is None else (resolution,),
-        models=models,
-        seeds=seeds,
+        "darcy", preset, runs_at, USUAL, resolution=resolution, models=models, seeds=seeds
     )
 
 
@@ -62,6 +55,7 @@ def darcy_experiments(preset: Preset, resolution: int) -> dict[str, Experiment]:
         model: Experiment(
             name="darcy",
             model=model,
+            of_paper=getattr(network, "symbol", "network") == "network",
             problem=problem,
             train=8 if smoke else 1000,
             test=2 if smoke else 100,

@@ -2,15 +2,17 @@
 
 __all__ = ["demo"]
 
+from typing import Any
+
 from pdno.data.problems import DarcyProblem, HeatProblem
 from pdno.experiments.catalog import Preset
-from pdno.experiments.networks import AnyNetwork, FNONetwork, PDNONetwork
+from pdno.experiments.networks import FNONetwork, PDNONetwork
 from pdno.experiments.recipes.heat import heat
 from pdno.experiments.recipes.study import Study, check_size
 from pdno.experiments.specification import Experiment
 from pdno.training.settings import TrainingSettings
 
-SYMBOL_EPOCHS, EPOCHS = 30, 30
+EPOCHS = 30
 
 
 def demo(preset: Preset = "small") -> Study:
@@ -25,56 +27,38 @@ def demo(preset: Preset = "small") -> Study:
     smoke = preset == "smoke"
     symbol = heat("smoke" if smoke else "small").experiments[0]
     if not smoke:
-        symbol = symbol.with_changes(
-            training=symbol.training.model_copy(update={"epochs": SYMBOL_EPOCHS})
-        )
+        epochs = symbol.training.model_copy(update={"epochs": EPOCHS})
+        symbol = symbol.with_changes(training=epochs)
+    problems = _small_problems() if smoke else _problems()
+    width, modes = (4, 6) if smoke else (16, 12)
     runs = [symbol]
     for model, network, rate in (
-        ("PDNO a(x,ξ)", PDNONetwork(width=4 if smoke else 16, modes=6 if smoke else 12), 1e-2),
-        ("FNO", FNONetwork(width=4 if smoke else 16, modes=6 if smoke else 12), 3e-3),
+        ("PDNO a(x,ξ)", PDNONetwork(width=width, modes=modes), 1e-2),
+        ("FNO", FNONetwork(width=width, modes=modes), 3e-3),
     ):
         settings = TrainingSettings(
             epochs=1 if smoke else EPOCHS, learning_rate=rate, schedule="one-cycle"
         )
-        runs += [
-            _heat_map(model, network, settings, smoke),
-            _darcy(model, network, settings, smoke),
-        ]
+        common: dict[str, Any] = {"model": model, "network": network, "training": settings}
+        runs += [Experiment(of_paper=True, **common, **problem) for problem in problems]
     return Study(name="demo", preset=preset, experiments=tuple(runs))
 
 
-def _heat_map(
-    model: str, network: AnyNetwork, settings: TrainingSettings, smoke: bool
-) -> Experiment:
-    problem = HeatProblem(
-        samples=6 if smoke else 220, resolution=64 if smoke else 256, final_time=0.1, frames=1
-    )
-    return Experiment(
-        name="heat-map",
-        model=model,
-        problem=problem,
-        train=4 if smoke else 200,
-        test=2 if smoke else 20,
-        resolution=problem.resolution,
-        network=network,
-        training=settings,
-    )
+def _problems() -> list[dict[str, Any]]:
+    heat_map = HeatProblem(samples=220, resolution=256, final_time=0.1, frames=1)
+    flow = DarcyProblem(samples=240, resolution=64, solver_resolution=128)
+    darcy = {"normalization": "pointwise", "resolution": 32, "zero_shot": (64,)}
+    return [
+        {"name": "heat-map", "problem": heat_map, "train": 200, "test": 20, "resolution": 256},
+        {"name": "darcy", "problem": flow, "train": 200, "test": 40, **darcy},
+    ]
 
 
-def _darcy(model: str, network: AnyNetwork, settings: TrainingSettings, smoke: bool) -> Experiment:
-    return Experiment(
-        name="darcy",
-        model=model,
-        problem=DarcyProblem(
-            samples=6 if smoke else 240,
-            resolution=32 if smoke else 64,
-            solver_resolution=32 if smoke else 128,
-        ),
-        train=4 if smoke else 200,
-        test=2 if smoke else 40,
-        resolution=16 if smoke else 32,
-        network=network,
-        normalization="pointwise",
-        training=settings,
-        zero_shot=(32,) if smoke else (64,),
-    )
+def _small_problems() -> list[dict[str, Any]]:
+    heat_map = HeatProblem(samples=6, resolution=64, final_time=0.1, frames=1)
+    flow = DarcyProblem(samples=6, resolution=32, solver_resolution=32)
+    darcy = {"normalization": "pointwise", "resolution": 16, "zero_shot": (32,)}
+    return [
+        {"name": "heat-map", "problem": heat_map, "train": 4, "test": 2, "resolution": 64},
+        {"name": "darcy", "problem": flow, "train": 4, "test": 2, **darcy},
+    ]

@@ -35,6 +35,7 @@ def heat(preset: Preset = "small", *, seeds: int = 1) -> Study:
     experiment = Experiment(
         name="heat",
         model="PDIO a(x,ξ,t)",
+        of_paper=True,
         problem=problem,
         train=4 if smoke else 100,
         test=2 if smoke else 20,

@@ -70,22 +70,35 @@ def navier_stokes_problem(preset: Preset) -> NavierStokesProblem:
     return NavierStokesProblem(samples=240, resolution=128, solver_resolution=128)
 
 
+Runs = dict[str, tuple[AnyNetwork, Any, TrainingSettings, Normalization]]
+"""Network, task, training and normalisation by model."""
+
+
+def _experiments(problem: NavierStokesProblem, runs: Runs, **sizes: Any) -> dict[str, Experiment]:
+    name = f"nu={problem.viscosity:g} T={problem.final_time} N={sizes['train']}"
+    return {
+        model: Experiment(
+            name=f"navier-stokes {name}",
+            model=model,
+            study="navier-stokes",
+            of_paper=not isinstance(task, Markov),
+            problem=problem,
+            window=WINDOW,
+            network=network,
+            task=task,
+            normalization=normalization,
+            training=training,
+            **sizes,
+        )
+        for model, (network, task, training, normalization) in runs.items()
+    }
+
+
 def _small(*, smoke: bool) -> dict[str, Experiment]:
-    problem = navier_stokes_problem("smoke" if smoke else "small")
-    train = 4 if smoke else 200
     modes, width = (6, 4) if smoke else (12, 20)
     pdno, fno = PDNONetwork(width=width, modes=modes), FNONetwork(width=width, modes=modes)
     # a Markov step is one frame of many: wider symbol networks pay there
     wide = pdno.model_copy(update={"symbol_hidden": 8 if smoke else 128})
-    common: dict[str, Any] = {
-        "name": _name(problem, train),
-        "problem": problem,
-        "train": train,
-        "test": 2 if smoke else 40,
-        "resolution": 16 if smoke else 64,
-        "window": WINDOW,
-        "zero_shot": (32,) if smoke else (128,),
-    }
 
     def one_cycle(epochs: int, learning_rate: float, batch_size: int) -> TrainingSettings:
         return TrainingSettings(
@@ -96,26 +109,30 @@ def _small(*, smoke: bool) -> dict[str, Experiment]:
             clip=MOST_GRADIENT,
         )
 
-    runs: dict[str, tuple[AnyNetwork, Rollout | Markov, TrainingSettings]] = {
-        "PDNO rollout": (pdno, Rollout(), one_cycle(16, 5e-3, ROLLOUT_BATCH)),
-        "FNO rollout": (fno, Rollout(), one_cycle(16, 2.5e-3, ROLLOUT_BATCH)),
-        "PDNO Markov": (wide, Markov(), one_cycle(10, 5e-3, MARKOV_BATCH)),
-        "FNO Markov": (fno, Markov(), one_cycle(10, 2e-3, MARKOV_BATCH)),
+    runs: Runs = {
+        "PDNO rollout": (pdno, Rollout(), one_cycle(16, 5e-3, ROLLOUT_BATCH), "none"),
+        "FNO rollout": (fno, Rollout(), one_cycle(16, 2.5e-3, ROLLOUT_BATCH), "none"),
+        "PDNO Markov": (wide, Markov(), one_cycle(10, 5e-3, MARKOV_BATCH), "none"),
+        "FNO Markov": (fno, Markov(), one_cycle(10, 2e-3, MARKOV_BATCH), "none"),
     }
-    return {
-        model: Experiment(model=model, network=network, task=task, training=training, **common)
-        for model, (network, task, training) in runs.items()
-    }
+    problem = navier_stokes_problem("smoke" if smoke else "small")
+    if smoke:
+        return _experiments(problem, runs, train=4, test=2, resolution=16, zero_shot=(32,))
+    return _experiments(problem, runs, train=200, test=40, resolution=64, zero_shot=(128,))
 
 
 def _paper(viscosity: float, final_time: int, train: int) -> dict[str, Experiment]:
     """The six networks of table 2 on one dataset, with the published settings."""
-    problem = NavierStokesProblem(
-        samples=train + TEST, resolution=64, viscosity=viscosity, final_time=final_time
-    )
-    targets = final_time - WINDOW
-    scale = 64 / 63
+    targets, scale = final_time - WINDOW, 64 / 63
     pdno = PDNONetwork(frequency_scale=64.0, coordinate_scale=scale)
+    fno_3d = FNONetwork(
+        modes=8,
+        space_time=True,
+        coordinate_scale=(scale, scale, targets / (targets - 1)),
+        padding=(0, 0, 6),
+    )
+    wavelets = MWTNetwork(wavelets=3, space_time=True)
+    chebyshev = wavelets.model_copy(update={"base": "chebyshev"})
     ours = TrainingSettings(
         epochs=1000,
         batch_size=10 if viscosity == 1e-3 else 20,
@@ -127,50 +144,18 @@ def _paper(viscosity: float, final_time: int, train: int) -> dict[str, Experimen
     blocks = theirs.model_copy(update={"batch_size": 10})
     # by the name of its published checkpoint
     wavelet_epochs = 200 if train > LONG_TRAINING else theirs.epochs
-    wavelet_blocks = blocks.model_copy(update={"epochs": wavelet_epochs})
+    waves = blocks.model_copy(update={"epochs": wavelet_epochs})
     rollout = Rollout(recompute=targets > WINDOW)
-    wavelets = MWTNetwork(wavelets=3, space_time=True)
-    fno_3d = FNONetwork(
-        modes=8,
-        space_time=True,
-        coordinate_scale=(scale, scale, targets / (targets - 1)),
-        padding=(0, 0, 6),
-    )
-    runs: dict[str, tuple[AnyNetwork, Any, TrainingSettings, Normalization]] = {
+    one_shot = OneShot(start=float(WINDOW), span=float(targets))
+    runs: Runs = {
         "PDNO a(x,ξ)": (pdno, rollout, ours, "none"),
-        "PDNO a(x,ξ,t)": (
-            pdno.model_copy(update={"takes_time": True}),
-            OneShot(start=float(WINDOW), span=float(targets)),
-            ours,
-            "none",
-        ),
-        "MWT Leg": (wavelets, SpaceTime(), wavelet_blocks, "pointwise"),
-        "MWT Chb": (
-            wavelets.model_copy(update={"base": "chebyshev"}),
-            SpaceTime(),
-            wavelet_blocks,
-            "pointwise",
-        ),
+        "PDNO a(x,ξ,t)": (pdno.model_copy(update={"takes_time": True}), one_shot, ours, "none"),
+        "MWT Leg": (wavelets, SpaceTime(), waves, "pointwise"),
+        "MWT Chb": (chebyshev, SpaceTime(), waves, "pointwise"),
         "FNO-2D": (FNONetwork(coordinate_scale=scale), rollout, theirs, "none"),
         "FNO-3D": (fno_3d, SpaceTime(), blocks, "pointwise"),
     }
-    return {
-        model: Experiment(
-            name=_name(problem, train),
-            model=model,
-            problem=problem,
-            train=train,
-            test=TEST,
-            resolution=64,
-            window=WINDOW,
-            network=network,
-            task=task,
-            normalization=normalization,
-            training=training,
-        )
-        for model, (network, task, training, normalization) in runs.items()
-    }
-
-
-def _name(problem: NavierStokesProblem, train: int) -> str:
-    return f"navier-stokes nu={problem.viscosity:g} T={problem.final_time} N={train}"
+    problem = NavierStokesProblem(
+        samples=train + TEST, resolution=64, viscosity=viscosity, final_time=final_time
+    )
+    return _experiments(problem, runs, train=train, test=TEST, resolution=64)

@@ -67,22 +67,19 @@ def study_by_resolution(
     name: str,
     preset: Preset,
     runs_at: Callable[[int], Mapping[str, Experiment]],
-    resolutions: Sequence[int],
+    usual: Mapping[Preset, Sequence[int]],
     *,
+    resolution: int | None,
     models: Sequence[str] | None,
     seeds: int,
 ) -> Study:
-    """The study of some models at some resolutions.
+    """The study of some models at the given resolution, or else at the usual ones.
 
-    Arguments:
-        name: Of the study.
-        preset: How large it is.
-        runs_at: The runs at one resolution, by model.
-        resolutions: Points per axis.
-        models: Which models; None takes all.
-        seeds: Number of seeds.
+    `runs_at` gives the runs at one resolution, by model.
     """
-    experiments = [run for s in resolutions for run in choose_models(runs_at(s), models)]
+    check_size(preset, resolution)
+    points = usual[preset] if resolution is None else (resolution,)
+    experiments = [run for s in points for run in choose_models(runs_at(s), models)]
     return Study(name=name, preset=preset, experiments=with_seeds(experiments, seeds))
 
 

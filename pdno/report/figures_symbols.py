@@ -1,0 +1,304 @@
+"""Symbols: as learned (figure 5), of one layer, their certificates, and diagrams (figures 2, 6).
+
+figure 2   K_a[f](x) = a1(x) F⁻¹[ a2(ξ) F[f](ξ) ](x): one operator, one channel
+figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[v_i] ]
+
+A network symbol is smooth in ξ and a table need not be. The roughness of values on a grid of modes
+is
+
+    r = rms of the differences of neighbours / (√2 · standard deviation),
+
+1 for independent values and near 0 for a smooth function.
+"""
+
+__all__ = [
+    "centred",
+    "plot_block",
+    "plot_certificate",
+    "plot_certificates",
+    "plot_operator",
+    "plot_symbol_layer",
+    "plot_symbols",
+    "roughness",
+    "symbol_values",
+]
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from pdno.report.published import PDNO
+from pdno.report.runs import Array, Group, Results, RunRecord, of_network
+from pdno.report.style import COLOURS, figure_style, signed
+from pdno.run_folder import SYMBOL, SYMBOL_FOLDER
+
+PAIRS = ((0, 0), (0, 1))
+"""Output and input channel of the drawn pairs."""
+
+
+def symbol_values(run: RunRecord) -> list[Array]:
+    """Re a2 of each block for a few channel pairs, (O, I, *modes), centred in ξ."""
+    names = [name for name in run.picture_names if name.endswith(".real")]
+    ordered = sorted(names, key=lambda name: int(name.split(".")[1]))
+    return [centred(run.picture(name)) for name in ordered]
+
+
+def centred(values: Array) -> Array:
+    """From the order 0, 1, ..., -2, -1 of all frequency axes but the last to -k, ..., k - 1."""
+    axes = tuple(range(2, values.ndim - 1))
+    return np.roll(values, [values.shape[axis] // 2 for axis in axes], axes)
+
+
+def roughness(values: Array) -> float:
+    """The roughness of (O, I, *modes), averaged over the pairs; NaN where all are constant."""
+    found = []
+    for pair in values.reshape(-1, *values.shape[2:]):
+        deviation = pair.std()
+        if deviation > 0:
+            steps = [np.diff(pair, axis=axis).ravel() for axis in range(pair.ndim)]
+            rms = np.sqrt(np.mean(np.concatenate(steps) ** 2))
+            found.append(float(rms / (np.sqrt(2) * deviation)))
+    return float(np.mean(found)) if found else float("nan")
+
+
+@figure_style()
+def plot_symbols(results: Results) -> Figure | None:
+    """Figure 5: Re a_ij(ξ) of some pairs in each block, PDNO above FNO."""
+    groups = [of_network(results.shown("navier-stokes"), network) for network in (PDNO, "FNO")]
+    known = [(g, symbol_values(g.first)) for g in groups if g is not None]
+    known = [(g, blocks) for g, blocks in known if blocks and blocks[0].ndim == 4]
+    if not known:
+        return None
+    lines = [
+        (group, blocks, pair)
+        for group, blocks in known
+        for pair in PAIRS
+        if pair[0] < blocks[0].shape[0] and pair[1] < blocks[0].shape[1]
+    ]
+    columns = max(len(blocks) for _, blocks in known)
+    figure = Figure(figsize=(max(1.6 * columns + 0.6, 4.0), 2.2 * len(lines)))
+    panels = figure.subplots(len(lines), columns, squeeze=False)
+    for row, (group, blocks, (j, i)) in zip(panels, lines, strict=True):
+        for block, axes in enumerate(row):
+            axes.set_visible(block < len(blocks))
+            if block < len(blocks):
+                _draw_modes(axes, blocks[block][j, i], f"block {block + 1}")
+        # the paper counts from 1 and names the input first
+        row[0].set_ylabel(f"{group.model}\na_{i + 1}{j + 1}\nξ₁")
+    for axes in panels[-1]:
+        axes.set_xlabel("ξ₂")
+    return figure
+
+
+def _draw_modes(axes: Any, values: Array, title: str) -> None:
+    """ξ₁ upwards, ξ₂ to the right; each panel has its own range, printed above it."""
+    style, low = signed(values), -(values.shape[0] // 2)
+    extent = (-0.5, values.shape[1] - 0.5, low - 0.5, low + values.shape[0] - 0.5)
+    axes.imshow(values, extent=extent, aspect="equal", **style)
+    axes.set_title(f"{title}, ±{style['vmax']:.2g}", fontsize=8)
+    axes.tick_params(labelsize=6)
+
+
+@figure_style()
+def plot_symbol_layer(frequency: Tensor, space: Tensor | None) -> Figure:
+    """Re a2(ξ), and a1(x), of one layer, one panel per channel pair.
+
+    Shapes: frequency (O, I, *N^) real, in the order of the FFT; space (O, I, *N) or None.
+    """
+    parts = [("Re a2", centred(frequency.detach().cpu().numpy()))]
+    if space is not None:
+        parts.append(("a1", space.detach().cpu().numpy()))
+    outputs, inputs = frequency.shape[:2]
+    columns = inputs * len(parts)
+    figure = Figure(figsize=(1.7 * columns, 1.8 * outputs))
+    panels = figure.subplots(outputs, columns, squeeze=False)
+    for (part, (name, values)), j, i in itertools.product(
+        enumerate(parts), range(outputs), range(inputs)
+    ):
+        axes, shown = panels[j][part * inputs + i], values[j, i]
+        if shown.ndim == 1:
+            axes.plot(shown)
+        else:
+            flat = shown if shown.ndim == 2 else shown[..., 0]
+            axes.imshow(flat.T, **signed(flat))
+            axes.set_xticks([])
+            axes.set_yticks([])
+        axes.set_title(f"{name}, i={i} j={j}", fontsize=7)
+    return figure
+
+
+# Certificates
+
+
+@figure_style()
+def plot_certificate(
+    title: str,
+    radii: Sequence[float],
+    curves: Mapping[int, Sequence[float]],
+    *,
+    witness: Sequence[tuple[float, float]] = (),
+) -> Figure:
+    """The largest |Δ^α a| ⟨ξ⟩^{|α|-m} in each shell; in the class all curves stay bounded.
+
+    Arguments:
+        title: Of the figure.
+        radii: |ξ| of the shells.
+        curves: Values by |α|, nan where rounding hides them.
+        witness: Pairs of |ξ| and the value on the ray that breaks the bound.
+    """
+    figure = Figure(figsize=(5.6, 3.4))
+    axes = figure.subplots()
+    _draw_curves(axes, radii, curves)
+    if seen := [pair for pair in witness if 0 < pair[1] < np.inf]:
+        axes.loglog(*zip(*seen, strict=True), "k--", label="witness")
+    axes.set_xlabel("|ξ|")
+    axes.set_ylabel("largest |Δ^α a| ⟨ξ⟩^(|α| - m)")
+    axes.set_title(title)
+    axes.legend()
+    return figure
+
+
+@figure_style()
+def plot_certificates(results: Results) -> Figure | None:
+    """The certificate of the first block of every run that `pdno symbol` has looked into."""
+    paths = [(record, record.folder / SYMBOL_FOLDER / SYMBOL) for record in results.records]
+    read = [(run, json.loads(path.read_text("utf-8"))) for run, path in paths if path.is_file()]
+    found = [(record, values) for record, values in read if values["layers"]]
+    if not found:
+        return None
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    figure = Figure(figsize=(3.0 * columns, 2.6 * rows))
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes, (record, values) in zip(panels, found, strict=False):
+        layer = values["layers"][0]
+        _draw_curves(axes, layer["radii"], layer["curves"])
+        verdict = f"{'in' if layer['accepted'] else 'not in'} S^{float(values['order']):g}"
+        axes.set_title(f"{record.facts.study}: {record.model}\n{verdict}", fontsize=8)
+        axes.set_xlabel("|ξ|")
+        axes.legend(fontsize=6)
+    for axes in panels[len(found) :]:
+        axes.set_visible(False)
+    return figure
+
+
+def _draw_curves(
+    axes: Any, radii: Sequence[float], curves: Mapping[Any, Sequence[float | str]]
+) -> None:
+    """One line per |α|; what is not a positive finite number, also as text, is a gap."""
+    for total, values in sorted(curves.items()):
+        shown = np.array([float(value) for value in values])
+        shown[~(shown > 0) | ~np.isfinite(shown)] = np.nan
+        if np.isfinite(shown).any():
+            axes.loglog(radii, shown, marker="o", markersize=3, label=f"|α| = {total}")
+
+
+# Diagrams, drawn from the specification of a run
+
+BLUE, ORANGE, GREEN = COLOURS[:3]
+DRAWN_INPUTS, DRAWN_OUTPUTS = 3, 2  # as in the paper
+AXES = {"navier-stokes": 2, "darcy": 2, "burgers": 1, "heat": 1}
+"""Dimension by study; a run of the first one that there is is drawn."""
+
+
+def _specified(results: Results, *kinds: str) -> Group | None:
+    """The first run of a PDNO (or lone operator), of the problems in order."""
+    groups = [group for study in AXES for group in results.shown(study)]
+    known = [g for g in groups if g.network.get("kind") in kinds and g.network["depends_on_x"]]
+    # the paper's way of training first; the networks are the same
+    return min(known, key=lambda group: not group.facts.of_paper, default=None)
+
+
+@figure_style()
+def plot_operator(results: Results) -> Figure | None:
+    """Figure 2: f -> F -> times a2(ξ) -> F⁻¹ -> times a1(x), with the networks of a run."""
+    group = _specified(results, "pdno", "pdio")
+    if group is None:
+        return None
+    network = group.network
+    hidden = [network["symbol_hidden"]] * (int(network["symbol_layers"]) + 1)
+    dim = AXES[group.facts.study] + bool(network.get("takes_time"))
+    chain = " → ".join(map(str, [dim, *hidden, int(network.get("width", 1)) ** 2]))
+    figure, axes = _canvas((7.2, 2.9), 12, 4.4, _title(group))
+    signs = ("f(x)", "F", "×", "F⁻¹", "×", "K f(x)")
+    stations = dict(zip((0.8, 3.0, 5.4, 7.6, 9.6, 11.5), signs, strict=True))
+    for x, text in stations.items():
+        _box(axes, x, 1.0, text, ORANGE if text in ("F", "F⁻¹") else "black")
+    for x, following in itertools.pairwise(stations):
+        _arrow(axes, (x + 0.42, 1.0), (following - 0.42, 1.0))
+    for x, title, parts in ((5.4, "a2(ξ)", ", Re and Im"), (9.6, "a1(x)", "")):
+        _box(axes, x, 3.0, f"{title}\n{chain}\n{network['activation']}{parts}", BLUE)
+        _arrow(axes, (x, 2.25), (x, 1.4))
+    kept = "all modes" if network.get("modes") is None else f"k_max = {network['modes']}"
+    axes.text(3.0, 0.1, kept, ha="center", va="center", fontsize=8)
+    return figure
+
+
+@figure_style()
+def plot_block(results: Results) -> Figure | None:
+    """Figure 6: one block with several channels; three inputs and two outputs are drawn."""
+    group = _specified(results, "pdno")
+    if group is None:
+        return None
+    width = int(group.network["width"])
+    inputs, outputs = min(width, DRAWN_INPUTS), min(width, DRAWN_OUTPUTS)
+    height = 2.0 * max(inputs, outputs)
+    title = f"{_title(group)}: {group.network['layers']} blocks of {width} channels"
+    figure, axes = _canvas((7.2, 4.4), 12, height + 0.8, title)
+    top = height - 0.6
+    ends = [top - (top / outputs) * (j + 0.25) for j in range(outputs)]
+    for i in range(inputs):
+        y = top - 2.0 * i
+        _box(axes, 0.9, y, f"v_{i + 1}", "black")
+        _box(axes, 2.8, y, "F", ORANGE)
+        _arrow(axes, (1.5, y), (2.3, y))
+        for j, end in enumerate(ends):
+            _arrow(axes, (3.3, y), (9.0, end))
+            share = 0.2 + 0.42 * j
+            at = (3.3 + share * (9.0 - 3.3), y + share * (end - y))
+            pair = f"a2_{i + 1}{j + 1}, F⁻¹, a1_{i + 1}{j + 1}"
+            _box(axes, *at, pair, BLUE, small=True)
+            _arrow(axes, (1.2, y - 0.35), (8.9, end - 0.3), dashed=True)
+    for j, y in enumerate(ends):
+        _box(axes, 9.5, y, "Σ, σ", GREEN)
+        _box(axes, 11.3, y, f"v_{j + 1}", "black")
+        _arrow(axes, (10.1, y), (10.7, y))
+    drawn = f"{inputs} of {width} inputs and {outputs} of {width} outputs drawn; dashed: W"
+    axes.text(6.0, -0.75, drawn, ha="center", va="center", fontsize=8)
+    return figure
+
+
+def _title(group: Group) -> str:
+    return f"{group.facts.study}: {group.model}"
+
+
+def _canvas(
+    size: tuple[float, float], width: float, height: float, title: str
+) -> tuple[Figure, Any]:
+    figure = Figure(figsize=size)
+    axes = figure.subplots()
+    axes.set_xlim(0, width + 0.2)
+    axes.set_ylim(-1.1, height)
+    axes.set_axis_off()
+    axes.set_title(title)
+    return figure, axes
+
+
+def _box(axes: Any, x: float, y: float, text: str, colour: str, *, small: bool = False) -> None:
+    pad, width, fontsize, zorder = (0.2, 0.7, 7, 2) if small else (0.4, 1.0, 9, 3)
+    style = {"boxstyle": f"round,pad={pad}", "facecolor": "white", "edgecolor": colour}
+    where = {"ha": "center", "va": "center", "zorder": zorder}
+    axes.text(x, y, text, fontsize=fontsize, bbox={**style, "linewidth": width}, **where)
+
+
+def _arrow(
+    axes: Any, start: tuple[float, float], end: tuple[float, float], *, dashed: bool = False
+) -> None:
+    colour, line = ("0.6", "--") if dashed else ("black", "-")
+    style = {"arrowstyle": "->", "color": colour, "linestyle": line, "linewidth": 0.8}
+    axes.annotate("", xy=end, xytext=start, arrowprops=style, zorder=1)
