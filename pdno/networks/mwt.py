@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from pdno.grid import Grid
-from pdno.operators.multiwavelet import MultiwaveletOperator
+from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 from pdno.operators.multiwavelet_filters import BASES, make_filters
-from pdno.operators.multiwavelet_kernel import CONVOLUTION
 
 HIDDEN_CHANNELS = 128  # of the projection, in all published multiwavelet networks
 

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from pdno.grid import Grid
 from pdno.networks.pointwise import PointwiseLinear, project
-from pdno.operators.kept_values import FrozenLayer, share_values
+from pdno.operators.cache import FrozenLayer, share_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import SymbolValues
 from pdno.symbols.scale import keep_exact, scale_per_axis
@@ -108,7 +108,7 @@ class NeuralOperator(nn.Module):
     def unfreeze(self) -> None:
         """Forget the frozen values."""
         for operator in self._operators():
-            operator.kept.frozen = None
+            operator.cache.frozen = None
 
     def evaluate_symbols(self, grid: Grid) -> list[SymbolValues]:
         """The values of all symbols on a grid, with their graph, for `using_symbols`."""
@@ -118,7 +118,7 @@ class NeuralOperator(nn.Module):
     @contextlib.contextmanager
     def using_symbols(self, grid: Grid, values: list[SymbolValues]) -> Iterator[None]:
         """Use these values of the symbols in all calls of this block."""
-        kept = [operator.kept for operator in self._operators()]
+        kept = [operator.cache for operator in self._operators()]
         with share_values(self._padded(grid), kept, values):
             yield
 

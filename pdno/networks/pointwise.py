@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pdno.operators.projection import apply_projection
+from pdno.operators.kernel import apply_projection
 
 
 class PointwiseLinear(nn.Module):
