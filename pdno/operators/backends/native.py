@@ -61,11 +61,16 @@ TASKS = 8
 def native_library() -> ctypes.CDLL | None:
     """The compiled loops, where there are some."""
     library = load_library()
-    if library is not None:
-        library.contract_room.restype = ctypes.c_long
-        for lanes in lane_suffixes(library):
-            for name in ("lanes", "nodes_term", "pairwise_room", "nodes_room", "fields_room"):
-                getattr(library, name + lanes).restype = ctypes.c_long
+    return None if library is None else _declared(library)
+
+
+@lru_cache(maxsize=4)
+def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The library, which knows what its functions return."""
+    library.contract_room.restype = ctypes.c_long
+    for lanes in lane_suffixes(library):
+        for name in ("lanes", "nodes_term", "pairwise_room", "nodes_room", "fields_room"):
+            getattr(library, name + lanes).restype = ctypes.c_long
     return library
 
 
