@@ -2,7 +2,8 @@
 
 A library comes from the first of these places that has one:
 
-1. the wheel, if it was made with a compiler (`pdno.native.shipped`);
+1. the wheel, if it was made with a compiler: `hatch_build.py` puts libraries into the folder `lib`
+   with an index, best first, and the first one whose needs the processor meets is loaded;
 2. the cache folder of the user, where an earlier process put it (`pdno.native.cache`);
 3. the C compiler (`pdno.native.compiler`), once, while other processes wait for the result. Where
    the cache folder cannot be used, into a temporary folder for this process alone.
@@ -59,9 +60,13 @@ from pdno.native.compiler import (
     processor_flags,
     read_sources,
 )
-from pdno.native.shipped import find_shipped
 
 SHIPPED = "shipped in the wheel"
+FOLDER = Path(__file__).with_name("lib")
+INDEX = "index.json"
+"""In FOLDER: {"sources": digest, "libraries": [{"file": name, "sha256": digest,
+"instruction_set": "avx2", "needs": ["avx", ...]}, ...]}."""
+
 LARGE = 2**24
 """Work from which on it is worth a warning that torch does it: some tenths of a second."""
 
@@ -115,7 +120,7 @@ def warn_if_slow(work: int) -> None:
     Arguments:
         work: Products of the operator, samples x outputs x inputs x points.
     """
-    if work >= LARGE and _wish() != "0":
+    if work >= LARGE and _switch() != "0":
         _warn_once()
 
 
@@ -137,38 +142,38 @@ class _UnavailableError(Exception):
 
 
 Loaded = tuple[ctypes.CDLL | None, NativeStatus]
-_one_at_a_time = Lock()
+_compile_lock = Lock()
 
 
-def _forget_the_holder() -> None:
+def _new_lock() -> None:
     """In a forked child nobody holds the lock: a thread that did was not forked."""
-    global _one_at_a_time
-    _one_at_a_time = Lock()
+    global _compile_lock
+    _compile_lock = Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_the_holder)
+    os.register_at_fork(after_in_child=_new_lock)
 
 
 def _loaded(source: Path) -> Loaded:
-    with _one_at_a_time:  # two threads must not compile the same
+    with _compile_lock:  # two threads must not compile the same
         return _load(source)
 
 
 @lru_cache(maxsize=4)
 def _load(source: Path) -> Loaded:
-    wish = _wish()
-    if wish == "0":
+    switch = _switch()
+    if switch == "0":
         return None, NativeStatus(False, "switched off by PDNO_NATIVE=0")
     try:
         sources = read_sources(source)
         extra = _extra_flags()
         note = ""
-        if wish != "rebuild" and not extra:
+        if switch != "rebuild" and not extra:
             found, note = _from_wheel(sources)
             if found is not None:
                 return found
-        library, found_status = _from_compiler(sources, extra, rebuild=wish == "rebuild")
+        library, found_status = _from_compiler(sources, extra, rebuild=switch == "rebuild")
     except (_UnavailableError, CompilationError) as problem:
         return None, NativeStatus(False, str(problem))
     except OSError as problem:
@@ -176,28 +181,28 @@ def _load(source: Path) -> Loaded:
     return library, replace(found_status, reason=f"{note}{found_status.reason}")
 
 
-def _wish() -> str:
-    wish = os.environ.get("PDNO_NATIVE", "") or "1"
-    if wish not in ("0", "1", "rebuild"):
+def _switch() -> str:
+    switch = os.environ.get("PDNO_NATIVE", "") or "1"
+    if switch not in ("0", "1", "rebuild"):
         raise ValueError(
-            f"PDNO_NATIVE is {wish!r}; expected 0 (do without the compiled loops), 1 or rebuild "
+            f"PDNO_NATIVE is {switch!r}; expected 0 (do without the compiled loops), 1 or rebuild "
             "(compile them again): correct or unset it"
         )
-    return wish
+    return switch
 
 
 def _extra_flags() -> tuple[str, ...]:
-    wish = os.environ.get("PDNO_NATIVE_FLAGS", "")
+    flags = os.environ.get("PDNO_NATIVE_FLAGS", "")
     try:
-        return tuple(shlex.split(wish))
+        return tuple(shlex.split(flags))
     except ValueError as problem:
         raise _UnavailableError(
-            f"PDNO_NATIVE_FLAGS is {wish!r}, which is no list of arguments ({problem}): correct "
+            f"PDNO_NATIVE_FLAGS is {flags!r}, which is no list of arguments ({problem}): correct "
             "or unset it"
         ) from problem
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(f"pdno: {text}", file=sys.stderr, flush=True)
 
 
@@ -207,19 +212,31 @@ def _say(text: str) -> None:
 def _from_wheel(sources: Sources) -> tuple[Loaded | None, str]:
     """The best shipped library that this processor can run; and what is wrong with others."""
     note = ""
-    for shipped in find_shipped(sources, processor_flags()):
+    try:
+        index = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # a checkout has no such folder
+        return None, note
+    if index["sources"] != sources.digest:  # a library of others is of another version
+        return None, note
+    able = processor_flags()
+    for entry in index["libraries"]:
+        if not able.issuperset(entry["needs"]):
+            continue
+        path = FOLDER / entry["file"]
         try:
-            descriptor = os.open(shipped.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-            library = _open_library(descriptor, shipped.path, shipped.sha256)
+            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            library = _open_library(descriptor, path, entry["sha256"])
         except OSError as problem:
             note = f"not the library of the wheel ({problem}), but "
             continue
-        found = NativeStatus(True, SHIPPED, shipped.path, SHIPPED, shipped.instruction_set)
-        return (library, found), note
+        return (
+            library,
+            NativeStatus(True, SHIPPED, path, SHIPPED, entry["instruction_set"]),
+        ), note
     return None, note
 
 
-def _open_library(descriptor: int, path: Path, digest: str) -> ctypes.CDLL:
+def _open_library(descriptor: int, path: Path, digest: str | None) -> ctypes.CDLL:
     """Load an open file if it is the one with this digest; OSError if not.
 
     The descriptor stays open with the library, for the loader knows a library by its name.
@@ -228,7 +245,7 @@ def _open_library(descriptor: int, path: Path, digest: str) -> ctypes.CDLL:
         with open(descriptor, "rb", closefd=False) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != digest:
-            raise OSError(f"{path} has the digest {found[:12]}, expected {digest[:12]}")
+            raise OSError(f"{path} has the digest {found[:12]}, expected {str(digest)[:12]}")
         # by the descriptor, where that works, to load the very file that was looked at
         name = f"/proc/self/fd/{descriptor}"
         return ctypes.CDLL(name if os.path.exists(name) else str(path))
@@ -308,8 +325,7 @@ def _find_kept(cache: CacheFolder, recipe: _Recipe) -> Loaded | None:
         record = json.loads(cache.read(f"{recipe.name}.json") or "{}")
         digest, instruction_set = record["sha256"], record["instruction_set"]
     except (ValueError, LookupError, TypeError):
-        os.close(descriptor)
-        return None
+        digest = instruction_set = None  # of no library
     try:
         library = _open_library(descriptor, path, digest)
     except OSError:
@@ -321,7 +337,7 @@ def _find_kept(cache: CacheFolder, recipe: _Recipe) -> Loaded | None:
 def _build(recipe: _Recipe, cache: CacheFolder | None, refusal: str = "") -> Loaded:
     """Compile, and keep the library in the cache folder; where that fails, for this process."""
     how = f"for this process alone, as {refusal}" if cache is None else "once"
-    _say(f"compiling the fast loops {how}; about a minute ...")
+    _print(f"compiling the fast loops {how}; about a minute ...")
     folder = _temporary_folder(cache)
     stays = False
     try:
@@ -345,7 +361,7 @@ def _build(recipe: _Recipe, cache: CacheFolder | None, refusal: str = "") -> Loa
         return library, NativeStatus(True, reason, made, str(recipe.compiler), instruction_set)
     except (CompilationError, OSError) as problem:
         reason = f"{_named_by_user()}{problem}"
-        _say(f"that failed, so torch does the work, more slowly: {reason}")
+        _print(f"that failed, so torch does the work, more slowly: {reason}")
         # a full disk is no property of the compiler, so other errors are not remembered
         if cache is not None and isinstance(problem, CompilationError):
             _remember(cache, recipe, f"{reason}\n\n{problem.output[:LONGEST_RECORD]}\n")
@@ -396,4 +412,4 @@ def _remember(cache: CacheFolder, recipe: _Recipe, text: str) -> None:
     try:
         cache.write(f"{recipe.name}.failed", text.encode())
     except OSError as problem:
-        _say(f"that cannot be remembered: {_unusable(problem)}")
+        _print(f"that cannot be remembered: {_unusable(problem)}")

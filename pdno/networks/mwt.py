@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.grid import Grid
-from pdno.operators.multiwavelet import MultiwaveletOperator
-from pdno.operators.multiwavelet_kernel import CONVOLUTION
+from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 
 HIDDEN_CHANNELS = 128  # of the projection, in all published multiwavelet networks
 

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pdno.grid import Grid
-from pdno.operators.kept_values import FrozenLayer, share_values
-from pdno.operators.projection import apply_projection
+from pdno.operators.cache import FrozenLayer, share_values
+from pdno.operators.kernel import apply_projection
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import SymbolValues
 from pdno.symbols.scale import keep_exact, scale_per_axis
@@ -136,7 +136,7 @@ class NeuralOperator(nn.Module):
     def unfreeze(self) -> None:
         """Forget the frozen values."""
         for operator in self._operators():
-            operator.kept.frozen = None
+            operator.cache.frozen = None
 
     def evaluate_symbols(self, grid: Grid) -> list[SymbolValues]:
         """The values of all symbols on a grid, with their graph, for `using_symbols`."""
@@ -146,7 +146,7 @@ class NeuralOperator(nn.Module):
     @contextlib.contextmanager
     def using_symbols(self, grid: Grid, values: list[SymbolValues]) -> Iterator[None]:
         """Use these values of the symbols in all calls of this block."""
-        kept = [operator.kept for operator in self._operators()]
+        kept = [operator.cache for operator in self._operators()]
         with share_values(self.inner_grid(grid), kept, values):
             yield
 

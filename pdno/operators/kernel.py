@@ -6,17 +6,27 @@
    (`contract`), and only the R·O results are transformed back.
 2. Where it does, I·O inverse transforms are needed, multiplied by b and added up at once
    (`pairwise`): no (B, O, I, *N) tensor exists, forward or backward. Where b is given at nodes of
-   each row (`at_nodes`), the sum over i comes before the rows are transformed.
+   each row, the sum over i comes before the rows are transformed.
 
-Each of the three is a custom operator of torch, so that `torch.compile` sees one node with known
-shapes. `operators.plan` says which backend computes it; derivatives beyond the first, and what
-torch transforms, go through the reference.
+The projection Q v = W₂ gelu(W₁ v + b₁) + b₂ of a neural operator is here as well (`project`): its
+hidden layer is wider than all the rest, so it is made again in the backward pass.
+
+`choose_backend` says what computes a layer:
+
+    reference   plain torch: every device and precision, any number of derivatives
+    native      compiled loops: float32 on a CPU
+    triton      GPU kernels: float32 on CUDA
+
+Each function of the compiled loops and GPU kernels is a custom operator of torch, so that
+`torch.compile` sees one node with known shapes. Derivatives beyond the first, and what torch
+transforms (see `pdno.tracing`), go through the reference.
 """
 
-__all__ = ["apply_values"]
+__all__ = ["Backend", "apply_projection", "apply_values", "choose_backend"]
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,15 +34,69 @@ from torch.utils.checkpoint import checkpoint
 
 from pdno.fourier import Method, Modes, choose_method, inverse, transform
 from pdno.grid import Grid, kept_per_axis
+from pdno.native.build import warn_if_slow
 from pdno.operators.backends import native, reference, triton
-from pdno.operators.backends.native import Sizes
-from pdno.operators.plan import choose_backend, find_fields, find_nodes, find_pairs, native_library
+from pdno.operators.backends.native import Sizes, find_fields, find_loops, native_library
 from pdno.symbols.base import SymbolValues, interpolate_rows
-from pdno.tracing import is_traced
+from pdno.tracing import is_traced, is_transformed
 
+Backend = Literal["reference", "native", "triton"]
 LOW_RANK_BUDGET = 64 * 2**20
 ALL = -1
 """Of the kept modes of an axis: schemas of operators have no None in lists."""
+
+
+def choose_backend(dtype: torch.dtype, device: torch.device, work: int = 0) -> Backend:
+    """What computes a layer; large `work` without the native code is warned of, once.
+
+    Arguments:
+        dtype: Of the fields.
+        device: Where they are.
+        work: Numbers that the reference would make.
+    """
+    if is_transformed() or dtype != torch.float32:
+        return "reference"
+    fastest: Backend = _fastest(device.type, work)
+    return fastest
+
+
+# torch.compile need not look inside
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _fastest(device: str, work: int) -> Backend:
+    if device == "cpu":
+        if native_library() is not None:
+            return "native"
+        warn_if_slow(work)
+    if device == "cuda" and triton.available() and os.environ.get("PDNO_TRITON", "1") != "0":
+        return "triton"
+    return "reference"
+
+
+class _Transform(NamedTuple):
+    """F and F⁻¹ on the kept modes; other than "auto", the method is one of plain torch."""
+
+    grid: Grid
+    modes: Modes
+    method: Method
+
+    @property
+    def kept(self) -> list[int]:
+        return [ALL if k is None else k for k in kept_per_axis(self.grid.shape, self.modes)]
+
+    def backend(self, dtype: torch.dtype, device: torch.device, work: int = 0) -> Backend:
+        return choose_backend(dtype, device, work) if self.method == "auto" else "reference"
+
+    def forward(self, f: Tensor) -> Tensor:
+        if self.backend(f.dtype, f.device) != "native":
+            return transform(f, self.grid.dim, self.modes, method=self.method)
+        f_hat: Tensor = analyse(f, self.grid.shape, self.kept, True)
+        return f_hat
+
+    def inverse(self, f_hat: Tensor) -> Tensor:
+        if self.backend(f_hat.real.dtype, f_hat.device) != "native":
+            return inverse(f_hat, self.grid.shape, self.modes, method=self.method)
+        f: Tensor = synthesise(f_hat, self.grid.shape, self.kept, False)
+        return f
 
 
 def apply_values(
@@ -48,273 +112,196 @@ def apply_values(
         method: How to transform: "fft", "matrix", or "auto" for the cheaper one; other than "auto"
             it is plain torch.
     """
-    f_hat = _to_modes(f, grid, modes, method)
+    fourier = _Transform(grid, modes, method)
+    f_hat = fourier.forward(f)
     if values.frequency.dim() == 3 + grid.dim:
-        return _apply(values, f_hat, grid, modes, method)
+        return _apply(values, f_hat, fourier)
     # one time per sample: each has a symbol of its own
-    parts = [
-        _apply(_of_sample(values, sample), f_hat[sample : sample + 1], grid, modes, method)
-        for sample in range(len(f))
-    ]
+    parts = []
+    for sample, c in enumerate(values.frequency):
+        b = None if values.space is None else values.space[sample]
+        one = SymbolValues(c, b, values.basis, values.rows)
+        parts.append(_apply(one, f_hat[sample : sample + 1], fourier))
     return torch.cat(parts)
 
 
-def _of_sample(values: SymbolValues, sample: int) -> SymbolValues:
-    space = None if values.space is None else values.space[sample]
-    return SymbolValues(values.frequency[sample], space, values.basis, values.rows)
-
-
-def _apply(
-    values: SymbolValues, f_hat: Tensor, grid: Grid, modes: Modes, method: Method
-) -> Tensor:
+def _apply(values: SymbolValues, f_hat: Tensor, fourier: _Transform) -> Tensor:
     c, b = values.frequency, values.space
     if b is None:
         total = c.squeeze(0) if len(c) == 1 else c.sum(dim=0)
-        return _from_modes(_contract(total, f_hat), grid, modes, method)
+        return fourier.inverse(_contract(total, f_hat))
     if b.shape[2] == 1:
-        return _apply_low_rank(c, values.on_grid().space, f_hat, grid, modes, method)
+        on_grid = values.on_grid().space
+        assert on_grid is not None
+        return _apply_low_rank(c, on_grid, f_hat, fourier)
     # the gradient of c[0] would be copied into zeros of the size of c
     terms = [(c.squeeze(0), b.squeeze(0))] if len(c) == 1 else zip(c, b, strict=True)
     parts = [
-        _apply_pairs(SymbolValues(c_r, b_r, values.basis, values.rows), f_hat, grid, modes, method)
+        _apply_pairs(SymbolValues(c_r, b_r, values.basis, values.rows), f_hat, fourier)
         for c_r, b_r in terms
     ]
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
 
 
-def _apply_low_rank(
-    c: Tensor, b: Tensor | None, f_hat: Tensor, grid: Grid, modes: Modes, method: Method
-) -> Tensor:
+def _apply_low_rank(c: Tensor, b: Tensor, f_hat: Tensor, fourier: _Transform) -> Tensor:
     """Σ_r b_rj F⁻¹[Σ_i c_rji f̂_i]; a large rank a few terms at a time, recomputed backward."""
-    assert b is not None
+    grid = fourier.grid
 
     def some(c: Tensor, b: Tensor, f_hat: Tensor) -> Tensor:
-        mixed = _contract(c.flatten(0, 1), f_hat)
-        parts = _from_modes(mixed, grid, modes, method)
+        parts = fourier.inverse(_contract(c.flatten(0, 1), f_hat))
         return (parts.reshape(len(f_hat), *c.shape[:2], *grid.shape) * b[:, :, 0]).sum(dim=1)
 
     item_bytes = b.element_size() * len(f_hat) * c.shape[1] * grid.size
     step = max(1, LOW_RANK_BUDGET // item_bytes)
     if step >= len(c) or is_traced():
         return some(c, b, f_hat)
-    total: Tensor | None = None
-    for r in range(0, len(c), step):
-        terms = slice(r, r + step)
-        part = checkpoint(some, c[terms], b[terms], f_hat, use_reentrant=False)
-        total = part if total is None else total + part
-    assert total is not None
+    blocks = zip(torch.split(c, step), torch.split(b, step), strict=True)
+    parts = (checkpoint(some, *block, f_hat, use_reentrant=False) for block in blocks)
+    total: Tensor = next(parts)
+    for part in parts:
+        total = total + part
     return total
 
 
-def _apply_pairs(
-    term: SymbolValues, f_hat: Tensor, grid: Grid, modes: Modes, method: Method
-) -> Tensor:
+def _apply_pairs(term: SymbolValues, f_hat: Tensor, fourier: _Transform) -> Tensor:
     """Σ_i b_ji F⁻¹[c_ji f̂_i], with c (O, I, *K) and b (O or 1, I, ...) on the grid or at nodes."""
+    grid, modes, method = fourier
     c, b = term.frequency, term.space
     assert b is not None
     b = b.expand(len(c), *b.shape[1:])
-    work = len(f_hat) * b.shape[0] * b.shape[1] * grid.size
-    backend = choose_backend(b.dtype, b.device, work) if method == "auto" else "reference"
+    backend = fourier.backend(b.dtype, b.device, len(f_hat) * len(b) * b.shape[1] * grid.size)
     if backend == "triton" and choose_method(grid.shape, modes) == "fft":
         backend = "reference"  # the kernels sum over modes, which is for few of them
-    kept = [ALL if k is None else k for k in kept_per_axis(grid.shape, modes)]
-    if term.basis is not None and backend == "native":
-        out: Tensor = at_nodes(c, b, f_hat, [term.basis, *term.rows], grid.shape, kept)
-        return out
-    full = SymbolValues(c, b, term.basis, term.rows).on_grid().space
-    assert full is not None
+    tables = [] if term.basis is None else [term.basis, *term.rows]
+    if backend != "native":
+        b, tables = _on_grid(c, b, tables), []
     if backend == "reference":
-        return reference.pairwise(c, full, f_hat, grid.shape, modes, method)
-    out = pairwise(c, full, f_hat, grid.shape, kept)
+        return reference.pairwise(c, b, f_hat, grid.shape, modes, method)
+    out: Tensor = pairwise(c, b, f_hat, tables, grid.shape, fourier.kept)
     return out
 
 
-def _to_modes(f: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
-    """F[f] on the kept modes."""
-    if method != "auto" or choose_backend(f.dtype, f.device) != "native":
-        return transform(f, grid.dim, modes, method=method)
-    kept = kept_per_axis(grid.shape, modes)
-    f_hat: Tensor = analyse(f, grid.shape, [ALL if k is None else k for k in kept], True)
-    return f_hat
-
-
-def _from_modes(f_hat: Tensor, grid: Grid, modes: Modes, method: Method) -> Tensor:
-    """F⁻¹[f̂] on the grid."""
-    if method != "auto" or choose_backend(f_hat.real.dtype, f_hat.device) != "native":
-        return inverse(f_hat, grid.shape, modes, method=method)
-    kept = kept_per_axis(grid.shape, modes)
-    f: Tensor = synthesise(f_hat, grid.shape, [ALL if k is None else k for k in kept], False)
-    return f
+def _on_grid(c: Tensor, b: Tensor, tables: Sequence[Tensor]) -> Tensor:
+    """b on the grid."""
+    if not tables:
+        return b
+    full = SymbolValues(c, b, tables[0], tuple(tables[1:])).on_grid().space
+    assert full is not None
+    return full
 
 
 def _contract(c: Tensor, f_hat: Tensor) -> Tensor:
-    """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K)."""
     if choose_backend(c.real.dtype, c.device) != "native":
         return reference.contract(c, f_hat)
     mixed: Tensor = contract(c, f_hat)
     return mixed
 
 
-# ---- pairs ----
+def apply_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
+    """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N); on a CPU without a hidden layer kept."""
+    weights = (w1, b1, w2, b2)
+    if choose_backend(v.dtype, v.device) == "native":
+        projected: Tensor = project(v, *weights)
+        return projected
+    if is_traced() or v.device.type != "cpu":
+        return reference.project(v, *weights)
+    if not torch.is_grad_enabled():
+        return torch.cat([reference.project(one[None], *weights) for one in v])
+    parts = [checkpoint(reference.project, one[None], *weights, use_reentrant=False) for one in v]
+    return torch.cat(parts)
+
+
+# ---- operators of torch: each with its gradients as another one, and the shapes of both ----
 
 
 @torch.library.custom_op("pdno::pairwise", mutates_args=())
 def pairwise(
-    c: Tensor, b: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+    c: Tensor,
+    b: Tensor,
+    f_hat: Tensor,
+    tables: Sequence[Tensor],
+    shape: Sequence[int],
+    kept: Sequence[int],
 ) -> Tensor:
-    """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N)."""
-    sizes = _sizes(c, f_hat, shape, kept)
+    """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N).
+
+    With tables, the basis ℓ (M, N_d) and those of the rows, it is b_ji = Σ_m A_jim ℓ_m, and
+    A (O, I, *P, M) is given for b. A on all rows is made anew in the backward pass: for one sample
+    it would be most of what a step keeps.
+    """
+    c, f_hat, sizes = _dense(c), _dense(f_hat), _sizes(c, f_hat, shape, kept)
     if c.device.type == "cuda":
-        operands = (_dense(c), _dense(b), _dense(f_hat))
-        return triton.pairwise_forward(*operands, sizes.shape, sizes.kept)
-    return find_pairs(sizes).forward(_dense(c), _channels_last(b), _dense(f_hat))
+        return triton.pairwise_forward(c, _dense(b), f_hat, sizes.shape, sizes.kept)
+    basis, full = _last_table(tables), interpolate_rows(_channels_last(b), tables[1:])
+    return find_loops(sizes, 0 if basis is None else len(basis)).forward(c, full, basis, f_hat)
 
 
 @torch.library.custom_op("pdno::pairwise_backward", mutates_args=())
 def pairwise_backward(
-    c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, shape: Sequence[int], kept: Sequence[int]
+    c: Tensor,
+    b: Tensor,
+    f_hat: Tensor,
+    grad: Tensor,
+    tables: Sequence[Tensor],
+    shape: Sequence[int],
+    kept: Sequence[int],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of c, b and f̂."""
-    sizes, grad = _sizes(c, f_hat, shape, kept), _dense(grad)
+    c, f_hat, grad = _dense(c), _dense(f_hat), _dense(grad)
+    sizes = _sizes(c, f_hat, shape, kept)
     if c.device.type == "cuda":
-        c_bar, b_bar, f_bar = triton.pairwise_backward(
-            _dense(c), _dense(b), _dense(f_hat), grad, sizes.shape, sizes.kept
-        )
-        return c_bar, _channels_last(b_bar).movedim((-2, -1), (0, 1)), f_bar
-    loops = find_pairs(sizes)
-    c_bar, b_bar, f_bar = loops.backward(_dense(c), _channels_last(b), _dense(f_hat), grad)
+        operands = (c, _dense(b), f_hat, grad)
+        c_bar, b_bar, f_bar = triton.pairwise_backward(*operands, sizes.shape, sizes.kept)
+        b_bar = _channels_last(b_bar)
+    else:
+        basis, full = _last_table(tables), interpolate_rows(_channels_last(b), tables[1:])
+        loops = find_loops(sizes, 0 if basis is None else len(basis))
+        c_bar, b_bar, f_bar = loops.backward(c, full, basis, f_hat, grad)
+        b_bar = interpolate_rows(b_bar.view_as(full), tables[1:], back=True)
     return c_bar, b_bar.movedim((-2, -1), (0, 1)), f_bar
 
 
-@pairwise.register_fake
-def _(c: Tensor, b: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Tensor:
-    return b.new_empty(len(f_hat), len(c), *shape)
-
-
-@pairwise_backward.register_fake
-def _(
-    c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, shape: Sequence[int], kept: Sequence[int]
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _new_dense(c), _new_channels_last(b), _new_dense(f_hat)
+def _last_table(tables: Sequence[Tensor]) -> Tensor | None:
+    """That of the last axis, the first in the list."""
+    return tables[0] if tables else None
 
 
 def _pairwise_reference(
-    c: Tensor, b: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]
+    c: Tensor,
+    b: Tensor,
+    f_hat: Tensor,
+    tables: Sequence[Tensor],
+    shape: Sequence[int],
+    kept: Sequence[int],
 ) -> Tensor:
+    b = _on_grid(c, b, tables)
     return reference.pairwise(c, b, f_hat, tuple(shape), _modes(kept))
-
-
-# ---- nodes ----
-
-
-@torch.library.custom_op("pdno::at_nodes", mutates_args=())
-def at_nodes(
-    c: Tensor,
-    a: Tensor,
-    f_hat: Tensor,
-    tables: Sequence[Tensor],
-    shape: Sequence[int],
-    kept: Sequence[int],
-) -> Tensor:
-    """The same with b_ji = Σ_m A_jim ℓ_m; A (O, I, *P, M), tables ℓ (M, N_d) and those of rows.
-
-    A on all rows is made anew in the backward pass: for one sample it would be most of what a step
-    keeps.
-    """
-    basis, *rows = tables
-    loops = find_nodes(_sizes(c, f_hat, shape, kept), len(basis))
-    return loops.forward(
-        _dense(c), interpolate_rows(_channels_last(a), rows), basis, _dense(f_hat)
-    )
-
-
-@torch.library.custom_op("pdno::at_nodes_backward", mutates_args=())
-def at_nodes_backward(
-    c: Tensor,
-    a: Tensor,
-    f_hat: Tensor,
-    grad: Tensor,
-    tables: Sequence[Tensor],
-    shape: Sequence[int],
-    kept: Sequence[int],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of c, A and f̂."""
-    basis, *rows = tables
-    loops = find_nodes(_sizes(c, f_hat, shape, kept), len(basis))
-    full = interpolate_rows(_channels_last(a), rows)
-    c_bar, a_bar, f_bar = loops.backward(_dense(c), full, basis, _dense(f_hat), _dense(grad))
-    a_bar = interpolate_rows(a_bar.view_as(full), rows, back=True)
-    return c_bar, a_bar.movedim((-2, -1), (0, 1)), f_bar
-
-
-@at_nodes.register_fake
-def _(
-    c: Tensor,
-    a: Tensor,
-    f_hat: Tensor,
-    tables: Sequence[Tensor],
-    shape: Sequence[int],
-    kept: Sequence[int],
-) -> Tensor:
-    return a.new_empty(len(f_hat), len(c), *shape)
-
-
-@at_nodes_backward.register_fake
-def _(
-    c: Tensor,
-    a: Tensor,
-    f_hat: Tensor,
-    grad: Tensor,
-    tables: Sequence[Tensor],
-    shape: Sequence[int],
-    kept: Sequence[int],
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _new_dense(c), _new_channels_last(a), _new_dense(f_hat)
-
-
-def _at_nodes_reference(
-    c: Tensor,
-    a: Tensor,
-    f_hat: Tensor,
-    tables: Sequence[Tensor],
-    shape: Sequence[int],
-    kept: Sequence[int],
-) -> Tensor:
-    full = SymbolValues(c, a, tables[0], tuple(tables[1:])).on_grid().space
-    assert full is not None
-    return _pairwise_reference(c, full, f_hat, shape, kept)
-
-
-# ---- modes ----
 
 
 @torch.library.custom_op("pdno::contract", mutates_args=())
 def contract(c: Tensor, f_hat: Tensor) -> Tensor:
-    """Σ_i c_ji(ξ) f̂_i(ξ) for every mode."""
-    library = native_library()
-    assert library is not None
-    return native.contract(library, _dense(c), _dense(f_hat))
+    """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K)."""
+    return native.contract(_dense(c), _dense(f_hat))
 
 
 @torch.library.custom_op("pdno::contract_backward", mutates_args=())
 def contract_backward(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of c and f̂."""
-    library = native_library()
-    assert library is not None
-    return native.contract_backward(library, _dense(c), _dense(f_hat), _dense(grad))
+    return native.contract_backward(_dense(c), _dense(f_hat), _dense(grad))
 
 
-@contract.register_fake
-def _(c: Tensor, f_hat: Tensor) -> Tensor:
-    return f_hat.new_empty(len(f_hat), len(c), *c.shape[2:])
+@torch.library.custom_op("pdno::project", mutates_args=())
+def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
+    """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N)."""
+    return native.project(*(tensor.contiguous() for tensor in (v, w1, b1, w2, b2)))
 
 
-@contract_backward.register_fake
-def _(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    return _new_dense(c), _new_dense(f_hat)
-
-
-# ---- fields ----
+@torch.library.custom_op("pdno::project_backward", mutates_args=())
+def project_backward(
+    v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, grad: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of v, W₁, b₁, W₂ and b₂."""
+    return native.project_backward(*(tensor.contiguous() for tensor in (v, w1, b1, w2, grad)))
 
 
 @torch.library.custom_op("pdno::synthesise", mutates_args=())
@@ -331,31 +318,23 @@ def analyse(q: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) 
     return loops.transpose(_dense(q), scaled=scaled).view(*q.shape[:2], *loops.kept_shape)
 
 
-@synthesise.register_fake
-def _(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
-    return f_hat.real.new_empty(*f_hat.shape[:2], *shape)
-
-
-@analyse.register_fake
-def _(q: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
+def _analyse_fake(q: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
     sizes = Grid(tuple(shape)).modes(_modes(kept), device="meta").shape[:-1]
     return q.new_empty(*q.shape[:2], *sizes, dtype=q.dtype.to_complex())
 
 
-def _save_lists(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.lists = inputs[1:]
-
-
-# each is the gradient of the other, any number of times
-synthesise.register_autograd(
-    lambda ctx, grad: (analyse(grad, *ctx.lists), None, None, None), setup_context=_save_lists
+pairwise.register_fake(
+    lambda c, b, f_hat, tables, shape, kept: b.new_empty(len(f_hat), len(c), *shape)
 )
-analyse.register_autograd(
-    lambda ctx, grad: (synthesise(grad, *ctx.lists), None, None, None), setup_context=_save_lists
+pairwise_backward.register_fake(
+    lambda c, b, f_hat, *_: (_new_dense(c), _new_channels_last(b), _new_dense(f_hat))
 )
-
-
-# ---- derivatives ----
+contract.register_fake(lambda c, f_hat: f_hat.new_empty(len(f_hat), len(c), *c.shape[2:]))
+contract_backward.register_fake(lambda c, f_hat, grad: (_new_dense(c), _new_dense(f_hat)))
+project.register_fake(lambda v, w1, b1, w2, b2: v.new_empty(len(v), len(w2), v.shape[2]))
+project_backward.register_fake(lambda *tensors: tuple(map(_new_dense, tensors[:-1])))
+synthesise.register_fake(lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape))
+analyse.register_fake(_analyse_fake)
 
 
 def _register_gradients(
@@ -379,38 +358,47 @@ def _register_gradients(
         ctx.rest = inputs[len(tensors) :]
 
     def gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-        tensors = list(ctx.saved_tensors)
-        # lists of tables have no gradients, but as many places
-        rest = [[None] * len(v) if _is_list_of_tensors(v) else None for v in ctx.rest]
-        result: list[Any] = [*[None] * len(tensors), *rest]
-        needed = [place for place in places if ctx.needs_input_grad[place]]
+        tensors = ctx.saved_tensors
+        found: tuple[Tensor | None, ...]
         if torch.is_grad_enabled():
-            found = torch.autograd.grad(
-                in_reference(*tensors, *ctx.rest),
-                [tensors[place] for place in needed],
-                grad,
-                create_graph=True,
-            )
-            for place, value in zip(needed, found, strict=True):
-                result[place] = value
-            return tuple(result)
-        for place, value in zip(places, backward(*tensors, grad, *ctx.rest), strict=True):
-            result[place] = value if place in needed else None
-        return tuple(result)
+            out = in_reference(*tensors, *ctx.rest)
+            needed = [place for place in places if ctx.needs_input_grad[place]]
+            wanted = [tensors[place] for place in needed]
+            found = torch.autograd.grad(out, wanted, grad, create_graph=True)
+        else:
+            needed, found = list(places), backward(*tensors, grad, *ctx.rest)
+        given = dict(zip(needed, found, strict=True))
+        values = [given.get(i) if ctx.needs_input_grad[i] else None for i in range(len(tensors))]
+        # tables have no gradients, but a place each
+        return *values, *([None] * len(v) if _is_tables(v) else None for v in ctx.rest)
 
     operator.register_autograd(gradients, setup_context=save)
 
 
 _register_gradients(pairwise, pairwise_backward, _pairwise_reference, (0, 1, 2))
-_register_gradients(at_nodes, at_nodes_backward, _at_nodes_reference, (0, 1, 2))
 _register_gradients(contract, contract_backward, reference.contract, (0, 1))
+_register_gradients(project, project_backward, reference.project, (0, 1, 2, 3, 4))
 
 
-def _is_list_of_tensors(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and any(isinstance(part, Tensor) for part in value)
+def _is_tables(value: Sequence[Any]) -> bool:
+    """A list of tensors, perhaps of none; the other lists are sizes."""
+    return all(isinstance(part, Tensor) for part in value)
 
 
-# ---- layouts ----
+def _register_adjoint(operator: Any, adjoint: Any) -> None:
+    """The gradient of a linear operator of one tensor, any number of times."""
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.rest = inputs[1:]
+
+    def gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return adjoint(grad, *ctx.rest), None, None, None
+
+    operator.register_autograd(gradient, setup_context=save)
+
+
+_register_adjoint(synthesise, analyse)
+_register_adjoint(analyse, synthesise)
 
 
 def _sizes(c: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Sizes:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from pdno.fourier import Method, Modes
 from pdno.grid import Grid, kept_per_axis
-from pdno.operators.kept_values import FrozenLayer, KeptValues
-from pdno.operators.kernel import apply_values
-from pdno.operators.plan import choose_backend, most_nodes
+from pdno.operators.backends.axes import most_nodes
+from pdno.operators.cache import FrozenLayer, ValueCache
+from pdno.operators.kernel import apply_values, choose_backend
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.direct import FullSymbol, apply_directly
 from pdno.symbols.low_rank import LowRankSymbol
@@ -49,7 +49,7 @@ class PseudoDifferentialOperator(nn.Module):
         super().__init__()
         self.method = method
         self.symbol = symbol
-        self.kept = KeptValues()
+        self.cache = ValueCache()
         self.modes: Modes = modes if modes is None or isinstance(modes, int) else tuple(modes)
 
     def forward(
@@ -79,22 +79,20 @@ class PseudoDifferentialOperator(nn.Module):
 
         def evaluate() -> SymbolValues:
             with _full_precision(example.device):
-                if not isinstance(self.symbol, SeparatedSymbol):
-                    return self.symbol.evaluate(grid, self.modes, t)
-                if not self._interpolates(example):
-                    return self.symbol.evaluate(grid, self.modes, t)
-                most = self._most_nodes(self.symbol, grid)
-                return self.symbol.evaluate(
-                    grid, self.modes, t, most_nodes=most, smooth_frequency=True
-                )
+                if isinstance(self.symbol, SeparatedSymbol) and self._interpolates(example):
+                    most = self._most_nodes(self.symbol, grid)
+                    return self.symbol.evaluate(
+                        grid, self.modes, t, most_nodes=most, smooth_frequency=True
+                    )
+                return self.symbol.evaluate(grid, self.modes, t)
 
-        kept = self.kept.get(self.symbol, grid, evaluate) if t is None else None
-        return evaluate() if kept is None else kept
+        cached = self.cache.get(self.symbol, grid, evaluate) if t is None else None
+        return evaluate() if cached is None else cached
 
     def freeze(self, grid: Grid, tolerance: float = 0.0) -> FrozenLayer:
         """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
-        self.kept.frozen = None
-        return self.kept.freeze(self.symbol, grid, lambda: self.values(grid), tolerance)
+        self.cache.frozen = None
+        return self.cache.freeze(self.symbol, grid, lambda: self.values(grid), tolerance)
 
     def _interpolates(self, like: Tensor) -> bool:
         """Whether factors of the symbol may be interpolated from nodes, for fields like these."""
@@ -106,8 +104,7 @@ class PseudoDifferentialOperator(nn.Module):
         """Up to how many nodes of each row pay, for symbols with x-factors of pairs."""
         if not symbol.depends_on_x or isinstance(symbol, LowRankSymbol):
             return 0
-        kept = kept_per_axis(grid.shape, self.modes)
-        return most_nodes(grid.shape, kept, symbol.in_channels)
+        return most_nodes(grid.shape, kept_per_axis(grid.shape, self.modes), symbol.in_channels)
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):

@@ -9,18 +9,19 @@ import torch
 from pdno.experiments.bench import run as bench_run
 from pdno.experiments.bench.contenders import (
     ALWAYS,
+    LIMITS,
+    MAIN,
     NEURALOPERATOR,
     ROUGH,
+    SETTINGS,
     STRAIGHT,
+    Setting,
     StraightPDNO,
     build,
     contenders_of,
 )
-from pdno.experiments.bench.run import PARTS, run_bench
-from pdno.experiments.bench.settings import ASKED, MAIN, SETTINGS, Setting
-from pdno.experiments.bench.solvers import bench_darcy, bench_navier_stokes
-from pdno.experiments.bench.timing import time_long_enough
-from pdno.experiments.bench.worker import measure
+from pdno.experiments.bench.run import PARTS, bench_darcy, bench_navier_stokes, run_bench
+from pdno.experiments.bench.worker import measure, time_long_enough
 from pdno.networks.neural_operator import count_parameters
 from pdno.report import bench as bench_report
 from pdno.report.bench import bench_tables, plot_scaling
@@ -72,10 +73,10 @@ def test_a_rough_a1_varies_more():
 
 
 def test_every_setting_has_asked_ratios_and_a_title_of_its_own():
-    assert list(ASKED) == list(SETTINGS)
+    assert list(LIMITS) == list(SETTINGS)
     assert len({setting.title for setting in SETTINGS.values()}) == len(SETTINGS)
     assert SETTINGS[MAIN].title == "2D 64x64, k 12, width 20, batch 20"
-    assert all(asked.frequency < asked.space_and_frequency for asked in ASKED.values())
+    assert all(frequency < both for both, frequency in LIMITS.values())
 
 
 def test_contenders_belong_to_their_settings():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiny_sources import CountingCompiler, forget, write_sources
 
-from pdno.native import build, shipped
+from pdno.native import build
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def tiny(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     source = write_sources(tmp_path / "sources")
     monkeypatch.setattr(build, "SOURCE", source)
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path / "lib")
+    monkeypatch.setattr(build, "FOLDER", tmp_path / "lib")
     forget()
     yield source
     forget()

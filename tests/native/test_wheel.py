@@ -16,7 +16,7 @@ import pytest
 from tiny_sources import NUMBER, forget, write_sources
 
 import pdno
-from pdno.native import build, shipped
+from pdno.native import build
 from pdno.native.build import load_library, status
 from pdno.native.compiler import (
     SOURCE,
@@ -185,7 +185,7 @@ def libraries(compiler, tiny, tmp_path):
             {"file": path.name, "sha256": digest, "instruction_set": name, "needs": needs[number]}
         )
     index = {"sources": read_sources(tiny).digest, "libraries": entries}
-    (folder / shipped.INDEX).write_text(json.dumps(index))
+    (folder / build.INDEX).write_text(json.dumps(index))
     return folder
 
 

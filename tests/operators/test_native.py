@@ -8,11 +8,16 @@ from pdno import PDNO, Grid
 from pdno.grid import kept_per_axis
 from pdno.operators import kernel
 from pdno.operators.backends import native
-from pdno.operators.backends.native import Sizes, lane_suffixes
+from pdno.operators.backends.axes import most_nodes
+from pdno.operators.backends.native import (
+    Sizes,
+    find_fields,
+    find_loops,
+    lane_suffixes,
+    native_library,
+)
 from pdno.operators.backends.reference import apply_straight
-from pdno.operators.kernel import ALL, apply_values
-from pdno.operators.plan import find_fields, find_nodes, find_pairs, most_nodes, native_library
-from pdno.operators.projection import apply_projection
+from pdno.operators.kernel import ALL, apply_projection, apply_values
 from pdno.symbols import SymbolValues
 from pdno.symbols.nodes import node_basis, node_points
 
@@ -98,7 +103,7 @@ def test_every_batch(batch):
 def test_every_number_of_lanes(shape, batch, inputs, outputs, suffix, monkeypatch):
     """Those that the plan would not take for these sizes, too."""
     monkeypatch.setattr(native, "lane_suffixes", lambda library: (suffix,))
-    for find in (find_pairs, find_nodes, find_fields):
+    for find in (find_loops, find_fields):
         find.cache_clear()
     try:
         c, f, weights = operands(shape, None, batch, inputs, outputs)
@@ -109,7 +114,7 @@ def test_every_number_of_lanes(shape, batch, inputs, outputs, suffix, monkeypatc
         nodes = SymbolValues(c[None], a[None], torch.randn(8, shape[-1]))
         assert max(compare(nodes, f, weights, shape, None, (c, a, f))) < TOLERANCE
     finally:
-        for find in (find_pairs, find_nodes, find_fields):
+        for find in (find_loops, find_fields):
             find.cache_clear()
 
 
@@ -272,3 +277,4 @@ def test_the_default_dtype_does_not_matter():
 def test_a_plan_is_made_once():
     sizes = Sizes((16, 16), (None, None), 2, 1, 1)
     assert find_fields(sizes.shape, sizes.kept, 2) is find_fields((16, 16), (None, None), 2)
+    assert find_loops(sizes, 4) is find_loops(Sizes((16, 16), (None, None), 2, 1, 1), 4)

@@ -25,8 +25,8 @@ from torch.utils.data import DataLoader, Dataset
 from pdno import PDNO, Grid, rollout
 from pdno.grid import kept_per_axis
 from pdno.native import build
-from pdno.operators import kernel, projection
-from pdno.operators.plan import native_library
+from pdno.operators import kernel
+from pdno.operators.backends.native import native_library
 
 THREADS = (1, 2, 3, 4, 8)
 REPETITIONS = 4
@@ -72,11 +72,11 @@ def random_operator(name, shape, modes, sizes):
     basis = torch.randn(NODES, shape[-1])
     return {
         "pairwise": (
-            lambda c, b, f_hat: kernel.pairwise(c, b, f_hat, shape, kept),
+            lambda c, b, f_hat: kernel.pairwise(c, b, f_hat, [], shape, kept),
             [c, random(outputs, inputs, *shape), f_hat],
         ),
         "at_nodes": (
-            lambda c, a, f_hat: kernel.at_nodes(c, a, f_hat, [basis], shape, kept),
+            lambda c, a, f_hat: kernel.pairwise(c, a, f_hat, [basis], shape, kept),
             [c, random(outputs, inputs, *shape[:-1], NODES), f_hat],
         ),
         "contract": (kernel.contract, [c, f_hat]),
@@ -86,7 +86,7 @@ def random_operator(name, shape, modes, sizes):
             [random(batch, inputs, *shape)],
         ),
         "project": (
-            projection.project,
+            kernel.project,
             [
                 random(batch, inputs, points),
                 random(HIDDEN, inputs),

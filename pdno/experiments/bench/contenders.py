@@ -1,4 +1,7 @@
-"""The networks that `pdno bench` compares, in one, two and three dimensions.
+"""What `pdno bench` compares: problem sizes and networks, in one, two and three dimensions.
+
+A ratio is the time of a training step over that of the neuraloperator FNO with the same width and
+modes, on one thread and with the tuned allocator; each setting has the largest ones it may have.
 
 `StraightPDNO` is the published network written straight down, the reference that everything is
 measured against: linear layers on the last axis, 1x1 convolutions, and the formula of the operator
@@ -7,28 +10,111 @@ with its (B, O, I, *N) tensors. It has the parameters of `pdno.PDNO` and gives t
 
 __all__ = [
     "ALWAYS",
+    "LIMITS",
+    "MAIN",
     "NEURALOPERATOR",
+    "ROLLOUT_LIMITS",
     "ROUGH",
+    "SETTINGS",
     "SLOWEST",
     "STRAIGHT",
+    "Setting",
     "StraightPDNO",
     "build",
     "contenders_of",
 ]
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pdno.experiments.bench.settings import MAIN, SETTINGS, Setting
 from pdno.grid import Grid
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO
 from pdno.operators.backends.reference import apply_straight
+
+MAIN = "2d-64-k12"
+"""The paper's Navier-Stokes setting."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A problem size.
+
+    Arguments:
+        shape: Grid points along each axis.
+        modes: k_max, or None for all modes.
+        width: Channels inside.
+        batch: Samples.
+        in_channels: Channels of the input.
+        symbol_layers: Hidden-to-hidden maps of the symbol networks.
+        symbol_hidden: Their width.
+    """
+
+    shape: tuple[int, ...]
+    modes: int | None
+    width: int = 20
+    batch: int = 20
+    in_channels: int = 1
+    symbol_layers: int = 2
+    symbol_hidden: int = 32
+
+    @property
+    def grid(self) -> Grid:
+        """The periodic grid of the fields."""
+        return Grid(self.shape)
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        points = "x".join(map(str, self.shape))
+        modes = "all modes" if self.modes is None else f"k {self.modes}"
+        return f"{len(self.shape)}D {points}, {modes}, width {self.width}, batch {self.batch}"
+
+    def inputs(self) -> Tensor:
+        """Random input fields."""
+        return torch.randn(self.batch, self.in_channels, *self.shape)
+
+    def tiny(self) -> "Setting":
+        """The same with one sample, few points and few modes; it takes the same code."""
+        modes = None if self.modes is None else 4
+        return replace(self, shape=(16,) * len(self.shape), modes=modes, batch=1)
+
+
+SETTINGS = {
+    MAIN: Setting((64, 64), 12, in_channels=10),
+    "2d-64-all": Setting((64, 64), None, in_channels=10),
+    "2d-85-k12": Setting((85, 85), 12),
+    "2d-241-k12": Setting((241, 241), 12, batch=4),
+    "2d-256-k12": Setting((256, 256), 12, batch=4),
+    "2d-64-k12-batch1": Setting((64, 64), 12, batch=1, in_channels=10),
+    "1d-1024-k16": Setting((1024,), 16, width=64, symbol_hidden=64),
+    "1d-1024-all": Setting((1024,), None, width=64, symbol_hidden=64),
+    "1d-8192-k16": Setting((8192,), 16, width=64, symbol_hidden=64),
+    "3d-32-k8": Setting((32, 32, 32), 8, width=12, batch=2),
+}
+
+LIMITS = {
+    MAIN: (0.75, 0.50),
+    "2d-64-all": (1.0, 0.6),
+    "2d-85-k12": (0.9, 0.4),
+    "2d-241-k12": (1.1, 0.6),
+    "2d-256-k12": (1.1, 0.6),
+    "2d-64-k12-batch1": (1.5, 0.9),
+    "1d-1024-k16": (1.5, 0.5),
+    "1d-1024-all": (1.5, 0.8),
+    "1d-8192-k16": (1.5, 0.5),
+    "3d-32-k8": (1.5, 0.8),
+}
+"""The largest ratios to the neuraloperator FNO of PDNO a(x,ξ) and a(ξ) that are aimed at."""
+
+ROLLOUT_LIMITS: dict[int, float | None] = {1: 1.5, 20: None}
+"""The same of a frozen rollout of PDNO a(x,ξ), by the number of samples."""
 
 NEURALOPERATOR, STRAIGHT = "neuraloperator FNO", "straight a(x,xi)"
 ROUGH = "PDNO a(x,xi), rough a1"

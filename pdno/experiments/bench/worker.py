@@ -4,45 +4,60 @@ The allocator and the number of threads belong to a process, and so does its pea
 result is one line of JSON on standard output.
 """
 
-__all__ = ["measure"]
+__all__ = ["measure", "time_long_enough"]
 
 import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from pdno.allocator import tune_allocator
 from pdno.evaluation.speed import peak_growth, time_alternately
-from pdno.experiments.bench.contenders import build
-from pdno.experiments.bench.settings import MAIN, SETTINGS, Setting
-from pdno.experiments.bench.timing import time_long_enough
+from pdno.experiments.bench.contenders import MAIN, SETTINGS, Setting, build
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.rollout import rollout
 
 
-def measure(task: str, *arguments: str) -> dict[str, object]:
-    """Run a task: "time", "memory", "rollout", "rollout-memory" or "scaling"."""
-    return _TASKS[task](*arguments)
+def time_long_enough(
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    repeats: int,
+    seconds: float,
+    warm_up: bool = True,
+) -> dict[str, float]:
+    """Best seconds of each contender; they take turns, and the quick ones have more of them.
+
+    Arguments:
+        contenders: What to call, by name.
+        repeats: How often each is timed at least.
+        seconds: How long each is timed at least, over all of its turns.
+        warm_up: Whether each is called once before.
+    """
+    best = dict.fromkeys(contenders, float("inf"))
+    spent = dict.fromkeys(contenders, 0.0)
+    unfinished, turns = dict(contenders), 0
+    while unfinished:
+        taken = time_alternately(unfinished, repeats=1, warm_up=warm_up and turns == 0)
+        turns += 1
+        for name, time in taken.items():
+            best[name] = min(best[name], time)
+            spent[name] += time
+            if turns >= repeats and spent[name] >= seconds:
+                del unfinished[name]
+    return best
 
 
-def _train_step(network: nn.Module, f: Tensor) -> Callable[[], None]:
+def _train_step(network: nn.Module, predict: Callable[[], Tensor]) -> Callable[[], None]:
     def step() -> None:
         network.zero_grad(set_to_none=True)
-        network(f).square().mean().backward()
+        torch.autograd.backward(predict().square().mean())
 
     return step
-
-
-def _forward(network: nn.Module, f: Tensor) -> Callable[[], None]:
-    def run() -> None:
-        with torch.no_grad():
-            network(f)
-
-    return run
 
 
 def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[str, object]:
@@ -51,20 +66,19 @@ def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[st
     setting = SETTINGS[setting_name]
     f = setting.inputs()
     networks = {name: build(name, setting) for name in names}
-    steps = {name: _train_step(network, f) for name, network in networks.items()}
-    forwards = {name: _forward(network, f) for name, network in networks.items()}
-    least, long = int(repeats), float(seconds)
-    step_times = time_long_enough(steps, repeats=least, seconds=long)
+    calls = {name: partial(network, f) for name, network in networks.items()}
+    steps = {name: _train_step(network, calls[name]) for name, network in networks.items()}
+    forwards = {name: torch.no_grad()(call) for name, call in calls.items()}
+    step_times = time_long_enough(steps, repeats=int(repeats), seconds=float(seconds))
     for network in networks.values():
         network.zero_grad(set_to_none=True)
-
-    def time_forward() -> dict[str, float]:
-        fewer = min(least, 2)  # the steps have warmed it up
-        return time_long_enough(forwards, repeats=fewer, seconds=long / 2, warm_up=False)
-
-    forward_times = time_forward()
+    fewer, shorter = min(int(repeats), 2), float(seconds) / 2  # the steps have warmed it up
+    time_forwards = partial(
+        time_long_enough, forwards, repeats=fewer, seconds=shorter, warm_up=False
+    )
+    forward_times = time_forwards()
     _freeze(networks, setting)
-    frozen_times = time_forward()
+    frozen_times = time_forwards()
     parameters = {
         name: sum(p.numel() * (2 if p.is_complex() else 1) for p in network.parameters())
         for name, network in networks.items()
@@ -84,18 +98,35 @@ def _freeze(networks: Mapping[str, nn.Module], setting: Setting) -> None:
             network.freeze(setting.grid)
 
 
-def _memory(setting_name: str, name: str) -> dict[str, object]:
+def _growth(
+    name: str, setting: Setting, predict: Callable[[nn.Module, Tensor], Tensor]
+) -> dict[str, object]:
     """Growth of the resident size during the first training step of a network.
 
     A tiny network of the same kind has loaded all libraries before, so that only the step
     itself counts: what it keeps for the backward pass, the gradients, and all it works with.
     """
     torch.manual_seed(0)
-    setting = SETTINGS[setting_name]
-    tiny = setting.tiny()
-    _train_step(build(name, tiny), tiny.inputs())()
-    network, f = build(name, setting), setting.inputs()
-    return {"bytes": peak_growth(_train_step(network, f))}
+
+    def step(size: Setting) -> Callable[[], None]:
+        network = build(name, size)
+        return _train_step(network, partial(predict, network, size.inputs()))
+
+    step(setting.tiny())()
+    return {"bytes": peak_growth(step(setting))}
+
+
+def _memory(setting_name: str, name: str) -> dict[str, object]:
+    return _growth(name, SETTINGS[setting_name], lambda network, f: network(f))
+
+
+def _rollout_memory(steps: str, recompute: str) -> dict[str, object]:
+    """The same for a rollout of PDNO a(x,ξ) with gradients, in the main setting."""
+
+    def predict(network: nn.Module, f: Tensor) -> Tensor:
+        return rollout(network, f, int(steps), recompute=recompute == "yes")
+
+    return _growth("PDNO a(x,xi)", SETTINGS[MAIN], predict)
 
 
 def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) -> dict[str, object]:
@@ -105,31 +136,11 @@ def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) ->
     window = setting.inputs()
     networks = {name: build(name, setting) for name in names}
     _freeze(networks, setting)
-
-    def run(network: nn.Module) -> Callable[[], None]:
-        def predict() -> None:
-            with torch.no_grad():
-                rollout(network, window, int(steps))
-
-        return predict
-
-    runs = {name: run(network) for name, network in networks.items()}
+    runs = {
+        name: torch.no_grad()(partial(rollout, network, window, int(steps)))
+        for name, network in networks.items()
+    }
     return {**time_long_enough(runs, repeats=int(repeats), seconds=float(seconds))}
-
-
-def _rollout_memory(steps: str, recompute: str) -> dict[str, object]:
-    """The same for a rollout of PDNO a(x,ξ) with gradients, in the main setting."""
-    torch.manual_seed(0)
-    setting = SETTINGS[MAIN]
-
-    def run(network: nn.Module, f: Tensor) -> None:
-        frames = rollout(network, f, int(steps), recompute=recompute == "yes")
-        torch.autograd.backward(frames.square().mean())
-
-    tiny = setting.tiny()
-    run(build("PDNO a(x,xi)", tiny), tiny.inputs())
-    network, f = build("PDNO a(x,xi)", setting), setting.inputs()
-    return {"bytes": peak_growth(lambda: run(network, f))}
 
 
 def _scaling(repeats: str) -> dict[str, object]:
@@ -146,30 +157,23 @@ def _scaling(repeats: str) -> dict[str, object]:
     }
     curves: dict[str, object] = {}
     for axis, values in axes.items():
-        rows: dict[str, list[float]] = {name: [] for name in names}
-        for value in values:
-            sizes = {**base, axis: value}
-            times = time_alternately(_scaled_steps(names, sizes), repeats=int(repeats))
-            for name in names:
-                rows[name].append(times[name])
+        times = [_scaled_times(names, {**base, axis: value}, int(repeats)) for value in values]
+        rows = {name: [time[name] for time in times] for name in names}
         curves[axis] = {"values": values, "seconds": rows}
     return {"base": base, "curves": curves}
 
 
-def _scaled_steps(names: tuple[str, ...], sizes: dict[str, int]) -> dict[str, Callable[[], None]]:
-    setting = Setting(
-        (sizes["resolution"],) * 2, sizes["modes"], sizes["width"], sizes["batch"], in_channels=10
-    )
-    f = setting.inputs()
-
-    def step(network: nn.Module) -> Callable[[], None]:
-        def run() -> None:
-            network.zero_grad(set_to_none=True)
-            torch.autograd.backward(rollout(network, f, sizes["rollout steps"]).square().mean())
-
-        return run
-
-    return {name: step(build(name, setting)) for name in names}
+def _scaled_times(
+    names: tuple[str, ...], sizes: Mapping[str, int], repeats: int
+) -> dict[str, float]:
+    shape = (sizes["resolution"],) * 2
+    setting = Setting(shape, sizes["modes"], sizes["width"], sizes["batch"], in_channels=10)
+    f, steps = setting.inputs(), {}
+    for name in names:
+        network = build(name, setting)
+        predict = partial(rollout, network, f, sizes["rollout steps"])
+        steps[name] = _train_step(network, predict)
+    return time_alternately(steps, repeats=repeats)
 
 
 _TASKS: dict[str, Callable[..., dict[str, object]]] = {
@@ -179,6 +183,11 @@ _TASKS: dict[str, Callable[..., dict[str, object]]] = {
     "rollout-memory": _rollout_memory,
     "scaling": _scaling,
 }
+
+
+def measure(task: str, *arguments: str) -> dict[str, object]:
+    """Run a task: "time", "memory", "rollout", "rollout-memory" or "scaling"."""
+    return _TASKS[task](*arguments)
 
 
 if __name__ == "__main__":

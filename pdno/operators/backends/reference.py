@@ -7,12 +7,13 @@ tensors (B, R, O, I, *N). `pairwise` gives the same numbers some outputs at a ti
 more in the backward pass, so that memory stays bounded.
 """
 
-__all__ = ["apply_straight", "contract", "pairwise"]
+__all__ = ["apply_straight", "contract", "pairwise", "project"]
 
 import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from pdno.fourier import Method, Modes, inverse, transform
@@ -79,3 +80,9 @@ def contract(c: Tensor, f_hat: Tensor) -> Tensor:
     mixed = torch.bmm(parts, blocks)
     paired = torch.view_as_complex(mixed.reshape(*mixed.shape[:2], outputs, 2))
     return paired.permute(1, 2, 0).reshape(batch, outputs, *modes)
+
+
+def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
+    """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N)."""
+    hidden = functional.gelu(torch.matmul(w1, v) + b1[:, None])
+    return torch.matmul(w2, hidden) + b2[:, None]

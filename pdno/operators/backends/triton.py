@@ -28,30 +28,19 @@ number of a result belongs to one program that adds in a fixed order, so the sam
 same bits. Products are taken in full float32, not in the shorter formats of tensor cores.
 
 With `TRITON_INTERPRET=1` in the environment before the first import the kernels run on CPU
-tensors, slowly: so their numbers are tested. `compile_report` shows what the compiler makes of
-them.
+tensors, slowly: so their numbers are tested. `tests/operators/triton_report.py` shows what the
+compiler makes of them.
 """
 
 from __future__ import annotations  # triton's names are not there where it is not installed
 
-__all__ = [
-    "KernelReport",
-    "available",
-    "compile_report",
-    "format_table",
-    "pairwise_backward",
-    "pairwise_forward",
-]
+__all__ = ["available", "pairwise_backward", "pairwise_forward"]
 
 import inspect
 import math
-import re
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -148,23 +137,36 @@ def _product(
 
 
 @_jit
+def _add_product(
+    total_real: tl.tensor,
+    total_imag: tl.tensor,
+    a_real: tl.tensor,
+    a_imag: tl.tensor,
+    b_real: tl.tensor,
+    b_imag: tl.tensor,
+) -> tl.tensor:
+    """total + a b of complex numbers."""
+    real, imag = _product(a_real, a_imag, b_real, b_imag)
+    return total_real + real, total_imag + imag
+
+
+@_jit
+def _next_axis(program: tl.tensor, count: tl.tensor, tile: tl.constexpr) -> tl.tensor:
+    """Where a program's tile starts along the last axis, and its number along the others."""
+    tiles = tl.cdiv(count, tile)
+    return program % tiles * tile, program // tiles
+
+
+@_jit
 def _synthesise(
     c: tl.tensor,
     f_hat: tl.tensor,
-    plane_table: tl.tensor,
-    row_table: tl.tensor,
-    column_table: tl.tensor,
+    tables: tl.tensor,
     pair: tl.tensor,
     spectra: tl.tensor,
-    plane: tl.tensor,
-    row: tl.tensor,
-    column: tl.tensor,
     has_spectrum: tl.tensor,
-    rows: tl.tensor,
-    columns: tl.tensor,
-    plane_modes: tl.tensor,
-    row_modes: tl.tensor,
-    half_modes: tl.tensor,
+    place: tl.tensor,
+    sizes: tl.tensor,
     tile_samples: tl.constexpr,
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
@@ -172,6 +174,9 @@ def _synthesise(
     one_plane: tl.constexpr,
 ) -> tl.tensor:
     """g of some samples, rows and columns for one pair j, i: (samples * rows, columns)."""
+    plane_table, row_table, column_table = tables
+    plane, row, column = place
+    rows, columns, plane_modes, row_modes, half_modes = sizes
     modes = plane_modes * row_modes * half_modes
     g = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
     for first in range(0, half_modes, tile_half_modes):
@@ -182,33 +187,28 @@ def _synthesise(
         h_imag = tl.zeros((tile_samples, tile_rows, tile_half_modes), tl.float32)
         for m in range(row_modes):
             if one_plane:
-                place = m * half_modes + k
-                c_real, c_imag = _load(c, pair * modes + place, in_half)
-                places = spectra[:, None] * modes + place[None, :]
+                mode = m * half_modes + k
+                c_real, c_imag = _load(c, pair * modes + mode, in_half)
+                places = spectra[:, None] * modes + mode[None, :]
                 f_real, f_imag = _load(f_hat, places, in_spectra)
                 q_real, q_imag = _product(c_real[None, :], c_imag[None, :], f_real, f_imag)
             else:
                 q_real = tl.zeros((tile_samples, tile_half_modes), tl.float32)
                 q_imag = tl.zeros((tile_samples, tile_half_modes), tl.float32)
                 for n in range(plane_modes):
-                    place = (n * row_modes + m) * half_modes + k
+                    mode = (n * row_modes + m) * half_modes + k
                     e_real, e_imag = _load(plane_table, plane * plane_modes + n, n < plane_modes)
-                    c_real, c_imag = _load(c, pair * modes + place, in_half)
+                    c_real, c_imag = _load(c, pair * modes + mode, in_half)
                     c_real, c_imag = _product(e_real, e_imag, c_real, c_imag)
-                    places = spectra[:, None] * modes + place[None, :]
+                    places = spectra[:, None] * modes + mode[None, :]
                     f_real, f_imag = _load(f_hat, places, in_spectra)
-                    d_real, d_imag = _product(c_real[None, :], c_imag[None, :], f_real, f_imag)
-                    q_real += d_real
-                    q_imag += d_imag
+                    q_real, q_imag = _add_product(
+                        q_real, q_imag, c_real[None, :], c_imag[None, :], f_real, f_imag
+                    )
             a_real, a_imag = _load(row_table, row * row_modes + m, row < rows)
-            d_real, d_imag = _product(
-                a_real[None, :, None],
-                a_imag[None, :, None],
-                q_real[:, None, :],
-                q_imag[:, None, :],
-            )
-            h_real += d_real
-            h_imag += d_imag
+            phases = a_real[None, :, None], a_imag[None, :, None]
+            lines = q_real[:, None, :], q_imag[:, None, :]
+            h_real, h_imag = _add_product(h_real, h_imag, *phases, *lines)
         in_table = in_half[:, None] & (column < columns)[None, :]
         waves = column_table + 2 * k[:, None] * columns + column[None, :]
         cosines = tl.load(waves, mask=in_table, other=0.0)
@@ -245,19 +245,12 @@ def _forward(
     one_plane: tl.constexpr,
 ) -> None:
     """out of some samples, rows and columns, one output and plane."""
-    program = tl.program_id(0)
-    sample_tiles = tl.cdiv(samples, tile_samples)
-    column_tiles = tl.cdiv(columns, tile_columns)
-    row_tiles = tl.cdiv(rows, tile_rows)
-    sample_first = program % sample_tiles * tile_samples
-    program = program // sample_tiles
-    column = program % column_tiles * tile_columns + tl.arange(0, tile_columns)
-    program = program // column_tiles
-    row_first = program % row_tiles * tile_rows
-    program = program // row_tiles
-    plane = program % planes
-    j = (program // planes).to(tl.int64)
-
+    sample_first, program = _next_axis(tl.program_id(0), samples, tile_samples)
+    column_first, program = _next_axis(program, columns, tile_columns)
+    row_first, program = _next_axis(program, rows, tile_rows)
+    plane, j = _next_axis(program, planes, 1)
+    j = j.to(tl.int64)
+    column = column_first + tl.arange(0, tile_columns)
     sample = sample_first + tl.arange(0, tile_samples)
     row = row_first + tl.arange(0, tile_rows)
     line = tl.arange(0, tile_samples * tile_rows)
@@ -266,25 +259,21 @@ def _forward(
     in_field = (line_row < rows)[:, None] & (column < columns)[None, :]
     point = (plane * rows + line_row)[:, None] * columns + column[None, :]
     size = planes * rows * columns
+    tables = plane_table, row_table, column_table
+    place = plane, row, column
+    sizes = rows, columns, plane_modes, row_modes, half_modes
     total = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
     for i in range(inputs):
+        spectra = sample.to(tl.int64) * inputs + i
         g = _synthesise(
             c,
             f_hat,
-            plane_table,
-            row_table,
-            column_table,
+            tables,
             j * inputs + i,
-            sample.to(tl.int64) * inputs + i,
-            plane,
-            row,
-            column,
+            spectra,
             sample < samples,
-            rows,
-            columns,
-            plane_modes,
-            row_modes,
-            half_modes,
+            place,
+            sizes,
             tile_samples,
             tile_rows,
             tile_columns,
@@ -321,45 +310,36 @@ def _space_gradient(
     one_plane: tl.constexpr,
 ) -> None:
     """b̄ of some rows and columns, one pair and plane."""
-    program = tl.program_id(0)
-    column_tiles = tl.cdiv(columns, tile_columns)
-    row_tiles = tl.cdiv(rows, tile_rows)
-    column = program % column_tiles * tile_columns + tl.arange(0, tile_columns)
-    program = program // column_tiles
-    row_first = program % row_tiles * tile_rows
-    program = program // row_tiles
-    plane = program % planes
-    pair = (program // planes).to(tl.int64)
+    column_first, program = _next_axis(tl.program_id(0), columns, tile_columns)
+    row_first, program = _next_axis(program, rows, tile_rows)
+    plane, pair = _next_axis(program, planes, 1)
+    pair = pair.to(tl.int64)
     j = pair // inputs
     i = pair % inputs
-
+    column = column_first + tl.arange(0, tile_columns)
     row = row_first + tl.arange(0, tile_rows)
     line = tl.arange(0, tile_samples * tile_rows)
     line_row = row_first + line % tile_rows
     in_field = (line_row < rows)[:, None] & (column < columns)[None, :]
     point = (plane * rows + line_row)[:, None] * columns + column[None, :]
     size = planes * rows * columns
+    tables = plane_table, row_table, column_table
+    place = plane, row, column
+    sizes = rows, columns, plane_modes, row_modes, half_modes
     total = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
     for sample_first in range(0, samples, tile_samples):
         sample = sample_first + tl.arange(0, tile_samples)
         line_sample = sample_first + line // tile_rows
+        spectra = sample.to(tl.int64) * inputs + i
         g = _synthesise(
             c,
             f_hat,
-            plane_table,
-            row_table,
-            column_table,
+            tables,
             pair,
-            sample.to(tl.int64) * inputs + i,
-            plane,
-            row,
-            column,
+            spectra,
             sample < samples,
-            rows,
-            columns,
-            plane_modes,
-            row_modes,
-            half_modes,
+            place,
+            sizes,
             tile_samples,
             tile_rows,
             tile_columns,
@@ -397,22 +377,14 @@ def _analyse(
     tile_half_modes: tl.constexpr,
 ) -> None:
     """u of some samples, inputs and modes, one output and plane; outputs count from the first."""
-    program = tl.program_id(0)
-    sample_tiles = tl.cdiv(samples, tile_samples)
-    input_tiles = tl.cdiv(inputs, tile_inputs)
-    mode_tiles = tl.cdiv(row_modes, tile_row_modes)
-    half_tiles = tl.cdiv(half_modes, tile_half_modes)
-    k = program % half_tiles * tile_half_modes + tl.arange(0, tile_half_modes)
-    program = program // half_tiles
-    m = program % mode_tiles * tile_row_modes + tl.arange(0, tile_row_modes)
-    program = program // mode_tiles
-    sample_first = program % sample_tiles * tile_samples
-    program = program // sample_tiles
-    input_first = program % input_tiles * tile_inputs
-    program = program // input_tiles
-    plane = program % planes
-    j = (program // planes).to(tl.int64)
-
+    half_first, program = _next_axis(tl.program_id(0), half_modes, tile_half_modes)
+    mode_first, program = _next_axis(program, row_modes, tile_row_modes)
+    sample_first, program = _next_axis(program, samples, tile_samples)
+    input_first, program = _next_axis(program, inputs, tile_inputs)
+    plane, j = _next_axis(program, planes, 1)
+    j = j.to(tl.int64)
+    k = half_first + tl.arange(0, tile_half_modes)
+    m = mode_first + tl.arange(0, tile_row_modes)
     line = tl.arange(0, tile_samples * tile_inputs)
     sample = sample_first + line // tile_inputs
     i = input_first + line % tile_inputs
@@ -439,11 +411,9 @@ def _analyse(
             v_real = tl.dot(product, cosines, v_real, input_precision="ieee")
             v_imag = tl.dot(product, sines, v_imag, input_precision="ieee")
         a_real, a_imag = _load(row_table, row * row_modes + m, m < row_modes)
-        d_real, d_imag = _product(
-            a_real[None, :, None], -a_imag[None, :, None], v_real[:, None, :], v_imag[:, None, :]
-        )
-        u_real += d_real
-        u_imag += d_imag
+        phases = a_real[None, :, None], -a_imag[None, :, None]
+        lines = v_real[:, None, :], v_imag[:, None, :]
+        u_real, u_imag = _add_product(u_real, u_imag, *phases, *lines)
     spectrum = ((j * samples + sample) * inputs + i) * planes + plane
     place = (m[:, None] * half_modes + k[None, :])[None, :, :]
     target = u + 2 * (spectrum[:, None, None] * row_modes * half_modes + place)
@@ -469,15 +439,11 @@ def _reduce(
     tile_modes: tl.constexpr,
 ) -> None:
     """total += Σ conj(factor) p over samples for c̄, over outputs for f̂̄."""
-    program = tl.program_id(0)
-    tiles = tl.cdiv(modes, tile_modes)
-    place = program % tiles * tile_modes + tl.arange(0, tile_modes)
-    program = program // tiles
-    n = program % plane_modes
-    program = program // plane_modes
-    i = (program % inputs).to(tl.int64)
-    y = (program // inputs).to(tl.int64)
-
+    first, program = _next_axis(tl.program_id(0), modes, tile_modes)
+    n, program = _next_axis(program, plane_modes, 1)
+    i, y = _next_axis(program, inputs, 1)
+    i, y = i.to(tl.int64), y.to(tl.int64)
+    place = first + tl.arange(0, tile_modes)
     mask = place < modes
     target = ((y * inputs + i) * plane_modes + n) * modes + place
     total_real, total_imag = _load(total, target, mask)
@@ -488,14 +454,12 @@ def _reduce(
         for plane in range(planes):
             e_real, e_imag = _load(plane_table, plane * plane_modes + n, n < plane_modes)
             u_real, u_imag = _load(u, (spectrum * planes + plane) * modes + place, mask)
-            d_real, d_imag = _product(e_real, -e_imag, u_real, u_imag)
-            p_real += d_real
-            p_imag += d_imag
+            p_real, p_imag = _add_product(p_real, p_imag, e_real, -e_imag, u_real, u_imag)
         source = ((term * inputs + i) * plane_modes + n) * modes + place
         c_real, c_imag = _load(factor, source, mask)
-        d_real, d_imag = _product(c_real, -c_imag, p_real, p_imag)
-        total_real += d_real
-        total_imag += d_imag
+        total_real, total_imag = _add_product(
+            total_real, total_imag, c_real, -c_imag, p_real, p_imag
+        )
     tl.store(total + 2 * target, total_real, mask=mask)
     tl.store(total + 2 * target + 1, total_imag, mask=mask)
 
@@ -728,116 +692,3 @@ def _share(lines: int, outer: int, inner: int) -> tuple[int, int]:
 
     side = min(powers, key=cost)
     return side, lines // side
-
-
-# What the compiler says
-
-CASES: dict[str, tuple[tuple[int, ...], int, int, int]] = {
-    "1024, 16 modes": ((1024,), 16, 20, 64),
-    "64 x 64, 12 modes": ((64, 64), 12, 20, 20),
-    "32 x 32 x 32, 8 modes": ((32, 32, 32), 8, 4, 20),
-}
-"""Grid, kept modes, batch and width of the operators that `compile_report` compiles."""
-
-TARGETS = (80, 90)
-"""Compute capabilities of the GPUs it compiles for: A100 and H100."""
-
-
-@dataclass(frozen=True)
-class KernelReport:
-    """What a compiled kernel takes of a GPU.
-
-    Arguments:
-        case: The operator, a name of `CASES`.
-        kernel: Name of the kernel.
-        target: The GPU, as "sm_80".
-        warps: Groups of 32 threads per program.
-        registers: Per thread, of at most 255.
-        spills: Bytes per thread that did not fit the registers.
-        shared: Bytes of shared memory per program.
-        tensor_cores: How many instructions round to their shorter formats.
-        atomics: How many instructions add in an order that may change.
-    """
-
-    case: str
-    kernel: str
-    target: str
-    warps: int
-    registers: int
-    spills: int
-    shared: int
-    tensor_cores: int
-    atomics: int
-
-
-def compile_report(targets: Sequence[int] = TARGETS) -> list[KernelReport]:
-    """Compile every kernel for GPUs that need not be there."""
-    return [
-        _compiled(case, launch, target)
-        for case in CASES
-        for target in targets
-        for launch in _launches(*CASES[case])
-    ]
-
-
-def _launches(shape: tuple[int, ...], modes: int, samples: int, width: int) -> list[_Launch]:
-    """The launches of a forward and a backward pass on tensors without memory."""
-    kept = kept_per_axis(shape, modes)
-    spectrum = (*(2 * modes for _ in shape[:-1]), modes)
-    c = torch.empty(width, width, *spectrum, dtype=torch.complex64, device="meta")
-    b = torch.empty(width, width, *shape, device="meta")
-    f_hat = torch.empty(samples, width, *spectrum, dtype=torch.complex64, device="meta")
-    grad = torch.empty(samples, width, *shape, device="meta")
-    layer = _Layer(c, b, f_hat, shape, kept)
-    back = layer.frequency_gradients(grad, torch.view_as_real(c), torch.view_as_real(f_hat))
-    analyse, reduce, *_ = back
-    return [layer.forward(grad), layer.space_gradient(grad, b), analyse, reduce]
-
-
-def _compiled(case: str, launch: _Launch, target: int) -> KernelReport:
-    signature: dict[str, str] = {}
-    constants: dict[str, int] = dict(launch.constants)
-    aligned = {}
-    for place, name in enumerate(inspect.signature(launch.kernel.fn).parameters):
-        operand = launch.operands.get(name)
-        # Triton compiles anew for sizes of 1 and for multiples of 16, as at a launch
-        if operand is None or (isinstance(operand, int) and operand == 1):
-            signature[name] = "constexpr"
-            constants.setdefault(name, 1)
-            continue
-        signature[name] = "i32" if isinstance(operand, int) else "*fp32"
-        if not isinstance(operand, int) or operand % 16 == 0:
-            aligned[(place,)] = [["tt.divisibility", 16]]
-    source = triton.compiler.ASTSource(launch.kernel, signature, constants, aligned)
-    gpu = triton.backends.compiler.GPUTarget("cuda", target, 32)
-    made = triton.compile(source, target=gpu, options=launch.options)
-    with tempfile.TemporaryDirectory() as folder:
-        binary = Path(folder, "kernel.cubin")
-        binary.write_bytes(made.asm["cubin"])
-        tool = triton.knobs.nvidia.cuobjdump.path
-        command = [tool, "--dump-resource-usage", str(binary)]
-        usage = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    taken = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
-    return KernelReport(
-        case=case,
-        kernel=launch.kernel.fn.__name__.lstrip("_"),
-        target=f"sm_{target}",
-        warps=launch.warps,
-        registers=taken["REG"],
-        spills=taken["STACK"] + taken["LOCAL"],
-        shared=made.metadata.shared,
-        tensor_cores=len(re.findall(r"\bw?g?mma\.", made.asm["ptx"])),
-        atomics=len(re.findall(r"\b(?:atom|red)\.", made.asm["ptx"])),
-    )
-
-
-def format_table(reports: Sequence[KernelReport]) -> str:
-    """The table of docs/gpu.md."""
-    head = ("case", "kernel", "target", "warps", "registers", "spills", "shared")
-    lines = [head, ("---",) * len(head)]
-    lines += [tuple(str(getattr(report, name)) for name in head) for report in reports]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-if __name__ == "__main__":
-    print(format_table(compile_report()))

@@ -10,7 +10,7 @@ points is replaced by its truncated singular value decomposition Σ_r u_ir σ_r 
 sum over i moves into frequency space, and R·O inverse transforms do instead of I·O.
 """
 
-__all__ = ["FrozenLayer", "KeptValues", "lower_rank", "share_values"]
+__all__ = ["FrozenLayer", "ValueCache", "lower_rank", "share_values"]
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,15 +52,15 @@ class _Frozen:
 _SHARED: ContextVar[Mapping[int, tuple[Grid, SymbolValues]]] = ContextVar(
     "shared", default=MappingProxyType({})
 )
-"""Shared values by the identity of their `KeptValues`; each thread has its own."""
+"""Shared values by the identity of their `ValueCache`; each thread has its own."""
 
 
 @contextlib.contextmanager
 def share_values(
-    grid: Grid, kept: "Iterable[KeptValues]", values: Iterable[SymbolValues]
+    grid: Grid, caches: "Iterable[ValueCache]", values: Iterable[SymbolValues]
 ) -> Iterator[None]:
     """Use these values in all calls of this block, by this thread."""
-    pairs = {id(one): (grid, found) for one, found in zip(kept, values, strict=True)}
+    pairs = {id(cache): (grid, found) for cache, found in zip(caches, values, strict=True)}
     token = _SHARED.set({**_SHARED.get(), **pairs})
     try:
         yield
@@ -68,7 +68,7 @@ def share_values(
         _SHARED.reset(token)
 
 
-class KeptValues:
+class ValueCache:
     """The shared or frozen values of one symbol, if there are any."""
 
     def __init__(self) -> None:
@@ -77,24 +77,18 @@ class KeptValues:
     def get(
         self, symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues]
     ) -> SymbolValues | None:
-        """Values that hold for this grid and these weights now, or None.
-
-        Arguments:
-            symbol: The symbol.
-            grid: The grid.
-            evaluate: Gives its values there.
-        """
+        """Values that hold for this grid and these weights now, or None."""
+        frozen = self.frozen if self.frozen is not None and self.frozen.grid == grid else None
         if torch.compiler.is_compiling():  # weights are constants of the graph, or its inputs
-            frozen = self.frozen is not None and self.frozen.grid == grid
-            return self.frozen.values if frozen and self.frozen is not None else None
+            return None if frozen is None else frozen.values
         shared = _SHARED.get().get(id(self))
         if shared is not None and shared[0] == grid:
             return shared[1]
-        if self.frozen is None or self.frozen.grid != grid or _wants_gradients(symbol):
+        if frozen is None or _wants_gradients(symbol):
             return None
-        if self.frozen.weights != _fingerprint(symbol):
-            self.freeze(symbol, grid, evaluate, self.frozen.tolerance)
-        return self.frozen.values
+        if frozen.weights != _fingerprint(symbol):
+            self.freeze(symbol, grid, evaluate, frozen.tolerance)
+        return None if self.frozen is None else self.frozen.values
 
     def freeze(
         self,

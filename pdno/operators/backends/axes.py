@@ -1,0 +1,132 @@
+"""How the compiled loops transform an axis: fast or directly, the tables for it, what it costs."""
+
+__all__ = ["Axis", "most_nodes", "plan_axis"]
+
+import ctypes
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from pdno.grid import axis_modes
+from pdno.symbols.nodes import MOST, STEP
+
+MOST_PASSES = 12
+FAST_COST = {8: 7.0, 7: 9.0, 5: 7.5, 4: 5.0, 3: 5.0, 2: 3.0}
+"""Of a pass per complex point, where a direct transform costs 1 per mode and point; measured."""
+
+NODE_WORK = 1.2
+"""Of the sum over inputs at a node, per mode and input; measured against that of a row."""
+
+PAIR_WORK = 6.0
+"""Of b at a point, its network and the products with it, per pair; measured in the same way."""
+
+
+class Axis(ctypes.Structure):
+    """An axis as the loops take it, see native/fourier.h."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("twiddles", "order", "place", "cosines", "sines")),
+        *((name, ctypes.c_void_p) for name in ("cosines_back", "sines_back")),
+        *((name, ctypes.c_long) for name in ("points", "modes", "up", "passes", "few")),
+        ("radix", ctypes.c_long * MOST_PASSES),
+    ]
+    tables: tuple[Tensor, ...]
+    """What the pointers point to."""
+
+
+@lru_cache(maxsize=64)
+def plan_axis(points: int, kept: int | None, *, half: bool) -> Axis:
+    """How an axis is transformed: fast where N has small factors, directly else or if cheaper."""
+    xi = axis_modes(points, kept, half=half)
+    modes, up = len(xi), int((xi >= 0).sum())
+    record = Axis(points=points, modes=modes, up=up)
+    radices = _radices(points)
+    if radices is not None and _fast_cost(radices, half=half) <= modes:
+        record.tables = _fast_tables(points, tuple(radices))
+        names: tuple[str, ...] = ("twiddles", "order", "place")
+        record.passes = len(radices)
+        record.radix = (ctypes.c_long * MOST_PASSES)(*radices)
+        most = max(up, modes - up if not half else up)
+        if radices[0] == 8:
+            record.few = 1 if 8 * most <= points else 2 if 4 * most <= points else 0
+    else:
+        record.tables = _direct_tables(points, modes, up, half=half)
+        names = ("cosines", "sines", "cosines_back", "sines_back")
+    for name, table in zip(names, record.tables, strict=True):
+        setattr(record, name, table.data_ptr())
+    return record
+
+
+def _fast_cost(radices: list[int], *, half: bool) -> float:
+    """Operations per point and lane of a fast transform; two real rows are one complex line."""
+    return sum(FAST_COST[radix] for radix in radices) * (0.5 if half else 1.0)
+
+
+def _radices(points: int) -> list[int] | None:
+    """The passes of a fast transform: two or more of radix 2, 3, 4, 5, 7 or 8, or None."""
+    rest, radices = points, list[int]()
+    while rest % 8 == 0 and rest != 16:  # 16 is better 4 times 4 than 8 times 2
+        radices.append(8)
+        rest //= 8
+    for radix in (4, 2, 7, 5, 3):
+        while rest % radix == 0:
+            radices.append(radix)
+            rest //= radix
+    return radices if rest == 1 and 1 < len(radices) <= MOST_PASSES else None
+
+
+def _fast_tables(points: int, radices: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Twiddles of each pass but the first, reversed digits, and the places of the frequencies."""
+    twiddles, done, first = [], radices[0], radices[0]
+    for radix in radices[1:]:
+        turns = torch.outer(torch.arange(done), torch.arange(1, radix)).double()
+        angle = turns * (2 * math.pi / (done * radix))
+        twiddles.append(torch.stack([angle.cos(), angle.sin()], dim=-1).flatten())
+        done *= radix
+    span = points // first
+    order, rest = torch.zeros(span, dtype=torch.int64), torch.arange(span)
+    for radix in reversed(radices[1:]):
+        span //= radix
+        order += rest % radix * span
+        rest = rest // radix
+    k = torch.arange(points)
+    place = first * order[k % len(order)] + k // len(order)
+    return torch.cat(twiddles).to(torch.float32), order, place
+
+
+def _direct_tables(points: int, modes: int, up: int, *, half: bool) -> tuple[Tensor, ...]:
+    """Cosines and sines at 0 .. N/2, and their transposes, in blocks of four rows."""
+    m = torch.arange(modes if half else max(up, modes - up + 1))
+    turns = torch.outer(torch.arange(points // 2 + 1), m) % points
+    angle = turns.double() * (2 * math.pi / points)
+    weights = torch.ones(len(m), dtype=torch.float64)
+    if half:  # the Hermitian rule
+        weights = torch.where((m == 0) | (2 * m == points), 1.0, 2.0).double()
+    cosines = torch.cos(angle) * weights
+    # exact zeros where the angle is a multiple of π
+    sines = torch.where(2 * turns % points == 0, 0.0, torch.sin(angle) * weights)
+    return tuple(_by_fours(table) for table in (cosines, sines, cosines.T, sines.T))
+
+
+def _by_fours(table: Tensor) -> Tensor:
+    """(rows, columns) -> (rows/4, columns, 4) in float32, filled up with zeros."""
+    padded = torch.nn.functional.pad(table, (0, 0, 0, -len(table) % 4))
+    return padded.reshape(-1, 4, table.shape[1]).transpose(1, 2).to(torch.float32).contiguous()
+
+
+@lru_cache(maxsize=256)
+def most_nodes(shape: tuple[int, ...], kept: tuple[int | None, ...], inputs: int) -> int:
+    """Up to how many nodes of a row are less work than all pairs; 0 if none are.
+
+    Per row of the grid and output, pairs cost a transform and a product with b for each input;
+    nodes cost a transform for each node, and the sum over inputs at all modes before it.
+    """
+    points, last = shape[-1], kept[-1]
+    modes, radices = points // 2 + 1 if last is None else last, _radices(points)
+    fast = math.inf if radices is None else _fast_cost(radices, half=True)
+    row = points * min(len(axis_modes(points, last, half=True)), fast)
+    pairs = inputs * (row + PAIR_WORK * points)
+    count = math.floor(pairs / (row + NODE_WORK * modes * inputs))
+    return min(count, MOST - STEP, points - 1) // STEP * STEP

@@ -1,0 +1,126 @@
+"""What the compiler makes of the GPU kernels, without a GPU: the table of docs/gpu.md."""
+
+import inspect
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from pdno.grid import kept_per_axis
+from pdno.operators.backends import triton as backend
+
+CASES: dict[str, tuple[tuple[int, ...], int, int, int]] = {
+    "1024, 16 modes": ((1024,), 16, 20, 64),
+    "64 x 64, 12 modes": ((64, 64), 12, 20, 20),
+    "32 x 32 x 32, 8 modes": ((32, 32, 32), 8, 4, 20),
+}
+"""Grid, kept modes, batch and width of the operators that `compile_report` compiles."""
+
+TARGETS = (80, 90)
+"""Compute capabilities of the GPUs it compiles for: A100 and H100."""
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """What a compiled kernel takes of a GPU.
+
+    Arguments:
+        case: The operator, a name of `CASES`.
+        kernel: Name of the kernel.
+        target: The GPU, as "sm_80".
+        warps: Groups of 32 threads per program.
+        registers: Per thread, of at most 255.
+        spills: Bytes per thread that did not fit the registers.
+        shared: Bytes of shared memory per program.
+        tensor_cores: How many instructions round to their shorter formats.
+        atomics: How many instructions add in an order that may change.
+    """
+
+    case: str
+    kernel: str
+    target: str
+    warps: int
+    registers: int
+    spills: int
+    shared: int
+    tensor_cores: int
+    atomics: int
+
+
+def compile_report(targets: Sequence[int] = TARGETS) -> list[KernelReport]:
+    """Compile every kernel for GPUs that need not be there."""
+    return [
+        _compiled(case, launch, target)
+        for case in CASES
+        for target in targets
+        for launch in launches(*CASES[case])
+    ]
+
+
+def launches(
+    shape: tuple[int, ...], modes: int, samples: int, width: int
+) -> list[backend._Launch]:
+    """The launches of a forward and a backward pass on tensors without memory."""
+    kept = kept_per_axis(shape, modes)
+    spectrum = (*(2 * modes for _ in shape[:-1]), modes)
+    c = torch.empty(width, width, *spectrum, dtype=torch.complex64, device="meta")
+    b = torch.empty(width, width, *shape, device="meta")
+    f_hat = torch.empty(samples, width, *spectrum, dtype=torch.complex64, device="meta")
+    grad = torch.empty(samples, width, *shape, device="meta")
+    layer = backend._Layer(c, b, f_hat, shape, kept)
+    back = layer.frequency_gradients(grad, torch.view_as_real(c), torch.view_as_real(f_hat))
+    analyse, reduce, *_ = back
+    return [layer.forward(grad), layer.space_gradient(grad, b), analyse, reduce]
+
+
+def _compiled(case, launch, target):
+    signature: dict[str, str] = {}
+    constants: dict[str, int] = dict(launch.constants)
+    aligned = {}
+    for place, name in enumerate(inspect.signature(launch.kernel.fn).parameters):
+        operand = launch.operands.get(name)
+        # Triton compiles anew for sizes of 1 and for multiples of 16, as at a launch
+        if operand is None or (isinstance(operand, int) and operand == 1):
+            signature[name] = "constexpr"
+            constants.setdefault(name, 1)
+            continue
+        signature[name] = "i32" if isinstance(operand, int) else "*fp32"
+        if not isinstance(operand, int) or operand % 16 == 0:
+            aligned[(place,)] = [["tt.divisibility", 16]]
+    source = backend.triton.compiler.ASTSource(launch.kernel, signature, constants, aligned)
+    gpu = backend.triton.backends.compiler.GPUTarget("cuda", target, 32)
+    made = backend.triton.compile(source, target=gpu, options=launch.options)
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(folder, "kernel.cubin")
+        binary.write_bytes(made.asm["cubin"])
+        tool = backend.triton.knobs.nvidia.cuobjdump.path
+        command = [tool, "--dump-resource-usage", str(binary)]
+        usage = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    taken = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
+    return KernelReport(
+        case=case,
+        kernel=launch.kernel.fn.__name__.lstrip("_"),
+        target=f"sm_{target}",
+        warps=launch.warps,
+        registers=taken["REG"],
+        spills=taken["STACK"] + taken["LOCAL"],
+        shared=made.metadata.shared,
+        tensor_cores=len(re.findall(r"\bw?g?mma\.", made.asm["ptx"])),
+        atomics=len(re.findall(r"\b(?:atom|red)\.", made.asm["ptx"])),
+    )
+
+
+def format_table(reports: Sequence[KernelReport]) -> str:
+    """The table of docs/gpu.md."""
+    head = ("case", "kernel", "target", "warps", "registers", "spills", "shared")
+    lines = [head, ("---",) * len(head)]
+    lines += [tuple(str(getattr(report, name)) for name in head) for report in reports]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+if __name__ == "__main__":
+    print(format_table(compile_report()))
