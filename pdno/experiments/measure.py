@@ -208,6 +208,6 @@ def _symbol_values(run: Run, samples: ExperimentData) -> list[SymbolValues]:
         last = task.scaled_time(float(times[-1]))
     with torch.no_grad():
         if isinstance(run.network, NeuralOperator) and last is None:
-            return run.network.evaluate_symbols(grid)
+            return [values.on_grid() for values in run.network.evaluate_symbols(grid)]
         operators = [m for m in run.network.modules() if isinstance(m, PseudoDifferentialOperator)]
         return [operator.values(grid, last) for operator in operators]

@@ -141,7 +141,7 @@ class NeuralOperator(nn.Module):
     def evaluate_symbols(self, grid: Grid) -> list[SymbolValues]:
         """The values of all symbols on a grid, with their graph, for `using_symbols`."""
         inner = self.inner_grid(grid)
-        return [operator.values(inner) for operator in self._operators()]
+        return [operator.values_at_nodes(inner) for operator in self._operators()]
 
     @contextlib.contextmanager
     def using_symbols(self, grid: Grid, values: list[SymbolValues]) -> Iterator[None]:

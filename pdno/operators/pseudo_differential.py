@@ -61,19 +61,24 @@ class PseudoDifferentialOperator(nn.Module):
         # half precision has too few digits for a Fourier transform
         with _full_precision(f.device):
             full = f if f.dtype in (torch.float32, torch.float64) else f.float()
-            values = _like(self.values(where, t, like=full), full)
+            values = _like(self.values_at_nodes(where, t, like=full), full)
             return apply_values(values, full, where, self.modes, method=self.method)
 
-    def values(
+    def values(self, grid: Grid, t: Tensor | float | None = None) -> SymbolValues:
+        """The values of the symbol on all modes and points of a grid, at time t if it has one."""
+        exact = torch.empty(0, dtype=torch.float64)
+        return self.values_at_nodes(grid, t, like=exact).on_grid()
+
+    def values_at_nodes(
         self, grid: Grid, t: Tensor | float | None = None, *, like: Tensor | None = None
     ) -> SymbolValues:
-        """The values of the symbol on a grid, shared or frozen ones where they hold.
+        """The values as the operator takes them, shared or frozen ones where they hold.
 
         Arguments:
             grid: The grid.
             t: Time, for symbols that depend on it.
             like: Fields that the operator is for: their precision and device decide whether
-                x-factors may be given at nodes. None for the parameters' own.
+                factors may be interpolated from nodes. None for the parameters' own.
         """
         example = next(self.symbol.parameters(), torch.empty(0)) if like is None else like
 
@@ -92,7 +97,7 @@ class PseudoDifferentialOperator(nn.Module):
     def freeze(self, grid: Grid, tolerance: float = 0.0) -> FrozenLayer:
         """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
         self.cache.frozen = None
-        return self.cache.freeze(self.symbol, grid, lambda: self.values(grid), tolerance)
+        return self.cache.freeze(self.symbol, grid, lambda: self.values_at_nodes(grid), tolerance)
 
     def _interpolates(self, like: Tensor) -> bool:
         """Whether factors of the symbol may be interpolated from nodes, for fields like these."""

@@ -178,9 +178,19 @@ class TestNodes:
 
     def test_a_smooth_factor_is_taken_at_nodes_and_a_rough_one_is_not(self):
         grid = Grid((48, 64))
-        smooth = self.network().operators[0].values(grid)
+        smooth = self.network().operators[0].values_at_nodes(grid)
         assert smooth.basis is not None and len(smooth.basis) <= 12
-        assert self.network(60.0).operators[0].values(grid).basis is None
+        assert self.network(60.0).operators[0].values_at_nodes(grid).basis is None
+
+    def test_who_looks_at_the_symbol_sees_all_points(self):
+        network, grid = self.network(), Grid((48, 64))
+        for operator in network.operators:
+            seen, exact = operator.values(grid), operator.symbol.evaluate(grid, operator.modes)
+            assert torch.equal(seen.space, exact.space)
+        network.freeze(grid)
+        frozen = network.operators[0].values(grid).space
+        wanted = network.operators[0].symbol.evaluate(grid, 6).space
+        assert error(frozen, wanted.detach()) < 1e-6
 
     @pytest.mark.parametrize("factor", [1.0, 2.0, 4.0, 60.0])
     def test_values_and_gradients_are_those_of_all_points(self, factor):
