@@ -158,12 +158,20 @@ def apart(function, *arguments):
 
 
 def in_forked_child(work, seconds=SECONDS):
-    """Fork; the child works and ends as programs do, the parent waits until it has."""
+    """Fork; the child works and ends at once, the parent waits until it has.
+
+    It does not end as programs do: there torch waits for threads that only its parent had
+    (caffe2::PThreadPool), and may read memory that is gone.
+    """
     child = os.fork()
     if child == 0:
-        faulthandler.dump_traceback_later(seconds, exit=True)
-        work()
-        sys.exit(0)
+        code = 1
+        try:
+            faulthandler.dump_traceback_later(seconds, exit=True)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     assert code == 0, f"the child failed or hung: {code}"
 
