@@ -6,10 +6,10 @@ waiting threads sleep: this file, run as a script with the name of a function an
 """
 
 import copy
-import faulthandler
 import hashlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -167,7 +167,7 @@ def in_forked_child(work, seconds=SECONDS):
     if child == 0:
         code = 1
         try:
-            faulthandler.dump_traceback_later(seconds, exit=True)
+            signal.alarm(seconds)  # ends it if it hangs; a watchdog thread would not be forked
             work()
             code = 0
         finally:
