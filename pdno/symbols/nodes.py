@@ -27,7 +27,7 @@ MOST = 32
 STEP = 4
 """Numbers of nodes are multiples of it, as the compiled loops want it."""
 
-LINES = 4
+LINES = 2
 """Lines along each axis on which the smoothness of b is measured."""
 
 TOLERANCE = 2e-7
