@@ -77,20 +77,35 @@ def launches(
     return [layer.forward(grad), layer.space_gradient(grad, b), analyse, reduce]
 
 
+def _specialised(operand, path):
+    """What Triton compiles for an operand of a launch: its type, constants and alignments.
+
+    It compiles anew for sizes of 1 and for multiples of 16; tuples are taken apart.
+    """
+    if isinstance(operand, tuple):
+        parts = [_specialised(part, (*path, place)) for place, part in enumerate(operand)]
+        kinds, constants, aligned = zip(*parts, strict=True)
+        return kinds, _merged(constants), _merged(aligned)
+    if isinstance(operand, int) and operand == 1:
+        return "constexpr", {path: 1}, {}
+    whole = not isinstance(operand, int) or operand % 16 == 0
+    kind = "i32" if isinstance(operand, int) else "*fp32"
+    return kind, {}, {path: [["tt.divisibility", 16]]} if whole else {}
+
+
+def _merged(parts):
+    return {key: value for part in parts for key, value in part.items()}
+
+
 def _compiled(case, launch, target):
-    signature: dict[str, str] = {}
-    constants: dict[str, int] = dict(launch.constants)
-    aligned = {}
+    signature, constants, aligned = {}, {}, {}
     for place, name in enumerate(inspect.signature(launch.kernel.fn).parameters):
-        operand = launch.operands.get(name)
-        # Triton compiles anew for sizes of 1 and for multiples of 16, as at a launch
-        if operand is None or (isinstance(operand, int) and operand == 1):
-            signature[name] = "constexpr"
-            constants.setdefault(name, 1)
+        if name == "tiles":
+            signature[name], constants[(place,)] = "constexpr", launch.tiles
             continue
-        signature[name] = "i32" if isinstance(operand, int) else "*fp32"
-        if not isinstance(operand, int) or operand % 16 == 0:
-            aligned[(place,)] = [["tt.divisibility", 16]]
+        signature[name], ones, whole = _specialised(launch.operands[name], (place,))
+        constants.update(ones)
+        aligned.update(whole)
     source = backend.triton.compiler.ASTSource(launch.kernel, signature, constants, aligned)
     gpu = backend.triton.backends.compiler.GPUTarget("cuda", target, 32)
     made = backend.triton.compile(source, target=gpu, options=launch.options)

@@ -38,10 +38,10 @@ __all__ = ["available", "pairwise_backward", "pairwise_forward"]
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,8 +104,8 @@ def pairwise_backward(
     """The gradients c̄, b̄ and f̂̄ for the gradient `grad` of the result, (B, O, *N)."""
     layer = _Layer(c, b, f_hat, shape, kept)
     grad = _checked("grad", grad, torch.float32, (len(f_hat), len(c), *shape), b.device)
-    c_bar, f_bar = (torch.zeros_like(layer.tensors[name]) for name in ("c", "f_hat"))
-    b_bar = torch.empty_like(layer.tensors["b"])
+    c_bar, f_bar = (torch.zeros_like(layer.operands[name]) for name in ("c", "f_hat"))
+    b_bar = torch.empty_like(layer.operands["b"])
     with torch.cuda.device_of(b):  # type: ignore[no-untyped-call]
         layer.space_gradient(grad, b_bar).run()
         for launch in layer.frequency_gradients(grad, c_bar, f_bar):
@@ -161,22 +161,23 @@ def _next_axis(program: tl.tensor, count: tl.tensor, tile: tl.constexpr) -> tl.t
 def _synthesise(
     c: tl.tensor,
     f_hat: tl.tensor,
-    tables: tl.tensor,
     pair: tl.tensor,
     spectra: tl.tensor,
-    has_spectrum: tl.tensor,
     place: tl.tensor,
-    sizes: tl.tensor,
-    tile_samples: tl.constexpr,
-    tile_rows: tl.constexpr,
-    tile_columns: tl.constexpr,
-    tile_half_modes: tl.constexpr,
-    one_plane: tl.constexpr,
+    operands: tl.tensor,
+    tiles: tl.constexpr,
 ) -> tl.tensor:
     """g of some samples, rows and columns for one pair j, i: (samples * rows, columns)."""
+    tile_samples: tl.constexpr = tiles[0]
+    tile_rows: tl.constexpr = tiles[1]
+    tile_columns: tl.constexpr = tiles[2]
+    tile_half_modes: tl.constexpr = tiles[3]
+    one_plane: tl.constexpr = tiles[4]
+    tables, sizes = operands
     plane_table, row_table, column_table = tables
+    _, _, _, _, rows, columns, plane_modes, row_modes, half_modes = sizes
+    spectrum, has_spectrum = spectra
     plane, row, column = place
-    rows, columns, plane_modes, row_modes, half_modes = sizes
     modes = plane_modes * row_modes * half_modes
     g = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
     for first in range(0, half_modes, tile_half_modes):
@@ -189,7 +190,7 @@ def _synthesise(
             if one_plane:
                 mode = m * half_modes + k
                 c_real, c_imag = _load(c, pair * modes + mode, in_half)
-                places = spectra[:, None] * modes + mode[None, :]
+                places = spectrum[:, None] * modes + mode[None, :]
                 f_real, f_imag = _load(f_hat, places, in_spectra)
                 q_real, q_imag = _product(c_real[None, :], c_imag[None, :], f_real, f_imag)
             else:
@@ -200,7 +201,7 @@ def _synthesise(
                     e_real, e_imag = _load(plane_table, plane * plane_modes + n, n < plane_modes)
                     c_real, c_imag = _load(c, pair * modes + mode, in_half)
                     c_real, c_imag = _product(e_real, e_imag, c_real, c_imag)
-                    places = spectra[:, None] * modes + mode[None, :]
+                    places = spectrum[:, None] * modes + mode[None, :]
                     f_real, f_imag = _load(f_hat, places, in_spectra)
                     q_real, q_imag = _add_product(
                         q_real, q_imag, c_real[None, :], c_imag[None, :], f_real, f_imag
@@ -226,25 +227,15 @@ def _forward(
     c: tl.tensor,
     b: tl.tensor,
     f_hat: tl.tensor,
-    plane_table: tl.tensor,
-    row_table: tl.tensor,
-    column_table: tl.tensor,
-    samples: tl.tensor,
-    outputs: tl.tensor,
-    inputs: tl.tensor,
-    planes: tl.tensor,
-    rows: tl.tensor,
-    columns: tl.tensor,
-    plane_modes: tl.tensor,
-    row_modes: tl.tensor,
-    half_modes: tl.tensor,
-    tile_samples: tl.constexpr,
-    tile_rows: tl.constexpr,
-    tile_columns: tl.constexpr,
-    tile_half_modes: tl.constexpr,
-    one_plane: tl.constexpr,
+    tables: tl.tensor,
+    sizes: tl.tensor,
+    tiles: tl.constexpr,
 ) -> None:
     """out of some samples, rows and columns, one output and plane."""
+    tile_samples: tl.constexpr = tiles[0]
+    tile_rows: tl.constexpr = tiles[1]
+    tile_columns: tl.constexpr = tiles[2]
+    samples, outputs, inputs, planes, rows, columns, _, _, _ = sizes
     sample_first, program = _next_axis(tl.program_id(0), samples, tile_samples)
     column_first, program = _next_axis(program, columns, tile_columns)
     row_first, program = _next_axis(program, rows, tile_rows)
@@ -259,27 +250,11 @@ def _forward(
     in_field = (line_row < rows)[:, None] & (column < columns)[None, :]
     point = (plane * rows + line_row)[:, None] * columns + column[None, :]
     size = planes * rows * columns
-    tables = plane_table, row_table, column_table
     place = plane, row, column
-    sizes = rows, columns, plane_modes, row_modes, half_modes
     total = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
     for i in range(inputs):
-        spectra = sample.to(tl.int64) * inputs + i
-        g = _synthesise(
-            c,
-            f_hat,
-            tables,
-            j * inputs + i,
-            spectra,
-            sample < samples,
-            place,
-            sizes,
-            tile_samples,
-            tile_rows,
-            tile_columns,
-            tile_half_modes,
-            one_plane,
-        )
+        spectra = sample.to(tl.int64) * inputs + i, sample < samples
+        g = _synthesise(c, f_hat, j * inputs + i, spectra, place, (tables, sizes), tiles)
         total += tl.load(b + (j * inputs + i) * size + point, mask=in_field, other=0.0) * g
     target = (line_sample.to(tl.int64) * outputs + j)[:, None] * size + point
     tl.store(out + target, total, mask=in_field & (line_sample < samples)[:, None])
@@ -291,25 +266,15 @@ def _space_gradient(
     c: tl.tensor,
     grad: tl.tensor,
     f_hat: tl.tensor,
-    plane_table: tl.tensor,
-    row_table: tl.tensor,
-    column_table: tl.tensor,
-    samples: tl.tensor,
-    outputs: tl.tensor,
-    inputs: tl.tensor,
-    planes: tl.tensor,
-    rows: tl.tensor,
-    columns: tl.tensor,
-    plane_modes: tl.tensor,
-    row_modes: tl.tensor,
-    half_modes: tl.tensor,
-    tile_samples: tl.constexpr,
-    tile_rows: tl.constexpr,
-    tile_columns: tl.constexpr,
-    tile_half_modes: tl.constexpr,
-    one_plane: tl.constexpr,
+    tables: tl.tensor,
+    sizes: tl.tensor,
+    tiles: tl.constexpr,
 ) -> None:
     """b̄ of some rows and columns, one pair and plane."""
+    tile_samples: tl.constexpr = tiles[0]
+    tile_rows: tl.constexpr = tiles[1]
+    tile_columns: tl.constexpr = tiles[2]
+    samples, outputs, inputs, planes, rows, columns, _, _, _ = sizes
     column_first, program = _next_axis(tl.program_id(0), columns, tile_columns)
     row_first, program = _next_axis(program, rows, tile_rows)
     plane, pair = _next_axis(program, planes, 1)
@@ -323,29 +288,13 @@ def _space_gradient(
     in_field = (line_row < rows)[:, None] & (column < columns)[None, :]
     point = (plane * rows + line_row)[:, None] * columns + column[None, :]
     size = planes * rows * columns
-    tables = plane_table, row_table, column_table
     place = plane, row, column
-    sizes = rows, columns, plane_modes, row_modes, half_modes
     total = tl.zeros((tile_samples * tile_rows, tile_columns), tl.float32)
     for sample_first in range(0, samples, tile_samples):
         sample = sample_first + tl.arange(0, tile_samples)
         line_sample = sample_first + line // tile_rows
-        spectra = sample.to(tl.int64) * inputs + i
-        g = _synthesise(
-            c,
-            f_hat,
-            tables,
-            pair,
-            spectra,
-            sample < samples,
-            place,
-            sizes,
-            tile_samples,
-            tile_rows,
-            tile_columns,
-            tile_half_modes,
-            one_plane,
-        )
+        spectra = sample.to(tl.int64) * inputs + i, sample < samples
+        g = _synthesise(c, f_hat, pair, spectra, place, (tables, sizes), tiles)
         source = (line_sample.to(tl.int64) * outputs + j)[:, None] * size + point
         in_grad = in_field & (line_sample < samples)[:, None]
         total += tl.load(grad + source, mask=in_grad, other=0.0) * g
@@ -359,24 +308,19 @@ def _analyse(
     u: tl.tensor,
     b: tl.tensor,
     grad: tl.tensor,
-    row_table: tl.tensor,
-    column_table: tl.tensor,
+    tables: tl.tensor,
     first_output: tl.tensor,
-    samples: tl.tensor,
-    outputs: tl.tensor,
-    inputs: tl.tensor,
-    planes: tl.tensor,
-    rows: tl.tensor,
-    columns: tl.tensor,
-    row_modes: tl.tensor,
-    half_modes: tl.tensor,
-    tile_samples: tl.constexpr,
-    tile_inputs: tl.constexpr,
-    tile_columns: tl.constexpr,
-    tile_row_modes: tl.constexpr,
-    tile_half_modes: tl.constexpr,
+    sizes: tl.tensor,
+    tiles: tl.constexpr,
 ) -> None:
     """u of some samples, inputs and modes, one output and plane; outputs count from the first."""
+    tile_samples: tl.constexpr = tiles[0]
+    tile_inputs: tl.constexpr = tiles[1]
+    tile_columns: tl.constexpr = tiles[2]
+    tile_row_modes: tl.constexpr = tiles[3]
+    tile_half_modes: tl.constexpr = tiles[4]
+    _, row_table, column_table = tables
+    samples, outputs, inputs, planes, rows, columns, _, row_modes, half_modes = sizes
     half_first, program = _next_axis(tl.program_id(0), half_modes, tile_half_modes)
     mode_first, program = _next_axis(program, row_modes, tile_row_modes)
     sample_first, program = _next_axis(program, samples, tile_samples)
@@ -428,17 +372,16 @@ def _reduce(
     total: tl.tensor,
     factor: tl.tensor,
     u: tl.tensor,
-    plane_table: tl.tensor,
-    terms: tl.tensor,
-    term_step: tl.tensor,
-    total_step: tl.tensor,
-    inputs: tl.tensor,
-    planes: tl.tensor,
-    plane_modes: tl.tensor,
-    modes: tl.tensor,
-    tile_modes: tl.constexpr,
+    tables: tl.tensor,
+    steps: tl.tensor,
+    sizes: tl.tensor,
+    tiles: tl.constexpr,
 ) -> None:
     """total += Σ conj(factor) p over samples for c̄, over outputs for f̂̄."""
+    tile_modes: tl.constexpr = tiles[0]
+    terms, total_step, term_step = steps
+    _, _, inputs, planes, _, _, plane_modes, row_modes, half_modes = sizes
+    modes = row_modes * half_modes
     first, program = _next_axis(tl.program_id(0), modes, tile_modes)
     n, program = _next_axis(program, plane_modes, 1)
     i, y = _next_axis(program, inputs, 1)
@@ -452,7 +395,7 @@ def _reduce(
         p_imag = tl.zeros((tile_modes,), tl.float32)
         spectrum = (y * total_step + term * term_step) * inputs + i
         for plane in range(planes):
-            e_real, e_imag = _load(plane_table, plane * plane_modes + n, n < plane_modes)
+            e_real, e_imag = _load(tables[0], plane * plane_modes + n, n < plane_modes)
             u_real, u_imag = _load(u, (spectrum * planes + plane) * modes + place, mask)
             p_real, p_imag = _add_product(p_real, p_imag, e_real, -e_imag, u_real, u_imag)
         source = ((term * inputs + i) * plane_modes + n) * modes + place
@@ -474,16 +417,30 @@ class _Launch:
     kernel: Any
     programs: int
     operands: dict[str, Any]
-    constants: dict[str, int]
+    tiles: tuple[int, ...]
     warps: int
 
     def run(self) -> None:
-        self.kernel[(self.programs,)](**self.operands, **self.constants, **self.options)
+        self.kernel[(self.programs,)](**self.operands, tiles=self.tiles, **self.options)
 
     @property
     def options(self) -> dict[str, int]:
         """Of the compiler."""
         return {"num_warps": self.warps, **OPTIONS}
+
+
+class _Sizes(NamedTuple):
+    """Of a layer, in the order in which the kernels take them."""
+
+    samples: int
+    outputs: int
+    inputs: int
+    planes: int
+    rows: int
+    columns: int
+    plane_modes: int
+    row_modes: int
+    half_modes: int
 
 
 class _Layer:
@@ -513,132 +470,85 @@ class _Layer:
         c = _checked("c", c, torch.complex64, (outputs, *spectrum), device)
         b = _checked("b", b, torch.float32, (outputs, inputs, *shape), device)
         f_hat = _checked("f_hat", f_hat, torch.complex64, (samples, *spectrum), device)
-        self.sizes = {
-            "samples": samples,
-            "outputs": outputs,
-            "inputs": inputs,
-            "planes": math.prod(shape[:-2]),
-            "plane_modes": math.prod(full[:-1]),
-            "rows": math.prod(shape[-2:-1]),
-            "row_modes": math.prod(full[-1:]),
-            "columns": shape[-1],
-            "half_modes": half,
-        }
-        self.tensors = {
-            "c": torch.view_as_real(c),
-            "b": b,
-            "f_hat": torch.view_as_real(f_hat),
-            "plane_table": _phases(shape[:-2], kept[:-2], device),
-            "row_table": _phases(shape[-2:-1], kept[-2:-1], device),
-            "column_table": half_table(shape[-1], half, torch.float32, device),
-        }
+        planes, rows = (math.prod(shape[:-2]), math.prod(shape[-2:-1]))
+        modes = (math.prod(full[:-1]), math.prod(full[-1:]), half)
+        self.sizes = _Sizes(samples, outputs, inputs, planes, rows, shape[-1], *modes)
+        tables = (
+            _phases(shape[:-2], kept[:-2], device),
+            _phases(shape[-2:-1], kept[-2:-1], device),
+            half_table(shape[-1], half, torch.float32, device),
+        )
+        spectra = {"c": torch.view_as_real(c), "f_hat": torch.view_as_real(f_hat)}
+        self.operands: dict[str, Any] = {**spectra, "b": b, "tables": tables}
 
     def forward(self, out: Tensor) -> _Launch:
         """What fills `out`."""
-        axes = ("outputs", "planes", "rows", "columns", "samples")
-        return self._synthesis(_forward, axes, {"out": out})
+        return self._synthesis(_forward, self.sizes.outputs, by_samples=True, out=out)
 
     def space_gradient(self, grad: Tensor, b_bar: Tensor) -> _Launch:
         """What fills b̄."""
-        axes = ("outputs", "inputs", "planes", "rows", "columns")
-        return self._synthesis(_space_gradient, axes, {"grad": grad, "b_bar": b_bar})
+        pairs = self.sizes.outputs * self.sizes.inputs
+        return self._synthesis(_space_gradient, pairs, by_samples=False, grad=grad, b_bar=b_bar)
 
     def frequency_gradients(self, grad: Tensor, c_bar: Tensor, f_bar: Tensor) -> Iterator[_Launch]:
         """What adds c̄ and f̂̄ to zeros, block after block of outputs and samples."""
         sizes = self.sizes
-        modes = sizes["row_modes"] * sizes["half_modes"]
-        numbers = 2 * sizes["inputs"] * sizes["planes"] * modes
+        modes = sizes.row_modes * sizes.half_modes
+        numbers = 2 * sizes.inputs * sizes.planes * modes
         fit = max(1, BUDGET // (4 * numbers))
-        most_samples = min(fit, sizes["samples"])
-        most_outputs = min(fit // most_samples, sizes["outputs"])
+        most_samples = min(fit, sizes.samples)
+        most_outputs = min(fit // most_samples, sizes.outputs)
         u = grad.new_empty(most_outputs * most_samples * numbers)
-        c, f_hat = self.tensors["c"], self.tensors["f_hat"]
-        for j in _blocks(sizes["outputs"], most_outputs):
-            for n in _blocks(sizes["samples"], most_samples):
+        c, f_hat = self.operands["c"], self.operands["f_hat"]
+        tile = _tile(modes, 128)
+        programs = sizes.inputs * sizes.plane_modes * -(-modes // tile)
+        for j in _blocks(sizes.outputs, most_outputs):
+            for n in _blocks(sizes.samples, most_samples):
                 outputs, samples = j.stop - j.start, n.stop - n.start
-                yield self._analysis(u, grad[n], first_output=j.start, block=outputs)
-                for total, factor, totals, terms, total_step, term_step in (
-                    (c_bar[j], f_hat[n], outputs, samples, samples, 1),
-                    (f_bar[n], c[j], samples, outputs, 1, samples),
-                ):
-                    yield self._launch(
-                        _reduce,
-                        ("totals", "inputs", "plane_modes", "modes"),
-                        {"tile_modes": _tile(modes, 128)},
-                        {
-                            "total": total,
-                            "factor": factor,
-                            "u": u,
-                            "totals": totals,
-                            "terms": terms,
-                            "total_step": total_step,
-                            "term_step": term_step,
-                            "modes": modes,
-                        },
-                    )
+                yield self._analysis(u, grad[n], j)
+                of_c = {"total": c_bar[j], "factor": f_hat[n], "steps": (samples, samples, 1)}
+                of_f = {"total": f_bar[n], "factor": c[j], "steps": (outputs, 1, samples)}
+                yield self._launch(_reduce, outputs * programs, (tile,), u=u, **of_c)
+                yield self._launch(_reduce, samples * programs, (tile,), u=u, **of_f)
 
-    def _synthesis(self, kernel: Any, axes: Sequence[str], more: dict[str, Any]) -> _Launch:
-        """With the largest tiles that make enough programs."""
+    def _synthesis(self, kernel: Any, count: int, *, by_samples: bool, **more: Tensor) -> _Launch:
+        """For `count` fields on all planes, with the largest tiles that make enough programs."""
         sizes = self.sizes
         for side in (64, 32, LEAST):
-            lines = _tile(sizes["samples"] * sizes["rows"], side)
-            samples, rows = _share(lines, sizes["samples"], sizes["rows"])
-            constants = {
-                "tile_samples": samples,
-                "tile_rows": rows,
-                "tile_columns": _tile(sizes["columns"], side),
-                "tile_half_modes": LEAST,
-                "one_plane": int(sizes["planes"] == 1),
-            }
-            # where rows are not aligned, each number of a large tile has an address of its own
-            wide = lines * constants["tile_columns"] > 2048 and sizes["columns"] % 16 != 0
-            launch = self._launch(kernel, axes, constants, more, warps=8 if wide else 4)
-            if launch.programs >= ENOUGH:
+            lines, columns = _tile(sizes.samples * sizes.rows, side), _tile(sizes.columns, side)
+            samples, rows = _share(lines, sizes.samples, sizes.rows)
+            programs = count * sizes.planes * -(-sizes.rows // rows) * -(-sizes.columns // columns)
+            programs *= -(-sizes.samples // samples) if by_samples else 1
+            if programs >= ENOUGH:
                 break
-        return launch
+        # where rows are not aligned, each number of a large tile has an address of its own
+        warps = 8 if lines * columns > 2048 and sizes.columns % 16 != 0 else 4
+        tiles = (samples, rows, columns, LEAST, int(sizes.planes == 1))
+        return self._launch(kernel, programs, tiles, warps=warps, **more)
 
-    def _analysis(self, u: Tensor, grad: Tensor, *, first_output: int, block: int) -> _Launch:
-        sizes = self.sizes
-        row_modes = min(32, _power(sizes["row_modes"]))
+    def _analysis(self, u: Tensor, grad: Tensor, outputs: slice) -> _Launch:
+        sizes = self.sizes._replace(samples=len(grad))
+        row_modes = min(32, _power(sizes.row_modes))
         # u stays in registers: few lines where there are many modes
-        lines = _tile(len(grad) * sizes["inputs"], max(LEAST, min(64, 512 // row_modes)))
-        samples, inputs = _share(lines, len(grad), sizes["inputs"])
-        constants = {
-            "tile_samples": samples,
-            "tile_inputs": inputs,
-            "tile_columns": _tile(sizes["columns"], 32),
-            "tile_row_modes": row_modes,
-            "tile_half_modes": LEAST,
-        }
-        return self._launch(
-            _analyse,
-            ("block", "planes", "inputs", "samples", "row_modes", "half_modes"),
-            constants,
-            {
-                "u": u,
-                "grad": grad,
-                "samples": len(grad),
-                "first_output": first_output,
-                "block": block,
-            },
-            warps=8 if lines * row_modes > 256 else 4,
-        )
+        lines = _tile(sizes.samples * sizes.inputs, max(LEAST, min(64, 512 // row_modes)))
+        samples, inputs = _share(lines, sizes.samples, sizes.inputs)
+        programs = (outputs.stop - outputs.start) * sizes.planes * -(-sizes.inputs // inputs)
+        programs *= -(-sizes.samples // samples) * -(-sizes.row_modes // row_modes)
+        programs *= -(-sizes.half_modes // LEAST)
+        tiles = (samples, inputs, _tile(sizes.columns, 32), row_modes, LEAST)
+        more = {"u": u, "grad": grad, "first_output": outputs.start, "sizes": sizes}
+        warps = 8 if lines * row_modes > 256 else 4
+        return self._launch(_analyse, programs, tiles, warps=warps, **more)
 
     def _launch(
-        self,
-        kernel: Any,
-        axes: Sequence[str],
-        constants: dict[str, int],
-        more: dict[str, Any],
-        *,
-        warps: int = 4,
+        self, kernel: Any, programs: int, tiles: tuple[int, ...], *, warps: int = 4, **more: Any
     ) -> _Launch:
-        """A program for each tile of the product of some axes; of all operands what is named."""
-        operands: dict[str, Any] = {**self.sizes, **self.tensors, **more}
-        tiles = [-(-operands[axis] // constants.get(f"tile_{axis}", 1)) for axis in axes]
+        """Of all operands a kernel is given those that it names."""
+        operands = {"sizes": self.sizes, **self.operands, **more}
+        operands["sizes"] = tuple(operands["sizes"])
         named = inspect.signature(kernel.fn).parameters
-        given = {name: operands[name] for name in named if name in operands}
-        return _Launch(kernel, math.prod(tiles), given, constants, warps)
+        given = {name: operand for name, operand in operands.items() if name in named}
+        return _Launch(kernel, programs, given, tiles, warps)
 
 
 def _checked(
