@@ -101,7 +101,7 @@ class SeparatedSymbol(Symbol):
         axes, bases = grid.axes(), list[Tensor]()
         for axis, count in enumerate(counts):
             if count is None:
-                bases.append(like.new_empty(0))
+                bases.append(like.new_empty(0, 0))
                 continue
             points = tuple(axes[axis].tolist())
             bases.append(node_basis(points, count, periodic=self.periodic).to(like))

@@ -288,3 +288,12 @@ def test_a_plan_is_made_once():
     sizes = Sizes((16, 16), (None, None), 2, 1, 1)
     assert find_fields(sizes.shape, sizes.kept, 2) is find_fields((16, 16), (None, None), 2)
     assert find_loops(sizes, 4) is find_loops(Sizes((16, 16), (None, None), 2, 1, 1), 4)
+
+
+def test_nodes_stand_beside_axes_that_need_all_their_points():
+    """A short axis keeps its points while the long one is interpolated."""
+    torch.manual_seed(0)
+    symbol = PDNO(2, 1, 1, width=4, modes=2).operators[0].symbol.double()
+    few, full = (symbol.evaluate(Grid((4, 64)), 2, most_nodes=most) for most in (24, 0))
+    assert few.basis is not None and [table.numel() for table in few.rows] == [0]
+    torch.testing.assert_close(few.on_grid().space, full.space, rtol=1e-6, atol=1e-7)
