@@ -116,9 +116,6 @@ def warn_if_slow(work: int) -> None:
     """Say once per process that large work is slow for want of compiled loops.
 
     Who switched them off knows, and is not told.
-
-    Arguments:
-        work: Products of the operator, samples x outputs x inputs x points.
     """
     if work >= LARGE and _switch() != "0":
         _warn_once()

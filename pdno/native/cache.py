@@ -35,11 +35,7 @@ def cache_path() -> Path:
 
 
 class CacheFolder:
-    """A folder that only this user can write to; OSError where it cannot be had.
-
-    Arguments:
-        path: Where; made if it is not there.
-    """
+    """A folder that only this user can write to; OSError where it cannot be had."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

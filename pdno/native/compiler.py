@@ -55,12 +55,7 @@ InstructionSet = Literal["avx512", "avx2", "baseline", "native"]
 
 
 class CompilationError(RuntimeError):
-    """No compiler, or one that fails.
-
-    Arguments:
-        reason: One line.
-        output: All that the compiler said.
-    """
+    """No compiler, or one that fails."""
 
     def __init__(self, reason: str, output: str = "") -> None:
         super().__init__(reason)
@@ -69,12 +64,7 @@ class CompilationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Compiler:
-    """A command that compiles C.
-
-    Arguments:
-        command: Its full path, and arguments that always go with it.
-        version: All that it answers to --version.
-    """
+    """A command that compiles C."""
 
     command: tuple[str, ...]
     version: str
@@ -179,14 +169,7 @@ def read_sources(source: Path) -> Sources:
 def compile_library(
     compiler: Compiler, sources: Sources, flags: tuple[str, ...], folder: Path
 ) -> Path:
-    """Compile into a library in `folder`, which gets copies of the sources, too.
-
-    Arguments:
-        compiler: What compiles.
-        sources: What is compiled.
-        flags: Arguments besides those that every library gets.
-        folder: An own folder, empty or of an earlier attempt.
-    """
+    """Compile into a library in `folder`, which gets copies of the sources, too."""
     for name, text in sources.texts.items():
         (folder / name).write_bytes(text)
     target = folder / f"{Path(sources.main).stem}.so"

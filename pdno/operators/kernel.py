@@ -47,13 +47,7 @@ ALL = -1
 
 
 def choose_backend(dtype: torch.dtype, device: torch.device, work: int = 0) -> Backend:
-    """What computes a layer; large `work` without the native code is warned of, once.
-
-    Arguments:
-        dtype: Of the fields.
-        device: Where they are.
-        work: Numbers that the reference would make.
-    """
+    """What computes a layer; large `work` without the native code is warned of, once."""
     if is_transformed() or dtype != torch.float32:
         return "reference"
     fastest: Backend = _fastest(device.type, work)
@@ -343,14 +337,7 @@ def _register_gradients(
     in_reference: Callable[..., Tensor],
     places: tuple[int, ...],
 ) -> None:
-    """The gradients of a custom operator; where they are differentiated again, the reference's.
-
-    Arguments:
-        operator: The custom operator.
-        backward: Tensors among its arguments, the gradient, other arguments -> gradients.
-        in_reference: The same function of its arguments in plain torch.
-        places: Which arguments are differentiated.
-    """
+    """The gradients of a custom operator; where they are differentiated again, the reference's."""
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         tensors = [value for value in inputs if isinstance(value, Tensor)]

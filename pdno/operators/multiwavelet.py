@@ -186,11 +186,6 @@ class SpectralKernel(nn.Module):
         R[f](x) = F⁻¹[ Σ_i R_io(ξ) F[f_i](ξ) ](x)
 
     Shapes: (B, C, *N) -> (B, C, *N); table (C, C, 2α, ..., α, 2), real and imaginary part last.
-
-    Arguments:
-        channels: Number of channels C in and out.
-        modes: Number of modes α of a block, per axis.
-        axes: Number of transformed axes, 1 to 3.
     """
 
     def __init__(self, channels: int, modes: int, *, axes: int) -> None:
@@ -235,15 +230,7 @@ class SpectralKernel(nn.Module):
 
 
 def make_kernel(channels: int, modes: int, *, axes: int, spectral: bool = True) -> nn.Sequential:
-    """One of A, B and C as it is published for a number of axes.
-
-    Arguments:
-        channels: Number of channels C in and out.
-        modes: Number of Fourier modes α of a spectral kernel.
-        axes: 1 for 1D, 2 for 2D, 3 for space-time.
-        spectral: Whether the kernel multiplies Fourier modes; otherwise it looks at the next
-            neighbours.
-    """
+    """One of A, B and C as it is published for a number of axes."""
     if axes not in CONVOLUTION:
         raise ValueError(f"kernel has {axes} axes; expected 1, 2 or 3")
     convolution: nn.Module

@@ -75,12 +75,7 @@ def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = Fal
 
 
 class Symbol(nn.Module):
-    """A symbol a_ij(x, ξ), perhaps with time.
-
-    Arguments:
-        in_channels: I.
-        out_channels: O.
-    """
+    """A symbol a_ij(x, ξ), perhaps with time."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()

@@ -51,12 +51,7 @@ def node_basis(axis: tuple[float, ...], count: int, *, periodic: bool) -> Tensor
 
 
 def count_nodes(values: Tensor, *, periodic: bool) -> int | None:
-    """How many nodes are enough for functions that are given at `MOST` nodes, or None.
-
-    Arguments:
-        values: The functions, (..., MOST).
-        periodic: Which nodes.
-    """
+    """How many nodes are enough for functions at `MOST` nodes, (..., MOST); None if too few."""
     lines = values.reshape(-1, MOST)
     coefficients = lines @ _expansion(periodic).to(lines)
     # the mean square of what is left out when the first ones are kept

@@ -25,15 +25,7 @@ MODES_PER_NODE = 8
 
 
 class SeparatedSymbol(Symbol):
-    """Σ_r b_rij(x) c_rij(ξ) with factors that are networks of the scaled x and ξ.
-
-    Arguments:
-        in_channels: I.
-        out_channels: O.
-        scale: What the networks see of x and ξ.
-        depends_on_x: Whether there is a b; without it the symbol is a(ξ).
-        takes_time: Whether there is a t.
-    """
+    """Σ_r b_rij(x) c_rij(ξ) with factors that are networks of the scaled x and ξ."""
 
     real: SymbolMLP
 

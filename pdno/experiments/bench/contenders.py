@@ -44,17 +44,7 @@ MAIN = "2d-64-k12"
 
 @dataclass(frozen=True)
 class Setting:
-    """A problem size.
-
-    Arguments:
-        shape: Grid points along each axis.
-        modes: k_max, or None for all modes.
-        width: Channels inside.
-        batch: Samples.
-        in_channels: Channels of the input.
-        symbol_layers: Hidden-to-hidden maps of the symbol networks.
-        symbol_hidden: Their width.
-    """
+    """A problem size."""
 
     shape: tuple[int, ...]
     modes: int | None
@@ -148,11 +138,7 @@ def build(name: str, setting: Setting) -> nn.Module:
 
 
 class StraightPDNO(nn.Module):
-    """The published network, straight from the formula.
-
-    Arguments:
-        network: Whose weights to use.
-    """
+    """The published network, straight from the formula."""
 
     def __init__(self, network: PDNO) -> None:
         super().__init__()

@@ -55,14 +55,7 @@ FINAL_TIME = 20.0
 
 @dataclass(frozen=True)
 class Task:
-    """A measurement in a process of its own.
-
-    Arguments:
-        place: Where its result belongs, keys from the outside in.
-        arguments: Of `worker.measure`.
-        allocator: "tuned" or "default".
-        threads: Of torch and the kernels.
-    """
+    """A measurement in a process of its own."""
 
     place: tuple[str, ...]
     arguments: tuple[str, ...]

@@ -30,14 +30,7 @@ def time_long_enough(
     seconds: float,
     warm_up: bool = True,
 ) -> dict[str, float]:
-    """Best seconds of each contender; they take turns, and the quick ones have more of them.
-
-    Arguments:
-        contenders: What to call, by name.
-        repeats: How often each is timed at least.
-        seconds: How long each is timed at least, over all of its turns.
-        warm_up: Whether each is called once before.
-    """
+    """Best seconds of each contender; they take turns, and the quick ones have more of them."""
     best = dict.fromkeys(contenders, float("inf"))
     spent = dict.fromkeys(contenders, 0.0)
     unfinished, turns = dict(contenders), 0

@@ -158,15 +158,7 @@ def _even_ranges(count: int, most: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Everything that the plan of the loops depends on.
-
-    Arguments:
-        shape: Grid points per axis, *N.
-        kept: Kept modes per axis, None for all.
-        batch: B.
-        inputs: I.
-        outputs: O.
-    """
+    """Everything that the plan of the loops depends on."""
 
     shape: tuple[int, ...]
     kept: tuple[int | None, ...]
@@ -176,12 +168,7 @@ class Sizes:
 
 
 class _Loops:
-    """What all kinds of loops know of one size.
-
-    Arguments:
-        sizes: Of the problem.
-        columns: Channels that lanes stand for, inputs or outputs.
-    """
+    """What all kinds of loops know of one size."""
 
     def __init__(self, sizes: Sizes, columns: int) -> None:
         self.library, self.sizes = _library(), sizes
