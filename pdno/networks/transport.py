@@ -1,0 +1,91 @@
+"""The transport head: a network says where the next frame comes from, and what is added.
+
+    u(x) = v(x + δ(x)) + r(x)
+
+v are the last channels of the input, in a rollout the latest frame. A step of advection is a warp
+of the frame, and a warp is no short Fourier series, so a network that may warp has little left to
+say: δ and r are smooth and small.
+"""
+
+__all__ = ["Transport", "warp"]
+
+from itertools import product
+
+import torch
+from torch import Tensor, nn
+
+from pdno.grid import Grid
+from pdno.spectral import resample
+
+REFINE = 2
+"""Points of the grid on which v is read for each of its own; each factor 2 divides the error by 8."""
+
+REACH = 0.25
+"""The displacement that an output of 1 stands for, in units of the domain."""
+
+START = 0.1
+"""Size of the last weights of a new network over their usual size: at first u is nearly v."""
+
+
+class Transport(nn.Module):
+    """u(x) = v(x + δ(x)) + r(x) with (4δ, r) the outputs of a network, on a periodic domain.
+
+    Shapes: (B, k·C, *N) -> (B, C, *N); the network has d + C outputs. Normalisers have to be the
+    same at every point ("none" or "channel"), for values of v move from point to point.
+    """
+
+    def __init__(self, network: nn.Module, dim: int) -> None:
+        super().__init__()
+        self.network, self.dim = network, dim
+        weight, bias = list(network.project.parameters())[-2:]  # type: ignore[union-attr]
+        with torch.no_grad():
+            weight.mul_(START)
+            bias.zero_()
+
+    def forward(self, f: Tensor, *, grid: Grid | None = None) -> Tensor:
+        """The next frame."""
+        moved = self.network(f) if grid is None else self.network(f, grid=grid)
+        displacement, rest = moved[:, : self.dim], moved[:, self.dim :]
+        return warp(f[:, -rest.shape[1] :], REACH * displacement) + rest
+
+
+def warp(v: Tensor, displacement: Tensor) -> Tensor:
+    """v(x + δ(x)) for periodic fields, (B, C, *N) and (B, d, *N) -> (B, C, *N).
+
+    v is brought to a finer grid by its Fourier series and read there by cubic convolution (Keys),
+    which is exact at grid points and has an error of order three between them.
+    """
+    shape = v.shape[2:]
+    fine = [REFINE * n for n in shape]
+    values = resample(v, fine).flatten(2)
+    taps = [_taps(displacement[:, axis], axis, shape, fine) for axis in range(len(shape))]
+    total = torch.zeros_like(v)
+    for chosen in product(range(4), repeat=len(shape)):
+        pairs = [axis_taps[k] for axis_taps, k in zip(taps, chosen, strict=True)]
+        place, weight = pairs[0]
+        for next_place, next_weight in pairs[1:]:
+            place, weight = place + next_place, weight * next_weight
+        index = place.flatten(1)[:, None].expand(-1, v.shape[1], -1)
+        total = total + weight[:, None] * values.gather(2, index).view_as(v)
+    return total
+
+
+def _taps(
+    displacement: Tensor, axis: int, shape: torch.Size, fine: list[int]
+) -> list[tuple[Tensor, Tensor]]:
+    """Places and weights of the four neighbours along an axis; places count in the flat field."""
+    n, m = shape[axis], fine[axis]
+    steps = torch.arange(n, device=displacement.device, dtype=displacement.dtype) * REFINE
+    along = steps.reshape(-1, *[1] * (len(shape) - 1 - axis)) + displacement * m
+    first = along.detach().floor()
+    s = along - first
+    stride = torch.Size(fine[axis + 1 :]).numel()
+    weights = (
+        ((2 - s) * s - 1) * s / 2,
+        ((3 * s - 5) * s * s + 2) / 2,
+        ((4 - 3 * s) * s + 1) * s / 2,
+        (s - 1) * s * s / 2,
+    )
+    return [
+        ((first.long() + k - 1).remainder(m) * stride, weight) for k, weight in enumerate(weights)
+    ]

@@ -1,0 +1,95 @@
+"""The transport head: shifts, convergence, gradients, periodicity, rollouts."""
+
+import math
+
+import pytest
+import torch
+
+from pdno import FNO, PDNO, Grid, rollout
+from pdno.networks.mwt import MWT
+from pdno.networks.transport import Transport, warp
+
+SHAPES = {1: (24,), 2: (12, 10), 3: (6, 8, 5)}
+
+
+def wave(x):
+    """A smooth periodic field of x (*N, d), (1, 1, *N)."""
+    phase = sum((axis + 1) * 2 * math.pi * x[..., axis] for axis in range(x.shape[-1]))
+    return (torch.sin(phase) + 0.5 * torch.cos(2 * math.pi * x[..., 0]))[None, None]
+
+
+def constant(shift, shape, batch=1):
+    d = torch.tensor(shift, dtype=torch.float64).reshape(1, -1, *[1] * len(shape))
+    return d.expand(batch, -1, *shape)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_whole_steps_are_rolls(dim):
+    shape = SHAPES[dim]
+    v = torch.randn(2, 3, *shape, dtype=torch.float64)
+    steps = [3, -5, 2][:dim]
+    moved = warp(v, constant([s / n for s, n in zip(steps, shape, strict=True)], shape, 2))
+    expected = v.roll([-s for s in steps], dims=tuple(range(2, 2 + dim)))
+    torch.testing.assert_close(moved, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_it_converges_with_order_three(dim):
+    errors = []
+    for n in (16, 32):
+        x = Grid((n,) * dim).points()
+        shift = [0.0137, -0.2071, 0.3333][:dim]
+        d = 0.03 * torch.sin(2 * math.pi * x) + torch.tensor(shift, dtype=torch.float64)
+        exact = wave(x + d)
+        errors.append((warp(wave(x), d.movedim(-1, 0)[None]) - exact).abs().max())
+    assert 2.7 < math.log2(errors[0] / errors[1]) and errors[1] < 3e-3
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_turn_around_the_domain_changes_nothing(dim):
+    shape = SHAPES[dim]
+    v = torch.randn(1, 2, *shape, dtype=torch.float64)
+    d = 0.1 * torch.randn(1, dim, *shape, dtype=torch.float64)
+    torch.testing.assert_close(warp(v, d), warp(v, d + 1), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_gradients_and_the_adjoint(dim):
+    shape = {1: (5,), 2: (4, 3), 3: (2, 3, 2)}[dim]
+    torch.manual_seed(0)
+    v = torch.randn(1, 2, *shape, dtype=torch.float64, requires_grad=True)
+    d = 0.3 * torch.randn(1, dim, *shape, dtype=torch.float64)
+    assert torch.autograd.gradcheck(warp, (v, d.requires_grad_()))
+    u, w, d = torch.randn_like(v), torch.randn_like(v), d.detach()
+    (adjoint,) = torch.autograd.grad(warp(v, d), v, w)
+    u = u.detach()
+    assert abs(float((warp(u, d) * w).sum() - (u * adjoint).sum())) < 1e-12
+
+
+NETWORKS = {
+    "pdno": lambda: PDNO(2, 2, 3, width=4, modes=3),
+    "fno": lambda: FNO(2, 2, 3, width=4, modes=3),
+    "mwt": lambda: MWT(2, 2, 3, width=2, wavelets=2, modes=3, append_coordinates=True),
+}
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_new_network_nearly_keeps_the_last_frame(kind):
+    torch.manual_seed(0)
+    head = Transport(NETWORKS[kind](), 2)
+    x = Grid((16, 16)).points().float()
+    f = torch.cat([torch.randn(1, 1, 16, 16), wave(x)], dim=1)
+    u = head(f)
+    assert u.shape == (1, 1, 16, 16)
+    assert 0 < (u - f[:, 1:]).norm() < 0.5 * f[:, 1:].norm()
+
+
+@pytest.mark.parametrize("kind", ["pdno", "fno"])
+def test_rollouts_share_the_symbols_and_give_the_same(kind):
+    torch.manual_seed(0)
+    head = Transport(NETWORKS[kind](), 2)
+    window = torch.randn(2, 2, 16, 16)
+    frames = rollout(head, window, 3)
+    for frame in frames.unbind(1):
+        torch.testing.assert_close(head(window), frame, rtol=1e-5, atol=1e-6)
+        window = torch.cat([window[:, 1:], frame], dim=1)
