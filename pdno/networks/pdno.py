@@ -15,6 +15,7 @@ from pdno.symbols.mlp import MLPOptions
 from pdno.symbols.network import NetworkSymbol
 from pdno.symbols.scale import InputScale, Scale
 from pdno.symbols.table import TableSymbol
+from pdno.symbols.trunk import TrunkSymbol
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +30,9 @@ class PDNOOptions:
         activation: Of the symbol networks: gelu, softplus, silu, tanh, sigmoid or relu.
         modes: Kept modes k_max, one or one per axis; None keeps all modes of the grid.
         depends_on_x: Whether the symbol is a1(x) a2(ξ), or a2(ξ) alone.
-        symbol: "network" (a1 a2), "low-rank" (Σ_r b_jr c_ijr), "table" (R, as in FNO), or
-            "classical" (⟨ξ⟩^m b, in the symbol class S^m_{1,0} by construction).
+        symbol: "network" (a1 a2), "trunk" (the same, one network for a2), "low-rank"
+            (Σ_r b_jr c_ijr), "table" (R, as in FNO), or "classical" (⟨ξ⟩^m b, in the symbol class
+            S^m_{1,0} by construction).
         rank: R of a low-rank symbol.
         shared: Whether the output channels of a low-rank symbol share its x-factors.
         order: m of a classical symbol.
@@ -40,6 +42,7 @@ class PDNOOptions:
         frequency_scale: The networks see ξ/frequency_scale; None lets the kept modes span [-4, 4].
         coordinate_scale: The networks see x·coordinate_scale.
         padding: Fraction of the domain (float) or points (int) of zeros after each axis.
+        space_hidden: Width of the networks a1 of trunk symbols; None for `symbol_hidden`.
     """
 
     width: int = 20
@@ -49,7 +52,7 @@ class PDNOOptions:
     activation: str = "gelu"
     modes: Sequence[int] | int | None = None
     depends_on_x: bool = True
-    symbol: Literal["network", "low-rank", "table", "classical"] = "network"
+    symbol: Literal["network", "trunk", "low-rank", "table", "classical"] = "network"
     rank: int = 2
     shared: bool = False
     order: float = 0.0
@@ -58,6 +61,7 @@ class PDNOOptions:
     frequency_scale: Scale = None
     coordinate_scale: float | Sequence[float] = 1.0
     padding: float | Sequence[float] = 0.0
+    space_hidden: int | None = None
 
 
 class PDNO(NeuralOperator):
@@ -109,7 +113,9 @@ def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) 
         if modes is None or time:
             raise ValueError("a table symbol needs modes, for example modes=12, and no time")
         return TableSymbol(width, width, modes=modes)
-    scale = InputScale(dim, options.coordinate_scale, options.frequency_scale, modes)
+    # features of a trunk have scales of their own, in units of single modes
+    own = 1.0 if options.symbol == "trunk" else None
+    scale = InputScale(dim, options.coordinate_scale, options.frequency_scale or own, modes)
     network = MLPOptions(
         layers=options.symbol_layers,
         hidden=options.symbol_hidden,
@@ -140,6 +146,18 @@ def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) 
         return NetworkSymbol(
             width, width, scale=scale, depends_on_x=depends_on_x, takes_time=time, **network
         )
+    if options.symbol == "trunk":
+        hidden = options.space_hidden
+        return TrunkSymbol(
+            width,
+            width,
+            scale=scale,
+            depends_on_x=depends_on_x,
+            takes_time=time,
+            space_hidden=hidden,
+            **network,
+        )
     raise ValueError(
-        f"symbol {options.symbol!r}; expected 'network', 'table' or 'low-rank', or 'classical'"
+        f"symbol {options.symbol!r}; expected 'network', 'trunk', 'low-rank', 'table' or "
+        "'classical'"
     )

@@ -18,7 +18,7 @@ from pdno.grid import Grid
 from pdno.spectral import resample
 
 REFINE = 2
-"""Points of the grid on which v is read for each of its own; each factor 2 divides the error by 8."""
+"""Points on which v is read for each of its own; a factor 2 divides the error by 8."""
 
 REACH = 0.25
 """The displacement that an output of 1 stands for, in units of the domain."""

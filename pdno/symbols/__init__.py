@@ -4,6 +4,7 @@
     network     a1(x) a2(ξ), the paper's symbol
     low_rank    Σ_r b_r(x) c_r(ξ)
     classical   ⟨ξ⟩^m b(x, ω), in S^m_{1,0} by construction
+    trunk       a1(x) a2(ξ) with one trunk for a2, in S^0_{1,0}
     table       R(ξ), the free table of FNO
     analytic    formulas: heat, derivatives, resolvent, ...
     direct      any a(x, ξ) and its double sum, for small grids
@@ -29,3 +30,4 @@ from pdno.symbols.mlp import ACTIVATIONS as ACTIVATIONS
 from pdno.symbols.network import NetworkSymbol as NetworkSymbol
 from pdno.symbols.scale import InputScale as InputScale
 from pdno.symbols.table import TableSymbol as TableSymbol
+from pdno.symbols.trunk import TrunkSymbol as TrunkSymbol

@@ -16,7 +16,7 @@ from torch import Tensor
 from pdno.fourier import Modes
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
-from pdno.symbols.mlp import SymbolMLP, join_parts
+from pdno.symbols.mlp import join_parts
 from pdno.symbols.nodes import MOST, STEP, count_nodes, node_basis, node_points, probe_lines
 from pdno.symbols.scale import InputScale
 
@@ -26,8 +26,6 @@ MODES_PER_NODE = 8
 
 class SeparatedSymbol(Symbol):
     """Σ_r b_rij(x) c_rij(ξ) with factors that are networks of the scaled x and ξ."""
-
-    real: SymbolMLP
 
     def __init__(
         self,
@@ -79,7 +77,7 @@ class SeparatedSymbol(Symbol):
             most_nodes: Up to how many nodes of each row are wanted where they are enough.
             smooth_frequency: Whether c may be interpolated between the modes, to float32.
         """
-        like = self.real.linear_in.weight
+        like = next(self.parameters())
         times = check_time(t, self.takes_time, like)
         xi = self.scale.xi(grid, modes, like)
         interpolated = smooth_frequency and not self.exact_structure and times is None
@@ -124,7 +122,7 @@ class SeparatedSymbol(Symbol):
 
         None if the last axis needs more than `most`.
         """
-        like = self.real.linear_in.weight
+        like = next(self.parameters())
         lines = probe_lines(grid.dim, periodic=self.periodic).to(like.device)
         scaled = (lines * self.scale.coordinate.to(like.device)).to(like.dtype)
         with torch.no_grad():
@@ -153,7 +151,7 @@ class SeparatedSymbol(Symbol):
                 "this symbol has not chosen its frequency_scale yet: build it with one, or use "
                 "it on a grid first"
             )
-        like = self.real.linear_in.weight
+        like = next(self.parameters())
         times = check_time(t, self.takes_time, like)
         seen = (xi.to(like.device) / self.scale.frequency.to(like.device)).to(like.dtype)
         points = (x.to(like.device) * self.scale.coordinate.to(like.device)).to(like.dtype)

@@ -1,0 +1,78 @@
+"""Symbols with one trunk: Re a2 and Im a2 of all pairs are read off the same hidden layers.
+
+    a_ij(x, ξ) = a1_ij(x) a2_ij(ξ),    (Re a2, Im a2) = linear(trunk(φ(ξ)))
+    φ(ξ) = ( ξ/⟨ξ⟩_s, s/⟨ξ⟩_s  for s = 1, 4 ),    ⟨ξ⟩_s = (s² + |ξ|²)^{1/2}
+
+Three networks of the paper become one, and a1 has a width of its own, so a step costs less. Each
+pair of features is the point (s, ξ)/⟨ξ⟩_s of the upper half sphere, on which R^d is a bounded set
+with the directions of infinity as its rim (see `symbols.classical`); the scale 1 resolves ξ near 0
+and the scale 4 the modes beyond. With a smooth activation a2 is a smooth function on that closed
+set, so a2 is in S^0_{1,0} in every dimension; docs/theory_symbol_classes.md has the proof.
+"""
+
+__all__ = ["TrunkSymbol"]
+
+from typing import Unpack
+
+import torch
+from torch import Tensor
+
+from pdno.symbols.mlp import MLPOptions, SymbolMLP, join_parts
+from pdno.symbols.scale import InputScale
+from pdno.symbols.separated import SeparatedSymbol, with_time
+
+SCALES = (1.0, 4.0)
+"""The s of the features, in units of the `frequency_scale`."""
+
+GAIN = 3.0
+"""Features lie on spheres, where torch's own start would be almost linear."""
+
+
+class TrunkSymbol(SeparatedSymbol):
+    """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ) with a2 in S^0_{1,0} (eq. 9, 16), one trunk for all of a2.
+
+    Arguments:
+        in_channels, out_channels, scale, depends_on_x, takes_time: As in `SeparatedSymbol`.
+        space_hidden: Width of the network a1; None for that of the trunk.
+        network: Arguments of `SymbolMLP`, for the trunk.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        scale: InputScale,
+        depends_on_x: bool = True,
+        takes_time: bool = False,
+        space_hidden: int | None = None,
+        **network: Unpack[MLPOptions],
+    ) -> None:
+        sizes = in_channels, out_channels
+        super().__init__(*sizes, scale=scale, depends_on_x=depends_on_x, takes_time=takes_time)
+        pairs, features = in_channels * out_channels, len(SCALES) * (scale.dim + 1) + takes_time
+        self.trunk = SymbolMLP(features, 2 * pairs, **network)
+        with torch.no_grad():
+            self.trunk.linear_in.weight.mul_(GAIN)
+        if space_hidden is not None:
+            network["hidden"] = space_hidden
+        space = SymbolMLP(scale.dim + takes_time, pairs, **network) if depends_on_x else None
+        self.space = space
+
+    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
+        """a2."""
+        squares = xi.square().sum(dim=-1, keepdim=True)
+        features = []
+        for s in SCALES:
+            root = (s * s + squares).sqrt()
+            features += [xi / root, s / root]
+        values = self.trunk.fields(with_time(torch.cat(features, dim=-1), t))
+        real, imaginary = values.unflatten(0, (2, 1, self.out_channels, self.in_channels))
+        return join_parts(real, imaginary)
+
+    def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
+        """a1."""
+        assert self.space is not None
+        # all pairs of a point lie together in memory, as the operator reads them
+        values = self.space(with_time(x, t)).movedim(-1, 0)
+        return values.unflatten(0, (1, self.out_channels, self.in_channels))
