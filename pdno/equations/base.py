@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pdno.equations.symmetries import Symmetries, box_symmetries
 from pdno.grid import Grid
 
 
@@ -65,6 +66,10 @@ class EvolutionEquation(ABC):
     @abstractmethod
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """The equation on the modes of `grid`."""
+
+    def symmetries(self, grid: Grid) -> Symmetries:
+        """The maps of states on `grid` that turn solutions into solutions; at least x -> x."""
+        return Symmetries(box_symmetries(grid)[:1])
 
     def check(self, state: Tensor) -> Grid:
         """The grid of a state (B, 1, *N), or ValueError."""

@@ -3,12 +3,13 @@
 __all__ = ["Burgers"]
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
+from pdno.equations.symmetries import Symmetries, all_translations, box_symmetries
 from pdno.fourier import inverse, transform
 from pdno.grid import Grid
 from pdno.spectral import band_limits, laplacian_symbol
@@ -58,3 +59,8 @@ class Burgers(EvolutionEquation):
             )
 
         return Semilinear(linear, modes, nonlinear, rates, deformation=0.02)
+
+    def symmetries(self, grid: Grid) -> Symmetries:
+        """Translations, and u(x) -> -u(-x)."""
+        same, flipped = box_symmetries(grid)
+        return Symmetries((same, replace(flipped, sign=-1)), all_translations(grid))

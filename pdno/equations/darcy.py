@@ -23,6 +23,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from pdno.equations.symmetries import Symmetries, box_symmetries
 from pdno.grid import Grid
 
 
@@ -66,3 +67,8 @@ class Darcy:
         if not bool(values.isfinite().all()):
             raise ValueError("Darcy forcing returned NaN or infinity; expected finite values")
         return values
+
+    def symmetries(self, grid: Grid) -> Symmetries:
+        """All turns and reflections of the box, for a forcing that is the same everywhere."""
+        turns = box_symmetries(grid)
+        return Symmetries(turns[:1] if callable(self.forcing) else turns)

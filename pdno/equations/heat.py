@@ -2,11 +2,12 @@
 
 __all__ = ["Heat"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from pdno.equations.base import EvolutionEquation, Semilinear
+from pdno.equations.symmetries import Symmetries, all_translations, box_symmetries
 from pdno.grid import Grid
 from pdno.spectral import laplacian_symbol
 
@@ -29,3 +30,9 @@ class Heat(EvolutionEquation):
         """L(ξ) = -4π²|ξ|²c and no N."""
         linear = laplacian_symbol(grid, device).mul_(self.diffusivity)
         return Semilinear(linear, modes=(None,) * grid.dim)
+
+    def symmetries(self, grid: Grid) -> Symmetries:
+        """Every turn, reflection and translation, and u -> -u."""
+        turns = box_symmetries(grid)
+        negative = tuple(replace(turn, sign=-1) for turn in turns)
+        return Symmetries(turns + negative, all_translations(grid))

@@ -12,12 +12,18 @@ which takes four transforms an evaluation instead of five.
 __all__ = ["NavierStokes"]
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
+from pdno.equations.symmetries import (
+    Symmetries,
+    Symmetry,
+    all_translations,
+    box_symmetries,
+)
 from pdno.fourier import inverse, transform
 from pdno.grid import Grid
 from pdno.spectral import band_limits, band_mask, laplacian_symbol
@@ -82,3 +88,29 @@ class NavierStokes(EvolutionEquation):
         """f at the points of a grid, shape (*N), float64."""
         phase = 2 * math.pi * grid.points(device=device).sum(dim=-1)
         return self.forcing * (torch.sin(phase) + torch.cos(phase))
+
+    def symmetries(self, grid: Grid) -> Symmetries:
+        """ω(x) -> det M ω(M x + b) where det M f(M x + b) = f(x).
+
+        f is a function of p = x₁ + x₂ alone, √2 A sin(2πp + π/4). So symmetries are translations
+        along (1, -1); an exchange of axes with p -> p + 1/2, which changes the sign of f and of ω;
+        and a half turn with p -> 1/4 - p. Without f all turns and translations are.
+        """
+        if self.forcing == 0:
+            turns = [replace(turn, sign=_determinant(turn)) for turn in box_symmetries(grid)]
+            return Symmetries(tuple(turns), all_translations(grid))
+        same = Symmetry((0, 1), (False, False), (0.0, 0.0))
+        (n, columns) = grid.shape
+        if n != columns or n % 4:
+            return Symmetries((same,), (((1, -1), n),) if n == columns else ())
+        turns = [same, Symmetry((1, 0), (False, False), (0.5, 0.0), -1)]
+        turns += [
+            Symmetry((0, 1), (True, True), (0.25, 0.0)),
+            Symmetry((1, 0), (True, True), (0.75, 0.0), -1),
+        ]
+        return Symmetries(tuple(turns), (((1, -1), n),))
+
+
+def _determinant(turn: Symmetry) -> int:
+    """det M of a turn of the plane."""
+    return (-1) ** (sum(turn.flips) + (turn.axes == (1, 0)))

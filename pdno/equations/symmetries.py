@@ -1,0 +1,118 @@
+"""Symmetries of equations: maps of fields that turn solutions into solutions.
+
+    (T f)(x) = s f(M x + b),    s = ±1,    M a permutation of axes with signs
+
+For a symmetry T the solution operator S commutes with it, S T = T S, exactly and also on a grid
+that T maps to itself. So a training sample stands for as many as there are symmetries.
+"""
+
+__all__ = ["Symmetries", "Symmetry", "all_translations", "box_symmetries"]
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import permutations, product
+from typing import overload
+
+from torch import Tensor
+
+from pdno.grid import Grid
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """(T f)(x) = sign · f(M x + shift), with (M x)_a = ± x_{axes[a]}, minus where `flips`.
+
+    On a box a flip is x -> 1 - x, so that the box is mapped to itself, and there is no shift.
+    """
+
+    axes: tuple[int, ...]
+    flips: tuple[bool, ...]
+    shift: tuple[float, ...]
+    sign: int = 1
+
+    def apply(self, f: Tensor, grid: Grid) -> Tensor:
+        """T f for fields (..., *N) on a grid that is mapped to itself."""
+        first = f.dim() - grid.dim
+        # first shift and flip each axis of f, then let axis a run along axes[a]
+        for axis, (flip, steps) in enumerate(self._steps(grid)):
+            place = first + axis
+            f = f.flip(place) if flip else f
+            f = f.roll(steps, place) if steps else f
+        order = [self.axes.index(axis) for axis in range(grid.dim)]
+        return self.sign * f.permute(*range(first), *(first + axis for axis in order))
+
+    def _steps(self, grid: Grid) -> list[tuple[bool, int]]:
+        """For each axis whether it is flipped, and by how many points it is rolled then."""
+        shape = [grid.shape[axis] for axis in self.axes]
+        if list(grid.shape) != shape:
+            raise ValueError(f"{self} exchanges axes of different length on {grid}")
+        if not grid.periodic:
+            if any(self.shift) or (any(self.flips) and grid.offset not in (0.0, 0.5)):
+                raise ValueError(
+                    f"{self} does not map {grid} to itself: flips of a box need points that lie "
+                    "symmetrically (offset 0 or 1/2), and a box has no shifts"
+                )
+            return [(flip, 0) for flip in self.flips]
+        rolls = []
+        for flip, b, n in zip(self.flips, self.shift, grid.shape, strict=True):
+            # point i reads f at ±(i + offset) + bN - offset; a flipped array has N - 1 - i at i
+            steps = b * n + 1 - 2 * grid.offset if flip else -b * n
+            if abs(steps - round(steps)) > 1e-9:
+                raise ValueError(
+                    f"{self} does not map {grid} to itself: {b} of {n} points is no whole step"
+                )
+            rolls.append((flip, round(steps)))
+        return rolls
+
+
+@dataclass(frozen=True)
+class Symmetries(Sequence[Symmetry]):
+    """All products of some turns with translations by whole points of a grid.
+
+    Translations go k/N along each of the `directions`, integer vectors with their N.
+    """
+
+    turns: tuple[Symmetry, ...]
+    directions: tuple[tuple[tuple[int, ...], int], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.turns) * math.prod(points for _, points in self.directions)
+
+    @overload
+    def __getitem__(self, index: int) -> Symmetry: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Symmetry]: ...
+    def __getitem__(self, index: int | slice) -> Symmetry | Sequence[Symmetry]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"symmetry {index} of {len(self)}")
+        rest, turn = divmod(index % len(self), len(self.turns))
+        chosen = self.turns[turn]
+        shift = list(chosen.shift)
+        for direction, points in self.directions:
+            rest, steps = divmod(rest, points)
+            for axis, component in enumerate(direction):
+                shift[axis] = (shift[axis] + component * steps / points) % 1.0
+        return Symmetry(chosen.axes, chosen.flips, tuple(shift), chosen.sign)
+
+
+def box_symmetries(grid: Grid) -> tuple[Symmetry, ...]:
+    """The permutations and reflections of the axes that map a grid to itself, 2^d d! of a cube."""
+    none = (0.0,) * grid.dim
+    flipped = grid.periodic or grid.offset in (0.0, 0.5)
+    return tuple(
+        Symmetry(order, flips, none)
+        for order in permutations(range(grid.dim))
+        if tuple(grid.shape[axis] for axis in order) == grid.shape
+        for flips in product((False, True) if flipped else (False,), repeat=grid.dim)
+    )
+
+
+def all_translations(grid: Grid) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """The directions of all translations of a periodic grid."""
+    if not grid.periodic:
+        return ()
+    axes = range(grid.dim)
+    return tuple((tuple(int(a == b) for b in axes), grid.shape[a]) for a in axes)
