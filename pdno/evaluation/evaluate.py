@@ -45,9 +45,8 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.metrics import band_errors, relative_error, relative_l2
-from pdno.training.learner import Learner, evaluation_mode
 from pdno.training.normalizer import NormalizedNetwork
-from pdno.training.task import StaticMap
+from pdno.training.task import Learner, StaticMap, evaluation_mode
 
 
 @runtime_checkable

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import Problem
 from pdno.evaluation.evaluate import Predictor, as_predictor
-from pdno.training.learner import evaluation_mode
+from pdno.training.task import evaluation_mode
 
 PEAK_RESET = Path("/proc/self/clear_refs")
 

@@ -35,7 +35,7 @@ from pdno.symbols.analytic import Heat
 from pdno.symbols.base import SymbolValues
 from pdno.theory.recovery import Estimate, recover_diffusivity
 from pdno.training.fit import Run
-from pdno.training.one_shot import OneShot, SpaceTime
+from pdno.training.task import OneShot, SpaceTime
 
 Part = dict[str, Any]
 """Resolution, split and metrics of some rows."""

@@ -56,28 +56,28 @@ class ProcessGroup:
 def process_group(device: torch.device | str | None = None) -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, and leave them in good order.
 
-    Arguments:
-        device: Where to train; None takes CUDA where there is one.
+    The device is where to train; None takes CUDA where there is one.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    chosen = _device(device, local)
+    chosen = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
     if size == 1:
         yield ProcessGroup(0, 1, chosen)
         return
-    joined = not distributed.is_initialized()
-    if joined:
-        _join(chosen)
+    if distributed.is_initialized():
+        yield ProcessGroup(distributed.get_rank(), size, chosen)
+        return
+    _join(chosen)
     try:
         yield ProcessGroup(distributed.get_rank(), size, chosen)
-    except BaseException:
-        if joined:
-            _leave()
-        raise
-    if joined:
         # a group that is torn down while others still use it aborts the process
         distributed.barrier()
-        _leave()
+    finally:
+        gc.collect()
+        # threads of the group may still hold the last numbers, and can let go of them only while
+        # this one waits; a group that ends before that waits for its threads, and they for it, for
+        # ever
+        time.sleep(SETTLE_SECONDS)
+        distributed.destroy_process_group()
 
 
 def _join(device: torch.device) -> None:
@@ -91,18 +91,8 @@ def _join(device: torch.device) -> None:
     distributed.init_process_group(backend, store=fresh, rank=rank, world_size=size)
 
 
-def _leave() -> None:
-    gc.collect()
-    # threads of the group may still hold the last numbers, and can let go of them only while this
-    # one waits; a group that ends before that waits for its threads, and they for it, for ever
-    time.sleep(SETTLE_SECONDS)
-    distributed.destroy_process_group()
-
-
 def _device(device: torch.device | str | None, local: int) -> torch.device:
-    if device is not None and torch.device(device).type != "cuda":
-        return torch.device(device)
-    if device is None and not torch.cuda.is_available():
-        return torch.device("cpu")
-    index = None if device is None else torch.device(device).index
-    return torch.device("cuda", local if index is None else index)
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    given = torch.device(device)
+    return torch.device("cuda", local) if given.type == "cuda" and given.index is None else given

@@ -26,13 +26,8 @@ EPSILON = 1e-5  # of the published normaliser
 class Normalizer(nn.Module):
     """encode(u) = (u - mean) / (std + ε) and its inverse decode (paper section 5.2).
 
-    Shapes: mean and std (..., C, *N), or (..., C, 1, ..., 1) for channel statistics. They are
-    broadcast over the batch and repeated over the frames of a window (B, k·C, *N).
-
-    Arguments:
-        mean: Mean over the training samples.
-        std: Unbiased standard deviation over them.
-        grid: The grid of the statistics.
+    Shapes: mean and unbiased std on `grid`, (..., C, *N), or (..., C, 1, ..., 1) for channel
+    statistics; broadcast over the batch and repeated over the frames of a window (B, k·C, *N).
     """
 
     mean: Tensor
@@ -73,23 +68,19 @@ class Normalizer(nn.Module):
 def fit_normalizer(
     samples: Tensor, grid: Grid, kind: Normalization, *, frames: bool = False
 ) -> Normalizer | None:
-    """The normaliser of samples (B, C, *N), or (B, T, C, *N) with frames; None for "none".
+    """The normaliser of samples (B, C, *N); None for "none".
 
-    Arguments:
-        samples: The training samples.
-        grid: Their grid.
-        kind: "pointwise", "channel" or "none".
-        frames: Whether the second axis is time; its frames count as samples of their own.
+    With `frames` they are (B, T, C, *N), and every frame counts as a sample of its own.
     """
     grid.check(samples, "samples")
     if kind == "none":
         return None
-    if kind not in ("channel", "pointwise"):
-        raise ValueError(f"normalisation {kind!r}; expected 'none', 'pointwise' or 'channel'")
     samples = samples.flatten(0, 1) if frames else samples
     if kind == "channel":
         over = [0, *range(-grid.dim, 0)]
         std, mean = (s[0] for s in torch.std_mean(samples.double(), dim=over, keepdim=True))
+    elif kind != "pointwise":
+        raise ValueError(f"normalisation {kind!r}; expected 'none', 'pointwise' or 'channel'")
     elif len(samples) < 2:
         raise ValueError(f"{len(samples)} sample: pointwise statistics need at least 2")
     else:
@@ -102,14 +93,7 @@ Normalizers = tuple[Normalizer | None, Normalizer | None]
 
 
 class NormalizedNetwork(nn.Module):
-    """decode ∘ network ∘ encode.
-
-    Arguments:
-        network: Any network of fields.
-        inputs: Normaliser of its inputs, or None.
-        outputs: Normaliser of its outputs, or None.
-        channels: Channels of one output.
-    """
+    """decode ∘ network ∘ encode, where one output has `channels` channels."""
 
     def __init__(
         self,
@@ -134,9 +118,7 @@ class NormalizedNetwork(nn.Module):
 
     def apply_network(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
         """The network alone; one that knows no grid gets the field alone."""
-        options: dict[str, Grid | Tensor] = {} if t is None else {"t": t}
-        if self._takes_grid:
-            options["grid"] = grid
+        options = ({} if t is None else {"t": t}) | ({"grid": grid} if self._takes_grid else {})
         output: Tensor = self.network(f, **options)
         return output
 

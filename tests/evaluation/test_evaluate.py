@@ -17,7 +17,7 @@ from pdno.evaluation.evaluate import (
 )
 from pdno.grid import Grid
 from pdno.networks.pdno import PDNO
-from pdno.training.learner import evaluation_mode
+from pdno.training.task import evaluation_mode
 
 TIMES = (0.1, 0.2, 0.30000000000000004)
 

@@ -10,10 +10,8 @@ import pdno.training.samples as samples_module
 from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
-from pdno.training.learner import make_learner
-from pdno.training.one_shot import OneShot, SpaceTime
 from pdno.training.samples import Samples, epoch_order
-from pdno.training.task import StaticMap
+from pdno.training.task import OneShot, SpaceTime, StaticMap, make_learner
 
 CPU = torch.device("cpu")
 GRID = Grid((16,))
@@ -241,8 +239,8 @@ def test_space_time_gives_all_frames_of_a_repeated_input(kind):
     ("task", "make", "message"),
     [
         (StaticMap(), trajectories, "5 frames: take another task, for example Rollout or OneShot"),
-        (OneShot(), static, "needs times; this dataset is static: take StaticMap"),
-        (SpaceTime(), static, "needs frames; this dataset is static: take StaticMap"),
+        (OneShot(), static, "OneShot needs frames; this dataset is static: take StaticMap"),
+        (SpaceTime(), static, "SpaceTime needs frames; this dataset is static: take StaticMap"),
     ],
     ids=["static", "one-shot", "space-time"],
 )
