@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pdno.equations.heat import Heat as Heat
     from pdno.equations.navier_stokes import NavierStokes as NavierStokes
     from pdno.evaluation.evaluate import evaluate as evaluate
-    from pdno.evaluation.resolution import evaluate_resolutions as evaluate_resolutions
+    from pdno.evaluation.evaluate import evaluate_resolutions as evaluate_resolutions
     from pdno.experiments.reproduce import reproduce as reproduce
     from pdno.experiments.reproduce import run as run
     from pdno.experiments.run import load_run as load_run
