@@ -154,10 +154,7 @@ def predict_batches(
     batch_size: int = 20,
     device: torch.device | str | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Predictions and targets, batch by batch, on the CPU; the arguments are those of `evaluate`.
-
-    Predictions do not depend on the gradient or training mode of the caller.
-    """
+    """Predictions and targets, batch by batch, on the CPU; the options are those of `evaluate`."""
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; expected at least 1")
     model = as_predictor(predictor)
@@ -330,7 +327,7 @@ def evaluate_times(
 ) -> tuple[Evaluation, Evaluation]:
     """Errors at the times of the training, and at the times between and beyond.
 
-    The predictions are at all times; `errors` are `orders` and `edges`, as of `evaluate`.
+    The predictions are at all times; `errors` are `orders` and `edges` of `evaluate`.
     """
     times, grid = predictions.data.target_times, predictions.data.grid
     if times is None:

@@ -58,10 +58,7 @@ class SymbolComparison:
         return self.weight >= self.threshold
 
     def metrics(self) -> dict[str, float]:
-        """The largest differences and deviation of a1 over x relative to its mean, for rows.
-
-        The excited difference is NaN where the data excite no mode, the variation 0 for a(ξ, t).
-        """
+        """The largest differences (NaN where no mode is excited) and relative variation of a1."""
         found = self.difference[self.excited]
         return {
             "symbol difference": float(self.difference.max()),

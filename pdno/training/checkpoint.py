@@ -1,13 +1,9 @@
 """What a run keeps: its history, one row per epoch, and checkpoints to go on from.
 
-A checkpoint is a safetensors file, which holds no code: the tensors of the learner and of the
-optimiser, and a header of JSON with the position of the run and its history, so after an
-interruption the history says the same as without. Its name ends with its own SHA-256,
-
-    step-00001200-3f5a...9c.safetensors
-
-so a damaged file is found out, and the one before it is used instead. The last two are kept.
-A run is continued only as what it was begun: `RunRecorder` compares what decides the weights.
+A checkpoint, step-00001200-3f5a...9c.safetensors, holds no code: the tensors of the learner and of
+the optimiser, and a header of JSON with the position of the run and its history. Its name ends
+with its own SHA-256, so a damaged file is found out, and the one before it is used instead. The
+last two are kept. A run is continued only as what it was begun.
 """
 
 __all__ = [
@@ -23,11 +19,10 @@ __all__ = [
 import csv
 import io
 import json
-import math
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,8 +37,8 @@ from pdno.atomic import atomic_path, sha256, sweep, write_text
 from pdno.run_folder import CHECKPOINTS, HISTORY
 from pdno.training.distributed import ProcessGroup
 
-KEPT = 2
-DIGITS = 16
+KEPT, DIGITS = 2, 16
+ANEW = "take another folder, or remove its checkpoints to begin anew"
 NAME = re.compile(rf"step-\d{{8,}}-[0-9a-f]{{{DIGITS}}}\.safetensors")
 
 
@@ -51,9 +46,8 @@ NAME = re.compile(rf"step-\d{{8,}}-[0-9a-f]{{{DIGITS}}}\.safetensors")
 class EpochRow:
     """One epoch, counted from 1; `step` and `seconds` count from the beginning of the run.
 
-    The learning rate is that of its last step. Loss and training error (relative L2) are means
-    over its examples, each before its update; the test error is measured after it, None if it is
-    not, and `best` is the least one so far.
+    Loss and training error (relative L2) are means over examples, each before its update; the
+    test error is measured after the epoch, or None, and `best` is the least one so far.
     """
 
     epoch: int
@@ -68,11 +62,7 @@ class EpochRow:
 
 @dataclass
 class TrainingState:
-    """Where a run stands, besides its weights; a checkpoint holds it as JSON.
-
-    `sums` are loss, error and number of the examples of this epoch, `history` the rows of all
-    finished epochs, `best_epoch` is when the test error was least.
-    """
+    """Where a run stands; `sums` are loss, error and number of the examples of this epoch."""
 
     step: int = 0
     seconds: float = 0.0
@@ -82,24 +72,6 @@ class TrainingState:
     finished: bool = False
     history: list[EpochRow] = field(default_factory=list)
 
-    def add_step(self, sums: Sequence[float], seconds: float) -> None:
-        """Count one step with these sums of loss, error and examples."""
-        self.step += 1
-        self.sums = [a + b for a, b in zip(self.sums, sums, strict=True)]
-        self.seconds += seconds
-
-    def end_epoch(self, test: float | None, learning_rate: float, seconds: float) -> None:
-        """Close an epoch whose test error is `test` (None if not measured)."""
-        epoch = len(self.history) + 1
-        # a rollout may overflow at first; what is no number is not better than anything
-        if test is not None and test < (math.inf if self.best is None else self.best):
-            self.best, self.best_epoch = test, epoch
-        self.seconds += seconds
-        means = (self.sums[0] / self.sums[2], self.sums[1] / self.sums[2])
-        row = EpochRow(epoch, self.step, learning_rate, *means, test, self.best, self.seconds)
-        self.history.append(row)
-        self.sums = [0.0, 0.0, 0.0]
-
 
 class Checkpoint(NamedTuple):
     """Tensors "learner.*" and "optimiser.*", and the state of the run as plain JSON."""
@@ -108,29 +80,22 @@ class Checkpoint(NamedTuple):
     state: dict[str, Any]
 
 
+@dataclass
 class RunRecorder:
     """The checkpoints and the history of a run, written by rank 0; without a folder, nothing.
 
-    Arguments:
-        identity: All that has to stay where a run goes on, as plain JSON.
-        every: Seconds between two checkpoints.
-        tensorboard: Whether to write event files, too; they need the extra `track`.
+    `identity` (JSON) has to stay where a run goes on; `every` is in seconds between checkpoints.
     """
 
-    def __init__(
-        self,
-        folder: Path | None,
-        identity: Mapping[str, Any],
-        group: ProcessGroup,
-        *,
-        every: float,
-        tensorboard: bool = False,
-    ) -> None:
-        if tensorboard:
-            _check_tensorboard(folder)
-        self.folder, self.identity, self.group = folder, identity, group
-        self.every, self.tensorboard = every, tensorboard
-        self.place = folder if group.is_rank_0 else None  # where this process writes
+    folder: Path | None
+    identity: Mapping[str, Any]
+    group: ProcessGroup
+    every: float
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        self.event_writer = _event_writer(self.folder) if self.tensorboard else None
+        self.place = self.folder if self.group.is_rank_0 else None  # where this process writes
         self.saved_at = time.monotonic()
 
     @property
@@ -152,7 +117,11 @@ class RunRecorder:
         found = load_checkpoint(checkpoints, self.group.device)
         if found is None:
             return TrainingState()
-        self._check_identity(found.state.pop("identity"))
+        then, now = found.state.pop("identity"), self.identity
+        names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+        if names:
+            changes = [f"{name} was {then.get(name)}, is {now.get(name)}" for name in names]
+            raise ValueError(f"{self.folder} holds another run ({', '.join(changes)}): {ANEW}")
         _restore(found.tensors, learner, optimiser)
         rows = [EpochRow(**row) for row in found.state.pop("history")]
         return TrainingState(**found.state, history=rows)
@@ -168,7 +137,7 @@ class RunRecorder:
         folder = self.place / CHECKPOINTS
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {f"learner.{name}": value for name, value in learner.state_dict().items()}
-        names = {parameter: name for name, parameter in learner.named_parameters()}
+        names: dict[Tensor, str] = {p: name for name, p in learner.named_parameters()}
         for parameter, values in optimiser.state.items():
             tensors |= {f"optimiser.{names[parameter]}.{key}": v for key, v in values.items()}
         if not all(bool(value.isfinite().all()) for value in tensors.values()):
@@ -194,18 +163,14 @@ class RunRecorder:
         writer.writeheader()
         writer.writerows(asdict(row) for row in state.history)
         write_text(self.place / HISTORY, text.getvalue())
-        if self.tensorboard:
-            _write_tensorboard(self.place, state.history)
-
-    def _check_identity(self, then: Mapping[str, Any]) -> None:
-        now = self.identity
-        names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-        if names:
-            changes = [f"{name} was {then.get(name)}, is {now.get(name)}" for name in names]
-            raise ValueError(
-                f"{self.folder} holds another run ({', '.join(changes)}): take another folder, or "
-                "remove its checkpoints to begin anew"
-            )
+        if self.event_writer is not None:
+            for old in self.place.glob("events.out.tfevents.*"):
+                old.unlink()
+            with self.event_writer(str(self.place)) as events:
+                for row in state.history:
+                    for name in ("learning_rate", "loss", "train", "test", "best", "seconds"):
+                        if getattr(row, name) is not None:
+                            events.add_scalar(name, getattr(row, name), row.epoch)
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint | None:
@@ -222,7 +187,6 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
 
 
 def _restore(tensors: Mapping[str, Tensor], learner: nn.Module, optimiser: Optimizer) -> None:
-    """Put the tensors of a checkpoint back."""
     parts: dict[str, dict[str, Tensor]] = {"learner": {}, "optimiser": {}}
     for full, value in tensors.items():
         part, name = full.split(".", 1)
@@ -230,10 +194,8 @@ def _restore(tensors: Mapping[str, Tensor], learner: nn.Module, optimiser: Optim
     try:
         learner.load_state_dict(parts["learner"])
     except RuntimeError as problem:
-        raise ValueError(
-            f"the checkpoint is of another network or normalisation ({problem}): take another "
-            "folder, or remove its checkpoints to begin anew"
-        ) from problem
+        other = f"the checkpoint is of another network or normalisation ({problem})"
+        raise ValueError(f"{other}: {ANEW}") from problem
     parameters = dict(learner.named_parameters())
     for full, value in parts["optimiser"].items():
         name, key = full.rsplit(".", 1)
@@ -244,16 +206,10 @@ def _restore(tensors: Mapping[str, Tensor], learner: nn.Module, optimiser: Optim
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
     """Write a safetensors file, whole or not at all."""
-    ready: dict[str, Tensor] = {}
-    written: set[int] = set()
-    for name, value in tensors.items():
-        plain = value.detach().cpu().contiguous()
-        # tensors that share memory, such as a normaliser used twice, are written twice
-        place = plain.untyped_storage().data_ptr()
-        ready[name] = plain.clone() if place in written else plain
-        written.add(place)
+    # copies, as tensors may share memory: a normaliser that is used twice is written twice
+    copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     with atomic_path(path) as temporary:
-        save_file(ready, temporary, dict(header))
+        save_file(copies, temporary, dict(header))
 
 
 def read_tensors(
@@ -278,24 +234,13 @@ def _step(path: Path) -> int:
     return int(path.name.split("-")[1])
 
 
-def _check_tensorboard(folder: Path | None) -> None:
+def _event_writer(folder: Path | None) -> Any:
     if folder is None:
         raise ValueError("tensorboard needs a folder for its event files: give one")
     try:
-        import torch.utils.tensorboard  # noqa: F401
+        from torch.utils.tensorboard import SummaryWriter
     except ImportError as missing:
         raise ValueError(
             "TensorBoard is not installed: pip install 'pdno[track]', or leave tensorboard out"
         ) from missing
-
-
-def _write_tensorboard(folder: Path, history: Sequence[EpochRow]) -> None:
-    from torch.utils.tensorboard import SummaryWriter
-
-    for old in folder.glob("events.out.tfevents.*"):
-        old.unlink()
-    with SummaryWriter(str(folder)) as writer:
-        for row in history:
-            for name, value in asdict(row).items():
-                if name not in ("epoch", "step") and value is not None:
-                    writer.add_scalar(name, value, row.epoch)
+    return SummaryWriter

@@ -1,8 +1,8 @@
 """`fit`: train any network on any dataset, exact to the bit after any interruption.
 
 Everything random is a function of (seed, epoch, example) and the learning rate one of the step, so
-a run is determined by its weights, its optimiser and its step number. These are in a checkpoint;
-a run that is killed at any moment and started again ends with the weights of a run that was not.
+weights, optimiser and step number determine a run. These are in a checkpoint: a run that is killed
+at any moment and started again ends with the weights of a run that was not.
 """
 
 __all__ = ["Run", "fit"]
@@ -13,6 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +34,8 @@ from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.task import Learner, StaticMap, Task, make_learner
 
 EVALUATION_BATCH = 20
+# settings that do not decide the weights: a run may go on with others
 MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
-"""Settings that do not decide the weights: a run may go on with others."""
 
 
 class Run(NamedTuple):
@@ -70,11 +71,8 @@ def fit(
         network: Any module from (B, C, *N) to (B, C, *N); trained in place.
         test: Samples whose error is measured after the epochs.
         task: How the network meets the data; a static map by default.
-        folder: Where checkpoints and the history go; a run found there is continued. None keeps
-            nothing.
+        folder: For checkpoints and history; a run found there is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
-        tensorboard: Whether to write event files into `folder` as well.
-        title: What the progress bar says.
         **changes: Settings by name, for example epochs=20.
 
     Example:
@@ -101,45 +99,50 @@ def fit(
         try:
             state = loop.run(place, title=title, tensorboard=tensorboard)
         except FloatingPointError as problem:
-            kept = f" The last good checkpoint is in {folder}."
-            raise TrainingStopped(
-                f"{problem}.{kept if loop.recorder.has_checkpoint else ''} Try a smaller "
-                "learning_rate, clip=1.0, schedule='one-cycle', or precision='float64'; look for "
-                "NaN in the data",
-                resumable=False,
-            ) from problem
+            kept = (
+                f" The last good checkpoint is in {folder}."
+                if loop.recorder.has_checkpoint
+                else ""
+            )
+            cure = "a smaller learning_rate, clip=1.0, schedule='one-cycle' or precision='float64'"
+            told = f"{problem}.{kept} Try {cure}; look for NaN in the data"
+            raise TrainingStopped(told, resumable=False) from problem
         return Run(learner, state.history, state.seconds)
 
 
+@dataclass
 class _Loop:
     """All steps of a run."""
 
-    def __init__(
-        self,
-        learner: Learner,
-        samples: Samples,
-        tests: Samples | None,
-        settings: TrainingSettings,
-        group: ProcessGroup,
-    ) -> None:
-        if settings.patience is not None and tests is None:
+    learner: Learner
+    samples: Samples
+    tests: Samples | None
+    settings: TrainingSettings
+    group: ProcessGroup
+
+    def __post_init__(self) -> None:
+        settings, learner = self.settings, self.learner
+        if settings.patience is not None and self.tests is None:
             raise ValueError(f"patience={settings.patience} needs test samples to measure")
-        self.learner, self.tests, self.settings, self.group = learner, tests, settings, group
-        self.examples, self.grid = learner.task.examples(samples), samples.data.grid
+        self.examples, self.grid = learner.task.examples(self.samples), self.samples.data.grid
         self.steps_per_epoch = math.ceil(len(self.examples) / settings.batch_size)
         # Adam has the weight decay in the gradient, as published
         kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[settings.optimiser]
-        rate, decay = settings.learning_rate, settings.weight_decay
-        self.optimiser = kind(learner.parameters(), lr=rate, weight_decay=decay)
-        many = group.size > 1
+        self.optimiser = kind(learner.parameters(), weight_decay=settings.weight_decay)
+        many = self.group.size > 1
         self.wrapped: nn.Module = DistributedDataParallel(learner) if many else learner
 
     def run(self, folder: Path | None, *, title: str, tensorboard: bool) -> TrainingState:
         """Take all steps that are left; what `folder` holds is continued."""
         every, group = self.settings.checkpoint_seconds, self.group
-        self.recorder = RunRecorder(
-            folder, self._identity(), group, every=every, tensorboard=tensorboard
-        )
+        task = self.learner.task.model_dump(mode="json")
+        identity = {
+            **self.settings.model_dump(mode="json", exclude=MAY_CHANGE),
+            **{f"task.{name}": value for name, value in task.items()},
+            "examples": len(self.examples),
+            "grid": str(self.grid),
+        }
+        self.recorder = RunRecorder(folder, identity, group, every, tensorboard)
         self.state = self.recorder.resume(self.learner, self.optimiser)
         if self.state.history:  # its patience may be another one now
             self.state.finished = self._is_over()
@@ -156,23 +159,11 @@ class _Loop:
             while not self.state.finished:
                 self._epoch(advance)
             self._save()
-            if self._sum([len(self.signals)])[0]:
-                raise self._stopped()
+            self._stop_if(self._sum([len(self.signals)])[0])
         self.learner.eval()
         return self.state
 
-    def _identity(self) -> dict[str, Any]:
-        """What decides the weights: settings, task, number of examples and their grid."""
-        task = self.learner.task.model_dump(mode="json")
-        return {
-            **self.settings.model_dump(mode="json", exclude=MAY_CHANGE),
-            **{f"task.{name}": value for name, value in task.items()},
-            "examples": len(self.examples),
-            "grid": str(self.grid),
-        }
-
     def _epoch(self, advance: Advance) -> None:
-        """The steps that are left of an epoch, and its end."""
         # a checkpoint may lie between the last step of an epoch and its end
         epoch, size = len(self.state.history), self.settings.batch_size
         first = self.state.step - epoch * self.steps_per_epoch
@@ -181,28 +172,26 @@ class _Loop:
             self._step(epoch, order[index * size : (index + 1) * size])
             if index < self.steps_per_epoch - 1:
                 advance(1)
-        self._end_epoch(epoch + 1)
+        self._end_epoch()
         last = self.state.history[-1]
-        error = (
-            f"train error {last.train:.4g}" if last.test is None else f"test error {last.test:.4g}"
-        )
-        advance(1 if first < self.steps_per_epoch else 0, error)
+        name, error = ("train", last.train) if last.test is None else ("test", last.test)
+        advance(1 if first < self.steps_per_epoch else 0, f"{name} error {error:.4g}")
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:
         start = time.monotonic()
-        rate = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
         sums = self._backward(epoch, indices)
         *sums, received, due = self._sum([*sums, len(self.signals), self.recorder.is_due()])
         if not math.isfinite(sums[0]):
             raise FloatingPointError(f"the loss is not finite at step {self.state.step + 1}")
         self.optimiser.step()
-        self.state.add_step(sums, time.monotonic() - start)
+        self.state.step += 1
+        self.state.sums = [a + b for a, b in zip(self.state.sums, sums, strict=True)]
+        self.state.seconds += time.monotonic() - start
         if received or due:
             self._save()
-        if received:
-            raise self._stopped()
+        self._stop_if(received)
 
     def _backward(self, epoch: int, indices: Sequence[int]) -> list[float]:
         """The gradient of a batch; returns loss, error and examples of this process."""
@@ -219,22 +208,29 @@ class _Loop:
         loss: Tensor = terms.sum() * weight
         # gradients are averaged over the processes; the sum is wanted
         count = len(indices) * terms.shape[1] if settings.reduction == "mean" else 1
-        scale = group.size / count
         self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss * scale)
+        torch.autograd.backward(loss * (group.size / count))
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.learner.parameters(), settings.clip)
         return [float(loss.detach()), float(errors.sum()) * weight, float(len(share))]
 
-    def _end_epoch(self, epoch: int) -> None:
-        """Measure and note."""
+    def _end_epoch(self) -> None:
+        """Measure and note; an error that is no number is not better than anything."""
         state, settings, start = self.state, self.settings, time.monotonic()
         if not all(bool(weight.isfinite().all()) for weight in self.learner.parameters()):
             raise FloatingPointError(f"the network is not finite at step {state.step}")
+        epoch, test = len(state.history) + 1, None
         due = epoch == settings.epochs or epoch % settings.evaluate_every == 0
-        test = self._test_error(self.tests) if due and self.tests is not None else None
+        if due and self.tests is not None:
+            test = self._test_error(self.tests)
+            if test < (math.inf if state.best is None else state.best):
+                state.best, state.best_epoch = test, epoch
         rate = learning_rate(settings, state.step - 1, self.steps_per_epoch)
-        state.end_epoch(test, rate, time.monotonic() - start)
+        means = (state.sums[0] / state.sums[2], state.sums[1] / state.sums[2])
+        state.seconds += time.monotonic() - start
+        row = EpochRow(epoch, state.step, rate, *means, test, state.best, state.seconds)
+        state.history.append(row)
+        state.sums = [0.0, 0.0, 0.0]
         state.finished = self._is_over()
         self.recorder.write_history(state)
 
@@ -256,16 +252,16 @@ class _Loop:
         return float(self.group.all_reduce(errors).mean())
 
     def _sum(self, numbers: list[float]) -> list[float]:
-        """The sums over all processes, the same in each."""
         sums = self.group.all_reduce(torch.tensor(numbers, dtype=torch.float64))
         return [float(one) for one in sums]
 
     def _save(self) -> None:
         self.recorder.save(self.state, self.learner, self.optimiser)
 
-    def _stopped(self) -> TrainingStopped:
-        done = f"stopped after step {self.state.step}; the same command goes on from there"
-        return TrainingStopped(done, resumable=True)
+    def _stop_if(self, received: float) -> None:
+        if received:
+            done = f"stopped after step {self.state.step}; the same command goes on from there"
+            raise TrainingStopped(done, resumable=True)
 
 
 @contextlib.contextmanager

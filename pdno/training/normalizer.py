@@ -1,9 +1,8 @@
 """Normalisers: u -> (u - mean) / (std + ε) with the statistics of the training samples.
 
-*Pointwise* statistics are fields of their own: one mean and one deviation for every point, as in
-the published Darcy runs. They belong to a grid, and carry it; on another grid they are splines
-of themselves, so a normaliser serves every resolution. *Channel* statistics are one pair of
-numbers per channel.
+*Pointwise* statistics are fields, as in the published Darcy runs. They carry their grid; on other
+grids they are splines of themselves, so a normaliser serves every resolution. *Channel* statistics
+are one pair of numbers per channel.
 """
 
 __all__ = ["Normalization", "NormalizedNetwork", "Normalizer", "Normalizers", "fit_normalizer"]
@@ -51,8 +50,7 @@ class Normalizer(nn.Module):
 
     def _on(self, grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = self.mean.to(like), self.std.to(like)
-        pointwise = math.prod(mean.shape[-grid.dim :]) > 1
-        if grid != self.grid and pointwise:
+        if grid != self.grid and math.prod(mean.shape[-grid.dim :]) > 1:
             # a spline through a spike swings below zero; the least value between the points of a
             # smooth deviation is not far below the least one on them
             least = float(std.min()) / 2
@@ -68,14 +66,11 @@ class Normalizer(nn.Module):
 def fit_normalizer(
     samples: Tensor, grid: Grid, kind: Normalization, *, frames: bool = False
 ) -> Normalizer | None:
-    """The normaliser of samples (B, C, *N); None for "none".
-
-    With `frames` they are (B, T, C, *N), and every frame counts as a sample of its own.
-    """
+    """The normaliser of samples (B, C, *N), or (B, T, C, *N) with frames; None for "none"."""
     grid.check(samples, "samples")
     if kind == "none":
         return None
-    samples = samples.flatten(0, 1) if frames else samples
+    samples = samples.flatten(0, 1) if frames else samples  # frames are samples of their own
     if kind == "channel":
         over = [0, *range(-grid.dim, 0)]
         std, mean = (s[0] for s in torch.std_mean(samples.double(), dim=over, keepdim=True))
@@ -88,20 +83,15 @@ def fit_normalizer(
     return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
 
 
-Normalizers = tuple[Normalizer | None, Normalizer | None]
-"""Of inputs and of outputs."""
+Maybe = Normalizer | None
+Normalizers = tuple[Maybe, Maybe]  # of inputs and of outputs
 
 
 class NormalizedNetwork(nn.Module):
     """decode ∘ network ∘ encode, where one output has `channels` channels."""
 
     def __init__(
-        self,
-        network: nn.Module,
-        inputs: Normalizer | None = None,
-        outputs: Normalizer | None = None,
-        *,
-        channels: int = 1,
+        self, network: nn.Module, inputs: Maybe = None, outputs: Maybe = None, *, channels: int = 1
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.outputs = network, inputs, outputs

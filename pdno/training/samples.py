@@ -1,16 +1,14 @@
 """Samples and examples: what one step of training is made of, and in which order they come.
 
-A dataset has samples; a task makes examples of them: a sample itself, a window of a trajectory,
-or a sample at a time. The order of an epoch is a function of (seed, epoch) and the noise of an
-example a function of (seed, epoch, example), so there is no state to save and nothing depends on
-the number of processes.
+A task makes examples of samples: a sample itself, a window of a trajectory, or a sample at a time.
+Their order is a function of (seed, epoch), their noise one of (seed, epoch, example), so there is
+no state to save and nothing depends on the number of processes.
 """
 
 __all__ = ["Batch", "Examples", "Samples", "epoch_order", "example_noise", "whole_samples"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,16 +16,12 @@ from torch import Tensor
 
 from pdno.data.dataset import OperatorDataset
 
-MOST_IN_MEMORY = 4 * 2**30
-"""Bytes up to which the samples of a dataset are read once and kept."""
+MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are read once and kept
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets of some examples, and their times where the task has such.
-
-    Shapes: inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), t (B,).
-    """
+    """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,) where there are any."""
 
     inputs: Tensor
     targets: Tensor
@@ -86,16 +80,12 @@ class Samples:
         return whole[chosen, starts + torch.arange(count, device=self.device)]
 
 
-class _DrawBatch(Protocol):
-    def __call__(self, indices: Sequence[int], *, seed: int, epoch: int) -> Batch: ...
-
-
 @dataclass(frozen=True)
 class Examples:
-    """The examples that a task makes of samples; `batch` gives some, with noise of the epoch."""
+    """The examples of a task; batch(indices, seed=, epoch=) gives some, with the epoch's noise."""
 
     count: int
-    batch: _DrawBatch
+    batch: Callable[..., Batch]
 
     def __len__(self) -> int:
         return self.count
@@ -113,8 +103,7 @@ def whole_samples(samples: Samples, steps: int | None = None) -> Examples:
 
 def epoch_order(count: int, *, seed: int, epoch: int) -> list[int]:
     """The order of the examples in an epoch."""
-    order: list[int] = np.random.default_rng([seed, epoch]).permutation(count).tolist()
-    return order
+    return [int(index) for index in np.random.default_rng([seed, epoch]).permutation(count)]
 
 
 def example_noise(like: Tensor, indices: Sequence[int], *, seed: int, epoch: int) -> Tensor:

@@ -1,8 +1,7 @@
 """Tasks: how a network meets a dataset, in training and afterwards, and learners that have one.
 
-A task says three things: which examples a dataset gives, what the network makes of an example,
-and how it predicts all targets of a sample. Tasks are frozen records, so that they can stand in
-the specification of an experiment.
+A task says which examples a dataset gives, what the network makes of an example, and how it
+predicts all targets of a sample. It is a frozen record, so that specifications can hold it.
 
     StaticMap       f -> u                                             (Darcy, Burgers)
     Rollout         the network is fed with its own predictions, also in training (paper, 5.2)
@@ -42,8 +41,7 @@ from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalize
 from pdno.training.samples import Batch, Examples, Samples, example_noise, whole_samples
 
 Time = TypeVar("Time", float, Tensor)
-Times = Sequence[float] | None
-"""Of the frames of a prediction; None for a static problem."""
+Times = Sequence[float] | None  # of the frames of a prediction; None for a static problem
 Frames = Annotated[int, Field(ge=1)]
 Noise = Annotated[float, Field(ge=0)]
 
@@ -75,17 +73,11 @@ class Task(BaseModel, ABC):
         """The terms of the loss, (B, K): the relative error of each example in H^order."""
         return relative_error(prediction, targets, dim=dim, s=order)[:, None]
 
-    def _need_times(self, times: Times) -> Sequence[float]:
+    def _need(self, times: Times) -> Sequence[float]:
         if times is None:
             name = type(self).__name__
-            raise ValueError(f"{name} needs the times to predict; a static dataset has none")
+            raise ValueError(f"{name} needs times; a static dataset has none: take StaticMap")
         return times
-
-    def _target_times(self, samples: Samples) -> tuple[float, ...]:
-        if samples.data.target_times is None:
-            name = type(self).__name__
-            raise ValueError(f"{name} needs frames; this dataset is static: take StaticMap")
-        return samples.data.target_times
 
 
 class StaticMap(Task):
@@ -95,10 +87,10 @@ class StaticMap(Task):
 
     def examples(self, samples: Samples) -> Examples:
         if samples.data.times is not None and len(samples.data.times) != 1:
-            raise ValueError(
-                f"a static map has one target; this dataset has {len(samples.data.times)} frames: "
-                "take another task, for example Rollout or OneShot"
+            given = (
+                f"a static map has one target; this dataset has {len(samples.data.times)} frames"
             )
+            raise ValueError(f"{given}: take another task, for example Rollout or OneShot")
         return whole_samples(samples)
 
     def forward(self, net: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
@@ -107,15 +99,10 @@ class StaticMap(Task):
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
         if times is not None and len(times) != 1:
-            raise ValueError(
-                f"a static map gives one frame, the dataset wants {len(times)}: take a task that "
-                "rolls the network out or feeds it the times"
-            )
+            given = f"a static map gives one frame, the dataset wants {len(times)}"
+            raise ValueError(f"{given}: take a task that rolls out or feeds the network times")
         output: Tensor = net(inputs, grid)
         return output if times is None else output[:, None]
-
-
-# Frame by frame: through their own predictions, or one step at a time ----------------------------
 
 
 class _Recurrent(Task):
@@ -125,8 +112,7 @@ class _Recurrent(Task):
     """Whether the network gives the increment from the last frame instead of the next frame."""
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
-        normalizer = fit_normalizer(samples.trajectories(), samples.data.grid, kind, frames=True)
-        return normalizer, normalizer
+        return (fit_normalizer(samples.trajectories(), samples.data.grid, kind, frames=True),) * 2
 
     def step(self, net: NormalizedNetwork, grid: Grid) -> Callable[[Tensor], Tensor]:
         """The function from a window to the next frame, with symbols evaluated once."""
@@ -142,14 +128,13 @@ class _Recurrent(Task):
         return advance
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
-        return unroll(self.step(net, grid), inputs, len(self._need_times(times)))
+        return unroll(self.step(net, grid), inputs, len(self._need(times)))
 
 
 class Rollout(_Recurrent):
     """The network sees the latest frames and is fed with its own predictions (paper, 5.2).
 
-    The gradient goes through all steps. The loss of a sample is the sum over the steps of the
-    relative errors.
+    The gradient goes through all steps, and the loss is the sum of their relative errors.
     """
 
     kind: Literal["rollout"] = "rollout"
@@ -160,7 +145,7 @@ class Rollout(_Recurrent):
 
     def examples(self, samples: Samples) -> Examples:
         _check_window(samples)
-        given = len(samples.data.target_times or ())
+        given = len(self._need(samples.data.target_times))
         if self.steps is not None and self.steps > given:
             raise ValueError(f"steps={self.steps} of a rollout, but only {given} target frames")
         return whole_samples(samples, self.steps)
@@ -185,10 +170,8 @@ class _OneStep(_Recurrent):
         window = _check_window(samples)
         seen = window if self.frames is None else self.frames
         if seen > window:
-            raise ValueError(
-                f"frames={seen} of a window with {window} frames: prediction needs them all, take "
-                f"data.window(inputs={seen})"
-            )
+            given = f"frames={seen} of a window with {window} frames: prediction needs them all"
+            raise ValueError(f"{given}, take data.window(inputs={seen})")
         # a dataset has a target behind its window, so at least one window fits
         per_sample = len(samples.data.times or ()) - seen
 
@@ -231,15 +214,9 @@ class Markov(_OneStep):
 
 
 def _check_window(samples: Samples) -> int:
-    """The number of frames in the window of the dataset, which needs to have one."""
     if samples.data.input_frames is None:
-        raise ValueError(
-            "this task needs frames as its input: take data.window(inputs=10), or another number"
-        )
+        raise ValueError("this task needs frames as its input: take data.window(inputs=10) or so")
     return samples.data.input_frames
-
-
-# Without feeding back: one time at a time, or all times at once ----------------------------------
 
 
 class OneShot(Task):
@@ -261,7 +238,7 @@ class OneShot(Task):
         return (t - self.start) / self.span
 
     def examples(self, samples: Samples) -> Examples:
-        times = self._target_times(samples)[:: self.train_every]
+        times = self._need(samples.data.target_times)[:: self.train_every]
 
         def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
             rows, frames = zip(*(divmod(index, len(times)) for index in indices), strict=True)
@@ -279,12 +256,11 @@ class OneShot(Task):
 
     def forward(self, net: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
         assert batch.t is not None
-        output: Tensor = net(batch.inputs, grid, self.scaled_time(batch.t))
-        return output
+        return net.forward(batch.inputs, grid, self.scaled_time(batch.t))
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
         # one time for the whole batch: the symbols are evaluated once for it
-        seen = self.scaled_time(inputs.new_tensor(list(self._need_times(times))))
+        seen = self.scaled_time(inputs.new_tensor(list(self._need(times))))
         return torch.stack([net(inputs, grid, t) for t in seen], dim=1)
 
 
@@ -292,13 +268,13 @@ class SpaceTime(Task):
     """All frames at once: the input repeated along a time axis, the network in one dimension more.
 
     This is the protocol of FNO-3D and of the multiwavelet networks on Navier-Stokes. Normalisers
-    are pointwise in space and time. The loss of a sample is the relative error of the whole block.
+    are pointwise in space and time, the loss is the relative error of the whole block.
     """
 
     kind: Literal["space-time"] = "space-time"
 
     def examples(self, samples: Samples) -> Examples:
-        self._target_times(samples)
+        self._need(samples.data.target_times)
         return whole_samples(samples)
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
@@ -309,12 +285,9 @@ class SpaceTime(Task):
         return self.predict(net, batch.inputs, grid, range(batch.targets.shape[1]))
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
-        steps = len(self._need_times(times))
+        steps = len(self._need(times))
         seen = net.encode(inputs, grid)[..., None].expand(*inputs.shape, steps)
         return net.decode(net.network(seen).movedim(-1, 1), grid)
-
-
-# Learners ----------------------------------------------------------------------------------------
 
 
 class Learner(nn.Module):
@@ -338,10 +311,7 @@ class Learner(nn.Module):
             return terms, relative_l2(output, batch.targets)
 
     def predict(self, inputs: Tensor, *, grid: Grid, times: Times = None) -> Tensor:
-        """The prediction for inputs (B, C, *N): (B, C, *N), or (B, T, C, *N) at `times`.
-
-        The grid may be another one than in training.
-        """
+        """The prediction for inputs (B, C, *N) on any grid: (B, C, *N), or (B, T, C, *N)."""
         with evaluation_mode(self):
             like = next((p for p in self.parameters() if p.is_floating_point()), inputs)
             prediction = self.task.predict(self.normalized, inputs.to(like), grid, times)
@@ -371,6 +341,4 @@ def make_learner(
     task.examples(samples)
     # statistics need all samples in memory
     both = (None, None) if normalization == "none" else task.normalizers(samples, normalization)
-    learner = Learner(NormalizedNetwork(network, *both, channels=samples.channels), task)
-    like = next(network.parameters(), None)
-    return learner if like is None else learner.to(like.device)
+    return Learner(NormalizedNetwork(network, *both, channels=samples.channels), task)

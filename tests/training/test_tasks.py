@@ -239,8 +239,8 @@ def test_space_time_gives_all_frames_of_a_repeated_input(kind):
     ("task", "make", "message"),
     [
         (StaticMap(), trajectories, "5 frames: take another task, for example Rollout or OneShot"),
-        (OneShot(), static, "OneShot needs frames; this dataset is static: take StaticMap"),
-        (SpaceTime(), static, "SpaceTime needs frames; this dataset is static: take StaticMap"),
+        (OneShot(), static, "OneShot needs times; a static dataset has none: take StaticMap"),
+        (SpaceTime(), static, "SpaceTime needs times; a static dataset has none: take StaticMap"),
     ],
     ids=["static", "one-shot", "space-time"],
 )
@@ -253,7 +253,7 @@ def test_a_task_refuses_the_wrong_kind_of_data(task, make, message, kind):
 def test_prediction_without_times_is_refused(task):
     data = trajectories()
     learner = make_learner(Decay(1.0), task, samples_of(data))
-    with pytest.raises(ValueError, match="needs the times to predict"):
+    with pytest.raises(ValueError, match="needs times; a static dataset has none"):
         learner.predict(data.to(torch.float64).batch()[0], grid=GRID)
 
 
