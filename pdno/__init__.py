@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pdno.equations.heat import Heat as Heat
     from pdno.equations.navier_stokes import NavierStokes as NavierStokes
     from pdno.evaluation.evaluate import evaluate as evaluate
-    from pdno.evaluation.resolution import evaluate_resolutions as evaluate_resolutions
+    from pdno.evaluation.evaluate import evaluate_resolutions as evaluate_resolutions
     from pdno.experiments.reproduce import reproduce as reproduce
     from pdno.experiments.reproduce import run as run
     from pdno.experiments.run import load_run as load_run
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
     from pdno.theory.recovery import recover_diffusivity as recover_diffusivity
     from pdno.theory.sobolev import operator_norm as operator_norm
     from pdno.training.fit import fit as fit
-    from pdno.training.one_shot import OneShot as OneShot
-    from pdno.training.one_shot import SpaceTime as SpaceTime
-    from pdno.training.recurrent import Markov as Markov
-    from pdno.training.recurrent import Rollout as Rollout
-    from pdno.training.recurrent import TeacherForcing as TeacherForcing
     from pdno.training.settings import TrainingSettings as TrainingSettings
+    from pdno.training.task import Markov as Markov
+    from pdno.training.task import OneShot as OneShot
+    from pdno.training.task import Rollout as Rollout
+    from pdno.training.task import SpaceTime as SpaceTime
     from pdno.training.task import StaticMap as StaticMap
+    from pdno.training.task import TeacherForcing as TeacherForcing
 
 _HOMES = {
     name.name: statement.module or ""

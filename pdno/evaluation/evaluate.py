@@ -4,24 +4,36 @@ A predictor maps the inputs of a dataset to its targets, in physical units:
 
     predict(inputs (B, C, *N), grid, times)  ->  (B, C, *N), or (B, T, C, *N) at the T times
 
-Errors of a prediction v of the target u, sample by sample:
+Errors of a prediction v of the target u, sample by sample, and what they are called:
 
-    relative L2   ‖v - u‖ / ‖u‖ over the whole target, all times
-    per time      the same for each frame alone
-    H^s           the same in ‖·‖_{H^s}, which weighs the mode ξ with ⟨ξ⟩^s
-    by band       ‖P_b(v - u)‖ / ‖u‖, P_b keeping the modes of band b; Σ_b squares = (relative L2)²
+    relative_l2           ‖v - u‖ / ‖u‖ over the whole target, all times
+    relative_l2 t=11      the same for the frame at time 11 alone
+    relative_h1           the same in ‖·‖_{H^1}; H^s weighs the mode ξ with ⟨ξ⟩^s
+    relative_l2 band 4-8  ‖P(v - u)‖ / ‖u‖, P keeping the modes 4 <= max |ξ_j| < 8; "band 16+" is
+                          the rest, and the squares of all bands add up to that of relative_l2
 
 Reported numbers are means over samples. All are computed in float64 and do not depend on the
 batch size. A prediction with NaN or infinity counts as an infinite error.
 
 Grids of a box. H^s by Fourier belongs to the torus: the periodic continuation of a function on a
-box has a jump or a kink (Darcy's pressure is zero on the boundary, its slope is not), and the norm
-would measure that. So H^s is left out there. Bands are given on every grid: they split the error
-at the grid points, by Parseval without remainder, but on a box the kink of the continuation puts a
-part of a smooth error into high bands.
+box has a jump or a kink, and the norm would measure that, so H^s is left out there. Bands split
+the error at the grid points, by Parseval without remainder, but on a box the kink puts a part of a
+smooth error into high bands.
+
+Other resolutions. A neural operator trained on s points predicts on r ("zero-shot"). What that is
+worth shows beside the plain alternative, to predict at s and interpolate, both against the target
+on r points:
+
+    zero-shot       v = G(f on r points)
+    interpolated    v = I[G(f on s points)] at the r points,   I[g] = Σ_{|ξ|<=s/2} ĝ(ξ) e^{2πiξ·x}
+
+All grids are every n-th point of the finest one. Where r is below s, I is evaluated at fewer
+points and nothing is smoothed. On a box the kink leaves a floor near the boundary: Darcy's exact
+pressure, taken from 64 to 256 points, comes out with an error of 0.003.
 """
 
 __all__ = [
+    "AtResolution",
     "Evaluation",
     "Predictions",
     "Predictor",
@@ -29,15 +41,17 @@ __all__ = [
     "default_edges",
     "evaluate",
     "evaluate_pairs",
-    "gap",
+    "evaluate_resolutions",
+    "evaluate_times",
     "predict",
     "predict_batches",
 ]
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -45,9 +59,12 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.metrics import band_errors, relative_error, relative_l2
-from pdno.training.learner import Learner, evaluation_mode
+from pdno.spectral import resample
 from pdno.training.normalizer import NormalizedNetwork
-from pdno.training.task import StaticMap
+from pdno.training.task import Learner, StaticMap, evaluation_mode
+
+SAME_TIME = 1e-9
+"""Relative distance up to which two times are one."""
 
 
 @runtime_checkable
@@ -55,26 +72,14 @@ class Predictor(Protocol):
     """Something that predicts the targets of a dataset."""
 
     def predict(self, inputs: Tensor, *, grid: Grid, times: Sequence[float] | None) -> Tensor:
-        """The prediction, (B, C, *N) without times and (B, T, C, *N) with them.
-
-        Arguments:
-            inputs: (B, C, *N), as the dataset gives them.
-            grid: Where they live.
-            times: Of the wanted frames; None for a static dataset.
-        """
+        """The prediction of inputs (B, C, *N): (B, C, *N), or (B, T, C, *N) at `times`."""
 
 
 def as_predictor(network: Predictor | nn.Module) -> Predictor:
     """A network that maps (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are.
 
-    Networks whose `forward` takes a `grid` are given the one of the data. A network that is rolled
-    out, takes time or was trained on scaled data needs its task around it, see `Learner`.
-
-    Example:
-        >>> u = torch.ones(2, 1, 8)
-        >>> predictor = as_predictor(nn.Identity())
-        >>> bool((predictor.predict(u, grid=Grid((8,)), times=None) == u).all())
-        True
+    A `forward` that takes a `grid` is given that of the data. A network that is rolled out, takes
+    time or was trained on scaled data needs its task around it, see `Learner`.
     """
     if isinstance(network, Predictor):
         return network
@@ -88,27 +93,10 @@ def as_predictor(network: Predictor | nn.Module) -> Predictor:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The errors of each sample of a dataset, by the name of the metric.
-
-    Shapes: every entry of `errors` (B,), float64 on the CPU.
-
-    | name                   | error                                                   |
-    |------------------------|---------------------------------------------------------|
-    | `relative_l2`          | of the whole target                                     |
-    | `relative_l2 t=11`     | of the frame at time 11                                 |
-    | `relative_h1`          | in H¹, on periodic grids                                |
-    | `relative_l2 band 4-8` | of the modes 4 <= max |ξ_j| < 8; `band 16+` is the rest |
-
-    Arguments:
-        errors: Per sample, by name.
-        times: Of the frames; None for a static dataset.
-    """
+    """The errors of each sample by the name of the metric, (B,) each, float64 on the CPU."""
 
     errors: dict[str, Tensor]
     times: tuple[float, ...] | None
-
-    def __len__(self) -> int:
-        return len(self.errors["relative_l2"])
 
     def values(self, metric: str = "relative_l2") -> Tensor:
         """The errors of all samples, (B,)."""
@@ -119,13 +107,6 @@ class Evaluation:
     def mean(self, metric: str = "relative_l2") -> float:
         """The mean over samples."""
         return float(self.values(metric).mean())
-
-    @property
-    def over_time(self) -> Tensor:
-        """Relative L2 of each frame, (B, T)."""
-        if self.times is None:
-            raise ValueError("a static dataset has no times: use values('relative_l2')")
-        return torch.stack([self.errors[_time_name(t)] for t in self.times], dim=1)
 
     def metrics(self) -> dict[str, float]:
         """The means of all metrics, and the relative L2 of the best and of the worst sample."""
@@ -149,7 +130,6 @@ def evaluate(
 
     Arguments:
         predictor: What to evaluate; a bare network is taken as it is (see `as_predictor`).
-        data: Inputs and targets.
         batch_size: Samples at once; the result is the same for all.
         orders: The s of H^s, on periodic grids.
         edges: First mode of each band, from 0 on; None takes 0, 1, 2, 4, 8, ... below N/2.
@@ -174,10 +154,7 @@ def predict_batches(
     batch_size: int = 20,
     device: torch.device | str | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Predictions and targets, batch by batch, on the CPU; the arguments are those of `evaluate`.
-
-    Predictions do not depend on the gradient or training mode of the caller.
-    """
+    """Predictions and targets, batch by batch, on the CPU; the options are those of `evaluate`."""
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; expected at least 1")
     model = as_predictor(predictor)
@@ -195,12 +172,7 @@ def predict_batches(
 
 @dataclass(frozen=True)
 class Predictions:
-    """The predictions of a whole dataset, made once and used for metrics, pictures and tables.
-
-    Arguments:
-        data: Inputs and targets.
-        batches: The predictions, batch by batch, on the CPU.
-    """
+    """The predictions of a whole dataset, batch by batch on the CPU, made once and used often."""
 
     data: OperatorDataset
     batches: tuple[Tensor, ...]
@@ -234,61 +206,38 @@ def evaluate_pairs(
     orders: Sequence[float] = (1.0,),
     edges: Sequence[int] | None = None,
 ) -> Evaluation:
-    """The errors of predictions that are there already.
+    """The errors of predictions that are there already; the options are those of `evaluate`.
 
-    Arguments:
-        pairs: Batches of predictions and targets, (B, C, *N), or (B, T, C, *N) with times.
-        grid: Where they live.
-        times: Of the frames; None for a static dataset.
-        orders: The s of H^s, on periodic grids.
-        edges: First mode of each band; None takes 0, 1, 2, 4, 8, ... below N/2.
+    Shapes: batches of predictions and targets, (B, C, *N), or (B, T, C, *N) with times.
     """
-    bands = default_edges(grid) if edges is None else _checked_edges(edges)
-    kept = orders if grid.periodic else ()
+    edges = default_edges(grid) if edges is None else tuple(edges)
+    if not edges or edges[0] != 0 or sorted(set(edges)) != list(edges):
+        raise ValueError(
+            f"edges {edges}; expected 0 first and then larger and larger modes, so that "
+            "every mode is in one band"
+        )
+    ranges = [*(f"{low}-{high}" for low, high in itertools.pairwise(edges)), f"{edges[-1]}+"]
+    bands = [f"relative_l2 band {one}" for one in ranges]
     frames = None if times is None else tuple(float(t) for t in times)
     parts: list[dict[str, Tensor]] = []
     done = 0
     for prediction, target in pairs:
         _check_targets(target, frames, done)
-        parts.append(_errors(prediction.double(), target.double(), grid.dim, frames, kept, bands))
         done += len(target)
+        v, u = prediction.double(), target.double()
+        part = {"relative_l2": relative_l2(v, u)}
+        if frames is not None:
+            names = [f"relative_l2 t={t:.12g}" for t in frames]
+            part |= zip(names, relative_l2(v, u, keep=2).unbind(dim=1), strict=True)
+        for s in orders if grid.periodic else ():
+            part[f"relative_h{s:g}"] = relative_error(v, u, dim=grid.dim, s=s)
+        errors = band_errors(v, u, dim=grid.dim, edges=list(edges)).unbind(dim=1)
+        parts.append(part | dict(zip(bands, errors, strict=True)))
     if not parts:
         raise ValueError("the dataset is empty: give at least one sample")
-    errors = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    return Evaluation(errors, frames)
-
-
-def default_edges(grid: Grid) -> tuple[int, ...]:
-    """0, 1, 2, 4, 8, ... below N/2: the mean, then octaves; the last one goes on to the end."""
-    largest = max(grid.shape) // 2
-    return (0, *(2**k for k in range(largest.bit_length()) if 2**k < max(largest, 2)))
-
-
-def gap(train: Evaluation, test: Evaluation, metric: str = "relative_l2") -> float:
-    """How much larger the mean error is on the test set than on the training set."""
-    return test.mean(metric) - train.mean(metric)
-
-
-def _errors(
-    prediction: Tensor,
-    target: Tensor,
-    dim: int,
-    times: tuple[float, ...] | None,
-    orders: Sequence[float],
-    edges: tuple[int, ...],
-) -> dict[str, Tensor]:
-    """All errors of one batch."""
-    errors = {"relative_l2": relative_l2(prediction, target)}
-    if times is not None:
-        columns = relative_l2(prediction, target, keep=2).unbind(dim=1)
-        errors |= {_time_name(t): column for t, column in zip(times, columns, strict=True)}
-    for s in orders:
-        errors[f"relative_h{s:g}"] = relative_error(prediction, target, dim=dim, s=s)
-    columns = band_errors(prediction, target, dim=dim, edges=list(edges)).unbind(dim=1)
-    errors |= dict(zip(_band_names(edges), columns, strict=True))
-    return {
-        name: error.nan_to_num(nan=math.inf, posinf=math.inf) for name, error in errors.items()
-    }
+    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    finite = {name: e.nan_to_num(nan=math.inf, posinf=math.inf) for name, e in whole.items()}
+    return Evaluation(finite, frames)
 
 
 def _check_targets(target: Tensor, times: tuple[float, ...] | None, done: int) -> None:
@@ -304,19 +253,95 @@ def _check_targets(target: Tensor, times: tuple[float, ...] | None, done: int) -
         )
 
 
-def _checked_edges(edges: Sequence[int]) -> tuple[int, ...]:
-    if not edges or edges[0] != 0 or sorted(set(edges)) != list(edges):
+def default_edges(grid: Grid) -> tuple[int, ...]:
+    """0, 1, 2, 4, 8, ... below N/2: the mean, then octaves; the last one goes on to the end."""
+    largest = max(grid.shape) // 2
+    return (0, *(2**k for k in range(largest.bit_length()) if 2**k < max(largest, 2)))
+
+
+class AtResolution(NamedTuple):
+    """Errors at one resolution: of the model there, and of its interpolated prediction."""
+
+    resolution: int
+    zero_shot: Evaluation
+    interpolated: Evaluation
+
+
+def evaluate_resolutions(
+    predictor: Predictor | nn.Module,
+    data: OperatorDataset,
+    trained_at: int,
+    *,
+    resolutions: Sequence[int],
+    predicted: Predictions | None = None,
+    **options: Any,
+) -> list[AtResolution]:
+    """Zero-shot and interpolated errors at several resolutions.
+
+    Arguments:
+        data: Inputs and targets on the finest grid.
+        trained_at: Points per axis of the training.
+        resolutions: Points per axis to evaluate at; all must divide those of `data`.
+        predicted: The predictions at `trained_at`; None makes them.
+        options: Those of `evaluate`.
+    """
+    how = {name: options.pop(name) for name in ("batch_size", "device") if name in options}
+    at_training = predicted or predict(predictor, _at(data, trained_at), **how)
+    results = []
+    for r in resolutions:
+        there = _at(data, r)
+        if r == trained_at:
+            zero_shot = at_training.evaluate(**options)
+        else:
+            zero_shot = evaluate(predictor, there, **how, **options)
+        grid, coarse = there.grid, Predictions(there, at_training.batches)
+        pairs = ((_interpolate(v.double(), trained_at, grid.shape), u) for v, u in coarse.pairs())
+        interpolated = evaluate_pairs(pairs, grid, times=there.target_times, **options)
+        results.append(AtResolution(r, zero_shot, interpolated))
+    return results
+
+
+def _at(data: OperatorDataset, resolution: int) -> OperatorDataset:
+    """The dataset on every n-th point, with `resolution` points per axis."""
+    points = set(data.grid.shape)
+    finest = max(points)
+    if len(points) > 1 or resolution < 2 or finest % resolution:
         raise ValueError(
-            f"edges {tuple(edges)}; expected 0 first and then larger and larger modes, so that "
-            "every mode is in one band"
+            f"resolution {resolution} of a {data.grid.shape} grid; expected a divisor of the "
+            "points per axis, the same for all axes"
         )
-    return tuple(edges)
+    return data.subsample(finest // resolution)
 
 
-def _time_name(t: float) -> str:
-    return f"relative_l2 t={t:.12g}"
+def _interpolate(field: Tensor, points: int, shape: tuple[int, ...]) -> Tensor:
+    """The trigonometric polynomial through `points` per axis, at the points of another grid."""
+    # a grid with the points of both; going coarser by `resample` would smooth instead
+    common = math.lcm(points, shape[0])
+    fine = resample(field, (common,) * len(shape)) if common != points else field
+    every: tuple[Any, ...] = (..., *(slice(None, None, common // shape[0]),) * len(shape))
+    return fine[every]
 
 
-def _band_names(edges: tuple[int, ...]) -> list[str]:
-    ranges = [f"{low}-{high}" for low, high in zip(edges, edges[1:], strict=False)]
-    return [f"relative_l2 band {band}" for band in (*ranges, f"{edges[-1]}+")]
+def evaluate_times(
+    predictions: Predictions, trained_at: Sequence[float], **errors: Any
+) -> tuple[Evaluation, Evaluation]:
+    """Errors at the times of the training, and at the times between and beyond.
+
+    The predictions are at all times; `errors` are `orders` and `edges` of `evaluate`.
+    """
+    times, grid = predictions.data.target_times, predictions.data.grid
+    if times is None:
+        raise ValueError("a static dataset has no times: use evaluate")
+    known = [any(math.isclose(t, s, rel_tol=SAME_TIME) for s in trained_at) for t in times]
+    if all(known) or not any(known):
+        raise ValueError(
+            f"{sum(known)} of the {len(times)} times of the data were trained at; expected some "
+            "and not all: use evaluate, or data with more times"
+        )
+
+    def at(*, seen: bool) -> Evaluation:
+        frames = [k for k, is_known in enumerate(known) if is_known == seen]
+        chosen = ((v[:, frames], u[:, frames]) for v, u in predictions.pairs())
+        return evaluate_pairs(chosen, grid, times=[times[k] for k in frames], **errors)
+
+    return at(seen=True), at(seen=False)

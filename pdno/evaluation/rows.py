@@ -6,8 +6,8 @@ and the facts by which reports tell runs apart:
 
     study, dataset, viscosity, family, variant, mode, of_paper, sweep
 
-Reports, figures and other programs read these files and nothing else. Numbers are written with
-all of their digits, so a table that is read and written again has the same bytes.
+Reports read these files and nothing else. Numbers are written with all of their digits, so a table
+that is read and written again has the same bytes.
 """
 
 __all__ = ["COLUMNS", "Facts", "Row", "Summary", "make_rows", "read_rows", "table", "write_rows"]
@@ -15,10 +15,10 @@ __all__ = ["COLUMNS", "Facts", "Row", "Summary", "make_rows", "read_rows", "tabl
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from pdno.atomic import write_text
 
@@ -29,15 +29,10 @@ Column = Literal["experiment", "resolution", "split", "metric"]
 class Facts:
     """What a run is. Tables, colours and verdicts go by these and never by a name.
 
-    Arguments:
-        study: What `pdno reproduce` calls it, for example "darcy-modes".
-        dataset: The data in words, for example "ν = 1e-5, T = 20, N = 200".
-        viscosity: ν of the data; None for problems without one.
-        family: PDNO, FNO, FNO-3D or MWT; empty for other networks.
-        variant: Which of its family, for example "a(ξ)" or "Leg".
-        mode: How it is trained: static, rollout, markov, teacher-forcing, one-shot, space-time.
-        of_paper: Whether the paper trains such a network this way.
-        sweep: The settings that the study varies, with their values; infinity is "all".
+    The study is what `pdno reproduce` calls it, the dataset the data in words. Family and variant,
+    such as "PDNO" and "a(ξ)", are empty for other networks; the mode is the kind of its task.
+    `of_paper` says whether the paper trains such a network this way, and `sweep` has the settings
+    that the study varies; infinity is "all".
     """
 
     study: str
@@ -54,13 +49,11 @@ class Facts:
         """What the paper's tables call the network, for example "PDNO a(x,ξ)"."""
         return f"{self.family} {self.variant}".strip()
 
-    def cells(self) -> list[str]:
+    def cells(self) -> list[str | float | None]:
         """One cell per column."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        plain["viscosity"] = "" if self.viscosity is None else repr(self.viscosity)
-        plain["of_paper"] = "yes" if self.of_paper else "no"
-        plain["sweep"] = " ".join(f"{name}={value!r}" for name, value in self.sweep.items())
-        return list(plain.values())
+        *plain, of_paper, sweep = (getattr(self, one.name) for one in fields(self))
+        pairs = " ".join(f"{name}={value!r}" for name, value in sweep.items())
+        return [*plain, "yes" if of_paper else "no", pairs]
 
     @classmethod
     def from_cells(cls, cells: Mapping[str, str]) -> "Facts | None":
@@ -77,19 +70,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Row:
-    """One number.
+    """One number, NaN and infinity among them; `facts` are None in rows of older versions.
 
-    Arguments:
-        experiment: What was run, for example "darcy".
-        model: What the tables call the model, for example "PDNO a(x,ξ)".
-        resolution: Grid points per axis.
-        seed: Of the run; None where there is none.
-        split: "train" or "test".
-        metric: Name of the number, see `Evaluation.metrics`.
-        value: The number; NaN and infinity are allowed.
-        seconds: Training seconds of the run; None where they are not known.
-        parameters: Of the model; None where there are none.
-        facts: What was run, in facts; None in rows of older versions.
+    The resolution is in points per axis, the metric one of `Evaluation.metrics`, `seconds` are
+    those of the training.
     """
 
     experiment: str
@@ -105,47 +89,33 @@ class Row:
 
     def __post_init__(self) -> None:
         # numbers of numpy and torch have their own spelling; a row holds plain ones
-        for name, kind in _KINDS.items():
+        for name, (kind, *may_be_none) in _KINDS.items():
             given = getattr(self, name)
-            if given is None and name in _MAY_BE_EMPTY:
+            if given is None and may_be_none:
                 continue
             if kind is not str and (given is None or isinstance(given, str)):
                 raise ValueError(f"{name} is {given!r}; expected a number")
             value = kind(given)
             if kind is int and value != given:
                 raise ValueError(f"{name} is {given!r}; expected a whole number")
-            if isinstance(value, str) and any(mark in value for mark in "\r\n\0"):
+            if kind is str and any(mark in value for mark in "\r\n\0"):
                 raise ValueError(f"{name} is {given!r}; expected one line of text")
             object.__setattr__(self, name, value)
 
 
-_KINDS: dict[str, type[str] | type[int] | type[float]] = {
-    "experiment": str,
-    "model": str,
-    "resolution": int,
-    "seed": int,
-    "split": str,
-    "metric": str,
-    "value": float,
-    "seconds": float,
-    "parameters": int,
+_KINDS: dict[str, tuple[Any, ...]] = {
+    name: get_args(hint) or (hint,)
+    for name, hint in get_type_hints(Row).items()
+    if name != "facts"
 }
-_MAY_BE_EMPTY = ("seed", "seconds", "parameters")
-
-NUMBERS = tuple(_KINDS)
-FACTS = tuple(one.name for one in fields(Facts))
+"""str, int or float, and NoneType where a cell may be empty."""
+NUMBERS, FACTS = tuple(_KINDS), tuple(one.name for one in fields(Facts))
 COLUMNS = (*NUMBERS, *FACTS)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and deviation of one cell over its seeds.
-
-    Arguments:
-        mean: Mean.
-        deviation: Sample standard deviation (division by count - 1); NaN for one value.
-        count: Number of values.
-    """
+    """Mean and sample standard deviation of a cell over its seeds; NaN for one value."""
 
     mean: float
     deviation: float
@@ -166,11 +136,9 @@ def write_rows(path: Path | str, rows: Iterable[Row]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for row in rows:
+    for row in rows:  # the writer knows None as an empty cell, and all digits of a float
         numbers = [getattr(row, name) for name in NUMBERS]
-        cells = ["" if cell is None else cell for cell in numbers]
-        plain = [repr(cell) if isinstance(cell, float) else cell for cell in cells]
-        writer.writerow([*plain, *(row.facts.cells() if row.facts else [""] * len(FACTS))])
+        writer.writerow([*numbers, *(row.facts.cells() if row.facts else [""] * len(FACTS))])
     write_text(Path(path), text.getvalue())
 
 
@@ -185,12 +153,6 @@ def read_rows(path: Path | str) -> list[Row]:
             header, *lines = list(reader) or [[]]
         except csv.Error as error:
             raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
-    _check_header(header, path)
-    # every row is one line, as `Row` refuses line breaks
-    return [_read_row(header, cells, f"{path}, line {n}") for n, cells in enumerate(lines, 2)]
-
-
-def _check_header(header: list[str], path: Path | str) -> None:
     expected = COLUMNS if set(header) & set(FACTS) else NUMBERS
     problems = {
         "unknown": [name for name in header if name not in expected],
@@ -202,6 +164,8 @@ def _check_header(header: list[str], path: Path | str) -> None:
         raise ValueError(
             f"{path} has {'; '.join(told)}: expected the columns {', '.join(expected)}, once each"
         )
+    # every row is one line, as `Row` refuses line breaks
+    return [_read_row(header, cells, f"{path}, line {n}") for n, cells in enumerate(lines, 2)]
 
 
 def _read_row(header: list[str], cells: list[str], place: str) -> Row:
@@ -209,13 +173,10 @@ def _read_row(header: list[str], cells: list[str], place: str) -> Row:
         raise ValueError(f"{place} has {len(cells)} cells; expected {len(header)}")
     line = dict(zip(header, cells, strict=True))
     values: dict[str, Any] = {}
-    for name, kind in _KINDS.items():
+    for name, (kind, *may_be_none) in _KINDS.items():
         cell = line.pop(name)
-        if cell == "" and name in _MAY_BE_EMPTY:
-            values[name] = None
-            continue
         try:
-            values[name] = kind(cell)
+            values[name] = None if cell == "" and may_be_none else kind(cell)
         except ValueError as error:
             raise ValueError(f"{place}: {name} is {cell!r}; expected {kind.__name__}") from error
     try:
@@ -230,10 +191,7 @@ def table(
 ) -> dict[str, dict[Any, Summary]]:
     """Models by one column, with mean and deviation over seeds: {model: {column: summary}}.
 
-    Arguments:
-        rows: The results.
-        columns: What stands at the top of the table.
-        where: Values of other columns; only the rows that have them count.
+    Only the rows count that have the values of other columns given by `where`.
 
     Example:
         >>> common = {"experiment": "heat", "model": "PDNO", "split": "test", "resolution": 64}
@@ -256,14 +214,13 @@ def table(
                 'with where, for example metric="relative_l2", split="test"'
             )
         seeds[row.seed] = row.value
+
+    def summary(values: Collection[float]) -> Summary:
+        count, mean = len(values), math.fsum(values) / len(values)
+        squares = math.fsum((value - mean) ** 2 for value in values)
+        return Summary(mean, math.sqrt(squares / (count - 1)) if count > 1 else math.nan, count)
+
     return {
-        model: {head: _summarise(list(line[head].values())) for head in sorted(line)}
+        model: {head: summary(line[head].values()) for head in sorted(line)}
         for model, line in cells.items()
     }
-
-
-def _summarise(values: list[float]) -> Summary:
-    count = len(values)
-    mean = math.fsum(values) / count
-    squares = math.fsum((value - mean) ** 2 for value in values)
-    return Summary(mean, math.sqrt(squares / (count - 1)) if count > 1 else math.nan, count)

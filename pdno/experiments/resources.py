@@ -24,10 +24,9 @@ from pdno.grid import Grid
 from pdno.networks.neural_operator import count_parameters
 from pdno.progress import track
 from pdno.run_folder import METRICS, ROWS, is_finished
-from pdno.training.learner import Learner
 from pdno.training.normalizer import NormalizedNetwork
-from pdno.training.recurrent import Rollout
 from pdno.training.samples import Batch
+from pdno.training.task import Learner, Rollout
 
 CONFIGURATIONS = ((12, 20), (12, 30), (32, 20))
 """k_max and channels of table 6."""

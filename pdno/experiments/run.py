@@ -39,9 +39,8 @@ from pdno.run_folder import (
 from pdno.training.checkpoint import read_tensors, write_tensors
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.fit import Run, fit
-from pdno.training.learner import Learner
 from pdno.training.normalizer import NormalizedNetwork, Normalizer
-from pdno.training.task import Task
+from pdno.training.task import Learner, Task
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,8 @@ from pdno.evaluation.rows import Facts
 from pdno.experiments.networks import AnyNetwork
 from pdno.report.published import Dataset
 from pdno.training.normalizer import Normalization
-from pdno.training.one_shot import OneShot, SpaceTime
-from pdno.training.recurrent import Markov, Rollout, TeacherForcing
 from pdno.training.settings import TrainingSettings
-from pdno.training.task import StaticMap
+from pdno.training.task import Markov, OneShot, Rollout, SpaceTime, StaticMap, TeacherForcing
 
 AnyTask = Annotated[
     StaticMap | Rollout | TeacherForcing | Markov | OneShot | SpaceTime,

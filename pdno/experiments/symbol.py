@@ -32,7 +32,7 @@ from pdno.theory.certificate import Certificate, certify
 from pdno.theory.lipschitz import lipschitz_report
 from pdno.theory.norm_bound import norm_bound
 from pdno.theory.sobolev import operator_norm
-from pdno.training.one_shot import OneShot
+from pdno.training.task import OneShot
 
 PAIRS = 3
 LARGEST_GRID = 64

@@ -1,31 +1,31 @@
-"""Checkpoints: everything that a run needs to go on, in one file that holds no code.
+"""What a run keeps: its history, one row per epoch, and checkpoints to go on from.
 
-A checkpoint is a safetensors file: the tensors of the learner and of the optimiser, and a header
-of JSON with the position of the run and its history. Its name ends with its own SHA-256,
-
-    step-00001200-3f5a...9c.safetensors
-
-so a damaged file is found out, and the one before it is used instead. The last two are kept.
-A run is continued only as what it was begun: `RunRecorder` compares what decides the weights.
+A checkpoint, step-00001200-3f5a...9c.safetensors, holds no code: the tensors of the learner and of
+the optimiser, and a header of JSON with the position of the run and its history. Its name ends
+with its own SHA-256, so a damaged file is found out, and the one before it is used instead. The
+last two are kept. A run is continued only as what it was begun.
 """
 
 __all__ = [
     "Checkpoint",
+    "EpochRow",
     "RunRecorder",
+    "TrainingState",
     "load_checkpoint",
     "read_tensors",
-    "save_checkpoint",
     "write_tensors",
 ]
 
+import csv
+import io
 import json
 import re
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -33,66 +33,69 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from pdno.atomic import atomic_path, sha256, sweep
+from pdno.atomic import atomic_path, sha256, sweep, write_text
 from pdno.run_folder import CHECKPOINTS, HISTORY
 from pdno.training.distributed import ProcessGroup
-from pdno.training.history import TrainingState, write_history, write_tensorboard
 
-KEPT = 2
-DIGITS = 16
-NAME = re.compile(rf"step-(\d{{8,}})-([0-9a-f]{{{DIGITS}}})\.safetensors")
+KEPT, DIGITS = 2, 16
+ANEW = "take another folder, or remove its checkpoints to begin anew"
+NAME = re.compile(rf"step-\d{{8,}}-[0-9a-f]{{{DIGITS}}}\.safetensors")
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class EpochRow:
+    """One epoch, counted from 1; `step` and `seconds` count from the beginning of the run.
+
+    Loss and training error (relative L2) are means over examples, each before its update; the
+    test error is measured after the epoch, or None, and `best` is the least one so far.
+    """
+
+    epoch: int
+    step: int
+    learning_rate: float
+    loss: float
+    train: float
+    test: float | None
+    best: float | None
+    seconds: float
+
+
+@dataclass
+class TrainingState:
+    """Where a run stands; `sums` are loss, error and number of the examples of this epoch."""
+
+    step: int = 0
+    seconds: float = 0.0
+    sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    best: float | None = None
+    best_epoch: int = 0
+    finished: bool = False
+    history: list[EpochRow] = field(default_factory=list)
+
+
+class Checkpoint(NamedTuple):
     """Tensors "learner.*" and "optimiser.*", and the state of the run as plain JSON."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
 
-    def restore(self, learner: nn.Module, optimiser: Optimizer) -> None:
-        """Put the tensors back."""
-        try:
-            learner.load_state_dict(self._part("learner."))
-        except RuntimeError as problem:
-            raise ValueError(
-                f"the checkpoint is of another network or normalisation ({problem}): take another "
-                "folder, or remove its checkpoints to begin anew"
-            ) from problem
-        parameters = dict(learner.named_parameters())
-        for full, value in self._part("optimiser.").items():
-            name, key = full.rsplit(".", 1)
-            # the step counter of Adam stays on the CPU
-            where = "cpu" if key == "step" else parameters[name].device
-            optimiser.state[parameters[name]][key] = value.to(where)
 
-    def _part(self, prefix: str) -> dict[str, Tensor]:
-        named = self.tensors.items()
-        return {name.removeprefix(prefix): v for name, v in named if name.startswith(prefix)}
-
-
+@dataclass
 class RunRecorder:
-    """The checkpoints and the history of a run; without a folder nothing is kept.
+    """The checkpoints and the history of a run, written by rank 0; without a folder, nothing.
 
-    Arguments:
-        folder: The run folder, or None.
-        identity: All that has to stay where a run goes on, as plain JSON.
-        group: The processes of the run; rank 0 writes.
-        every: Seconds between two checkpoints.
-        tensorboard: Whether to write event files, too.
+    `identity` (JSON) has to stay where a run goes on; `every` is in seconds between checkpoints.
     """
 
-    def __init__(
-        self,
-        folder: Path | None,
-        identity: Mapping[str, Any],
-        group: ProcessGroup,
-        *,
-        every: float,
-        tensorboard: bool = False,
-    ) -> None:
-        self.folder, self.identity, self.group = folder, identity, group
-        self.every, self.tensorboard = every, tensorboard
+    folder: Path | None
+    identity: Mapping[str, Any]
+    group: ProcessGroup
+    every: float
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        self.event_writer = _event_writer(self.folder) if self.tensorboard else None
+        self.place = self.folder if self.group.is_rank_0 else None  # where this process writes
         self.saved_at = time.monotonic()
 
     @property
@@ -105,8 +108,8 @@ class RunRecorder:
         if self.folder is None:
             return TrainingState()
         checkpoints = self.folder / CHECKPOINTS
-        if self.group.is_rank_0:  # what a run that was killed has left half written
-            sweep(self.folder)
+        if self.place is not None:  # what a run that was killed has left half written
+            sweep(self.place)
             sweep(checkpoints)
             for draft in checkpoints.glob("step-*.draft"):
                 draft.unlink(missing_ok=True)
@@ -114,72 +117,67 @@ class RunRecorder:
         found = load_checkpoint(checkpoints, self.group.device)
         if found is None:
             return TrainingState()
-        state = dict(found.state)
-        self._check_identity(state.pop("identity"))
-        found.restore(learner, optimiser)
-        return TrainingState(**state)
-
-    def is_due(self) -> bool:
-        """Whether it is time for a checkpoint."""
-        writes = self.folder is not None and self.group.is_rank_0
-        return writes and time.monotonic() - self.saved_at >= self.every
-
-    def save(self, state: TrainingState, learner: nn.Module, optimiser: Optimizer) -> None:
-        """Write a checkpoint; FloatingPointError where a tensor is no longer finite."""
-        if self.folder is not None and self.group.is_rank_0:
-            record = {"identity": self.identity, **asdict(state)}
-            save_checkpoint(self.folder / CHECKPOINTS, state.step, learner, optimiser, record)
-            self.saved_at = time.monotonic()
-
-    def write_history(self, state: TrainingState) -> None:
-        """Write the epochs so far."""
-        if self.folder is not None and self.group.is_rank_0 and state.history:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_history(self.folder / HISTORY, state.rows)
-            if self.tensorboard:
-                write_tensorboard(self.folder, state.rows)
-
-    def _check_identity(self, then: Mapping[str, Any]) -> None:
-        now = self.identity
+        then, now = found.state.pop("identity"), self.identity
         names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
         if names:
             changes = [f"{name} was {then.get(name)}, is {now.get(name)}" for name in names]
-            raise ValueError(
-                f"{self.folder} holds another run ({', '.join(changes)}): take another folder, or "
-                "remove its checkpoints to begin anew"
-            )
+            raise ValueError(f"{self.folder} holds another run ({', '.join(changes)}): {ANEW}")
+        _restore(found.tensors, learner, optimiser)
+        rows = [EpochRow(**row) for row in found.state.pop("history")]
+        return TrainingState(**found.state, history=rows)
 
+    def is_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        return self.place is not None and time.monotonic() - self.saved_at >= self.every
 
-def save_checkpoint(
-    folder: Path, step: int, learner: nn.Module, optimiser: Optimizer, state: Mapping[str, Any]
-) -> Path:
-    """Write a checkpoint, then remove all but the last ones."""
-    tensors = {f"learner.{name}": value for name, value in learner.state_dict().items()}
-    names = {id(parameter): name for name, parameter in learner.named_parameters()}
-    for parameter, values in optimiser.state.items():
-        for key, value in values.items():
-            tensors[f"optimiser.{names[id(parameter)]}.{key}"] = value
-    folder.mkdir(parents=True, exist_ok=True)
-    for bad in [name for name, value in tensors.items() if not _finite(value)]:
-        raise FloatingPointError(f"{bad} is no longer finite")
-    draft = folder / f"step-{step:08d}.draft"
-    write_tensors(draft, tensors, {"state": json.dumps(dict(state))})
-    final = folder / f"step-{step:08d}-{sha256(draft)[:DIGITS]}.safetensors"
-    draft.replace(final)
-    # what claims to be later, or of the same step, was damaged or unfinished: it is superseded
-    before = [path for path in _existing(folder) if _step(path) < step]
-    for old in {*_existing(folder)} - {final, *before[: KEPT - 1]}:
-        old.unlink(missing_ok=True)
-    return final
+    def save(self, state: TrainingState, learner: nn.Module, optimiser: Optimizer) -> None:
+        """Write a checkpoint, then remove all but the last ones; its tensors must be finite."""
+        if self.place is None:
+            return
+        folder = self.place / CHECKPOINTS
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {f"learner.{name}": value for name, value in learner.state_dict().items()}
+        names: dict[Tensor, str] = {p: name for name, p in learner.named_parameters()}
+        for parameter, values in optimiser.state.items():
+            tensors |= {f"optimiser.{names[parameter]}.{key}": v for key, v in values.items()}
+        if not all(bool(value.isfinite().all()) for value in tensors.values()):
+            raise FloatingPointError(f"the network is not finite at step {state.step}")
+        draft = folder / f"step-{state.step:08d}.draft"
+        record = {"identity": self.identity, **asdict(state)}
+        write_tensors(draft, tensors, {"state": json.dumps(record)})
+        final = folder / f"{draft.stem}-{sha256(draft)[:DIGITS]}.safetensors"
+        draft.replace(final)
+        # what claims to be later, or of the same step, was damaged or unfinished: it is superseded
+        before = [path for path in _existing(folder) if _step(path) < state.step]
+        for old in {*_existing(folder)} - {final, *before[: KEPT - 1]}:
+            old.unlink(missing_ok=True)
+        self.saved_at = time.monotonic()
+
+    def write_history(self, state: TrainingState) -> None:
+        """Write the epochs so far as CSV; an error that was not measured is empty."""
+        if self.place is None or not state.history:
+            return
+        self.place.mkdir(parents=True, exist_ok=True)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, [one.name for one in fields(EpochRow)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in state.history)
+        write_text(self.place / HISTORY, text.getvalue())
+        if self.event_writer is not None:
+            for old in self.place.glob("events.out.tfevents.*"):
+                old.unlink()
+            with self.event_writer(str(self.place)) as events:
+                for row in state.history:
+                    for name in ("learning_rate", "loss", "train", "test", "best", "seconds"):
+                        if getattr(row, name) is not None:
+                            events.add_scalar(name, getattr(row, name), row.epoch)
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint | None:
     """The latest checkpoint that is whole; None where there is none."""
     for path in _existing(folder):
-        match = NAME.fullmatch(path.name)
-        assert match is not None
         try:
-            if sha256(path)[:DIGITS] != match[2]:
+            if sha256(path)[:DIGITS] != path.stem[-DIGITS:]:
                 raise ValueError("its contents do not match the SHA-256 in its name")
             tensors, header = read_tensors(path, device)
             return Checkpoint(tensors, json.loads(header["state"]))
@@ -188,18 +186,30 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     return None
 
 
+def _restore(tensors: Mapping[str, Tensor], learner: nn.Module, optimiser: Optimizer) -> None:
+    parts: dict[str, dict[str, Tensor]] = {"learner": {}, "optimiser": {}}
+    for full, value in tensors.items():
+        part, name = full.split(".", 1)
+        parts[part][name] = value
+    try:
+        learner.load_state_dict(parts["learner"])
+    except RuntimeError as problem:
+        other = f"the checkpoint is of another network or normalisation ({problem})"
+        raise ValueError(f"{other}: {ANEW}") from problem
+    parameters = dict(learner.named_parameters())
+    for full, value in parts["optimiser"].items():
+        name, key = full.rsplit(".", 1)
+        # the step counter of Adam stays on the CPU
+        where = "cpu" if key == "step" else parameters[name].device
+        optimiser.state[parameters[name]][key] = value.to(where)
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
     """Write a safetensors file, whole or not at all."""
-    ready: dict[str, Tensor] = {}
-    written: set[int] = set()
-    for name, value in tensors.items():
-        plain = value.detach().cpu().contiguous()
-        # tensors that share memory, such as a normaliser used twice, are written twice
-        place = plain.untyped_storage().data_ptr()
-        ready[name] = plain.clone() if place in written else plain
-        written.add(place)
+    # copies, as tensors may share memory: a normaliser that is used twice is written twice
+    copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     with atomic_path(path) as temporary:
-        save_file(ready, temporary, dict(header))
+        save_file(copies, temporary, dict(header))
 
 
 def read_tensors(
@@ -224,5 +234,13 @@ def _step(path: Path) -> int:
     return int(path.name.split("-")[1])
 
 
-def _finite(value: Tensor) -> bool:
-    return not value.is_floating_point() or bool(value.isfinite().all())
+def _event_writer(folder: Path | None) -> Any:
+    if folder is None:
+        raise ValueError("tensorboard needs a folder for its event files: give one")
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as missing:
+        raise ValueError(
+            "TensorBoard is not installed: pip install 'pdno[track]', or leave tensorboard out"
+        ) from missing
+    return SummaryWriter

@@ -1,8 +1,7 @@
 """Several processes through torch.distributed: the same command under `torchrun`.
 
-Each process takes its share of every batch. The gradient is the sum of all shares, so a run is the
-same (to rounding) for every number of processes. Without torchrun there is one process and
-nothing here does anything.
+Each process takes its share of every batch, and the gradient is the sum of all shares, so a run is
+the same (to rounding) for every number of processes.
 """
 
 __all__ = ["ProcessGroup", "process_group"]
@@ -54,55 +53,34 @@ class ProcessGroup:
 
 @contextlib.contextmanager
 def process_group(device: torch.device | str | None = None) -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, and leave them in good order.
-
-    Arguments:
-        device: Where to train; None takes CUDA where there is one.
-    """
+    """Join the processes that torchrun started; the device None is CUDA where there is one."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    chosen = _device(device, local)
-    if size == 1:
-        yield ProcessGroup(0, 1, chosen)
+    chosen = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
+    if size == 1 or distributed.is_initialized():
+        yield ProcessGroup(0 if size == 1 else distributed.get_rank(), size, chosen)
         return
-    joined = not distributed.is_initialized()
-    if joined:
-        _join(chosen)
-    try:
-        yield ProcessGroup(distributed.get_rank(), size, chosen)
-    except BaseException:
-        if joined:
-            _leave()
-        raise
-    if joined:
-        # a group that is torn down while others still use it aborts the process
-        distributed.barrier()
-        _leave()
-
-
-def _join(device: torch.device) -> None:
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, size = next(rendezvous("env://"))
     # the store remembers the group of an earlier run in these processes, and would wait for it
     fresh = PrefixStore(f"pdno-{next(_GROUPS)}", store)
-    backend = "nccl" if device.type == "cuda" else "gloo"
+    backend = "nccl" if chosen.type == "cuda" else "gloo"
     distributed.init_process_group(backend, store=fresh, rank=rank, world_size=size)
-
-
-def _leave() -> None:
-    gc.collect()
-    # threads of the group may still hold the last numbers, and can let go of them only while this
-    # one waits; a group that ends before that waits for its threads, and they for it, for ever
-    time.sleep(SETTLE_SECONDS)
-    distributed.destroy_process_group()
+    try:
+        yield ProcessGroup(rank, size, chosen)
+        # a group that is torn down while others still use it aborts the process
+        distributed.barrier()
+    finally:
+        gc.collect()
+        # threads of the group may hold the last numbers, and let go of them only while this one
+        # waits; a group that ends before that waits for its threads, and they for it, for ever
+        time.sleep(SETTLE_SECONDS)
+        distributed.destroy_process_group()
 
 
 def _device(device: torch.device | str | None, local: int) -> torch.device:
-    if device is not None and torch.device(device).type != "cuda":
-        return torch.device(device)
-    if device is None and not torch.cuda.is_available():
-        return torch.device("cpu")
-    index = None if device is None else torch.device(device).index
-    return torch.device("cuda", local if index is None else index)
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    given = torch.device(device)
+    return torch.device("cuda", local) if given.type == "cuda" and given.index is None else given

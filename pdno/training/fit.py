@@ -1,21 +1,21 @@
 """`fit`: train any network on any dataset, exact to the bit after any interruption.
 
 Everything random is a function of (seed, epoch, example) and the learning rate one of the step, so
-a run is determined by its weights, its optimiser and its step number. These are in a checkpoint;
-a run that is killed at any moment and started again ends with the weights of a run that was not.
+weights, optimiser and step number determine a run. These are in a checkpoint: a run that is killed
+at any moment and started again ends with the weights of a run that was not.
 """
 
 __all__ = ["Run", "fit"]
 
+import contextlib
 import math
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -26,29 +26,20 @@ from pdno.data.dataset import OperatorDataset
 from pdno.errors import TrainingStopped
 from pdno.metrics import relative_l2
 from pdno.progress import Advance, track
-from pdno.training.checkpoint import RunRecorder
+from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState
 from pdno.training.distributed import ProcessGroup, process_group
-from pdno.training.history import EpochRow, TrainingState, check_tensorboard
-from pdno.training.learner import Learner, make_learner
 from pdno.training.normalizer import Normalization
 from pdno.training.samples import Samples, epoch_order
 from pdno.training.settings import TrainingSettings, learning_rate
-from pdno.training.task import StaticMap, Task
+from pdno.training.task import Learner, StaticMap, Task, make_learner
 
 EVALUATION_BATCH = 20
+# settings that do not decide the weights: a run may go on with others
 MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
-"""Settings that do not decide the weights: a run may go on with others."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """What training gives.
-
-    Arguments:
-        model: The learner: network, normalisers and task; it has `predict`.
-        history: One row per epoch.
-        seconds: Training time.
-    """
+class Run(NamedTuple):
+    """What training gives: the learner, which predicts, one row per epoch, and training time."""
 
     model: Learner
     history: list[EpochRow]
@@ -78,16 +69,10 @@ def fit(
 
     Arguments:
         network: Any module from (B, C, *N) to (B, C, *N); trained in place.
-        train: Training samples.
         test: Samples whose error is measured after the epochs.
         task: How the network meets the data; a static map by default.
-        normalization: "none", "pointwise" or "channel".
-        settings: How to train.
-        folder: Where checkpoints and the history go; a run found there is continued. None keeps
-            nothing.
+        folder: For checkpoints and history; a run found there is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
-        tensorboard: Whether to write event files into `folder` as well.
-        title: What the progress bar says.
         **changes: Settings by name, for example epochs=20.
 
     Example:
@@ -99,8 +84,7 @@ def fit(
         >>> [row.epoch for row in run.history]
         [1, 2]
     """
-    base = settings or TrainingSettings()
-    chosen = TrainingSettings(**{**base.model_dump(), **changes})
+    chosen = TrainingSettings(**{**(settings or TrainingSettings()).model_dump(), **changes})
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
     with process_group(device) as group:
         lacks = group.device.type == "cuda" and not torch.cuda.is_bf16_supported()
@@ -110,80 +94,76 @@ def fit(
         samples = Samples(train, group.device, dtype)
         learner = make_learner(network, task or StaticMap(), samples, normalization)
         tests = None if test is None else Samples(test, group.device, dtype)
-        place = None if folder is None else Path(folder)
         loop = _Loop(learner, samples, tests, chosen, group)
-        state = loop.run(place, title=title, tensorboard=tensorboard)
-        return Run(learner, state.rows, state.seconds)
+        place = None if folder is None else Path(folder)
+        try:
+            state = loop.run(place, title=title, tensorboard=tensorboard)
+        except FloatingPointError as problem:
+            kept = (
+                f" The last good checkpoint is in {folder}."
+                if loop.recorder.has_checkpoint
+                else ""
+            )
+            cure = "a smaller learning_rate, clip=1.0, schedule='one-cycle' or precision='float64'"
+            told = f"{problem}.{kept} Try {cure}; look for NaN in the data"
+            raise TrainingStopped(told, resumable=False) from problem
+        return Run(learner, state.history, state.seconds)
 
 
+@dataclass
 class _Loop:
     """All steps of a run."""
 
-    def __init__(
-        self,
-        learner: Learner,
-        samples: Samples,
-        tests: Samples | None,
-        settings: TrainingSettings,
-        group: ProcessGroup,
-    ) -> None:
-        if settings.patience is not None and tests is None:
+    learner: Learner
+    samples: Samples
+    tests: Samples | None
+    settings: TrainingSettings
+    group: ProcessGroup
+
+    def __post_init__(self) -> None:
+        settings, learner = self.settings, self.learner
+        if settings.patience is not None and self.tests is None:
             raise ValueError(f"patience={settings.patience} needs test samples to measure")
-        self.learner, self.tests, self.settings, self.group = learner, tests, settings, group
-        self.examples, self.grid = learner.task.examples(samples), samples.data.grid
+        self.examples, self.grid = learner.task.examples(self.samples), self.samples.data.grid
         self.steps_per_epoch = math.ceil(len(self.examples) / settings.batch_size)
         # Adam has the weight decay in the gradient, as published
         kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[settings.optimiser]
-        self.optimiser = kind(
-            learner.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
-        )
-        many = group.size > 1
+        self.optimiser = kind(learner.parameters(), weight_decay=settings.weight_decay)
+        many = self.group.size > 1
         self.wrapped: nn.Module = DistributedDataParallel(learner) if many else learner
 
     def run(self, folder: Path | None, *, title: str, tensorboard: bool) -> TrainingState:
         """Take all steps that are left; what `folder` holds is continued."""
-        if tensorboard:
-            check_tensorboard(folder)
-        every = self.settings.checkpoint_seconds
-        self.recorder = RunRecorder(
-            folder, self._identity(), self.group, every=every, tensorboard=tensorboard
-        )
-        self.state = self.recorder.resume(self.learner, self.optimiser)
-        if self.state.history:  # its patience may be another one now
-            self.state.finished = self._is_over()
-        self.recorder.write_history(self.state)
-        total = self.settings.epochs * self.steps_per_epoch
-        cuda = [self.group.device] if self.group.device.type == "cuda" else []
-        self.signals = _StopSignals(listen=folder is not None)
-        with self.signals, torch.random.fork_rng(devices=cuda):
-            self.learner.train()
-            if self.group.is_rank_0:
-                with track(title, total=total, done=self.state.step) as advance:
-                    self._train(advance)
-            else:
-                self._train(lambda amount, note=None: None)
-        self.learner.eval()
-        return self.state
-
-    def _identity(self) -> dict[str, Any]:
-        """What decides the weights: settings, task, number of examples and their grid."""
+        every, group = self.settings.checkpoint_seconds, self.group
         task = self.learner.task.model_dump(mode="json")
-        return {
+        identity = {
             **self.settings.model_dump(mode="json", exclude=MAY_CHANGE),
             **{f"task.{name}": value for name, value in task.items()},
             "examples": len(self.examples),
             "grid": str(self.grid),
         }
-
-    def _train(self, advance: Advance) -> None:
-        while not self.state.finished:
-            self._epoch(advance)
-        self._save()
-        if self._sum([float(self.signals.received)])[0]:
-            raise self._stopped()
+        self.recorder = RunRecorder(folder, identity, group, every, tensorboard)
+        self.state = self.recorder.resume(self.learner, self.optimiser)
+        if self.state.history:  # its patience may be another one now
+            self.state.finished = self._is_over()
+        self.recorder.write_history(self.state)
+        total = self.settings.epochs * self.steps_per_epoch
+        cuda = [group.device] if group.device.type == "cuda" else []
+        with contextlib.ExitStack() as stack:
+            self.signals = stack.enter_context(_stop_signals(listen=folder is not None))
+            stack.enter_context(torch.random.fork_rng(devices=cuda))
+            advance: Advance = lambda amount, note=None: None  # noqa: E731
+            if group.is_rank_0:
+                advance = stack.enter_context(track(title, total=total, done=self.state.step))
+            self.learner.train()
+            while not self.state.finished:
+                self._epoch(advance)
+            self._save()
+            self._stop_if(self._sum([len(self.signals)])[0])
+        self.learner.eval()
+        return self.state
 
     def _epoch(self, advance: Advance) -> None:
-        """The steps that are left of an epoch, and its end."""
         # a checkpoint may lie between the last step of an epoch and its end
         epoch, size = len(self.state.history), self.settings.batch_size
         first = self.state.step - epoch * self.steps_per_epoch
@@ -192,27 +172,26 @@ class _Loop:
             self._step(epoch, order[index * size : (index + 1) * size])
             if index < self.steps_per_epoch - 1:
                 advance(1)
-        self._end_epoch(epoch + 1)
+        self._end_epoch()
         last = self.state.history[-1]
-        name = "train" if last["test"] is None else "test"
-        advance(1 if first < self.steps_per_epoch else 0, f"{name} error {last[name]:.4g}")
+        name, error = ("train", last.train) if last.test is None else ("test", last.test)
+        advance(1 if first < self.steps_per_epoch else 0, f"{name} error {error:.4g}")
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:
         start = time.monotonic()
-        rate = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
         sums = self._backward(epoch, indices)
-        received, due = float(self.signals.received), float(self.recorder.is_due())
-        *sums, received, due = self._sum([*sums, received, due])
+        *sums, received, due = self._sum([*sums, len(self.signals), self.recorder.is_due()])
         if not math.isfinite(sums[0]):
-            raise self._not_finite("loss", self.state.step + 1)
+            raise FloatingPointError(f"the loss is not finite at step {self.state.step + 1}")
         self.optimiser.step()
-        self.state.add_step(sums, time.monotonic() - start)
+        self.state.step += 1
+        self.state.sums = [a + b for a, b in zip(self.state.sums, sums, strict=True)]
+        self.state.seconds += time.monotonic() - start
         if received or due:
             self._save()
-        if received:
-            raise self._stopped()
+        self._stop_if(received)
 
     def _backward(self, epoch: int, indices: Sequence[int]) -> list[float]:
         """The gradient of a batch; returns loss, error and examples of this process."""
@@ -228,25 +207,30 @@ class _Loop:
         weight = 1.0 if share else 0.0
         loss: Tensor = terms.sum() * weight
         # gradients are averaged over the processes; the sum is wanted
-        scale = float(group.size)
-        if settings.reduction == "mean":
-            scale /= len(indices) * terms.shape[1]
+        count = len(indices) * terms.shape[1] if settings.reduction == "mean" else 1
         self.optimiser.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss * scale)
+        torch.autograd.backward(loss * (group.size / count))
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.learner.parameters(), settings.clip)
         return [float(loss.detach()), float(errors.sum()) * weight, float(len(share))]
 
-    def _end_epoch(self, epoch: int) -> None:
-        """Measure and note."""
-        state, settings = self.state, self.settings
-        start = time.monotonic()
+    def _end_epoch(self) -> None:
+        """Measure and note; an error that is no number is not better than anything."""
+        state, settings, start = self.state, self.settings, time.monotonic()
         if not all(bool(weight.isfinite().all()) for weight in self.learner.parameters()):
-            raise self._not_finite("network", state.step)
+            raise FloatingPointError(f"the network is not finite at step {state.step}")
+        epoch, test = len(state.history) + 1, None
         due = epoch == settings.epochs or epoch % settings.evaluate_every == 0
-        test = self._test_error(self.tests) if due and self.tests is not None else None
+        if due and self.tests is not None:
+            test = self._test_error(self.tests)
+            if test < (math.inf if state.best is None else state.best):
+                state.best, state.best_epoch = test, epoch
         rate = learning_rate(settings, state.step - 1, self.steps_per_epoch)
-        state.end_epoch(test, rate, time.monotonic() - start)
+        means = (state.sums[0] / state.sums[2], state.sums[1] / state.sums[2])
+        state.seconds += time.monotonic() - start
+        row = EpochRow(epoch, state.step, rate, *means, test, state.best, state.seconds)
+        state.history.append(row)
+        state.sums = [0.0, 0.0, 0.0]
         state.finished = self._is_over()
         self.recorder.write_history(state)
 
@@ -268,52 +252,30 @@ class _Loop:
         return float(self.group.all_reduce(errors).mean())
 
     def _sum(self, numbers: list[float]) -> list[float]:
-        """The sums over all processes, the same in each."""
-        local = torch.tensor(numbers, dtype=torch.float64)
-        sums: list[float] = self.group.all_reduce(local).tolist()
-        return sums
+        sums = self.group.all_reduce(torch.tensor(numbers, dtype=torch.float64))
+        return [float(one) for one in sums]
 
     def _save(self) -> None:
-        try:
-            self.recorder.save(self.state, self.learner, self.optimiser)
-        except FloatingPointError as problem:
-            raise self._not_finite("network", self.state.step) from problem
+        self.recorder.save(self.state, self.learner, self.optimiser)
 
-    def _stopped(self) -> TrainingStopped:
-        done = f"stopped after step {self.state.step}; the same command goes on from there"
-        return TrainingStopped(done, resumable=True)
-
-    def _not_finite(self, what: str, step: int) -> TrainingStopped:
-        """The end of a run whose numbers ran away at `step`, counted from 1."""
-        recorder = self.recorder
-        kept = f" The last good checkpoint is in {recorder.folder}."
-        return TrainingStopped(
-            f"the {what} is not finite at step {step}.{kept if recorder.has_checkpoint else ''} "
-            "Try a smaller learning_rate, clip=1.0, schedule='one-cycle', or "
-            "precision='float64'; look for NaN in the data",
-            resumable=False,
-        )
+    def _stop_if(self, received: float) -> None:
+        if received:
+            done = f"stopped after step {self.state.step}; the same command goes on from there"
+            raise TrainingStopped(done, resumable=True)
 
 
-class _StopSignals:
-    """Within this block SIGTERM and SIGINT only set `received`; the run ends after its step.
-
-    Arguments:
-        listen: Whether to listen; signals reach the main thread only.
-    """
-
-    def __init__(self, *, listen: bool) -> None:
-        main = threading.current_thread() is threading.main_thread()
-        self.received, self.listen = False, listen and main
-        self.before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT) if self.listen else ():
-            self.before[number] = signal.signal(number, self._receive)
-
-    def __exit__(self, *problem: object) -> None:
-        for number, handler in self.before.items():
+@contextlib.contextmanager
+def _stop_signals(*, listen: bool) -> Iterator[list[int]]:
+    """Within this block SIGTERM and SIGINT only fill the list; the run ends after its step."""
+    received: list[int] = []
+    # signals reach the main thread only
+    listen = listen and threading.current_thread() is threading.main_thread()
+    before = {
+        number: signal.signal(number, lambda number, frame: received.append(number))
+        for number in ((signal.SIGTERM, signal.SIGINT) if listen else ())
+    }
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
             signal.signal(number, handler)
-
-    def _receive(self, number: int, frame: FrameType | None) -> None:
-        self.received = True

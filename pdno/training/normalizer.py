@@ -1,9 +1,8 @@
 """Normalisers: u -> (u - mean) / (std + ε) with the statistics of the training samples.
 
-*Pointwise* statistics are fields of their own: one mean and one deviation for every point, as in
-the published Darcy runs. They belong to a grid, and carry it; on another grid they are splines
-of themselves, so a normaliser serves every resolution. *Channel* statistics are one pair of
-numbers per channel.
+*Pointwise* statistics are fields, as in the published Darcy runs. They carry their grid; on other
+grids they are splines of themselves, so a normaliser serves every resolution. *Channel* statistics
+are one pair of numbers per channel.
 """
 
 __all__ = ["Normalization", "NormalizedNetwork", "Normalizer", "Normalizers", "fit_normalizer"]
@@ -26,13 +25,8 @@ EPSILON = 1e-5  # of the published normaliser
 class Normalizer(nn.Module):
     """encode(u) = (u - mean) / (std + ε) and its inverse decode (paper section 5.2).
 
-    Shapes: mean and std (..., C, *N), or (..., C, 1, ..., 1) for channel statistics. They are
-    broadcast over the batch and repeated over the frames of a window (B, k·C, *N).
-
-    Arguments:
-        mean: Mean over the training samples.
-        std: Unbiased standard deviation over them.
-        grid: The grid of the statistics.
+    Shapes: mean and unbiased std on `grid`, (..., C, *N), or (..., C, 1, ..., 1) for channel
+    statistics; broadcast over the batch and repeated over the frames of a window (B, k·C, *N).
     """
 
     mean: Tensor
@@ -56,8 +50,7 @@ class Normalizer(nn.Module):
 
     def _on(self, grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = self.mean.to(like), self.std.to(like)
-        pointwise = math.prod(mean.shape[-grid.dim :]) > 1
-        if grid != self.grid and pointwise:
+        if grid != self.grid and math.prod(mean.shape[-grid.dim :]) > 1:
             # a spline through a spike swings below zero; the least value between the points of a
             # smooth deviation is not far below the least one on them
             least = float(std.min()) / 2
@@ -73,23 +66,16 @@ class Normalizer(nn.Module):
 def fit_normalizer(
     samples: Tensor, grid: Grid, kind: Normalization, *, frames: bool = False
 ) -> Normalizer | None:
-    """The normaliser of samples (B, C, *N), or (B, T, C, *N) with frames; None for "none".
-
-    Arguments:
-        samples: The training samples.
-        grid: Their grid.
-        kind: "pointwise", "channel" or "none".
-        frames: Whether the second axis is time; its frames count as samples of their own.
-    """
+    """The normaliser of samples (B, C, *N), or (B, T, C, *N) with frames; None for "none"."""
     grid.check(samples, "samples")
     if kind == "none":
         return None
-    if kind not in ("channel", "pointwise"):
-        raise ValueError(f"normalisation {kind!r}; expected 'none', 'pointwise' or 'channel'")
-    samples = samples.flatten(0, 1) if frames else samples
+    samples = samples.flatten(0, 1) if frames else samples  # frames are samples of their own
     if kind == "channel":
         over = [0, *range(-grid.dim, 0)]
         std, mean = (s[0] for s in torch.std_mean(samples.double(), dim=over, keepdim=True))
+    elif kind != "pointwise":
+        raise ValueError(f"normalisation {kind!r}; expected 'none', 'pointwise' or 'channel'")
     elif len(samples) < 2:
         raise ValueError(f"{len(samples)} sample: pointwise statistics need at least 2")
     else:
@@ -97,27 +83,15 @@ def fit_normalizer(
     return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
 
 
-Normalizers = tuple[Normalizer | None, Normalizer | None]
-"""Of inputs and of outputs."""
+Maybe = Normalizer | None
+Normalizers = tuple[Maybe, Maybe]  # of inputs and of outputs
 
 
 class NormalizedNetwork(nn.Module):
-    """decode ∘ network ∘ encode.
-
-    Arguments:
-        network: Any network of fields.
-        inputs: Normaliser of its inputs, or None.
-        outputs: Normaliser of its outputs, or None.
-        channels: Channels of one output.
-    """
+    """decode ∘ network ∘ encode, where one output has `channels` channels."""
 
     def __init__(
-        self,
-        network: nn.Module,
-        inputs: Normalizer | None = None,
-        outputs: Normalizer | None = None,
-        *,
-        channels: int = 1,
+        self, network: nn.Module, inputs: Maybe = None, outputs: Maybe = None, *, channels: int = 1
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.outputs = network, inputs, outputs
@@ -134,9 +108,7 @@ class NormalizedNetwork(nn.Module):
 
     def apply_network(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
         """The network alone; one that knows no grid gets the field alone."""
-        options: dict[str, Grid | Tensor] = {} if t is None else {"t": t}
-        if self._takes_grid:
-            options["grid"] = grid
+        options = ({} if t is None else {"t": t}) | ({"grid": grid} if self._takes_grid else {})
         output: Tensor = self.network(f, **options)
         return output
 

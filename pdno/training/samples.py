@@ -1,15 +1,13 @@
 """Samples and examples: what one step of training is made of, and in which order they come.
 
-A dataset has samples; a task makes examples of them: a sample itself, a window of a trajectory,
-or a sample at a time. The order of an epoch is a function of (seed, epoch) and the noise of an
-example a function of (seed, epoch, example), so there is no state to save and nothing depends on
-the number of processes.
+A task makes examples of samples: a sample itself, a window of a trajectory, or a sample at a time.
+Their order is a function of (seed, epoch), their noise one of (seed, epoch, example), so there is
+no state to save and nothing depends on the number of processes.
 """
 
-__all__ = ["Batch", "Examples", "Samples", "WholeSamples", "epoch_order", "example_noise"]
+__all__ = ["Batch", "Examples", "Samples", "epoch_order", "example_noise", "whole_samples"]
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,16 +16,12 @@ from torch import Tensor
 
 from pdno.data.dataset import OperatorDataset
 
-MOST_IN_MEMORY = 4 * 2**30
-"""Bytes up to which the samples of a dataset are read once and kept."""
+MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are read once and kept
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets of some examples, and their times where the task has such.
-
-    Shapes: inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), t (B,).
-    """
+    """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,) where there are any."""
 
     inputs: Tensor
     targets: Tensor
@@ -35,13 +29,7 @@ class Batch:
 
 
 class Samples:
-    """The samples of a dataset on a device, kept in memory where they fit.
-
-    Arguments:
-        data: The dataset.
-        device: Where batches are wanted.
-        dtype: Their number type.
-    """
+    """The samples of a dataset on a device, kept in memory where they fit."""
 
     def __init__(
         self, data: OperatorDataset, device: torch.device, dtype: torch.dtype = torch.float32
@@ -53,32 +41,33 @@ class Samples:
         self._kept: tuple[Tensor, Tensor] | None = None
         self._trajectories: Tensor | None = None
         if size <= MOST_IN_MEMORY:
-            self._kept = self._read(None)
+            self._kept = self.batch()
             if data.input_frames is not None:
-                window = data.input_frames
-                whole = self._trajectories = self._join(self._kept)
+                window, whole = data.input_frames, self.trajectories()
                 # views of the trajectories, so that nothing is kept twice
                 self._kept = whole[:, :window].flatten(1, 2), whole[:, window:]
+                self._trajectories = whole
 
     def __len__(self) -> int:
         return len(self.data)
 
-    def batch(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of some samples."""
+    def batch(self, indices: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of some samples, or of all."""
         if self._kept is None:
-            return self._read(indices)
+            inputs, targets = self.data.batch(indices)
+            return inputs.to(self.device), targets.to(self.device)
+        if indices is None:
+            return self._kept
         rows = torch.as_tensor(indices, device=self.device)
         return self._kept[0][rows], self._kept[1][rows]
 
-    def all(self) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of all samples, for statistics."""
-        return self._read(None) if self._kept is None else self._kept
-
     def trajectories(self, indices: Sequence[int] | None = None) -> Tensor:
         """All frames of all or some samples, those of the window first, (B, T, C, *N)."""
-        if self._trajectories is None:
-            return self._join(self._read(indices))
-        return self._trajectories if indices is None else self._trajectories[list(indices)]
+        if self._trajectories is not None and indices is None:
+            return self._trajectories
+        window, targets = self.batch(indices)
+        frames = window.reshape(len(window), -1, *targets.shape[2:])
+        return torch.cat([frames, targets], dim=1)
 
     def frames(self, indices: Sequence[int], first: Sequence[int], count: int) -> Tensor:
         """`count` frames of some trajectories, each from its own first one on, (B, k, C, *N)."""
@@ -90,53 +79,36 @@ class Samples:
         chosen = torch.as_tensor(indices, device=self.device)[:, None]
         return whole[chosen, starts + torch.arange(count, device=self.device)]
 
-    def _read(self, indices: Sequence[int] | None) -> tuple[Tensor, Tensor]:
-        inputs, targets = self.data.batch(indices)
-        return inputs.to(self.device), targets.to(self.device)
 
-    def _join(self, parts: tuple[Tensor, Tensor]) -> Tensor:
-        """Windows (B, k·C, *N) and targets (B, T, C, *N) -> (B, k + T, C, *N)."""
-        window, targets = parts
-        frames = window.reshape(len(window), -1, *targets.shape[2:])
-        return torch.cat([frames, targets], dim=1)
+@dataclass(frozen=True)
+class Examples:
+    """The examples of a task; batch(indices, seed=, epoch=) gives some, with the epoch's noise."""
 
-
-class Examples(ABC):
-    """The examples that a task makes of samples."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
-    def batch(self, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
-        """Some examples, with the noise of this epoch where the task adds noise."""
-
-
-class WholeSamples(Examples):
-    """The samples themselves, with the first `steps` frames of their targets (None: all)."""
-
-    def __init__(self, samples: Samples, steps: int | None = None) -> None:
-        self.samples, self.steps = samples, steps
+    count: int
+    batch: Callable[..., Batch]
 
     def __len__(self) -> int:
-        return len(self.samples)
+        return self.count
 
-    def batch(self, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
-        inputs, targets = self.samples.batch(indices)
-        return Batch(inputs, targets if self.steps is None else targets[:, : self.steps])
+
+def whole_samples(samples: Samples, steps: int | None = None) -> Examples:
+    """The samples themselves, with the first `steps` frames of their targets (None: all)."""
+
+    def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+        inputs, targets = samples.batch(indices)
+        return Batch(inputs, targets if steps is None else targets[:, :steps])
+
+    return Examples(len(samples), batch)
 
 
 def epoch_order(count: int, *, seed: int, epoch: int) -> list[int]:
     """The order of the examples in an epoch."""
-    generator = np.random.default_rng(np.random.SeedSequence([seed, epoch]))
-    order: list[int] = generator.permutation(count).tolist()
-    return order
+    return [int(index) for index in np.random.default_rng([seed, epoch]).permutation(count)]
 
 
 def example_noise(like: Tensor, indices: Sequence[int], *, seed: int, epoch: int) -> Tensor:
     """Standard normal numbers of the shape of `like`, row by row those of one example."""
-    rows = []
-    for index in indices:
-        generator = np.random.default_rng(np.random.SeedSequence([seed, epoch, index, 1]))
-        rows.append(generator.standard_normal(like.shape[1:], dtype=np.float32))
+    shape = like.shape[1:]
+    generators = (np.random.default_rng([seed, epoch, index, 1]) for index in indices)
+    rows = [generator.standard_normal(shape, dtype=np.float32) for generator in generators]
     return torch.from_numpy(np.stack(rows)).to(like)

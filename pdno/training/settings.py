@@ -5,8 +5,7 @@ The learning rate is a function of the step, so there is nothing to save and not
 constant    lr
 step        lr · factor^⌊epoch / step_size⌋                          (the paper's StepLR)
 cosine      lr · (1 + cos πp) / 2,  p = step / steps
-one-cycle   from lr/25 up to lr, then down to lr/25 · 1/10⁴, both along half a cosine
-            (as torch's OneCycleLR)
+one-cycle   from lr/25 up to lr, then down to lr/25e4, by half cosines (torch's OneCycleLR)
 
 torch is not imported here, so that the command line can show the settings at once.
 """
@@ -34,15 +33,12 @@ class TrainingSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     epochs: Count = 100
-    """Passes over the training samples."""
     batch_size: Count = 20
     """Samples per step, over all processes together."""
     optimiser: Literal["adam", "adamw"] = "adam"
     """adam adds weight_decay to the gradient, adamw shrinks the weights by it."""
     learning_rate: Rate = 5e-3
-    """Largest learning rate."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-6
-    """Weight decay."""
     schedule: Literal["constant", "step", "cosine", "one-cycle"] = "step"
     """How the learning rate changes: step halves it (see step_size), one-cycle warms up first."""
     step_size: Count = 200
@@ -73,15 +69,12 @@ class TrainingSettings(BaseModel):
         for name, schedule in SCHEDULE_OF.items():
             value = getattr(self, name)
             if value != type(self).model_fields[name].default and self.schedule != schedule:
-                raise ValueError(
-                    f"{name}={value} belongs to schedule {schedule!r}, not {self.schedule!r}: "
-                    "leave it out"
-                )
+                other = f"belongs to schedule {schedule!r}, not {self.schedule!r}"
+                raise ValueError(f"{name}={value} {other}: leave it out")
         if self.patience is not None and self.patience < self.evaluate_every:
-            raise ValueError(
-                f"patience={self.patience} epochs is less than evaluate_every="
-                f"{self.evaluate_every}: the run would stop before it is measured twice"
-            )
+            given = f"patience={self.patience} epochs is less than evaluate_every"
+            cure = "the run would stop before it is measured twice"
+            raise ValueError(f"{given}={self.evaluate_every}: {cure}")
         return self
 
 

@@ -1,8 +1,7 @@
-"""Tasks: how a network meets a dataset, in training and afterwards.
+"""Tasks: how a network meets a dataset, in training and afterwards, and learners that have one.
 
-A task says three things: which examples a dataset gives, what the network makes of an example,
-and how it predicts all targets of a sample. Tasks are frozen records, so that they can stand in
-the specification of an experiment.
+A task says which examples a dataset gives, what the network makes of an example, and how it
+predicts all targets of a sample. It is a frozen record, so that specifications can hold it.
 
     StaticMap       f -> u                                             (Darcy, Burgers)
     Rollout         the network is fed with its own predictions, also in training (paper, 5.2)
@@ -12,19 +11,39 @@ the specification of an experiment.
     SpaceTime       all frames at once, time as one more axis          (FNO-3D, MWT)
 """
 
-__all__ = ["StaticMap", "Task"]
+__all__ = [
+    "Learner",
+    "Markov",
+    "OneShot",
+    "Rollout",
+    "SpaceTime",
+    "StaticMap",
+    "Task",
+    "TeacherForcing",
+    "evaluation_mode",
+    "make_learner",
+]
 
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-from torch import Tensor
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
 
 from pdno.grid import Grid
-from pdno.metrics import relative_error
+from pdno.metrics import relative_error, relative_l2
+from pdno.networks.rollout import shared_step, unroll
 from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizers, fit_normalizer
-from pdno.training.samples import Batch, Examples, Samples, WholeSamples
+from pdno.training.samples import Batch, Examples, Samples, example_noise, whole_samples
+
+Time = TypeVar("Time", float, Tensor)
+Times = Sequence[float] | None  # of the frames of a prediction; None for a static problem
+Frames = Annotated[int, Field(ge=1)]
+Noise = Annotated[float, Field(ge=0)]
 
 
 class Task(BaseModel, ABC):
@@ -34,28 +53,31 @@ class Task(BaseModel, ABC):
 
     @abstractmethod
     def examples(self, samples: Samples) -> Examples:
-        """The examples of a dataset."""
+        """The examples of a dataset; ValueError where it does not fit the task."""
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
         """The normalisers of inputs and outputs, fitted to the training samples."""
-        (inputs, targets), grid = samples.all(), samples.data.grid
-        frames = samples.data.times is not None
-        outputs = fit_normalizer(targets, grid, kind, frames=frames)
+        (inputs, targets), grid = samples.batch(), samples.data.grid
+        outputs = fit_normalizer(targets, grid, kind, frames=samples.data.times is not None)
         return fit_normalizer(inputs, grid, kind), outputs
 
     @abstractmethod
-    def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
+    def forward(self, net: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
         """The output for a batch of examples, of the shape of its targets."""
 
     @abstractmethod
-    def predict(
-        self, network: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Sequence[float] | None
-    ) -> Tensor:
+    def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
         """The prediction of all targets of some samples."""
 
     def loss_terms(self, prediction: Tensor, targets: Tensor, *, dim: int, order: float) -> Tensor:
         """The terms of the loss, (B, K): the relative error of each example in H^order."""
         return relative_error(prediction, targets, dim=dim, s=order)[:, None]
+
+    def _need(self, times: Times) -> Sequence[float]:
+        if times is None:
+            name = type(self).__name__
+            raise ValueError(f"{name} needs times; a static dataset has none: take StaticMap")
+        return times
 
 
 class StaticMap(Task):
@@ -65,23 +87,258 @@ class StaticMap(Task):
 
     def examples(self, samples: Samples) -> Examples:
         if samples.data.times is not None and len(samples.data.times) != 1:
-            raise ValueError(
-                f"a static map has one target; this dataset has {len(samples.data.times)} frames: "
-                "take another task, for example Rollout or OneShot"
+            given = (
+                f"a static map has one target; this dataset has {len(samples.data.times)} frames"
             )
-        return WholeSamples(samples)
+            raise ValueError(f"{given}: take another task, for example Rollout or OneShot")
+        return whole_samples(samples)
 
-    def forward(self, network: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
-        output: Tensor = network(batch.inputs, grid)
+    def forward(self, net: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
+        output: Tensor = net(batch.inputs, grid)
         return output[:, None] if batch.targets.dim() > output.dim() else output
 
-    def predict(
-        self, network: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Sequence[float] | None
-    ) -> Tensor:
+    def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
         if times is not None and len(times) != 1:
-            raise ValueError(
-                f"a static map gives one frame, the dataset wants {len(times)}: take a task that "
-                "rolls the network out or feeds it the times"
-            )
-        output: Tensor = network(inputs, grid)
+            given = f"a static map gives one frame, the dataset wants {len(times)}"
+            raise ValueError(f"{given}: take a task that rolls out or feeds the network times")
+        output: Tensor = net(inputs, grid)
         return output if times is None else output[:, None]
+
+
+class _Recurrent(Task):
+    """A window of frames (B, k·C, *N) -> the next frame; the normaliser is one of frames."""
+
+    residual: bool = False
+    """Whether the network gives the increment from the last frame instead of the next frame."""
+
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
+        return (fit_normalizer(samples.trajectories(), samples.data.grid, kind, frames=True),) * 2
+
+    def step(self, net: NormalizedNetwork, grid: Grid) -> Callable[[Tensor], Tensor]:
+        """The function from a window to the next frame, with symbols evaluated once."""
+        shared = shared_step(net.network, grid)
+        inner = partial(net.apply_network, grid=grid) if shared is net.network else shared
+
+        def advance(window: Tensor) -> Tensor:
+            seen = net.encode(window, grid)
+            frame = inner(seen)
+            last = seen[:, -frame.shape[1] :]
+            return net.decode(frame + last if self.residual else frame, grid)
+
+        return advance
+
+    def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
+        return unroll(self.step(net, grid), inputs, len(self._need(times)))
+
+
+class Rollout(_Recurrent):
+    """The network sees the latest frames and is fed with its own predictions (paper, 5.2).
+
+    The gradient goes through all steps, and the loss is the sum of their relative errors.
+    """
+
+    kind: Literal["rollout"] = "rollout"
+    steps: Frames | None = None
+    """Steps of the rollout in training; None takes all frames of the target."""
+    recompute: bool = False
+    """Whether to keep one step in memory instead of all, for about a third more time."""
+
+    def examples(self, samples: Samples) -> Examples:
+        _check_window(samples)
+        given = len(self._need(samples.data.target_times))
+        if self.steps is not None and self.steps > given:
+            raise ValueError(f"steps={self.steps} of a rollout, but only {given} target frames")
+        return whole_samples(samples, self.steps)
+
+    def forward(self, net: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
+        steps = batch.targets.shape[1]
+        return unroll(self.step(net, grid), batch.inputs, steps, recompute=self.recompute)
+
+    def loss_terms(self, prediction: Tensor, targets: Tensor, *, dim: int, order: float) -> Tensor:
+        return relative_error(prediction, targets, dim=dim, s=order, keep=2)
+
+
+class _OneStep(_Recurrent):
+    """One step from true frames: every window of a trajectory is an example."""
+
+    frames: Frames | None = None
+    """Frames that the network sees; None takes the window of the dataset."""
+    noise: Noise = 0.0
+    """Noise on the input in training, as a share of the input's own deviation."""
+
+    def examples(self, samples: Samples) -> Examples:
+        window = _check_window(samples)
+        seen = window if self.frames is None else self.frames
+        if seen > window:
+            given = f"frames={seen} of a window with {window} frames: prediction needs them all"
+            raise ValueError(f"{given}, take data.window(inputs={seen})")
+        # a dataset has a target behind its window, so at least one window fits
+        per_sample = len(samples.data.times or ()) - seen
+
+        def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+            rows, starts = zip(*(divmod(index, per_sample) for index in indices), strict=True)
+            frames = samples.frames(rows, starts, seen + 1)
+            inputs = frames[:, :-1].flatten(1, 2).contiguous()
+            if self.noise:
+                deviation = inputs.flatten(1).std(dim=1).reshape(-1, *[1] * (inputs.dim() - 1))
+                noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
+                inputs = inputs + self.noise * deviation * noise
+            return Batch(inputs, frames[:, -1].contiguous())
+
+        return Examples(len(samples) * per_sample, batch)
+
+    def forward(self, net: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
+        return self.step(net, grid)(batch.inputs)
+
+    def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
+        seen = inputs if self.frames is None else inputs[:, -self.frames * net.channels :]
+        return super().predict(net, seen, grid, times)
+
+
+class TeacherForcing(_OneStep):
+    """One step from a window of true frames; prediction is a rollout."""
+
+    kind: Literal["teacher-forcing"] = "teacher-forcing"
+
+
+class Markov(_OneStep):
+    """One step from one true frame with noise, as an increment; prediction is a rollout.
+
+    The noise teaches the network to forgive small errors of its own, which a rollout feeds back.
+    """
+
+    kind: Literal["markov"] = "markov"
+    frames: Frames | None = 1
+    noise: Noise = 0.01
+    residual: bool = True
+
+
+def _check_window(samples: Samples) -> int:
+    if samples.data.input_frames is None:
+        raise ValueError("this task needs frames as its input: take data.window(inputs=10) or so")
+    return samples.data.input_frames
+
+
+class OneShot(Task):
+    """(f, t) -> u(t) by symbols that depend on time (eq. 19); an example is a sample at a time.
+
+    The network sees (t - start)/span, and may predict at times that it was not trained on.
+    """
+
+    kind: Literal["one-shot"] = "one-shot"
+    start: float = 0.0
+    """Time that the network sees as 0."""
+    span: Annotated[float, Field(gt=0)] = 1.0
+    """Length of time that the network sees as 1."""
+    train_every: Annotated[int, Field(ge=1)] = 1
+    """Train on every n-th target time only, starting with the first."""
+
+    def scaled_time(self, t: Time) -> Time:
+        """What the network sees of a time."""
+        return (t - self.start) / self.span
+
+    def examples(self, samples: Samples) -> Examples:
+        times = self._need(samples.data.target_times)[:: self.train_every]
+
+        def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+            rows, frames = zip(*(divmod(index, len(times)) for index in indices), strict=True)
+            inputs, targets = samples.batch(rows)
+            chosen = torch.tensor(frames, device=inputs.device) * self.train_every
+            t = inputs.new_tensor([times[frame] for frame in frames])
+            return Batch(inputs, targets[torch.arange(len(rows), device=inputs.device), chosen], t)
+
+        return Examples(len(samples) * len(times), batch)
+
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
+        (inputs, targets), grid = samples.batch(), samples.data.grid
+        outputs = fit_normalizer(targets[:, :: self.train_every], grid, kind, frames=True)
+        return fit_normalizer(inputs, grid, kind), outputs
+
+    def forward(self, net: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
+        assert batch.t is not None
+        return net.forward(batch.inputs, grid, self.scaled_time(batch.t))
+
+    def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
+        # one time for the whole batch: the symbols are evaluated once for it
+        seen = self.scaled_time(inputs.new_tensor(list(self._need(times))))
+        return torch.stack([net(inputs, grid, t) for t in seen], dim=1)
+
+
+class SpaceTime(Task):
+    """All frames at once: the input repeated along a time axis, the network in one dimension more.
+
+    This is the protocol of FNO-3D and of the multiwavelet networks on Navier-Stokes. Normalisers
+    are pointwise in space and time, the loss is the relative error of the whole block.
+    """
+
+    kind: Literal["space-time"] = "space-time"
+
+    def examples(self, samples: Samples) -> Examples:
+        self._need(samples.data.target_times)
+        return whole_samples(samples)
+
+    def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
+        (inputs, targets), grid = samples.batch(), samples.data.grid
+        return fit_normalizer(inputs, grid, kind), fit_normalizer(targets, grid, kind)
+
+    def forward(self, net: NormalizedNetwork, batch: Batch, grid: Grid) -> Tensor:
+        return self.predict(net, batch.inputs, grid, range(batch.targets.shape[1]))
+
+    def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
+        steps = len(self._need(times))
+        seen = net.encode(inputs, grid)[..., None].expand(*inputs.shape, steps)
+        return net.decode(net.network(seen).movedim(-1, 1), grid)
+
+
+class Learner(nn.Module):
+    """decode ∘ network ∘ encode, used as a task says; it predicts in the units of the data."""
+
+    def __init__(self, network: NormalizedNetwork, task: Task) -> None:
+        super().__init__()
+        self.normalized, self.task = network, task
+
+    @property
+    def network(self) -> nn.Module:
+        """The network alone."""
+        return self.normalized.network
+
+    def forward(self, batch: Batch, grid: Grid, order: float = 0.0) -> tuple[Tensor, Tensor]:
+        """Terms of the loss (B, K) and relative L2 errors (B,) of a batch of examples."""
+        output = self.task.forward(self.normalized, batch, grid)
+        output = output.to(batch.targets.dtype)  # autocast may have left it in half precision
+        terms = self.task.loss_terms(output, batch.targets, dim=grid.dim, order=order)
+        with torch.no_grad():
+            return terms, relative_l2(output, batch.targets)
+
+    def predict(self, inputs: Tensor, *, grid: Grid, times: Times = None) -> Tensor:
+        """The prediction for inputs (B, C, *N) on any grid: (B, C, *N), or (B, T, C, *N)."""
+        with evaluation_mode(self):
+            like = next((p for p in self.parameters() if p.is_floating_point()), inputs)
+            prediction = self.task.predict(self.normalized, inputs.to(like), grid, times)
+            return prediction.to(inputs)
+
+
+@contextlib.contextmanager
+def evaluation_mode(predictor: object) -> Iterator[None]:
+    """No gradients, and evaluation mode where the predictor is a module; its modes come back."""
+    modules = predictor.modules() if isinstance(predictor, nn.Module) else ()
+    training = [module for module in modules if module.training]
+    try:
+        for module in training:
+            module.training = False
+        # not inference mode: values that a network keeps must serve a later training step, too
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def make_learner(
+    network: nn.Module, task: Task, samples: Samples, normalization: Normalization = "none"
+) -> Learner:
+    """A learner with normalisers fitted to the training samples, which have to fit the task."""
+    task.examples(samples)
+    # statistics need all samples in memory
+    both = (None, None) if normalization == "none" else task.normalizers(samples, normalization)
+    return Learner(NormalizedNetwork(network, *both, channels=samples.channels), task)

@@ -7,9 +7,8 @@ from pdno.data.generate import make_shard
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
 from pdno.experiments.networks import FNONetwork, PDIONetwork
 from pdno.experiments.specification import Experiment
-from pdno.training.one_shot import OneShot
-from pdno.training.recurrent import Rollout
 from pdno.training.settings import TrainingSettings
+from pdno.training.task import OneShot, Rollout
 
 QUICK = TrainingSettings(epochs=2, batch_size=2)
 

@@ -23,11 +23,8 @@ from pdno.experiments.networks import FNONetwork, MWTNetwork, PDIONetwork, PDNON
 from pdno.experiments.run import load_run, run_experiment
 from pdno.experiments.specification import Experiment
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.training.learner import Learner
-from pdno.training.one_shot import OneShot, SpaceTime
-from pdno.training.recurrent import Markov, TeacherForcing
 from pdno.training.settings import TrainingSettings
-from pdno.training.task import StaticMap
+from pdno.training.task import Learner, Markov, OneShot, SpaceTime, StaticMap, TeacherForcing
 
 FILES = {
     "specification.json",

@@ -24,9 +24,7 @@ from pdno.experiments.specification import Experiment, read_experiment
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO, PDNOOptions
-from pdno.training.one_shot import OneShot
-from pdno.training.recurrent import Rollout
-from pdno.training.task import StaticMap
+from pdno.training.task import OneShot, Rollout, StaticMap
 
 STUDIES = [name for name in EXPERIMENTS if name != "resources"]
 

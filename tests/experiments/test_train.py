@@ -16,7 +16,7 @@ from pdno.experiments.datasets import open_experiment_data
 from pdno.experiments.run import load_run, run_experiment
 from pdno.experiments.train import evaluate_run, predict_run, train
 from pdno.grid import Grid
-from pdno.training.one_shot import OneShot
+from pdno.training.task import OneShot
 
 
 @pytest.fixture

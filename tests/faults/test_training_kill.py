@@ -14,7 +14,7 @@ from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit
-from pdno.training.recurrent import Markov
+from pdno.training.task import Markov
 
 GRID = Grid((16,))
 

@@ -16,8 +16,7 @@ from pdno.errors import TrainingStopped
 from pdno.grid import Grid
 from pdno.training.distributed import ProcessGroup
 from pdno.training.fit import fit
-from pdno.training.recurrent import Markov, Rollout
-from pdno.training.task import StaticMap
+from pdno.training.task import Markov, Rollout, StaticMap
 
 GRID = Grid((16,))
 # 11 samples in batches of 5: an odd batch, and a last one with a single sample

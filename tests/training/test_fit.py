@@ -16,10 +16,9 @@ from pdno.grid import Grid
 from pdno.metrics import relative_error
 from pdno.operators.pseudo_differential import FourierIntegralOperator
 from pdno.training.fit import fit
-from pdno.training.one_shot import OneShot
-from pdno.training.recurrent import Markov, Rollout
 from pdno.training.samples import epoch_order
 from pdno.training.settings import TrainingSettings
+from pdno.training.task import Markov, OneShot, Rollout
 
 GRID = Grid((16,))
 PLAIN = {"schedule": "constant", "weight_decay": 0.0, "precision": "float64"}

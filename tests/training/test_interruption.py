@@ -17,8 +17,8 @@ from pdno.errors import TrainingStopped
 from pdno.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit
-from pdno.training.recurrent import Markov, Rollout
 from pdno.training.samples import epoch_order
+from pdno.training.task import Markov, Rollout
 
 GRID = Grid((16,))
 # 12 samples in batches of 5: three steps per epoch, the last with two samples

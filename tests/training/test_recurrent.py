@@ -11,9 +11,8 @@ from pdno import FNO, rollout
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.metrics import relative_error
-from pdno.training.learner import make_learner
-from pdno.training.recurrent import Markov, Rollout, TeacherForcing
 from pdno.training.samples import Samples
+from pdno.training.task import Markov, Rollout, TeacherForcing, make_learner
 
 CPU = torch.device("cpu")
 GRID = Grid((16,))
@@ -228,7 +227,7 @@ def test_samples_keep_every_frame_once():
     """Inputs and targets are views of the trajectories, and so is what statistics see."""
     samples, frames = random_frames(channels=2)
     assert torch.equal(samples.trajectories(), frames)
-    inputs, targets = samples.all()
+    inputs, targets = samples.batch()
     for part in (inputs, targets):
         assert part.untyped_storage().data_ptr() == samples.trajectories().data_ptr()
     assert torch.equal(samples.frames([4, 0], [1, 3], 4)[1], frames[0, 3:7])

@@ -10,10 +10,8 @@ import pdno.training.samples as samples_module
 from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
-from pdno.training.learner import make_learner
-from pdno.training.one_shot import OneShot, SpaceTime
 from pdno.training.samples import Samples, epoch_order
-from pdno.training.task import StaticMap
+from pdno.training.task import OneShot, SpaceTime, StaticMap, make_learner
 
 CPU = torch.device("cpu")
 GRID = Grid((16,))
@@ -241,8 +239,8 @@ def test_space_time_gives_all_frames_of_a_repeated_input(kind):
     ("task", "make", "message"),
     [
         (StaticMap(), trajectories, "5 frames: take another task, for example Rollout or OneShot"),
-        (OneShot(), static, "needs times; this dataset is static: take StaticMap"),
-        (SpaceTime(), static, "needs frames; this dataset is static: take StaticMap"),
+        (OneShot(), static, "OneShot needs times; a static dataset has none: take StaticMap"),
+        (SpaceTime(), static, "SpaceTime needs times; a static dataset has none: take StaticMap"),
     ],
     ids=["static", "one-shot", "space-time"],
 )
@@ -255,7 +253,7 @@ def test_a_task_refuses_the_wrong_kind_of_data(task, make, message, kind):
 def test_prediction_without_times_is_refused(task):
     data = trajectories()
     learner = make_learner(Decay(1.0), task, samples_of(data))
-    with pytest.raises(ValueError, match="needs the times to predict"):
+    with pytest.raises(ValueError, match="needs times; a static dataset has none"):
         learner.predict(data.to(torch.float64).batch()[0], grid=GRID)
 
 

@@ -14,10 +14,8 @@ import torch
 from pydantic import ValidationError
 from torch.optim import lr_scheduler
 
-from pdno.training.one_shot import OneShot, SpaceTime
-from pdno.training.recurrent import Markov, Rollout, TeacherForcing
 from pdno.training.settings import TrainingSettings, learning_rate
-from pdno.training.task import StaticMap
+from pdno.training.task import Markov, OneShot, Rollout, SpaceTime, StaticMap, TeacherForcing
 
 UNUSUAL = {
     "epochs": 7,

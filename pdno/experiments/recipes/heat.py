@@ -7,8 +7,8 @@ from pdno.experiments.catalog import Preset
 from pdno.experiments.networks import PDIONetwork
 from pdno.experiments.recipes.study import Study, check_size, with_seeds
 from pdno.experiments.specification import Experiment
-from pdno.training.one_shot import OneShot
 from pdno.training.settings import TrainingSettings
+from pdno.training.task import OneShot
 
 SMALL_MODES, SMALL_SPAN = 32, 0.25
 

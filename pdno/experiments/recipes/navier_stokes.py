@@ -11,9 +11,8 @@ from pdno.experiments.networks import AnyNetwork, FNONetwork, MWTNetwork, PDNONe
 from pdno.experiments.recipes.study import Study, check_size, choose_models, with_seeds
 from pdno.experiments.specification import Experiment
 from pdno.training.normalizer import Normalization
-from pdno.training.one_shot import OneShot, SpaceTime
-from pdno.training.recurrent import Markov, Rollout
 from pdno.training.settings import TrainingSettings
+from pdno.training.task import Markov, OneShot, Rollout, SpaceTime
 
 WINDOW = 10
 LONG_TRAINING = 5000
