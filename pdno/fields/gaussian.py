@@ -54,10 +54,7 @@ class GaussianField:
 
     def __post_init__(self) -> None:
         if self.variance < 0 or self.mean_deviation < 0:
-            raise ValueError(
-                f"variance {self.variance} and mean_deviation {self.mean_deviation} "
-                "must not be negative"
-            )
+            raise ValueError(f"{self}: variance and mean_deviation must not be negative")
         if self.boundary not in ("periodic", "neumann"):
             raise ValueError(f"boundary {self.boundary!r}; expected 'periodic' or 'neumann'")
 
