@@ -3,33 +3,26 @@
 An array states its shape and the type of its numbers, which its header tells, and reads any block
 of itself: `array.read((slice(0, 100), slice(None)))` are the first 100 rows of a matrix. The axes
 are those of the program that wrote the file, whatever their order on disk. The format is
-recognised by the first bytes of a file, never by its name:
+recognised by the first bytes of a file, never by its name.
 
-    MAT v5          byte 124 on: version 1 and the byte order
-    MAT v7.3        HDF5 behind 512 bytes that begin with "MATLAB 7.3"
-    HDF5            its signature at byte 0, or at byte 512 behind another header
-    torch archive   a zip archive, read without unpickling (see `pdno.tensor_file`)
+Torch archives are read without unpickling (`pdno.tensor_file`). The tensors of nested dicts are
+named by their path, as in `layers.0.weight`; one that is in no dict is called `BARE`.
 
-The tensors of nested dicts in a torch file are named by their path, as in `layers.0.weight`; one
-that is in no dict is called `BARE`.
+MAT v7.3 is HDF5 behind 512 bytes. MATLAB counts the first axis fastest, HDF5 the last one, so a
+matrix (N, s, s, T) is stored as a dataset (T, s, s, N): *all* axes are reversed. Undoing only the
+first and last would swap x1 and x2, which is no symmetry of the forced vorticity equation. Plain
+HDF5 is read as it lies. A cell array is a dataset of references to matrices in the group `#refs#`;
+if these have one shape, the cells become the first axis of one array.
 
-MAT v7.3. MATLAB counts the first axis fastest, HDF5 the last one, so a matrix (N, s, s, T) is
-stored as a dataset (T, s, s, N): *all* axes are reversed. Undoing only the first and last would
-swap x1 and x2, which is no symmetry of the forced vorticity equation. Which program wrote a plain
-HDF5 file is not known, so its arrays are read as they lie. A cell array is a dataset of references
-to matrices in the group `#refs#`; if these have one shape, the cells become the first axis of one
-array. Datasets that lie in other files are refused.
+MAT v5 is a header of 128 bytes, then one element per variable. An element is a tag (type, bytes)
+and its data. A variable is an element of four, flags with the class, axes, name, numbers, or a
+compressed element that holds one. Numbers may be stored in a smaller type than their class, in the
+byte order that the header states, with the first axis fastest. The format is parsed here, because
+one damaged byte can crash SciPy's reader and the process with it. Listing the variables reads the
+first bytes of each; numbers that are not compressed are then mapped, not read.
 
-MAT v5. A file is a header of 128 bytes, then one element per variable. An element is a tag (type,
-bytes) and its data. A variable is an element of four, flags with the class, axes, name, numbers,
-or a compressed element that holds one. Numbers may be stored in a smaller type than their class,
-in the byte order that the header states, with the first axis fastest. The format is parsed here,
-because one damaged byte can crash SciPy's reader and the process with it. Listing the variables
-reads the first bytes of each; numbers that are not compressed are then mapped, not read.
-
-What a header declares is not to be believed: a damaged one may ask for more memory than there is.
-So nothing is allocated before its declared size has been compared with that of the file, and no
-block is read that does not fit into the memory of the machine.
+What a header declares is not to be believed: nothing is allocated before its declared size has
+been compared with that of the file, and no block is read that does not fit into memory.
 """
 
 __all__ = ["BARE", "Array", "PublishedFileError", "check_memory", "open_arrays"]
@@ -75,13 +68,13 @@ class Array:
 
 def check_memory(name: str, size: int) -> None:
     """Refuse to read `size` bytes if the machine has less memory."""
-    if hasattr(os, "sysconf"):
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if size > memory:
-            raise PublishedFileError(
-                f"array {name} needs {size:,} bytes, this machine has {memory:,}; "
-                "read fewer samples with samples=slice(...)"
-            )
+    known = hasattr(os, "sysconf")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else math.inf
+    if size > memory:
+        raise PublishedFileError(
+            f"array {name} needs {size:,} bytes, this machine has {memory:,}; "
+            "read fewer samples with samples=slice(...)"
+        )
 
 
 def _check_size(name: str, size: int, file_size: int) -> None:
@@ -99,7 +92,8 @@ def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
         try:
             file_format, arrays = _arrays(path, file, stack)
             # A name that could drive a terminal never gets into a message.
-            yield file_format, {_printable(name): array for name, array in arrays.items()}
+            safe = ("".join(c if c.isprintable() else "?" for c in name) for name in arrays)
+            yield file_format, dict(zip(safe, arrays.values(), strict=True))
         except TensorFileError:
             raise
         except PublishedFileError as problem:
@@ -107,10 +101,6 @@ def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
         # Damaged bytes make h5py and zlib stumble in many ways; all mean the same.
         except Exception as problem:
             raise PublishedFileError(f"cannot read {path}: {problem}; {AGAIN}") from problem
-
-
-def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
 
 
 def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, Array]]:
@@ -139,17 +129,12 @@ def _torch_arrays(contents: Contents, name: str) -> Iterator[tuple[str, Array]]:
         for key, value in contents.items():
             yield from _torch_arrays(value, f"{name}.{key}" if name else str(key))
     elif isinstance(contents, Tensor):
-        read = None if contents.is_complex() else partial(_read_tensor, contents)
+        read = None if contents.is_complex() else lambda cut: contents[cut].float().numpy()
         dtype = str(contents.dtype).removeprefix("torch.")
         yield name or BARE, Array(tuple(contents.shape), dtype, read)
     else:
         shape = (len(contents),) if isinstance(contents, (list, tuple)) else ()
         yield name or BARE, Array(shape, type(contents).__name__)
-
-
-def _read_tensor(tensor: Tensor, cut: Cut) -> Numbers:
-    numbers: Numbers = tensor[cut].float().numpy()
-    return numbers
 
 
 def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> dict[str, Array]:
@@ -160,13 +145,14 @@ def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> dict[str, Arr
     arrays = {}
     for name, item in items.items():
         if isinstance(item, h5py.Dataset) and not name.startswith("#"):
-            cells = matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference
-            make = partial(_cell_array, source) if cells else partial(_dataset_array, matlab)
-            arrays[name] = make(name, item, size)
+            if matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference:
+                arrays[name] = _cell_array(name, item, source, size)
+            else:
+                arrays[name] = _dataset_array(name, item, size, matlab=matlab)
     return arrays
 
 
-def _dataset_array(matlab: bool, name: str, dataset: Any, size: int) -> Array:
+def _dataset_array(name: str, dataset: Any, size: int, *, matlab: bool) -> Array:
     shape = tuple(dataset.shape or ())
     # A chunk is read whole, whatever part of it is asked for.
     count = max(math.prod(shape), math.prod(dataset.chunks or ()))
@@ -175,42 +161,39 @@ def _dataset_array(matlab: bool, name: str, dataset: Any, size: int) -> Array:
         raise PublishedFileError(f"array {name} is stored in another file; give a whole file")
     # MATLAB has no numbers without axes; a plain dataset may have no place for numbers at all
     real = dataset.dtype.kind in "fiub" and (shape or (not matlab and dataset.shape == ()))
-    read = _read_reversed if matlab else h5py.Dataset.__getitem__
-    order = -1 if matlab else 1
-    return Array(shape[::order], str(dataset.dtype), partial(read, dataset) if real else None)
+    if not matlab:
+        return Array(shape, str(dataset.dtype), dataset.__getitem__ if real else None)
+    read = (lambda cut: dataset[cut[::-1]].transpose()) if real else None
+    return Array(shape[::-1], str(dataset.dtype), read)
 
 
-def _read_reversed(dataset: Any, cut: Cut) -> Numbers:
-    block: Numbers = dataset[cut[::-1]]
-    return block.transpose()
-
-
-def _cell_array(source: h5py.File, name: str, dataset: Any, size: int) -> Array:
+def _cell_array(name: str, dataset: Any, source: h5py.File, size: int) -> Array:
     """A cell array of matrices of one shape, as one array with the cells along its first axis."""
     shape = tuple(dataset.shape or (0,))[::-1]
     _check_size(name, math.prod(shape) * dataset.dtype.itemsize, size)
     cells = [source[reference] for reference in np.ravel(dataset[()]) if reference]
     if len(cells) != math.prod(shape) or any(not isinstance(c, h5py.Dataset) for c in cells):
         return Array(shape, "cell")
-    parts = [_dataset_array(True, name, cell, size) for cell in cells]
+    parts = [_dataset_array(name, cell, size, matlab=True) for cell in cells]
     if len({(part.shape, part.dtype) for part in parts}) != 1 or parts[0].read is None:
         return Array(shape, "cell")
-    _check_size(name, math.prod(parts[0].shape) * len(parts) * cells[0].dtype.itemsize, size)
-    dtype = f"cell of {parts[0].dtype}"
-    return Array((len(parts), *parts[0].shape), dtype, partial(_read_cells, cells))
+    whole = (len(parts), *parts[0].shape)
+    _check_size(name, math.prod(whole) * cells[0].dtype.itemsize, size)
 
+    def read(cut: Cut) -> Numbers:
+        return np.stack([part.read(cut[1:]) for part in parts[cut[0]] if part.read])
 
-def _read_cells(cells: list[Any], cut: Cut) -> Numbers:
-    return np.stack([_read_reversed(cell, cut[1:]) for cell in cells[cut[0]]])
+    return Array(whole, f"cell of {parts[0].dtype}", read)
 
 
 _MATRIX, _COMPRESSED = 14, 15
 _FIRST_BYTES = 1024
-# NumPy's letter for each type of numbers, at the place of its code.
+# NumPy's letter for each type of numbers, and the name of each class, at the place of its code.
 _NUMBER_TYPES = " bBhHiIf d  qQ"
-_CLASSES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single"}
-_NUMBER_CLASSES, _INTEGER_CLASSES = range(6, 16), range(8, 16)
-_NAMELESS_CLASSES = (16, 17)
+_INTEGERS = [f"{sign}int{8 << k}" for k in range(4) for sign in ("", "u")]
+_OTHERS = ["cell", "struct", "object", "char", "sparse", "double", "single"]
+_CLASSES = dict(enumerate(_OTHERS + _INTEGERS, start=1))
+_NUMBER_CLASSES, _NAMELESS_CLASSES = range(6, 16), (16, 17)
 _COMPLEX = 1 << 11
 
 
@@ -235,12 +218,6 @@ def _mat5_arrays(file: BinaryIO, size: int) -> Iterator[tuple[str, Array]]:
         position = end
 
 
-def _class_name(code: int) -> str:
-    if code in _INTEGER_CLASSES:
-        return ("uint" if code % 2 else "int") + str(8 << (code - 8) // 2)
-    return _CLASSES[code]
-
-
 @dataclass(frozen=True)
 class _Variable:
     """Where a variable lies in a MAT v5 file."""
@@ -263,8 +240,7 @@ class _Variable:
         _, count, at, after = self.element(head, after)
         shape: Shape = struct.unpack_from(f"{self.order}{min(count // 4, 64)}i", head, at)
         _, count, at, after = self.element(head, after)
-        name = head[at : at + count].decode("ascii")
-        label = _class_name(code)
+        name, label = head[at : at + count].decode("ascii"), _CLASSES[code]
         if code not in _NUMBER_CLASSES or not math.prod(shape):
             return name, Array(shape, label)
         if flags & _COMPLEX:
@@ -291,17 +267,12 @@ class _Variable:
             return np.memmap(self.file, dtype, "r", offset=offset, shape=shape, order="F")[cut]
         count = math.prod(shape) * dtype.itemsize
         check_memory(name, count)
-        data = self.inflate(at + count)
-        numbers = np.frombuffer(data, dtype, math.prod(shape), at)
-        return numbers.reshape(shape, order="F")[cut]
-
-    def inflate(self, wanted: int) -> bytearray:
-        """The whole compressed variable, of `wanted` bytes and at most 7 of padding."""
-        stream, data = zlib.decompressobj(), bytearray()
+        # the whole variable, of so many bytes and at most 7 of padding
+        stream, data, wanted = zlib.decompressobj(), bytearray(), at + count
         self.file.seek(self.start + 8)
         while not stream.eof and len(data) < wanted + 8 and self.file.tell() < self.end:
             packed = self.file.read(min(1 << 20, self.end - self.file.tell()))
             data += stream.decompress(packed, wanted + 8 - len(data))
         if not stream.eof or len(data) < wanted:
             raise PublishedFileError(f"a compressed variable is cut off; {AGAIN}")
-        return data
+        return np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape, order="F")[cut]

@@ -1,18 +1,18 @@
 """Datasets of operators: pairs (input, target) with their grid and times.
 
 A dataset is a view on a source, which is arrays in memory or the shards of a folder: choosing
-samples, points or frames makes a new view and copies nothing. Samples are read when they are asked
-for.
+samples, points or frames makes a new view, copies nothing and reads nothing.
 """
 
-__all__ = ["ArraySource", "OperatorDataset", "ShardSource", "Source", "open_dataset"]
+__all__ = ["ArraySource", "OperatorDataset", "ShardSource", "open_dataset"]
 
 import copy
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,20 +31,17 @@ class ArraySource:
     def __init__(
         self, inputs: Tensor, outputs: Tensor, grid: Grid, times: Sequence[float] | None = None
     ) -> None:
-        self.grid = grid
+        self.inputs, self.outputs, self.grid = inputs, outputs, grid
         self.times = None if times is None else _checked_times(times)
         _check_field("inputs", inputs, grid, in_time=False)
         _check_field("outputs", outputs, grid, in_time=self.times is not None)
-        if len(inputs) != len(outputs):
+        count, frames = len(outputs), outputs.shape[1]
+        if len(inputs) != count:
+            raise ValueError(f"{len(inputs)} inputs but {count} outputs; expected as many of both")
+        if self.times is not None and len(self.times) != frames:
             raise ValueError(
-                f"{len(inputs)} inputs but {len(outputs)} outputs; expected one output per input"
+                f"{len(self.times)} times but {frames} frames of outputs; expected one per frame"
             )
-        if self.times is not None and len(self.times) != outputs.shape[1]:
-            raise ValueError(
-                f"{len(self.times)} times but {outputs.shape[1]} frames of outputs; expected one "
-                "time per frame"
-            )
-        self.inputs, self.outputs = inputs, outputs
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -67,18 +64,17 @@ class ShardSource:
                 "`pdno generate` command again to finish it, or open it with partial=True"
             )
         self.shards: list[ShardRecord] = []
+        cure = "run the dataset's `pdno generate` command again"
         for shard in manifest.shards:
             if shard.first != len(self):  # a gap: only the samples before it have their places
                 break
             path = self.folder / shard.file
-            cure = "run the dataset's `pdno generate` command again"
             if not path.is_file():
                 raise ValueError(f"{path} is missing: {cure}")
             if verify and sha256(path) != shard.sha256:
                 cause = "its SHA-256 differs from the manifest"
                 raise ValueError(f"{path} is damaged ({cause}): {cure} to repair it")
             self.shards.append(shard)
-        self.starts = [shard.first for shard in self.shards]
         self.times, self.grid = manifest.times, manifest.grid.open()
 
     def __len__(self) -> int:
@@ -86,27 +82,22 @@ class ShardSource:
 
     def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Inputs and outputs of some samples, one visit to each shard."""
-        places: dict[int, list[int]] = {}
+        inside: dict[int, dict[int, int]] = {}  # by shard: its sample for each place of the result
         for place, row in enumerate(rows):
-            places.setdefault(bisect_right(self.starts, row) - 1, []).append(place)
-        inputs, outputs = (self._read_field(key, rows, places) for key in ("input", "output"))
-        # the axis of channels, which fields have in memory and not on disk
-        return inputs.unsqueeze(1), outputs.unsqueeze(-1 - self.grid.dim)
+            number = bisect_right(self.shards, row, key=lambda shard: shard.first) - 1
+            inside.setdefault(number, {})[place] = row - self.shards[number].first
+        keys: tuple[FieldKey, FieldKey] = ("input", "output")
+        inputs, outputs = (self._read_field(key, len(rows), inside) for key in keys)
+        return inputs, outputs
 
-    def _read_field(
-        self, key: FieldKey, rows: Sequence[int], places: dict[int, list[int]]
-    ) -> Tensor:
-        """One field of the samples `rows`; `places` are their positions in `rows`, by shard."""
-        values = np.empty((len(rows), *self.manifest.stored_shape(key)), self.manifest.dtype)
-        for number, positions in places.items():
+    def _read_field(self, key: FieldKey, size: int, inside: dict[int, dict[int, int]]) -> Tensor:
+        name, shape = self.manifest.fields[key], self.manifest.stored_shape(key)
+        values = np.empty((size, *shape), self.manifest.dtype)
+        for number, rows in inside.items():
             shard = self.shards[number]
-            inside = {place: rows[place] - shard.first for place in positions}
-            path = self.folder / shard.file
-            read_samples(path, self.manifest.fields[key], inside, values, count=shard.count)
-        return torch.from_numpy(values)
-
-
-Source: TypeAlias = ArraySource | ShardSource
+            read_samples(self.folder / shard.file, name, rows, values, count=shard.count)
+        # the axis of channels, which fields have in memory and not on disk
+        return torch.from_numpy(values).unsqueeze(-1 - self.grid.dim)
 
 
 class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
@@ -123,10 +114,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         (4, 2, (2, 8), (3, 1, 8))
     """
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.grid = source.grid
-        self.times = source.times
+    def __init__(self, source: ArraySource | ShardSource) -> None:
+        self.source, self.grid, self.times = source, source.grid, source.times
         self.input_frames: int | None = None
         self.dtype = torch.float32
         self._rows: Sequence[int] = range(len(source))
@@ -171,8 +160,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     def subset(self, rows: Sequence[int]) -> "OperatorDataset":
         """The samples `rows` of this dataset."""
         self._check_rows(rows)
+        return self._view(_rows=[self._rows[row] for row in rows])
+
+    def _view(self, **changes: Any) -> "OperatorDataset":
         view = copy.copy(self)
-        view._rows = [self._rows[row] for row in rows]
+        view.__dict__.update(changes)
         return view
 
     def _check_rows(self, rows: Sequence[int], *, least: int = 0) -> None:
@@ -190,40 +182,26 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             test: Number of last samples, or which ones.
         """
         size = len(self)
-        test_rows = self._chosen("test", test, last=True)
+        second = range(size - test, size) if isinstance(test, int) else test
         if train is None:
-            train = sorted(set(range(size)) - set(test_rows))
-        first, second = self.subset(self._chosen("train", train)), self.subset(test_rows)
-        common = set(first._rows) & set(second._rows)
+            train = sorted(set(range(size)) - set(second))
+        first = range(train) if isinstance(train, int) else train
+        for name, choice, rows in (("test", test, second), ("train", train, first)):
+            if not 0 < len(rows) < size:
+                asked = f"{name}={_short(choice)} of {size} samples"
+                raise ValueError(f"{asked}: expected 1 to {size - 1}")
+        parts = self.subset(first), self.subset(second)
+        common = set(parts[0]._rows) & set(parts[1]._rows)
         if common:
             raise ValueError(
                 f"train={_short(train)} and test={_short(test)} of {size} samples share "
                 f"{len(common)} samples: ask for fewer so that the two sets are disjoint"
             )
-        return first, second
-
-    def _chosen(
-        self, name: str, choice: int | Sequence[int], *, last: bool = False
-    ) -> Sequence[int]:
-        """The rows that a count or a list of rows means."""
-        size = len(self)
-        rows: Sequence[int]
-        if isinstance(choice, int):
-            rows = range(size - choice, size) if last else range(choice)
-        else:
-            rows = list(choice)
-        if not 0 < len(rows) < size:
-            raise ValueError(
-                f"{name}={_short(choice)} of {size} samples: expected 1 to {size - 1}"
-            )
-        return rows
+        return parts
 
     def subsample(self, every: int) -> "OperatorDataset":
         """Every r-th grid point along each axis, starting with the first, as in the paper."""
-        view = copy.copy(self)
-        view.grid = self.grid.coarsen(every)
-        view._every = self._every * every
-        return view
+        return self._view(grid=self.grid.coarsen(every), _every=self._every * every)
 
     def window(self, inputs: int, outputs: int | None = None) -> "OperatorDataset":
         """The first `inputs` frames as channels, the next `outputs` (None: all) as the target."""
@@ -237,17 +215,13 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             raise ValueError(
                 f"a window of {inputs} inputs and {outputs} outputs does not fit {total} frames"
             )
-        view = copy.copy(self)
-        view.input_frames, view.times = inputs, self.times[:end]
-        return view
+        return self._view(input_frames=inputs, times=self.times[:end])
 
     def to(self, dtype: torch.dtype) -> "OperatorDataset":
         """The same samples in another number type (float32 by default)."""
         if not dtype.is_floating_point:
             raise ValueError(f"dtype is {dtype}; expected a real one, for example torch.float64")
-        view = copy.copy(self)
-        view.dtype = dtype
-        return view
+        return self._view(dtype=dtype)
 
 
 def open_dataset(
@@ -255,22 +229,19 @@ def open_dataset(
 ) -> OperatorDataset:
     """Open a dataset folder made by `pdno generate`.
 
-    Arguments:
-        folder: The dataset.
-        verify: Compare every shard with its SHA-256 first.
-        partial: Whether to accept a dataset that is not complete; the samples before the first
-            gap are used.
+    `verify` compares every shard with its SHA-256 first; `partial` accepts a dataset that is not
+    complete, of which the samples before the first gap are used.
     """
     return OperatorDataset(ShardSource(Path(folder), verify=verify, partial=partial))
 
 
-def _short(choice: int | Sequence[int] | None) -> str:
+def _short(choice: int | Sequence[int]) -> str:
     return f"{len(choice)} chosen" if isinstance(choice, Sequence) else str(choice)
 
 
 def _checked_times(times: Sequence[float]) -> tuple[float, ...]:
     moments = tuple(float(t) for t in times)
-    increasing = all(a < b for a, b in zip(moments, moments[1:], strict=False))
+    increasing = all(a < b for a, b in pairwise(moments))
     if not moments or not increasing or not all(map(math.isfinite, moments)):
         raise ValueError(f"times {moments}: expected one or more finite, increasing times")
     return moments
@@ -290,7 +261,6 @@ def _check_field(name: str, field: Tensor, grid: Grid, *, in_time: bool) -> None
             f"{name} have shape {tuple(field.shape)}; expected {layout} on {grid.shape}"
         )
     grid.check(field, name)
-    finite = torch.isfinite(field).flatten(1).all(dim=1)
-    if not bool(finite.all()):
-        bad = int((~finite).nonzero()[0])
-        raise ValueError(f"{name} of sample {bad} have NaN or infinity: leave it out")
+    bad = (~field.isfinite()).flatten(1).any(dim=1).nonzero()
+    if len(bad):
+        raise ValueError(f"{name} of sample {int(bad[0])} have NaN or infinity: leave it out")

@@ -1,9 +1,8 @@
 """Generation: a dataset in memory, or in a folder, on all cores and interruptible at any moment.
 
 Shards are made by worker processes, one thread each, one sample at a time, so that no bit of a
-sample depends on its neighbours. Each finished shard is written atomically and then listed in the
-manifest. What is listed and whose SHA-256 agrees is kept when generation starts again; anything
-else is made again. An interrupted generation therefore ends with the bytes of one that was not.
+sample depends on its neighbours. Each is written atomically and then listed in the manifest. What
+is listed and whose SHA-256 agrees is kept when generation starts again; the rest is made again.
 """
 
 __all__ = ["generate", "generate_dataset", "make_shard", "usual_law"]
@@ -75,10 +74,10 @@ def generate(
 
 def usual_law(equation: EvolutionEquation | Darcy) -> Law:
     """The law of inputs that the paper draws from for this equation: that of its problem."""
-    for kind in PROBLEMS.values():
-        problem = kind.model_validate({})
-        if isinstance(equation, type(problem.equation())):
-            return problem.law()
+    for problem in PROBLEMS.values():
+        law, known = problem.model_validate({}).physics()
+        if isinstance(equation, type(known)):
+            return law
     raise ValueError(f"no usual law of inputs for {type(equation).__name__}: give `law`")
 
 
@@ -103,12 +102,20 @@ def generate_dataset(
         raise ValueError(f"workers is {count}; expected at least 1")
     _check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_writer(folder), contextlib.ExitStack() as stack:
+    with _only_writer(folder):
         sweep(folder)
-        stack.callback(sweep, folder)  # workers that were ended may leave temporary files
-        manifest = _start_or_resume(problem, folder)
-        if not manifest.complete:
-            manifest = _finish(problem, folder, manifest, None if engine == "ray" else count)
+        try:
+            manifest = _start_or_resume(problem, folder)
+            if not manifest.complete:
+                manifest = _finish(problem, folder, manifest, None if engine == "ray" else count)
+        except OSError as error:
+            raise OSError(
+                f"cannot write to {folder} ({error.strerror or error}): free some space or choose "
+                "another folder; the shards listed in its manifest are kept when you run the same "
+                "command again"
+            ) from error
+        finally:
+            sweep(folder)  # workers that were ended may leave temporary files
     return manifest
 
 
@@ -126,18 +133,14 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
         except SolverError as error:  # which counts in its batch of one
             raise SolverError(index, error.reason) from error
         if not bool(inputs[place].isfinite().all() and outputs[place].isfinite().all()):
-            raise SolverError(
-                index,
-                f"of {problem.name} is not finite in {problem.dtype}; nothing was written: take "
-                "milder parameters",
-            )
+            lost = f"is not finite in {problem.dtype}; nothing was written"
+            raise SolverError(index, f"of {problem.name} {lost}: take milder parameters")
         residual = max(residual, size)
-    content = build_shard(
-        Manifest.of(problem), first, inputs.numpy(), outputs.numpy(), problem.parameters
-    )
-    digest = hashlib.sha256(content).hexdigest()
-    with _explained(folder), atomic_path(folder / file) as temporary:
+    fields = inputs.numpy(), outputs.numpy()
+    content = build_shard(Manifest.of(problem), first, *fields, problem.parameters)
+    with atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
     return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=residual)
 
 
@@ -157,37 +160,30 @@ def _check_folder(folder: Path) -> None:
 def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     """The manifest to go on from, with the shards that can be trusted."""
     wanted = Manifest.of(problem)
-    if not (folder / MANIFEST).exists():
-        with _explained(folder):
-            write_manifest(folder, wanted)
-        return wanted
-    there = read_manifest(folder)
-    if differences := wanted.differences(there):
+    there = read_manifest(folder) if (folder / MANIFEST).exists() else None
+    if there and (differences := wanted.differences(there)):
         raise ValueError(
             f"{folder} holds another dataset ({'; '.join(differences)}): choose another folder, "
             "delete this one, or ask for the same data"
         )
-    planned = set(wanted.plan())
-    trusted = tuple(
+    planned = wanted.plan()
+    trusted = [
         shard
-        for shard in there.shards
+        for shard in (there.shards if there else ())
         if (shard.file, shard.first, shard.count) in planned
         and (folder / shard.file).is_file()
         and sha256(folder / shard.file) == shard.sha256
-    )
-    complete = len(trusted) == len(planned)
-    manifest = wanted.model_copy(update={"shards": trusted, "complete": complete})
+    ]
+    manifest = wanted.listing(trusted)
     if manifest != there:
-        with _explained(folder):
-            write_manifest(folder, manifest)
+        write_manifest(folder, manifest)
     return manifest
 
 
 def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | None) -> Manifest:
     """Make the shards that are missing and list each as soon as it is there."""
     done = {shard.file: shard for shard in manifest.shards}
-    plan = manifest.plan()
-    missing = [entry for entry in plan if entry[0] not in done]
+    missing = [entry for entry in manifest.plan() if entry[0] not in done]
     _check_space(folder, manifest, missing)
     with (
         track(f"generate {problem.name}", total=problem.samples, done=manifest.made) as advance,
@@ -195,11 +191,8 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
     ):
         for record in records:
             done[record.file] = record
-            shards = tuple(done[file] for file, _, _ in plan if file in done)
-            complete = len(shards) == len(plan)
-            manifest = manifest.model_copy(update={"shards": shards, "complete": complete})
-            with _explained(folder):
-                write_manifest(folder, manifest)
+            manifest = manifest.listing(done.values())
+            write_manifest(folder, manifest)
             advance(record.count)
     return manifest
 
@@ -231,19 +224,6 @@ def _only_writer(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise ValueError(f"another process is generating into {folder}: let it end") from error
         yield
-
-
-@contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Say what could not be written and what to do about it."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"cannot write to {folder} ({error.strerror or error}): free some space or choose "
-            "another folder; the shards listed in its manifest are kept when you run the same "
-            "command again"
-        ) from error
 
 
 def _check_space(folder: Path, manifest: Manifest, missing: list[tuple[str, int, int]]) -> None:

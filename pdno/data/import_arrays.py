@@ -33,33 +33,32 @@ def read_own(
     offset: float = 0.0,
     times: Sequence[float] | None = None,
 ) -> OperatorDataset:
-    """A dataset from two arrays of a file.
+    """A dataset from the arrays `inputs` and `outputs` of a .mat, .h5, .npz or torch file.
 
     Arguments:
-        path: A .mat, .h5, .npz or torch file.
+        path: The file.
         inputs: Name of the array of inputs.
         outputs: Name of the array of outputs.
-        input_axes: Its axes, as letters.
+        input_axes: Axes of the inputs, as letters.
         output_axes: Those of the outputs; None takes `input_axes`.
         periodic: Whether the box is a torus.
         offset: Place of the first point in its cell, see `Grid`.
         times: Times of the frames; None counts them 1, 2, ... where there are such.
     """
     arrays = read_arrays(path, [inputs, outputs])
-    second = output_axes or input_axes
+    output_axes = output_axes or input_axes
     fields = _canonical(arrays[inputs], input_axes, inputs)
-    solutions = _canonical(arrays[outputs], second, outputs)
+    solutions = _canonical(arrays[outputs], output_axes, outputs)
     if "t" in input_axes:
         raise ValueError(
             f"axes {input_axes!r} of the inputs have a time: use `outputs` for frames"
         )
     space = sum(letter in SPACE for letter in input_axes)
     grid = Grid(tuple(fields.shape[-space:]), periodic, offset)
-    if "t" not in second:
-        times = None
-    elif times is None:
-        times = range(1, solutions.shape[1] + 1)
-    return OperatorDataset.from_arrays(fields, solutions, grid, times)
+    counted = range(1, solutions.shape[1] + 1) if times is None else times
+    return OperatorDataset.from_arrays(
+        fields, solutions, grid, counted if "t" in output_axes else None
+    )
 
 
 def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[str, Numbers]:
@@ -67,25 +66,20 @@ def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[st
 
     An .npy file has one array, called after the file.
     """
-    place = Path(path)
-    if place.suffix in (".npy", ".npz"):
-        found: dict[str, Numbers | None] = dict(_numpy_arrays(place))
-    else:
-        found = _arrays_of(place, names)
-    read: dict[str, Numbers] = {}
-    for name in names or found:
+    find = _numpy_arrays if Path(path).suffix in (".npy", ".npz") else _arrays_of
+    found = find(Path(path), names)
+    for name in names or ():
         if name not in found:
             raise ValueError(f"{path} has no array {name!r}: it has {', '.join(found)}")
-        array = found[name]
-        if array is not None and array.dtype.kind in "fiub":
-            read[name] = array
-        elif names:
-            raise ValueError(f"array {name!r} of {place} holds no real numbers")
-    return read
+        if found[name] is None:
+            raise ValueError(f"array {name!r} of {path} holds no real numbers")
+    return {name: array for name, array in found.items() if array is not None}
+
+
+# The arrays of a file; None for those that are not asked for or not real.
 
 
 def _arrays_of(path: Path, names: Sequence[str] | None) -> dict[str, Numbers | None]:
-    """The arrays of a MAT, HDF5 or torch file; None for those not asked for or not real."""
     with open_arrays(path) as (_, arrays):
         return dict.fromkeys(arrays) | {
             name: array.read((slice(None),) * len(array.shape))
@@ -94,15 +88,17 @@ def _arrays_of(path: Path, names: Sequence[str] | None) -> dict[str, Numbers | N
         }
 
 
-def _numpy_arrays(path: Path) -> dict[str, Numbers]:
+def _numpy_arrays(path: Path, names: Sequence[str] | None) -> dict[str, Numbers | None]:
     try:
         with open(path, "rb") as file:
             loaded = np.load(file)  # which unpickles nothing unless told to
-            if isinstance(loaded, np.ndarray):
-                return {path.stem: loaded}
-            return {name: loaded[name] for name in loaded.files}
+            alone = isinstance(loaded, np.ndarray)
+            arrays = (
+                {path.stem: loaded} if alone else {name: loaded[name] for name in loaded.files}
+            )
     except (ValueError, EOFError, BadZipFile) as problem:
         raise ValueError(f"cannot read {path}: {problem}") from problem
+    return {name: one if one.dtype.kind in "fiub" else None for name, one in arrays.items()}
 
 
 def _canonical(array: Numbers, axes: str, name: str) -> Tensor:
@@ -116,12 +112,9 @@ def _canonical(array: Numbers, axes: str, name: str) -> Tensor:
             "channels, x y z space, for example 'nxy' or 'nxyt'"
         )
     if len(letters) != array.ndim:
-        raise ValueError(
-            f"array {name!r} has shape {array.shape}, but {axes!r} names {len(letters)} axes"
-        )
-    order = [letter for letter in ("n", "t", "c", *space) if letter in letters]
-    moved = np.transpose(array, [letters.index(letter) for letter in order])
-    tensor = torch.from_numpy(np.ascontiguousarray(moved, dtype=np.float32))
-    if "c" in letters:
-        return tensor
-    return tensor.unsqueeze(2 if "t" in letters else 1)
+        shape = f"array {name!r} has shape {array.shape}"
+        raise ValueError(f"{shape}, but {axes!r} names {len(letters)} axes")
+    order = [letters.index(letter) for letter in ("n", "t", "c", *space) if letter in letters]
+    moved = np.ascontiguousarray(np.transpose(array, order), dtype=np.float32)
+    tensor = torch.from_numpy(moved)
+    return tensor if "c" in letters else tensor.unsqueeze(-1 - len(space))

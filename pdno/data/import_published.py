@@ -1,18 +1,11 @@
 """Published data: the files behind the papers, read as they were published.
 
 A file is recognised by its bytes (`pdno.data.array_files`) and by the names and shapes of its
-arrays, never by its name. With N samples, s points per axis and T frames the published layouts are
-
-    heat            input (N, s), output (N, T, s)
-    burgers         a, u (N, s)
-    darcy           coeff, sol (N, s, s), or cell arrays a_train, p_train of N matrices (s, s)
-    navier-stokes   u (N, s, s, T), with or without a (N, s, s) and t (T), or one bare tensor
-
-A file must fit exactly one of them. Whatever the order of its axes, all become float32 with
-channels first: fields (N, 1, *s) and trajectories (N, T, 1, *s). Where a trajectory comes without
-the times of its frames, they are taken from the recipe of the data set if that is known, and a
-note says so. Samples and frames can be chosen; of MAT v7.3 and uncompressed MAT v5 files only
-those are read.
+arrays, never by its name. It must fit exactly one of the published layouts, `EXPECTED` with N
+samples, s points per axis and T frames. All become float32 with channels first: fields (N, 1, *s)
+and trajectories (N, T, 1, *s). Where a trajectory comes without the times of its frames, they are
+taken from the recipe of the data set if that is known, and a note says so. Samples and frames can
+be chosen; of MAT v7.3 and uncompressed MAT v5 files only those are read.
 """
 
 __all__ = ["PublishedData", "PublishedFileError", "describe_file", "read_published"]
@@ -33,10 +26,16 @@ from pdno.data.array_files import BARE, Array, PublishedFileError, Shape, check_
 from pdno.tensor_file import AGAIN
 
 Kind: TypeAlias = Literal["heat", "burgers", "darcy", "navier-stokes"]
+Arrays: TypeAlias = dict[str, Array]
 
-_EXPECTED = (
+EXPECTED = (
     "heat: input (N, s), output (N, T, s); burgers: a, u (N, s); darcy: coeff, sol (N, s, s) or "
     "cells a_train, p_train; navier-stokes: u (N, s, s, T), or one tensor of that shape"
+)
+_PAIRS: tuple[tuple[Kind, str, str, int], ...] = (
+    ("burgers", "a", "u", 2),
+    ("darcy", "coeff", "sol", 3),
+    ("darcy", "a_train", "p_train", 3),
 )
 _MOST_TIMES = 100_000
 _MOST_LISTED = 12
@@ -44,16 +43,10 @@ _MOST_LISTED = 12
 
 @dataclass(frozen=True, eq=False)
 class PublishedData:
-    """The samples of a published file.
+    """The samples of a published file, float32, and what a user of the file should know (`notes`).
 
-    Shapes: inputs (N, 1, *s); outputs (N, 1, *s), or (N, T, 1, *s) for trajectories.
-
-    Arguments:
-        kind: The equation.
-        inputs: Initial state or permeability, float32; None where the file has none.
-        outputs: Solutions, float32.
-        times: The time of each output; None where time means nothing or is not known.
-        notes: What a user of the file should know.
+    Shapes: inputs (N, 1, *s), None where the file has none; outputs (N, 1, *s), or (N, T, 1, *s)
+    for trajectories. `times` is None where time means nothing or is not known.
     """
 
     kind: Kind
@@ -66,16 +59,10 @@ class PublishedData:
 def read_published(
     path: str | Path, *, samples: slice | None = None, frames: int | None = None
 ) -> PublishedData:
-    """Read a published file.
+    """Read some samples (a slice) and the first `frames` of a published file; all by default.
 
-    Arguments:
-        path: The file.
-        samples: Which samples to read, all by default.
-        frames: How many frames of a trajectory to read, from the first; all by default.
-
-    Raises:
-        ValueError: The file is damaged, not of a published layout, or holds values that are not
-            finite; or it has no such samples or frames.
+    A file that is damaged, not of a published layout, or holds values that are not finite, and
+    samples or frames that it does not have, are a ValueError.
     """
     with open_arrays(path) as (file_format, arrays):
         layout = _recognise(file_format, arrays)
@@ -104,8 +91,7 @@ def describe_file(path: str | Path) -> str:
         samples, *grid = arrays[layout.outputs].shape
         if layout.time_axis is not None:
             grid.pop(layout.time_axis - 1)
-        points = " x ".join(str(n) for n in grid)
-        lines.append(f"{layout.kind}: {samples} samples on {points} points")
+        lines.append(f"{layout.kind}: {samples} samples on {' x '.join(map(str, grid))} points")
         lines.append(f"  inputs {layout.inputs or 'not in the file'}, outputs {layout.outputs}")
         if layout.frames:
             span = f", t = {times[0]:g} to {times[-1]:g}" if times else ""
@@ -125,33 +111,28 @@ def _rows(samples: slice | None, count: int) -> range:
 
 
 def _load(
-    name: str,
-    arrays: dict[str, Array],
-    rows: range,
-    time_axis: int | None = None,
-    frames: int | None = None,
+    name: str, arrays: Arrays, rows: range, time: int | None = None, frames: int | None = None
 ) -> Tensor:
     """The rows of an array as float32 (rows, 1, *s) or (rows, frames, 1, *s), all finite."""
     array = arrays[name]
     cut = [slice(None)] * len(array.shape)
     cut[0] = slice(rows.start, rows.stop, rows.step)
-    if time_axis is not None:
-        cut[time_axis] = slice(frames)
+    if time is not None:
+        cut[time] = slice(frames)
     kept = [len(range(n)[part]) for n, part in zip(array.shape, cut, strict=True)]
     check_memory(name, 4 * math.prod(kept))
     assert array.read is not None  # a layout names only arrays of reals
     block = array.read(tuple(cut))
-    if time_axis is not None:
-        block = np.moveaxis(block, time_axis, 1)
+    block = block if time is None else np.moveaxis(block, time, 1)
     with np.errstate(over="ignore", invalid="ignore"):
         block = np.array(block, dtype=np.float32, order="C")
-    values = torch.from_numpy(block).unsqueeze(1 if time_axis is None else 2)
-    finite = values.isfinite().flatten(1).all(dim=1)
-    if not finite.all():
-        sample = rows[int(finite.int().argmin())]
+    values = torch.from_numpy(block).unsqueeze(1 if time is None else 2)
+    bad = (~values.isfinite()).flatten(1).any(dim=1).nonzero()
+    if len(bad):
         raise PublishedFileError(
-            f"array {name} has values that are not finite in float32, first in sample {sample}; "
-            "download the file again or leave the sample out with samples=slice(...)"
+            f"array {name} has values that are not finite in float32, first in sample "
+            f"{rows[int(bad[0])]}; download the file again or leave the sample out with "
+            "samples=slice(...)"
         )
     return values
 
@@ -167,7 +148,7 @@ class _Layout:
     frames: int = 0
 
 
-def _recognise(file_format: str, arrays: dict[str, Array]) -> _Layout:
+def _recognise(file_format: str, arrays: Arrays) -> _Layout:
     """The one published layout that the names and shapes fit."""
     if file_format == "HDF5":
         raise PublishedFileError(
@@ -176,17 +157,15 @@ def _recognise(file_format: str, arrays: dict[str, Array]) -> _Layout:
         )
     shapes = {n: a.shape for n, a in arrays.items() if a.read and math.prod(a.shape)}
     if any(name.endswith(".weight") for name in shapes):
-        count = sum(math.prod(shape) for shape in shapes.values())
-        raise PublishedFileError(
-            f"it holds network weights, {len(shapes)} tensors with {count:,} numbers"
-        )
+        found = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
+        raise PublishedFileError(f"it holds network weights, {found}")
     fits = list(_layouts(shapes))
     if len(fits) != 1:
         found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         problem = "fits more than one" if fits else "fits none"
         raise PublishedFileError(
             f"it holds {found[:500] or 'no arrays'}, which {problem} of the published layouts "
-            f"({_EXPECTED}); give a file as published"
+            f"({EXPECTED}); give a file as published"
         )
     return fits[0]
 
@@ -196,12 +175,7 @@ def _layouts(shapes: dict[str, Shape]) -> Iterator[_Layout]:
     initial, states = shapes.get("input", ()), shapes.get("output", ())
     if len(states) == 3 and initial == (states[0], states[2]):
         yield _Layout("heat", "input", "output", 1, states[1])
-    pairs: tuple[tuple[Kind, str, str, int], ...] = (
-        ("burgers", "a", "u", 2),
-        ("darcy", "coeff", "sol", 3),
-        ("darcy", "a_train", "p_train", 3),
-    )
-    for kind, inputs, outputs, axes in pairs:
+    for kind, inputs, outputs, axes in _PAIRS:
         shape = shapes.get(outputs, ())
         if len(shape) == axes and shapes.get(inputs) == shape:
             yield _Layout(kind, inputs, outputs)
@@ -214,7 +188,7 @@ def _layouts(shapes: dict[str, Shape]) -> Iterator[_Layout]:
 
 
 def _times_and_notes(
-    path: Path, layout: _Layout, arrays: dict[str, Array]
+    path: Path, layout: _Layout, arrays: Arrays
 ) -> tuple[tuple[float, ...] | None, tuple[str, ...]]:
     """The time of each frame, None where it is not known, and what a user should know."""
     times: tuple[float, ...] | None = None
@@ -242,9 +216,7 @@ def _times_and_notes(
     return times, tuple(notes)
 
 
-def _vorticity_times(
-    layout: _Layout, arrays: dict[str, Array]
-) -> tuple[tuple[float, ...], list[str]]:
+def _vorticity_times(layout: _Layout, arrays: Arrays) -> tuple[tuple[float, ...], list[str]]:
     """The times of the frames: those of t, or index + 1, the convention of the data sets."""
     whole = tuple(float(k + 1) for k in range(layout.frames))
     stored = arrays.get("t")
@@ -262,10 +234,8 @@ def _vorticity_times(
         return whole, [f"t lists {len(times)} times for {layout.frames} frames: index + 1 is used"]
     increasing = np.isfinite(listed).all() and (np.diff(listed) > 0).all()
     if len(times) != layout.frames or not increasing:
-        raise PublishedFileError(
-            f"t has {len(times)} times that fit no {layout.frames} frames or do not increase; "
-            f"{AGAIN}"
-        )
+        misfit = f"{len(times)} times that fit no {layout.frames} frames or do not increase"
+        raise PublishedFileError(f"t has {misfit}; {AGAIN}")
     per_unit = round(1 / times[0]) if 0 < times[0] < 1 else 1
     quarters = per_unit > 1 and np.allclose(listed * per_unit, whole)
     return times, [_whole_times(per_unit)] if quarters else []

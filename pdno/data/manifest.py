@@ -8,6 +8,8 @@ __all__ = ["Manifest", "ShardRecord", "describe_dataset", "read_manifest", "writ
 
 import math
 import platform
+from collections.abc import Iterable
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
@@ -94,17 +96,13 @@ class Manifest(_Record):
     def of(cls, problem: Problem) -> "Manifest":
         """The manifest of a problem before anything is generated."""
         libraries = {name: version(name) for name in ("pdno", "torch", "numpy", "scipy", "h5py")}
-        stored, solved = (
-            GridRecord(shape=grid.shape, periodic=grid.periodic, offset=grid.offset)
-            for grid in (problem.grid(), problem.solver_grid())
-        )
         return cls(
             problem=problem.name,
             parameters=problem.model_dump(mode="json"),
             equation=problem.equation_text,
             scheme=problem.scheme_text,
-            grid=stored,
-            solver_grid=solved,
+            grid=GridRecord(**asdict(problem.grid())),
+            solver_grid=GridRecord(**asdict(problem.solver_grid())),
             times=problem.times,
             fields={"input": problem.fields[0], "output": problem.fields[1]},
             dtype=problem.dtype,
@@ -117,6 +115,12 @@ class Manifest(_Record):
     def made(self) -> int:
         """Number of samples in the shards."""
         return sum(shard.count for shard in self.shards)
+
+    def listing(self, shards: Iterable[ShardRecord]) -> "Manifest":
+        """The same dataset with these shards."""
+        ordered = tuple(sorted(shards, key=lambda shard: shard.first))
+        complete = sum(shard.count for shard in ordered) == self.samples
+        return self.model_copy(update={"shards": ordered, "complete": complete})
 
     def stored_shape(self, key: FieldKey) -> tuple[int, ...]:
         """Shape of one sample on disk, without an axis of channels: (*N) or (T, *N)."""
@@ -139,10 +143,8 @@ class Manifest(_Record):
 
     def differences(self, other: "Manifest") -> list[str]:
         """Where two manifests describe different data: the causes, not what follows from them."""
-        asked, there = (
-            manifest.model_dump(mode="json", exclude={"complete", "shards"})
-            for manifest in (self, other)
-        )
+        made = {"complete", "shards"}
+        asked, there = (one.model_dump(mode="json", exclude=made) for one in (self, other))
         for mine, theirs in (
             ({"problem": self.problem}, {"problem": other.problem}),
             (asked["parameters"], there["parameters"]),
@@ -163,12 +165,10 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        reason = "; ".join(
-            f"{'.'.join(map(str, item['loc']))} {item['msg']}".strip() for item in error.errors()
-        )
+        reasons = [f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors()]
         raise ValueError(
-            f"{path} is damaged or not a manifest of ours ({reason[:300]}): bring it back from a "
-            "copy, or delete the folder and generate it again"
+            f"{path} is damaged or not a manifest of ours ({'; '.join(reasons)[:300]}): bring it "
+            "back from a copy, or delete the folder and generate it again"
         ) from error
 
 
@@ -179,28 +179,21 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def describe_dataset(folder: Path) -> str:
     """What a dataset folder holds, in a few lines."""
-    manifest = read_manifest(folder)
-    state = "complete" if manifest.complete else f"PARTIAL, {manifest.made} samples so far"
-    absent = sum(not (folder / shard.file).is_file() for shard in manifest.shards)
+    one = read_manifest(folder)
+    state = "complete" if one.complete else f"PARTIAL, {one.made} samples so far"
+    absent = sum(not (folder / shard.file).is_file() for shard in one.shards)
     if absent:
-        state = f"DAMAGED, {absent} of {len(manifest.shards)} shards are missing"
-    times = manifest.times
-    frames = (
-        "static" if times is None else f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}"
-    )
-    parameters = ", ".join(f"{key}={value}" for key, value in manifest.parameters.items())
-    residual = max((shard.residual for shard in manifest.shards), default=0.0)
-    return "\n".join(
-        [
-            f"{folder}: pdno dataset, {manifest.problem}, {state}",
-            f"  equation   {manifest.equation}",
-            f"  scheme     {manifest.scheme}",
-            f"  samples    {manifest.samples} (seed {manifest.seed}), "
-            f"{len(manifest.shards)} shards",
-            f"  grid       {manifest.grid.shape}, solved on {manifest.solver_grid.shape}",
-            f"  fields     {manifest.fields['input']} -> {manifest.fields['output']}, {frames}, "
-            f"{manifest.dtype}",
-            f"  parameters {parameters}",
-            f"  residual   {residual:.1e} at most",
-        ]
-    )
+        state = f"DAMAGED, {absent} of {len(one.shards)} shards are missing"
+    frames = "static"
+    if one.times is not None:
+        frames = f"{len(one.times)} frames, t = {one.times[0]:g} .. {one.times[-1]:g}"
+    parameters = ", ".join(f"{key}={value}" for key, value in one.parameters.items())
+    residual = max((shard.residual for shard in one.shards), default=0.0)
+    return f"""{folder}: pdno dataset, {one.problem}, {state}
+  equation   {one.equation}
+  scheme     {one.scheme}
+  samples    {one.samples} (seed {one.seed}), {len(one.shards)} shards
+  grid       {one.grid.shape}, solved on {one.solver_grid.shape}
+  fields     {one.fields["input"]} -> {one.fields["output"]}, {frames}, {one.dtype}
+  parameters {parameters}
+  residual   {residual:.1e} at most"""

@@ -2,18 +2,10 @@
 
 A problem is frozen and complete: with the index of a sample it says everything about that sample.
 The solver may work on a finer grid than the one that is stored; the stored points are every r-th
-point of it, as in the published data. torch is imported only when a sample is made, so that the
-command line answers quickly.
+point of it. torch is imported when a sample is made, so that the command line answers quickly.
 """
 
-__all__ = [
-    "PROBLEMS",
-    "BurgersProblem",
-    "DarcyProblem",
-    "HeatProblem",
-    "NavierStokesProblem",
-    "Problem",
-]
+__all__ = ["BurgersProblem", "DarcyProblem", "HeatProblem", "NavierStokesProblem", "Problem"]
 
 import math
 from abc import ABC, abstractmethod
@@ -30,10 +22,13 @@ if TYPE_CHECKING:
     from pdno.fields.laws import TwoPhaseField
     from pdno.grid import Grid
 
+    Physics = tuple[GaussianField | TwoPhaseField, EvolutionEquation | Darcy]
+
 # Beyond these bounds a number is a slip of the pen, and its data would overflow or never be ready.
 Positive = Annotated[float, Field(ge=1e-12, le=1e12)]
 Amplitude = Annotated[float, Field(ge=-1e12, le=1e12)]
 Time = Annotated[float, Field(ge=1e-9, le=1e4)]
+Frames = Annotated[int, Field(ge=1, le=100_000)]
 Resolution = Annotated[int, Field(ge=4, le=65536)]
 MOST_NUMBERS = 2**28
 """Numbers of one sample on the grid of the solver: 2 GiB of float64."""
@@ -51,6 +46,7 @@ class Problem(BaseModel, ABC):
     equation_text: ClassVar[str]
     fields: ClassVar[tuple[str, str]]
     parameter_names: ClassVar[tuple[str, ...]]
+    periodic: ClassVar[bool] = True
     published_points: ClassVar[int]
     """Grid points per axis of the solver that resolve the solution."""
 
@@ -110,23 +106,20 @@ class Problem(BaseModel, ABC):
         """The grid of the solver."""
         from pdno.grid import Grid
 
-        return Grid((self.solver_points,) * self.dim)
+        shape = (self.solver_points,) * self.dim
+        return Grid(shape) if self.periodic else Grid.cells(shape)
 
     def grid(self) -> "Grid":
         """The stored grid."""
         return self.solver_grid().coarsen(self.solver_points // self.resolution)
 
     @abstractmethod
-    def law(self) -> "GaussianField | TwoPhaseField":
-        """Law of the inputs."""
-
-    @abstractmethod
-    def equation(self) -> "EvolutionEquation | Darcy":
-        """The equation."""
+    def physics(self) -> "Physics":
+        """Law of the inputs, and the equation."""
 
     def sample(self, index: int) -> "tuple[Tensor, Tensor, float]":
         """Input (C, *N), output (T, C, *N) or (C, *N), and relative residual of sample `index`."""
-        data = self.law().sample(self.solver_grid(), seed=self.seed, indices=[index])
+        data = self.physics()[0].sample(self.solver_grid(), seed=self.seed, indices=[index])
         output, residual = self._solve(data)
         every = slice(None, None, self.solver_points // self.resolution)
         points: tuple[Any, ...] = (0, ..., *(every,) * self.dim)
@@ -135,7 +128,7 @@ class Problem(BaseModel, ABC):
     def _solve(self, data: "Tensor") -> "tuple[Tensor, float]":
         from pdno.solvers.solve import solve
 
-        return solve(self.equation(), data, self.times), 0.0
+        return solve(self.physics()[1], data, self.times), 0.0
 
 
 def _evenly_spaced(final_time: float, frames: int) -> tuple[float, ...]:
@@ -157,7 +150,7 @@ class HeatProblem(Problem):
     """c."""
     final_time: Time = 1.0
     """Last time."""
-    frames: Annotated[int, Field(ge=1, le=100_000)] = 20
+    frames: Frames = 20
     """Number of stored times, evenly spaced up to final_time."""
 
     @property
@@ -168,15 +161,11 @@ class HeatProblem(Problem):
     def times(self) -> tuple[float, ...]:
         return _evenly_spaced(self.final_time, self.frames)
 
-    def law(self) -> "GaussianField":
+    def physics(self) -> "Physics":
+        from pdno.equations.heat import Heat
         from pdno.fields.laws import heat_initial
 
-        return heat_initial()
-
-    def equation(self) -> "EvolutionEquation":
-        from pdno.equations.heat import Heat
-
-        return Heat(self.diffusivity)
+        return heat_initial(), Heat(self.diffusivity)
 
 
 class BurgersProblem(Problem):
@@ -196,7 +185,7 @@ class BurgersProblem(Problem):
     """L."""
     final_time: Time = 1.0
     """Last time."""
-    frames: Annotated[int, Field(ge=1, le=100_000)] = 1
+    frames: Frames = 1
     """Number of stored times, evenly spaced up to final_time."""
 
     @model_validator(mode="after")
@@ -204,9 +193,8 @@ class BurgersProblem(Problem):
         decay = self.viscosity * self.final_time * (2 * math.pi / self.period) ** 2
         if decay > MOST_DECAY:
             raise ValueError(
-                f"by the final time even the largest scale has decayed by e^-{decay:.3g}; "
-                f"expected e^-{MOST_DECAY:g} or more: lower viscosity or final_time, or raise "
-                "period"
+                f"by the final time all scales have decayed by e^-{decay:.3g}; expected "
+                f"e^-{MOST_DECAY:g} or more: lower viscosity or final_time, or raise period"
             )
         return self
 
@@ -214,15 +202,11 @@ class BurgersProblem(Problem):
     def times(self) -> tuple[float, ...]:
         return _evenly_spaced(self.final_time, self.frames)
 
-    def law(self) -> "GaussianField":
+    def physics(self) -> "Physics":
+        from pdno.equations.burgers import Burgers
         from pdno.fields.laws import burgers_initial
 
-        return burgers_initial()
-
-    def equation(self) -> "EvolutionEquation":
-        from pdno.equations.burgers import Burgers
-
-        return Burgers(self.viscosity, self.period)
+        return burgers_initial(), Burgers(self.viscosity, self.period)
 
 
 class DarcyProblem(Problem):
@@ -233,6 +217,7 @@ class DarcyProblem(Problem):
     equation_text = "-div(k grad u) = f on (0,1)^2, u = 0 on the boundary"
     fields = ("permeability", "pressure")
     parameter_names = ("low", "high", "forcing")
+    periodic = False
     published_points = 512
 
     resolution: Resolution = 64
@@ -251,25 +236,16 @@ class DarcyProblem(Problem):
             return "published: splines to nodes, 5-point scheme, arithmetic means, splines back"
         return "conservative cell-centred finite volumes, harmonic face means"
 
-    def solver_grid(self) -> "Grid":
-        from pdno.grid import Grid
-
-        return Grid.cells((self.solver_points,) * self.dim)
-
-    def law(self) -> "TwoPhaseField":
+    def physics(self) -> "tuple[TwoPhaseField, Darcy]":
+        from pdno.equations.darcy import Darcy
         from pdno.fields.laws import darcy_permeability
 
-        return darcy_permeability(self.low, self.high)
-
-    def equation(self) -> "Darcy":
-        from pdno.equations.darcy import Darcy
-
-        return Darcy(forcing=self.forcing, scheme=self.scheme)
+        return darcy_permeability(self.low, self.high), Darcy(self.forcing, self.scheme)
 
     def _solve(self, data: "Tensor") -> "tuple[Tensor, float]":
         from pdno.solvers.elliptic import solve_elliptic
 
-        output, residual = solve_elliptic(self.equation(), data)
+        output, residual = solve_elliptic(self.physics()[1], data)
         return output, float(residual.max())
 
 
@@ -303,18 +279,12 @@ class NavierStokesProblem(Problem):
     def times(self) -> tuple[float, ...]:
         return tuple(float(t) for t in range(1, self.final_time + 1))
 
-    def law(self) -> "GaussianField":
+    def physics(self) -> "Physics":
+        from pdno.equations.navier_stokes import NavierStokes
         from pdno.fields.laws import navier_stokes_initial
 
-        return navier_stokes_initial(self.amplitude)
-
-    def equation(self) -> "EvolutionEquation":
-        from pdno.equations.navier_stokes import NavierStokes
-
-        return NavierStokes(self.viscosity, self.forcing)
+        return navier_stokes_initial(self.amplitude), NavierStokes(self.viscosity, self.forcing)
 
 
-PROBLEMS: dict[str, type[Problem]] = {
-    problem.name: problem
-    for problem in (HeatProblem, BurgersProblem, DarcyProblem, NavierStokesProblem)
-}
+_ALL: tuple[type[Problem], ...] = (HeatProblem, BurgersProblem, DarcyProblem, NavierStokesProblem)
+PROBLEMS = {problem.name: problem for problem in _ALL}

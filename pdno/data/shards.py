@@ -15,14 +15,11 @@ import numpy as np
 from pdno.data.manifest import FieldKey, Manifest
 
 AXES = ("x", "y", "z")
+Scalars = dict[str, float]
 
 
 def build_shard(
-    manifest: Manifest,
-    first: int,
-    inputs: np.ndarray,
-    outputs: np.ndarray,
-    scalars: dict[str, float],
+    manifest: Manifest, first: int, inputs: np.ndarray, outputs: np.ndarray, scalars: Scalars
 ) -> bytes:
     """The bytes of a shard with samples first, first + 1, ...
 
@@ -51,22 +48,16 @@ def read_samples(
 ) -> None:
     """Read samples of one field of a shard, chunk by chunk with their checksums.
 
-    Arguments:
-        path: The shard.
-        name: The field.
-        rows: The sample of the shard for each place of `values` that is to be filled.
-        values: (B, *N) or (B, T, *N); the numbers go there without another copy.
-        count: Number of samples in the shard, as the manifest says.
+    `rows` has the sample of the shard for each place of `values`, (B, *N) or (B, T, *N), that is
+    to be filled; `count` is the number of samples in the shard, as the manifest says.
     """
     expected = (count, *values.shape[1:])
     try:
         with h5py.File(path, "r") as file:
             field = file["t0_fields"][name]
             if field.shape != expected or field.dtype != values.dtype:
-                raise ValueError(
-                    f"{name} is {field.shape} {field.dtype}, the manifest says {expected} "
-                    f"{values.dtype}"
-                )
+                found = f"{name} is {field.shape} {field.dtype}"
+                raise ValueError(f"{found}, the manifest says {expected} {values.dtype}")
             for place, row in rows.items():
                 field.read_direct(values, np.s_[row], np.s_[place])
     # Damaged bytes make h5py stumble in many ways; all mean the same.
@@ -78,7 +69,7 @@ def read_samples(
 
 
 def _write_root(
-    file: h5py.File, manifest: Manifest, first: int, count: int, scalars: dict[str, float]
+    file: h5py.File, manifest: Manifest, first: int, count: int, scalars: Scalars
 ) -> None:
     file.attrs["dataset_name"] = f"pdno {manifest.problem}"
     file.attrs["grid_type"] = "cartesian"
@@ -124,10 +115,9 @@ def _mark_constant(item: h5py.Dataset | h5py.Group) -> None:
 
 def _write_field(group: h5py.Group, manifest: Manifest, key: FieldKey, values: np.ndarray) -> None:
     shape = manifest.stored_shape(key)
+    name = manifest.fields[key]
     data = np.ascontiguousarray(values, dtype=manifest.dtype).reshape(len(values), *shape)
-    field = group.create_dataset(
-        manifest.fields[key], data=data, chunks=(1, *shape), fletcher32=True
-    )
+    field = group.create_dataset(name, data=data, chunks=(1, *shape), fletcher32=True)
     field.attrs["dim_varying"] = [True] * len(manifest.grid.shape)
     field.attrs["sample_varying"] = True
     field.attrs["time_varying"] = key == "output" and manifest.times is not None

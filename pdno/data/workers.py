@@ -1,13 +1,9 @@
 """Who makes the shards: processes of this machine, or a Ray cluster that shares the folder.
 
-Worker processes end with their parent, however it ends. Each watches one end of a pipe whose other
-end only the parent holds. When the parent closes it, or dies and the system closes it, every
-worker ends at once. torch is not imported here, so that a worker watches before the slow part of
-its start.
-
-A shard depends on its problem and its first index only and is written whole or not at all, so it
-does not matter which machine of a cluster makes it, or whether a lost task is tried again. Only
-names and numbers travel, never arrays.
+Worker processes end with their parent, however it ends: each watches one end of a pipe whose other
+end only the parent holds. torch is not imported here, so that a worker watches before the slow
+part of its start. On a cluster only names and numbers travel, never arrays, and a lost task may be
+tried again, since a shard is written whole or not at all.
 """
 
 __all__ = ["make_on_cluster", "start_ray", "worker_pool"]
@@ -36,9 +32,7 @@ def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
     """A pool of processes; when the block fails, they are ended and not waited for."""
     context = multiprocessing.get_context("spawn")
     watched, held = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(
-        count, mp_context=context, initializer=_follow_parent, initargs=(watched,)
-    )
+    pool = ProcessPoolExecutor(count, context, _follow_parent, (watched,))
     try:
         yield pool
     except BrokenProcessPool as error:
@@ -84,10 +78,7 @@ def make_on_cluster(
     folder: Path,
     missing: list[Entry],
 ) -> Generator[ShardRecord, None, None]:
-    """Records of the missing shards (file, first index, count) as they are finished.
-
-    All machines must see the folder under its name.
-    """
+    """Records of the missing shards as they are finished; all machines must see the folder."""
     ray = start_ray()
 
     def task(name: str, numbers: str, place: str, entry: Entry) -> str:

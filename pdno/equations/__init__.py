@@ -1,5 +1,5 @@
 """What is solved, without a word on how.
 
 `base` is the contract of evolution equations, a linear symbol and a nonlinear term; `heat`,
-`burgers` and `navier_stokes` keep it. `darcy` is the elliptic one. `exact` has closed forms.
+`burgers` and `navier_stokes` keep it. `darcy` is the elliptic one.
 """

@@ -1,9 +1,7 @@
 """Evolution equations ∂u/∂t = L u + N(u) on the torus, as two pieces: a symbol and a function.
 
 L is linear with constant coefficients, so in Fourier space it is a multiplication by its symbol
-L(ξ); N is everything else. Solvers know only this contract (`Semilinear`), equations never know
-the solver. What a solver needs to choose its step is in the contract too: how fast the flow
-carries and deforms (`FlowRates`).
+L(ξ); N is everything else. Solvers know only this contract, equations never know the solver.
 """
 
 __all__ = ["EvolutionEquation", "FlowRates", "Semilinear"]
@@ -21,40 +19,31 @@ from pdno.grid import Grid
 
 @dataclass(frozen=True)
 class FlowRates:
-    """Rates of a flow, one number per sample, in 1/time.
-
-    Arguments:
-        carry: max_x Σ_j 2π K_j |v_j(x)| with v the velocity and K_j the largest kept mode: the
-            highest frequency with which the flow turns a mode.
-        damped: max_x |v|²/ν: above this frequency diffusion wins over the flow at every mode.
-        deform: How fast the solution itself changes: the largest velocity gradient, and the decay
-            of the largest scale where diffusion is strong.
-    """
+    """Rates of a flow, one number per sample, in 1/time, from which a solver chooses its step."""
 
     carry: Tensor
+    """max_x Σ_j 2π K_j |v_j(x)|, K_j the largest kept mode: how fast the flow turns a mode."""
     damped: Tensor
+    """max_x |v|²/ν: above this frequency diffusion wins over the flow at every mode."""
     deform: Tensor
+    """How fast the solution changes: largest velocity gradient, decay of the largest scale."""
 
 
 @dataclass(frozen=True)
 class Semilinear:
-    """An equation on a grid: û_t = L(ξ) û + N(û) on the kept modes.
+    """An equation on a grid: û_t = L(ξ) û + N(û), û (B, C, *N^) complex128 on the kept modes.
 
-    Shapes: û (B, C, *N^) complex128 on the kept modes of the grid.
-
-    Arguments:
-        linear: L(ξ), shape (*N^), float64 or complex128.
-        modes: Kept modes per axis (None: all of that axis), as in `pdno.fourier`.
-        nonlinear: N, or None for a linear equation.
-        rates: The rates of the flow at a state, or None for a linear equation.
-        deformation: How much of `FlowRates.deform` one step may cover; less is more exact.
+    A linear equation has neither N (`nonlinear`) nor rates of a flow.
     """
 
     linear: Tensor
+    """L(ξ), shape (*N^), float64 or complex128."""
     modes: tuple[int | None, ...]
+    """Kept modes per axis (None: all of that axis), as in `pdno.fourier`."""
     nonlinear: Callable[[Tensor], Tensor] | None = None
     rates: Callable[[Tensor], FlowRates] | None = None
     deformation: float = 0.1
+    """How much of `FlowRates.deform` one step may cover; less is more exact."""
 
 
 class EvolutionEquation(ABC):
@@ -83,8 +72,9 @@ class EvolutionEquation(ABC):
             )
         if not state.dtype.is_floating_point:
             raise ValueError(f"{name} got a state of type {state.dtype}; expected real floats")
-        finite = torch.isfinite(state).flatten(1).all(dim=1)
-        if not bool(finite.all()):
-            index = int((~finite).nonzero()[0])
-            raise ValueError(f"{name}: the initial state of sample {index} has NaN or infinity")
+        wrong = (~state.isfinite()).flatten(1).any(dim=1).nonzero()
+        if len(wrong):
+            raise ValueError(
+                f"{name}: the initial state of sample {int(wrong[0])} has NaN or infinity"
+            )
         return Grid(tuple(state.shape[2:]))

@@ -20,11 +20,8 @@ class Burgers(EvolutionEquation):
     """u_t + (u²/2)_x = ν u_xx, periodic on (0, L) (paper section 5.3), in one dimension.
 
     At small ν shocks of width ν/|u| form in finite time, then the wave decays. With the paper's
-    ν = 0.1 and L = 1 the first mode decays by e^{-3.95} until t = 1 and no shock forms.
-
-    Arguments:
-        viscosity: ν.
-        period: L; the grid's x ∈ [0, 1) stands for the place L·x.
+    ν = 0.1 and L = 1 the first mode decays by e^{-3.95} until t = 1 and no shock forms. The grid's
+    x ∈ [0, 1) stands for the place L·x, L the period.
     """
 
     viscosity: float = 0.1

@@ -4,13 +4,8 @@
 
 with the permeability k(x) > 0 as input and the pressure u(x) as output. The minus sign makes the
 operator positive: u > 0 for f = 1. (The paper prints the equation without it; its data have it.)
-
 Fields are sampled at cell centres x_i = (i + 1/2) / N (`Grid.cells`), so the first and the last
 sample of u lie half a cell inside the boundary: small, but not zero.
-
-This file says *what* is solved; `pdno.solvers.elliptic` knows how. Two discretisations exist:
-"conservative" keeps every face coefficient positive, hence u > 0 and second order for smooth k;
-"published" repeats the scheme behind the published data (`pdno.solvers.published`).
 """
 
 __all__ = ["Darcy"]
@@ -33,8 +28,8 @@ class Darcy:
 
     Arguments:
         forcing: f, a number or a function of the points, (*N, d) -> (*N).
-        scheme: "conservative" (finite volumes, harmonic face means) or "published" (splines to
-            nodes, arithmetic face means; two-dimensional only).
+        scheme: "conservative" (`pdno.solvers.elliptic`: u > 0 and second order for smooth k) or
+            "published" (`pdno.solvers.published`: as the published data, two-dimensional only).
 
     Example:
         >>> Darcy().source(Grid.cells((2, 3))).tolist()

@@ -14,11 +14,7 @@ from pdno.spectral import laplacian_symbol
 
 @dataclass(frozen=True)
 class Heat(EvolutionEquation):
-    """u_t = c Δu (paper section 5.1), in any dimension.
-
-    Arguments:
-        diffusivity: c.
-    """
+    """u_t = c Δu (paper section 5.1), c the diffusivity, in any dimension."""
 
     diffusivity: float = 0.05
 

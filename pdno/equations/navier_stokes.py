@@ -33,9 +33,7 @@ from pdno.spectral import band_limits, band_mask, laplacian_symbol
 class NavierStokes(EvolutionEquation):
     """ω_t + v·∇ω = ν Δω + f on the unit torus (paper section 5.2), in two dimensions.
 
-    Arguments:
-        viscosity: ν.
-        forcing: Amplitude A of f; 0 lets the flow decay.
+    `viscosity` is ν, `forcing` the amplitude A of f; 0 lets the flow decay.
     """
 
     viscosity: float = 1e-5
@@ -73,14 +71,10 @@ class NavierStokes(EvolutionEquation):
         def rates(w_hat: Tensor) -> FlowRates:
             v = inverse(velocity * w_hat, grid.shape, modes).abs().flatten(2)
             w = inverse(w_hat, grid.shape, modes).abs().flatten(1)
-            speed_squared = v.square().sum(dim=1).amax(dim=1)
-            return FlowRates(
-                carry=(v * reach[:, None]).sum(dim=1).amax(dim=1),
-                damped=speed_squared / self.viscosity
-                if self.viscosity
-                else speed_squared + torch.inf,
-                deform=w.amax(dim=1),
-            )
+            squared = v.square().sum(dim=1).amax(dim=1)
+            damped = squared / self.viscosity if self.viscosity else squared + torch.inf
+            carry = (v * reach[:, None]).sum(dim=1).amax(dim=1)
+            return FlowRates(carry, damped, deform=w.amax(dim=1))
 
         return Semilinear(laplacian * self.viscosity, modes, nonlinear, rates)
 

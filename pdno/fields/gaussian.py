@@ -10,8 +10,7 @@ Neumann:  e = Π_j c_j cos πk_j x_j, c = 1 at k_j = 0 and √2 elsewhere, with 
 The constant mode is left out, as in the published recipes; `mean_deviation` adds a random one.
 The normals are drawn shell by shell in max_j |ξ_j|, so sample i of seed s is the same function on
 every grid up to the modes that the coarser one cannot hold (those from N/2 on are left out).
-There is no hidden state: the generator of a sample depends on the pair (seed, index) only, so a
-sample is the same whatever the batch, the worker or the machine that draws it.
+The generator of a sample depends on the pair (seed, index) only, whoever draws it.
 """
 
 __all__ = ["GaussianField"]
@@ -29,17 +28,15 @@ from torch import Tensor
 from pdno.fourier import inverse
 from pdno.grid import Grid
 
+Order = tuple[np.ndarray, np.ndarray, np.ndarray]
+
 
 @dataclass(frozen=True)
 class GaussianField:
     """The law N(0, σ²(-Δ + τ²)^-α), without its constant mode.
 
-    Arguments:
-        variance: σ².
-        tau: Inverse length scale τ.
-        alpha: Decay α of the covariance; sample paths are smoother for larger α.
-        boundary: "periodic" (Fourier) or "neumann" (cosine).
-        mean_deviation: Standard deviation of a random constant added to each sample.
+    `variance` is σ², `tau` an inverse length; sample paths are smoother for larger `alpha`.
+    `mean_deviation` is the standard deviation of a random constant added to each sample.
 
     Example:
         >>> law = GaussianField(variance=625.0, tau=5.0, alpha=2.0)
@@ -57,10 +54,7 @@ class GaussianField:
 
     def __post_init__(self) -> None:
         if self.variance < 0 or self.mean_deviation < 0:
-            raise ValueError(
-                f"variance {self.variance} and mean_deviation {self.mean_deviation} "
-                "must not be negative"
-            )
+            raise ValueError(f"{self}: variance and mean_deviation must not be negative")
         if self.boundary not in ("periodic", "neumann"):
             raise ValueError(f"boundary {self.boundary!r}; expected 'periodic' or 'neumann'")
 
@@ -73,7 +67,10 @@ class GaussianField:
                 "use Grid(shape) for periodic and Grid.cells(shape) for Neumann fields"
             )
         draw = self._draw_periodic if periodic else self._draw_neumann
-        samples = [draw(grid, _generator(seed, index)) for index in indices]
+        chosen = list(indices)
+        if min([seed, *chosen]) < 0:
+            raise ValueError(f"seed {seed} and indices {chosen} must not be negative")
+        samples = [draw(grid, np.random.default_rng([seed, index])) for index in chosen]
         return torch.stack(samples).unsqueeze(1) if samples else torch.empty(0, 1, *grid.shape)
 
     def _draw_periodic(self, grid: Grid, generator: np.random.Generator) -> Tensor:
@@ -112,43 +109,30 @@ class GaussianField:
         return np.asarray(math.sqrt(self.variance) * (mu + self.tau**2) ** (-self.alpha / 2))
 
 
-def _generator(seed: int, index: int) -> np.random.Generator:
-    if seed < 0 or index < 0:
-        raise ValueError(f"seed {seed} and index {index} must not be negative")
-    return np.random.default_rng(np.random.SeedSequence([seed, index]))
-
-
-Order = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
 @lru_cache(maxsize=8)
 def _periodic_order(shape: tuple[int, ...]) -> Order:
     """One of each pair ±ξ by shells: ξ on the grid, which draws those are, places in *N^."""
-    dim = len(shape)
     reach = max((n - 1) // 2 for n in shape)
-    xi = _lattice([np.arange(-reach, reach + 1)] * (dim - 1) + [np.arange(reach + 1)])
+    xi = _by_shells([np.arange(-reach, reach + 1)] * (len(shape) - 1) + [np.arange(reach + 1)])
     # keep ξ where the last nonzero component is positive: half of the lattice, without zero
     sign = np.zeros(len(xi), dtype=np.int64)
-    for axis in range(dim):
-        sign = np.where(xi[:, axis] != 0, np.sign(xi[:, axis]), sign)
-    xi = _by_shells(xi[sign > 0])
+    for component in xi.T:
+        sign = np.where(component != 0, np.sign(component), sign)
+    xi = xi[sign > 0]
     inside = np.all(np.abs(xi) <= [(n - 1) // 2 for n in shape], axis=1)
     half_shape = (*shape[:-1], shape[-1] // 2 + 1)
-    places = [xi[inside, axis] % n for axis, n in enumerate(shape)]
-    return xi[inside], inside, np.ravel_multi_index(places, half_shape)
+    return xi[inside], inside, np.ravel_multi_index(list((xi[inside] % shape).T), half_shape)
 
 
 @lru_cache(maxsize=8)
 def _neumann_order(shape: tuple[int, ...]) -> Order:
     """All k != 0 by shells: k on the grid, which draws those are, places in *N."""
-    k = _by_shells(_lattice([np.arange(max(shape))] * len(shape))[1:])
+    k = _by_shells([np.arange(max(shape))] * len(shape))[1:]
     inside = np.all(k < np.array(shape), axis=1)
     return k[inside], inside, np.ravel_multi_index(list(k[inside].T), shape)
 
 
-def _lattice(axes: list[np.ndarray]) -> np.ndarray:
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-
-
-def _by_shells(k: np.ndarray) -> np.ndarray:
+def _by_shells(axes: list[np.ndarray]) -> np.ndarray:
+    """The lattice of the axes, shape (M, d), in the order of max_j |k_j|."""
+    k = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
     return k[np.argsort(np.abs(k).max(axis=1), kind="stable")]

@@ -1,26 +1,43 @@
-"""Darcy flow: the solution of -∇·(k ∇u) = f to a checked residual.
+"""Darcy flow: the solution of -∇·(k ∇u) = f to a checked residual, by finite volumes.
 
-For k = 1 the sine transform diagonalises the finite-volume operator A of `finite_volumes`; call
-that operator L. The eigenvalues of L⁻¹A lie between min k and max k, so conjugate gradients with
-L⁻¹ as preconditioner reduce the error (in the norm of energy) by `tolerance` within
+Each cell balances the fluxes through its faces. A face between two cells carries the harmonic
+mean of their permeabilities (two resistors in series), a face on the boundary lies half a cell
+from the centre and sees u = 0 there:
+
+    (A u)_i = Σ_axes [ k_{i+1/2} (u_i - u_{i+1}) + k_{i-1/2} (u_i - u_{i-1}) ] / h²,
+    k_{i+1/2} = 2 k_i k_{i+1} / (k_i + k_{i+1}),      on the boundary 2 k_i u_i / h².
+
+A is symmetric, positive definite and has no positive off-diagonal entry, so f > 0 gives u > 0
+whatever the jumps of k. For smooth k the solution of A u = f has an error of O(h²).
+
+For k = 1 the sine transform (DST-II) diagonalises A: at the cell centres x = (n + 1/2) / N
+
+    s_j(x) = √(2/N) sin(π (j + 1) x),    j = 0 .. N - 1    (the last one divided by √2)
+
+are orthonormal eigenvectors; call this A L. The eigenvalues of L⁻¹A lie between min k and max k,
+so conjugate gradients with L⁻¹ as preconditioner reduce the error (in the norm of energy) by
+`tolerance` within
 
     ½ √contrast · ln(2 / tolerance) iterations,      contrast = max k / min k,
 
-on every grid. The two-phase fields of the paper (contrast 4) take 25 to a residual of 1e-10. A
-constant factor of L cancels, hence no representative k. L⁻¹ is applied in float32, which halves
-the time of the whole; the residual is kept in float64. Splitting k over both sides, √k L √k,
-took more iterations wherever k jumps. Large contrasts go to sparse elimination.
+on every grid. The two-phase fields of the paper (contrast 4) take 25 to a residual of 1e-10. L⁻¹
+is applied in float32, which halves the time of the whole; the residual is kept in float64.
+Splitting k over both sides, √k L √k, took more iterations wherever k jumps. Large contrasts go to
+sparse elimination.
 
 Whatever the method, the residual f - A u of the result is computed afresh, corrected by another
 solve where it is too large, returned, and a sample that misses the tolerance raises an error.
 """
 
-__all__ = ["conjugate_gradient", "solve_elliptic"]
+__all__ = ["FiniteVolumes", "assemble", "conjugate_gradient", "solve_elliptic"]
 
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
+import numpy as np
+import scipy.fft
 import scipy.sparse.linalg
 import torch
 from torch import Tensor
@@ -28,13 +45,6 @@ from torch import Tensor
 from pdno.equations.darcy import Darcy
 from pdno.errors import SolverError
 from pdno.grid import Grid
-from pdno.solvers.finite_volumes import (
-    FiniteVolumes,
-    assemble,
-    inverse_sine_transform,
-    laplacian_eigenvalues,
-    sine_transform,
-)
 from pdno.solvers.published import solve_elliptic_published
 
 Map = Callable[[Tensor], Tensor]
@@ -55,20 +65,17 @@ _MAX_CORRECTIONS = 3
 def solve_elliptic(
     equation: Darcy, permeability: Tensor, *, tolerance: float = 1e-10, method: Method = "auto"
 ) -> tuple[Tensor, Tensor]:
-    """Solve -∇·(k ∇u) = f with u = 0 on the boundary, for each sample.
+    """Solve -∇·(k ∇u) = f with u = 0 on the boundary; the solutions and their true residuals.
 
-    Shapes: permeability and solution (B, 1, *N) at cell centres, residual (B,); float64.
+    Shapes: permeability k > 0 and solution (B, 1, *N) at cell centres, residual (B,); float64.
 
     Arguments:
         equation: Forcing and scheme. The published scheme always eliminates.
-        permeability: k > 0.
-        tolerance: Bound for ||f - A u|| / ||f||. A residual at the rounding level of float64,
-            2 ε ||diag(A) u|| / ||f||, counts as converged up to 1e-6: fine grids and large
-            contrasts cannot go below it.
+        permeability: k.
+        tolerance: Bound for ||f - A u|| / ||f||, else SolverError. A residual at the rounding
+            level of float64, 2 ε ||diag(A) u|| / ||f||, counts as converged up to 1e-6: fine
+            grids and large contrasts cannot go below it.
         method: "auto" chooses for each sample by its contrast.
-
-    Returns:
-        The solution and its true relative residual; SolverError where that is too large.
 
     Example:
         >>> u, residuals = solve_elliptic(Darcy(), torch.ones(1, 1, 64))
@@ -100,9 +107,12 @@ def _solve(
     source: Tensor, k: Tensor, *, direct: bool, tolerance: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Solution, relative residual, and the residual that counts as converged; k is (B, *N)."""
-    operator, scale = FiniteVolumes.of(k), _scale(source)
+    operator = FiniteVolumes(k)
     invert = _elimination(k) if direct else _iteration(operator, k, tolerance)
-    # Of unit norm, so that a small forcing survives the float32 of the preconditioner.
+    # Of unit norm, so that a small forcing survives the float32 of the preconditioner; without
+    # squaring numbers that are out of range then.
+    peak = source.abs().max().item() or 1.0
+    scale = peak * ((source / peak).norm().item() or 1.0)
     source = (source / scale).expand_as(k)
     u, remainder = torch.zeros_like(k), source
     for _ in range(_MAX_CORRECTIONS):
@@ -116,23 +126,20 @@ def _solve(
     return u * scale, sizes, allowed
 
 
-def _iteration(operator: FiniteVolumes, k: Tensor, tolerance: float) -> Map:
+def _iteration(operator: "FiniteVolumes", k: Tensor, tolerance: float) -> Map:
     """A⁻¹ by conjugate gradients, to a residual of norm `tolerance`."""
     dim = k.dim() - 1
-    eigenvalues = laplacian_eigenvalues(k.shape[1:], dtype=torch.float32, device=k.device)
+    eigenvalues = laplacian_eigenvalues(k.shape[1:], k.device).to(torch.float32)
     # Twice the bound above, which speaks of another norm than the residual's.
     bound = 10 + math.sqrt(_contrast(k).max().item()) * math.log(2 / tolerance)
+    most = int(min(bound, _MAX_ITERATIONS))
 
     def precondition(remainder: Tensor) -> Tensor:
         coefficients = sine_transform(remainder.to(torch.float32), dim).div_(eigenvalues)
-        return inverse_sine_transform(coefficients, dim).to(remainder.dtype)
+        return sine_transform(coefficients, dim, inverse=True).to(remainder.dtype)
 
     return lambda source: conjugate_gradient(
-        operator.apply,
-        source,
-        preconditioner=precondition,
-        tolerance=tolerance,
-        iterations=int(min(bound, _MAX_ITERATIONS)),
+        operator.apply, source, preconditioner=precondition, tolerance=tolerance, iterations=most
     )
 
 
@@ -153,27 +160,23 @@ def conjugate_gradient(
             of float64 changes neither the limit nor, noticeably, the number of iterations.
         tolerance: Bound for the norm of the residual of each sample.
         iterations: Largest number of iterations.
-
-    Example:
-        >>> f = torch.ones(2, 3)
-        >>> A = torch.tensor([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0], [0.0, 0.0, 4.0]])
-        >>> u = conjugate_gradient(
-        ...     lambda u: u @ A, f, preconditioner=torch.clone, tolerance=1e-6, iterations=5
-        ... )
-        >>> torch.allclose(u @ A, f)
-        True
     """
     u, remainder = torch.zeros_like(source), source.clone()
     direction, previous = torch.zeros_like(source), source.new_ones(source.shape[0])
+
+    def of_active(values: Tensor) -> Tensor:
+        # Zero rather than 0/0: a converged sample may have no residual at all.
+        return values.where(active, 0.0).view(-1, *(1,) * (u.dim() - 1))
+
     for _ in range(iterations):
         active = norm(remainder) > tolerance
         if not bool(active.any()):
             break
         ascent = preconditioner(remainder)
         product = dot(remainder, ascent)
-        direction.mul_(_where(active, product / previous, like=u)).add_(ascent)
+        direction.mul_(of_active(product / previous)).add_(ascent)
         image = operator(direction)
-        step = _where(active, product / dot(direction, image), like=u)
+        step = of_active(product / dot(direction, image))
         u.addcmul_(step, direction)
         remainder.addcmul_(step, image, value=-1)
         previous = product
@@ -190,12 +193,6 @@ def norm(a: Tensor) -> Tensor:
     return dot(a, a).sqrt()
 
 
-def _where(active: Tensor, values: Tensor, *, like: Tensor) -> Tensor:
-    """The values of active samples and 0 of the others, shaped to multiply a field."""
-    # Zero rather than 0/0: a converged sample may have no residual at all.
-    return values.where(active, 0.0).view(-1, *(1,) * (like.dim() - 1))
-
-
 def _elimination(k: Tensor) -> Map:
     """A⁻¹ of one sample, k of shape (1, *N), by sparse elimination on the CPU."""
     factors = scipy.sparse.linalg.splu(
@@ -204,11 +201,7 @@ def _elimination(k: Tensor) -> Map:
         diag_pivot_thresh=0.0,  # positive definite: the diagonal is always a good pivot
         options={"SymmetricMode": True},
     )
-
-    def solve(source: Tensor) -> Tensor:
-        return torch.from_numpy(factors.solve(source.flatten().cpu().numpy())).view_as(k).to(k)
-
-    return solve
+    return lambda f: torch.from_numpy(factors.solve(f.flatten().cpu().numpy())).view_as(k).to(k)
 
 
 def _batches(k: Tensor, method: Method) -> Iterator[tuple[Tensor, bool]]:
@@ -233,14 +226,13 @@ def _checked(permeability: Tensor) -> Tensor:
             f"permeability has shape {tuple(permeability.shape)}; expected (B, 1, *N) with one to "
             "three grid axes: add the missing axes with unsqueeze"
         )
-    Grid.cells(permeability.shape[2:])
     k = permeability.detach().to(torch.float64)
-    bad = ~(k.isfinite() & (k > 0)).flatten(1).all(dim=1)
-    if bool(bad.any()):
-        sample = int(bad.nonzero()[0])
+    bad = (~(k.isfinite() & (k > 0))).flatten(1).any(dim=1).nonzero()
+    if len(bad):
+        low, high = k[bad[0]].aminmax()
         raise ValueError(
-            f"permeability of sample {sample} has values from {k[sample].min().item()} to "
-            f"{k[sample].max().item()}; expected finite values > 0"
+            f"permeability of sample {int(bad[0])} has values from {low} to {high}; expected "
+            "finite values > 0"
         )
     return k
 
@@ -249,7 +241,86 @@ def _contrast(k: Tensor) -> Tensor:
     return k.flatten(1).amax(dim=1) / k.flatten(1).amin(dim=1)
 
 
-def _scale(source: Tensor) -> float:
-    """||f||, without squaring numbers that are out of range then, and 1 for f = 0."""
-    peak = source.abs().max().item() or 1.0
-    return peak * ((source / peak).norm().item() or 1.0)
+class FiniteVolumes:
+    """The operator A of the permeabilities k > 0, (B, *N).
+
+    `faces` are k_{i+1/2} / h² on the inner faces, one tensor (B, *N) per axis with one cell fewer
+    along it; `diagonal` (B, *N) is the sum of k / h² over all faces of a cell.
+    """
+
+    def __init__(self, k: Tensor) -> None:
+        self.faces, self.diagonal = [], torch.zeros_like(k)
+        for axis, n in enumerate(k.shape[1:], start=1):
+            face = 2 * n**2 / (1 / k.narrow(axis, 0, n - 1) + 1 / k.narrow(axis, 1, n - 1))
+            self.diagonal.narrow(axis, 0, n - 1).add_(face)
+            self.diagonal.narrow(axis, 1, n - 1).add_(face)
+            for end in (0, n - 1):
+                self.diagonal.narrow(axis, end, 1).add_(k.narrow(axis, end, 1), alpha=2 * n**2)
+            self.faces.append(face)
+
+    def apply(self, u: Tensor) -> Tensor:
+        """A u, (B, *N) -> (B, *N)."""
+        image = self.diagonal * u
+        for axis, face in enumerate(self.faces, start=1):
+            n = face.shape[axis]
+            image.narrow(axis, 0, n).addcmul_(face, u.narrow(axis, 1, n), value=-1)
+            image.narrow(axis, 1, n).addcmul_(face, u.narrow(axis, 0, n), value=-1)
+        return image
+
+
+def assemble(permeability: Tensor) -> scipy.sparse.csr_matrix:
+    """The matrix A of one sample, (*N) -> (|N|, |N|), rows in the order of `Tensor.flatten`.
+
+    Example:
+        >>> assemble(torch.ones(3)).toarray().tolist()
+        [[27.0, -9.0, 0.0], [-9.0, 18.0, -9.0], [0.0, -9.0, 27.0]]
+    """
+    operator = FiniteVolumes(permeability.detach().to("cpu", torch.float64).unsqueeze(0))
+    index = np.arange(permeability.numel()).reshape(permeability.shape)
+    rows, columns = [index.ravel()], [index.ravel()]
+    values = [operator.diagonal.numpy().ravel()]
+    for axis, face in enumerate(operator.faces):
+        left, right = np.delete(index, -1, axis).ravel(), np.delete(index, 0, axis).ravel()
+        rows += [left, right]
+        columns += [right, left]
+        values += [-face.numpy().ravel()] * 2
+    entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
+    return scipy.sparse.csr_matrix(entries, shape=(index.size, index.size))
+
+
+def sine_transform(f: Tensor, dim: int, *, inverse: bool = False) -> Tensor:
+    """Coefficients Σ_x f(x) s_j(x) over the last `dim` axes, or back; (..., *N) -> (..., *N)."""
+    if f.device.type != "cpu":  # there is no fast one in torch, and the grids are small
+        return _by_matrices(f, dim, inverse=inverse)
+    apply = scipy.fft.idstn if inverse else scipy.fft.dstn
+    axes = tuple(range(-dim, 0))
+    return torch.from_numpy(apply(f.detach().numpy(), type=2, axes=axes, norm="ortho"))
+
+
+def _by_matrices(f: Tensor, dim: int, *, inverse: bool) -> Tensor:
+    for axis in range(-dim, 0):
+        matrix = sine_matrix(f.shape[axis], f.dtype, f.device)
+        f = (f.movedim(axis, -1) @ (matrix if inverse else matrix.T)).movedim(-1, axis)
+    return f
+
+
+# A solver asks for the same few matrices in every iteration.
+@functools.lru_cache(maxsize=8)
+def sine_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The matrix of s_j(x_i), shape (n, n): row j holds one function."""
+    index = torch.arange(n, device=device)
+    # sin(π m / 2n) has period 4n in m: reducing the integer keeps the argument exact.
+    phase = torch.outer(index + 1, 2 * index + 1).remainder_(4 * n)
+    matrix = math.sqrt(2 / n) * torch.sin(phase.to(torch.float64) * (math.pi / (2 * n)))
+    matrix[-1] /= math.sqrt(2)
+    return matrix.to(dtype)
+
+
+def laplacian_eigenvalues(shape: Sequence[int], device: torch.device | None = None) -> Tensor:
+    """Σ_axes 4 N² sin²(π (j + 1) / (2N)), the eigenvalues of A for k = 1, shape (*N), float64."""
+    total = torch.zeros(tuple(shape), dtype=torch.float64, device=device)
+    for axis, n in enumerate(shape):
+        mode = torch.arange(1, n + 1, dtype=torch.float64, device=device)
+        values = 4 * n**2 * torch.sin(math.pi / (2 * n) * mode).square()
+        total += values.view(-1, *(1,) * (len(shape) - 1 - axis))
+    return total

@@ -13,20 +13,18 @@ four stages (Cox and Matthews, J. Comput. Phys. 176, 2002, eq. 26-29), with z = 
 The step follows the flow. It satisfies h · carry <= CARRY, unless diffusion tames the modes that
 are carried fastest (h · damped <= CARRY²), and h · deform <= the equation's deformation, for the
 rates of the flow (`FlowRates`). They are looked at again every few steps; if the flow has sped up
-too much meanwhile, the steps since the last look are taken again, smaller. A state that is not
-finite is an error that names the sample and the time.
+too much meanwhile, the steps since the last look are taken again, smaller.
 """
 
-__all__ = ["CARRY", "integrate"]
+__all__ = ["integrate"]
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from pdno.equations.base import FlowRates, Semilinear
+from pdno.equations.base import Semilinear
 from pdno.errors import SolverError
 from pdno.fourier import inverse, transform
 
@@ -38,26 +36,8 @@ MOST_STEPS = 200_000
 """Steps between two frames beyond which a flow is given up."""
 
 
-@dataclass(frozen=True)
-class _Coefficients:
-    """The tables of one step size, as wide as the state they multiply."""
-
-    step: float
-    half: Tensor
-    full: Tensor
-    stage: Tensor
-    first: Tensor
-    middle: Tensor
-    last: Tensor
-
-
 def integrate(
-    system: Semilinear,
-    state: Tensor,
-    times: Sequence[float],
-    *,
-    step: float | None = None,
-    refine: int = 1,
+    system: Semilinear, state: Tensor, times: Sequence[float], *, step: float | None, refine: int
 ) -> Tensor:
     """The solution at `times`, (B, C, *N) -> (B, T, C, *N), float64; see `solve`.
 
@@ -93,13 +73,12 @@ class _Stepper:
         if self.real:
             self.linear = system.linear.unsqueeze(-1).expand(*system.linear.shape, 2).contiguous()
             self.nonlinear = lambda u: torch.view_as_real(nonlinear(torch.view_as_complex(u)))
-        self.coefficients: _Coefficients | None = None
+        self.tables: _Tables | None = None
         self.fastest = 0
 
     def advance(self, u_hat: Tensor, start: float, end: float) -> Tensor:
         """From `start` to `end`."""
-        t = start
-        limit = self._limit(u_hat)
+        t, limit = start, self._limit(u_hat)
         self._check(limit, t, t, 0.0)
         while t < end:
             count = max(1, math.ceil((end - t) / limit - 1e-9))
@@ -109,28 +88,30 @@ class _Stepper:
                     f"moves so fast at t={t:g} that {count:.1e} steps are needed until t={end:g}: "
                     "lower its amplitude or forcing, or give a step",
                 )
-            coefficients = self._tables((end - t) / count)
             taken = min(count, STEPS_BETWEEN_LOOKS)
-            new = self._take(u_hat, coefficients, taken)
-            reached = end if taken == count else t + taken * coefficients.step
+            new, step = self._take(u_hat, (end - t) / count, taken)
+            reached = end if taken == count else t + taken * step
             new_limit = self._limit(new)
-            if self.fixed_step is None and not coefficients.step <= SPEED_UP_ALLOWED * new_limit:
+            if self.fixed_step is None and not step <= SPEED_UP_ALLOWED * new_limit:
                 # The flow sped up, or the steps were so large that nothing finite is left. What
                 # such a state says of the flow is not to be trusted: no more than a quarter.
-                limit = max(new_limit, coefficients.step / 4)
+                limit = max(new_limit, step / 4)
                 continue
-            self._check(new_limit, t, reached, coefficients.step)
+            self._check(new_limit, t, reached, step)
             u_hat, t = new, reached
             # a new table costs about a stage: change the step only where it pays
             if not limit * 0.95 < new_limit < limit * 1.2:
-                limit = min(new_limit, 2 * coefficients.step)
+                limit = min(new_limit, 2 * step)
         return u_hat
 
-    def _take(self, u_hat: Tensor, coefficients: _Coefficients, count: int) -> Tensor:
+    def _take(self, u_hat: Tensor, step: float, count: int) -> tuple[Tensor, float]:
+        """The state after some steps, and their size: that of the last tables if it is as good."""
+        if self.tables is None or abs(self.tables.step / step - 1) > 1e-12:
+            self.tables = _Tables(self.linear, step)
         u = torch.view_as_real(u_hat) if self.real else u_hat
         for _ in range(count):
-            u = _etdrk4(self.nonlinear, u, coefficients)
-        return torch.view_as_complex(u) if self.real else u
+            u = self.tables.etdrk4(self.nonlinear, u)
+        return torch.view_as_complex(u) if self.real else u, self.tables.step
 
     def _limit(self, u_hat: Tensor) -> float:
         """The largest step at this state; 0 if it is not finite."""
@@ -140,57 +121,44 @@ class _Stepper:
             self.fastest = int((~finite).nonzero()[0])
             return 0.0
         self.fastest = int(rates.carry.argmax())
-        return self.fixed_step or _largest_step(rates, self.deformation) / self.refine
+        carry = torch.maximum(CARRY / rates.carry, CARRY**2 / rates.damped)
+        limit = float(torch.minimum(carry, self.deformation / rates.deform).min())
+        return self.fixed_step or limit / self.refine
 
     def _check(self, limit: float, since: float, t: float, step: float) -> None:
         """An error that names the sample and the time if the last state was not finite."""
-        if limit > 0:
-            return
-        cure = "use a smaller one, or step=None" if self.fixed_step else "use a finer grid"
-        raise SolverError(
-            self.fastest,
-            f"turned non-finite between t={since:g} and t={t:g} with the step {step:g}: {cure}",
-        )
-
-    def _tables(self, step: float) -> _Coefficients:
-        if self.coefficients is None or abs(self.coefficients.step / step - 1) > 1e-12:
-            self.coefficients = _coefficients(self.linear, step)
-        return self.coefficients
+        if not limit > 0:
+            cure = "use a smaller one, or step=None" if self.fixed_step else "use a finer grid"
+            raise SolverError(
+                self.fastest,
+                f"turned non-finite between t={since:g} and t={t:g} with step {step:g}: {cure}",
+            )
 
 
-def _largest_step(rates: FlowRates, deformation: float) -> float:
-    """min over the batch of min(deformation/deform, max(CARRY/carry, CARRY²/damped))."""
-    carry = torch.maximum(CARRY / rates.carry, CARRY**2 / rates.damped)
-    return float(torch.minimum(carry, deformation / rates.deform).min())
+class _Tables:
+    """The functions of z = hL for one step h, as wide as the state they multiply."""
 
+    def __init__(self, linear: Tensor, step: float) -> None:
+        self.step, z = step, linear * step
+        phi_1, phi_2, phi_3 = _phi(z)
+        self.half, self.full = torch.exp(z / 2), torch.exp(z)
+        self.stage = _phi(z / 2)[0].mul_(step / 2)
+        self.first = (phi_1 - 3 * phi_2 + 4 * phi_3).mul_(step)
+        self.middle = (2 * phi_2 - 4 * phi_3).mul_(step)
+        self.last = (4 * phi_3 - phi_2).mul_(step)
 
-def _etdrk4(nonlinear: Callable[[Tensor], Tensor], u: Tensor, k: _Coefficients) -> Tensor:
-    """One step, in the notation of the module."""
-    n_u = nonlinear(u)
-    half_u = k.half * u
-    a = torch.addcmul(half_u, k.stage, n_u)
-    n_a = nonlinear(a)
-    b = half_u.addcmul_(k.stage, n_a)
-    n_b = nonlinear(b)
-    c = (k.half * a).addcmul_(k.stage, (2 * n_b).sub_(n_u))
-    n_c = nonlinear(c)
-    out = (k.full * u).addcmul_(k.first, n_u)
-    return out.addcmul_(k.middle, n_a.add_(n_b)).addcmul_(k.last, n_c)
-
-
-def _coefficients(linear: Tensor, step: float) -> _Coefficients:
-    """The tables of a step h: functions of z = hL."""
-    z = linear * step
-    phi_1, phi_2, phi_3 = _phi(z)
-    return _Coefficients(
-        step=step,
-        half=torch.exp(z / 2),
-        full=torch.exp(z),
-        stage=_phi(z / 2)[0].mul_(step / 2),
-        first=(phi_1 - 3 * phi_2 + 4 * phi_3).mul_(step),
-        middle=(2 * phi_2 - 4 * phi_3).mul_(step),
-        last=(4 * phi_3 - phi_2).mul_(step),
-    )
+    def etdrk4(self, nonlinear: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
+        """One step, in the notation of the module."""
+        n_u = nonlinear(u)
+        half_u = self.half * u
+        a = torch.addcmul(half_u, self.stage, n_u)
+        n_a = nonlinear(a)
+        b = half_u.addcmul_(self.stage, n_a)
+        n_b = nonlinear(b)
+        c = (self.half * a).addcmul_(self.stage, (2 * n_b).sub_(n_u))
+        n_c = nonlinear(c)
+        out = (self.full * u).addcmul_(self.first, n_u)
+        return out.addcmul_(self.middle, n_a.add_(n_b)).addcmul_(self.last, n_c)
 
 
 def _phi(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,17 +15,11 @@ i / (K - 1):
        its two nodal permeabilities, times (K - 1)²; u = 0 on the boundary; sparse elimination;
     3. u goes back from nodes to centres by the same splines.
 
-A cubic spline through a permeability that jumps overshoots: some faces get a negative coefficient,
-the operator is then no longer elliptic there, and nothing guarantees u > 0. Statistics agree with
-`pdno.solvers.elliptic` all the same.
+A cubic spline through a permeability that jumps overshoots: some faces get a negative coefficient
+and nothing guarantees u > 0. Statistics agree with `pdno.solvers.elliptic` all the same.
 """
 
-__all__ = [
-    "PUBLISHED_STEP",
-    "integrate_published",
-    "published_stepper",
-    "solve_elliptic_published",
-]
+__all__ = ["PUBLISHED_STEP", "integrate_published", "published_stepper"]
 
 import math
 from collections.abc import Callable, Sequence
@@ -58,8 +52,8 @@ def published_stepper(
     invertible = torch.where(k_squared == 0, 1.0, k_squared)
     mask = (xi.abs() <= torch.tensor([n / 3 for n in grid.shape])).all(dim=-1)
     force = transform(equation.force(grid), 2) * step
-    kept = 1 - step * equation.viscosity * k_squared / 2
-    divisor = 1 + step * equation.viscosity * k_squared / 2
+    decay = step * equation.viscosity * k_squared / 2
+    kept, divisor = 1 - decay, 1 + decay
 
     def advance(w_hat: Tensor) -> Tensor:
         psi = w_hat / invertible
@@ -125,8 +119,6 @@ def _spline(values: Array, old: Grid, new: Grid) -> Array:
 def _matrix(k: Array) -> scipy.sparse.csc_matrix:
     """The five-point scheme on the inner nodes for nodal permeabilities k."""
     index = np.arange(k.size).reshape(k.shape)
-    inside = np.zeros(k.shape, dtype=bool)
-    inside[1:-1, 1:-1] = True
     rows, columns, values = [], [], []
     for axis in (0, 1):
         left, right = np.delete(index, -1, axis).ravel(), np.delete(index, 0, axis).ravel()
@@ -135,9 +127,8 @@ def _matrix(k: Array) -> scipy.sparse.csc_matrix:
         columns += [right, left, left, right]
         values += [-face, -face, face, face]
     entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-    matrix = scipy.sparse.csc_matrix(entries, shape=(k.size, k.size))
-    keep = np.flatnonzero(inside)
-    return matrix[keep][:, keep]
+    inside = index[1:-1, 1:-1].ravel()
+    return scipy.sparse.csc_matrix(entries, shape=(k.size, k.size))[inside][:, inside]
 
 
 def _eliminate(matrix: scipy.sparse.csc_matrix, source: Array) -> tuple[Array, float]:

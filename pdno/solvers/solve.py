@@ -8,6 +8,7 @@ Everything is computed and returned in float64.
 __all__ = ["solve"]
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -71,7 +72,6 @@ def _check_times(times: Sequence[float] | None) -> list[float]:
     if times is None:
         raise ValueError("an evolution equation needs `times`, for example times=[0.5, 1.0]")
     moments = [float(t) for t in times]
-    increasing = all(a < b for a, b in zip(moments, moments[1:], strict=False))
-    if not moments or moments[0] < 0 or not increasing:
+    if not moments or moments[0] < 0 or not all(a < b for a, b in pairwise(moments)):
         raise ValueError(f"times {moments}: expected increasing times >= 0")
     return moments

@@ -69,7 +69,7 @@ def test_stored_points_are_every_rth_point_of_the_solver(problem):
 @every_problem
 def test_data_in_memory_are_those_of_the_problem(problem):
     whole = problem.model_copy(update={"resolution": problem.solver_points})
-    data = generate(whole.equation(), whole.grid(), samples=2, times=whole.times)
+    data = generate(whole.physics()[1], whole.grid(), samples=2, times=whole.times)
     inputs, outputs = data.to(torch.float64).batch([1])
     expected = whole.sample(1)
     assert torch.equal(inputs[0], expected[0]) and torch.equal(outputs[0], expected[1])
@@ -77,7 +77,7 @@ def test_data_in_memory_are_those_of_the_problem(problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_the_usual_law_is_that_of_the_problem(problem):
-    assert usual_law(problem().equation()) == problem().law()
+    assert usual_law(problem().physics()[1]) == problem().physics()[0]
 
 
 def test_data_in_memory_need_a_law_and_a_sample():
@@ -87,11 +87,11 @@ def test_data_in_memory_need_a_law_and_a_sample():
 
     with pytest.raises(ValueError, match="no usual law of inputs for Unknown: give `law`"):
         generate(Unknown(), Grid((8,)), samples=1, times=[1.0])
-    data = generate(Unknown(), Grid((8,)), samples=2, times=[1.0], law=HeatProblem().law())
+    data = generate(Unknown(), Grid((8,)), samples=2, times=[1.0], law=HeatProblem().physics()[0])
     inputs, outputs = data.batch()
     assert torch.allclose(inputs, outputs[:, 0], atol=1e-6)
     with pytest.raises(ValueError, match="samples is 0; expected at least 1"):
-        generate(HeatProblem().equation(), Grid((8,)), samples=0, times=[1.0])
+        generate(HeatProblem().physics()[1], Grid((8,)), samples=0, times=[1.0])
 
 
 def test_times():

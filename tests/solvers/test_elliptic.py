@@ -16,8 +16,15 @@ from pdno.equations.darcy import Darcy
 from pdno.errors import SolverError
 from pdno.grid import Grid
 from pdno.solvers import elliptic
-from pdno.solvers.elliptic import conjugate_gradient, dot, norm, solve_elliptic
-from pdno.solvers.finite_volumes import FiniteVolumes, assemble, laplacian_eigenvalues
+from pdno.solvers.elliptic import (
+    FiniteVolumes,
+    assemble,
+    conjugate_gradient,
+    dot,
+    laplacian_eigenvalues,
+    norm,
+    solve_elliptic,
+)
 
 SHAPES = [(30,), (24, 31), (8, 9, 10)]
 
@@ -46,7 +53,7 @@ def relative(a, b):
 
 def residual(k, u):
     """||f - A u|| / ||f|| of each sample for f = 1."""
-    remainder = 1 - FiniteVolumes.of(k[:, 0]).apply(u[:, 0])
+    remainder = 1 - FiniteVolumes(k[:, 0]).apply(u[:, 0])
     return remainder.flatten(1).norm(dim=1) / math.sqrt(remainder[0].numel())
 
 

@@ -38,8 +38,7 @@ from pdno.grid import Grid
 from pdno.progress import track
 from pdno.report.bench import bench_tables, plot_scaling
 from pdno.report.style import save_figure
-from pdno.solvers.elliptic import solve_elliptic
-from pdno.solvers.finite_volumes import assemble
+from pdno.solvers.elliptic import assemble, solve_elliptic
 from pdno.solvers.published import PUBLISHED_STEP, integrate_published, published_stepper
 from pdno.solvers.solve import solve
 from pdno.spectral import band_mask
