@@ -104,9 +104,8 @@ class MWT(nn.Module):
     def _add_coordinates(self, f: Tensor) -> Tensor:
         """Append x with both ends and t = 1/T .. 1, as the published data have them."""
         space, time = f.shape[2 : 2 + self.dim], f.shape[2 + self.dim :]
-        axes = Grid(tuple(space), periodic=False).axes(dtype=f.dtype, device=f.device)
-        for n in time:
-            (start,) = Grid((n,)).axes(dtype=f.dtype, device=f.device)
-            axes.append(start + 1 / n)
+        axes = Grid(tuple(space), periodic=False).axes(device=f.device)
+        axes = [x.to(f.dtype) for x in axes]
+        axes += [Grid((n,)).axes(device=f.device)[0].to(f.dtype) + 1 / n for n in time]
         coordinates = torch.stack(torch.meshgrid(*axes, indexing="ij"))
         return torch.cat([f, coordinates.expand(f.shape[0], *coordinates.shape)], dim=1)
