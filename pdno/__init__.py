@@ -1,8 +1,5 @@
 """Pseudo-differential neural operators: learn solution operators of differential equations.
 
-The layout shows the flow: fields -> equations -> solvers -> data -> symbols -> operators ->
-networks -> training -> evaluation -> report -> experiments -> cli.
-
 Shapes: fields (B, C, *N), trajectories (B, T, C, *N), coordinates (*N, d). B batch, T time,
 C channels, *N grid, d dimension. Frequencies ξ are integers, x lies in the unit box.
 
@@ -67,10 +64,8 @@ _HOMES = {
     if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("pdno.")
     for name in statement.names
 }
-_PACKAGES = {
-    *("data", "equations", "evaluation", "fields", "networks", "operators", "solvers", "symbols"),
-    *("theory", "training"),
-}
+_PACKAGES = {"data", "equations", "evaluation", "fields", "networks", "operators", "solvers"}
+_PACKAGES |= {"symbols", "theory", "training"}
 
 __all__ = sorted(_HOMES)
 

@@ -4,9 +4,8 @@ The C library of Linux maps large blocks anew at every allocation and gives them
 release. For tensors of a few megabytes the page faults then cost more than the arithmetic. Told to
 keep what it has, it makes training 1.1 to 3 times faster (`pdno bench` measures it).
 
-`pdno` commands do this by themselves. PDNO_ALLOCATOR=default switches it off; other C libraries
-than glibc are left alone. A library must not change its user's process, so `import pdno` does not
-do it: call `tune_allocator()` at the start of a script to have it there too.
+`pdno` commands do this by themselves, unless PDNO_ALLOCATOR=default. A library must not change its
+user's process: call `tune_allocator()` at the start of a script to have it there too.
 """
 
 __all__ = ["allocator_state", "tune_allocator"]
@@ -15,13 +14,9 @@ import ctypes
 import os
 from typing import Literal
 
-# parameters of mallopt, from malloc.h
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
-KEEP = 2**31 - 1
-TOP_PAD = 256 * 2**20
-
-_taken: list[bool] = []
-"""What the C library answered so far."""
+# M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of malloc.h: no maps, keep all, grow by 256 MB
+SETTINGS = {-4: 0, -1: 2**31 - 1, -2: 256 * 2**20}
+_taken: list[bool] = []  # what the C library answered so far
 
 
 def tune_allocator() -> bool:
@@ -32,8 +27,7 @@ def tune_allocator() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):  # not glibc
         return False
-    settings = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, KEEP), (M_TOP_PAD, TOP_PAD))
-    _taken.append(all([mallopt(parameter, value) == 1 for parameter, value in settings]))
+    _taken.append(all([mallopt(parameter, value) == 1 for parameter, value in SETTINGS.items()]))
     return _taken[-1]
 
 

@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-OURS = r"\..+\.\d+\.tmp"
-
 
 @contextlib.contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
@@ -25,7 +23,12 @@ def atomic_path(target: Path) -> Iterator[Path]:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_folder(target.parent)
+        if hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder; the rename has to do
+            descriptor = os.open(target.parent, os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -45,17 +48,7 @@ def sha256(path: Path) -> str:
 
 def sweep(folder: Path) -> int:
     """Remove the temporary files of runs that died, and return how many there were."""
-    stale = [path for path in folder.glob(".*.tmp") if re.fullmatch(OURS, path.name)]
+    stale = [path for path in folder.glob(".*.tmp") if re.fullmatch(r"\..+\.\d+\.tmp", path.name)]
     for path in stale:
         path.unlink(missing_ok=True)
     return len(stale)
-
-
-def _sync_folder(folder: Path) -> None:
-    # Windows cannot open a folder; there the rename alone has to do.
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

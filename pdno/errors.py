@@ -2,20 +2,14 @@
 
 Wrong input is a ValueError, a file that cannot be read or written an OSError. These are the other
 two. A field that is not a solution is worse than no field, because it looks like one; so solvers
-check what they computed and raise instead of returning it. Training ends early by a signal, after
-which it can go on, or by numbers that are not finite.
+check what they computed and raise instead of returning it.
 """
 
 __all__ = ["SolverError", "TrainingStopped"]
 
 
 class SolverError(RuntimeError):
-    """A solver failed.
-
-    Arguments:
-        sample: Index of the sample, counted in the batch or dataset of whoever raises.
-        reason: What happened to it and the cure; the message is "sample 3 REASON".
-    """
+    """A solver failed: "sample 3 REASON", counted in the batch or dataset of whoever raises."""
 
     def __init__(self, sample: int, reason: str) -> None:
         super().__init__(sample, reason)
@@ -26,12 +20,7 @@ class SolverError(RuntimeError):
 
 
 class TrainingStopped(RuntimeError):
-    """Training ended before its last epoch; the message says why and what to try.
-
-    Arguments:
-        message: Why.
-        resumable: Whether the same command goes on from here.
-    """
+    """Training ended before its last epoch; `resumable` if the same command goes on from here."""
 
     def __init__(self, message: str, *, resumable: bool) -> None:
         super().__init__(message)

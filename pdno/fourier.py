@@ -9,36 +9,21 @@ The Hermitian rule. A half spectrum stands for the real function
 
     f(x) = Σ_{ξ_d >= 0} w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ],    w = 1 at ξ_d = 0 and N_d/2, else 2,
 
-whatever its coefficients: at ξ_d = 0 and at the Nyquist line only the Hermitian part acts.
-The CPU backend follows the rule by itself; others may read the imaginary parts there, so the
-rule is enforced here, once. `half_weights` are the weights w.
+whatever its coefficients: at ξ_d = 0 and at the Nyquist line only the Hermitian part acts. The CPU
+backend follows the rule by itself; others may read the imaginary parts there.
 
 Kept modes. `modes=k` keeps -k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis,
 the corner convention of the published operators; the rest is zero.
 
-Two ways, one result. With few kept modes a product with a small table is cheaper than the FFT,
-which always makes all of them; `choose_method` has the one rule that decides, `method=` overrides
-it. The products go axis by axis. On a full axis pairs of ±ξ are joined first,
+With few kept modes products with small tables are cheaper than the FFT, which makes all of them
+(`choose_method`). They go axis by axis. On a full axis pairs of ±ξ are joined first,
 
     h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,   P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}),
 
-so that the table is real and half as long. On the half axis the result is real,
-
-    f(x) = Σ_{m<k} w_m [ cos(2πmx) Re c_m - sin(2πmx) Im c_m ].
+so that the table is real and half as long.
 """
 
-__all__ = [
-    "Method",
-    "Modes",
-    "choose_method",
-    "half_table",
-    "half_weights",
-    "inverse",
-    "pad_modes",
-    "transform",
-    "truncate_modes",
-    "whole_spectrum",
-]
+__all__ = ["Modes", "choose_method", "half_weights", "inverse", "transform", "whole_spectrum"]
 
 import math
 from collections.abc import Callable, Sequence
@@ -48,10 +33,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pdno.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
+from pdno.grid import Grid, Modes, axis_modes, hermitian_weights, kept_per_axis
 from pdno.tracing import is_traced
 
-Modes = Sequence[int | None] | int | None
 Method = Literal["auto", "fft", "matrix"]
 _Kept = tuple[int | None, ...]
 
@@ -65,9 +49,7 @@ def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -
         return "fft"
     if method != "auto":
         return method
-    kept = kept_per_axis(shape, modes)
-    sizes = [len(axis_modes(n, k, half=False)) for n, k in zip(shape[:-1], kept[:-1], strict=True)]
-    half = len(axis_modes(shape[-1], kept[-1], half=True))
+    *sizes, half = _spectrum_shape(shape, kept_per_axis(shape, modes))
     work, grown = 0.0, 1.0
     for axis, size in enumerate(sizes):  # (…, N, K, …): a real table (N, K + 1) on complex columns
         grown *= shape[axis]
@@ -80,14 +62,8 @@ def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -
 def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft") -> Tensor:
     """F[f] on the half spectrum, (..., *N) real -> (..., *N^) complex.
 
-    Axis by axis from the last one, dropping modes as soon as their axis is transformed, so that
-    the later axes have less to do.
-
-    Arguments:
-        f: Real samples on a periodic grid; the last `dim` axes are the grid.
-        dim: Number of grid axes d.
-        modes: Kept modes k_max, per axis or for all; None keeps every mode (of that axis).
-        method: "fft", "matrix", or "auto" for the cheaper one.
+    The last `dim` axes are the grid; `modes` are the kept modes k_max, per axis or for all, None
+    keeps every mode (of that axis).
     """
     shape = tuple(f.shape[-dim:])
     kept = kept_per_axis(shape, modes)
@@ -95,8 +71,9 @@ def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft
         scale = half_weights(shape[-1], kept[-1], f.dtype, f.device) * math.prod(shape)
         return _synthesis_transposed(f, shape, kept) / scale
     if kept.count(None) == dim:
-        whole: Tensor = torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
-        return whole
+        f_hat: Tensor = torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
+        return f_hat
+    # modes are dropped as soon as their axis is transformed: the later axes have less to do
     f_hat = _truncate_axis(torch.fft.rfft(f, norm="forward"), -1, kept[-1])
     for position in range(-2, -dim - 1, -1):
         f_hat = torch.fft.fft(f_hat, dim=position, norm="forward")
@@ -109,11 +86,7 @@ def inverse(
 ) -> Tensor:
     """F⁻¹[f̂] on a grid of `shape`, (..., *N^) complex -> (..., *N) real.
 
-    Arguments:
-        f_hat: Coefficients of the kept modes in the order of `Grid.modes(modes)`.
-        shape: Grid to evaluate on.
-        modes: Kept modes k_max of `f_hat`; None means all modes of `shape`.
-        method: "fft", "matrix", or "auto" for the cheaper one.
+    The coefficients are those of the kept modes in the order of `Grid.modes(modes)`.
     """
     dim = len(shape)
     kept = kept_per_axis(shape, modes)
@@ -136,9 +109,8 @@ def inverse(
 
 def truncate_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
     """Keep the modes `modes` of a whole half spectrum of a grid of `shape`."""
-    kept = kept_per_axis(shape, modes)
-    for position in range(-len(shape), 0):
-        f_hat = _truncate_axis(f_hat, position, kept[position])
+    for position, kept in enumerate(kept_per_axis(shape, modes), start=-len(shape)):
+        f_hat = _truncate_axis(f_hat, position, kept)
     return f_hat
 
 
@@ -154,22 +126,17 @@ def pad_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
 def whole_spectrum(c: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
     """What of a half spectrum acts: m(ξ) on all modes of the FFT, (..., *K^) -> (..., *N) complex.
 
-    By the Hermitian rule values c on ξ_d >= 0, with zeros for modes that are not kept, stand for
+    By the Hermitian rule, and because f̂(-ξ) = conj f̂(ξ), values c on ξ_d >= 0 stand for
 
         m(ξ) = c(ξ)                       where only ξ is stored,
         m(ξ) = conj c(-ξ)                 where only -ξ is stored, modulo N,
         m(ξ) = (c(ξ) + conj c(-ξ)) / 2    on the lines ξ_d = 0 and N_d/2, where both have a place.
 
-    Proof: f̂(-ξ) = conj f̂(ξ). On a line w = 1, and the sum of Re[c(ξ) f̂(ξ) e^{2πi ξ·x}] over ξ and
-    -ξ is that of m(ξ) f̂(ξ) e^{2πi ξ·x}; elsewhere w = 2, and 2 Re[c(ξ) f̂(ξ) e^{2πi ξ·x}] is the
-    sum of the two terms ξ and -ξ.
-
     Example:
         >>> whole_spectrum(torch.tensor([1j, 2j]), Grid((3,))).tolist()
         [0j, 2j, -2j]
     """
-    half = pad_modes(c, grid.shape, modes)
-    points = grid.shape[-1]
+    half, points = pad_modes(c, grid.shape, modes), grid.shape[-1]
     stored = torch.nn.functional.pad(half, (0, points - half.shape[-1]))
     axes = tuple(range(-grid.dim, 0))
     mirrored = stored.flip(axes).roll((1,) * grid.dim, axes).conj()
@@ -179,11 +146,10 @@ def whole_spectrum(c: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
 
 def _truncate_axis(f_hat: Tensor, position: int, kept: int | None) -> Tensor:
     n = f_hat.shape[position]
-    half = position == -1
-    if kept is None or kept == n or (not half and 2 * kept == n):
+    if kept is None or kept == n or (position != -1 and 2 * kept == n):
         return f_hat
     low = f_hat.narrow(position, 0, kept)
-    if half:
+    if position == -1:
         return low
     return torch.cat([low, f_hat.narrow(position, n - kept, kept)], dim=position)
 
@@ -191,15 +157,18 @@ def _truncate_axis(f_hat: Tensor, position: int, kept: int | None) -> Tensor:
 def _pad_axis(f_hat: Tensor, position: int, n: int, kept: int | None) -> Tensor:
     if kept is None or 2 * kept == n:
         return f_hat
-    size = list(f_hat.shape)
-    size[position] = n - 2 * kept
     low, high = f_hat.narrow(position, 0, kept), f_hat.narrow(position, kept, kept)
+    size = (*low.shape[:position], n - 2 * kept, *low.shape[position + 1 :])
     return torch.cat([low, f_hat.new_zeros(size), high], dim=position)
 
 
-def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
+def _spectrum_shape(shape: Sequence[int], kept: _Kept) -> tuple[int, ...]:
     full = [n if k is None else 2 * k for n, k in zip(shape[:-1], kept[:-1], strict=True)]
-    expected = (*full, shape[-1] // 2 + 1 if kept[-1] is None else kept[-1])
+    return (*full, shape[-1] // 2 + 1 if kept[-1] is None else kept[-1])
+
+
+def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
+    expected = _spectrum_shape(shape, kept)
     if tuple(f_hat.shape[-len(shape) :]) != expected:
         raise ValueError(
             f"coefficients have shape {tuple(f_hat.shape)}; a {tuple(shape)} grid with modes "
@@ -209,11 +178,8 @@ def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> Non
 
 def _real_lines(f_hat: Tensor, n: int) -> Tensor:
     """Drop the imaginary part at ξ_d = 0 and, for even n, at ξ_d = n/2."""
-    mask = torch.ones(f_hat.shape[-1], dtype=f_hat.real.dtype, device=f_hat.device)
-    mask[0] = 0
-    if n % 2 == 0 and f_hat.shape[-1] == n // 2 + 1:
-        mask[-1] = 0
-    return torch.complex(f_hat.real, f_hat.imag * mask)
+    last = torch.arange(f_hat.shape[-1], device=f_hat.device)
+    return torch.complex(f_hat.real, f_hat.imag * (hermitian_weights(last, n) == 2))
 
 
 class _Synthesis(torch.autograd.Function):
@@ -229,11 +195,9 @@ class _Synthesis(torch.autograd.Function):
         full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
         h = c.movedim(full, first)
         for axis in first:
-            positive, negative = (
-                h.index_select(axis, places) * _along(factors, axis, h)
-                for places, factors in _sign_tables(shape[axis], kept[axis], h.dtype, h.device)
-            )
-            h = positive + negative
+            up, down = _sign_tables(shape[axis], kept[axis], h.dtype, h.device)
+            positive = h.index_select(axis, up[0]) * _along(up[1], axis, h)
+            h = positive + h.index_select(axis, down[0]) * _along(down[1], axis, h)
         for axis in first:
             h = _multiply(_full_table(shape[axis], h.shape[axis], c.real.dtype, c.device), h, axis)
         table = half_table(shape[-1], h.shape[-1], c.real.dtype, c.device)
@@ -245,24 +209,22 @@ class _Synthesis(torch.autograd.Function):
         return _synthesis_transposed(grad, ctx.shape, ctx.kept), None, None
 
 
-class _SynthesisTransposed(torch.autograd.Function):
+class _Transposed(torch.autograd.Function):
     """The transpose of F⁻¹ by matrix products; its gradient is F⁻¹."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
         ctx.shape, ctx.kept = shape, kept
         full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
-        half = len(axis_modes(shape[-1], kept[-1], half=True))
+        *sizes, half = _spectrum_shape(shape, kept)
         lines = q.movedim(full, first)
-        table = half_table(shape[-1], half, q.dtype, q.device)
-        pairs = lines.reshape(-1, shape[-1]) @ table.T
+        pairs = lines.reshape(-1, shape[-1]) @ half_table(shape[-1], half, q.dtype, q.device).T
         d = torch.view_as_complex(pairs.view(*lines.shape[:-1], half, 2))
         for axis in reversed(first):
             size = len(_sign_tables(shape[axis], kept[axis], d.dtype, d.device)[0][0])
             d = _multiply(_full_table(shape[axis], size, q.dtype, q.device).T, d, axis)
         for axis in first:
-            size = len(axis_modes(shape[axis], kept[axis], half=False))
-            c = d.new_zeros(*d.shape[:axis], size, *d.shape[axis + 1 :])
+            c = d.new_zeros(*d.shape[:axis], sizes[axis], *d.shape[axis + 1 :])
             for places, factors in _sign_tables(shape[axis], kept[axis], d.dtype, d.device):
                 c.index_add_(axis, places, d * _along(factors.conj(), axis, d))
             d = c
@@ -274,7 +236,7 @@ class _SynthesisTransposed(torch.autograd.Function):
 
 
 _synthesis: Callable[..., Tensor] = _Synthesis.apply
-_synthesis_transposed: Callable[..., Tensor] = _SynthesisTransposed.apply
+_synthesis_transposed: Callable[..., Tensor] = _Transposed.apply
 
 
 def _along(factors: Tensor, axis: int, field: Tensor) -> Tensor:
@@ -285,9 +247,8 @@ def _along(factors: Tensor, axis: int, field: Tensor) -> Tensor:
 def _multiply(table: Tensor, field: Tensor, axis: int) -> Tensor:
     """A real table (M, K) along one axis of a complex field, (..., K, ...) -> (..., M, ...)."""
     before, after = field.shape[:axis], field.shape[axis + 1 :]
-    columns = torch.view_as_real(field).reshape(
-        math.prod(before), field.shape[axis], 2 * math.prod(after)
-    )
+    size = (math.prod(before), field.shape[axis], 2 * math.prod(after))
+    columns = torch.view_as_real(field).reshape(size)
     # a batch of one is a plain, faster product
     product = table @ columns[0] if len(columns) == 1 else table @ columns
     return torch.view_as_complex(product.view(*before, len(table), *after, 2))
@@ -301,10 +262,9 @@ def _multiply(table: Tensor, field: Tensor, axis: int) -> Tensor:
 def _sign_tables(
     n: int, kept: int | None, dtype: torch.dtype, device: torch.device
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Places and factors 1, ±i of the terms of P_0 .. P_most, M_1 .. M_most on one full axis.
+    """Places and factors 1, ±i of P_0 .., M_1 .. on a full axis, for ξ >= 0 and for ξ < 0.
 
-    The first pair is for ξ >= 0, the second for ξ < 0; a term that is not there has the factor 0
-    and the place 0.
+    A term that is not there has the factor 0 and the place 0.
     """
     up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
     m = torch.arange(max(up - 1, down) + 1)
@@ -343,5 +303,4 @@ def half_weights(n: int, kept: int | None, dtype: torch.dtype, device: torch.dev
 
 def _angles(n: int, m: Tensor) -> Tensor:
     """2πmx at x = 0, 1/n, ...; the product is reduced modulo n, so that no digit is lost."""
-    turns = torch.outer(torch.arange(n), m) % n
-    return turns.to(torch.float64) * (2 * math.pi / n)
+    return (torch.outer(torch.arange(n), m) % n).to(torch.float64) * (2 * math.pi / n)

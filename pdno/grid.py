@@ -7,10 +7,9 @@ cell centres. Lengths other than one belong to an equation, never to a grid.
 
 Frequencies are integers ξ ∈ Z^d and stand for e^{2πi ξ·x}. Real functions need only half of them:
 the last axis holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1, ..., -2, -1).
-No other module builds a lattice of its own.
 """
 
-__all__ = ["Grid", "axis_modes", "hermitian_weights", "kept_per_axis"]
+__all__ = ["Device", "Grid", "Modes", "axis_modes", "hermitian_weights", "kept_per_axis"]
 
 import math
 from collections.abc import Sequence
@@ -18,6 +17,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+Device = torch.device | str | None
+Modes = Sequence[int | None] | int | None
 
 
 @dataclass(frozen=True)
@@ -80,28 +82,18 @@ class Grid:
         both_ends = not self.periodic and self.offset == 0.0
         return tuple(1.0 / (n - 1 if both_ends else n) for n in self.shape)
 
-    def axes(
-        self, *, dtype: torch.dtype = torch.float64, device: torch.device | str | None = None
-    ) -> list[Tensor]:
-        """Coordinates along each axis."""
+    def axes(self, *, device: Device = None) -> list[Tensor]:
+        """Coordinates along each axis, float64."""
         return [
-            (torch.arange(n, dtype=torch.float64, device=device) + self.offset).mul_(h).to(dtype)
+            (torch.arange(n, dtype=torch.float64, device=device) + self.offset).mul_(h)
             for n, h in zip(self.shape, self.spacing, strict=True)
         ]
 
-    def points(
-        self, *, dtype: torch.dtype = torch.float64, device: torch.device | str | None = None
-    ) -> Tensor:
-        """The points x, shape (*N, d)."""
-        return _mesh(self.axes(dtype=dtype, device=device))
+    def points(self, *, device: Device = None) -> Tensor:
+        """The points x, shape (*N, d), float64."""
+        return _mesh(self.axes(device=device))
 
-    def modes(
-        self,
-        kept: Sequence[int | None] | int | None = None,
-        *,
-        half: bool = True,
-        device: torch.device | str | None = None,
-    ) -> Tensor:
+    def modes(self, kept: Modes = None, *, half: bool = True, device: Device = None) -> Tensor:
         """The integer modes ξ, shape (*N^, d).
 
         Arguments:
@@ -110,42 +102,29 @@ class Grid:
             half: Whether the last axis holds only ξ_d >= 0, as for real functions.
             device: Where to make the tensor.
         """
-        ks = kept_per_axis(self.shape, kept)
-        last = self.dim - 1
-        return _mesh(
-            [
-                axis_modes(n, k, half=half and axis == last, device=device)
-                for axis, (n, k) in enumerate(zip(self.shape, ks, strict=True))
-            ]
-        )
+        pairs = list(zip(self.shape, kept_per_axis(self.shape, kept), strict=True))
+        axes = [axis_modes(n, k, half=False, device=device) for n, k in pairs[:-1]]
+        return _mesh([*axes, axis_modes(*pairs[-1], half=half, device=device)])
 
     def coarsen(self, factor: int) -> "Grid":
         """The grid of every `factor`-th point along each axis, starting with the first."""
+        cannot = f"cannot keep every {factor}-th point of a {self.shape} grid"
         if factor < 1 or any(n % factor for n in self.shape):
-            raise ValueError(
-                f"cannot keep every {factor}-th point of a {self.shape} grid: "
-                "the factor must be positive and divide every axis"
-            )
+            raise ValueError(f"{cannot}: the factor must be positive and divide every axis")
         if not self.periodic and self.offset == 0.0 and factor > 1:
-            raise ValueError(
-                "every n-th point of a box grid with both ends is not such a grid again: "
-                "use a periodic grid or cell centres"
-            )
+            raise ValueError(f"{cannot} with both ends: use a periodic grid or cell centres")
         return Grid(tuple(n // factor for n in self.shape), self.periodic, self.offset / factor)
 
     def check(self, field: Tensor, name: str = "field") -> None:
         """Raise ValueError unless the last axes of `field` are those of this grid."""
-        given = tuple(field.shape[-self.dim :])
-        if field.dim() < self.dim or given != self.shape:
+        given = tuple(field.shape)
+        if given[-self.dim :] != self.shape:
             raise ValueError(
-                f"{name} has shape {tuple(field.shape)}; "
-                f"its last {self.dim} axes must be {self.shape}"
+                f"{name} has shape {given}; its last {self.dim} axes must be {self.shape}"
             )
 
 
-def axis_modes(
-    n: int, kept: int | None, *, half: bool, device: torch.device | str | None = None
-) -> Tensor:
+def axis_modes(n: int, kept: int | None, *, half: bool, device: Device = None) -> Tensor:
     """Integer frequencies of one axis in the order of the FFT, shape (n^,)."""
     if half:
         return torch.arange(n // 2 + 1 if kept is None else kept, device=device)
@@ -154,18 +133,11 @@ def axis_modes(
 
 
 def hermitian_weights(last: Tensor, points: int) -> Tensor:
-    """w of the Hermitian rule (see `pdno.fourier`): 1 at ξ_d = 0 and N_d/2, else 2.
-
-    Arguments:
-        last: ξ_d of some modes.
-        points: N_d.
-    """
+    """w of the Hermitian rule (see `pdno.fourier`) at ξ_d: 1 at ξ_d = 0 and N_d/2, else 2."""
     return torch.where((last == 0) | (2 * last == points), 1.0, 2.0)
 
 
-def kept_per_axis(
-    shape: Sequence[int], kept: Sequence[int | None] | int | None
-) -> tuple[int | None, ...]:
+def kept_per_axis(shape: Sequence[int], kept: Modes) -> tuple[int | None, ...]:
     """One k_max per axis (None: all modes), checked against what the grid can hold."""
     ks = (kept,) * len(shape) if kept is None or isinstance(kept, int) else tuple(kept)
     if len(ks) != len(shape):

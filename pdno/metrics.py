@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pdno.fourier import half_weights, transform
-from pdno.grid import Grid
+from pdno.grid import Device, Grid
 
 
 def relative_l2(prediction: Tensor, target: Tensor, *, keep: int = 1) -> Tensor:
@@ -25,10 +25,8 @@ def relative_l2(prediction: Tensor, target: Tensor, *, keep: int = 1) -> Tensor:
         >>> relative_l2(1.5 * u, u).tolist()
         [0.5, 0.5]
     """
-    _check_pair(prediction, target)
-    return _quotient(
-        (prediction - target).flatten(keep).norm(dim=-1), target.flatten(keep).norm(dim=-1)
-    )
+    error = _difference(prediction, target).flatten(keep).norm(dim=-1)
+    return _quotient(error, target.flatten(keep).norm(dim=-1))
 
 
 def relative_error(
@@ -37,19 +35,14 @@ def relative_error(
     """The relative error in H^s of the torus; `relative_l2` for s = 0."""
     if s == 0:
         return relative_l2(prediction, target, keep=keep)
-    _check_pair(prediction, target)
-    error = sobolev_norm(prediction - target, s, dim=dim, keep=keep)
+    error = sobolev_norm(_difference(prediction, target), s, dim=dim, keep=keep)
     return _quotient(error, sobolev_norm(target, s, dim=dim, keep=keep))
 
 
 def sobolev_norm(u: Tensor, s: float, *, dim: int, keep: int = 1) -> Tensor:
     """‖u‖_{H^s} of real fields on the torus, over all axes but the first `keep`.
 
-    Arguments:
-        u: Fields; the last `dim` axes are the grid.
-        s: Order, any real number.
-        dim: Number of grid axes.
-        keep: Number of leading axes that are kept.
+    The last `dim` axes are the grid.
     """
     grid = Grid(tuple(u.shape[-dim:]))
     weights = sobolev_weights(grid, 2 * s, device=u.device).sqrt().to(u.dtype)
@@ -59,14 +52,8 @@ def sobolev_norm(u: Tensor, s: float, *, dim: int, keep: int = 1) -> Tensor:
     return norm
 
 
-def sobolev_weights(
-    grid: Grid, power: float, *, device: torch.device | str | None = None
-) -> Tensor:
-    """w(ξ)·⟨ξ⟩^power on the half spectrum, (*N^), float64.
-
-    w counts the modes that a coefficient of the half spectrum stands for: itself, and its mirror
-    image -ξ where that is not stored (`pdno.fourier.half_weights`).
-    """
+def sobolev_weights(grid: Grid, power: float, *, device: Device = None) -> Tensor:
+    """w(ξ)·⟨ξ⟩^power on the half spectrum, (*N^), float64; w is that of the Hermitian rule."""
     xi = grid.modes(device=device).to(torch.float64)
     weights = half_weights(grid.shape[-1], None, torch.float64, xi.device)
     return weights * (1 + xi.square().sum(dim=-1)) ** (power / 2)
@@ -80,11 +67,10 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
 
     Shapes: (B, ..., *N) -> (B, bands).
     """
-    _check_pair(prediction, target)
-    grid = Grid(tuple(target.shape[-dim:]))
+    difference, grid = _difference(prediction, target), Grid(tuple(target.shape[-dim:]))
     radius = grid.modes(device=target.device).abs().amax(dim=-1)
     weights = half_weights(grid.shape[-1], None, target.dtype, target.device)
-    error = (transform(prediction - target, dim).abs().square() * weights).flatten(1, -dim - 1)
+    error = (transform(difference, dim).abs().square() * weights).flatten(1, -dim - 1)
     whole = (transform(target, dim).abs().square() * weights).flatten(1).sum(dim=1)
     bands = []
     for low, high in zip(edges, [*edges[1:], None], strict=True):
@@ -95,16 +81,14 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
 
 def _quotient(error: Tensor, norm: Tensor) -> Tensor:
     if bool((norm == 0).any()):
-        raise ValueError(
-            "a target is zero everywhere, so its relative error has no meaning: leave such "
-            "samples out"
-        )
+        raise ValueError("a target is zero everywhere and has no relative error: leave it out")
     return error / norm
 
 
-def _check_pair(prediction: Tensor, target: Tensor) -> None:
+def _difference(prediction: Tensor, target: Tensor) -> Tensor:
     if prediction.shape != target.shape:
         raise ValueError(
             f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}; "
             "expected the same"
         )
+    return prediction - target

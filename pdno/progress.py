@@ -5,10 +5,11 @@ __all__ = ["Advance", "track"]
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 PLAIN_EVERY = 10.0
+Show = Callable[[int, float, str], None]
 
 
 class Advance(Protocol):
@@ -21,61 +22,39 @@ class Advance(Protocol):
 def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
     """Show progress towards `total`; yields a function that is told how much more is done.
 
-    Arguments:
-        title: What is being done.
-        total: How much there is to do.
-        done: How much of it was done before, and does not count for the rate.
+    What was `done` before does not count for the rate.
     """
-    if sys.stderr.isatty():
-        with _bar(title, total, done) as advance:
-            yield advance
-    else:
-        yield _plain(title, total, done)
-
-
-@contextlib.contextmanager
-def _bar(title: str, total: int, done: int) -> Iterator[Advance]:
-    from rich import progress as parts
-    from rich.console import Console
-
-    columns = (
-        parts.TextColumn("{task.description}"),
-        parts.BarColumn(),
-        parts.MofNCompleteColumn(),
-        parts.TextColumn("{task.fields[rate]}"),
-        parts.TimeElapsedColumn(),
-        parts.TextColumn("left"),
-        parts.TimeRemainingColumn(),
-        parts.TextColumn("{task.fields[note]}"),
-    )
-    start, count = time.monotonic(), done
-    with parts.Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total, completed=done, rate="", note="")
+    with contextlib.ExitStack() as stack:
+        bar = stack.enter_context(_bar(title, total, done)) if sys.stderr.isatty() else None
+        start, count, last, shown = time.monotonic(), done, 0.0, ""
 
         def advance(amount: int, note: str | None = None) -> None:
-            nonlocal count
-            count += amount
-            rate = (count - done) / max(time.monotonic() - start, 1e-9)
-            bar.update(task, completed=count, rate=f"{rate:.2f}/s")
-            if note is not None:
-                bar.update(task, note=note)
+            nonlocal count, last, shown
+            count, shown = count + amount, shown if note is None else note
+            now = time.monotonic()
+            rate = (count - done) / max(now - start, 1e-9)
+            if bar is not None:
+                bar(count, rate, shown)
+            elif count >= total or now - last >= PLAIN_EVERY:
+                last = now
+                left = (total - count) / rate if rate > 0 else float("inf")
+                text = f"{title}: {count}/{total}, {rate:.2f}/s, {left:.0f} s left"
+                print(f"{text}, {shown}" if shown else text, file=sys.stderr)
 
         yield advance
 
 
-def _plain(title: str, total: int, done: int) -> Advance:
-    start, count, last, shown = time.monotonic(), done, 0.0, ""
+@contextlib.contextmanager
+def _bar(title: str, total: int, done: int) -> Iterator[Show]:
+    from rich import progress as parts
+    from rich.console import Console
 
-    def advance(amount: int, note: str | None = None) -> None:
-        nonlocal count, last, shown
-        count += amount
-        shown = shown if note is None else f", {note}"
-        now = time.monotonic()
-        if count < total and now - last < PLAIN_EVERY:
-            return
-        last = now
-        rate = (count - done) / max(now - start, 1e-9)
-        left = (total - count) / rate if rate > 0 else float("inf")
-        print(f"{title}: {count}/{total}, {rate:.2f}/s, {left:.0f} s left{shown}", file=sys.stderr)
-
-    return advance
+    text = parts.TextColumn
+    columns = (text("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn())
+    times = (parts.TimeElapsedColumn(), text("left"), parts.TimeRemainingColumn())
+    fields = (text("{task.fields[rate]}"), *times, text("{task.fields[note]}"))
+    with parts.Progress(*columns, *fields, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total, completed=done, rate="", note="")
+        yield lambda count, rate, note: bar.update(
+            task, completed=count, rate=f"{rate:.2f}/s", note=note
+        )

@@ -1,13 +1,8 @@
 """Spectral calculus on periodic grids: derivatives, the 2/3 rule, moving between grids.
 
-A derivative multiplies the mode ξ by 2πi ξ. On an even grid the mode N/2 of an odd derivative has
-no real value at the grid points and is set to zero. Products of two functions fill modes that the
-grid cannot hold and that come back as wrong low modes; keeping only |ξ_j| < N/3 before and after
-a product removes this aliasing exactly (the 2/3 rule).
-
-Fields on the torus move between grids by `resample`, which is exact for what the grid holds. The
-mean or the deviation of samples on a box is smooth but has no period: `interpolate` takes cubic
-splines, axis by axis, and extrapolates beyond the first and the last point.
+Products of two functions fill modes that the grid cannot hold and that come back as wrong low
+modes; keeping only |ξ_j| < N/3 before and after a product removes this aliasing exactly (the 2/3
+rule). Fields on the torus move between grids by `resample`, fields without a period by splines.
 """
 
 __all__ = ["band_limits", "band_mask", "derivative", "interpolate", "laplacian_symbol", "resample"]
@@ -23,15 +18,11 @@ from torch import Tensor
 from pdno.fourier import inverse, transform
 from pdno.grid import Grid
 
-CUBIC_POINTS = 4
-
 
 def derivative(f: Tensor, order: Sequence[int]) -> Tensor:
-    """∂^α f by multiplying with (2πi ξ)^α, (..., *N) -> (..., *N).
+    """∂^α f by multiplying with (2πi ξ)^α, α = `order` with one number per axis, (..., *N).
 
-    Arguments:
-        f: Samples on a periodic grid; the last len(order) axes are the grid.
-        order: The multi-index α, one order per axis.
+    On an even grid the mode N/2 of an odd derivative has no real value at the points: zero.
 
     Example:
         >>> x = Grid((32,)).points().squeeze(-1)
@@ -87,19 +78,17 @@ def resample(f: Tensor, shape: Sequence[int]) -> Tensor:
     old = tuple(f.shape[-dim:])
     new = Grid(tuple(shape)).shape
     f_hat = transform(f, dim)
-    for axis in range(dim):
-        if old[axis] != new[axis]:
-            half = axis == dim - 1
-            f_hat = _resize_axis(f_hat, axis - dim, old[axis], new[axis], half=half)
+    for position in range(-dim, 0):
+        if old[position] != new[position]:
+            f_hat = _resize_axis(f_hat, position, old[position], new[position])
     return inverse(f_hat, new)
 
 
-def _resize_axis(f_hat: Tensor, position: int, n: int, m: int, *, half: bool) -> Tensor:
-    """Move the coefficients of one axis from n to m points."""
-    f_hat = f_hat.movedim(position, -1)
+def _resize_axis(f_hat: Tensor, position: int, n: int, m: int) -> Tensor:
+    """Move the coefficients of one axis from n to m points; the last one is the half axis."""
+    f_hat, half = f_hat.movedim(position, -1), position == -1
     small = min(n, m)
-    size = m // 2 + 1 if half else m
-    out = f_hat.new_zeros((*f_hat.shape[:-1], size))
+    out = f_hat.new_zeros((*f_hat.shape[:-1], m // 2 + 1 if half else m))
     inner = (small - 1) // 2  # the modes strictly below N/2 of the smaller grid
     out[..., : inner + 1] = f_hat[..., : inner + 1]
     if not half and inner:
@@ -118,6 +107,8 @@ def _resize_axis(f_hat: Tensor, position: int, n: int, m: int, *, half: bool) ->
 
 def interpolate(f: Tensor, old: Grid, new: Grid) -> Tensor:
     """The spline through the samples f on `old`, at the points of `new`, (..., *N) -> (..., *M).
+
+    Cubic, axis by axis; it extrapolates beyond the first and the last point of a box.
 
     Example:
         >>> old, new = Grid((8,), periodic=False), Grid((15,), periodic=False)
@@ -145,9 +136,10 @@ def _spline_table(old: Grid, new: Grid, axis: int) -> Tensor:
         nodes = torch.cat([nodes, nodes[:1] + 1])
         values = torch.cat([values, values[:1]])
         points = nodes[0] + (points - nodes[0]) % 1
-    elif len(nodes) < CUBIC_POINTS:
-        raise ValueError(f"{len(nodes)} points on axis {axis}: a spline needs {CUBIC_POINTS}")
+    elif len(nodes) < 4:
+        raise ValueError(
+            f"{len(nodes)} points on axis {axis}: a spline needs 4; take a finer grid"
+        )
     ends = "periodic" if old.periodic else "not-a-knot"
-    return torch.as_tensor(
-        CubicSpline(nodes.numpy(), values.numpy(), bc_type=ends)(points.numpy())
-    )
+    spline = CubicSpline(nodes.numpy(), values.numpy(), bc_type=ends)
+    return torch.as_tensor(spline(points.numpy()))

@@ -1,25 +1,21 @@
 """Tensor files: what `torch.save` wrote, read without unpickling.
 
 A file of torch >= 1.6 is a zip archive of uncompressed records: `NAME/data.pkl` describes the
-object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages. A storage must lie
-inside the file, and the checksum of each record that is read must agree.
+object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages.
 
 The description is a pickle, that is, a program for a small stack machine which may call any
 function it names. Here the program is only tokenised (`pickletools.genops` executes nothing) and
 then interpreted by the machine below, which knows containers, numbers, text and three names: an
 ordered dict, a tensor as a view of a storage, a parameter. Every other name or instruction is
-refused. A tensor must lie inside its storage. What comes back is plain and on the CPU: parameters
-become tensors, ordered dicts become dicts.
+refused. What comes back is plain and on the CPU.
 """
 
 __all__ = ["AGAIN", "Contents", "TensorFileError", "read_tensor_file"]
 
-import io
 import math
 import pickletools
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -36,19 +32,13 @@ AGAIN = "the file is damaged or incomplete: download or copy it again"
 PLAIN = 'save tensors in plain containers, e.g. torch.save(model.state_dict(), "weights.pt")'
 _REFUSED = f"refused because loading it could run code: {PLAIN}"
 # About 40 instructions of 150 bytes describe a tensor: enough for 50,000 tensors in one file.
-_MOST_INSTRUCTIONS = 2_000_000
-_MOST_VALUES = 1_000_000
-_DEEPEST = 64
+_MOST_INSTRUCTIONS, _MOST_DESCRIPTION_BYTES = 2_000_000, 1 << 26
+_MOST_VALUES, _DEEPEST = 1_000_000, 64
 _CHUNK = 1 << 24
-_MOST_DESCRIPTION_BYTES = 1 << 26
 
 _LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
 _EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
-_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_STORES = {"BINPUT", "LONG_BINPUT", "MEMOIZE"}
-_RECALLS = {"BINGET", "LONG_BINGET"}
-_FRAMING = {"PROTO", "FRAME", "STOP"}
 
 
 class TensorFileError(ValueError):
@@ -58,19 +48,15 @@ class TensorFileError(ValueError):
 def read_tensor_file(path: str | Path) -> Contents:
     """The object that `torch.save` wrote to `path`, made of tensors and plain containers.
 
-    Views of one storage share memory, as they did when they were saved.
-
-    Raises:
-        TensorFileError: A ValueError: the file is damaged, in another format, or asks for more
-            than tensors and plain containers.
+    Views of one storage share memory, as they did when they were saved. A file that is damaged, in
+    another format, or asks for more than that is a TensorFileError, a ValueError.
     """
     with open(path, "rb") as file:
         try:
             _check_signature(file.read(4))
-            size = file.seek(0, io.SEEK_END)
+            size = file.seek(0, 2)
             with zipfile.ZipFile(file) as archive:
-                records = _Records(archive, size)
-                return _checked(_Machine(records).run())
+                return _checked(_Machine(_Records(archive, size)).run())
         except TensorFileError as problem:
             raise TensorFileError(f"cannot read {path}: {problem}") from problem
         # Damaged bytes make zipfile and pickletools stumble in many ways; all mean the same.
@@ -100,8 +86,8 @@ class _Records:
         roots = [name[: -len("data.pkl")] for name in self.records if name.endswith("/data.pkl")]
         if len(roots) != 1:
             raise TensorFileError(
-                "it is a zip archive without the single data.pkl of torch.save; "
-                "if it is a download that holds a data file, unpack it first"
+                "it is a zip archive without the single data.pkl of torch.save; if it is a "
+                "download that holds a data file, unpack it first"
             )
         self.root = roots[0]
         if len(self.records) != len(infos):
@@ -115,13 +101,10 @@ class _Records:
         order = f"{self.root}byteorder"
         if order in self.records and archive.read(order) != b"little":
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
-
-    def description(self) -> bytes:
-        """The pickle that describes the object."""
         size = self.records[f"{self.root}data.pkl"].file_size
         if size > _MOST_DESCRIPTION_BYTES:
             raise TensorFileError(f"its description has {size} bytes; {PLAIN}")
-        return self.archive.read(f"{self.root}data.pkl")
+        self.description = archive.read(f"{self.root}data.pkl")
 
     def storage(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
         """The numbers of record `data/key`, as a flat tensor."""
@@ -138,11 +121,11 @@ class _Records:
         return storage.ne(0) if dtype == torch.bool else storage
 
 
-@dataclass(frozen=True)
 class _Storage:
     """The numbers that tensors are views of; not a value of its own."""
 
-    numbers: Tensor
+    def __init__(self, numbers: Tensor) -> None:
+        self.numbers = numbers
 
 
 class _Machine:
@@ -150,15 +133,13 @@ class _Machine:
 
     def __init__(self, records: _Records) -> None:
         self.records = records
-        self.stack: list[Any] = []
-        self.marks: list[int] = []
-        self.memo: dict[int, Any] = {}
+        self.stack, self.marks, self.memo = list[Any](), list[int](), dict[int, Any]()
         self.storages: dict[tuple[str, torch.dtype, int], _Storage] = {}
 
     def run(self) -> Any:
         """The value that the description leaves on the stack."""
-        program = pickletools.genops(self.records.description())
-        for count, (opcode, argument, _) in enumerate(program):
+        description = self.records.description
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(description)):
             if count >= _MOST_INSTRUCTIONS:
                 raise TensorFileError(f"its description has too many instructions; {PLAIN}")
             self.step(opcode.name, argument)
@@ -166,50 +147,57 @@ class _Machine:
         return result
 
     def step(self, opcode: str, argument: Any) -> None:
-        """Push a value, remember one or recall one."""
-        if opcode in _LITERALS:
-            self.stack.append(argument)
-        elif opcode in _CONSTANTS:
-            self.stack.append(_CONSTANTS[opcode])
-        elif opcode in _EMPTY:
-            self.stack.append(_EMPTY[opcode]())
-        elif opcode in _TUPLES:
-            self.stack.append(tuple(self.pop(_TUPLES[opcode])))
-        elif opcode in _STORES:
-            self.memo[len(self.memo) if argument is None else argument] = self.stack[-1]
-        elif opcode in _RECALLS:
-            self.stack.append(self.memo[argument])
-        elif opcode not in _FRAMING:
-            self.build(opcode, argument)
-
-    def build(self, opcode: str, argument: Any) -> None:
-        """Put values together."""
+        """Change what was put on the stack, or push a value."""
         match opcode:
+            case "PROTO" | "FRAME" | "STOP":
+                pass
             case "MARK":
                 self.marks.append(len(self.stack))
-            case "TUPLE":
-                self.stack.append(tuple(self.pop()))
+            case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+                self.memo[len(self.memo) if argument is None else argument] = self.stack[-1]
             case "APPEND" | "APPENDS":
                 values = self.pop(1 if opcode == "APPEND" else None)
                 self.top(list).extend(values)
             case "SETITEM" | "SETITEMS":
                 values = self.pop(2 if opcode == "SETITEM" else None)
-                self.top(dict).update(_pairs(values))
+                wrong = [type(key).__name__ for key in values[::2] if type(key) not in (str, int)]
+                if wrong:
+                    raise TensorFileError(f"a dict has a key of type {wrong[0]}; {PLAIN}")
+                self.top(dict).update(zip(values[::2], values[1::2], strict=True))
             case "BUILD":
                 # Attributes of an ordered dict: the versions of the modules of a state dict.
                 self.pop(1)
                 self.top(dict)
-            case "GLOBAL":
-                self.stack.append(_named(argument))
-            case "STACK_GLOBAL":
-                self.stack.append(_named(" ".join(self.pop(2))))
+            case _:
+                self.stack.append(self.value(opcode, argument))
+
+    def value(self, opcode: str, argument: Any) -> Any:
+        """A value given, recalled or put together from those on the stack."""
+        if opcode in _LITERALS:
+            return argument
+        if opcode in _CONSTANTS:
+            return _CONSTANTS[opcode]
+        if opcode in _EMPTY:
+            return _EMPTY[opcode]()
+        match opcode:
+            case "BINGET" | "LONG_BINGET":
+                return self.memo[argument]
+            case "TUPLE":
+                return tuple(self.pop())
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                return tuple(self.pop(int(opcode[-1])))
+            case "GLOBAL" | "STACK_GLOBAL":
+                name = argument if opcode == "GLOBAL" else " ".join(self.pop(2))
+                if name not in _NAMES:
+                    foreign = name[:80].replace(" ", ".")
+                    raise TensorFileError(f"this file holds a pickled {foreign!r}; {_REFUSED}")
+                return _NAMES[name]
             case "BINPERSID":
-                self.stack.append(self.storage(*self.pop(1)[0]))
+                return self.storage(*self.pop(1)[0])
             case "REDUCE":
                 function, arguments = self.pop(2)
-                self.stack.append(function(*arguments))
-            case _:
-                raise TensorFileError(f"this file holds a pickled {opcode} step; {_REFUSED}")
+                return function(*arguments)
+        raise TensorFileError(f"this file holds a pickled {opcode} step; {_REFUSED}")
 
     def pop(self, count: int | None = None) -> list[Any]:
         """The last `count` values, or those since the last mark."""
@@ -231,20 +219,14 @@ class _Machine:
             raise TensorFileError(f"its description names no storage; {AGAIN}")
         place = (key, dtype, count)
         if place not in self.storages:
-            self.storages[place] = _Storage(self.records.storage(key, dtype, count))
+            self.storages[place] = _Storage(self.records.storage(*place))
         return self.storages[place]
 
 
 def _tensor(
-    storage: _Storage,
-    offset: int,
-    size: tuple[int, ...],
-    stride: tuple[int, ...],
-    _requires_grad: bool,
-    _hooks: Any,
-    metadata: Any = None,
+    storage: _Storage, offset: int, size: Any, stride: Any, grad: Any, hooks: Any, meta: Any = None
 ) -> Tensor:
-    if metadata:
+    if meta:
         raise TensorFileError("a tensor is a lazy conjugate; save tensor.resolve_conj()")
     bounded = all(type(n) is int and 0 <= n < 1 << 63 for n in (offset, *size, *stride))
     if not bounded or len(size) > _DEEPEST:
@@ -259,38 +241,17 @@ def _tensor(
     return storage.numbers.as_strided(size, stride, offset)
 
 
+_DTYPES = {"Char": torch.int8, "Short": torch.int16, "Int": torch.int32, "Long": torch.int64}
+_DTYPES |= {"Byte": torch.uint8, "Bool": torch.bool, "Half": torch.float16}
+_DTYPES |= {"BFloat16": torch.bfloat16, "Float": torch.float32, "Double": torch.float64}
+_DTYPES |= {"ComplexFloat": torch.complex64, "ComplexDouble": torch.complex128}
 # All that a description may name. Nothing else callable ever gets on the stack.
 _NAMES: dict[str, torch.dtype | Callable[..., Any]] = {
-    "torch FloatStorage": torch.float32,
-    "torch DoubleStorage": torch.float64,
-    "torch HalfStorage": torch.float16,
-    "torch BFloat16Storage": torch.bfloat16,
-    "torch LongStorage": torch.int64,
-    "torch IntStorage": torch.int32,
-    "torch ShortStorage": torch.int16,
-    "torch CharStorage": torch.int8,
-    "torch ByteStorage": torch.uint8,
-    "torch BoolStorage": torch.bool,
-    "torch ComplexFloatStorage": torch.complex64,
-    "torch ComplexDoubleStorage": torch.complex128,
+    **{f"torch {kind}Storage": dtype for kind, dtype in _DTYPES.items()},
     "collections OrderedDict": lambda: {},
     "torch._utils _rebuild_tensor_v2": _tensor,
     "torch._utils _rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
 }
-
-
-def _named(name: str) -> torch.dtype | Callable[..., Any]:
-    if name not in _NAMES:
-        foreign = name[:80].replace(" ", ".")
-        raise TensorFileError(f"this file holds a pickled {foreign!r}; {_REFUSED}")
-    return _NAMES[name]
-
-
-def _pairs(values: list[Any]) -> Iterator[tuple[str | int, Any]]:
-    for key, value in zip(values[::2], values[1::2], strict=True):
-        if type(key) not in (str, int):
-            raise TensorFileError(f"a dict has a key of type {type(key).__name__}; {PLAIN}")
-        yield key, value
 
 
 def _checked(contents: Any) -> Contents:

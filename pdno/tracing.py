@@ -1,8 +1,7 @@
 """Whether torch watches what is done: tracing, transforms of functions, forward differentiation.
 
-Fast paths of this package write into buffers, choose by the values of numbers or call compiled
-code. `torch.compile`, `torch.export`, `torch.func` and forward-mode differentiation need plain
-operations of torch instead, and get them where these functions say so.
+Fast paths write into buffers, choose by the values of numbers or call compiled code; where these
+functions say so, they give way to plain operations of torch.
 """
 
 __all__ = ["is_traced", "is_transformed"]

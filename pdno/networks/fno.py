@@ -3,8 +3,9 @@
 __all__ = ["FNO"]
 
 from collections.abc import Sequence
+from typing import Any
 
-from pdno.networks.neural_operator import NeuralOperator, check_sizes, per_axis
+from pdno.networks.neural_operator import NeuralOperator, check_sizes
 from pdno.operators.pseudo_differential import FourierIntegralOperator
 
 
@@ -14,16 +15,8 @@ class FNO(NeuralOperator):
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside. For
     the space-time FNO-3D take dim=3 and the frames repeated along the third axis.
 
-    Arguments:
-        dim: Number of axes d.
-        in_channels: Channels of f, without coordinates.
-        out_channels: Channels of u.
-        width: Channels inside.
-        layers: Number of blocks.
-        modes: Kept modes k_max, one or one per axis.
-        coordinate_scale: Factor of the coordinates; s/(s-1) at resolution s is the published one.
-        padding: Fraction of the domain (float) or points (int) of zeros after each axis; one for
-            all or one per axis.
+    Arguments as in `NeuralOperator`, and `layers` blocks with the kept modes k_max, one or one per
+    axis. The published coordinate_scale at resolution s is s/(s-1).
 
     Example:
         >>> import torch
@@ -44,14 +37,8 @@ class FNO(NeuralOperator):
         coordinate_scale: float | Sequence[float] = 1.0,
         padding: float | Sequence[float] = 0.0,
     ) -> None:
-        check_sizes(dim, in_channels, out_channels, width, layers)
-        kept = per_axis(modes, dim) or ()
-        super().__init__(
-            dim,
-            in_channels,
-            out_channels,
-            width=width,
-            operators=[FourierIntegralOperator(width, width, modes=kept) for _ in range(layers)],
-            coordinate_scale=coordinate_scale,
-            padding=padding,
-        )
+        channels = {"in_channels": in_channels, "out_channels": out_channels}
+        kept = check_sizes(dim, modes, width=width, layers=layers, **channels) or ()
+        operators = [FourierIntegralOperator(width, width, modes=kept) for _ in range(layers)]
+        inner: Any = {"width": width, "coordinate_scale": coordinate_scale, "padding": padding}
+        super().__init__(dim, **channels, operators=operators, **inner)

@@ -2,10 +2,9 @@
 
     u = Q ∘ K_n ∘ σ ∘ K_{n-1} ∘ ... ∘ σ ∘ K_1 ∘ P [f]
 
-The lift P gives every point the k^d coefficients of `width` functions, each K is a
-`MultiwaveletOperator` without a local term, σ is ReLU, and the projection Q has one hidden layer
-of 128. The space-time network takes a whole block of frames at once, (B, C, N_1, N_2, T), and
-normalises over the batch after each K.
+P gives every point the k^d coefficients of `width` functions, each K is a `MultiwaveletOperator`
+without a local term, σ is ReLU, and Q has one hidden layer of 128. The space-time network takes a
+block of frames at once, (B, C, N_1, N_2, T), and normalises over the batch after each K.
 """
 
 __all__ = ["MWT"]
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from pdno.grid import Grid
 from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 
-HIDDEN_CHANNELS = 128  # of the projection, in all published multiwavelet networks
+HIDDEN = 128  # channels of the projection, in all published multiwavelet networks
 
 
 class MWT(nn.Module):
@@ -28,16 +27,12 @@ class MWT(nn.Module):
     Every axis of *N is a power of two; T is free.
 
     Arguments:
-        dim: Number of axes of space, 1 or 2.
-        in_channels: Number of input functions, coordinates not counted if they are appended.
-        out_channels: Number of output functions.
+        dim: Number of axes of space, 1 or 2; with `space_time` a time axis follows them.
         width: Number of functions c inside; the channels inside are c k^d.
-        wavelets: Number of wavelets k per axis of a cell.
+        wavelets: Number of wavelets k per axis of a cell, of `base` "legendre" or "chebyshev".
         modes: Number of Fourier modes α of the kernels.
         blocks: Number of multiwavelet operators.
         coarsest: L, the coarsest level has 2^L points.
-        base: "legendre" or "chebyshev".
-        space_time: Whether a time axis follows the axes of space.
         append_coordinates: Whether the network adds x (and t) as channels after its input. The
             published networks expect them in the data: after it for Darcy flow, before it for
             Navier-Stokes, none in 1D.
@@ -66,9 +61,7 @@ class MWT(nn.Module):
         super().__init__()
         if blocks < 1:
             raise ValueError(f"blocks is {blocks}; expected at least one multiwavelet operator")
-        self.dim = dim
-        self.in_channels = in_channels
-        self.space_time = space_time
+        self.dim, self.in_channels, self.space_time = dim, in_channels, space_time
         self.append_coordinates = append_coordinates
         operator = partial(MultiwaveletOperator, dim, width, wavelets=wavelets, modes=modes)
         operator = partial(operator, coarsest=coarsest, base=base, space_time=space_time)
@@ -79,8 +72,7 @@ class MWT(nn.Module):
         lifted = in_channels + self.axes if append_coordinates else in_channels
         self.lift = pointwise(lifted, channels, 1)
         self.norms = nn.ModuleList(nn.BatchNorm3d(channels) for _ in range(blocks * space_time))
-        hidden = pointwise(channels, HIDDEN_CHANNELS, 1)
-        output = pointwise(HIDDEN_CHANNELS, out_channels, 1)
+        hidden, output = pointwise(channels, HIDDEN, 1), pointwise(HIDDEN, out_channels, 1)
         nn.init.xavier_normal_(hidden.weight)
         nn.init.xavier_normal_(output.weight)
         self.project = nn.Sequential(hidden, nn.ReLU(), output)
@@ -95,8 +87,7 @@ class MWT(nn.Module):
             )
         v = self.lift(self._add_coordinates(f) if self.append_coordinates else f)
         for layer, operator in enumerate(self.operators):
-            v = v if layer == 0 else torch.relu(v)
-            v = operator(v)
+            v = operator(v if layer == 0 else torch.relu(v))
             v = self.norms[layer](v) if self.space_time else v
         u: Tensor = self.project(v)
         return u
@@ -104,9 +95,7 @@ class MWT(nn.Module):
     def _add_coordinates(self, f: Tensor) -> Tensor:
         """Append x with both ends and t = 1/T .. 1, as the published data have them."""
         space, time = f.shape[2 : 2 + self.dim], f.shape[2 + self.dim :]
-        axes = Grid(tuple(space), periodic=False).axes(dtype=f.dtype, device=f.device)
-        for n in time:
-            (start,) = Grid((n,)).axes(dtype=f.dtype, device=f.device)
-            axes.append(start + 1 / n)
+        axes = [x.to(f) for x in Grid(tuple(space), periodic=False).axes(device=f.device)]
+        axes += [Grid((n,)).axes(device=f.device)[0].to(f) + 1 / n for n in time]
         coordinates = torch.stack(torch.meshgrid(*axes, indexing="ij"))
         return torch.cat([f, coordinates.expand(f.shape[0], *coordinates.shape)], dim=1)

@@ -6,7 +6,7 @@ P lifts the channels and the coordinates to `width`, W is a pointwise linear map
 integral operator, Q has one hidden layer of 128. As in the published code the last block has no σ.
 """
 
-__all__ = ["NeuralOperator", "PointwiseLinear", "check_sizes", "count_parameters", "per_axis"]
+__all__ = ["NeuralOperator", "PointwiseLinear", "check_sizes", "count_parameters"]
 
 import contextlib
 import math
@@ -28,12 +28,7 @@ PROJECT_HIDDEN = 128
 
 
 class PointwiseLinear(nn.Module):
-    """v(x) = W f(x) + b at every point, (B, I, *N) -> (B, O, *N).
-
-    Arguments:
-        in_channels: I.
-        out_channels: O.
-    """
+    """v(x) = W f(x) + b at every point, (B, I, *N) -> (B, O, *N)."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -48,11 +43,8 @@ class PointwiseLinear(nn.Module):
     def add_to(self, term: Tensor | None, f: Tensor) -> Tensor:
         """W f + b + term, in as few passes as possible."""
         # batched products: several times faster on a CPU than the convolution of size 1
-        weight, flat = self.weight.expand(len(f), -1, -1), f.flatten(2)
-        if term is None:
-            mapped = torch.bmm(weight, flat)
-        else:
-            mapped = torch.baddbmm(term.flatten(2), weight, flat)
+        pair = self.weight.expand(len(f), -1, -1), f.flatten(2)
+        mapped = torch.bmm(*pair) if term is None else torch.baddbmm(term.flatten(2), *pair)
         mapped = mapped.add_(self.bias[:, None])
         return mapped.reshape(*mapped.shape[:2], *f.shape[2:])
 
@@ -63,12 +55,10 @@ class NeuralOperator(nn.Module):
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N).
 
     Arguments:
-        dim: Number of axes d.
-        in_channels: Channels of f, without coordinates.
-        out_channels: Channels of u.
+        in_channels: Channels of f, without coordinates; those are appended inside.
         width: Channels inside.
         operators: The K of each block, from width to width channels.
-        coordinate_scale: Factor of the coordinates that are appended to f.
+        coordinate_scale: Factor of the coordinates, one or one per axis.
         padding: Zeros after the last point of an axis, as a fraction of the domain, so that it
             means the same at every resolution; or, as an int, the number of points as published.
             One for all axes, or one per axis.
@@ -89,7 +79,13 @@ class NeuralOperator(nn.Module):
     ) -> None:
         super().__init__()
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
-        self.width, self.padding = width, _padding_per_axis(padding, dim)
+        zeros = (padding,) * dim if isinstance(padding, (int, float)) else tuple(padding)
+        if len(zeros) != dim or min(zeros) < 0:
+            raise ValueError(
+                f"padding is {padding}; expected a fraction >= 0 or a number of points, or one "
+                f"for each of {dim} axes"
+            )
+        self.width, self.padding = width, zeros
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
         self.lift = PointwiseLinear(in_channels + dim, width)
@@ -114,22 +110,14 @@ class NeuralOperator(nn.Module):
         return self._project(cut(v, where))
 
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[FrozenLayer]:
-        """Evaluate all symbols once, for inference on one grid.
+        """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
 
         When weights change, the values are evaluated anew by themselves; while gradients of the
         symbols are asked for, they are not used. Networks that take time cannot be frozen.
-
-        Arguments:
-            grid: Where the network will be used.
-            tolerance: Relative error allowed in the x-factors; 0 keeps the operator as it is.
-
-        Returns:
-            The rank and the error of each layer.
+        `tolerance` is the relative error allowed in the x-factors; 0 keeps the operator as it is.
         """
         if self.takes_time:
-            raise ValueError(
-                "symbols that depend on time have other values at every t: not frozen"
-            )
+            raise ValueError("symbols of time have other values at every t: do not freeze them")
         inner = self.inner_grid(grid)
         return [operator.freeze(inner, tolerance) for operator in self._operators()]
 
@@ -164,11 +152,8 @@ class NeuralOperator(nn.Module):
         """The grid of the blocks: that of f with the padding."""
         if not any(self.padding):
             return grid
-        shape = [
-            n + (padding if isinstance(padding, int) else round(padding * n))
-            for padding, n in zip(self.padding, grid.shape, strict=True)
-        ]
-        return Grid(tuple(shape))
+        pairs = zip(grid.shape, self.padding, strict=True)
+        return Grid(tuple(n + (p if isinstance(p, int) else round(p * n)) for n, p in pairs))
 
     def enter(self, f: Tensor, grid: Grid) -> Tensor:
         """What enters the first block, P [f, x] and zeros, (B, C, *N) -> (B, width, *M)."""
@@ -206,17 +191,6 @@ class NeuralOperator(nn.Module):
             )
 
 
-def _padding_per_axis(padding: float | Sequence[float], dim: int) -> tuple[float, ...]:
-    """One padding per axis."""
-    values = (padding,) * dim if isinstance(padding, (int, float)) else tuple(padding)
-    if len(values) != dim or min(values) < 0:
-        raise ValueError(
-            f"padding is {padding}; expected a fraction >= 0 or a number of points, or one for "
-            f"each of {dim} axes"
-        )
-    return values
-
-
 def pad(v: Tensor, grid: Grid) -> Tensor:
     """Zeros after the last point of each axis, up to a larger grid."""
     zeros = [m - n for n, m in zip(v.shape[2:], grid.shape, strict=True)]
@@ -232,23 +206,15 @@ def cut(v: Tensor, grid: Grid) -> Tensor:
     return v
 
 
-def check_sizes(dim: int, in_channels: int, out_channels: int, width: int, layers: int) -> None:
-    """ValueError unless the sizes make a network."""
+def check_sizes(
+    dim: int, modes: Sequence[int] | int | None, **sizes: int
+) -> tuple[int, ...] | None:
+    """The kept modes, one per axis, if these sizes make a network."""
     if dim not in (1, 2, 3):
         raise ValueError(f"dim is {dim}; expected 1, 2 or 3")
-    sizes = {
-        "in_channels": in_channels,
-        "out_channels": out_channels,
-        "width": width,
-        "layers": layers,
-    }
     for name, value in sizes.items():
         if value < 1:
             raise ValueError(f"{name} is {value}; expected at least 1")
-
-
-def per_axis(modes: Sequence[int] | int | None, dim: int) -> tuple[int, ...] | None:
-    """Kept modes, one per axis."""
     if modes is None:
         return None
     kept = (modes,) * dim if isinstance(modes, int) else tuple(modes)
@@ -260,13 +226,9 @@ def per_axis(modes: Sequence[int] | int | None, dim: int) -> tuple[int, ...] | N
 
 
 def count_parameters(network: nn.Module, *, complex_once: bool = True) -> int:
-    """Number of parameters of a network.
+    """Number of parameters; a complex number counts once, as in the paper's table, or twice.
 
     Spectral tables are stored as pairs of real numbers in parameters called `table`.
-
-    Arguments:
-        network: Any network.
-        complex_once: Count a complex number once, as the paper's table does; else its two parts.
     """
     count = 0
     for name, parameter in network.named_parameters():

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pdno.networks.neural_operator import NeuralOperator, check_sizes, per_axis
+from pdno.networks.neural_operator import NeuralOperator, check_sizes
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol
 from pdno.symbols.classical import ClassicalSymbol
-from pdno.symbols.low_rank import LowRankSymbol
-from pdno.symbols.mlp import MLPOptions
-from pdno.symbols.network import NetworkSymbol
+from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.scale import InputScale, Scale
-from pdno.symbols.table import TableSymbol
 from pdno.symbols.trunk import TrunkSymbol
 
 
@@ -23,8 +20,7 @@ class PDNOOptions:
     """The options of a `PDNO`; no other place lists their names and defaults.
 
     Arguments:
-        width: Channels inside.
-        layers: Number of blocks.
+        width: Channels inside, in `layers` blocks.
         symbol_layers: Hidden-to-hidden maps of each symbol network, the paper's "#layers".
         symbol_hidden: Their width.
         activation: Of the symbol networks: gelu, softplus, silu, tanh, sigmoid or relu.
@@ -70,13 +66,8 @@ class PDNO(NeuralOperator):
     The defaults are the paper's for Navier-Stokes; with 10 input frames the network has the
     paper's 189,653 parameters.
 
-    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside.
-
-    Arguments:
-        dim: Number of axes d.
-        in_channels: Channels of f, without coordinates.
-        out_channels: Channels of u.
-        options: Those of `PDNOOptions`, by name: width, layers, modes, symbol, ...
+    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside. The
+    options are those of `PDNOOptions`, by name: width, layers, modes, symbol, ...
 
     Example:
         >>> import torch
@@ -89,74 +80,48 @@ class PDNO(NeuralOperator):
 
     def __init__(self, dim: int, in_channels: int, out_channels: int, **options: Any) -> None:
         known = PDNOOptions(**options)
-        check_sizes(dim, in_channels, out_channels, known.width, known.layers)
-        kept = per_axis(known.modes, dim)
+        channels = {"in_channels": in_channels, "out_channels": out_channels}
+        kept = check_sizes(dim, known.modes, width=known.width, layers=known.layers, **channels)
         operators = [
             PseudoDifferentialOperator(_make_symbol(known, dim, kept), kept)
             for _ in range(known.layers)
         ]
-        super().__init__(
-            dim,
-            in_channels,
-            out_channels,
-            width=known.width,
-            operators=operators,
-            coordinate_scale=known.coordinate_scale,
-            padding=known.padding,
-        )
+        inner: Any = {"width": known.width, "padding": known.padding}
+        inner["coordinate_scale"] = known.coordinate_scale
+        super().__init__(dim, **channels, operators=operators, **inner)
 
 
 def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) -> Symbol:
     """The symbol of one block."""
-    width, time, depends_on_x = options.width, options.takes_time, options.depends_on_x
+    width = options.width
     if options.symbol == "table":
-        if modes is None or time:
+        if modes is None or options.takes_time:
             raise ValueError("a table symbol needs modes, for example modes=12, and no time")
         return TableSymbol(width, width, modes=modes)
     # features of a trunk have scales of their own, in units of single modes
-    own = 1.0 if options.symbol == "trunk" else None
-    scale = InputScale(dim, options.coordinate_scale, options.frequency_scale or own, modes)
-    network = MLPOptions(
-        layers=options.symbol_layers,
-        hidden=options.symbol_hidden,
-        activation=options.activation,
-        first_activation=options.first_activation,
-    )
+    frequency = options.frequency_scale or (1.0 if options.symbol == "trunk" else None)
+    common: dict[str, Any] = {
+        "scale": InputScale(dim, options.coordinate_scale, frequency, modes),
+        "takes_time": options.takes_time,
+        "layers": options.symbol_layers,
+        "hidden": options.symbol_hidden,
+        "activation": options.activation,
+        "first_activation": options.first_activation,
+    }
     if options.symbol == "low-rank":
-        if not depends_on_x:
+        if not options.depends_on_x:
             raise ValueError(
                 "a low-rank symbol is one that depends on x: for a(ξ) take symbol='network' with "
                 "depends_on_x=False"
             )
-        rank, shared = options.rank, options.shared
-        return LowRankSymbol(
-            width, width, scale=scale, rank=rank, shared=shared, takes_time=time, **network
-        )
+        return LowRankSymbol(width, width, rank=options.rank, shared=options.shared, **common)
+    common["depends_on_x"] = options.depends_on_x
     if options.symbol == "classical":
-        return ClassicalSymbol(
-            width,
-            width,
-            scale=scale,
-            order=options.order,
-            depends_on_x=depends_on_x,
-            takes_time=time,
-            **network,
-        )
+        return ClassicalSymbol(width, width, order=options.order, **common)
     if options.symbol == "network":
-        return NetworkSymbol(
-            width, width, scale=scale, depends_on_x=depends_on_x, takes_time=time, **network
-        )
+        return NetworkSymbol(width, width, **common)
     if options.symbol == "trunk":
-        hidden = options.space_hidden
-        return TrunkSymbol(
-            width,
-            width,
-            scale=scale,
-            depends_on_x=depends_on_x,
-            takes_time=time,
-            space_hidden=hidden,
-            **network,
-        )
+        return TrunkSymbol(width, width, space_hidden=options.space_hidden, **common)
     raise ValueError(
         f"symbol {options.symbol!r}; expected 'network', 'trunk', 'low-rank', 'table' or "
         "'classical'"

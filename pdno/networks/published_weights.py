@@ -31,8 +31,17 @@ from pdno.tensor_file import read_tensor_file
 Network = TypeVar("Network", bound=nn.Module)
 
 _SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"
-_SKELETON = {"fc0": "lift", "fc1": "project_hidden", "fc2": "project"}
-_PARTS = {"net_real": "real", "net_imag": "imaginary", "net_out": "space", "table": "table"}
+_NAMES = {
+    "lift": "fc0",
+    "project_hidden": "fc1",
+    "project": "fc2",
+    "locals.": "w",
+    "operators.": "conv",
+    "symbol.real": "net_real",
+    "symbol.imaginary": "net_imag",
+    "symbol.space": "net_out",
+    "symbol.table": "weights",
+}
 _MWT_NAMES = {
     "lift": "Lk",
     "project.0": "Lc0",
@@ -72,24 +81,41 @@ def load_published(
     """
     state = _read(source)
     if "Lk.weight" in state:
-        return convert_published_mwt(state, base).eval()
+        return convert_published_mwt(state, base)
     dim = _count_axes(state)
     shape = (resolution,) * dim if isinstance(resolution, int) else tuple(resolution)
     if len(shape) != dim or min(shape) < 2:
         raise ValueError(f"resolution {resolution} for weights of {dim} axes: give one per axis")
+    width, channels = state.matrix("fc0.weight").shape
     common: dict[str, Any] = {
         "dim": dim,
-        "in_channels": state.matrix("fc0.weight").shape[1] - dim,
+        "in_channels": channels - dim,
         "out_channels": state.matrix("fc2.weight").shape[0],
-        "width": state.matrix("fc0.weight").shape[0],
+        "width": width,
         "layers": sum(name.startswith("w") and name.endswith(".weight") for name in state),
         "coordinate_scale": [n / (n - 1) for n in shape],
         "padding": padding,
     }
     if _TABLE in state:
-        return _fno(state, common).eval()
-    symbols = {"activation": activation, "first_activation": first_activation, "modes": modes}
-    return _pdno(state, {**common, **symbols, "frequency_scale": shape}).eval()
+        network: nn.Module = FNO(**common, modes=_as_real(state[_TABLE]).shape[2:-1])
+    else:
+        network = PDNO(
+            **common,
+            activation=activation,
+            first_activation=first_activation,
+            modes=modes,
+            frequency_scale=shape,
+            symbol_hidden=state[_SYMBOL].shape[0],
+            symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
+            depends_on_x="conv0.net_out.linear_in.weight" in state,
+        )
+    _fill(network, dict(network.named_parameters()), state)
+    if state:
+        raise ValueError(
+            f"published weights do not fit: unknown {list(state)[:3]}, or theirs are missing; leave "
+            "out what the network does not use"
+        )
+    return network
 
 
 class _Weights(dict[str, Tensor]):
@@ -97,8 +123,8 @@ class _Weights(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         raise ValueError(
-            f"the weights have no {name}: they are incomplete, or of another network than the "
-            f"one that {', '.join(list(self)[:3])}, ... belong to"
+            f"the weights have no {name!r}, but {', '.join(list(self)[:3])}, ...; expected all "
+            "weights of a published PDNO, a published FNO or a published MWT"
         )
 
     def matrix(self, name: str) -> Tensor:
@@ -106,6 +132,12 @@ class _Weights(dict[str, Tensor]):
         if self[name].dim() != 2:
             raise ValueError(f"{name} has shape {tuple(self[name].shape)}; expected a matrix")
         return self[name]
+
+    def take(self, name: str) -> Tensor:
+        """A weight that is needed once."""
+        value = self[name]
+        del self[name]
+        return value
 
 
 def _read(source: str | Path | Mapping[str, Any]) -> _Weights:
@@ -124,7 +156,7 @@ def _read(source: str | Path | Mapping[str, Any]) -> _Weights:
 def _count_axes(state: _Weights) -> int:
     """d, from what the operators hold: early FNOs have flat local maps in any dimension."""
     if _TABLE in state:
-        return _complex(state[_TABLE]).dim() - 2
+        return _as_real(state[_TABLE]).dim() - 3
     if _SYMBOL in state:
         return state.matrix(_SYMBOL).shape[1]
     raise ValueError(
@@ -133,157 +165,86 @@ def _count_axes(state: _Weights) -> int:
     )
 
 
-def _pdno(state: _Weights, sizes: dict[str, Any]) -> PDNO:
-    network = PDNO(
-        **sizes,
-        symbol_hidden=state[_SYMBOL].shape[0],
-        symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
-        depends_on_x="conv0.net_out.linear_in.weight" in state,
-    )
-    return _fill(network, state)
+def _as_real(weights: Tensor) -> Tensor:
+    """A corner block of complex numbers as pairs of real ones, which it may be already."""
+    if weights.is_complex():
+        return torch.view_as_real(weights.resolve_conj())
+    if weights.shape[-1] != 2:
+        raise ValueError(
+            f"a corner block of real numbers {tuple(weights.shape)}; expected complex numbers, or "
+            "their two parts in a last axis"
+        )
+    return weights
 
 
-def _fno(state: _Weights, sizes: dict[str, Any]) -> FNO:
-    dim = sizes["dim"]
-    network = FNO(**sizes, modes=tuple(_complex(state[_TABLE]).shape[2:]))
-    rest = _Weights(state)
-    for layer in range(sizes["layers"]):
-        names = [f"conv{layer}.weights{block + 1}" for block in range(2 ** (dim - 1))]
-        blocks = [_complex(state[name]) for name in names]
-        if len({block.shape for block in blocks}) > 1:
-            raise ValueError(f"the corner blocks {', '.join(names)} differ in shape")
-        for name in names:
-            del rest[name]
-        joined = _join_corners(blocks).movedim(0, 1)
-        table = torch.view_as_real(joined.resolve_conj().contiguous())
-        rest[f"conv{layer}.table"] = table
-    return _fill(network, rest)
-
-
-def _join_corners(blocks: list[Tensor]) -> Tensor:
+def _join_corners(state: _Weights, name: str, count: int) -> Tensor:
     """One table of corner blocks, which differ in the sign of the first axis fastest."""
-    axis = 2
+    blocks, axis = [_as_real(state.take(f"{name}{block + 1}")) for block in range(count)], 2
+    if len({block.shape for block in blocks}) > 1:
+        raise ValueError(f"the corner blocks {name}1, ... differ in shape")
     while len(blocks) > 1:
         blocks = [torch.cat(blocks[k : k + 2], dim=axis) for k in range(0, len(blocks), 2)]
         axis += 1
     return blocks[0]
 
 
-def _complex(weights: Tensor) -> Tensor:
-    """A corner block, which may be stored as pairs of real numbers."""
-    if weights.is_complex():
-        return weights
-    if weights.shape[-1] != 2:
-        raise ValueError(
-            f"a corner block of real numbers {tuple(weights.shape)}; expected complex numbers, or "
-            "their two parts in a last axis"
-        )
-    return torch.view_as_complex(weights.contiguous())
-
-
-def _rename(name: str) -> str | None:
-    """Our name of a published weight; None if there is no such weight."""
-    layer, *rest = name.split(".")
-    number = layer.lstrip("convw")
-    if layer in _SKELETON:
-        return ".".join([_SKELETON[layer], *rest])
-    if layer == f"w{number}":
-        return ".".join(["locals", number, *rest])
-    if layer == f"conv{number}" and rest and rest[0] in _PARTS:
-        return ".".join(["operators", number, "symbol", _PARTS[rest[0]], *rest[1:]])
-    return None
-
-
-def _fill(network: Network, published: _Weights) -> Network:
-    """Load the weights; every parameter must be there and nothing may be left over."""
-    expected = {name: tuple(value.shape) for name, value in network.named_parameters()}
-    weights, unknown = {}, []
-    for name, value in published.items():
-        ours = _rename(name)
-        if ours is None or ours not in expected:
-            unknown.append(name)
-        else:
-            # local maps are stored as convolutions with a kernel of one point
-            weights[ours] = value.flatten(1) if name.startswith("w") and value.dim() > 1 else value
-    missing = [name for name in expected if name not in weights]
-    wrong = [name for name in weights if tuple(weights[name].shape) != expected[name]]
-    if missing or unknown or wrong:
-        raise ValueError(
-            f"published weights do not fit: missing {missing[:3]}, of another shape {wrong[:3]}, "
-            f"unknown {unknown[:3]}; leave out what the network does not use"
-        )
+def _fill(network: Network, own: Mapping[str, Tensor], published: _Weights) -> Network:
+    """Load what is published of our weights `own`, taking it out of `published`."""
+    weights = {}
+    for name, like in own.items():
+        theirs = name
+        for ours, replacement in (_MWT_NAMES if isinstance(network, MWT) else _NAMES).items():
+            theirs = theirs.replace(ours, replacement)
+        try:
+            if theirs.endswith(".weights"):
+                value = _join_corners(published, theirs, 2 ** (like.dim() - 4))
+                value = value.movedim(0, 1) if isinstance(network, FNO) else value
+            else:
+                value = published.take(theirs)
+            # local maps are stored as convolutions with a kernel of one point, or ours are
+            pairs = zip(value.shape, like.shape, strict=False)
+            if value.numel() != like.numel() or any(n != m for n, m in pairs):
+                raise ValueError(f"shape {tuple(value.shape)}; expected {tuple(like.shape)}")
+        except ValueError as error:
+            raise ValueError(f"{theirs!r} for {name!r}: {error}") from error
+        weights[name] = value.reshape(like.shape)
     network.load_state_dict(weights, strict=False)
-    return network
+    return network.eval()
 
 
-def convert_published_mwt(state: Mapping[str, Tensor], base: str | None = None) -> MWT:
-    """The MWT of a published state dict, in eval mode.
+def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> MWT:
+    """The MWT of a published state dict, in eval mode; `load_published` for this family.
 
-    All sizes are read from the shapes; the coarsest level, which they do not tell, is 0 in all
-    published experiments. Complex weights may be complex or have a last axis (re,
-    im). Inputs are those of the published network but with the channels first.
-
-    Arguments:
-        state: Tensors under their published names, with or without the prefix "module.".
-        base: "legendre" or "chebyshev"; None recognises it by the filters in the state. A base
-            that contradicts the filters is an error.
+    The coarsest level, which shapes do not tell, is 0 in all published experiments. A base of None
+    is recognised by the filters in the state; one that contradicts them is an error.
     """
-    state = {name.removeprefix("module."): value for name, value in state.items()}
-    for name in ("Lk.weight", "Lc1.weight", "MWT_CZ.0.A.weights1", "MWT_CZ.0.ec_s"):
-        if name not in state:
-            raise ValueError(f"state has no {name!r}; expected the weights of a published MWT")
-    axes = _as_real(state["MWT_CZ.0.A.weights1"]).dim() - 3
+    weights = _read(state)
+    lift, filters = weights["Lk.weight"], weights["MWT_CZ.0.ec_s"]
+    table = _as_real(weights["MWT_CZ.0.A.weights1"])
+    axes = table.dim() - 3
     dim = min(axes, 2)
-    wavelets = round(state["MWT_CZ.0.ec_s"].shape[1] ** (1 / dim))
+    wavelets = round(filters.shape[1] ** (1 / dim))
     model = MWT(
         dim,
-        state["Lk.weight"].shape[1],
-        out_channels=state["Lc1.weight"].shape[0],
-        width=state["Lk.weight"].shape[0] // wavelets**dim,
+        lift.shape[1],
+        out_channels=weights["Lc1.weight"].shape[0],
+        width=lift.shape[0] // wavelets**dim,
         wavelets=wavelets,
-        modes=state["MWT_CZ.0.A.weights1"].shape[2],
-        blocks=1 + max(int(name.split(".")[1]) for name in state if name.startswith("MWT_CZ.")),
-        base=_recognise_base(state["MWT_CZ.0.ec_s"], dim, wavelets=wavelets, base=base),
+        modes=table.shape[2],
+        blocks=1 + max(int(name.split(".")[1]) for name in weights if name.startswith("MWT_CZ.")),
+        base=_recognise_base(filters, dim, wavelets=wavelets, base=base),
         space_time=axes == 3,
-    ).to(state["Lk.weight"].dtype)
-    model.load_state_dict(_rename_mwt(state, model.state_dict()))
-    return model.eval()
-
-
-def _rename_mwt(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The published tensors under the names and in the shapes of our state dict `own`."""
-    renamed = {}
-    for name, like in own.items():
-        published = name
-        for ours, theirs in _MWT_NAMES.items():
-            published = published.replace(ours, theirs)
-        try:
-            if published.endswith("weights"):
-                blocks = [state[f"{published}{i + 1}"] for i in range(2 ** (like.dim() - 4))]
-                value = _join_corners([_as_real(block) for block in blocks])
-            else:
-                value = state[published]
-            renamed[name] = value.reshape(like.shape)
-        except (KeyError, RuntimeError) as error:
-            raise ValueError(
-                f"state does not hold {published!r} for {name!r} of shape {tuple(like.shape)}: "
-                f"{error}; it is not the whole state of a published MWT"
-            ) from error
-    return renamed
-
-
-def _as_real(weights: Tensor) -> Tensor:
-    return torch.view_as_real(weights) if weights.is_complex() else weights
+    ).to(lift.dtype)
+    return _fill(model, model.state_dict(), weights)
 
 
 def _recognise_base(filters: Tensor, dim: int, *, wavelets: int, base: str | None) -> str:
     """The base whose filters [H0^T; H1^T; ...] are those of the state."""
+    given = filters.double().cpu()
     for candidate in BASES if base is None else (base,):
-        own = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim)).T
-        scaling = own[:, : filters.shape[1]]
-        if scaling.shape == filters.shape and torch.allclose(
-            filters.double().cpu(), scaling, atol=1e-5
-        ):
+        analysis = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim)).T
+        scaling = analysis[:, : filters.shape[1]]
+        if scaling.shape == given.shape and torch.allclose(given, scaling, atol=1e-5):
             return candidate
     raise ValueError(
         f"the filters of the state (k={wavelets}, dim={dim}) are not those of "

@@ -15,14 +15,10 @@ from pdno.networks.neural_operator import NeuralOperator
 def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool = False) -> Tensor:
     """Predict `steps` frames; the window slides over the predictions (paper section 5.2).
 
-    Shapes: window (B, k·C, *N), the latest k frames as channels -> (B, steps, C, *N).
+    Shapes: window (B, k·C, *N), the latest k frames, oldest first -> (B, steps, C, *N).
 
-    Arguments:
-        network: Maps a window to the next frame (B, C, *N).
-        window: The latest frames, oldest first.
-        steps: Number of frames to predict.
-        recompute: Keep only the windows for the backward pass and compute each step again there:
-            the memory of one step instead of all, for about a third more time.
+    `recompute` keeps only the windows for the backward pass and computes each step again there:
+    the memory of one step instead of all, for about a third more time.
     """
     step = shared_step(network, Grid(tuple(window.shape[2:])))
     return unroll(step, window, steps, recompute=recompute)
@@ -36,10 +32,8 @@ def unroll(
         raise ValueError(f"steps is {steps}; expected at least 1")
     frames = []
     for _ in range(steps):
-        if recompute and torch.is_grad_enabled():
-            frame = checkpoint(step, window, use_reentrant=False)
-        else:
-            frame = step(window)
+        again = recompute and torch.is_grad_enabled()
+        frame = checkpoint(step, window, use_reentrant=False) if again else step(window)
         if window.shape[1] % frame.shape[1]:
             raise ValueError(
                 f"a window of {window.shape[1]} channels is not whole frames of {frame.shape[1]}"

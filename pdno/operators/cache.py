@@ -22,7 +22,7 @@ import torch
 
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
-from pdno.symbols.table import TableSymbol
+from pdno.symbols.network import TableSymbol
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ from pdno.operators.cache import FrozenLayer, ValueCache
 from pdno.operators.kernel import apply_values, choose_backend
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.direct import FullSymbol, apply_directly
-from pdno.symbols.low_rank import LowRankSymbol
+from pdno.symbols.network import LowRankSymbol, TableSymbol
 from pdno.symbols.separated import SeparatedSymbol
-from pdno.symbols.table import TableSymbol
 from pdno.tracing import is_traced
 
 

@@ -1,11 +1,9 @@
-"""Symbols a(x, ξ), one family per file.
+"""Symbols a(x, ξ), by families.
 
     base        Symbol and SymbolValues: what an operator asks of a symbol
-    network     a1(x) a2(ξ), the paper's symbol
-    low_rank    Σ_r b_r(x) c_r(ξ)
+    network     a1(x) a2(ξ), the paper's symbol; Σ_r b_r(x) c_r(ξ); R(ξ), the free table of FNO
     classical   ⟨ξ⟩^m b(x, ω), in S^m_{1,0} by construction
     trunk       a1(x) a2(ξ) with one trunk for a2, in S^0_{1,0}
-    table       R(ξ), the free table of FNO
     analytic    formulas: heat, derivatives, resolvent, ...
     direct      any a(x, ξ) and its double sum, for small grids
 
@@ -25,9 +23,9 @@ from pdno.symbols.base import Symbol as Symbol
 from pdno.symbols.base import SymbolValues as SymbolValues
 from pdno.symbols.classical import ClassicalSymbol as ClassicalSymbol
 from pdno.symbols.direct import FullSymbol as FullSymbol
-from pdno.symbols.low_rank import LowRankSymbol as LowRankSymbol
 from pdno.symbols.mlp import ACTIVATIONS as ACTIVATIONS
+from pdno.symbols.network import LowRankSymbol as LowRankSymbol
 from pdno.symbols.network import NetworkSymbol as NetworkSymbol
+from pdno.symbols.network import TableSymbol as TableSymbol
 from pdno.symbols.scale import InputScale as InputScale
-from pdno.symbols.table import TableSymbol as TableSymbol
 from pdno.symbols.trunk import TrunkSymbol as TrunkSymbol

@@ -1,15 +1,5 @@
 """Symbols that are known in closed form, one number per mode (I = O = 1).
 
-| class               | symbol                         | operator                       |
-|---------------------|--------------------------------|--------------------------------|
-| `Heat`        | e^{-4π²|ξ|²ct}                 | solution of u_t = cΔu          |
-| `Derivative`  | (2πiξ)^α                       | ∂^α                            |
-| `FractionalLaplacian` | (4π²|ξ|²)^s            | (-Δ)^s                         |
-| `Resolvent`   | 1/(z + 4π²|ξ|²)                | (z - Δ)⁻¹                      |
-| `Advection`   | e^{-2πi v·ξ t}                 | solution of u_t + v·∇u = 0     |
-| `Wave`        | cos(2πc|ξ|t)                   | solution of u_tt = c²Δu at rest |
-| `Multiplication` | b(x)                        | f -> b f                       |
-
 On an even grid the mode N/2 stands for both signs in equal parts, so a symbol has the mean of its
 two values there (of four where two axes meet); that makes the derivative symbol the spectral
 derivative.
@@ -29,6 +19,7 @@ __all__ = [
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,10 +39,10 @@ class AnalyticSymbol(Symbol):
         super().__init__(1, 1)
 
     @abstractmethod
-    def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
+    def formula(self, xi: Tensor, t: Any) -> Tensor:
         """a at integer frequencies ξ (*N^, d), as real or complex values (*N^).
 
-        t has shape (), or (B, 1, ..., 1) for values (B, *N^).
+        t is None, or a tensor of shape (), or (B, 1, ..., 1) for values (B, *N^).
         """
 
     def evaluate(
@@ -59,10 +50,8 @@ class AnalyticSymbol(Symbol):
     ) -> SymbolValues:
         """The formula on the kept modes, with the mean of both signs at N/2."""
         if self.takes_time != (t is not None):
-            raise ValueError(
-                f"{type(self).__name__} "
-                + ("depends on time: give t" if self.takes_time else "has no time: leave t out")
-            )
+            problem = "depends on time: give t" if self.takes_time else "has no time: leave t out"
+            raise ValueError(f"{type(self).__name__} {problem}")
         xi = grid.modes(modes).to(torch.float64)
         time = check_time(t, self.takes_time, xi)
         if time is not None and time.dim():
@@ -88,7 +77,7 @@ def _norm_squared(xi: Tensor) -> Tensor:
 
 
 class Heat(AnalyticSymbol):
-    """e^{-4π²|ξ|²ct}, of every order for t > 0."""
+    """e^{-4π²|ξ|²ct}, the solution of u_t = cΔu; of every order for t > 0."""
 
     takes_time = True
 
@@ -96,48 +85,41 @@ class Heat(AnalyticSymbol):
         super().__init__()
         self.diffusivity = diffusivity
 
-    def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """The symbol at ξ."""
-        assert t is not None
+    def formula(self, xi: Tensor, t: Any) -> Tensor:
         return torch.exp(-self.diffusivity * t * _norm_squared(xi))
 
 
 class Derivative(AnalyticSymbol):
-    """(2πiξ)^α, of order |α|."""
+    """(2πiξ)^α, the derivative ∂^α; of order |α|."""
 
     def __init__(self, order: Sequence[int]) -> None:
         super().__init__()
         self.order = tuple(order)
 
-    def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """The symbol at ξ."""
+    def formula(self, xi: Tensor, t: Any) -> Tensor:
         if xi.shape[-1] != len(self.order):
             raise ValueError(
                 f"a derivative {self.order} on a grid of {xi.shape[-1]} axes: give one order each"
             )
-        factors = [
-            (2j * math.pi * xi[..., axis]) ** power for axis, power in enumerate(self.order)
-        ]
+        factors = [(2j * math.pi * xi[..., a]) ** power for a, power in enumerate(self.order)]
         return torch.stack(factors).prod(dim=0)
 
 
 class FractionalLaplacian(AnalyticSymbol):
-    """(4π²|ξ|²)^s, of order 2s; zero at ξ = 0 for any s."""
+    """(4π²|ξ|²)^s, that is (-Δ)^s; of order 2s, zero at ξ = 0 for any s."""
 
     def __init__(self, power: float) -> None:
         super().__init__()
         self.power = power
 
-    def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """The symbol at ξ."""
+    def formula(self, xi: Tensor, t: Any) -> Tensor:
         squared = _norm_squared(xi)
-        return torch.where(
-            squared == 0, 0.0, torch.where(squared == 0, 1.0, squared) ** self.power
-        )
+        nonzero = torch.where(squared == 0, 1.0, squared)
+        return torch.where(squared == 0, 0.0, nonzero**self.power)
 
 
 class Resolvent(AnalyticSymbol):
-    """1/(z + 4π²|ξ|²), of order -2."""
+    """1/(z + 4π²|ξ|²), that is (z - Δ)⁻¹; of order -2."""
 
     def __init__(self, shift: float = 1.0) -> None:
         super().__init__()
@@ -145,13 +127,12 @@ class Resolvent(AnalyticSymbol):
             raise ValueError(f"shift is {shift}; expected z > 0, where z - Δ is invertible")
         self.shift = shift
 
-    def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """The symbol at ξ."""
+    def formula(self, xi: Tensor, t: Any) -> Tensor:
         return 1.0 / (self.shift + _norm_squared(xi))
 
 
 class Advection(AnalyticSymbol):
-    """e^{-2πi v·ξ t}: translation by vt; bounded, in no class S^m_{1,0}."""
+    """e^{-2πi v·ξ t}, the solution of u_t + v·∇u = 0; bounded, in no class S^m_{1,0}."""
 
     takes_time = True
 
@@ -159,9 +140,7 @@ class Advection(AnalyticSymbol):
         super().__init__()
         self.velocity = tuple(velocity)
 
-    def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """The symbol at ξ."""
-        assert t is not None
+    def formula(self, xi: Tensor, t: Any) -> Tensor:
         if xi.shape[-1] != len(self.velocity):
             raise ValueError(
                 f"a velocity {self.velocity} on a grid of {xi.shape[-1]} axes: give one each"
@@ -179,25 +158,18 @@ class Wave(AnalyticSymbol):
         super().__init__()
         self.speed = speed
 
-    def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """The symbol at ξ."""
-        assert t is not None
+    def formula(self, xi: Tensor, t: Any) -> Tensor:
         return torch.cos(self.speed * t * _norm_squared(xi).sqrt())
 
 
 class Multiplication(AnalyticSymbol):
-    """b(x), of order 0 for smooth b.
-
-    Arguments:
-        function: b, from points (*N, d) to values (*N).
-    """
+    """b(x), a function from points (*N, d) to values (*N); of order 0 for smooth b."""
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function
 
-    def formula(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """1 at every ξ."""
+    def formula(self, xi: Tensor, t: Any) -> Tensor:
         return torch.ones(xi.shape[:-1], dtype=torch.float64)
 
     def evaluate(

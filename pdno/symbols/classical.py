@@ -2,17 +2,13 @@
 
     a(x, ξ) = ⟨ξ⟩^m b(x, ω),    ω = (1, ξ)/⟨ξ⟩,    ⟨ξ⟩ = (1 + |ξ|²)^{1/2}
 
-ω runs through the upper half of the unit sphere, so R^d is seen as a bounded set with the
-directions ξ/|ξ| of infinity as its rim. Where b is smooth on that closed set and periodic in x, a
-is a symbol of order m: docs/theory_symbol_classes.md has the proof. A network with a smooth
-activation is such a b, because its inputs are bounded; x enters as cos 2πx and sin 2πx. (A network
-of ξ itself is not: where one of its units is constant along a ray nothing decays.)
+ω runs through the upper half of the unit sphere, a bounded set with the directions ξ/|ξ| of
+infinity as its rim. Where b is smooth on that closed set and periodic in x, a is a symbol of order
+m: docs/theory_symbol_classes.md has the proof. A network with a smooth activation is such a b; x
+enters as cos 2πx and sin 2πx, ξ in units of the `frequency_scale`.
 
 An operator maps real functions to real ones if a(x, -ξ) = conj a(x, ξ): Re a even, Im a odd. For
-any network N, with ω' = (1, -ξ)/⟨ξ⟩, (N(ω) + N(ω'))/2 is even and (N(ω) - N(ω'))/2 is odd, and
-every even or odd function is of that form.
-
-ξ is measured in units of the `frequency_scale` s, that is ⟨ξ/s⟩; the class does not change.
+any network N, with ω' = (1, -ξ)/⟨ξ⟩, (N(ω) + N(ω'))/2 is even and (N(ω) - N(ω'))/2 is odd.
 
 Structure of the channel matrix A(ξ), with networks N and M, K = (N - N*)/2 and P = M M*:
 
@@ -30,7 +26,8 @@ except that of the mode N/2 of an even grid only the real part acts.
 __all__ = ["ClassicalSymbol"]
 
 import math
-from typing import Literal, Unpack
+from functools import partial
+from typing import Any, Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -42,8 +39,7 @@ from pdno.symbols.separated import SeparatedSymbol
 Parity = Literal["even", "odd", "none"]
 
 START_OF_C = 0.1
-GAIN = 4.0
-"""Inputs lie on the unit sphere, where torch's own start would be almost linear."""
+GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be almost linear
 
 
 class ClassicalSymbol(SeparatedSymbol):
@@ -52,15 +48,13 @@ class ClassicalSymbol(SeparatedSymbol):
     a1 starts near 1, so that the operator starts as an a(ξ).
 
     Arguments:
-        in_channels, out_channels, scale: As in `SeparatedSymbol`.
         order: m; with time that of the generator A.
         depends_on_x: Whether there is an a1. An elliptic symbol has one a1(x) > 0 for all pairs.
         takes_time: Whether the symbol is e^{tA}: a dissipative A, elliptic if m > 0.
         hermitian: Whether a(x, -ξ) = conj a(x, ξ) on the whole lattice. Without it the operator
             on real fields has another symbol than the one written here, one that jumps at ξ_d = 0.
-        elliptic: Whether A is bounded from below.
-        self_adjoint: Whether A = A*, for symbols without x: with x the adjoint is not separated.
-        dissipative: Whether Re A <= 0, for symbols without x.
+        elliptic, self_adjoint, dissipative: The structure of A; the last two for symbols without
+            x, because with x the adjoint is not separated.
         network: Arguments of `SymbolMLP`, with a smooth activation.
 
     Example:
@@ -85,37 +79,26 @@ class ClassicalSymbol(SeparatedSymbol):
         dissipative: bool = False,
         **network: Unpack[MLPOptions],
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            scale=scale,
-            depends_on_x=depends_on_x,
-            takes_time=takes_time,
-        )
+        parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
+        super().__init__(in_channels, out_channels, **parts)
         self.order, self.hermitian, self.self_adjoint = float(order), hermitian, self_adjoint
         self.dissipative = dissipative or takes_time
         self.elliptic = elliptic or (takes_time and order > 0)
         self._check(network)
-        pairs, features = in_channels * out_channels, scale.dim + 1
-        parities: tuple[Parity, Parity] = ("even", "odd") if hermitian else ("none", "none")
-
-        def make(parity: Parity) -> ParityMLP:
-            return ParityMLP(features, pairs, parity=parity, **network)
-
-        self.real, self.imaginary = make(parities[0]), make(parities[1])
+        pairs = in_channels * out_channels
+        even: Parity = "even" if hermitian else "none"
+        odd: Parity = "odd" if hermitian else "none"
+        make = partial(ParityMLP, scale.dim + 1, pairs, **network)
+        self.real, self.imaginary = make(parity=even), make(parity=odd)
         if self.dissipative or self.elliptic:
-            self.root_real, self.root_imaginary = make(parities[0]), make(parities[1])
+            self.root_real, self.root_imaginary = make(parity=even), make(parity=odd)
         if self.elliptic:
             self.log_ellipticity = nn.Parameter(torch.tensor(math.log(START_OF_C)))
-        self.space = self._make_space(network) if depends_on_x else None
-
-    def _make_space(self, network: MLPOptions) -> SymbolMLP:
-        """a1, near 1 at the start; that of an elliptic symbol is exponentiated."""
-        factors = 1 if self.elliptic else self.in_channels * self.out_channels
-        space = SymbolMLP(2 * self.scale.dim, factors, **network)
-        with torch.no_grad():
-            space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
-        return space
+        self.space = None
+        if depends_on_x:
+            self.space = SymbolMLP(2 * scale.dim, 1 if self.elliptic else pairs, **network)
+            with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
+                self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
 
     @property
     def ellipticity(self) -> Tensor:
@@ -134,7 +117,7 @@ class ClassicalSymbol(SeparatedSymbol):
         bracket = (1.0 + xi.square().sum(dim=-1, keepdim=True)).sqrt()
         omega = torch.cat([torch.ones_like(bracket), xi], dim=-1) / bracket
         size = bracket.squeeze(-1) ** self.order
-        if self.self_adjoint or self.elliptic or self.dissipative:
+        if self.exact_structure:
             a = self._structured(omega) * size[..., None, None]
             c = (a if t is None else _exponential(a, t)).movedim((-2, -1), (0, 1))
         else:
@@ -183,13 +166,8 @@ class ClassicalSymbol(SeparatedSymbol):
                     f"{name} {given!r} of a classical symbol: it is not smooth, so neither is the "
                     "symbol; take gelu, softplus, silu, tanh or sigmoid"
                 )
-        asked = {
-            "takes_time": self.takes_time,
-            "self_adjoint": self.self_adjoint,
-            "dissipative": self.dissipative,
-            "elliptic": self.elliptic,
-        }
-        structure = [name for name, value in asked.items() if value]
+        names = ("takes_time", "self_adjoint", "dissipative", "elliptic")
+        structure = [name for name in names if getattr(self, name)]
         if structure and self.in_channels != self.out_channels:
             raise ValueError(
                 f"{structure[0]} from {self.in_channels} to {self.out_channels} channels: it is a "
@@ -205,14 +183,8 @@ class ClassicalSymbol(SeparatedSymbol):
 class ParityMLP(SymbolMLP):
     """(N(ω) ± N(ω')) / 2, or N(ω) itself, for points ω = (ω_0, ω_1, ..., ω_d).
 
-    The last map of N is linear, so the last hidden layer is enough to be symmetrised; an odd
-    network has no bias there.
-
-    Arguments:
-        in_features: d + 1.
-        out_features: Number of values.
-        parity: "even", "odd" or "none", in ω_1, ..., ω_d.
-        network: Arguments of `SymbolMLP`.
+    The last map of N is linear, so the last hidden layer is enough to be symmetrised in
+    ω_1, ..., ω_d; an odd network has no bias there.
     """
 
     def __init__(

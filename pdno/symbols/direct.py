@@ -2,8 +2,7 @@
 
     K[f]_j(x) = Σ_i Σ_ξ a_ij(x, ξ) f̂_i(ξ) e^{2πi ξ·x}                                 (eq. 11)
 
-One number for each point and mode: O(|N|²) work and memory. This is the definition itself, and so
-the judge of every faster way.
+O(|N|²) work and memory. This is the definition itself, and so the judge of every faster way.
 """
 
 __all__ = ["FullSymbol", "apply_directly", "full_values"]
@@ -22,11 +21,7 @@ POINT_MODE_PAIRS = 2**24
 
 
 class FullSymbol:
-    """a_ij(x, ξ) given by a function.
-
-    Arguments:
-        function: From x (P, 1, d) and ξ (1, M, d) to values (O, I, P, M).
-    """
+    """a_ij(x, ξ) given by a function from x (P, 1, d) and ξ (1, M, d) to values (O, I, P, M)."""
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.function = function
@@ -45,24 +40,14 @@ def full_values(values: SymbolValues, grid: Grid) -> Tensor:
     c = values.frequency
     if c.dim() != 3 + grid.dim:
         raise ValueError("a symbol with one time per sample: write it out for one time")
-    b = (
-        values.space
-        if values.space is not None
-        else torch.ones((), dtype=c.real.dtype).expand(1, 1, 1, *grid.shape)
-    )
-    ones = [1] * grid.dim
+    b, ones = values.space, [1] * grid.dim
+    if b is None:
+        b = torch.ones((), dtype=c.real.dtype).expand(1, 1, 1, *grid.shape)
     return (b.reshape(*b.shape, *ones) * c.reshape(*c.shape[:3], *ones, *c.shape[3:])).sum(dim=0)
 
 
 def apply_directly(a: Tensor, f: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
-    """K[f] by the double sum, (B, I, *N) -> (B, O, *N).
-
-    Arguments:
-        a: Values (O, I, *N, *N^).
-        f: Real fields.
-        grid: Their grid.
-        modes: Kept modes of `a`.
-    """
+    """K[f] by the double sum, with values a (O, I, *N, *N^): (B, I, *N) -> (B, O, *N)."""
     xi = grid.modes(modes).to(torch.float64).reshape(-1, grid.dim)
     _check_size(grid, xi)
     # the waves are those of the transform, which starts at the first point wherever that lies

@@ -2,23 +2,13 @@
 
     linear_in, σ, then `layers` times (linear, σ), linear_out
 
-The paper's "#layers" counts the hidden-to-hidden maps; there are layers + 2 linear maps in all.
-
 Each activation σ comes with the symbol class it gives, that of a1(x) a2(ξ) for one frequency axis,
 n = 1 (proposition 1, appendix E). For n >= 2 a unit w·ξ + b is constant along the rays orthogonal
 to w, where its derivatives do not decay, so no more than the order of the values themselves is
 claimed there.
 """
 
-__all__ = [
-    "ACTIVATIONS",
-    "Activation",
-    "MLPOptions",
-    "SymbolMLP",
-    "evaluate_complex",
-    "get_activation",
-    "join_parts",
-]
+__all__ = ["ACTIVATIONS", "Activation", "MLPOptions", "SymbolMLP", "evaluate_complex"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,13 +23,7 @@ from pdno.tracing import is_traced
 
 @dataclass(frozen=True)
 class Activation:
-    """An activation and what it makes of a symbol network.
-
-    Arguments:
-        function: The activation.
-        order: m of S^m_{1,0}, or None where no class is proven.
-        reason: Why.
-    """
+    """An activation, m of the class S^m_{1,0} it gives, None where none is proven, and why."""
 
     function: Callable[[Tensor], Tensor]
     order: int | None
@@ -85,14 +69,8 @@ class MLPOptions(TypedDict, total=False):
 class SymbolMLP(nn.Module):
     """A fully connected network on the last axis, (..., d) -> (..., out_features).
 
-    Arguments:
-        in_features: d, or d + 1 with time.
-        out_features: Number of values.
-        layers: Hidden-to-hidden maps.
-        hidden: Width of the hidden layers.
-        activation: σ by name.
-        first_activation: σ after `linear_in`; the published 2D code has GELU there whatever σ is.
-            None means the same as `activation`.
+    `layers` counts the hidden-to-hidden maps, as the paper's "#layers" does. `first_activation` is
+    σ after `linear_in`; the published 2D code has GELU there whatever σ is.
     """
 
     def __init__(

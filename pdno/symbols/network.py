@@ -1,11 +1,16 @@
-"""The paper's symbol network a(x, ξ) = a1(x) a2(ξ), and a(x, ξ, t)."""
+"""Symbols that are learned freely: the paper's a1(x) a2(ξ), sums of products, and FNO's table."""
 
-__all__ = ["NetworkSymbol"]
+__all__ = ["LowRankSymbol", "NetworkSymbol", "TableSymbol"]
 
-from typing import Unpack
+from collections.abc import Sequence
+from typing import Any, Unpack
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
+from pdno.fourier import Modes
+from pdno.grid import Grid, kept_per_axis
+from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.mlp import MLPOptions, SymbolMLP, evaluate_complex
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, with_time
@@ -14,12 +19,8 @@ from pdno.symbols.separated import SeparatedSymbol, with_time
 class NetworkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 
-    a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well.
-
-    Arguments:
-        in_channels, out_channels, scale, takes_time: As in `SeparatedSymbol`.
-        depends_on_x: Whether there is an a1; without it the symbol is a(ξ).
-        network: Arguments of `SymbolMLP` (layers, hidden, activation, first_activation).
+    a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well. The
+    arguments are those of `SeparatedSymbol` and `SymbolMLP`.
     """
 
     def __init__(
@@ -32,20 +33,11 @@ class NetworkSymbol(SeparatedSymbol):
         takes_time: bool = False,
         **network: Unpack[MLPOptions],
     ) -> None:
-        super().__init__(
-            in_channels,
-            out_channels,
-            scale=scale,
-            depends_on_x=depends_on_x,
-            takes_time=takes_time,
-        )
-        pairs, features = in_channels * out_channels, scale.dim + takes_time
-
-        def make() -> SymbolMLP:
-            return SymbolMLP(features, pairs, **network)
-
-        self.real, self.imaginary = make(), make()
-        self.space: SymbolMLP | None = make() if depends_on_x else None
+        parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
+        super().__init__(in_channels, out_channels, **parts)
+        sizes = scale.dim + takes_time, in_channels * out_channels
+        self.real, self.imaginary = SymbolMLP(*sizes, **network), SymbolMLP(*sizes, **network)
+        self.space = SymbolMLP(*sizes, **network) if depends_on_x else None
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """a2 at ξ."""
@@ -60,3 +52,71 @@ class NetworkSymbol(SeparatedSymbol):
     def _by_pairs(self, values: Tensor) -> Tensor:
         """(O·I, *N) -> (1, O, I, *N)."""
         return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
+
+
+class LowRankSymbol(SeparatedSymbol):
+    """a_ij(x, ξ) = Σ_{r<=R} b_jr(x) c_ijr(ξ), or with shared factors Σ_r b_r(x) c_ijr(ξ).
+
+    The sum over i stays in frequency space, so R·O inverse transforms do instead of the I·O of
+    a1_ij(x) a2_ij(ξ): x-dependence at about the price of a(ξ). For R > 1 a channel pair is more
+    general than one product. b_1 starts near the constant 1 and the others near 0, so that the
+    operator starts as an a(ξ).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        scale: InputScale,
+        rank: int = 2,
+        shared: bool = False,
+        takes_time: bool = False,
+        **network: Unpack[MLPOptions],
+    ) -> None:
+        parts: Any = {"scale": scale, "depends_on_x": True, "takes_time": takes_time}
+        super().__init__(in_channels, out_channels, **parts)
+        if rank < 1:
+            raise ValueError(f"rank is {rank}; expected at least 1")
+        self.rank, self.shared = rank, shared
+        sizes = scale.dim + takes_time, rank * out_channels * in_channels
+        self.real, self.imaginary = SymbolMLP(*sizes, **network), SymbolMLP(*sizes, **network)
+        self.space = SymbolMLP(sizes[0], rank * (1 if shared else out_channels), **network)
+        with torch.no_grad():
+            self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
+
+    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
+        """c at ξ."""
+        c = evaluate_complex(self.real, self.imaginary, with_time(xi, t))
+        return c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
+
+    def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
+        """b at x."""
+        b = self.space.fields(with_time(x, t))
+        return b.reshape(self.rank, -1, 1, *b.shape[1:])
+
+
+class TableSymbol(Symbol):
+    """a_ij(ξ) = R_ij(ξ), one free complex number per pair and kept mode (eq. 3).
+
+    Stored as real numbers (O, I, *K^, 2); rows hold ξ = 0..k-1 and then -k..-1, so the published
+    corner blocks lie one after the other. Nothing makes R smooth in ξ.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, *, modes: Sequence[int]) -> None:
+        super().__init__(in_channels, out_channels)
+        self.modes = tuple(modes)
+        kept = (*(2 * k for k in self.modes[:-1]), self.modes[-1])
+        # the published start: scale · U[0, 1) for both parts, scale = 1/(I·O)
+        start = torch.rand(out_channels, in_channels, *kept, 2) / (in_channels * out_channels)
+        self.table = nn.Parameter(start)
+
+    def evaluate(
+        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
+    ) -> SymbolValues:
+        """The table itself; it has no other modes than its own."""
+        if t is not None:
+            raise ValueError("a table symbol does not depend on time: leave t out")
+        if kept_per_axis(grid.shape, modes) != self.modes:
+            raise ValueError(f"modes {modes} of a table with modes {self.modes}: give the table's")
+        return SymbolValues(torch.view_as_complex(self.table).unsqueeze(0))

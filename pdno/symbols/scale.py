@@ -5,8 +5,7 @@
 so a trained model is the same operator on every grid. At a training resolution s the published
 behaviour is recovered by (s/(s-1), s): x·s/(s-1) = i/(s-1) includes both ends, and ξ/s lies in
 [-1/2, 1/2). The scale is no detail: with ξ/s the networks see a sliver of their inputs, start
-almost linear and learn slowly. Without a stated scale the kept modes span [-4, 4]; where all modes
-are kept, those of the first grid that the model meets. The choice is stored with the weights.
+almost linear and learn slowly.
 """
 
 __all__ = ["InputScale", "keep_exact", "scale_per_axis"]
@@ -27,15 +26,11 @@ Scale = float | Sequence[float] | None
 
 
 class InputScale(nn.Module):
-    """The scales of one model, as buffers that are saved with its weights.
+    """The scales of one model, one or one per axis, as buffers that are saved with its weights.
 
-    A frequency scale that is not settled yet is saved as zero, in older files as infinity.
-
-    Arguments:
-        dim: Number of axes.
-        coordinate_scale: Factor of x, one or one per axis.
-        frequency_scale: Divisor of ξ, one or one per axis; None lets the kept modes span [-4, 4].
-        modes: Kept modes, one per axis; None where the first grid says which modes there are.
+    Without a frequency scale the kept modes span [-4, 4]; where all modes are kept, those of the
+    first grid that the model meets. Until then the scale is saved as zero, in older files as
+    infinity.
     """
 
     coordinate: Tensor
@@ -86,11 +81,10 @@ class InputScale(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
         self.chosen = bool((torch.isfinite(self.frequency) & (self.frequency > 0)).all())
-        if self.chosen:
-            return
-        self.frequency.zero_()
-        if self.stated is not None:
-            self.settle(self.stated)
+        if not self.chosen:
+            self.frequency.zero_()
+            if self.stated is not None:
+                self.settle(self.stated)
 
 
 def scale_per_axis(scale: float | Sequence[float], dim: int) -> Tensor:
@@ -106,9 +100,6 @@ def scale_per_axis(scale: float | Sequence[float], dim: int) -> Tensor:
 def keep_exact(before: Tensor, after: Tensor) -> Tensor:
     """A scale after its module has moved: `model.half()` and the like must not touch its digits.
 
-    Arguments:
-        before: The scale.
-        after: What the move made of it; it says where to go. A scale that comes from the meta
-            device has no digits yet.
+    A scale that comes from the meta device has no digits yet.
     """
     return after.to(torch.float64) if before.is_meta else before.to(after.device)

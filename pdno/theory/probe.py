@@ -34,10 +34,8 @@ from torch import Tensor
 from pdno.symbols.analytic import Advection, AnalyticSymbol, Derivative, Multiplication
 from pdno.symbols.base import Symbol
 from pdno.symbols.direct import FullSymbol
-from pdno.symbols.low_rank import LowRankSymbol
-from pdno.symbols.network import NetworkSymbol
+from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.separated import SeparatedSymbol, check_time
-from pdno.symbols.table import TableSymbol
 from pdno.theory.differences import Stencil, derivative_stencil
 
 Pairs = Callable[[Tensor, Tensor], Tensor]

@@ -86,7 +86,9 @@ class Optimiser:
 
     def finish(self) -> None:
         """Let the weights be their running means for good."""
-        self._write({w: self.state[w][MEAN] for w in self.weights if MEAN in self.state.get(w, {})})
+        self._write(
+            {w: self.state[w][MEAN] for w in self.weights if MEAN in self.state.get(w, {})}
+        )
 
     @torch.no_grad()
     def _write(self, values: dict[Tensor, Tensor]) -> None:

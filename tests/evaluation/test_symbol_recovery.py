@@ -12,8 +12,7 @@ from pdno.grid import Grid
 from pdno.operators.pseudo_differential import apply_symbol
 from pdno.symbols.analytic import Advection, Heat
 from pdno.symbols.base import Symbol, SymbolValues
-from pdno.symbols.low_rank import LowRankSymbol
-from pdno.symbols.network import NetworkSymbol
+from pdno.symbols.network import LowRankSymbol, NetworkSymbol
 from pdno.symbols.scale import InputScale
 
 GRID = Grid((64,))
