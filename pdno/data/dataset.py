@@ -9,7 +9,7 @@ __all__ = ["ArraySource", "OperatorDataset", "ShardSource", "open_dataset"]
 import copy
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from torch.utils.data import Dataset
 
 from pdno.atomic import sha256
 from pdno.data.manifest import FieldKey, ShardRecord, read_manifest
+from pdno.data.problems import PROBLEMS
 from pdno.data.shards import read_samples
+from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
 from pdno.grid import Grid
 
 
@@ -80,6 +82,11 @@ class ShardSource:
     def __len__(self) -> int:
         return sum(shard.count for shard in self.shards)
 
+    def symmetries(self, grid: Grid) -> Sequence[Symmetry]:
+        """Those of the equation that the samples are solutions of."""
+        problem = PROBLEMS[self.manifest.problem](**self.manifest.parameters)
+        return problem.physics()[1].symmetries(grid)
+
     def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Inputs and outputs of some samples, one visit to each shard."""
         inside: dict[int, dict[int, int]] = {}  # by shard: its sample for each place of the result
@@ -120,6 +127,10 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         self.dtype = torch.float32
         self._rows: Sequence[int] = range(len(source))
         self._every = 1
+        self._turn: Symmetry | None = None
+        self._symmetries: Callable[[Grid], Sequence[Symmetry]] | None = None
+        if isinstance(source, ShardSource) and source.manifest.problem in PROBLEMS:
+            self._symmetries = source.symmetries
 
     @classmethod
     def from_arrays(
@@ -147,6 +158,9 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         chosen = range(len(self)) if indices is None else indices
         self._check_rows(chosen, least=-len(self))
         inputs, outputs = self.source.read([self._rows[index] for index in chosen])
+        if self._turn is not None:
+            turn, whole = self._turn, self.source.grid
+            inputs, outputs = turn.apply(inputs, whole), turn.apply(outputs, whole)
         if self.times is not None:
             outputs = outputs[:, : len(self.times)]
         points: tuple[Any, ...] = (..., *(slice(None, None, self._every),) * self.grid.dim)
@@ -216,6 +230,32 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
                 f"a window of {inputs} inputs and {outputs} outputs does not fit {total} frames"
             )
         return self._view(input_frames=inputs, times=self.times[:end])
+
+    def symmetries(self) -> Sequence[Symmetry]:
+        """The maps of fields on this grid that turn samples into samples; at least x -> x."""
+        if self._symmetries is None:
+            return Symmetries(box_symmetries(self.grid)[:1])
+        return self._symmetries(self.grid)
+
+    def with_symmetries(
+        self, symmetries: Callable[[Grid], Sequence[Symmetry]]
+    ) -> "OperatorDataset":
+        """The same samples, with symmetries of one's own: a function of a grid."""
+        return self._view(_symmetries=symmetries)
+
+    def turns(self) -> "list[OperatorDataset]":
+        """These samples, reflected in all ways that are exact only before points are left out.
+
+        Every r-th point of a box does not lie symmetrically in it, so reflected samples are other
+        ones: a reflection of the whole grid, and then every r-th point. Empty where reflections
+        map this grid to itself and so are among its `symmetries`.
+        """
+        whole = self.source.grid
+        if self._symmetries is None or self.grid.periodic or self._every == 1:
+            return []
+        same = tuple(range(whole.dim))
+        flips = [turn for turn in self._symmetries(whole) if turn.axes == same]
+        return [self._view(_turn=turn) for turn in flips]
 
     def to(self, dtype: torch.dtype) -> "OperatorDataset":
         """The same samples in another number type (float32 by default)."""

@@ -107,4 +107,4 @@ class NavierStokes(EvolutionEquation):
 
 def _determinant(turn: Symmetry) -> int:
     """det M of a turn of the plane."""
-    return (-1) ** (sum(turn.flips) + (turn.axes == (1, 0)))
+    return -1 if (sum(turn.flips) + (turn.axes == (1, 0))) % 2 else 1

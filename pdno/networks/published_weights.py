@@ -112,8 +112,8 @@ def load_published(
     _fill(network, dict(network.named_parameters()), state)
     if state:
         raise ValueError(
-            f"published weights do not fit: unknown {list(state)[:3]}, or theirs are missing; leave "
-            "out what the network does not use"
+            f"published weights do not fit: unknown {list(state)[:3]}, or theirs are missing; "
+            "leave out what the network does not use"
         )
     return network
 

@@ -31,11 +31,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from pdno.atomic import atomic_path, sha256, sweep, write_text
 from pdno.run_folder import CHECKPOINTS, HISTORY
 from pdno.training.distributed import ProcessGroup
+from pdno.training.optimiser import Optimiser
+from pdno.training.settings import TrainingSettings
 
 KEPT, DIGITS = 2, 16
 ANEW = "take another folder, or remove its checkpoints to begin anew"
@@ -103,7 +104,7 @@ class RunRecorder:
         """Whether there is something to go on from."""
         return self.folder is not None and bool(_existing(self.folder / CHECKPOINTS))
 
-    def resume(self, learner: nn.Module, optimiser: Optimizer) -> TrainingState:
+    def resume(self, learner: nn.Module, optimiser: Optimiser) -> TrainingState:
         """Where the run in the folder stands; its tensors are put back."""
         if self.folder is None:
             return TrainingState()
@@ -117,7 +118,10 @@ class RunRecorder:
         found = load_checkpoint(checkpoints, self.group.device)
         if found is None:
             return TrainingState()
-        then, now = found.state.pop("identity"), self.identity
+        now = self.identity
+        # settings that a checkpoint does not know yet had what is their default today
+        defaults = TrainingSettings().model_dump(mode="json", include=set(now))
+        then = {**defaults, **found.state.pop("identity")}
         names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
         if names:
             changes = [f"{name} was {then.get(name)}, is {now.get(name)}" for name in names]
@@ -130,7 +134,7 @@ class RunRecorder:
         """Whether it is time for a checkpoint."""
         return self.place is not None and time.monotonic() - self.saved_at >= self.every
 
-    def save(self, state: TrainingState, learner: nn.Module, optimiser: Optimizer) -> None:
+    def save(self, state: TrainingState, learner: nn.Module, optimiser: Optimiser) -> None:
         """Write a checkpoint, then remove all but the last ones; its tensors must be finite."""
         if self.place is None:
             return
@@ -186,7 +190,7 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     return None
 
 
-def _restore(tensors: Mapping[str, Tensor], learner: nn.Module, optimiser: Optimizer) -> None:
+def _restore(tensors: Mapping[str, Tensor], learner: nn.Module, optimiser: Optimiser) -> None:
     parts: dict[str, dict[str, Tensor]] = {"learner": {}, "optimiser": {}}
     for full, value in tensors.items():
         part, name = full.split(".", 1)

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Adam, AdamW
 
 from pdno.data.dataset import OperatorDataset
 from pdno.errors import TrainingStopped
@@ -29,7 +28,8 @@ from pdno.progress import Advance, track
 from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.normalizer import Normalization
-from pdno.training.samples import Samples, epoch_order
+from pdno.training.optimiser import Optimiser
+from pdno.training.samples import Samples, augmented, epoch_order
 from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.task import Learner, StaticMap, Task, make_learner
 
@@ -124,11 +124,10 @@ class _Loop:
         settings, learner = self.settings, self.learner
         if settings.patience is not None and self.tests is None:
             raise ValueError(f"patience={settings.patience} needs test samples to measure")
-        self.examples, self.grid = learner.task.examples(self.samples), self.samples.data.grid
+        make, self.grid = learner.task.examples, self.samples.data.grid
+        self.examples = augmented(make, self.samples) if settings.augment else make(self.samples)
         self.steps_per_epoch = math.ceil(len(self.examples) / settings.batch_size)
-        # Adam has the weight decay in the gradient, as published
-        kind: type[Adam] = {"adam": Adam, "adamw": AdamW}[settings.optimiser]
-        self.optimiser = kind(learner.parameters(), weight_decay=settings.weight_decay)
+        self.optimiser = Optimiser(learner, settings)
         many = self.group.size > 1
         self.wrapped: nn.Module = DistributedDataParallel(learner) if many else learner
 
@@ -160,6 +159,7 @@ class _Loop:
                 self._epoch(advance)
             self._save()
             self._stop_if(self._sum([len(self.signals)])[0])
+        self.optimiser.finish()
         self.learner.eval()
         return self.state
 
@@ -179,13 +179,12 @@ class _Loop:
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:
         start = time.monotonic()
-        for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
+        rate = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
         sums = self._backward(epoch, indices)
         *sums, received, due = self._sum([*sums, len(self.signals), self.recorder.is_due()])
         if not math.isfinite(sums[0]):
             raise FloatingPointError(f"the loss is not finite at step {self.state.step + 1}")
-        self.optimiser.step()
+        self.optimiser.step(rate, self.state.step)
         self.state.step += 1
         self.state.sums = [a + b for a, b in zip(self.state.sums, sums, strict=True)]
         self.state.seconds += time.monotonic() - start
@@ -208,7 +207,7 @@ class _Loop:
         loss: Tensor = terms.sum() * weight
         # gradients are averaged over the processes; the sum is wanted
         count = len(indices) * terms.shape[1] if settings.reduction == "mean" else 1
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         torch.autograd.backward(loss * (group.size / count))
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.learner.parameters(), settings.clip)
@@ -222,7 +221,8 @@ class _Loop:
         epoch, test = len(state.history) + 1, None
         due = epoch == settings.epochs or epoch % settings.evaluate_every == 0
         if due and self.tests is not None:
-            test = self._test_error(self.tests)
+            with self.optimiser.mean_weights():
+                test = self._test_error(self.tests)
             if test < (math.inf if state.best is None else state.best):
                 state.best, state.best_epoch = test, epoch
         rate = learning_rate(settings, state.step - 1, self.steps_per_epoch)

@@ -34,7 +34,7 @@ class Optimiser:
     """
 
     def __init__(self, module: nn.Module, settings: TrainingSettings) -> None:
-        self.weights = [p for p in module.parameters() if p.requires_grad]
+        self.weights: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
         self.settings, decay = settings, settings.weight_decay
         matrices, rest = list[Tensor](), self.weights
         if settings.optimiser == "muon":
@@ -76,21 +76,18 @@ class Optimiser:
     @contextmanager
     def mean_weights(self) -> Iterator[None]:
         """Within this block the weights are their running means, if there are some."""
-        means = {w: self.state[w][MEAN] for w in self.weights if MEAN in self.state.get(w, {})}
-        now = {weight: weight.detach().clone() for weight in means}
-        self._write(means)
+        now = [weight.detach().clone() for weight in self.weights]
+        self.finish()
         try:
             yield
         finally:
-            self._write(now)
-
-    def finish(self) -> None:
-        """Let the weights be their running means for good."""
-        self._write(
-            {w: self.state[w][MEAN] for w in self.weights if MEAN in self.state.get(w, {})}
-        )
+            with torch.no_grad():
+                for weight, value in zip(self.weights, now, strict=True):
+                    weight.copy_(value)
 
     @torch.no_grad()
-    def _write(self, values: dict[Tensor, Tensor]) -> None:
-        for weight, value in values.items():
-            weight.copy_(value)
+    def finish(self) -> None:
+        """Let the weights be their running means for good, if there are some."""
+        for weight in self.weights:
+            if MEAN in self.state.get(weight, {}):
+                weight.copy_(self.state[weight][MEAN])

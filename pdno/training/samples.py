@@ -5,7 +5,15 @@ Their order is a function of (seed, epoch), their noise one of (seed, epoch, exa
 no state to save and nothing depends on the number of processes.
 """
 
-__all__ = ["Batch", "Examples", "Samples", "epoch_order", "example_noise", "whole_samples"]
+__all__ = [
+    "Batch",
+    "Examples",
+    "Samples",
+    "augmented",
+    "epoch_order",
+    "example_noise",
+    "whole_samples",
+]
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -99,6 +107,37 @@ def whole_samples(samples: Samples, steps: int | None = None) -> Examples:
         return Batch(inputs, targets if steps is None else targets[:, :steps])
 
     return Examples(len(samples), batch)
+
+
+def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples:
+    """The examples of a task, each moved by a symmetry of the data drawn for it and the epoch."""
+    data = samples.data
+    symmetries = data.symmetries()
+    # flips of a subsampled box are exact on its finer grid alone: the data are turned there
+    turned = [Samples(view, samples.device, data.dtype) for view in data.turns()]
+    variants = [make(one) for one in turned] if turned else [make(samples)]
+    if len(symmetries) * len(variants) == 1:
+        raise ValueError(
+            "augment=True, but this dataset has no symmetries: take one that `pdno generate` "
+            "made, or name them with data.with_symmetries(...)"
+        )
+
+    def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+        parts = []
+        for index in indices:
+            draw = np.random.default_rng([seed, epoch, index, 2])
+            one = variants[draw.integers(len(variants))].batch([index], seed=seed, epoch=epoch)
+            move = symmetries[int(draw.integers(len(symmetries)))]
+            inputs, targets = (move.apply(f, data.grid) for f in (one.inputs, one.targets))
+            parts.append(Batch(inputs, targets, one.t))
+        times = [part.t for part in parts if part.t is not None]
+        return Batch(
+            torch.cat([part.inputs for part in parts]),
+            torch.cat([part.targets for part in parts]),
+            torch.cat(times) if times else None,
+        )
+
+    return Examples(len(variants[0]), batch)
 
 
 def epoch_order(count: int, *, seed: int, epoch: int) -> list[int]:

@@ -35,9 +35,16 @@ class TrainingSettings(BaseModel):
     epochs: Count = 100
     batch_size: Count = 20
     """Samples per step, over all processes together."""
-    optimiser: Literal["adam", "adamw"] = "adam"
-    """adam adds weight_decay to the gradient, adamw shrinks the weights by it."""
+    optimiser: Literal["adam", "adamw", "muon"] = "adam"
+    """adam adds weight_decay to the gradient, adamw shrinks the weights by it; muon is for
+    matrices of side 16 and more, beside adamw for the rest."""
     learning_rate: Rate = 5e-3
+    matrix_learning_rate: Rate = 0.02
+    """Largest learning rate of muon, which follows the same schedule."""
+    averaging: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Decay of a running mean of the weights, which is tested and kept at the end; 0 has none."""
+    augment: bool = False
+    """Whether each example is moved by a random symmetry of the dataset's equation."""
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-6
     schedule: Literal["constant", "step", "cosine", "one-cycle"] = "step"
     """How the learning rate changes: step halves it (see step_size), one-cycle warms up first."""

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from pdno import FNO
+from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
+from pdno.equations.burgers import Burgers
 from pdno.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit
@@ -19,20 +20,28 @@ from pdno.training.task import Markov
 GRID = Grid((16,))
 
 
-def train(folder, epochs):
-    """A run with everything that could be forgotten: noise, dropout, normalisers, Adam, a rate."""
+def train(folder, epochs, optimiser="adam"):
+    """A run with everything that could be forgotten: noise, dropout, normalisers, Adam, a rate.
+
+    With muon it has a running mean of the weights and random symmetries as well.
+    """
     torch.set_num_threads(1)
     torch.manual_seed(1)
     frames = torch.randn(12, 6, 1, 16, generator=torch.Generator().manual_seed(0)).cumsum(1)
     data = OperatorDataset.from_arrays(frames[:, 0], frames, GRID, times=range(6))
     samples, tests = data.window(inputs=1).split(test=3)
     network = nn.Sequential(FNO(1, 1, 8, width=6, modes=6), nn.Dropout(0.1), nn.Conv1d(8, 1, 1))
+    more = {}
+    if optimiser == "muon":
+        samples = samples.with_symmetries(Burgers().symmetries)
+        network = PDNO(1, 1, 1, width=16, layers=2, modes=6, symbol="trunk", symbol_hidden=16)
+        more = {"optimiser": "muon", "averaging": 0.9, "augment": True}
     fit(
         network,
         samples,
         tests,
         task=Markov(noise=0.05),
-        normalization="pointwise",
+        normalization="pointwise" if optimiser == "adam" else "channel",
         folder=folder,
         epochs=epochs,
         batch_size=4,
@@ -41,18 +50,20 @@ def train(folder, epochs):
         clip=1.0,
         checkpoint_seconds=0.02,
         evaluate_every=2,
+        **more,
     )
 
 
 SCRIPT = (
-    "import sys; sys.path.insert(0, {!r}); from test_training_kill import train; train({!r}, {})"
+    "import sys; sys.path.insert(0, {!r}); from test_training_kill import train; "
+    "train({!r}, {}, {!r})"
 )
 
 
-def start(folder, epochs):
+def start(folder, epochs, optimiser):
     here = __file__.rpartition("/")[0]
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(here, str(folder), epochs)],
+        [sys.executable, "-c", SCRIPT.format(here, str(folder), epochs, optimiser)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -78,12 +89,12 @@ def outcome(folder):
     return found.tensors, [line.rpartition(",")[0] for line in lines]
 
 
-def kill_and_finish(folder, epochs, *, kills, longest):
+def kill_and_finish(folder, epochs, optimiser="adam", *, kills, longest):
     """Kill at random moments, then let it end; returns the steps at which it stood."""
     rng = random.Random(3)
     steps = []
     for number in range(kills):
-        with start(folder, epochs) as process:
+        with start(folder, epochs, optimiser) as process:
             if number % 5 == 3:  # anywhere, also before the run has read its checkpoint
                 time.sleep(rng.uniform(0.5, 5.0))
             else:
@@ -96,7 +107,7 @@ def kill_and_finish(folder, epochs, *, kills, longest):
         found = load_checkpoint(folder / "checkpoints")
         if found is not None and not found.state["finished"]:
             steps.append(found.state["step"])
-    with start(folder, epochs) as process:
+    with start(folder, epochs, optimiser) as process:
         _, messages = process.communicate(timeout=300)
     assert process.returncode == 0, messages
     assert "damaged" not in messages
@@ -119,8 +130,9 @@ def test_a_run_that_was_killed_twice_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_ten_times_ends_with_the_same_bits(tmp_path):
-    train(tmp_path / "peace", epochs=100)
-    steps = kill_and_finish(tmp_path / "killed", 100, kills=10, longest=0.5)
+@pytest.mark.parametrize("optimiser", ["adam", "muon"])
+def test_a_run_that_was_killed_ten_times_ends_with_the_same_bits(tmp_path, optimiser):
+    train(tmp_path / "peace", 100, optimiser)
+    steps = kill_and_finish(tmp_path / "killed", 100, optimiser, kills=10, longest=0.5)
     assert len(steps) >= 8 and steps == sorted(steps)
     assert_the_same(tmp_path / "killed", tmp_path / "peace")
