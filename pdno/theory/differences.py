@@ -2,8 +2,7 @@
 
 The difference operators of toroidal symbol classes are the forward ones,
 
-    Δ_{ξ_j} a(ξ) = a(ξ + e_j) - a(ξ),      Δ_ξ^α = Π_j Δ_{ξ_j}^{α_j},
-    Δ_ξ^α a(ξ) = Σ_{γ <= α} (-1)^{|α - γ|} C(α, γ) a(ξ + γ).
+    Δ_{ξ_j} a(ξ) = a(ξ + e_j) - a(ξ),      Δ_ξ^α a(ξ) = Σ_{γ <= α} (-1)^{|α - γ|} C(α, γ) a(ξ + γ).
 
 All Δ^α with |α| <= k need the values of a at the points ξ + γ, |γ| <= k, and nothing else, so a
 stencil is one set of offsets γ and one matrix of coefficients. With a step h the offsets are hγ
@@ -14,8 +13,8 @@ __all__ = ["Stencil", "derivative_stencil", "difference_stencil", "multi_indices
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,18 +31,9 @@ _CENTRAL = {
 }
 
 
-_numbers = partial(torch.tensor, dtype=torch.float64)
-
-
 @dataclass(frozen=True)
 class Stencil:
-    """Where to evaluate, and the combinations of the values that are wanted.
-
-    Arguments:
-        indices: The multi-indices.
-        offsets: (G, d).
-        weights: (G, number of indices), one column for each index.
-    """
+    """Where to evaluate, offsets (G, d), and what to combine: weights (G, number of indices)."""
 
     indices: tuple[MultiIndex, ...]
     offsets: Tensor
@@ -69,31 +59,26 @@ def multi_indices(dim: int, most: int) -> tuple[MultiIndex, ...]:
 def difference_stencil(dim: int, most: int, step: int = 1) -> Stencil:
     """Forward differences Δ^α / h^|α| for |α| <= most."""
     indices = multi_indices(dim, most)
-    weights = [
-        [
-            math.prod((-1) ** (a + g) * math.comb(a, g) for a, g in zip(alpha, gamma, strict=True))
-            / step ** sum(alpha)
-            for alpha in indices
-        ]
-        for gamma in indices
-    ]
-    return Stencil(indices, step * _numbers(indices), _numbers(weights))
+    return _stencil(indices, indices, step, lambda a, g: (-1) ** (a + g) * math.comb(a, g))
 
 
 def derivative_stencil(dim: int, most: int) -> Stencil:
     """Central differences of fourth order for ∂^β, |β| <= most <= 2."""
-    indices = multi_indices(dim, most)
-    offsets = [
-        places
-        for places in itertools.product(range(-2, 3), repeat=dim)
-        if sum(place != 0 for place in places) <= 2
-    ]
+    places = itertools.product(range(-2, 3), repeat=dim)
+    near = [place for place in places if sum(p != 0 for p in place) <= 2]
+    return _stencil(multi_indices(dim, most), near, SPACING, lambda b, p: _CENTRAL[b][p + 2])
+
+
+def _stencil(
+    indices: tuple[MultiIndex, ...],
+    places: Sequence[MultiIndex],
+    step: float,
+    weight: Callable[[int, int], float],
+) -> Stencil:
+    """Products of the weights of each axis at the places, for each index, over h^|index|."""
     weights = [
-        [
-            math.prod(_CENTRAL[b][place + 2] for b, place in zip(beta, places, strict=True))
-            / SPACING ** sum(beta)
-            for beta in indices
-        ]
-        for places in offsets
+        [math.prod(map(weight, index, place)) / step ** sum(index) for index in indices]
+        for place in places
     ]
-    return Stencil(indices, SPACING * _numbers(offsets), _numbers(weights))
+    offsets = step * torch.tensor(places, dtype=torch.float64)
+    return Stencil(indices, offsets, torch.tensor(weights, dtype=torch.float64))
