@@ -1,15 +1,16 @@
 """What can be said about operators and symbols.
 
-certificate    is a symbol in S^m_{1,0}? the verdict, with witnesses, by `certify`
-measurement    the sizes of all Δ_ξ^α ∂_x^β a on the rays where they are worst
-probe          every kind of symbol at any points, in double precision
-differences    the stencils of Δ_ξ^α and ∂_x^β
-sobolev        norms of operators between Sobolev spaces, from below
-norm_bound     the same from above, proven
-lipschitz      Lipschitz constants of a network, and its derivative at a state
-extraction     the symbol of any operator
-recovery       physical constants from a learned symbol
-calculus       products, adjoints, inverses and commutators of symbols
+First symbol classes, judged by `certify`, then operators:
+
+    certificate    is a symbol in S^m_{1,0}? the verdict, with witnesses
+    measurement    the sizes of all Δ_ξ^α ∂_x^β a on the rays where they are worst
+    probe          every kind of symbol and its differences at any points, in double precision
+    sobolev        norms of operators between Sobolev spaces, from below
+    norm_bound     the same from above, proven
+    lipschitz      Lipschitz constants of a network, and its derivative at a state
+    extraction     the symbol of any operator
+    recovery       physical constants from a learned symbol
+    calculus       products, adjoints, inverses and commutators of symbols
 """
 
 from pdno.theory.certificate import Certificate as Certificate

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from pdno.symbols.direct import FullSymbol
-from pdno.theory.differences import MultiIndex, multi_indices
+from pdno.theory.probe import MultiIndex, multi_indices
 
 SymbolFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -140,7 +140,7 @@ def _in_xi(a: SymbolFunction, alpha: MultiIndex, differences: bool) -> SymbolFun
     factorial = math.prod(map(math.factorial, alpha))
     for axis, power in enumerate(alpha):
         for _ in range(power):
-            a = _difference(a, axis) if differences else _slope(a, axis, along_xi=True)
+            a = _difference(a, axis) if differences else _slope(a, axis)
     return lambda x, xi: _as_complex(a(x, xi)) / factorial
 
 
@@ -148,33 +148,28 @@ def _in_x(a: SymbolFunction, alpha: MultiIndex, differences: bool) -> SymbolFunc
     """D^α a, or its counterpart D_j (D_j - 1) ... in Newton's series."""
     for axis, power in enumerate(alpha):
         for k in range(power):
-            a = _slope_less(a, axis, k if differences else 0)
+            a = _slope(a, axis, less=k if differences else 0)
     return a
 
 
-def _slope_less(a: SymbolFunction, axis: int, k: int) -> SymbolFunction:
-    """(D_j - k) a."""
-    slope = _slope(a, axis, along_xi=False)
-    if k == 0:
-        return lambda x, xi: slope(x, xi) / (2j * math.pi)
-    return lambda x, xi: slope(x, xi) / (2j * math.pi) - k * a(x, xi)
-
-
-def _slope(a: SymbolFunction, axis: int, *, along_xi: bool) -> SymbolFunction:
-    """∂a/∂ξ_j or ∂a/∂x_j, differentiable again."""
+def _slope(a: SymbolFunction, axis: int, *, less: int | None = None) -> SymbolFunction:
+    """∂a/∂ξ_j, or (D_j - less) a, differentiable again."""
 
     def derived(x: Tensor, xi: Tensor) -> Tensor:
-        x, xi = torch.broadcast_tensors(x, xi)  # so that each value has its own x and ξ
+        shape = (x + xi).shape
+        x, xi = x.expand(shape), xi.expand(shape)  # so that each value has its own x and ξ
         outermost = not (x.requires_grad or xi.requires_grad)
         with torch.enable_grad():
-            variable = xi if along_xi else x
+            variable = xi if less is None else x
             if not variable.requires_grad:
                 variable = variable.detach().clone().requires_grad_()
-            value = _as_complex(a(x, variable) if along_xi else a(variable, xi))
+            value = _as_complex(a(x, variable) if less is None else a(variable, xi))
             value = value + 0 * variable[..., axis]  # for those that do not depend on it
             units = (torch.full_like(value, unit) for unit in (1, 1j))
             parts = [torch.autograd.grad(value, variable, u, create_graph=True)[0] for u in units]
             slope = torch.complex(*parts)[..., axis]
+            if less is not None:
+                slope = slope / (2j * math.pi) - less * value
         return slope.detach() if outermost else slope
 
     return derived

@@ -31,9 +31,8 @@ from torch import Tensor
 
 from pdno.symbols.base import Symbol
 from pdno.symbols.separated import SeparatedSymbol
-from pdno.theory.differences import MultiIndex, multi_indices
 from pdno.theory.measurement import RATIO, TOLERANCE, Measurement, measure
-from pdno.theory.probe import AnySymbol, Factor, Probe, make_probe
+from pdno.theory.probe import AnySymbol, Factor, MultiIndex, Probe, make_probe, multi_indices
 
 Indices = tuple[MultiIndex, MultiIndex]
 Kind = Literal["growth", "differences", "kink in ξ", "kink in x", "seam"]
@@ -84,9 +83,8 @@ class Certificate:
     radii: tuple[float, ...]  #: |ξ| in the middle of each shell
     curves: Mapping[int, tuple[float, ...]]  #: largest |Δ^α a| ⟨ξ⟩^{|α|-m} in each shell, by |α|
 
+    #: makes the figure: `pdno.report` is a layer above, so `pdno` and the command line hand it in
     draw: ClassVar[Callable[..., Any] | None] = None
-    """Makes the figure. Drawing belongs to `pdno.report`, a layer above this one: `pdno` and the
-    command line hand it in here."""
 
     @property
     def witness(self) -> Witness | None:
@@ -141,7 +139,6 @@ def certify(
             (O, I, P, M).
         order: m; None takes the order that is fitted.
         dim: n, for functions and formulas that do not know it.
-        t: Time, for symbols that depend on it.
         space: "torus", or "box" to judge smoothness inside of the box only.
         frequencies: "real" asks for smoothness on R^n as well, "integer" does not. None means
             "real" for networks, else "integer".
@@ -149,7 +146,7 @@ def certify(
         frequency_scale: Unit of ξ, for functions; networks bring their own. One that has not
             settled its own yet is judged in this unit, or in 1: the class does not depend on it.
         shells: J, 10 by default: frequencies go up to 4^(J + 1) units.
-        generator: Draws points and directions; the same by default.
+        generator: Draws points and directions.
 
     Example:
         >>> from pdno.symbols import Resolvent
@@ -254,6 +251,7 @@ def _judge(measurement: Measurement, alpha: int, beta: int, order: float) -> Wit
     if exponent <= order - sum(a) + TOLERANCE:
         return None
     rays, core = measurement.weighted(alpha, beta, order)
+    # a unit w·ξ + b of one frequency with a tiny w is constant for long before it decays
     before = max(core, float(rays[:, :last].max()) if last else 0.0)
     if not to_the_end and float(rays[:, last].max()) <= GROWN * before:
         return None
@@ -290,9 +288,7 @@ def _find_kinks(probe: Probe, real: bool) -> tuple[list[Witness], Witness | None
     return [kink for kink in found if kink is not None], seam
 
 
-def _find_kink(
-    kind: Literal["kink in ξ", "kink in x"], function: Factor, lines: Tensor
-) -> Witness | None:
+def _find_kink(kind: Kind, function: Factor, lines: Tensor) -> Witness | None:
     """The worst kink or jump of a function, (M, d) -> (functions, M), on lines (2, L, d), or None.
 
     Where f is smooth, |f(p + h) - 2 f(p) + f(p - h)| / h² tends to |f''(p)| as h -> 0. At a kink

@@ -136,10 +136,8 @@ def linearise(
     return derivative
 
 
-def _blocks(
-    network: NeuralOperator,
-) -> Iterator[tuple[PseudoDifferentialOperator, PointwiseLinear]]:
-    for operator, local in zip(network.operators, network.locals, strict=True):
+def _blocks(net: NeuralOperator) -> Iterator[tuple[PseudoDifferentialOperator, PointwiseLinear]]:
+    for operator, local in zip(net.operators, net.locals, strict=True):
         assert isinstance(operator, PseudoDifferentialOperator)
         assert isinstance(local, PointwiseLinear)
         yield operator, local

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pdno.theory.differences import MultiIndex, Stencil, difference_stencil
-from pdno.theory.probe import Probe
+from pdno.theory.probe import MultiIndex, Probe, Stencil, difference_stencil
 
 RATIO = 4.0  # of the radii of shells
 TOLERANCE = 0.1  # of exponents: a logarithm, of slope 1/log |ξ|, is within it
@@ -81,20 +80,15 @@ def measure(probe: Probe, highest: int) -> list[Measurement]:
     step = max(1, int(probe.scale.min() / 4))
     wide = difference_stencil(probe.dim, highest, step)
     rays = _Search(probe, wide, step).find_rays()
-    unit = difference_stencil(probe.dim, highest)
-    found = [_measure_on(probe, unit, 1, rays, derivatives=True)]
-    if step > 1:
-        found.append(_measure_on(probe, wide, step, rays, derivatives=False))
-    return found
+    stencils = {1: difference_stencil(probe.dim, highest), step: wide}
+    return [_measure_on(probe, stencil, h, rays) for h, stencil in stencils.items()]
 
 
-def _measure_on(
-    probe: Probe, stencil: Stencil, step: int, rays: Tensor, *, derivatives: bool
-) -> Measurement:
+def _measure_on(probe: Probe, stencil: Stencil, step: int, rays: Tensor) -> Measurement:
+    derivatives = step == 1
     sizes = probe.differences(rays.flatten(0, 1), stencil, derivatives=derivatives)
     sizes = sizes.reshape(*sizes.shape[:2], *rays.shape[:2]).nan_to_num(nan=math.inf)
-    totals = stencil.totals.tolist()
-    edge = CORE[probe.dim] if probe.support is None else probe.support + max(totals)
+    edge = CORE[probe.dim] if probe.support is None else probe.support + max(stencil.totals)
     axis = torch.arange(-edge, edge + 1, dtype=torch.float64)
     core_points = torch.cartesian_prod(*[axis] * probe.dim).reshape(-1, probe.dim)
     radii = RATIO ** torch.arange(1, rays.shape[1] + 1, dtype=torch.float64)
@@ -106,7 +100,7 @@ def _measure_on(
     growth = {}
     for alpha, beta in itertools.product(range(len(sizes)), range(sizes.shape[1])):
         # what rounding can make of Δ^α/h^|α| of numbers of the size of the noise
-        floor = MARGIN * torch.finfo(torch.float64).eps * (2.0 / step) ** totals[alpha]
+        floor = MARGIN * torch.finfo(torch.float64).eps * (2.0 / step) ** stencil.totals[alpha]
         floors = (floor * noise[beta]).nan_to_num(nan=0.0, posinf=0.0)
         growth[alpha, beta] = _fit_growth(largest[alpha, beta], floors, radii)
     betas = probe.stencil.indices[: sizes.shape[1]]
@@ -115,10 +109,7 @@ def _measure_on(
 
 
 def _conditioning(probe: Probe, rays: Tensor, derivatives: bool) -> Tensor:
-    """|ξ| |∇a|, by which rounding in the formula of a is enlarged, per shell.
-
-    A fast phase like e^{2πi v·ξ} has it; the change of a by one digit of ξ shows it.
-    """
+    """|ξ| |∇a|, large for phases e^{2πi v·ξ}, enlarges rounding: the change by a digit of ξ."""
     if probe.only_integers:
         return torch.zeros(1, rays.shape[1], dtype=torch.float64)
     digit = 4 * torch.finfo(torch.float64).eps
@@ -159,7 +150,7 @@ class _Search:
     def __init__(self, probe: Probe, stencil: Stencil, step: int) -> None:
         self.probe, self.stencil, self.step = probe, stencil, step
         self.dim, self.scale, self.shells = probe.dim, probe.scale, probe.shells
-        self.orders = int(stencil.totals.max()) + 1
+        self.totals, self.orders = torch.tensor(stencil.totals), max(stencil.totals) + 1
         neighbours = itertools.product((-1.0, 0.0, 1.0), repeat=probe.dim)
         rows = sorted(neighbours, key=lambda row: sum(map(abs, row)))  # the point itself first
         self.cube = torch.tensor(rows, dtype=torch.float64)
@@ -185,7 +176,8 @@ class _Search:
         return torch.rand(*shape, generator=self.probe.generator, dtype=torch.float64)
 
     def _radius(self, xi: Tensor) -> Tensor:
-        return (xi / self.scale).norm(dim=-1)
+        radius: Tensor = (xi / self.scale).norm(dim=-1)
+        return radius
 
     def _sampled(self) -> Tensor:
         """Axes, diagonals and random directions, with radii anywhere in the first shell."""
@@ -200,8 +192,7 @@ class _Search:
     def _strengths(self, xi: Tensor, pairs: Tensor | None = None) -> Tensor:
         """max over |α| = q of |Δ^α a| |ξ|^q at ξ (M, d), (orders q, pairs, M)."""
         found, radius = self.probe.strengths(xi, self.stencil, pairs), self._radius(xi)
-        totals = self.stencil.totals
-        largest = [found[totals == q].amax(dim=0) * radius**q for q in range(self.orders)]
+        largest = [found[self.totals == q].amax(dim=0) * radius**q for q in range(self.orders)]
         return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
 
     def _best(self, xi: Tensor, offsets: Tensor, order: Tensor, pairs: Tensor) -> Tensor:
@@ -263,15 +254,13 @@ class _Search:
         strengths[0] = 0.0  # the values themselves are large anywhere
         return self._largest(strengths, lines, directions)
 
-    def _largest(
-        self, strengths: Tensor, points: Tensor, directions: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def _largest(self, sizes: Tensor, points: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
         """Per order the strongest points that lie in different directions."""
         unit, count = normalize(directions, dim=-1), FOLLOWED[self.dim]
         chosen, orders = list[int](), list[int]()
-        for q, strength in enumerate(strengths):
+        for q, size in enumerate(sizes):
             taken: list[int] = []
-            for place in strength.argsort(descending=True)[: 32 * count].tolist():
+            for place in size.argsort(descending=True)[: 32 * count].tolist():
                 if all(float(unit[place] @ unit[other]) < 0.99 for other in taken):
                     taken.append(place)
                 if len(taken) == count:

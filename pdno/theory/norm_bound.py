@@ -157,11 +157,7 @@ class _Parts:
 
 
 def _factors(b: Tensor, mu: Tensor) -> float:
-    """The smallest of a few bounds in L2 that take b(x) and μ(ξ) apart.
-
-    Entries: ‖(Σ_r sup_x |b_rji| sup_ξ |μ_rji|)_ji‖₂; else sup_x of b times sup_ξ of μ in the norms
-    of `_products`.
-    """
+    """The least bound in L2 by sup_x of b and sup_ξ of μ: of entries (j, i) or of `_products`."""
     flat = b.flatten(3).abs()
     entries = (flat.amax(dim=-1) * mu.abs().amax(dim=-1)).sum(dim=0)
     apart = [(of_b.amax(dim=0) * of_mu.amax(dim=1)).sum() for of_b, of_mu in _products(flat, mu)]

@@ -8,11 +8,17 @@ their x-derivatives. What *acts* on real functions is not a itself but its Hermi
 A table is stored for ξ_d >= 0 and known by its completion only.
 """
 
-__all__ = ["AnySymbol", "DirectProbe", "Probe", "SeparatedProbe", "evaluate_at", "make_probe"]
+__all__ = [
+    *("AnySymbol", "DirectProbe", "Probe", "SeparatedProbe", "Stencil", "derivative_stencil"),
+    *("difference_stencil", "evaluate_at", "make_probe", "multi_indices"),
+]
 
 import copy
+import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,18 +31,82 @@ from pdno.symbols.network import NetworkSymbol
 from pdno.symbols.scale import scale_per_axis
 from pdno.symbols.separated import SeparatedSymbol, check_time
 from pdno.symbols.table import TableSymbol
-from pdno.theory.differences import Stencil, derivative_stencil
 
 # a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)
 Pairs = Callable[[Tensor, Tensor], Tensor]
 AnySymbol = Symbol | FullSymbol | Pairs
 # c from ξ (M, d) to (R, pairs, M), or b from x (P, d) to (R, pairs or 1, P)
 Factor = Callable[[Tensor], Tensor]
+MultiIndex = tuple[int, ...]
 
 BUDGET = 2**20  # numbers that are worked on at a time
 # how many x: a product is judged factor by factor, a sum of R terms point by point
 POINTS, POINTS_OF_SUMS = 32, 4
+# of the points for ∂_x: at twenty waves per period the fourth order formulas err by 1 percent
+SPACING = 1 / 128
+# fourth order, at -2h .. 2h
+_CENTRAL = {
+    0: (0.0, 0.0, 1.0, 0.0, 0.0),
+    1: (1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12),
+    2: (-1 / 12, 16 / 12, -30 / 12, 16 / 12, -1 / 12),
+}
 _MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 1442695040888963407])
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """Where to evaluate, offsets (G, d), and what to combine: weights (G, number of indices).
+
+    All Δ^α with |α| <= k need the values of a at the points ξ + γ, |γ| <= k, and nothing else.
+    """
+
+    indices: tuple[MultiIndex, ...]
+    offsets: Tensor
+    weights: Tensor
+
+    @property
+    def totals(self) -> list[int]:
+        """|α| of each index."""
+        return [sum(index) for index in self.indices]
+
+
+def multi_indices(dim: int, most: int) -> tuple[MultiIndex, ...]:
+    """All α in N^d with |α| <= most, by |α|.
+
+    Example:
+        >>> multi_indices(2, 1)
+        ((0, 0), (0, 1), (1, 0))
+    """
+    found = itertools.product(range(most + 1), repeat=dim)
+    return tuple(sorted((i for i in found if sum(i) <= most), key=lambda i: (sum(i), i)))
+
+
+def difference_stencil(dim: int, most: int, step: int = 1) -> Stencil:
+    """Δ^α / h^|α| for |α| <= most, Δ^α a(ξ) = Σ_{γ <= α} (-1)^{|α - γ|} C(α, γ) a(ξ + hγ)."""
+    indices = multi_indices(dim, most)
+    return _stencil(indices, indices, step, lambda a, g: (-1) ** (a + g) * math.comb(a, g))
+
+
+def derivative_stencil(dim: int, most: int) -> Stencil:
+    """Central differences of fourth order for ∂^β, |β| <= most <= 2."""
+    places = itertools.product(range(-2, 3), repeat=dim)
+    near = [place for place in places if sum(p != 0 for p in place) <= 2]
+    return _stencil(multi_indices(dim, most), near, SPACING, lambda b, p: _CENTRAL[b][p + 2])
+
+
+def _stencil(
+    indices: tuple[MultiIndex, ...],
+    places: Sequence[MultiIndex],
+    step: float,
+    weight: Callable[[int, int], float],
+) -> Stencil:
+    """Products of the weights of each axis at the places, for each index, over h^|index|."""
+    weights = [
+        [math.prod(map(weight, index, place)) / step ** sum(index) for index in indices]
+        for place in places
+    ]
+    offsets = step * torch.tensor(places, dtype=torch.float64)
+    return Stencil(indices, offsets, torch.tensor(weights, dtype=torch.float64))
 
 
 class Probe(ABC):
@@ -48,14 +118,12 @@ class Probe(ABC):
     planes: Tensor | None = None  # where units of a first layer bend: w·ξ/scale + b = 0, (w, b)
     support: int | None = None  # a = 0 where some |ξ_j| is larger
 
-    def __init__(
-        self, dim: int, points: int, depends_on_x: bool, generator: torch.Generator
-    ) -> None:
-        self.dim, self.depends_on_x, self.generator = dim, depends_on_x, generator
+    def __init__(self, dim: int, points: int, depends_on_x: bool, draw: torch.Generator) -> None:
+        self.dim, self.depends_on_x, self.generator = dim, depends_on_x, draw
         self.scale = torch.ones(dim, dtype=torch.float64)
         self.stencil = derivative_stencil(dim, 2 if depends_on_x else 0)
         margin = float(self.stencil.offsets.abs().max())
-        unit = torch.rand(points, 1, dim, generator=generator, dtype=torch.float64)
+        unit = torch.rand(points, 1, dim, generator=draw, dtype=torch.float64)
         self.x = ((margin + (1 - 2 * margin) * unit) + self.stencil.offsets).flatten(0, 1)
 
     @abstractmethod
@@ -125,22 +193,18 @@ class Probe(ABC):
 
 
 class SeparatedProbe(Probe):
-    """Σ_r b_r(x) c_r(ξ), or c(ξ) alone, where `space` is None.
+    """Σ_r b_r(x) c_r(ξ), or c(ξ) alone, where b is None.
 
     Δ_ξ^α ∂_x^β a(x, ξ) = Σ_r ∂_x^β b_r(x) Δ_ξ^α c_r(ξ), so that c is evaluated at frequencies and
     b at points, and never a at pairs of both.
     """
 
-    def __init__(
-        self, frequency: Factor, space: Factor | None, dim: int, generator: torch.Generator
-    ) -> None:
-        terms = len(frequency(torch.zeros(1, dim, dtype=torch.float64)))
-        points = POINTS if terms == 1 else POINTS_OF_SUMS
-        super().__init__(dim, points, space is not None, generator)
-        self.frequency, self.space = frequency, space
-        if space is not None:
-            b = space(self.x)
-            near = b.reshape(*b.shape[:-1], -1, len(self.stencil.offsets))
+    def __init__(self, c: Factor, b: Factor | None, dim: int, draw: torch.Generator) -> None:
+        terms = len(c(torch.zeros(1, dim, dtype=torch.float64)))
+        super().__init__(dim, POINTS if terms == 1 else POINTS_OF_SUMS, b is not None, draw)
+        self.frequency, self.space = c, b
+        if b is not None:
+            near = torch.unflatten(b(self.x), -1, (-1, len(self.stencil.offsets)))
             self.derivatives = (near @ self.stencil.weights).movedim(-1, 0)  # (β, R, pairs, P)
 
     def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
@@ -169,8 +233,8 @@ class SeparatedProbe(Probe):
 class DirectProbe(Probe):
     """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil."""
 
-    def __init__(self, function: Pairs, dim: int, generator: torch.Generator) -> None:
-        super().__init__(dim, POINTS_OF_SUMS, True, generator)
+    def __init__(self, function: Pairs, dim: int, draw: torch.Generator) -> None:
+        super().__init__(dim, POINTS_OF_SUMS, True, draw)
         self.function = function
 
     def table(self, x: Tensor, xi: Tensor) -> Tensor:
@@ -316,16 +380,14 @@ def _factors(symbol: Symbol, t: float | None) -> tuple[Factor, Factor | None]:
 
 
 def _stored(symbol: TableSymbol) -> Factor:
-    whole = torch.view_as_complex(symbol.table.detach().cpu().double())
+    kept = torch.view_as_complex(symbol.table.detach().cpu().double()).flatten(0, 1).movedim(0, -1)
     lowest = torch.tensor([-k for k in symbol.modes[:-1]] + [0])
-    highest, sizes = torch.tensor(symbol.modes) - 1, torch.tensor(whole.shape[2:])
-    strides = torch.tensor(whole[0, 0].contiguous().stride())
-    table = whole.flatten(2).flatten(0, 1)
+    highest, sizes = torch.tensor(symbol.modes) - 1, torch.tensor(kept.shape[:-1])
 
     def stored(xi: Tensor) -> Tensor:
         places = xi.round().long()
         inside = ((places >= lowest) & (places <= highest)).all(dim=-1)
-        found = table[:, ((places % sizes) * strides).sum(dim=-1)]
+        found = kept[(places % sizes).unbind(dim=-1)].T
         return torch.where(inside, found, 0.0)[None]
 
     return stored
@@ -336,12 +398,9 @@ def _first_layer(symbol: SeparatedSymbol, t: float | None) -> Tensor | None:
     if not isinstance(symbol, (NetworkSymbol, LowRankSymbol)):
         return None
     layers = (symbol.real.linear_in, symbol.imaginary.linear_in)
-    weight = torch.cat([layer.weight for layer in layers])
-    bias = torch.cat([layer.bias for layer in layers])
-    dim = symbol.scale.dim
-    if t is not None:
-        bias = bias + t * weight[:, dim]
-    return torch.cat([weight[:, :dim], bias[:, None]], dim=1)
+    rows = torch.cat([torch.cat([layer.weight, layer.bias[:, None]], dim=1) for layer in layers])
+    w, b = rows[:, : symbol.scale.dim], rows[:, -1:]
+    return torch.cat([w, b if t is None else b + t * rows[:, -2:-1]], dim=1)
 
 
 def _what_acts(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-FITS = 100
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -63,7 +61,7 @@ def recover_diffusivity(
         return _fit(y, q, weights.to(torch.float64).expand(values.shape).flatten()[usable])
     # a first guess from the modes that stand out of the noise
     guess = _fit(y, q, torch.where(y < y.min() + math.log(4), torch.exp(-2 * y), 0.0))
-    for _ in range(FITS):
+    for _ in range(100):
         estimate = _fit(y, q, torch.exp(-2 * max(guess.value, 0.0) * q))
         if abs(estimate.value - guess.value) <= 1e-14 * abs(guess.value):
             break

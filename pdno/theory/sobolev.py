@@ -109,12 +109,10 @@ def as_linear_map(
     return operator, channels, device
 
 
-def evaluated(
-    operator: PseudoDifferentialOperator, grid: Grid, t: float | None = None
-) -> LinearMap:
+def evaluated(layer: PseudoDifferentialOperator, grid: Grid, t: float | None = None) -> LinearMap:
     """K on a grid in float64, its symbol evaluated once."""
-    values, modes = symbol_values(operator, grid, t=t)
-    return lambda f: apply_values(values, f, grid, modes, method=operator.method)
+    values, modes = symbol_values(layer, grid, t=t)
+    return lambda f: apply_values(values, f, grid, modes, method=layer.method)
 
 
 @torch.no_grad()
