@@ -1,17 +1,11 @@
 """What can be said about operators and symbols.
 
-Symbol classes, by `certify`:
+First symbol classes, judged by `certify`, then operators:
 
     certificate    is a symbol in S^m_{1,0}? the verdict, with witnesses
-    measurement    the sizes of all Δ_ξ^α ∂_x^β a and how they grow with |ξ|
-    search         the rays along which a symbol is worst
-    smoothness     kinks, jumps, and seams of the torus
-    probe          every kind of symbol at any points, in double precision
-    differences    the stencils of Δ_ξ^α and ∂_x^β
-
-Operators:
-
-    sobolev        norms between Sobolev spaces, from below
+    measurement    the sizes of all Δ_ξ^α ∂_x^β a on the rays where they are worst
+    probe          every kind of symbol and its differences at any points, in double precision
+    sobolev        norms of operators between Sobolev spaces, from below
     norm_bound     the same from above, proven
     lipschitz      Lipschitz constants of a network, and its derivative at a state
     extraction     the symbol of any operator

@@ -8,37 +8,27 @@ Let T_a f(x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x} and D = ∂_x / 2πi. For a
                       p_k = -p_0 Σ_{l<k, |α|=k-l} (1/α!) ∂_ξ^α a · D^α p_l,    a elliptic    (3)
     [T_a, T_b] = T_c, c ~ {a, b} / 2πi + ...,  {a, b} = Σ_j ∂_ξj a ∂_xj b - ∂_xj a ∂_ξj b    (4)
 
-(1) is the Taylor series in η of c(x, ξ) = Σ_η a(x, ξ + η) b̂(η, ξ) e^{2πi η·x}, which is exact.
-Newton's series does the same with differences, for symbols that are known at integers only:
-Δ_j a(ξ) = a(ξ + e_j) - a(ξ) takes the place of ∂_ξj, and D_j (D_j - 1) ... (D_j - α_j + 1) that of
-D_j^α_j (Ruzhansky and Turunen, Pseudo-Differential Operators and Symmetries, theorem 4.7.10).
-
-A symbol is a function of x (P, 1, d) and ξ (1, M, d) with values (P, M), for one channel.
-Operators on real fields have a(x, -ξ) = conj a(x, ξ).
+With `differences`, Newton's series takes the place of Taylor's, for symbols that are known at
+integers only: Δ_j a(ξ) = a(ξ + e_j) - a(ξ) that of ∂_ξj, and D_j (D_j - 1) ... (D_j - α_j + 1)
+that of D_j^α_j (Ruzhansky and Turunen, Pseudo-Differential Operators and Symmetries, theorem
+4.7.10). A symbol is a function of x (P, 1, d) and ξ (1, M, d) with values (P, M), for one channel.
 """
 
 __all__ = [
-    "SymbolFunction",
-    "adjoint",
-    "as_full_symbol",
-    "commutator",
-    "compose",
-    "measured_order",
-    "parametrix",
-    "poisson_bracket",
+    *("SymbolFunction", "adjoint", "as_full_symbol", "commutator", "compose", "measured_order"),
+    *("parametrix", "poisson_bracket"),
 ]
 
 import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pdno.symbols.direct import FullSymbol
-from pdno.theory.differences import MultiIndex as Index
-from pdno.theory.differences import multi_indices
+from pdno.theory.probe import MultiIndex, multi_indices
 
 SymbolFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -46,21 +36,14 @@ SymbolFunction = Callable[[Tensor, Tensor], Tensor]
 def compose(
     a: SymbolFunction, b: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
-    """The symbol (1) of T_a T_b by the terms |α| < `terms`.
-
-    Arguments:
-        a: Of the operator that acts last.
-        b: Of the operator that acts first.
-        dim: d.
-        terms: Number of orders; the rest is of order m + n - terms.
-        differences: Whether to take differences in ξ instead of derivatives.
+    """The symbol (1) of T_a T_b by the terms |α| < `terms`; the rest is of order m + n - terms.
 
     Example:
         >>> half = compose(lambda x, xi: xi[..., 0], lambda x, xi: x[..., 0], dim=1, terms=2)
         >>> half(torch.ones(1, 1, 1), torch.ones(1, 1, 1)).imag * 2 * math.pi  # x ξ + 1/2πi
         tensor([[-1.]])
     """
-    return _sum([_term(a, b, alpha, differences) for alpha in _indices(dim, range(terms))])
+    return _sum(_products(a, b, dim, range(terms), differences))
 
 
 def adjoint(
@@ -71,32 +54,24 @@ def adjoint(
     def conjugate(x: Tensor, xi: Tensor) -> Tensor:
         return _as_complex(a(x, xi)).conj().resolve_conj()
 
-    def term(alpha: Index) -> SymbolFunction:
-        inner = _in_x(conjugate, alpha, differences)
-        return _over_factorial(_in_xi(inner, alpha, differences), alpha)
-
-    return _sum([term(alpha) for alpha in _indices(dim, range(terms))])
+    return _sum(
+        _in_xi(_in_x(conjugate, alpha, differences), alpha, differences)
+        for alpha in multi_indices(dim, terms - 1)
+    )
 
 
 def parametrix(
     a: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
     """The symbol (3) of an inverse from the right up to order -terms; a has no zero."""
-
-    def first(x: Tensor, xi: Tensor) -> Tensor:
-        return 1 / _as_complex(a(x, xi))
+    parts: list[SymbolFunction] = [lambda x, xi: 1 / _as_complex(a(x, xi))]
 
     def next_part(rest: SymbolFunction) -> SymbolFunction:
-        return lambda x, xi: -first(x, xi) * rest(x, xi)
+        return lambda x, xi: -parts[0](x, xi) * rest(x, xi)
 
-    parts: list[SymbolFunction] = [first]
     for k in range(1, terms):
-        rest = [
-            _term(a, parts[before], alpha, differences)
-            for before in range(k)
-            for alpha in _indices(dim, [k - before])
-        ]
-        parts.append(next_part(_sum(rest)))
+        rest = [_products(a, parts[j], dim, [k - j], differences) for j in range(k)]
+        parts.append(next_part(_sum(itertools.chain(*rest))))
     return _sum(parts)
 
 
@@ -104,9 +79,9 @@ def commutator(
     a: SymbolFunction, b: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
     """The symbol (4) of T_a T_b - T_b T_a by the terms 1 <= |α| <= `terms`; those of 0 cancel."""
-    indices = _indices(dim, range(1, terms + 1))
-    there = _sum([_term(a, b, alpha, differences) for alpha in indices])
-    back = _sum([_term(b, a, alpha, differences) for alpha in indices])
+    lengths = range(1, terms + 1)
+    there = _sum(_products(a, b, dim, lengths, differences))
+    back = _sum(_products(b, a, dim, lengths, differences))
     return lambda x, xi: there(x, xi) - back(x, xi)
 
 
@@ -122,14 +97,10 @@ def as_full_symbol(a: SymbolFunction) -> FullSymbol:
 
 
 def measured_order(values: Tensor, xi: Tensor) -> float:
-    """The order m of values(x, ξ) = O(⟨ξ⟩^m): the slope of log sup against log ⟨ξ⟩.
+    """The order m of values(x, ξ) = O(⟨ξ⟩^m), (..., *K^) at ξ (*K^, d): the slope of log sup.
 
     The supremum is over everything but ξ and over the shells k <= |ξ| < k + 1; the line is that of
     least squares through the shells of the upper half of |ξ|, on the logarithmic scale.
-
-    Arguments:
-        values: Symbol or remainder, (..., *K^).
-        xi: The modes, (*K^, d).
     """
     dim = xi.shape[-1]
     size = values.abs().reshape(-1, *values.shape[values.dim() - dim :]).amax(dim=0).flatten()
@@ -146,90 +117,68 @@ def measured_order(values: Tensor, xi: Tensor) -> float:
     return float((z @ y) / (z @ z))
 
 
-def _term(a: SymbolFunction, b: SymbolFunction, alpha: Index, differences: bool) -> SymbolFunction:
-    """(1/α!) ∂_ξ^α a · D^α b."""
-    left, right = _in_xi(a, alpha, differences), _in_x(b, alpha, differences)
-    return _over_factorial(lambda x, xi: _as_complex(left(x, xi)) * right(x, xi), alpha)
+def _products(
+    a: SymbolFunction, b: SymbolFunction, dim: int, lengths: Sequence[int], differences: bool
+) -> list[SymbolFunction]:
+    """(1/α!) ∂_ξ^α a · D^α b for all α with |α| in `lengths`."""
+
+    def product(alpha: MultiIndex) -> SymbolFunction:
+        left, right = _in_xi(a, alpha, differences), _in_x(b, alpha, differences)
+        return lambda x, xi: left(x, xi) * right(x, xi)
+
+    indices = multi_indices(dim, max(lengths, default=0))
+    return [product(alpha) for alpha in indices if sum(alpha) in lengths]
 
 
-def _over_factorial(a: SymbolFunction, alpha: Index) -> SymbolFunction:
-    factorial = math.prod(math.factorial(power) for power in alpha)
-    return lambda x, xi: a(x, xi) / factorial
+def _sum(parts: Iterable[SymbolFunction]) -> SymbolFunction:
+    kept = list(parts)
+    return lambda x, xi: functools.reduce(torch.add, (part(x, xi) for part in kept))
 
 
-def _sum(parts: list[SymbolFunction]) -> SymbolFunction:
-    return lambda x, xi: functools.reduce(torch.add, (part(x, xi) for part in parts))
-
-
-def _indices(dim: int, lengths: range | list[int]) -> list[Index]:
-    """The multi-indices α with |α| in `lengths`."""
-    return [alpha for alpha in multi_indices(dim, max(lengths)) if sum(alpha) in lengths]
-
-
-def _in_xi(a: SymbolFunction, alpha: Index, differences: bool) -> SymbolFunction:
-    """∂_ξ^α a, or Δ^α a."""
+def _in_xi(a: SymbolFunction, alpha: MultiIndex, differences: bool) -> SymbolFunction:
+    """(1/α!) ∂_ξ^α a, or (1/α!) Δ^α a."""
+    factorial = math.prod(map(math.factorial, alpha))
     for axis, power in enumerate(alpha):
         for _ in range(power):
-            a = _difference(a, axis) if differences else _slope(a, axis, along_xi=True)
-    return a
+            a = _difference(a, axis) if differences else _slope(a, axis)
+    return lambda x, xi: _as_complex(a(x, xi)) / factorial
 
 
-def _in_x(a: SymbolFunction, alpha: Index, differences: bool) -> SymbolFunction:
+def _in_x(a: SymbolFunction, alpha: MultiIndex, differences: bool) -> SymbolFunction:
     """D^α a, or its counterpart D_j (D_j - 1) ... in Newton's series."""
     for axis, power in enumerate(alpha):
         for k in range(power):
-            a = _slope_less(a, axis, k if differences else 0)
+            a = _slope(a, axis, less=k if differences else 0)
     return a
 
 
-def _slope_less(a: SymbolFunction, axis: int, k: int) -> SymbolFunction:
-    """(D_j - k) a."""
-    slope = _slope(a, axis, along_xi=False)
-    if k == 0:
-        return lambda x, xi: slope(x, xi) / (2j * math.pi)
-    return lambda x, xi: slope(x, xi) / (2j * math.pi) - k * a(x, xi)
-
-
-def _slope(a: SymbolFunction, axis: int, *, along_xi: bool) -> SymbolFunction:
-    """∂a/∂ξ_j or ∂a/∂x_j."""
+def _slope(a: SymbolFunction, axis: int, *, less: int | None = None) -> SymbolFunction:
+    """∂a/∂ξ_j, or (D_j - less) a, differentiable again."""
 
     def derived(x: Tensor, xi: Tensor) -> Tensor:
-        shape = np.broadcast_shapes(x.shape, xi.shape)
+        shape = (x + xi).shape
         x, xi = x.expand(shape), xi.expand(shape)  # so that each value has its own x and ξ
         outermost = not (x.requires_grad or xi.requires_grad)
         with torch.enable_grad():
-            variable = xi if along_xi else x
+            variable = xi if less is None else x
             if not variable.requires_grad:
                 variable = variable.detach().clone().requires_grad_()
-            value = _as_complex(a(x, variable) if along_xi else a(variable, xi))
-            real, imaginary = (_gradient(part, variable) for part in (value.real, value.imag))
-            slope = torch.complex(real[..., axis], imaginary[..., axis])
+            value = _as_complex(a(x, variable) if less is None else a(variable, xi))
+            value = value + 0 * variable[..., axis]  # for those that do not depend on it
+            units = (torch.full_like(value, unit) for unit in (1, 1j))
+            parts = [torch.autograd.grad(value, variable, u, create_graph=True)[0] for u in units]
+            slope = torch.complex(*parts)[..., axis]
+            if less is not None:
+                slope = slope / (2j * math.pi) - less * value
         return slope.detach() if outermost else slope
 
     return derived
 
 
-def _gradient(values: Tensor, variable: Tensor) -> Tensor:
-    """The gradient of each value by its own variable, differentiable again."""
-    if not values.requires_grad:
-        return torch.zeros_like(variable)
-    (gradient,) = torch.autograd.grad(
-        values.sum(), variable, create_graph=True, materialize_grads=True
-    )
-    return gradient
-
-
 def _difference(a: SymbolFunction, axis: int) -> SymbolFunction:
     """Δ_j a."""
-
-    def derived(x: Tensor, xi: Tensor) -> Tensor:
-        one = torch.zeros_like(xi)
-        one[..., axis] = 1
-        return a(x, xi + one) - a(x, xi)
-
-    return derived
+    return lambda x, xi: a(x, xi + torch.eye(xi.shape[-1]).to(xi)[axis]) - a(x, xi)
 
 
 def _as_complex(values: Tensor) -> Tensor:
-    """The values as complex ones."""
     return values if values.is_complex() else torch.complex(values, torch.zeros_like(values))

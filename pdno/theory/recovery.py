@@ -5,14 +5,10 @@ The solution operator of u_t = c Δu has the symbol a(ξ) = e^{-4π²c|ξ|²t}, 
     y = -log |a|,    q = 4π²|ξ|²t,    y = c q
 
 and c is the slope of a line through the origin. Noise of one size in a is of the size 1/|a| in y:
-the right weights are |a|², those of the fitted symbol, since those of a noisy one would trust the
-modes that hold nothing but noise. They depend on c, so that the line is fitted a few times, which
-is the Gauss-Newton method for Σ (|a| - e^{-cq})² in other words.
-
-The error bar is made of the residuals r themselves, with a correction for the leverage
-h = w q² / Σ w q² (HC3 of MacKinnon and White, J. Econometrics 29, 1985): the variance of c is
-Σ (w q r / (1 - h))² / (Σ w q²)². It asks no more of the noise than that it differs from mode to
-mode. Where only one or two modes have not decayed it is a rough guess.
+the right weights are |a|², those of the fitted symbol, as a noisy one would trust the modes that
+hold nothing but noise. So the line is fitted a few times, which is the Gauss-Newton method for
+Σ (|a| - e^{-cq})². The variance of c is Σ (w q r / (1 - h))² / (Σ w q²)² with residuals r and the
+leverage h = w q² / Σ w q² (HC3 of MacKinnon and White, J. Econometrics 29, 1985).
 """
 
 __all__ = ["Estimate", "recover_diffusivity"]
@@ -22,8 +18,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-FITS = 100
 
 
 @dataclass(frozen=True)
@@ -40,15 +34,10 @@ class Estimate:
 def recover_diffusivity(
     values: Tensor, xi: Tensor, t: Tensor | float, weights: Tensor | None = None
 ) -> Estimate:
-    """c of a symbol e^{-4π²c|ξ|²t} from its values.
+    """c of a symbol e^{-4π²c|ξ|²t} from its values (..., *K^) at modes ξ (*K^, d).
 
-    Arguments:
-        values: a(ξ), real or complex, (..., *K^); for a(x, ξ) the mean over x. Leading axes may
-            hold times or repetitions.
-        xi: The modes, (*K^, d).
-        t: Time, one number or a tensor that broadcasts against `values`.
-        weights: Of the points of the line, like `values`; None for those of noise of one size in
-            the symbol.
+    For a(x, ξ) give the mean over x. Leading axes may hold times or repetitions; t broadcasts
+    against the values. Without weights, noise of one size in the symbol is supposed.
 
     Example:
         >>> xi = torch.arange(6)[:, None]
@@ -56,22 +45,6 @@ def recover_diffusivity(
         >>> round(recover_diffusivity(heat, xi, t=1.0).value, 12)
         0.05
     """
-    y, q, usable = _points(values, xi, t)
-    if weights is not None:
-        given = weights.to(torch.float64).expand(values.shape).flatten()
-        return _fit(y, q, given[usable])
-    # a first guess from the modes that stand out of the noise
-    guess = _fit(y, q, torch.where(y < y.min() + math.log(4), torch.exp(-2 * y), 0.0))
-    for _ in range(FITS):
-        estimate = _fit(y, q, torch.exp(-2 * max(guess.value, 0.0) * q))
-        if abs(estimate.value - guess.value) <= 1e-14 * abs(guess.value):
-            break
-        guess = estimate
-    return estimate
-
-
-def _points(values: Tensor, xi: Tensor, t: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-    """y and q of the modes that say something of c, and which ones these are."""
     squared = xi.to(torch.float64).square().sum(dim=-1)
     if values.shape[values.dim() - squared.dim() :] != squared.shape:
         raise ValueError(
@@ -83,7 +56,17 @@ def _points(values: Tensor, xi: Tensor, t: Tensor | float) -> tuple[Tensor, Tens
     usable = (q > 0) & torch.isfinite(y)
     if not bool(usable.any()):
         raise ValueError("no mode ξ ≠ 0 at a time t > 0 has a value that is finite and not zero")
-    return y[usable], q[usable], usable
+    y, q = y[usable], q[usable]
+    if weights is not None:
+        return _fit(y, q, weights.to(torch.float64).expand(values.shape).flatten()[usable])
+    # a first guess from the modes that stand out of the noise
+    guess = _fit(y, q, torch.where(y < y.min() + math.log(4), torch.exp(-2 * y), 0.0))
+    for _ in range(100):
+        estimate = _fit(y, q, torch.exp(-2 * max(guess.value, 0.0) * q))
+        if abs(estimate.value - guess.value) <= 1e-14 * abs(guess.value):
+            break
+        guess = estimate
+    return estimate
 
 
 def _fit(y: Tensor, q: Tensor, w: Tensor) -> Estimate:

@@ -2,26 +2,14 @@
 
     ‖A‖_{H^s → H^{s-m}} = ‖B‖_{L2 → L2},    B = ⟨D⟩^{s-m} A ⟨D⟩^{-s},    ⟨D⟩^s f = F⁻¹[⟨ξ⟩^s f̂]
 
-On a grid B is a real matrix and its norm the largest singular value. Power iteration looks at
-(BᵀB)^k v for the last k alone. The method of Lanczos takes the best combination of all these
-iterates: in an orthonormal basis of them S = BᵀB is tridiagonal, and the residual of its largest
-eigenvalue is the next entry beside the diagonal times the last entry of its vector. Bᵀ comes from
-reverse differentiation, so any linear map on real fields that can be differentiated will do.
-
-The value is that of a field, hence a lower bound whatever the number of iterations;
-`pdno.theory.norm_bound` has proven upper bounds.
+On a grid B is a real matrix and its norm the largest singular value. The method of Lanczos takes
+the best combination of all iterates (BᵀB)^k v: in an orthonormal basis of them S = BᵀB is
+tridiagonal, and the residual of its largest eigenvalue is the next entry beside the diagonal times
+the last entry of its vector. Bᵀ comes from reverse differentiation, so any linear map on real
+fields that can be differentiated will do. `pdno.theory.norm_bound` has proven upper bounds.
 """
 
-__all__ = [
-    "LinearMap",
-    "NormEstimate",
-    "as_linear_map",
-    "bessel_potential",
-    "in_double",
-    "is_linear",
-    "operator_norm",
-    "weigh",
-]
+__all__ = ["LinearMap", "NormEstimate", "bessel_potential", "operator_norm", "weigh"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,31 +17,25 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pdno.fourier import inverse, transform
+from pdno.fourier import Modes, inverse, transform
 from pdno.grid import Grid
 from pdno.operators.kernel import apply_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.symbols.base import SymbolValues
+from pdno.symbols.base import Symbol, SymbolValues
 
 LinearMap = Callable[[Tensor], Tensor]
+Separated = PseudoDifferentialOperator | Symbol | SymbolValues
 
 
 @dataclass(frozen=True)
 class NormEstimate:
-    """A norm, estimated from below.
+    """A norm, estimated from below."""
 
-    Arguments:
-        value: ‖B v‖ / ‖v‖ for the best field v found, a lower bound of ‖B‖.
-        residual: ‖BᵀB v - value² v‖ / (value² ‖v‖). Some singular value of B differs from `value`
-            by no more than this share of it.
-        iterations: How often BᵀB was applied.
-        converged: Whether the residual fell below the tolerance.
-    """
-
-    value: float
+    value: float  #: ‖B v‖ / ‖v‖ for the best field v found, a lower bound of ‖B‖
+    #: ‖BᵀB v - value² v‖ / (value² ‖v‖): some singular value is so near, as a share of `value`
     residual: float
-    iterations: int
-    converged: bool
+    iterations: int  #: how often BᵀB was applied
+    converged: bool  #: whether the residual fell below the tolerance
 
 
 def operator_norm(
@@ -66,16 +48,11 @@ def operator_norm(
     iterations: int = 300,
     tolerance: float = 1e-7,
 ) -> NormEstimate:
-    """‖A‖ from H^s to H^(s - order) on a grid, in float64.
+    """‖A‖ from H^s to H^(s - order) on a grid, for any real s, in float64.
 
-    Arguments:
-        operator: Linear, (B, I, *N) -> (B, O, *N). One that takes time, at a time.
-        grid: Where it acts.
-        channels: I; not needed for a `PseudoDifferentialOperator`.
-        s: Of the space it acts on, any real number.
-        order: m; the values lie in H^(s - m).
-        iterations: At most so many.
-        tolerance: Residual at which to stop; the value has far more digits than the field.
+    The operator is linear, (B, I, *N) -> (B, O, *N), and `channels` is I, not needed for a
+    `PseudoDifferentialOperator`. Iteration stops at a residual below the tolerance; the value has
+    far more digits than the field.
 
     Example:
         >>> from pdno.symbols import Derivative
@@ -107,11 +84,7 @@ def operator_norm(
 
 def weigh(operator: LinearMap, grid: Grid, *, s: float, order: float) -> LinearMap:
     """B = ⟨D⟩^{s-m} A ⟨D⟩^{-s}, whose L2 norm is that of A from H^s to H^{s-m}."""
-
-    def weighed(f: Tensor) -> Tensor:
-        return bessel_potential(operator(bessel_potential(f, grid, -s)), grid, s - order)
-
-    return weighed
+    return lambda f: bessel_potential(operator(bessel_potential(f, grid, -s)), grid, s - order)
 
 
 def bessel_potential(f: Tensor, grid: Grid, power: float) -> Tensor:
@@ -130,19 +103,29 @@ def as_linear_map(
     weights = operator.parameters() if isinstance(operator, nn.Module) else iter(())
     device = next((weight.device for weight in weights), torch.device("cpu"))
     if isinstance(operator, PseudoDifferentialOperator):
-        with torch.no_grad():
-            values = in_double(operator.values(grid))
-        modes, method, inputs = operator.modes, operator.method, operator.symbol.in_channels
-        return lambda f: apply_values(values, f, grid, modes, method=method), inputs, device
+        return evaluated(operator, grid), operator.symbol.in_channels, device
     if channels is None:
         raise ValueError("channels is None; expected the number of input channels of the operator")
     return operator, channels, device
 
 
-def in_double(values: SymbolValues) -> SymbolValues:
-    """The values in double precision, without a graph."""
+def evaluated(layer: PseudoDifferentialOperator, grid: Grid, t: float | None = None) -> LinearMap:
+    """K on a grid in float64, its symbol evaluated once."""
+    values, modes = symbol_values(layer, grid, t=t)
+    return lambda f: apply_values(values, f, grid, modes, method=layer.method)
+
+
+@torch.no_grad()
+def symbol_values(
+    symbol: Separated, grid: Grid, modes: Modes = None, t: float | None = None
+) -> tuple[SymbolValues, Modes]:
+    """The values of a symbol on a grid in double precision, and the modes that are kept."""
+    if isinstance(symbol, PseudoDifferentialOperator):
+        values, modes = symbol.values(grid, t), symbol.modes
+    else:
+        values = symbol if isinstance(symbol, SymbolValues) else symbol(grid, modes, t)
     space = None if values.space is None else values.space.detach().double()
-    return SymbolValues(values.frequency.detach().to(torch.complex128), space)
+    return SymbolValues(values.frequency.detach().to(torch.complex128), space), modes
 
 
 def is_linear(operator: LinearMap, f: Tensor) -> bool:
@@ -161,7 +144,6 @@ def _largest_eigenvalue(
     basis = start.new_empty(steps, len(start))
     basis[0] = start / start.norm()
     tridiagonal = torch.zeros(steps, steps, dtype=torch.float64)
-    value, residual = 0.0, 0.0
     for step in range(steps):
         w = symmetric(basis[step])
         tridiagonal[step, step] = float(w @ basis[step])
