@@ -66,12 +66,11 @@ _HOMES = {
 }
 _PACKAGES = {"data", "equations", "evaluation", "fields", "networks", "operators", "solvers"}
 _PACKAGES |= {"symbols", "theory", "training"}
-
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("certify", "theory"):
+    if name in ("certify", "theory"):  # which does not import the report: it is handed in here
         import_module("pdno.theory.certificate").Certificate.draw = _draw_certificate
     if name in _PACKAGES:
         return import_module(f"pdno.{name}")
@@ -85,7 +84,6 @@ def __getattr__(name: str) -> Any:
 
 
 def _draw_certificate(*given: Any, **options: Any) -> Any:
-    """Theory does not import the report: the figures of its certificates are handed in here."""
     return import_module("pdno.report.figures_symbols").plot_certificate(*given, **options)
 
 

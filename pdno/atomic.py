@@ -1,6 +1,5 @@
 """Files appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
 
-A reader never sees half a file and a crash at any moment leaves the old file or the new one.
 Temporary files are `.NAME.PID.tmp` beside the target, so `sweep` can remove those of dead runs.
 """
 

@@ -1,8 +1,6 @@
 """Errors that end a command with one message: the cause lies in what was asked, not in the code.
 
-Wrong input is a ValueError, a file that cannot be read or written an OSError. These are the other
-two. A field that is not a solution is worse than no field, because it looks like one; so solvers
-check what they computed and raise instead of returning it.
+Wrong input is a ValueError, a file that cannot be read or written an OSError, and these two.
 """
 
 __all__ = ["SolverError", "TrainingStopped"]

@@ -39,8 +39,8 @@ from pdno.tracing import is_traced
 Method = Literal["auto", "fft", "matrix"]
 _Kept = tuple[int | None, ...]
 
+# flops of the products per |N| log2 |N| up to which they beat the FFT (see `pdno bench`)
 MATRIX_UP_TO = 16.0
-"""Flops of the products per |N| log2 |N| up to which they beat the FFT (see `pdno bench`)."""
 
 
 def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -> Method:
@@ -69,7 +69,7 @@ def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft
     kept = kept_per_axis(shape, modes)
     if choose_method(shape, modes, method) == "matrix":
         scale = half_weights(shape[-1], kept[-1], f.dtype, f.device) * math.prod(shape)
-        return _synthesis_transposed(f, shape, kept) / scale
+        return _products(f, shape, kept, True) / scale
     if kept.count(None) == dim:
         f_hat: Tensor = torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
         return f_hat
@@ -92,11 +92,12 @@ def inverse(
     kept = kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
     if choose_method(shape, modes, method) == "matrix":
-        return _synthesis(f_hat, tuple(shape), kept)
+        return _products(f_hat, tuple(shape), kept, False)
     by_rule = f_hat.device.type == "cpu"
-    f: Tensor
     if by_rule and kept.count(None) == dim:
-        f = torch.fft.irfftn(f_hat, s=tuple(shape), dim=tuple(range(-dim, 0)), norm="forward")
+        f: Tensor = torch.fft.irfftn(
+            f_hat, s=tuple(shape), dim=tuple(range(-dim, 0)), norm="forward"
+        )
         return f
     for position in range(-dim, -1):
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
@@ -182,61 +183,55 @@ def _real_lines(f_hat: Tensor, n: int) -> Tensor:
     return torch.complex(f_hat.real, f_hat.imag * (hermitian_weights(last, n) == 2))
 
 
-class _Synthesis(torch.autograd.Function):
-    """F⁻¹ by matrix products; its gradient is the transpose.
+class _Products(torch.autograd.Function):
+    """F⁻¹ by matrix products, or its transpose; each is the gradient of the other.
 
     Inside, the full axes come first, then whatever is transformed together, then the half axis,
     (N_1, .., N_{d-1}, ..., N_d): each axis is then one large product without a copy.
     """
 
     @staticmethod
-    def forward(ctx: Any, c: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
-        ctx.shape, ctx.kept = shape, kept
+    def forward(ctx: Any, v: Tensor, shape: tuple[int, ...], kept: _Kept, back: bool) -> Tensor:
+        ctx.given = shape, kept, not back
         full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
-        h = c.movedim(full, first)
-        for axis in first:
-            up, down = _sign_tables(shape[axis], kept[axis], h.dtype, h.device)
-            positive = h.index_select(axis, up[0]) * _along(up[1], axis, h)
-            h = positive + h.index_select(axis, down[0]) * _along(down[1], axis, h)
-        for axis in first:
-            h = _multiply(_full_table(shape[axis], h.shape[axis], c.real.dtype, c.device), h, axis)
-        table = half_table(shape[-1], h.shape[-1], c.real.dtype, c.device)
-        f = torch.view_as_real(h).reshape(-1, len(table)) @ table
-        return f.view(*h.shape[:-1], shape[-1]).movedim(first, full)
+        made = (_transposed if back else _synthesis)(v.movedim(full, first), shape, kept)
+        return made.movedim(first, full)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _synthesis_transposed(grad, ctx.shape, ctx.kept), None, None
+        return _products(grad, *ctx.given), None, None, None
 
 
-class _Transposed(torch.autograd.Function):
-    """The transpose of F⁻¹ by matrix products; its gradient is F⁻¹."""
-
-    @staticmethod
-    def forward(ctx: Any, q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
-        ctx.shape, ctx.kept = shape, kept
-        full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
-        *sizes, half = _spectrum_shape(shape, kept)
-        lines = q.movedim(full, first)
-        pairs = lines.reshape(-1, shape[-1]) @ half_table(shape[-1], half, q.dtype, q.device).T
-        d = torch.view_as_complex(pairs.view(*lines.shape[:-1], half, 2))
-        for axis in reversed(first):
-            size = len(_sign_tables(shape[axis], kept[axis], d.dtype, d.device)[0][0])
-            d = _multiply(_full_table(shape[axis], size, q.dtype, q.device).T, d, axis)
-        for axis in first:
-            c = d.new_zeros(*d.shape[:axis], sizes[axis], *d.shape[axis + 1 :])
-            for places, factors in _sign_tables(shape[axis], kept[axis], d.dtype, d.device):
-                c.index_add_(axis, places, d * _along(factors.conj(), axis, d))
-            d = c
-        return d.movedim(first, full)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _synthesis(grad, ctx.shape, ctx.kept), None, None
+_products: Callable[..., Tensor] = _Products.apply
 
 
-_synthesis: Callable[..., Tensor] = _Synthesis.apply
-_synthesis_transposed: Callable[..., Tensor] = _Transposed.apply
+def _synthesis(h: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
+    dtype, device = h.real.dtype, h.device
+    for axis in range(len(shape) - 1):
+        up, down = _sign_tables(shape[axis], kept[axis], h.dtype, device)
+        positive = h.index_select(axis, up[0]) * _along(up[1], axis, h)
+        h = positive + h.index_select(axis, down[0]) * _along(down[1], axis, h)
+    for axis in range(len(shape) - 1):
+        h = _multiply(_full_table(shape[axis], h.shape[axis], dtype, device), h, axis)
+    table = half_table(shape[-1], h.shape[-1], dtype, device)
+    return (torch.view_as_real(h).reshape(-1, len(table)) @ table).view(*h.shape[:-1], shape[-1])
+
+
+def _transposed(q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
+    *sizes, half = _spectrum_shape(shape, kept)
+    pairs = q.reshape(-1, shape[-1]) @ half_table(shape[-1], half, q.dtype, q.device).T
+    d = torch.view_as_complex(pairs.view(*q.shape[:-1], half, 2))
+    axes = zip(shape[:-1], kept[:-1], strict=True)
+    tables = [_sign_tables(n, k, d.dtype, d.device) for n, k in axes]
+    for axis in reversed(range(len(sizes))):
+        size = len(tables[axis][0][0])
+        d = _multiply(_full_table(shape[axis], size, q.dtype, q.device).T, d, axis)
+    for axis, size in enumerate(sizes):
+        c = d.new_zeros(*d.shape[:axis], size, *d.shape[axis + 1 :])
+        for places, factors in tables[axis]:
+            c.index_add_(axis, places, d * _along(factors.conj(), axis, d))
+        d = c
+    return d
 
 
 def _along(factors: Tensor, axis: int, field: Tensor) -> Tensor:
@@ -254,18 +249,12 @@ def _multiply(table: Tensor, field: Tensor, axis: int) -> Tensor:
     return torch.view_as_complex(product.view(*before, len(table), *after, 2))
 
 
-# Tables are made in float64; one that is made during inference serves training too.
-
-
 @lru_cache(maxsize=64)
-@torch.inference_mode(False)
+@torch.inference_mode(False)  # tables are made in float64; those of inference serve training too
 def _sign_tables(
     n: int, kept: int | None, dtype: torch.dtype, device: torch.device
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Places and factors 1, ±i of P_0 .., M_1 .. on a full axis, for ξ >= 0 and for ξ < 0.
-
-    A term that is not there has the factor 0 and the place 0.
-    """
+    """Places and factors (1, ±i, 0 where there is no term) of P and M, for ξ >= 0 and ξ < 0."""
     up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
     m = torch.arange(max(up - 1, down) + 1)
     tables = []

@@ -28,12 +28,6 @@ class Grid:
 
     Shapes: points (*N, d), modes (*N^, d) with *N^ = (N_1, ..., N_{d-1}, N_d // 2 + 1).
 
-    Arguments:
-        shape: Number of points per axis, *N.
-        periodic: Whether the box is a torus.
-        offset: Place of the first point inside its cell, in spacings: 0 is a node, 1/2 a cell
-            centre. A box with offset 0 includes both of its ends.
-
     Example:
         >>> Grid((4,)).points().squeeze(-1).tolist()
         [0.0, 0.25, 0.5, 0.75]
@@ -94,13 +88,10 @@ class Grid:
         return _mesh(self.axes(device=device))
 
     def modes(self, kept: Modes = None, *, half: bool = True, device: Device = None) -> Tensor:
-        """The integer modes ξ, shape (*N^, d).
+        """The integer modes ξ, shape (*N^, d); the last axis may be `half`, as for real functions.
 
-        Arguments:
-            kept: k_max, per axis or for all: keep -k_max <= ξ_j < k_max (0 <= ξ_d < k_max on the
-                half axis). None keeps every mode of the grid.
-            half: Whether the last axis holds only ξ_d >= 0, as for real functions.
-            device: Where to make the tensor.
+        `kept` is k_max, per axis or for all: keep -k_max <= ξ_j < k_max (0 <= ξ_d < k_max on the
+        half axis). None keeps every mode of the grid.
         """
         pairs = list(zip(self.shape, kept_per_axis(self.shape, kept), strict=True))
         axes = [axis_modes(n, k, half=False, device=device) for n, k in pairs[:-1]]

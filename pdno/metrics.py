@@ -3,7 +3,6 @@
     ‖u‖²_{H^s} = Σ_ξ ⟨ξ⟩^{2s} |û(ξ)|²,    ⟨ξ⟩ = (1 + |ξ|²)^{1/2},    s real; H⁰ is L2 (Parseval)
 
 All of them are pure functions of fields, (B, C, *N) or (B, T, C, *N), and may be differentiated.
-A relative error divides by the norm of the target; a target that is zero has none, so it fails.
 """
 
 __all__ = ["band_errors", "relative_error", "relative_l2", "sobolev_norm", "sobolev_weights"]
@@ -40,10 +39,7 @@ def relative_error(
 
 
 def sobolev_norm(u: Tensor, s: float, *, dim: int, keep: int = 1) -> Tensor:
-    """‖u‖_{H^s} of real fields on the torus, over all axes but the first `keep`.
-
-    The last `dim` axes are the grid.
-    """
+    """‖u‖_{H^s} of real fields (..., *N) on the torus, over all axes but the first `keep`."""
     grid = Grid(tuple(u.shape[-dim:]))
     weights = sobolev_weights(grid, 2 * s, device=u.device).sqrt().to(u.dtype)
     # a norm of numbers, not a root of a sum: its gradient is finite at zero
@@ -72,10 +68,9 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
     weights = half_weights(grid.shape[-1], None, target.dtype, target.device)
     error = (transform(difference, dim).abs().square() * weights).flatten(1, -dim - 1)
     whole = (transform(target, dim).abs().square() * weights).flatten(1).sum(dim=1)
-    bands = []
-    for low, high in zip(edges, [*edges[1:], None], strict=True):
-        inside = (radius >= low) & (radius < high) if high is not None else radius >= low
-        bands.append((error * inside).flatten(1).sum(dim=1))
+    ends = [*edges[1:], int(radius.max()) + 1]
+    inside = [(radius >= low) & (radius < high) for low, high in zip(edges, ends, strict=True)]
+    bands = [(error * band).flatten(1).sum(dim=1) for band in inside]
     return _quotient(torch.stack(bands, dim=1).sqrt(), whole.sqrt()[:, None])
 
 

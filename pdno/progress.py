@@ -6,26 +6,18 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any
 
 PLAIN_EVERY = 10.0
-Show = Callable[[int, float, str], None]
-
-
-class Advance(Protocol):
-    """Tells how much more is done, and perhaps something worth showing beside it."""
-
-    def __call__(self, amount: int, note: str | None = None) -> None: ...
+Advance = Callable[..., None]  # of how much more is done, and perhaps a note to show beside it
 
 
 @contextlib.contextmanager
 def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
-    """Show progress towards `total`; yields a function that is told how much more is done.
-
-    What was `done` before does not count for the rate.
-    """
-    with contextlib.ExitStack() as stack:
-        bar = stack.enter_context(_bar(title, total, done)) if sys.stderr.isatty() else None
+    """Yield a function that is told how much more is done of `total`; rates leave out `done`."""
+    with _bar() if sys.stderr.isatty() else contextlib.nullcontext() as bar:
+        if bar is not None:
+            bar.add_task(title, total=total, completed=done, rate="", note="")
         start, count, last, shown = time.monotonic(), done, 0.0, ""
 
         def advance(amount: int, note: str | None = None) -> None:
@@ -34,7 +26,7 @@ def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
             now = time.monotonic()
             rate = (count - done) / max(now - start, 1e-9)
             if bar is not None:
-                bar(count, rate, shown)
+                bar.update(bar.task_ids[0], completed=count, rate=f"{rate:.2f}/s", note=shown)
             elif count >= total or now - last >= PLAIN_EVERY:
                 last = now
                 left = (total - count) / rate if rate > 0 else float("inf")
@@ -44,8 +36,7 @@ def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
         yield advance
 
 
-@contextlib.contextmanager
-def _bar(title: str, total: int, done: int) -> Iterator[Show]:
+def _bar() -> Any:
     from rich import progress as parts
     from rich.console import Console
 
@@ -53,8 +44,4 @@ def _bar(title: str, total: int, done: int) -> Iterator[Show]:
     columns = (text("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn())
     times = (parts.TimeElapsedColumn(), text("left"), parts.TimeRemainingColumn())
     fields = (text("{task.fields[rate]}"), *times, text("{task.fields[note]}"))
-    with parts.Progress(*columns, *fields, console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total, completed=done, rate="", note="")
-        yield lambda count, rate, note: bar.update(
-            task, completed=count, rate=f"{rate:.2f}/s", note=note
-        )
+    return parts.Progress(*columns, *fields, console=Console(stderr=True))

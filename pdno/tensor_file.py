@@ -23,10 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Contents: TypeAlias = (
-    "Tensor | str | int | float | None | list[Contents] | tuple[Contents, ...] "
-    "| dict[str | int, Contents]"
-)
+_Containers: TypeAlias = "list[Contents] | tuple[Contents, ...] | dict[str | int, Contents]"
+Contents: TypeAlias = "Tensor | str | int | float | None | _Containers"
 
 AGAIN = "the file is damaged or incomplete: download or copy it again"
 PLAIN = 'save tensors in plain containers, e.g. torch.save(model.state_dict(), "weights.pt")'
@@ -37,8 +35,8 @@ _MOST_VALUES, _DEEPEST = 1_000_000, 64
 _CHUNK = 1 << 24
 
 _LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY: dict[str, type] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_NEW: dict[str, Callable[[], Any]] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_NEW |= {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False}
 
 
 class TensorFileError(ValueError):
@@ -56,7 +54,7 @@ def read_tensor_file(path: str | Path) -> Contents:
             _check_signature(file.read(4))
             size = file.seek(0, 2)
             with zipfile.ZipFile(file) as archive:
-                return _checked(_Machine(_Records(archive, size)).run())
+                return _checked(_Machine(archive, size).run())
         except TensorFileError as problem:
             raise TensorFileError(f"cannot read {path}: {problem}") from problem
         # Damaged bytes make zipfile and pickletools stumble in many ways; all mean the same.
@@ -71,18 +69,24 @@ def _check_signature(start: bytes) -> None:
             "it could run code. Ask its author to save it again with torch >= 1.6"
         )
     if start != b"PK\x03\x04":
-        raise TensorFileError(
-            f"it starts with {start!r}, but a torch.save file is a zip archive; {AGAIN}"
-        )
+        raise TensorFileError(f"it starts with {start!r}, which no torch.save file does; {AGAIN}")
 
 
-class _Records:
-    """The records of the archive: uncompressed, no larger than the file, checksums verified."""
+class _Storage:
+    """The numbers that tensors are views of; not a value of its own."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self.numbers = numbers
+
+
+class _Machine:
+    """The stack machine of a pickle, reduced to what tensors in plain containers need."""
 
     def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
-        self.archive = archive
-        infos = archive.infolist()
+        self.archive, infos = archive, archive.infolist()
         self.records = {info.filename: info for info in infos}
+        self.stack, self.marks, self.memo = list[Any](), list[int](), dict[int, Any]()
+        self.storages: dict[tuple[str, torch.dtype, int], _Storage] = {}
         roots = [name[: -len("data.pkl")] for name in self.records if name.endswith("/data.pkl")]
         if len(roots) != 1:
             raise TensorFileError(
@@ -101,45 +105,14 @@ class _Records:
         order = f"{self.root}byteorder"
         if order in self.records and archive.read(order) != b"little":
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
-        size = self.records[f"{self.root}data.pkl"].file_size
-        if size > _MOST_DESCRIPTION_BYTES:
-            raise TensorFileError(f"its description has {size} bytes; {PLAIN}")
-        self.description = archive.read(f"{self.root}data.pkl")
-
-    def storage(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
-        """The numbers of record `data/key`, as a flat tensor."""
-        info = self.records.get(f"{self.root}data/{key}")
-        if info is None or count < 0 or info.file_size != count * dtype.itemsize:
-            held = "is missing" if info is None else f"has {info.file_size} bytes"
-            raise TensorFileError(f"storage {key!r} of {count} {dtype} numbers {held}; {AGAIN}")
-        # Bytes other than 0 and 1 are no bools.
-        storage = torch.empty(count, dtype=torch.uint8 if dtype == torch.bool else dtype)
-        target = storage.view(torch.uint8).numpy()
-        with self.archive.open(info) as record:
-            for start in range(0, len(target), _CHUNK):
-                target[start : start + _CHUNK] = np.frombuffer(record.read(_CHUNK), np.uint8)
-        return storage.ne(0) if dtype == torch.bool else storage
-
-
-class _Storage:
-    """The numbers that tensors are views of; not a value of its own."""
-
-    def __init__(self, numbers: Tensor) -> None:
-        self.numbers = numbers
-
-
-class _Machine:
-    """The stack machine of a pickle, reduced to what tensors in plain containers need."""
-
-    def __init__(self, records: _Records) -> None:
-        self.records = records
-        self.stack, self.marks, self.memo = list[Any](), list[int](), dict[int, Any]()
-        self.storages: dict[tuple[str, torch.dtype, int], _Storage] = {}
 
     def run(self) -> Any:
         """The value that the description leaves on the stack."""
-        description = self.records.description
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(description)):
+        description = f"{self.root}data.pkl"
+        if self.records[description].file_size > _MOST_DESCRIPTION_BYTES:
+            raise TensorFileError(f"its description is too long; {PLAIN}")
+        program = pickletools.genops(self.archive.read(description))
+        for count, (opcode, argument, _) in enumerate(program):
             if count >= _MOST_INSTRUCTIONS:
                 raise TensorFileError(f"its description has too many instructions; {PLAIN}")
             self.step(opcode.name, argument)
@@ -175,10 +148,8 @@ class _Machine:
         """A value given, recalled or put together from those on the stack."""
         if opcode in _LITERALS:
             return argument
-        if opcode in _CONSTANTS:
-            return _CONSTANTS[opcode]
-        if opcode in _EMPTY:
-            return _EMPTY[opcode]()
+        if opcode in _NEW:
+            return _NEW[opcode]()
         match opcode:
             case "BINGET" | "LONG_BINGET":
                 return self.memo[argument]
@@ -219,8 +190,22 @@ class _Machine:
             raise TensorFileError(f"its description names no storage; {AGAIN}")
         place = (key, dtype, count)
         if place not in self.storages:
-            self.storages[place] = _Storage(self.records.storage(*place))
+            self.storages[place] = _Storage(self.read(*place))
         return self.storages[place]
+
+    def read(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
+        """The numbers of record `data/key`, as a flat tensor."""
+        info = self.records.get(f"{self.root}data/{key}")
+        if info is None or count < 0 or info.file_size != count * dtype.itemsize:
+            held = "is missing" if info is None else f"has {info.file_size} bytes"
+            raise TensorFileError(f"storage {key!r} of {count} {dtype} numbers {held}; {AGAIN}")
+        # Bytes other than 0 and 1 are no bools.
+        storage = torch.empty(count, dtype=torch.uint8 if dtype == torch.bool else dtype)
+        target = storage.view(torch.uint8).numpy()
+        with self.archive.open(info) as record:
+            for start in range(0, len(target), _CHUNK):  # zipfile verifies the checksum
+                target[start : start + _CHUNK] = np.frombuffer(record.read(_CHUNK), np.uint8)
+        return storage.ne(0) if dtype == torch.bool else storage
 
 
 def _tensor(

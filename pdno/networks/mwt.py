@@ -28,11 +28,9 @@ class MWT(nn.Module):
 
     Arguments:
         dim: Number of axes of space, 1 or 2; with `space_time` a time axis follows them.
-        width: Number of functions c inside; the channels inside are c k^d.
-        wavelets: Number of wavelets k per axis of a cell, of `base` "legendre" or "chebyshev".
-        modes: Number of Fourier modes α of the kernels.
-        blocks: Number of multiwavelet operators.
-        coarsest: L, the coarsest level has 2^L points.
+        width: Number of functions c inside; with k `wavelets` per axis of a cell, of the `base`
+            "legendre" or "chebyshev", there are c k^d channels.
+        modes: Number of Fourier modes α of the kernels; 2^`coarsest` points are the last level.
         append_coordinates: Whether the network adds x (and t) as channels after its input. The
             published networks expect them in the data: after it for Darcy flow, before it for
             Navier-Stokes, none in 1D.

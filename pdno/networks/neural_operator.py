@@ -11,7 +11,6 @@ __all__ = ["NeuralOperator", "PointwiseLinear", "check_sizes", "count_parameters
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +21,10 @@ from pdno.operators.cache import FrozenLayer, share_values
 from pdno.operators.kernel import apply_projection
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import SymbolValues
-from pdno.symbols.scale import keep_exact, scale_per_axis
+from pdno.symbols.scale import ExactScales, scale_per_axis
 
 PROJECT_HIDDEN = 128
+Kept = Sequence[int] | int | None
 
 
 class PointwiseLinear(nn.Module):
@@ -49,19 +49,16 @@ class PointwiseLinear(nn.Module):
         return mapped.reshape(*mapped.shape[:2], *f.shape[2:])
 
 
-class NeuralOperator(nn.Module):
+class NeuralOperator(ExactScales):
     """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1).
 
-    Shapes: (B, in_channels, *N) -> (B, out_channels, *N).
+    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside.
 
     Arguments:
-        in_channels: Channels of f, without coordinates; those are appended inside.
-        width: Channels inside.
         operators: The K of each block, from width to width channels.
         coordinate_scale: Factor of the coordinates, one or one per axis.
-        padding: Zeros after the last point of an axis, as a fraction of the domain, so that it
-            means the same at every resolution; or, as an int, the number of points as published.
-            One for all axes, or one per axis.
+        padding: Zeros after the last point of an axis, one or one per axis: a fraction of the
+            domain, the same at every resolution, or, as an int, a number of points as published.
     """
 
     coordinate_scale: Tensor
@@ -98,23 +95,30 @@ class NeuralOperator(nn.Module):
         self, f: Tensor, t: Tensor | float | None = None, *, grid: Grid | None = None
     ) -> Tensor:
         """u on the grid of f, which is periodic unless given; t for networks that take time."""
-        self._check(f)
+        if len(f) == 0:
+            raise ValueError("the batch is empty: give at least one sample")
+        if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
+            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
+            raise ValueError(
+                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
+                f"{self.in_channels}, {axes}), channels first and without coordinates: move the "
+                "channel axis with f.movedim(-1, 1), or build it with other dim and in_channels"
+            )
         where = grid or Grid(tuple(f.shape[2:]))
         where.check(f, "f")
         v, inner = self.enter(f, where), self.inner_grid(where)
-        last = len(self.operators) - 1
         for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
             assert isinstance(local, PointwiseLinear)
+            v = self.activation(v) if layer else v
             v = local.add_to(operator(v, inner, t), v)
-            v = self.activation(v) if layer < last else v
         return self._project(cut(v, where))
 
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[FrozenLayer]:
         """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
 
         When weights change, the values are evaluated anew by themselves; while gradients of the
-        symbols are asked for, they are not used. Networks that take time cannot be frozen.
-        `tolerance` is the relative error allowed in the x-factors; 0 keeps the operator as it is.
+        symbols are asked for, they are not used. `tolerance` is the relative error allowed in the
+        x-factors; 0 keeps the operator as it is.
         """
         if self.takes_time:
             raise ValueError("symbols of time have other values at every t: do not freeze them")
@@ -157,46 +161,24 @@ class NeuralOperator(nn.Module):
 
     def enter(self, f: Tensor, grid: Grid) -> Tensor:
         """What enters the first block, P [f, x] and zeros, (B, C, *N) -> (B, width, *M)."""
-        x = grid.points(device=f.device) * self.coordinate_scale
-        channels = x.movedim(-1, 0).to(f.dtype)
-        lifted = self.lift(torch.cat([f, channels.expand(len(f), *channels.shape)], dim=1))
+        x = (grid.points(device=f.device) * self.coordinate_scale).movedim(-1, 0).to(f.dtype)
+        lifted = self.lift(torch.cat([f, x.expand(len(f), *x.shape)], dim=1))
         return pad(lifted, self.inner_grid(grid))
 
     def _project(self, v: Tensor) -> Tensor:
         """Q v = W₂ σ(W₁ v + b₁) + b₂, (B, width, *N) -> (B, O, *N)."""
         hidden, last = self.project_hidden, self.project
-        u: Tensor
         if torch.is_autocast_enabled(v.device.type):
-            u = last(functional.gelu(hidden(v)))
+            u: Tensor = last(functional.gelu(hidden(v)))
             return u
         u = apply_projection(v.flatten(2), hidden.weight, hidden.bias, last.weight, last.bias)
         return u.reshape(*u.shape[:2], *v.shape[2:])
 
-    def _apply(self, fn: Any, recurse: bool = True) -> "NeuralOperator":
-        scale = self.coordinate_scale
-        move: Callable[..., nn.Module] = super()._apply
-        move(fn, recurse)
-        self.coordinate_scale = keep_exact(scale, self.coordinate_scale)
-        return self
-
-    def _check(self, f: Tensor) -> None:
-        if len(f) == 0:
-            raise ValueError("the batch is empty: give at least one sample")
-        if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
-            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
-            raise ValueError(
-                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
-                f"{self.in_channels}, {axes}), channels first and without coordinates: move the "
-                "channel axis with f.movedim(-1, 1), or build it with other dim and in_channels"
-            )
-
 
 def pad(v: Tensor, grid: Grid) -> Tensor:
     """Zeros after the last point of each axis, up to a larger grid."""
-    zeros = [m - n for n, m in zip(v.shape[2:], grid.shape, strict=True)]
-    if not any(zeros):
-        return v
-    return functional.pad(v, [value for n in reversed(zeros) for value in (0, n)])
+    zeros = [n for axis in range(1, grid.dim + 1) for n in (0, grid.shape[-axis] - v.shape[-axis])]
+    return functional.pad(v, zeros) if any(zeros) else v
 
 
 def cut(v: Tensor, grid: Grid) -> Tensor:
@@ -206,9 +188,7 @@ def cut(v: Tensor, grid: Grid) -> Tensor:
     return v
 
 
-def check_sizes(
-    dim: int, modes: Sequence[int] | int | None, **sizes: int
-) -> tuple[int, ...] | None:
+def check_sizes(dim: int, modes: Kept, **sizes: int) -> tuple[int, ...] | None:
     """The kept modes, one per axis, if these sizes make a network."""
     if dim not in (1, 2, 3):
         raise ValueError(f"dim is {dim}; expected 1, 2 or 3")
@@ -226,11 +206,8 @@ def check_sizes(
 
 
 def count_parameters(network: nn.Module, *, complex_once: bool = True) -> int:
-    """Number of parameters; a complex number counts once, as in the paper's table, or twice.
-
-    Spectral tables are stored as pairs of real numbers in parameters called `table`.
-    """
-    count = 0
+    """Number of parameters; a complex number counts once, as in the paper's table, or twice."""
+    count = 0  # parameters called `table` are complex numbers as pairs of real ones
     for name, parameter in network.named_parameters():
         numbers = parameter.numel() * (2 if parameter.is_complex() else 1)
         is_complex = parameter.is_complex() or name.endswith("table")

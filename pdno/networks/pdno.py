@@ -21,20 +21,15 @@ class PDNOOptions:
 
     Arguments:
         width: Channels inside, in `layers` blocks.
-        symbol_layers: Hidden-to-hidden maps of each symbol network, the paper's "#layers".
-        symbol_hidden: Their width.
-        activation: Of the symbol networks: gelu, softplus, silu, tanh, sigmoid or relu.
+        symbol_layers: Hidden-to-hidden maps of each symbol network, the paper's "#layers", of
+            width `symbol_hidden`.
+        activation: Of the symbol networks: gelu, softplus, silu, tanh, sigmoid or relu; the first
+            one may differ, the published 2D code always has GELU there.
         modes: Kept modes k_max, one or one per axis; None keeps all modes of the grid.
-        depends_on_x: Whether the symbol is a1(x) a2(ξ), or a2(ξ) alone.
+        depends_on_x: Whether the symbol is a1(x) a2(ξ), or a2(ξ) alone; with time a(x, ξ, t).
         symbol: "network" (a1 a2), "trunk" (the same, one network for a2), "low-rank"
-            (Σ_r b_jr c_ijr), "table" (R, as in FNO), or "classical" (⟨ξ⟩^m b, in the symbol class
-            S^m_{1,0} by construction).
-        rank: R of a low-rank symbol.
-        shared: Whether the output channels of a low-rank symbol share its x-factors.
-        order: m of a classical symbol.
-        takes_time: Whether the symbols depend on time, a(x, ξ, t).
-        first_activation: First activation of the symbol networks; the published 2D code always
-            has GELU there. None means `activation`.
+            (Σ_r b_jr c_ijr with `rank` terms, b_r if `shared`), "table" (R, as in FNO), or
+            "classical" (⟨ξ⟩^m b of the `order` m, in S^m_{1,0}).
         frequency_scale: The networks see ξ/frequency_scale; None lets the kept modes span [-4, 4].
         coordinate_scale: The networks see x·coordinate_scale.
         padding: Fraction of the domain (float) or points (int) of zeros after each axis.
@@ -63,8 +58,7 @@ class PDNOOptions:
 class PDNO(NeuralOperator):
     """Q ∘ σ(W + K_a) ∘ ... ∘ P with symbol networks a (eq. 9, 16, 19).
 
-    The defaults are the paper's for Navier-Stokes; with 10 input frames the network has the
-    paper's 189,653 parameters.
+    The defaults are the paper's for Navier-Stokes, with 189,653 parameters for 10 input frames.
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside. The
     options are those of `PDNOOptions`, by name: width, layers, modes, symbol, ...
@@ -82,13 +76,10 @@ class PDNO(NeuralOperator):
         known = PDNOOptions(**options)
         channels = {"in_channels": in_channels, "out_channels": out_channels}
         kept = check_sizes(dim, known.modes, width=known.width, layers=known.layers, **channels)
-        operators = [
-            PseudoDifferentialOperator(_make_symbol(known, dim, kept), kept)
-            for _ in range(known.layers)
-        ]
-        inner: Any = {"width": known.width, "padding": known.padding}
-        inner["coordinate_scale"] = known.coordinate_scale
-        super().__init__(dim, **channels, operators=operators, **inner)
+        symbols = [_make_symbol(known, dim, kept) for _ in range(known.layers)]
+        operators = [PseudoDifferentialOperator(symbol, kept) for symbol in symbols]
+        inner: Any = {"coordinate_scale": known.coordinate_scale, "padding": known.padding}
+        super().__init__(dim, **channels, width=known.width, operators=operators, **inner)
 
 
 def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) -> Symbol:
@@ -110,10 +101,7 @@ def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) 
     }
     if options.symbol == "low-rank":
         if not options.depends_on_x:
-            raise ValueError(
-                "a low-rank symbol is one that depends on x: for a(ξ) take symbol='network' with "
-                "depends_on_x=False"
-            )
+            raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
         return LowRankSymbol(width, width, rank=options.rank, shared=options.shared, **common)
     common["depends_on_x"] = options.depends_on_x
     if options.symbol == "classical":

@@ -1,22 +1,14 @@
 """Published weights: the authors' PDNO, and the FNO and MWT of the papers it compares with.
 
 The family and the sizes are read from the names and shapes of the weights; keywords say what
-shapes cannot. Nothing is unpickled (see `pdno.tensor_file`).
-
-| family | names                                                                                |
-|--------|--------------------------------------------------------------------------------------|
-| PDNO   | fc0, conv{i}.net_real, .net_imag and (with a1) .net_out, w{i}, fc1, fc2               |
-| FNO    | fc0, conv{i}.weights1, weights2 (corner blocks), w{i}, fc1, fc2                       |
-| MWT    | Lk, MWT_CZ.{i}...., Lc0, Lc1                                                          |
-
-At the stated resolution s the networks see x·s/(s-1) and ξ/s, as the published code does.
+shapes cannot. At the stated resolution s the networks see x·s/(s-1) and ξ/s, as published.
 """
 
 __all__ = ["convert_published_mwt", "load_published"]
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,9 +20,8 @@ from pdno.networks.pdno import PDNO
 from pdno.operators.multiwavelet_filters import BASES, make_filters
 from pdno.tensor_file import read_tensor_file
 
-Network = TypeVar("Network", bound=nn.Module)
-
 _SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"
+# what becomes what in our names, in this order; an FNO has corner blocks weights1, weights2, ...
 _NAMES = {
     "lift": "fc0",
     "project_hidden": "fc1",
@@ -73,9 +64,7 @@ def load_published(
     Arguments:
         source: A file of tensors, or a mapping from published names to arrays or tensors.
         resolution: Grid points per axis that the weights were trained at, one or one per axis.
-        activation: Of the symbol networks (PDNO).
-        first_activation: Their first one, where it differs; the published 2D code has GELU there.
-        modes: Kept modes k_max (PDNO); None keeps all.
+        activation, first_activation, modes: Of a PDNO; the published 2D code has GELU first.
         padding: Zeros after each axis, in points (FNO).
         base: "legendre" or "chebyshev" (MWT).
     """
@@ -115,7 +104,7 @@ def load_published(
             f"published weights do not fit: unknown {list(state)[:3]}, or theirs are missing; "
             "leave out what the network does not use"
         )
-    return network
+    return network.eval()
 
 
 class _Weights(dict[str, Tensor]):
@@ -128,13 +117,11 @@ class _Weights(dict[str, Tensor]):
         )
 
     def matrix(self, name: str) -> Tensor:
-        """A weight that must be a matrix."""
         if self[name].dim() != 2:
             raise ValueError(f"{name} has shape {tuple(self[name].shape)}; expected a matrix")
         return self[name]
 
     def take(self, name: str) -> Tensor:
-        """A weight that is needed once."""
         value = self[name]
         del self[name]
         return value
@@ -188,7 +175,7 @@ def _join_corners(state: _Weights, name: str, count: int) -> Tensor:
     return blocks[0]
 
 
-def _fill(network: Network, own: Mapping[str, Tensor], published: _Weights) -> Network:
+def _fill(network: nn.Module, own: Mapping[str, Tensor], published: _Weights) -> None:
     """Load what is published of our weights `own`, taking it out of `published`."""
     weights = {}
     for name, like in own.items():
@@ -209,7 +196,6 @@ def _fill(network: Network, own: Mapping[str, Tensor], published: _Weights) -> N
             raise ValueError(f"{theirs!r} for {name!r}: {error}") from error
         weights[name] = value.reshape(like.shape)
     network.load_state_dict(weights, strict=False)
-    return network.eval()
 
 
 def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> MWT:
@@ -221,8 +207,7 @@ def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> 
     weights = _read(state)
     lift, filters = weights["Lk.weight"], weights["MWT_CZ.0.ec_s"]
     table = _as_real(weights["MWT_CZ.0.A.weights1"])
-    axes = table.dim() - 3
-    dim = min(axes, 2)
+    axes, dim = table.dim() - 3, min(table.dim() - 3, 2)
     wavelets = round(filters.shape[1] ** (1 / dim))
     model = MWT(
         dim,
@@ -235,15 +220,16 @@ def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> 
         base=_recognise_base(filters, dim, wavelets=wavelets, base=base),
         space_time=axes == 3,
     ).to(lift.dtype)
-    return _fill(model, model.state_dict(), weights)
+    _fill(model, model.state_dict(), weights)
+    return model.eval()
 
 
 def _recognise_base(filters: Tensor, dim: int, *, wavelets: int, base: str | None) -> str:
     """The base whose filters [H0^T; H1^T; ...] are those of the state."""
     given = filters.double().cpu()
     for candidate in BASES if base is None else (base,):
-        analysis = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim)).T
-        scaling = analysis[:, : filters.shape[1]]
+        analysis = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim))
+        scaling = analysis.T[:, : filters.shape[1]]
         if scaling.shape == given.shape and torch.allclose(given, scaling, atol=1e-5):
             return candidate
     raise ValueError(

@@ -17,8 +17,8 @@ def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool =
 
     Shapes: window (B, k·C, *N), the latest k frames, oldest first -> (B, steps, C, *N).
 
-    `recompute` keeps only the windows for the backward pass and computes each step again there:
-    the memory of one step instead of all, for about a third more time.
+    `recompute` computes each step again in the backward pass: the memory of one step instead of
+    all, for about a third more time.
     """
     step = shared_step(network, Grid(tuple(window.shape[2:])))
     return unroll(step, window, steps, recompute=recompute)

@@ -1,20 +1,8 @@
 """Symbols that are known in closed form, one number per mode (I = O = 1).
 
 On an even grid the mode N/2 stands for both signs in equal parts, so a symbol has the mean of its
-two values there (of four where two axes meet); that makes the derivative symbol the spectral
-derivative.
+two values there (of four where two axes meet); so does the spectral derivative.
 """
-
-__all__ = [
-    "Advection",
-    "AnalyticSymbol",
-    "Derivative",
-    "FractionalLaplacian",
-    "Heat",
-    "Multiplication",
-    "Resolvent",
-    "Wave",
-]
 
 import math
 from abc import abstractmethod
@@ -76,6 +64,12 @@ def _norm_squared(xi: Tensor) -> Tensor:
     return 4 * math.pi**2 * xi.square().sum(dim=-1)
 
 
+def _check_axes(name: str, given: tuple[float, ...], xi: Tensor) -> None:
+    axes = xi.shape[-1]
+    if len(given) != axes:
+        raise ValueError(f"a {name} {given} on a grid of {axes} axes: give one number each")
+
+
 class Heat(AnalyticSymbol):
     """e^{-4π²|ξ|²ct}, the solution of u_t = cΔu; of every order for t > 0."""
 
@@ -97,10 +91,7 @@ class Derivative(AnalyticSymbol):
         self.order = tuple(order)
 
     def formula(self, xi: Tensor, t: Any) -> Tensor:
-        if xi.shape[-1] != len(self.order):
-            raise ValueError(
-                f"a derivative {self.order} on a grid of {xi.shape[-1]} axes: give one order each"
-            )
+        _check_axes("derivative", self.order, xi)
         factors = [(2j * math.pi * xi[..., a]) ** power for a, power in enumerate(self.order)]
         return torch.stack(factors).prod(dim=0)
 
@@ -114,8 +105,7 @@ class FractionalLaplacian(AnalyticSymbol):
 
     def formula(self, xi: Tensor, t: Any) -> Tensor:
         squared = _norm_squared(xi)
-        nonzero = torch.where(squared == 0, 1.0, squared)
-        return torch.where(squared == 0, 0.0, nonzero**self.power)
+        return torch.where(squared == 0, 0.0, squared.where(squared != 0, 1.0) ** self.power)
 
 
 class Resolvent(AnalyticSymbol):
@@ -141,12 +131,9 @@ class Advection(AnalyticSymbol):
         self.velocity = tuple(velocity)
 
     def formula(self, xi: Tensor, t: Any) -> Tensor:
-        if xi.shape[-1] != len(self.velocity):
-            raise ValueError(
-                f"a velocity {self.velocity} on a grid of {xi.shape[-1]} axes: give one each"
-            )
-        velocity = torch.tensor(self.velocity, dtype=torch.float64)
-        return torch.exp(-2j * math.pi * t * (xi * velocity).sum(dim=-1))
+        _check_axes("velocity", self.velocity, xi)
+        shift = (xi * torch.tensor(self.velocity, dtype=torch.float64)).sum(dim=-1)
+        return torch.exp(-2j * math.pi * t * shift)
 
 
 class Wave(AnalyticSymbol):

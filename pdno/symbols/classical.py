@@ -27,7 +27,7 @@ __all__ = ["ClassicalSymbol"]
 
 import math
 from functools import partial
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -36,8 +36,6 @@ from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, evaluate_comple
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol
 
-Parity = Literal["even", "odd", "none"]
-
 START_OF_C = 0.1
 GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be almost linear
 
@@ -45,7 +43,7 @@ GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be al
 class ClassicalSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) ⟨ξ⟩^m a2_ij((1, ξ)/⟨ξ⟩), in S^m_{1,0} in every dimension.
 
-    a1 starts near 1, so that the operator starts as an a(ξ).
+    a1 starts near 1, so that the operator starts as an a(ξ). Activations are smooth.
 
     Arguments:
         order: m; with time that of the generator A.
@@ -55,7 +53,6 @@ class ClassicalSymbol(SeparatedSymbol):
             on real fields has another symbol than the one written here, one that jumps at ξ_d = 0.
         elliptic, self_adjoint, dissipative: The structure of A; the last two for symbols without
             x, because with x the adjoint is not separated.
-        network: Arguments of `SymbolMLP`, with a smooth activation.
 
     Example:
         >>> symbol = ClassicalSymbol(2, 2, scale=InputScale(2, 1.0, 4.0), order=-2.0)
@@ -81,13 +78,14 @@ class ClassicalSymbol(SeparatedSymbol):
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
         super().__init__(in_channels, out_channels, **parts)
-        self.order, self.hermitian, self.self_adjoint = float(order), hermitian, self_adjoint
+        self.periodic, self.order = True, float(order)
+        self.hermitian, self.self_adjoint = hermitian, self_adjoint
         self.dissipative = dissipative or takes_time
         self.elliptic = elliptic or (takes_time and order > 0)
+        self.exact_structure = self.self_adjoint or self.elliptic or self.dissipative
         self._check(network)
         pairs = in_channels * out_channels
-        even: Parity = "even" if hermitian else "none"
-        odd: Parity = "odd" if hermitian else "none"
+        even, odd = ("even", "odd") if hermitian else ("none", "none")
         make = partial(ParityMLP, scale.dim + 1, pairs, **network)
         self.real, self.imaginary = make(parity=even), make(parity=odd)
         if self.dissipative or self.elliptic:
@@ -104,13 +102,6 @@ class ClassicalSymbol(SeparatedSymbol):
     def ellipticity(self) -> Tensor:
         """c, the lower bound of an elliptic symbol."""
         return self.log_ellipticity.exp()
-
-    periodic = True
-
-    @property
-    def exact_structure(self) -> bool:  # type: ignore[override]
-        """Whether A is self-adjoint, elliptic or dissipative at every ξ."""
-        return self.self_adjoint or self.elliptic or self.dissipative
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
@@ -162,33 +153,30 @@ class ClassicalSymbol(SeparatedSymbol):
         for name in ("activation", "first_activation"):
             given = network.get(name)
             if given in ACTIVATIONS and ACTIVATIONS[given].order is None:
+                smooth = "take gelu, softplus, silu, tanh or sigmoid"
                 raise ValueError(
-                    f"{name} {given!r} of a classical symbol: it is not smooth, so neither is the "
-                    "symbol; take gelu, softplus, silu, tanh or sigmoid"
+                    f"{name} {given!r} of a classical symbol: it is not smooth; {smooth}"
                 )
         names = ("takes_time", "self_adjoint", "dissipative", "elliptic")
         structure = [name for name in names if getattr(self, name)]
         if structure and self.in_channels != self.out_channels:
-            raise ValueError(
-                f"{structure[0]} from {self.in_channels} to {self.out_channels} channels: it is a "
-                "property of square matrices; give as many outputs as inputs"
-            )
+            channels = f"from {self.in_channels} to {self.out_channels} channels"
+            raise ValueError(f"{structure[0]} {channels}: give as many outputs as inputs")
         if self.depends_on_x and structure and structure != ["elliptic"]:
             raise ValueError(
-                f"{structure[0]} is a property of the operator, which this symbol has only "
-                "without x: give depends_on_x=False"
+                f"{structure[0]} is a property of a(ξ) alone: give depends_on_x=False"
             )
 
 
 class ParityMLP(SymbolMLP):
-    """(N(ω) ± N(ω')) / 2, or N(ω) itself, for points ω = (ω_0, ω_1, ..., ω_d).
+    """(N(ω) ± N(ω')) / 2, the parity "even" or "odd", or N(ω) itself, "none".
 
     The last map of N is linear, so the last hidden layer is enough to be symmetrised in
     ω_1, ..., ω_d; an odd network has no bias there.
     """
 
     def __init__(
-        self, in_features: int, out_features: int, *, parity: Parity, **network: Unpack[MLPOptions]
+        self, in_features: int, out_features: int, *, parity: str, **network: Unpack[MLPOptions]
     ) -> None:
         super().__init__(in_features, out_features, **network)
         self.parity = parity

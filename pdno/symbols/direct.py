@@ -28,8 +28,7 @@ class FullSymbol:
 
     def values(self, grid: Grid, modes: Modes = None) -> Tensor:
         """a on all pairs of a point and a mode, (O, I, *N, *N^)."""
-        x = grid.points().reshape(-1, 1, grid.dim)
-        xi = grid.modes(modes).to(torch.float64)
+        x, xi = grid.points().reshape(-1, 1, grid.dim), grid.modes(modes).to(torch.float64)
         _check_size(grid, xi)
         flat = self.function(x, xi.reshape(1, -1, grid.dim))
         return flat.reshape(*flat.shape[:2], *grid.shape, *xi.shape[:-1]).to(torch.complex128)

@@ -4,14 +4,14 @@
 
 Each activation σ comes with the symbol class it gives, that of a1(x) a2(ξ) for one frequency axis,
 n = 1 (proposition 1, appendix E). For n >= 2 a unit w·ξ + b is constant along the rays orthogonal
-to w, where its derivatives do not decay, so no more than the order of the values themselves is
-claimed there.
+to w, where its derivatives do not decay: only the order of the values themselves is claimed.
 """
 
 __all__ = ["ACTIVATIONS", "Activation", "MLPOptions", "SymbolMLP", "evaluate_complex"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 import torch
@@ -30,11 +30,8 @@ class Activation:
     reason: str
 
 
-def _softplus(z: Tensor) -> Tensor:
-    # torch's own threshold 20 makes a jump of e^-20, which float64 sees
-    return functional.softplus(z, threshold=40.0)
-
-
+# torch's own threshold 20 makes a jump of e^-20, which float64 sees
+_softplus = partial(functional.softplus, threshold=40.0)
 _GELU_LIKE = "it differs from GELU by a Schwartz function"
 _BOUNDED = "it is bounded and its derivatives are Schwartz functions"
 
@@ -85,9 +82,8 @@ class SymbolMLP(nn.Module):
     ) -> None:
         super().__init__()
         if layers < 0 or hidden < 1:
-            raise ValueError(
-                f"symbol_layers {layers} and symbol_hidden {hidden}: expected >= 0, >= 1"
-            )
+            sizes = f"symbol_layers {layers} and symbol_hidden {hidden}"
+            raise ValueError(f"{sizes}; expected at least 0 and 1")
         self.activation = get_activation(activation)
         self.first_activation = get_activation(first_activation or activation)
         self.linear_in = nn.Linear(in_features, hidden)
@@ -121,7 +117,8 @@ def evaluate_complex(real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> T
 
 def join_parts(real: Tensor, imaginary: Tensor) -> Tensor:
     """real + i imaginary."""
-    return torch.complex(real, imaginary) if is_traced() else _join(real, imaginary)
+    join: Callable[..., Tensor] = torch.complex if is_traced() else _Join.apply
+    return join(real, imaginary)
 
 
 class _Join(torch.autograd.Function):
@@ -134,6 +131,3 @@ class _Join(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         return grad.real.contiguous(), grad.imag.contiguous()
-
-
-_join: Callable[..., Tensor] = _Join.apply

@@ -19,8 +19,7 @@ from pdno.symbols.separated import SeparatedSymbol, with_time
 class NetworkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 
-    a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well. The
-    arguments are those of `SeparatedSymbol` and `SymbolMLP`.
+    a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well.
     """
 
     def __init__(
@@ -40,17 +39,14 @@ class NetworkSymbol(SeparatedSymbol):
         self.space = SymbolMLP(*sizes, **network) if depends_on_x else None
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """a2 at ξ."""
         return self._by_pairs(evaluate_complex(self.real, self.imaginary, with_time(xi, t)))
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        """a1 at x."""
         assert self.space is not None
         # all pairs of a point lie together in memory, as the operator reads them
         return self._by_pairs(self.space(with_time(x, t)).movedim(-1, 0))
 
     def _by_pairs(self, values: Tensor) -> Tensor:
-        """(O·I, *N) -> (1, O, I, *N)."""
         return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
 
 
@@ -78,7 +74,7 @@ class LowRankSymbol(SeparatedSymbol):
         super().__init__(in_channels, out_channels, **parts)
         if rank < 1:
             raise ValueError(f"rank is {rank}; expected at least 1")
-        self.rank, self.shared = rank, shared
+        self.rank = rank
         sizes = scale.dim + takes_time, rank * out_channels * in_channels
         self.real, self.imaginary = SymbolMLP(*sizes, **network), SymbolMLP(*sizes, **network)
         self.space = SymbolMLP(sizes[0], rank * (1 if shared else out_channels), **network)
@@ -86,12 +82,10 @@ class LowRankSymbol(SeparatedSymbol):
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """c at ξ."""
         c = evaluate_complex(self.real, self.imaginary, with_time(xi, t))
         return c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        """b at x."""
         b = self.space.fields(with_time(x, t))
         return b.reshape(self.rank, -1, 1, *b.shape[1:])
 
@@ -106,10 +100,9 @@ class TableSymbol(Symbol):
     def __init__(self, in_channels: int, out_channels: int, *, modes: Sequence[int]) -> None:
         super().__init__(in_channels, out_channels)
         self.modes = tuple(modes)
-        kept = (*(2 * k for k in self.modes[:-1]), self.modes[-1])
+        size = (out_channels, in_channels, *(2 * k for k in self.modes[:-1]), self.modes[-1], 2)
         # the published start: scale · U[0, 1) for both parts, scale = 1/(I·O)
-        start = torch.rand(out_channels, in_channels, *kept, 2) / (in_channels * out_channels)
-        self.table = nn.Parameter(start)
+        self.table = nn.Parameter(torch.rand(size) / (in_channels * out_channels))
 
     def evaluate(
         self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None

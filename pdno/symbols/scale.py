@@ -3,12 +3,11 @@
     x · coordinate_scale    and    ξ / frequency_scale
 
 so a trained model is the same operator on every grid. At a training resolution s the published
-behaviour is recovered by (s/(s-1), s): x·s/(s-1) = i/(s-1) includes both ends, and ξ/s lies in
-[-1/2, 1/2). The scale is no detail: with ξ/s the networks see a sliver of their inputs, start
-almost linear and learn slowly.
+behaviour is recovered by (s/(s-1), s): x·s/(s-1) = i/(s-1) includes both ends. With ξ/s, which
+lies in [-1/2, 1/2), the networks see a sliver of their inputs, start almost linear, learn slowly.
 """
 
-__all__ = ["InputScale", "keep_exact", "scale_per_axis"]
+__all__ = ["ExactScales", "InputScale", "scale_per_axis"]
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,16 +20,29 @@ from pdno.fourier import Modes
 from pdno.grid import Grid, kept_per_axis
 
 SPAN = 4.0
-
 Scale = float | Sequence[float] | None
 
 
-class InputScale(nn.Module):
+class ExactScales(nn.Module):
+    """A module whose own buffers are scales: `model.half()` and the like leave their digits."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "ExactScales":
+        before = dict(self._buffers)
+        move: Callable[..., nn.Module] = super()._apply
+        move(fn, recurse)
+        for name, scale in before.items():
+            moved: Tensor = getattr(self, name)
+            # a scale that comes from the meta device has no digits yet
+            digits = moved if scale is None or scale.is_meta else scale
+            setattr(self, name, digits.to(moved.device, torch.float64))
+        return self
+
+
+class InputScale(ExactScales):
     """The scales of one model, one or one per axis, as buffers that are saved with its weights.
 
-    Without a frequency scale the kept modes span [-4, 4]; where all modes are kept, those of the
-    first grid that the model meets. Until then the scale is saved as zero, in older files as
-    infinity.
+    Without a frequency scale the kept modes span [-4, 4]; where all are kept, those of the first
+    grid that the model meets. Until then the scale is saved as 0, in older files as infinity.
     """
 
     coordinate: Tensor
@@ -59,8 +71,8 @@ class InputScale(nn.Module):
 
     def x(self, grid: Grid, like: Tensor) -> Tensor:
         """x · coordinate_scale, shape (*N, d)."""
-        points = grid.points(device=like.device)
-        return (points * self.coordinate.to(like.device)).to(like.dtype)
+        x = grid.points(device=like.device) * self.coordinate.to(like.device)
+        return x.to(like.dtype)
 
     def xi(self, grid: Grid, modes: Modes, like: Tensor) -> Tensor:
         """ξ / frequency_scale, shape (*N^, d)."""
@@ -69,14 +81,6 @@ class InputScale(nn.Module):
             self.settle([(n / 2 if k is None else k) / SPAN for n, k in kept])
         xi = grid.modes(modes, device=like.device)
         return (xi / self.frequency.to(like.device)).to(like.dtype)
-
-    def _apply(self, fn: Any, recurse: bool = True) -> "InputScale":
-        coordinate, frequency = self.coordinate, self.frequency
-        move: Callable[..., nn.Module] = super()._apply
-        move(fn, recurse)
-        self.coordinate = keep_exact(coordinate, self.coordinate)
-        self.frequency = keep_exact(frequency, self.frequency)
-        return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
@@ -95,11 +99,3 @@ def scale_per_axis(scale: float | Sequence[float], dim: int) -> Tensor:
             f"scale {scale}; expected a positive finite number, or one for each of {dim} axes"
         )
     return torch.tensor(values, dtype=torch.float64)
-
-
-def keep_exact(before: Tensor, after: Tensor) -> Tensor:
-    """A scale after its module has moved: `model.half()` and the like must not touch its digits.
-
-    A scale that comes from the meta device has no digits yet.
-    """
-    return after.to(torch.float64) if before.is_meta else before.to(after.device)
