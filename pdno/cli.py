@@ -5,6 +5,8 @@ __all__ = ["main"]
 import os
 import sys
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,25 +15,21 @@ from pydantic import ValidationError
 from tyro.conf import CascadeSubcommandArgs, Positional, arg, subcommand
 
 from pdno.allocator import tune_allocator
-from pdno.data.problems import BurgersProblem, DarcyProblem, HeatProblem, NavierStokesProblem
+from pdno.data.problems import PROBLEMS, Problem
 from pdno.errors import SolverError, TrainingStopped
 from pdno.experiments import EXPERIMENTS, ExperimentName, ReproduceOptions
 from pdno.run_folder import ROWS
 
+ABOUT = "Pseudo-differential neural operators: data, networks and measurements."
+Options = Annotated[ReproduceOptions, arg(name="")]
 Source = Positional[Path]
-AnyProblem = (
-    Annotated[HeatProblem, subcommand("heat")]
-    | Annotated[BurgersProblem, subcommand("burgers")]
-    | Annotated[DarcyProblem, subcommand("darcy")]
-    | Annotated[NavierStokesProblem, subcommand("navier-stokes")]
-)
+Engine = Literal["processes", "ray"]
+SUBCOMMANDS: Any = [Annotated[kind, subcommand(name)] for name, kind in PROBLEMS.items()]
+AnyProblem = Annotated[Problem, arg(name="", constructor=reduce(or_, SUBCOMMANDS))]
 
 
 def generate(
-    problem: Annotated[AnyProblem, arg(name="")],
-    out: Path,
-    workers: int | None = None,
-    engine: Literal["processes", "ray"] = "processes",
+    problem: AnyProblem, out: Path, workers: int | None = None, engine: Engine = "processes"
 ) -> None:
     """Generate a dataset, or finish one that was interrupted.
 
@@ -48,10 +46,8 @@ def generate(
 
     manifest = generate_dataset(problem, out, workers=workers, engine=engine)
     worst = max(shard.residual for shard in manifest.shards)
-    print(
-        f"{out}: {manifest.samples} samples of {manifest.problem}, {len(manifest.shards)} shards, "
-        f"complete; largest residual {worst:.1e}"
-    )
+    made = f"{manifest.samples} samples of {manifest.problem}, {len(manifest.shards)} shards"
+    print(f"{out}: {made}, complete; largest residual {worst:.1e}")
 
 
 def data(action: Positional[Literal["info"]], path: Source) -> None:
@@ -76,8 +72,7 @@ def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") 
     """
     from pdno.experiments.demo import run_demo
 
-    *pictures, page = run_demo(out, preset=preset)
-    print(*pictures, f"report: {page}", sep="\n")
+    print(run_demo(out, preset=preset))
 
 
 def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, ...] = ()) -> None:
@@ -107,15 +102,11 @@ def info(json: bool = False) -> None:
 def list_experiments() -> None:
     """List the experiments of the paper that `pdno reproduce` runs."""
     width = max(map(len, EXPERIMENTS))
-    for name, text in EXPERIMENTS.items():
-        print(f"{name:{width}}  {text}")
+    print(*(f"{name:{width}}  {text}" for name, text in EXPERIMENTS.items()), sep="\n")
 
 
 def reproduce(
-    experiment: Positional[ExperimentName],
-    out: Path | None = None,
-    *,
-    options: Annotated[ReproduceOptions, arg(name="")],
+    experiment: Positional[ExperimentName], out: Path | None = None, *, options: Options
 ) -> None:
     """Run an experiment of the paper: data, training, evaluation; finished runs are skipped.
 
@@ -176,8 +167,7 @@ def evaluate(
     rows = evaluate_run(run, file=file, resolution=resolution, device=device)
     if out is not None:
         write_rows(out, rows)
-    for row in rows:
-        print(f"{row.metric:28} {row.value:.6g}")
+    print(*(f"{row.metric:28} {row.value:.6g}" for row in rows), sep="\n")
 
 
 def predict(
@@ -239,32 +229,22 @@ def _print_rows(rows: list[Any], folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it went well, 2 with one message when the input was wrong.
-
-    75 means that the run was stopped by a signal and goes on with the same command (EX_TEMPFAIL).
-    """
+    """Run a command; 0, or 2 where the input was wrong, or 75 where the same command goes on."""
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     tune_allocator()
-    commands: list[Any] = [reproduce, train, evaluate, predict, symbol, report, generate, data]
-    commands += [demo, bench, info]
+    rest = reproduce, train, evaluate, predict, symbol, report, generate, data, demo, bench, info
+    named = {"list": list_experiments} | {command.__name__: command for command in rest}
     try:
         tyro.extras.subcommand_cli_from_dict(
-            {"list": list_experiments} | {command.__name__: command for command in commands},
-            prog="pdno",
-            description="Pseudo-differential neural operators: data, networks and measurements.",
-            args=arguments,
-            config=(CascadeSubcommandArgs,),
+            named, prog="pdno", description=ABOUT, args=arguments, config=(CascadeSubcommandArgs,)
         )
+        return 0
     except KeyboardInterrupt:
-        return _fail("interrupted; the same command goes on where it stopped", 130)
+        message, code = "interrupted; the same command goes on where it stopped", 130
     except ValidationError as error:
         items = [(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()]
-        return _fail("; ".join(f"{place}: {text}" if place else text for place, text in items))
+        message, code = "; ".join(f"{at}: {text}" if at else text for at, text in items), 2
     except (ValueError, OSError, SolverError, TrainingStopped) as error:
-        return _fail(error, 75 if getattr(error, "resumable", False) else 2)
-    return 0
-
-
-def _fail(message: object, code: int = 2) -> int:
+        message, code = str(error), 75 if getattr(error, "resumable", False) else 2
     print(f"pdno: {message}", file=sys.stderr)
     return code

@@ -27,16 +27,14 @@ DEMO = (
 )
 
 
-def run_demo(folder: Path, *, preset: Preset = "small") -> list[Path]:
-    """Draw every problem, train PDNO and FNO on two of them and write the report.
-
-    Returns the pictures, and the page of the report at last.
-    """
+def run_demo(folder: Path, *, preset: Preset = "small") -> str:
+    """Draw every problem, train PDNO and FNO on two of them, write the report; what was made."""
     study, runs = demo(preset), folder / "runs"
     pictures = draw_problems(folder)
     run_study(study, runs)
     inspect_symbols(run_folder(study.experiments[0], runs))
-    return [*pictures, write_report([runs], folder / "report")]
+    page = write_report([runs], folder / "report")
+    return "\n".join([*map(str, pictures), f"report: {page}"])
 
 
 def demo(preset: Preset = "small") -> Study:
