@@ -1,45 +1,35 @@
-"""The command line: every command is a thin call of one importable function.
-
-torch is imported by the commands that need it, so that `pdno --help` answers at once.
-"""
+"""The command line: every command is a thin call of one function, which alone imports torch."""
 
 __all__ = ["main"]
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from pydantic import ValidationError
 from tyro.conf import CascadeSubcommandArgs, Positional, arg, subcommand
 
 from pdno.allocator import tune_allocator
-from pdno.data.problems import BurgersProblem, DarcyProblem, HeatProblem, NavierStokesProblem
+from pdno.data.problems import PROBLEMS, Problem
 from pdno.errors import SolverError, TrainingStopped
-from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
+from pdno.experiments import EXPERIMENTS, ExperimentName, ReproduceOptions
 from pdno.run_folder import ROWS
 
-if TYPE_CHECKING:
-    from pdno.evaluation.rows import Row
-
-STOPPED = 75
-"""Exit code of a run that was stopped and can go on (EX_TEMPFAIL)."""
-
-AnyProblem = (
-    Annotated[HeatProblem, subcommand("heat")]
-    | Annotated[BurgersProblem, subcommand("burgers")]
-    | Annotated[DarcyProblem, subcommand("darcy")]
-    | Annotated[NavierStokesProblem, subcommand("navier-stokes")]
-)
+ABOUT = "Pseudo-differential neural operators: data, networks and measurements."
+Options = Annotated[ReproduceOptions, arg(name="")]
+Source = Positional[Path]
+Engine = Literal["processes", "ray"]
+SUBCOMMANDS: Any = [Annotated[kind, subcommand(name)] for name, kind in PROBLEMS.items()]
+AnyProblem = Annotated[Problem, arg(name="", constructor=reduce(or_, SUBCOMMANDS))]
 
 
 def generate(
-    problem: Annotated[AnyProblem, arg(name="")],
-    out: Path,
-    workers: int | None = None,
-    engine: Literal["processes", "ray"] = "processes",
+    problem: AnyProblem, out: Path, workers: int | None = None, engine: Engine = "processes"
 ) -> None:
     """Generate a dataset, or finish one that was interrupted.
 
@@ -56,27 +46,21 @@ def generate(
 
     manifest = generate_dataset(problem, out, workers=workers, engine=engine)
     worst = max(shard.residual for shard in manifest.shards)
-    print(
-        f"{out}: {manifest.samples} samples of {manifest.problem}, {len(manifest.shards)} shards, "
-        f"complete; largest residual {worst:.1e}"
-    )
+    made = f"{manifest.samples} samples of {manifest.problem}, {len(manifest.shards)} shards"
+    print(f"{out}: {made}, complete; largest residual {worst:.1e}")
 
 
-def data(action: Positional[Literal["info"]], path: Positional[Path]) -> None:
+def data(action: Positional[Literal["info"]], path: Source) -> None:
     """Say what a data file or dataset folder is: `pdno data info PATH`.
 
     Arguments:
         action: What to do.
         path: A dataset folder, a published .mat or .bin file, or an HDF5 file.
     """
-    if path.is_dir():
-        from pdno.data.manifest import describe_dataset
+    from pdno.data.import_published import describe_file
+    from pdno.data.manifest import describe_dataset
 
-        print(describe_dataset(path))
-    else:
-        from pdno.data.import_published import describe_file
-
-        print(describe_file(path))
+    print(describe_dataset(path) if path.is_dir() else describe_file(path))
 
 
 def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") -> None:
@@ -88,10 +72,7 @@ def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") 
     """
     from pdno.experiments.demo import run_demo
 
-    *pictures, page = run_demo(out, preset=preset)
-    for picture in pictures:
-        print(picture)
-    print(f"report: {page}")
+    print(run_demo(out, preset=preset))
 
 
 def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, ...] = ()) -> None:
@@ -121,50 +102,26 @@ def info(json: bool = False) -> None:
 def list_experiments() -> None:
     """List the experiments of the paper that `pdno reproduce` runs."""
     width = max(map(len, EXPERIMENTS))
-    for name, text in EXPERIMENTS.items():
-        print(f"{name:{width}}  {text}")
+    print(*(f"{name:{width}}  {text}" for name, text in EXPERIMENTS.items()), sep="\n")
 
 
 def reproduce(
-    experiment: Positional[ExperimentName],
-    out: Path | None = None,
-    preset: Preset = "small",
-    seeds: int = 1,
-    resolution: int | None = None,
-    models: tuple[str, ...] | None = None,
-    engine: Literal["serial", "ray"] = "serial",
-    device: str | None = None,
+    experiment: Positional[ExperimentName], out: Path | None = None, *, options: Options
 ) -> None:
     """Run an experiment of the paper: data, training, evaluation; finished runs are skipped.
 
     Arguments:
         experiment: Which one, see `pdno list`.
         out: Folder for data, runs and rows.csv; runs/EXPERIMENT by default.
-        preset: smoke takes seconds, small minutes per run, paper is the published protocol.
-        seeds: Number of seeds.
-        resolution: Points per axis, where the experiment has several.
-        models: Only these networks, by the names of the table.
-        engine: serial, or ray to spread the runs over a Ray cluster (extra cluster).
-        device: Where to train, for example cuda or cpu; CUDA by default where there is one.
     """
     from pdno.experiments.reproduce import reproduce as run
 
     place = out or Path("runs") / experiment
-    rows = run(
-        experiment,
-        place,
-        preset=preset,
-        seeds=seeds,
-        resolution=resolution,
-        models=models,
-        engine=engine,
-        device=device,
-    )
-    _print_rows(rows, place / ROWS)
+    _print_rows(run(experiment, place, **vars(options)), place)
 
 
 def train(
-    specification: Positional[Path],
+    specification: Source,
     out: Path,
     epochs: int | None = None,
     seed: int | None = None,
@@ -182,16 +139,14 @@ def train(
         device: Where to train, for example cuda or cpu; CUDA by default where there is one.
         tensorboard: Write event files, too (extra track).
     """
-    from pdno.experiments.train import train as run
+    from pdno.experiments.run import train as run
 
-    rows = run(
-        specification, out, epochs=epochs, seed=seed, device=device, tensorboard=tensorboard
-    )
-    _print_rows(rows, out / ROWS)
+    changes = {"epochs": epochs, "seed": seed}
+    _print_rows(run(specification, out, device=device, tensorboard=tensorboard, **changes), out)
 
 
 def evaluate(
-    run: Positional[Path],
+    run: Source,
     file: Path | None = None,
     resolution: int | None = None,
     out: Path | None = None,
@@ -207,18 +162,17 @@ def evaluate(
         device: Where to predict.
     """
     from pdno.evaluation.rows import write_rows
-    from pdno.experiments.train import evaluate_run
+    from pdno.experiments.run import evaluate_run
 
     rows = evaluate_run(run, file=file, resolution=resolution, device=device)
     if out is not None:
         write_rows(out, rows)
-    for row in rows:
-        print(f"{row.metric:28} {row.value:.6g}")
+    print(*(f"{row.metric:28} {row.value:.6g}" for row in rows), sep="\n")
 
 
 def predict(
-    run: Positional[Path],
-    inputs: Positional[Path],
+    run: Source,
+    inputs: Source,
     out: Path = Path("prediction.npy"),
     array: str | None = None,
     times: tuple[float, ...] | None = None,
@@ -232,17 +186,13 @@ def predict(
         array: Name of the array, where the file has several.
         times: Times of the wanted frames; those of the training by default.
     """
-    from pdno.experiments.train import predict_run
+    from pdno.experiments.run import predict_run
 
-    chosen = None if times is None else list(times)
-    print(f"{out}: {predict_run(run, inputs, out, array=array, times=chosen)}")
+    print(f"{out}: {predict_run(run, inputs, out, array=array, times=times)}")
 
 
 def symbol(
-    source: Positional[Path],
-    out: Path | None = None,
-    order: float = 1.0,
-    resolution: int | None = None,
+    source: Source, out: Path | None = None, order: float = 1.0, resolution: int | None = None
 ) -> None:
     """Look inside a learned operator: certificate, norms and pictures of every layer.
 
@@ -256,8 +206,7 @@ def symbol(
     from pdno.experiments.symbol import inspect_symbols
 
     text, place = inspect_symbols(source, out, order=order, resolution=resolution)
-    print(text)
-    print(f"figures and symbol.json: {place}")
+    print(text, f"figures and symbol.json: {place}", sep="\n")
 
 
 def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> None:
@@ -272,45 +221,30 @@ def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> No
     print(write_report(list(runs), out))
 
 
-def _print_rows(rows: "list[Row]", path: Path) -> None:
+def _print_rows(rows: list[Any], folder: Path) -> None:
+    from pdno.report.summary import summarise
+
     if os.environ.get("RANK", "0") == "0":  # the first of the processes of torchrun
-        from pdno.report.summary import summarise
-
-        print(summarise(rows))
-        print(f"rows: {path}")
-
-
-COMMANDS: list[Callable[..., None]] = [reproduce, train, evaluate, predict, symbol, report]
-COMMANDS += [generate, data, demo, bench, info]
+        print(summarise(rows), f"rows: {folder / ROWS}", sep="\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it went well, 2 with one message when the input was wrong.
-
-    75 means that the run was stopped by a signal and goes on with the same command.
-    """
+    """Run a command; 0, or 2 where the input was wrong, or 75 where the same command goes on."""
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     tune_allocator()
+    rest = reproduce, train, evaluate, predict, symbol, report, generate, data, demo, bench, info
+    named = {"list": list_experiments} | {command.__name__: command for command in rest}
     try:
         tyro.extras.subcommand_cli_from_dict(
-            {"list": list_experiments} | {command.__name__: command for command in COMMANDS},
-            prog="pdno",
-            description="Pseudo-differential neural operators: data, networks and measurements.",
-            args=arguments,
-            config=(CascadeSubcommandArgs,),
+            named, prog="pdno", description=ABOUT, args=arguments, config=(CascadeSubcommandArgs,)
         )
+        return 0
     except KeyboardInterrupt:
-        return _fail("interrupted; the same command goes on where it stopped", 130)
+        message, code = "interrupted; the same command goes on where it stopped", 130
     except ValidationError as error:
         items = [(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()]
-        return _fail("; ".join(f"{place}: {text}" if place else text for place, text in items))
-    except (ValueError, OSError, SolverError) as error:
-        return _fail(error)
-    except TrainingStopped as error:
-        return _fail(error, STOPPED if error.resumable else 2)
-    return 0
-
-
-def _fail(message: object, code: int = 2) -> int:
+        message, code = "; ".join(f"{at}: {text}" if at else text for at, text in items), 2
+    except (ValueError, OSError, SolverError, TrainingStopped) as error:
+        message, code = str(error), 75 if getattr(error, "resumable", False) else 2
     print(f"pdno: {message}", file=sys.stderr)
     return code

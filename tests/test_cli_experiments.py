@@ -18,7 +18,7 @@ import pdno.data.generate as generation
 from pdno.cli import main
 from pdno.data.generate import make_shard
 from pdno.evaluation.rows import read_rows
-from pdno.experiments.catalog import EXPERIMENTS
+from pdno.experiments import EXPERIMENTS
 from pdno.experiments.datasets import ensure_dataset
 from pdno.experiments.run import load_run
 from pdno.experiments.specification import Experiment

@@ -1,12 +1,6 @@
 """The data of an experiment: generated where they are missing, then opened and split."""
 
-__all__ = [
-    "ExperimentData",
-    "dataset_folder",
-    "ensure_dataset",
-    "open_experiment_data",
-    "open_file",
-]
+__all__ = ["dataset_folder", "ensure_dataset", "open_experiment_data", "open_file"]
 
 import hashlib
 import json
@@ -38,29 +32,23 @@ def dataset_folder(problem: Problem, folder: Path) -> Path:
     return folder / f"{problem.name}-{problem.samples}x{problem.resolution}-{digest}"
 
 
-def ensure_dataset(
-    problem: Problem,
-    folder: Path,
-    *,
-    workers: int | None = None,
-    engine: Engine = "processes",
-) -> Path:
+def ensure_dataset(problem: Problem, folder: Path, *, engine: Engine = "processes") -> Path:
     """The dataset of a problem under `folder`, generated or finished where it is not there."""
     place = dataset_folder(problem, folder)
     place.parent.mkdir(parents=True, exist_ok=True)
     # a complete one is only read, which several runs may do at once
     if not ((place / MANIFEST).is_file() and read_manifest(place).complete):
-        generate_dataset(problem, place, workers=workers, engine=engine)
+        generate_dataset(problem, place, engine=engine)
     return place
 
 
 def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData:
     """The samples of an experiment; those of a problem are looked for under `folder`."""
-    if experiment.problem is not None:
-        finest = open_dataset(dataset_folder(experiment.problem, folder), verify=False)
-    else:
-        assert experiment.file is not None
+    if experiment.file is not None:
         finest = open_file(experiment.file)
+    else:
+        assert experiment.problem is not None
+        finest = open_dataset(dataset_folder(experiment.problem, folder), verify=False)
     if experiment.window is not None:
         finest = finest.window(experiment.window, experiment.targets)
     train, test = finest.split(experiment.train, test=experiment.test)

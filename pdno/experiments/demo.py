@@ -1,57 +1,76 @@
 """The demo: data of every problem, made and drawn; PDNO and FNO trained; a report."""
 
-__all__ = ["DEMO", "draw_problems", "run_demo"]
+__all__ = ["DEMO", "demo", "draw_problems", "run_demo"]
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from pdno.data import problems
 from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
-from pdno.data.problems import (
-    BurgersProblem,
-    DarcyProblem,
-    HeatProblem,
-    NavierStokesProblem,
-    Problem,
-)
-from pdno.experiments.catalog import Preset
-from pdno.experiments.recipes.demo import demo
+from pdno.experiments import Preset
+from pdno.experiments.networks import FNONetwork, PDNONetwork
+from pdno.experiments.recipes import Study, check_size, heat, one_cycle, runs_by_model
 from pdno.experiments.reproduce import run_folder, run_study
 from pdno.experiments.symbol import inspect_symbols
 from pdno.report.figures_fields import plot_sample
 from pdno.report.page import write_report
 from pdno.report.style import save_figure
 
+EPOCHS = 30
 DEMO = (
-    HeatProblem(samples=1),
-    BurgersProblem(samples=1, frames=4),
-    DarcyProblem(samples=1, resolution=256),
-    NavierStokesProblem(samples=1, resolution=128, viscosity=1e-4),
+    problems.HeatProblem(samples=1),
+    problems.BurgersProblem(samples=1, frames=4),
+    problems.DarcyProblem(samples=1, resolution=256),
+    problems.NavierStokesProblem(samples=1, resolution=128, viscosity=1e-4),
 )
 
 
-def run_demo(folder: Path, *, preset: Preset = "small") -> list[Path]:
-    """Draw every problem, train PDNO and FNO on two of them and write the report.
-
-    Arguments:
-        folder: Where everything goes.
-        preset: "smoke" for seconds, "small" for minutes.
-
-    Returns:
-        The pictures, and the page of the report at last.
-    """
-    study = demo(preset)
+def run_demo(folder: Path, *, preset: Preset = "small") -> str:
+    """Draw every problem, train PDNO and FNO on two of them, write the report; what was made."""
+    study, runs = demo(preset), folder / "runs"
     pictures = draw_problems(folder)
-    runs = folder / "runs"
     run_study(study, runs)
     inspect_symbols(run_folder(study.experiments[0], runs))
-    return [*pictures, write_report([runs], folder / "report")]
+    page = write_report([runs], folder / "report")
+    return "\n".join([*map(str, pictures), f"report: {page}"])
 
 
-def draw_problems(folder: Path, problems: Sequence[Problem] = DEMO) -> list[Path]:
+def demo(preset: Preset = "small") -> Study:
+    """The heat symbol, and PDNO beside FNO on heat (u₀ -> u(0.1)) and on Darcy flow.
+
+    The samples and epochs are few, so the errors are larger than those of the experiments.
+    """
+    check_size(preset)
+    smoke = preset == "smoke"
+    symbol = heat("smoke" if smoke else "small").experiments[0]
+    epochs = {} if smoke else {"epochs": EPOCHS}
+    symbol = symbol.with_changes(training=symbol.training.model_copy(update=epochs))
+    train, states, flows = (4, 6, 6) if smoke else (200, 220, 240)
+    points, coarse, solver = (64, 16, 32) if smoke else (256, 32, 128)
+    heat_map = problems.HeatProblem(samples=states, resolution=points, final_time=0.1, frames=1)
+    flow = problems.DarcyProblem(samples=flows, resolution=2 * coarse, solver_resolution=solver)
+    data: dict[str, dict[str, Any]] = {
+        "heat-map": {"problem": heat_map, "test": states - train, "resolution": points},
+        "darcy": {"problem": flow, "test": flows - train, "resolution": coarse},
+    }
+    data["darcy"] |= {"zero_shot": (2 * coarse,), "normalization": "pointwise"}
+    width, modes = (4, 6) if smoke else (16, 12)
+    pdno, fno = PDNONetwork(width=width, modes=modes), FNONetwork(width=width, modes=modes)
+    networks = {
+        "PDNO a(x,ξ)": {"network": pdno, "training": one_cycle(preset, EPOCHS, 1e-2)},
+        "FNO": {"network": fno, "training": one_cycle(preset, EPOCHS, 3e-3)},
+    }
+    sets = [runs_by_model(networks, name=name, train=train, **one) for name, one in data.items()]
+    runs = [known[model] for model in networks for known in sets]
+    return Study(name="demo", preset=preset, experiments=(symbol, *runs))
+
+
+def draw_problems(folder: Path, drawn: Sequence[problems.Problem] = DEMO) -> list[Path]:
     """Generate one sample of each problem and draw it; returns the pictures."""
     pictures = []
-    for problem in problems:
+    for problem in drawn:
         place = folder / "data" / problem.name
         generate_dataset(problem, place)
         inputs, outputs = open_dataset(place).batch([0])

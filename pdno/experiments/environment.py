@@ -1,11 +1,7 @@
 """What pdno finds on this machine: versions, threads, and which codes can do the operator.
 
-    reference   torch: any device and precision, the numbers that the others are measured by
-    native      compiled loops for the CPU, see docs/native.md
-    triton      the package for kernels on a GPU
-    cuda        a GPU that torch can use
-
-`pdno info` prints it, so that a report of a problem or of a time says what it was measured with.
+These are torch, which the others are measured by, compiled loops (docs/native.md), and on a GPU
+triton and cuda. A report of a problem or of a time says by it what it was measured with.
 """
 
 __all__ = ["describe_environment", "run_environment", "show_environment"]
@@ -28,6 +24,12 @@ from pdno.native.build import status
 def describe_environment() -> dict[str, Any]:
     """Versions, threads and backends of this process, as JSON can hold them."""
     native = status()
+    try:
+        triton = {"available": True, "reason": f"triton {import_module('triton').__version__}"}
+    except ImportError as problem:
+        triton = {"available": False, "reason": str(problem)}
+    cuda = torch.cuda.is_available()
+    why = "no GPU that it can use" if torch.version.cuda else "this torch was built without CUDA"
     return {
         "pdno": version("pdno"),
         "python": platform.python_version(),
@@ -41,8 +43,8 @@ def describe_environment() -> dict[str, Any]:
         "backends": {
             "reference": {"available": True, "reason": f"torch {torch.__version__}"},
             "native": {**asdict(native), "path": native.path and str(native.path)},
-            "triton": _triton(),
-            "cuda": _cuda(),
+            "triton": triton,
+            "cuda": {"available": cuda, "reason": torch.cuda.get_device_name() if cuda else why},
         },
     }
 
@@ -74,19 +76,3 @@ def show_environment(*, as_json: bool = False) -> str:
         known = {key: value for key, value in backend.items() if value and key != "available"}
         lines += [f"  {key.replace('_', ' '):16}{value}" for key, value in known.items()]
     return "\n".join(lines)
-
-
-def _triton() -> dict[str, Any]:
-    try:
-        found = import_module("triton")
-    except ImportError as problem:
-        return {"available": False, "reason": str(problem)}
-    return {"available": True, "reason": f"triton {found.__version__}"}
-
-
-def _cuda() -> dict[str, Any]:
-    if torch.cuda.is_available():
-        return {"available": True, "reason": torch.cuda.get_device_name()}
-    built = torch.version.cuda
-    why = "no GPU that it can use" if built else "this torch was built without CUDA"
-    return {"available": False, "reason": why}

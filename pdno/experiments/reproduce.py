@@ -11,15 +11,13 @@ one after another.
 
 __all__ = ["gather_rows", "reproduce", "run", "run_folder", "run_study", "study_of"]
 
-from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pdno.data.workers import start_ray
 from pdno.evaluation.rows import Row, read_rows, write_rows
-from pdno.experiments import recipes
-from pdno.experiments.catalog import EXPERIMENTS, ExperimentName, Preset
+from pdno.experiments import EXPERIMENTS, ExperimentName, Preset, ReproduceOptions, recipes
 from pdno.experiments.datasets import ensure_dataset
 from pdno.experiments.recipes import Study
 from pdno.experiments.resources import resources
@@ -27,74 +25,49 @@ from pdno.experiments.run import run_experiment
 from pdno.experiments.specification import Experiment
 from pdno.run_folder import DATA, METRICS, ROWS
 
-Engine = Literal["serial", "ray"]
 
-
-def reproduce(
-    experiment: ExperimentName,
-    out: Path | str,
-    *,
-    preset: Preset = "small",
-    seeds: int = 1,
-    resolution: int | None = None,
-    models: Sequence[str] | None = None,
-    engine: Engine = "serial",
-    device: str | None = None,
-) -> list[Row]:
+def reproduce(experiment: ExperimentName, out: Path | str, **options: Any) -> list[Row]:
     """Run an experiment of the paper and return its rows.
 
     Arguments:
         experiment: Its name, see `pdno list`.
         out: Folder for everything.
-        preset: "smoke", "small" or "paper".
-        seeds: Number of seeds.
-        resolution: Points per axis, where the experiment has several.
-        models: Only these networks, where the experiment has several.
-        engine: "serial", or "ray" for a cluster.
-        device: Where to train; None takes CUDA where there is one.
+        options: Those of `pdno.experiments.ReproduceOptions`, by name: preset, seeds, models, ...
     """
-    if experiment == "resources":
-        given = {"resolution": resolution, "models": models, "device": device}
-        for name in [name for name, value in given.items() if value is not None]:
+    chosen = ReproduceOptions(**options)
+    choice = {"resolution": chosen.resolution, "models": chosen.models}
+    if experiment != "resources":
+        study = study_of(experiment, chosen.preset, seeds=chosen.seeds, **choice)
+        return run_study(study, out, engine=chosen.engine, device=chosen.device)
+    for name, value in {**choice, "device": chosen.device}.items():
+        if value is not None:
             raise ValueError(f"resources has no option {name}: leave it out")
-        if seeds != 1 or engine != "serial":
-            raise ValueError(
-                "resources are measured once, one after another: leave seeds and engine out"
-            )
-        resources(Path(out), preset=preset)
-        return gather_rows(Path(out))
-    study = study_of(experiment, preset, seeds=seeds, resolution=resolution, models=models)
-    return run_study(study, out, engine=engine, device=device)
+    if chosen.seeds != 1 or chosen.engine != "serial":
+        raise ValueError(
+            "resources are measured once, one after another: leave seeds and engine out"
+        )
+    resources(Path(out), preset=chosen.preset)
+    return gather_rows(Path(out))
 
 
 def study_of(
-    experiment: ExperimentName,
-    preset: Preset = "small",
-    *,
-    seeds: int = 1,
-    resolution: int | None = None,
-    models: Sequence[str] | None = None,
+    experiment: ExperimentName, preset: Preset = "small", *, seeds: int = 1, **options: Any
 ) -> Study:
-    """The study behind a name; options that it does not have are refused."""
+    """The study behind a name; options that its recipe does not have are refused."""
     if experiment not in EXPERIMENTS or experiment == "resources":
         raise ValueError(f"no study {experiment!r}: see `pdno list`")
     recipe = getattr(recipes, experiment.replace("-", "_"))
-    options: dict[str, Any] = {"resolution": resolution, "models": models}
     given = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - signature(recipe).parameters.keys():
         raise ValueError(f"{experiment} has no option {name}: leave it out")
-    study = recipe(preset, seeds=seeds, **given)
-    assert isinstance(study, Study)
+    study: Study = recipe(preset, seeds=seeds, **given)
     return study
 
 
 def run(what: Study | Experiment, folder: Path | str, *, device: str | None = None) -> list[Row]:
-    """Run a study, or one experiment, and return its rows.
+    """Run a study, or one experiment, in its folder and return its rows.
 
-    Arguments:
-        what: A study, as the recipes return it, or one experiment.
-        folder: Folder of the study, or of the run.
-        device: Where to train; None takes CUDA where there is one.
+    A device of None takes CUDA where there is one.
     """
     if isinstance(what, Study):
         return run_study(what, folder, device=device)
@@ -102,7 +75,7 @@ def run(what: Study | Experiment, folder: Path | str, *, device: str | None = No
 
 
 def run_study(
-    study: Study, out: Path | str, *, engine: Engine = "serial", device: str | None = None
+    study: Study, out: Path | str, *, engine: str = "serial", device: str | None = None
 ) -> list[Row]:
     """Run all experiments of a study and return the rows of all runs in `out`."""
     place = Path(out)
@@ -112,8 +85,8 @@ def run_study(
         return gather_rows(place)
     for experiment in study.experiments:
         run_experiment(experiment, run_folder(experiment, place), data=place / DATA, device=device)
-        gather_rows(place)
-    return gather_rows(place)
+        rows = gather_rows(place)
+    return rows
 
 
 def run_folder(experiment: Experiment, out: Path) -> Path:
@@ -136,10 +109,8 @@ def _run_with_ray(study: Study, out: Path, device: str | None) -> None:
     for experiment in study.experiments:
         if experiment.problem is not None:
             ensure_dataset(experiment.problem, out / DATA, engine="ray")
-    task = ray.remote(max_retries=3)(_run_one)
-    place = str(out.resolve())
-    waiting = [task.remote(e.model_dump_json(), place, device) for e in study.experiments]
-    ray.get(waiting)
+    task, place = ray.remote(max_retries=3)(_run_one), str(out.resolve())
+    ray.get([task.remote(e.model_dump_json(), place, device) for e in study.experiments])
 
 
 def _run_one(specification: str, out: str, device: str | None) -> str:

@@ -8,19 +8,12 @@ __all__ = ["AnyTask", "Experiment", "read_experiment"]
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializeAsAny,
-    field_serializer,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, Field, field_serializer, field_validator, model_validator
 
 from pdno.data.problems import PROBLEMS, NavierStokesProblem, Problem
 from pdno.evaluation.rows import Facts
@@ -30,67 +23,45 @@ from pdno.training.normalizer import Normalization
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Markov, OneShot, Rollout, SpaceTime, StaticMap, TeacherForcing
 
-AnyTask = Annotated[
-    StaticMap | Rollout | TeacherForcing | Markov | OneShot | SpaceTime,
-    Field(discriminator="kind"),
-]
+Recurrent = Rollout | TeacherForcing | Markov
+AnyTask = Annotated[StaticMap | Recurrent | OneShot | SpaceTime, Field(discriminator="kind")]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
-class Experiment(BaseModel):
+class Experiment(BaseModel, frozen=True, extra="forbid"):
     """One training run: data, network, task and settings.
 
     The data are either those of a problem, which are generated where they are missing, or those of
     a file (a dataset folder, or a published .mat or .bin file).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Annotated[str, Field(min_length=1)]
-    """Of the experiment, for example darcy."""
-    model: Annotated[str, Field(min_length=1)]
-    """What the tables call this network."""
-    study: str = ""
-    """The study that it belongs to, for example darcy-modes; by default its name."""
-    of_paper: bool = False
-    """Whether the paper trains such a network this way."""
-    sweep: tuple[Literal["modes", "width"], ...] = ()
-    """The settings of the network that the study varies."""
-    problem: SerializeAsAny[Problem] | None = None
-    """The problem whose solver makes the data."""
-    file: Path | None = None
-    """A dataset folder or published file instead."""
-    train: Count
-    """Number of training samples, the first ones."""
-    test: Count
-    """Number of test samples, the last ones."""
-    resolution: Count
-    """Grid points per axis in training; the data are subsampled to it."""
-    window: Count | None = None
-    """Frames of a trajectory that are the input; None takes the input of the dataset."""
-    targets: Count | None = None
-    """Frames after the window that are the target; None takes all."""
+    name: Annotated[str, Field(min_length=1)]  #: of the experiment, for example darcy
+    model: Annotated[str, Field(min_length=1)]  #: what the tables call this network
+    study: str = ""  #: that it belongs to, for example darcy-modes; by default its name
+    of_paper: bool = False  #: whether the paper trains such a network this way
+    sweep: tuple[Literal["modes", "width"], ...] = ()  #: what the study varies of the network
+    problem: Problem | None = None  #: whose solver makes the data
+    file: Path | None = None  #: a dataset folder or published file instead
+    train: Count  #: number of training samples, the first ones
+    test: Count  #: number of test samples, the last ones
+    resolution: Count  #: points per axis in training; the data are subsampled to it
+    window: Count | None = None  #: frames that are the input; None takes that of the dataset
+    targets: Count | None = None  #: frames after the window that are the target; None takes all
     network: AnyNetwork
-    """The network."""
-    task: AnyTask = StaticMap()
-    """How it meets the data."""
-    normalization: Normalization = "none"
-    """Normalisation of inputs and outputs."""
+    task: AnyTask = StaticMap()  #: how the network meets the data
+    normalization: Normalization = "none"  #: of inputs and outputs
     training: TrainingSettings = TrainingSettings()
-    """How to train."""
-    zero_shot: tuple[Count, ...] = ()
-    """Other resolutions to evaluate at."""
+    zero_shot: tuple[Count, ...] = ()  #: other resolutions to evaluate at
 
     @field_validator("problem", mode="before")
     @classmethod
     def _problem_by_name(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        options = dict(value)
-        name = options.pop("name", None)
+        name = value.get("name")
         if name not in PROBLEMS:
             raise ValueError(f"problem name {name!r}; expected one of {', '.join(PROBLEMS)}")
-        return PROBLEMS[name](**options)
+        return PROBLEMS[name](**{k: v for k, v in value.items() if k != "name"})
 
     @field_serializer("problem")
     def _problem_with_name(self, value: Problem | None) -> dict[str, Any] | None:
@@ -102,22 +73,20 @@ class Experiment(BaseModel):
             raise ValueError("give either a problem or a file, and not both")
         if self.problem is not None:
             self._check_problem(self.problem)
-        recurrent = isinstance(self.task, (Rollout, TeacherForcing, Markov))
+        recurrent = isinstance(self.task, Recurrent)
         if self.window is None and (recurrent or self.targets is not None):
             needs = f"task {self.task.kind!r}" if recurrent else f"targets={self.targets}"
             raise ValueError(f"{needs} needs frames as the input: give a window")
-        takes_time = bool(getattr(self.network, "takes_time", False))
-        if takes_time != isinstance(self.task, OneShot):
-            raise ValueError(
-                f"task {self.task.kind!r} and takes_time={takes_time} contradict: networks that "
-                "take time need the task 'one-shot', and only they"
-            )
-        space_time = bool(getattr(self.network, "space_time", False))
-        if space_time != isinstance(self.task, SpaceTime):
-            raise ValueError(
-                f"task {self.task.kind!r} and space_time={space_time} contradict: networks with a "
-                "time axis need the task 'space-time', and only they"
-            )
+        for option, task, networks in (
+            ("takes_time", OneShot, "that take time need the task 'one-shot'"),
+            ("space_time", SpaceTime, "with a time axis need the task 'space-time'"),
+        ):
+            given = bool(getattr(self.network, option, False))
+            if given != isinstance(self.task, task):
+                raise ValueError(
+                    f"task {self.task.kind!r} and {option}={given} contradict: networks "
+                    f"{networks}, and only they"
+                )
         return self
 
     def _check_problem(self, problem: Problem) -> None:
@@ -141,30 +110,18 @@ class Experiment(BaseModel):
     @property
     def facts(self) -> Facts:
         """What tables, figures and verdicts go by."""
-        family, variant = self.network.family
-        problem, values = self.problem, {name: getattr(self.network, name) for name in self.sweep}
+        problem, (family, variant) = self.problem, self.network.family
+        dataset = problem.name if problem else str(self.file)
         if isinstance(problem, NavierStokesProblem):
             dataset = str(Dataset(problem.viscosity, problem.final_time, self.train))
-        else:
-            dataset = problem.name if problem else str(self.file)
-        return Facts(
-            study=self.study or self.name,
-            dataset=dataset,
-            viscosity=problem.parameters.get("viscosity") if problem else None,
-            family=family,
-            variant=variant,
-            mode=self.task.kind,
-            of_paper=self.of_paper,
-            sweep={
-                name: math.inf if value is None else float(value) for name, value in values.items()
-            },
-        )
+        viscosity = problem.parameters.get("viscosity") if problem else None
+        values = {name: getattr(self.network, name) for name in self.sweep}
+        sweep = {str(name): float(math.inf if v is None else v) for name, v in values.items()}
+        study, mode = self.study or self.name, self.task.kind
+        return Facts(study, dataset, viscosity, family, variant, mode, self.of_paper, sweep)
 
     def completed_by(self, other: "Experiment") -> "Experiment":
-        """This specification, with what older versions did not write taken from another one.
-
-        The study decides no number, so that a run of an older version is the same run.
-        """
+        """This one, with what older versions did not write; it decides no number of a run."""
         missing = {"study", "of_paper", "sweep"} - self.model_fields_set
         return self.model_copy(update={name: getattr(other, name) for name in missing})
 
@@ -176,10 +133,7 @@ class Experiment(BaseModel):
     @property
     def slug(self) -> str:
         """A folder name for this run."""
-        plain = self.model.replace("ξ", "xi")
-        words = "".join(c if c.isalnum() else "-" for c in plain.lower()).strip("-")
-        while "--" in words:
-            words = words.replace("--", "-")
+        words = re.sub(r"[\W_]+", "-", self.model.replace("ξ", "xi").lower()).strip("-")
         return f"{words}-{self.resolution}-seed{self.seed}"
 
     def with_changes(self, **changes: Any) -> "Experiment":

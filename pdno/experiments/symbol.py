@@ -1,9 +1,6 @@
 """Look inside a learned operator: certificate, norms and pictures of the symbol of every layer.
 
-For each layer: whether its symbol is in S^m_{1,0} and what speaks against it; its norm on L2 and
-from H^m to L2, estimated from below and bounded from above; pictures of Re a2(ξ), of a1(x) and of
-the certificate. For a whole network also its Lipschitz constants, and for the heat experiment the
-diffusivity that the symbol has learned.
+For a whole network also its Lipschitz constants, and for heat the diffusivity that it has learned.
 """
 
 __all__ = ["inspect_symbols"]
@@ -17,7 +14,6 @@ import torch
 from torch import nn
 
 from pdno.atomic import write_text
-from pdno.data.problems import HeatProblem
 from pdno.experiments.measure import learned_diffusivity
 from pdno.experiments.run import FinishedRun, load_run
 from pdno.grid import Grid
@@ -35,28 +31,19 @@ from pdno.theory.sobolev import operator_norm
 from pdno.training.task import OneShot
 
 PAIRS = 3
-LARGEST_GRID = 64
-"""Points per axis of the norms: they do not depend on the grid, their cost does."""
+LARGEST_GRID = 64  # points per axis of the norms: they do not depend on it, their cost does
 
 Certificate.draw = plot_certificate
 
 
 def inspect_symbols(
-    source: Path,
-    out: Path | None = None,
-    *,
-    order: float = 1.0,
-    resolution: int | None = None,
+    source: Path, out: Path | None = None, *, order: float = 1.0, resolution: int | None = None
 ) -> tuple[str, Path]:
     """Certificate, norms and pictures of every layer, as text, symbol.json and figures.
 
-    Arguments:
-        source: A run folder, or a file of published weights.
-        out: Folder for symbol.json, symbol.txt and the figures; None takes `symbol` in the run
-            folder, where the report finds it, or beside the weights.
-        order: m of the class S^m that is asked about.
-        resolution: Points per axis of norms and pictures. Published weights need the one that
-            they were trained at; a run knows its own.
+    `source` is a run folder or a file of published weights, which needs the resolution that it was
+    trained at. Without `out` all goes to `symbol` in the run folder, where the report finds it, or
+    beside the weights. `order` is m of the class S^m that is asked about.
     """
     run = load_run(source) if is_finished(source) else None
     network, grid, t = _of_run(run, resolution) if run else _of_weights(source, resolution)
@@ -77,13 +64,11 @@ def inspect_symbols(
         lipschitz = lipschitz_report(network, grid)
         result["lipschitz_bound"] = lipschitz.bound
         texts.append(str(lipschitz))
-    problem = None if run is None else run.experiment.problem
-    if run is not None and isinstance(problem, HeatProblem):
-        c = learned_diffusivity(run.experiment, network, run.grid)
-        if c is not None:
-            result["diffusivity"] = {"value": c.value, "error": c.error}
-            truth = f"the data have {problem.diffusivity:g}"
-            texts.append(f"diffusivity from the symbol: {c}; {truth}")
+    c = learned_diffusivity(run.experiment, network, run.grid) if run else None
+    if run and run.experiment.problem and c is not None:
+        result["diffusivity"] = {"value": c.value, "error": c.error}
+        truth = f"the data have {run.experiment.problem.parameters['diffusivity']:g}"
+        texts.append(f"diffusivity from the symbol: {c}; {truth}")
     whole = "\n\n".join(texts)
     write_text(place / SYMBOL, json.dumps(result, indent=2) + "\n")
     write_text(place / "symbol.txt", whole + "\n")
@@ -116,54 +101,37 @@ def _of_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, 
 def _layer(
     operator: PseudoDifferentialOperator, grid: Grid, t: float | None, order: float, stem: Path
 ) -> tuple[dict[str, Any], str]:
-    """Numbers, text and figures of one layer."""
+    """Numbers, text and figures of one layer: is its symbol in S^m_{1,0}, what is its norm?"""
     certificate = certify(operator.symbol, order, dim=grid.dim, t=t)
-    norms = {}
-    if t is None:
-        norms = {
-            f"H^{s:g} -> H^{s - m:g}": _norm(operator, grid, s, m)
-            for s, m in ((0.0, 0.0), (order, order))
-        }
+    norms, lines = {}, [str(certificate)]
+    # on L2, and from H^m to L2; operators that depend on time have a norm for every time
+    for s in dict.fromkeys((0.0, order)) if t is None else ():
+        estimate = operator_norm(operator, grid, s=s, order=s, iterations=60, tolerance=1e-4).value
+        bound, name = norm_bound(operator, grid, s=s, order=s).value, f"H^{s:g} -> H^0"
+        norms[name] = {"estimate": estimate, "bound": bound}
+        lines.append(f"  norm {name}: at least {estimate:.4g}, at most {bound:.4g}")
     with torch.no_grad():
         values = operator.values(grid, t)
     a1 = None if values.space is None else values.space[0, :PAIRS, :PAIRS]
     figure = plot_symbol_layer(values.frequency[0, :PAIRS, :PAIRS].real, a1)
     save_figure(figure, stem.with_name(f"{stem.name}-symbol.png"))
     save_figure(certificate.plot(), stem.with_name(f"{stem.name}-certificate.png"))
-    lines = [str(certificate)]
-    lines += [
-        f"  norm {name}: at least {norm['estimate']:.4g}, at most {norm['bound']:.4g}"
-        for name, norm in norms.items()
-    ]
     return {**_plain(certificate), "norms": norms}, "\n".join(lines)
-
-
-def _norm(
-    operator: PseudoDifferentialOperator, grid: Grid, s: float, order: float
-) -> dict[str, float]:
-    estimate = operator_norm(operator, grid, s=s, order=order, iterations=60, tolerance=1e-4)
-    bound = norm_bound(operator, grid, s=s, order=order)
-    return {"estimate": estimate.value, "bound": bound.value}
 
 
 def _plain(certificate: Certificate) -> dict[str, Any]:
     """A certificate as plain JSON; what is infinite is text."""
+
+    def number(value: float) -> float | str:
+        return value if math.isfinite(value) else str(value)
+
+    curves, seminorms = certificate.curves.items(), certificate.seminorms.items()
     return {
         "accepted": certificate.accepted,
-        "fitted_order": _number(certificate.order),
+        "fitted_order": number(certificate.order),
         "reasons": list(certificate.reasons),
         "periodic": certificate.periodic,
         "radii": list(certificate.radii),
-        "curves": {
-            str(total): [_number(value) for value in values]
-            for total, values in certificate.curves.items()
-        },
-        "seminorms": {
-            f"alpha={alpha} beta={beta}": _number(value)
-            for (alpha, beta), value in certificate.seminorms.items()
-        },
+        "curves": {str(total): [number(value) for value in values] for total, values in curves},
+        "seminorms": {f"alpha={a} beta={b}": number(value) for (a, b), value in seminorms},
     }
-
-
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)

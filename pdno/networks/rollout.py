@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from pdno.grid import Grid
 from pdno.networks.neural_operator import NeuralOperator
+from pdno.networks.transport import Transport
 
 
 def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool = False) -> Tensor:
@@ -45,14 +46,15 @@ def unroll(
 
 def shared_step(network: nn.Module, grid: Grid) -> Callable[[Tensor], Tensor]:
     """The network on a grid, with its symbols evaluated once for all calls, where it has such."""
-    if not isinstance(network, NeuralOperator):
+    carrier = network.network if isinstance(network, Transport) else network
+    if not isinstance(carrier, NeuralOperator):
         return network
-    if network.takes_time:
+    if carrier.takes_time:
         raise ValueError("a network that takes time predicts in one shot, not by a rollout")
-    values = network.evaluate_symbols(grid)
+    values = carrier.evaluate_symbols(grid)
 
     def step(window: Tensor) -> Tensor:
-        with network.using_symbols(grid, values):
+        with carrier.using_symbols(grid, values):
             frame: Tensor = network(window, grid=grid)
             return frame
 

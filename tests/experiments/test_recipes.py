@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pdno.experiments import recipes
-from pdno.experiments.catalog import EXPERIMENTS, PRESETS
+from pdno.experiments import EXPERIMENTS, PRESETS, recipes
 from pdno.experiments.reproduce import run_folder, study_of
 
 STUDIES = [name for name in EXPERIMENTS if name != "resources"]

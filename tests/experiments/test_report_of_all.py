@@ -2,7 +2,7 @@
 
 import pytest
 
-from pdno.experiments.catalog import EXPERIMENTS
+from pdno.experiments import EXPERIMENTS
 from pdno.experiments.reproduce import reproduce
 from pdno.experiments.symbol import inspect_symbols
 from pdno.report.page import FIGURES, TABLES, write_report

@@ -8,7 +8,7 @@ from one_machine import OneMachine
 
 from pdno.atomic import sha256
 from pdno.evaluation.rows import COLUMNS, read_rows
-from pdno.experiments.catalog import EXPERIMENTS
+from pdno.experiments import EXPERIMENTS
 from pdno.experiments.recipes import Study
 from pdno.experiments.reproduce import (
     gather_rows,

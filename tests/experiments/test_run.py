@@ -197,7 +197,7 @@ def test_a_finished_run_is_not_touched(tmp_path, datasets, darcy, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(running, "fit", fail)
-    monkeypatch.setattr(running, "ensure_dataset", fail)
+    monkeypatch.setattr(running.datasets, "ensure_dataset", fail)
     assert run_experiment(darcy, tmp_path, data=datasets) == rows
     assert fingerprint(tmp_path) == before
 

@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from pdno.data.problems import PROBLEMS, HeatProblem
-from pdno.experiments.catalog import EXPERIMENTS, PRESETS
+from pdno.experiments import EXPERIMENTS, PRESETS
 from pdno.experiments.datasets import dataset_folder
 from pdno.experiments.networks import (
     FNONetwork,

@@ -13,8 +13,7 @@ from pdno.data.generate import generate_dataset
 from pdno.evaluation.evaluate import evaluate
 from pdno.evaluation.rows import read_rows
 from pdno.experiments.datasets import open_experiment_data
-from pdno.experiments.run import load_run, run_experiment
-from pdno.experiments.train import evaluate_run, predict_run, train
+from pdno.experiments.run import evaluate_run, load_run, predict_run, run_experiment, train
 from pdno.grid import Grid
 from pdno.training.task import OneShot
 

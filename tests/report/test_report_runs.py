@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from pdno.evaluation.rows import Facts, Row
-from pdno.experiments.catalog import EXPERIMENTS, PRESETS
+from pdno.experiments import EXPERIMENTS, PRESETS
 from pdno.experiments.reproduce import study_of
 from pdno.report.runs import (
     Budget,

@@ -214,7 +214,7 @@ def test_no_table_without_runs(tmp_path, make_run):
 
 
 def test_commands_of_notes_are_of_the_catalog(tmp_path, make_run):
-    from pdno.experiments.catalog import EXPERIMENTS
+    from pdno.experiments import EXPERIMENTS
     from pdno.report.claims import CLAIMS
     from pdno.report.page import FIGURES, TABLES
     from pdno.report.table import SYMBOL_COMMAND
