@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pdno.atomic import atomic_path
-from pdno.data.import_arrays import read_arrays
+from pdno.data.array_files import read_arrays
 from pdno.evaluation.evaluate import evaluate
 from pdno.evaluation.rows import Row, make_rows
 from pdno.experiments.datasets import dataset_folder, open_experiment_data, open_file
