@@ -13,11 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pdno.data.array_files import read_own as read_own
     from pdno.data.dataset import OperatorDataset as OperatorDataset
     from pdno.data.dataset import open_dataset as open_dataset
     from pdno.data.generate import generate as generate
     from pdno.data.generate import generate_dataset as generate_dataset
-    from pdno.data.import_arrays import read_own as read_own
     from pdno.data.import_published import read_published as read_published
     from pdno.equations.burgers import Burgers as Burgers
     from pdno.equations.darcy import Darcy as Darcy

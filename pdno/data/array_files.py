@@ -1,37 +1,33 @@
-"""Array files: a MAT, HDF5 or torch file opened as a table of names and arrays.
+"""Array files: a MAT, HDF5, torch or NumPy file as a table of names and arrays, or as a dataset.
 
 An array states its shape and the type of its numbers, which its header tells, and reads any block
-of itself: `array.read((slice(0, 100), slice(None)))` are the first 100 rows of a matrix. The axes
-are those of the program that wrote the file, whatever their order on disk. The format is
-recognised by the first bytes of a file, never by its name.
+of itself: `array.read((slice(0, 100), slice(None)))` are the first 100 rows of a matrix. The
+format is recognised by the first bytes of a file, never by its name, and the axes are those of the
+program that wrote it: MATLAB counts the first axis fastest and HDF5 the last one, so *all* axes of
+MAT v7.3, which is HDF5 behind 512 bytes, are reversed. Undoing only the first and last would swap
+x1 and x2, which is no symmetry of the forced vorticity equation. Plain HDF5 is read as it lies. A
+cell array is a dataset of references to matrices; if these have one shape, the cells become the
+first axis of one array. Torch archives are read without unpickling (`pdno.tensor_file`); tensors
+of nested dicts are named by their path, as in `layers.0.weight`, and one that is in no dict is
+called `BARE`.
 
-Torch archives are read without unpickling (`pdno.tensor_file`). The tensors of nested dicts are
-named by their path, as in `layers.0.weight`; one that is in no dict is called `BARE`.
-
-MAT v7.3 is HDF5 behind 512 bytes. MATLAB counts the first axis fastest, HDF5 the last one, so a
-matrix (N, s, s, T) is stored as a dataset (T, s, s, N): *all* axes are reversed. Undoing only the
-first and last would swap x1 and x2, which is no symmetry of the forced vorticity equation. Plain
-HDF5 is read as it lies. A cell array is a dataset of references to matrices in the group `#refs#`;
-if these have one shape, the cells become the first axis of one array.
-
-MAT v5 is a header of 128 bytes, then one element per variable. An element is a tag (type, bytes)
-and its data. A variable is an element of four, flags with the class, axes, name, numbers, or a
-compressed element that holds one. Numbers may be stored in a smaller type than their class, in the
-byte order that the header states, with the first axis fastest. The format is parsed here, because
-one damaged byte can crash SciPy's reader and the process with it. Listing the variables reads the
-first bytes of each; numbers that are not compressed are then mapped, not read.
+MAT v5 is parsed here, because one damaged byte can crash SciPy's reader and the process with it: a
+header of 128 bytes, then one element per variable, a tag (type, bytes) and its data, which are
+four elements, flags with the class, axes, name, numbers, or those compressed. Numbers may be
+stored in a smaller type than their class. Those that are not compressed are mapped, not read.
 
 What a header declares is not to be believed: nothing is allocated before its declared size has
 been compared with that of the file, and no block is read that does not fit into memory.
 """
 
-__all__ = ["BARE", "Array", "PublishedFileError", "check_memory", "open_arrays"]
+__all__ = ["Array", "PublishedFileError", "open_arrays", "read_arrays", "read_own"]
 
 import math
 import os
 import struct
+import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -40,8 +36,11 @@ from typing import Any, BinaryIO, TypeAlias
 
 import h5py
 import numpy as np
+import torch
 from torch import Tensor
 
+from pdno.data.dataset import OperatorDataset
+from pdno.grid import Grid
 from pdno.tensor_file import AGAIN, Contents, TensorFileError, read_tensor_file
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -49,6 +48,7 @@ Cut: TypeAlias = tuple[slice, ...]
 Shape: TypeAlias = tuple[int, ...]
 
 BARE = "(tensor)"
+SPACE = "xyz"
 # Deflate, the only compression of these formats, shrinks nothing by more than 1032 to 1.
 _EXPANSION = 1100
 
@@ -71,10 +71,9 @@ def check_memory(name: str, size: int) -> None:
     known = hasattr(os, "sysconf")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else math.inf
     if size > memory:
-        raise PublishedFileError(
-            f"array {name} needs {size:,} bytes, this machine has {memory:,}; "
-            "read fewer samples with samples=slice(...)"
-        )
+        cure = "read fewer samples with samples=slice(...)"
+        needed = f"array {name} needs {size:,} bytes, this machine has {memory:,}"
+        raise PublishedFileError(f"{needed}; {cure}")
 
 
 def _check_size(name: str, size: int, file_size: int) -> None:
@@ -106,6 +105,10 @@ def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
 def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, Array]]:
     size = os.fstat(file.fileno()).st_size
     head = file.read(520)
+    zipped = head[:2] == b"PK" and zipfile.is_zipfile(file)
+    members = zipfile.ZipFile(file).namelist() if zipped else []
+    if head[:6] == b"\x93NUMPY" or any(name.endswith(".npy") for name in members):
+        return "NumPy", dict(_numpy_arrays(Path(path), file))
     if head[:2] == b"PK" or head[:1] == b"\x80":
         return "torch archive", dict(_torch_arrays(read_tensor_file(path), ""))
     if b"\x89HDF\r\n\x1a\n" in (head[:8], head[512:]):
@@ -124,6 +127,15 @@ def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, di
     )
 
 
+def _numpy_arrays(path: Path, file: BinaryIO) -> Iterator[tuple[str, Array]]:
+    """The arrays of an .npz file, or the one of an .npy file, which is called after the file."""
+    file.seek(0)
+    loaded = np.load(file)  # which unpickles nothing unless told to
+    for name, array in [(path.stem, loaded)] if isinstance(loaded, np.ndarray) else loaded.items():
+        real = array.dtype.kind in "fiub"
+        yield name, Array(array.shape, str(array.dtype), array.__getitem__ if real else None)
+
+
 def _torch_arrays(contents: Contents, name: str) -> Iterator[tuple[str, Array]]:
     if isinstance(contents, dict):
         for key, value in contents.items():
@@ -139,16 +151,15 @@ def _torch_arrays(contents: Contents, name: str) -> Iterator[tuple[str, Array]]:
 
 def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> dict[str, Array]:
     """The arrays of an open file of `size` bytes."""
-    # Visiting follows hard links only, so no other file is ever opened.
-    items: dict[str, Any] = {}
-    source.visititems(items.__setitem__)
     arrays = {}
-    for name, item in items.items():
+
+    def add(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and not name.startswith("#"):
-            if matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference:
-                arrays[name] = _cell_array(name, item, source, size)
-            else:
-                arrays[name] = _dataset_array(name, item, size, matlab=matlab)
+            cells = matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference
+            array = _cell_array if cells else partial(_dataset_array, matlab=matlab)
+            arrays[name] = array(name, item, size)
+
+    source.visititems(add)  # which follows hard links only, so no other file is ever opened
     return arrays
 
 
@@ -167,15 +178,16 @@ def _dataset_array(name: str, dataset: Any, size: int, *, matlab: bool) -> Array
     return Array(shape[::-1], str(dataset.dtype), read)
 
 
-def _cell_array(name: str, dataset: Any, source: h5py.File, size: int) -> Array:
+def _cell_array(name: str, dataset: Any, size: int) -> Array:
     """A cell array of matrices of one shape, as one array with the cells along its first axis."""
     shape = tuple(dataset.shape or (0,))[::-1]
     _check_size(name, math.prod(shape) * dataset.dtype.itemsize, size)
-    cells = [source[reference] for reference in np.ravel(dataset[()]) if reference]
-    if len(cells) != math.prod(shape) or any(not isinstance(c, h5py.Dataset) for c in cells):
+    cells = [dataset.file[reference] for reference in np.ravel(dataset[()]) if reference]
+    if not all(isinstance(cell, h5py.Dataset) for cell in cells):
         return Array(shape, "cell")
     parts = [_dataset_array(name, cell, size, matlab=True) for cell in cells]
-    if len({(part.shape, part.dtype) for part in parts}) != 1 or parts[0].read is None:
+    alike = len({(part.shape, part.dtype) for part in parts}) == 1 and parts[0].read is not None
+    if not alike or len(parts) != math.prod(shape):
         return Array(shape, "cell")
     whole = (len(parts), *parts[0].shape)
     _check_size(name, math.prod(whole) * cells[0].dtype.itemsize, size)
@@ -276,3 +288,72 @@ class _Variable:
         if not stream.eof or len(data) < wanted:
             raise PublishedFileError(f"a compressed variable is cut off; {AGAIN}")
         return np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape, order="F")[cut]
+
+
+def read_own(
+    path: Path | str,
+    *,
+    inputs: str,
+    outputs: str,
+    input_axes: str = "nxy",
+    output_axes: str | None = None,
+    periodic: bool = True,
+    offset: float = 0.0,
+    times: Sequence[float] | None = None,
+) -> OperatorDataset:
+    """A dataset from the arrays `inputs` and `outputs` of a .mat, .h5, .npz or torch file.
+
+    Axes are told by letters: n samples, t time, c channels, and x, y, z space. So "nxyt" is
+    (samples, N1, N2, frames), as in the published Navier-Stokes files. Channels may be left out
+    where there is one; without `output_axes` they are those of the inputs. `periodic` and `offset`
+    are those of `Grid`. Without `times` frames are counted 1, 2, ...
+    """
+    arrays = read_arrays(path, [inputs, outputs])
+    output_axes = output_axes or input_axes
+    fields = _canonical(arrays[inputs], input_axes, inputs)
+    solutions = _canonical(arrays[outputs], output_axes, outputs)
+    if "t" in input_axes:
+        raise ValueError(
+            f"axes {input_axes!r} of the inputs have a time: use `outputs` for frames"
+        )
+    space = sum(letter in SPACE for letter in input_axes)
+    grid = Grid(tuple(fields.shape[-space:]), periodic, offset)
+    if times is None:
+        times = range(1, solutions.shape[1] + 1)
+    in_time = "t" in output_axes
+    return OperatorDataset.from_arrays(fields, solutions, grid, times if in_time else None)
+
+
+def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[str, Numbers]:
+    """Arrays of a file by name; None reads all that hold real numbers."""
+    with open_arrays(path) as (_, arrays):
+        found = {
+            name: array.read((slice(None),) * len(array.shape))
+            for name, array in arrays.items()
+            if array.read is not None and (names is None or name in names)
+        }
+    for name in names or ():
+        if name not in arrays:
+            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(arrays)}")
+        if name not in found:
+            raise ValueError(f"array {name!r} of {path} holds no real numbers")
+    return found
+
+
+def _canonical(array: Numbers, axes: str, name: str) -> Tensor:
+    """(n, [t,] c, x, ...) from any order of axes."""
+    letters = axes.replace(" ", "")
+    space = [letter for letter in SPACE if letter in letters]
+    good = set(letters) <= set("ntc" + SPACE) and len(set(letters)) == len(letters)
+    if not good or "n" not in letters or not space:
+        raise ValueError(
+            f"axes {axes!r} of {name!r}; expected letters once each: n samples, t time, c "
+            "channels, x y z space, for example 'nxy' or 'nxyt'"
+        )
+    if len(letters) != array.ndim:
+        shape = f"array {name!r} has shape {array.shape}"
+        raise ValueError(f"{shape}, but {axes!r} names {len(letters)} axes")
+    order = [letters.index(letter) for letter in ("n", "t", "c", *space) if letter in letters]
+    moved = np.ascontiguousarray(np.transpose(array, order), dtype=np.float32)
+    tensor = torch.from_numpy(moved)
+    return tensor if "c" in letters else tensor.unsqueeze(-1 - len(space))

@@ -34,7 +34,11 @@ class ArraySource:
         self, inputs: Tensor, outputs: Tensor, grid: Grid, times: Sequence[float] | None = None
     ) -> None:
         self.inputs, self.outputs, self.grid = inputs, outputs, grid
-        self.times = None if times is None else _checked_times(times)
+        self.times = None if times is None else tuple(float(t) for t in times)
+        if self.times is not None:
+            increasing = all(a < b for a, b in pairwise(self.times))
+            if not self.times or not increasing or not all(map(math.isfinite, self.times)):
+                raise ValueError(f"times {times}: expected one or more finite, increasing times")
         _check_field("inputs", inputs, grid, in_time=False)
         _check_field("outputs", outputs, grid, in_time=self.times is not None)
         count, frames = len(outputs), outputs.shape[1]
@@ -277,14 +281,6 @@ def open_dataset(
 
 def _short(choice: int | Sequence[int]) -> str:
     return f"{len(choice)} chosen" if isinstance(choice, Sequence) else str(choice)
-
-
-def _checked_times(times: Sequence[float]) -> tuple[float, ...]:
-    moments = tuple(float(t) for t in times)
-    increasing = all(a < b for a, b in pairwise(moments))
-    if not moments or not increasing or not all(map(math.isfinite, moments)):
-        raise ValueError(f"times {moments}: expected one or more finite, increasing times")
-    return moments
 
 
 def _check_field(name: str, field: Tensor, grid: Grid, *, in_time: bool) -> None:

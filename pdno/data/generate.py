@@ -23,7 +23,7 @@ from pdno.data.dataset import OperatorDataset
 from pdno.data.manifest import MANIFEST, Manifest, ShardRecord, read_manifest, write_manifest
 from pdno.data.problems import PROBLEMS, Problem
 from pdno.data.shards import build_shard
-from pdno.data.workers import make_on_cluster, worker_pool
+from pdno.data.workers import Entry, make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
 from pdno.errors import SolverError
@@ -34,10 +34,10 @@ from pdno.progress import track
 from pdno.solvers.solve import solve
 
 Engine = Literal["processes", "ray"]
+LOCAL: Engine = "processes"
 Law = GaussianField | TwoPhaseField
-
+# At most what a shard takes besides its samples and axes, with its record in the manifest.
 SHARD_OVERHEAD = 32 * 2**10
-"""At most what a shard takes besides its samples and axes, with its record in the manifest."""
 
 
 def generate(
@@ -51,13 +51,9 @@ def generate(
 ) -> OperatorDataset:
     """A dataset in memory; for large ones use `pdno generate`, which resumes and uses all cores.
 
-    Arguments:
-        equation: What to solve.
-        grid: Where; periodic for evolution equations, `Grid.cells` for Darcy's.
-        samples: Number of samples.
-        times: Times of the frames of an evolution equation.
-        seed: Sample i depends on (seed, i) only.
-        law: Law of the inputs; None takes the one of the paper.
+    The grid is periodic for evolution equations and `Grid.cells` for Darcy's, `times` are those of
+    the frames of an evolution equation. Sample i depends on (seed, i) only. Without a law the
+    inputs are drawn from that of the paper.
     """
     if samples < 1:
         raise ValueError(f"samples is {samples}; expected at least 1")
@@ -65,9 +61,8 @@ def generate(
     inputs, outputs = [], []
     with track(f"generate {type(equation).__name__}", total=samples) as advance:
         for index in range(samples):
-            data = chosen.sample(grid, seed=seed, indices=[index])
-            inputs.append(data)
-            outputs.append(solve(equation, data, times))
+            inputs.append(chosen.sample(grid, seed=seed, indices=[index]))
+            outputs.append(solve(equation, inputs[-1], times))
             advance(1)
     return OperatorDataset.from_arrays(torch.cat(inputs), torch.cat(outputs), grid, times)
 
@@ -82,26 +77,17 @@ def usual_law(equation: EvolutionEquation | Darcy) -> Law:
 
 
 def generate_dataset(
-    problem: Problem,
-    folder: Path | str,
-    *,
-    workers: int | None = None,
-    engine: Engine = "processes",
+    problem: Problem, folder: Path | str, *, workers: int | None = None, engine: Engine = LOCAL
 ) -> Manifest:
     """Generate a dataset in `folder`, or finish one that was interrupted.
 
-    Arguments:
-        problem: What to generate.
-        folder: Where; created if missing.
-        workers: Number of processes; None uses every core.
-        engine: "processes" of this machine, or "ray" for a cluster that shares the folder.
+    It is made by so many processes of this machine, None for one per core, or with the engine
+    "ray" by a cluster that shares the folder.
     """
     folder = Path(folder)
     count = workers if workers is not None else (os.cpu_count() or 1)
     if count < 1:
         raise ValueError(f"workers is {count}; expected at least 1")
-    _check_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     with _only_writer(folder):
         sweep(folder)
         try:
@@ -144,19 +130,6 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
     return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=residual)
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a folder with the files of others, before anything in it is touched."""
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; expected a folder: choose another name")
-    if folder.is_dir() and not (folder / MANIFEST).exists():
-        foreign = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
-        if foreign:
-            raise ValueError(
-                f"{folder} holds other files ({', '.join(sorted(foreign)[:3])}): "
-                "choose an empty or a new folder"
-            )
-
-
 def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     """The manifest to go on from, with the shards that can be trusted."""
     wanted = Manifest.of(problem)
@@ -166,7 +139,7 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
             f"{folder} holds another dataset ({'; '.join(differences)}): choose another folder, "
             "delete this one, or ask for the same data"
         )
-    planned = wanted.plan()
+    planned = set(wanted.plan())
     trusted = [
         shard
         for shard in (there.shards if there else ())
@@ -184,7 +157,15 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
     """Make the shards that are missing and list each as soon as it is there."""
     done = {shard.file: shard for shard in manifest.shards}
     missing = [entry for entry in manifest.plan() if entry[0] not in done]
-    _check_space(folder, manifest, missing)
+    axes = 9 * sum(manifest.grid.shape) + 8 * len(manifest.times or ())
+    needed = manifest.sample_bytes() * (manifest.samples - manifest.made)
+    needed += (SHARD_OVERHEAD + axes) * len(missing)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise ValueError(
+            f"the dataset needs {needed / 2**20:.0f} MiB more but {folder} has {free / 2**20:.0f} "
+            "MiB free: free some space, or lower samples or resolution"
+        )
     with (
         track(f"generate {problem.name}", total=problem.samples, done=manifest.made) as advance,
         contextlib.closing(_make_all(problem, folder, missing, workers)) as records,
@@ -198,7 +179,7 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
 
 
 def _make_all(
-    problem: Problem, folder: Path, missing: list[tuple[str, int, int]], workers: int | None
+    problem: Problem, folder: Path, missing: list[Entry], workers: int | None
 ) -> Generator[ShardRecord, None, None]:
     """Records of shards as they are finished; without a number of workers a cluster makes them."""
     if workers is None:
@@ -212,7 +193,14 @@ def _make_all(
 
 @contextlib.contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; the operating system frees it when a process dies."""
+    """Make the folder unless it has files of others, and hold its lock, which dies with us."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; expected a folder: choose another name")
+    folder.mkdir(parents=True, exist_ok=True)
+    foreign = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    if foreign and MANIFEST not in foreign:
+        names = ", ".join(foreign[:3])
+        raise ValueError(f"{folder} holds other files ({names}): choose an empty or a new folder")
     try:
         import fcntl
     except ImportError:  # no such lock on this system
@@ -224,15 +212,3 @@ def _only_writer(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise ValueError(f"another process is generating into {folder}: let it end") from error
         yield
-
-
-def _check_space(folder: Path, manifest: Manifest, missing: list[tuple[str, int, int]]) -> None:
-    samples = sum(count for _, _, count in missing)
-    axes = 9 * sum(manifest.grid.shape) + 8 * len(manifest.times or ())
-    needed = manifest.sample_bytes() * samples + (SHARD_OVERHEAD + axes) * len(missing)
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise ValueError(
-            f"the dataset needs {needed / 2**20:.0f} MiB more but {folder} has {free / 2**20:.0f} "
-            "MiB free: free some space, or lower samples or resolution"
-        )

@@ -13,10 +13,9 @@ __all__ = ["PublishedData", "PublishedFileError", "describe_file", "read_publish
 import math
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -32,13 +31,28 @@ EXPECTED = (
     "heat: input (N, s), output (N, T, s); burgers: a, u (N, s); darcy: coeff, sol (N, s, s) or "
     "cells a_train, p_train; navier-stokes: u (N, s, s, T), or one tensor of that shape"
 )
-_PAIRS: tuple[tuple[Kind, str, str, int], ...] = (
-    ("burgers", "a", "u", 2),
-    ("darcy", "coeff", "sol", 3),
-    ("darcy", "a_train", "p_train", 3),
-)
 _MOST_TIMES = 100_000
 _MOST_LISTED = 12
+
+
+class _Layout(NamedTuple):
+    """The arrays of inputs and outputs, and the axes of the outputs; inputs have all but time."""
+
+    kind: Kind
+    inputs: str | None
+    outputs: str
+    axes: str
+
+
+_LAYOUTS = (
+    _Layout("heat", "input", "output", "ntx"),
+    _Layout("burgers", "a", "u", "nx"),
+    _Layout("darcy", "coeff", "sol", "nxy"),
+    _Layout("darcy", "a_train", "p_train", "nxy"),
+    _Layout("navier-stokes", "a", "u", "nxyt"),
+    _Layout("navier-stokes", None, "u", "nxyt"),
+    _Layout("navier-stokes", None, BARE, "nxyt"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +81,18 @@ def read_published(
     with open_arrays(path) as (file_format, arrays):
         layout = _recognise(file_format, arrays)
         times, notes = _times_and_notes(Path(path), layout, arrays)
-        rows = _rows(samples, arrays[layout.outputs].shape[0])
-        if frames is not None and not 1 <= frames <= layout.frames:
-            raise PublishedFileError(f"frames={frames}; its outputs have {layout.frames} frames")
-        outputs = _load(layout.outputs, arrays, rows, layout.time_axis, frames)
-        inputs = None if layout.inputs is None else _load(layout.inputs, arrays, rows)
+        sizes = _sizes(layout, arrays)
+        if not (samples is None or isinstance(samples, slice)):
+            raise PublishedFileError(f"samples={samples!r}; give a slice, e.g. slice(0, 100)")
+        rows = range(sizes["n"])[samples or slice(None)]
+        if len(rows) == 0 or rows.step < 0:
+            known = f"it has samples 0 to {sizes['n'] - 1}"
+            raise PublishedFileError(f"samples={samples} selects none or goes backwards; {known}")
+        if frames is not None and not 1 <= frames <= sizes["t"]:
+            raise PublishedFileError(f"frames={frames}; its outputs have {sizes['t']} frames")
+        outputs = _load(layout.outputs, arrays, layout.axes, rows, frames)
+        axes = layout.axes.replace("t", "")
+        inputs = None if layout.inputs is None else _load(layout.inputs, arrays, axes, rows)
     return PublishedData(layout.kind, inputs, outputs, times and times[:frames], notes)
 
 
@@ -88,64 +109,41 @@ def describe_file(path: str | Path) -> str:
             times, notes = _times_and_notes(Path(path), layout, arrays)
         except PublishedFileError as problem:
             return "\n".join([*lines, f"not published data: {problem}"])
-        samples, *grid = arrays[layout.outputs].shape
-        if layout.time_axis is not None:
-            grid.pop(layout.time_axis - 1)
-        lines.append(f"{layout.kind}: {samples} samples on {' x '.join(map(str, grid))} points")
+        sizes = _sizes(layout, arrays)
+        points = " x ".join(str(sizes[axis]) for axis in "xy" if axis in sizes)
+        lines.append(f"{layout.kind}: {sizes['n']} samples on {points} points")
         lines.append(f"  inputs {layout.inputs or 'not in the file'}, outputs {layout.outputs}")
-        if layout.frames:
+        if sizes["t"]:
             span = f", t = {times[0]:g} to {times[-1]:g}" if times else ""
-            lines.append(f"  {layout.frames} frames{span}")
+            lines.append(f"  {sizes['t']} frames{span}")
     return "\n".join([*lines, *(f"  note: {note}" for note in notes)])
 
 
-def _rows(samples: slice | None, count: int) -> range:
-    if not (samples is None or isinstance(samples, slice)):
-        raise PublishedFileError(f"samples={samples!r}; give a slice, e.g. slice(0, 100)")
-    rows = range(count)[samples or slice(None)]
-    if len(rows) == 0 or rows.step < 0:
-        raise PublishedFileError(
-            f"samples={samples} selects nothing or goes backwards; it has samples 0 to {count - 1}"
-        )
-    return rows
-
-
-def _load(
-    name: str, arrays: Arrays, rows: range, time: int | None = None, frames: int | None = None
-) -> Tensor:
+def _load(name: str, arrays: Arrays, axes: str, rows: range, frames: int | None = None) -> Tensor:
     """The rows of an array as float32 (rows, 1, *s) or (rows, frames, 1, *s), all finite."""
-    array = arrays[name]
-    cut = [slice(None)] * len(array.shape)
-    cut[0] = slice(rows.start, rows.stop, rows.step)
-    if time is not None:
-        cut[time] = slice(frames)
+    array, parts = arrays[name], {"n": slice(rows.start, rows.stop, rows.step), "t": slice(frames)}
+    cut = tuple(parts.get(axis, slice(None)) for axis in axes)
     kept = [len(range(n)[part]) for n, part in zip(array.shape, cut, strict=True)]
     check_memory(name, 4 * math.prod(kept))
     assert array.read is not None  # a layout names only arrays of reals
-    block = array.read(tuple(cut))
-    block = block if time is None else np.moveaxis(block, time, 1)
+    block = array.read(cut)
+    block = np.moveaxis(block, axes.index("t"), 1) if "t" in axes else block
     with np.errstate(over="ignore", invalid="ignore"):
         block = np.array(block, dtype=np.float32, order="C")
-    values = torch.from_numpy(block).unsqueeze(1 if time is None else 2)
+    values = torch.from_numpy(block).unsqueeze(2 if "t" in axes else 1)
     bad = (~values.isfinite()).flatten(1).any(dim=1).nonzero()
     if len(bad):
+        cure = "download the file again or leave the sample out with samples=slice(...)"
+        where = f"first in sample {rows[int(bad[0])]}"
         raise PublishedFileError(
-            f"array {name} has values that are not finite in float32, first in sample "
-            f"{rows[int(bad[0])]}; download the file again or leave the sample out with "
-            "samples=slice(...)"
+            f"array {name} has values that are not finite in float32, {where}; {cure}"
         )
     return values
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Which arrays are inputs and outputs, and which axis of the outputs is time."""
-
-    kind: Kind
-    inputs: str | None
-    outputs: str
-    time_axis: int | None = None
-    frames: int = 0
+def _sizes(layout: _Layout, arrays: Arrays) -> dict[str, int]:
+    """The number of samples n, frames t (0 without time) and points x, y of the outputs."""
+    return {"t": 0} | dict(zip(layout.axes, arrays[layout.outputs].shape, strict=True))
 
 
 def _recognise(file_format: str, arrays: Arrays) -> _Layout:
@@ -159,7 +157,7 @@ def _recognise(file_format: str, arrays: Arrays) -> _Layout:
     if any(name.endswith(".weight") for name in shapes):
         found = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
         raise PublishedFileError(f"it holds network weights, {found}")
-    fits = list(_layouts(shapes))
+    fits = [layout for layout in _LAYOUTS if _fits(layout, shapes)]
     if len(fits) != 1:
         found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         problem = "fits more than one" if fits else "fits none"
@@ -170,21 +168,16 @@ def _recognise(file_format: str, arrays: Arrays) -> _Layout:
     return fits[0]
 
 
-def _layouts(shapes: dict[str, Shape]) -> Iterator[_Layout]:
-    """All published layouts that the shapes fit."""
-    initial, states = shapes.get("input", ()), shapes.get("output", ())
-    if len(states) == 3 and initial == (states[0], states[2]):
-        yield _Layout("heat", "input", "output", 1, states[1])
-    for kind, inputs, outputs, axes in _PAIRS:
-        shape = shapes.get(outputs, ())
-        if len(shape) == axes and shapes.get(inputs) == shape:
-            yield _Layout(kind, inputs, outputs)
-    for name, first in (("u", "a"), (BARE, "")):
-        shape = shapes.get(name, ())
-        square = len(shape) == 4 and shape[1] == shape[2] > 1
-        if square and shapes.get(first, shape[:3]) == shape[:3]:
-            stored = first if first in shapes else None
-            yield _Layout("navier-stokes", stored, name, 3, shape[3])
+def _fits(layout: _Layout, shapes: dict[str, Shape]) -> bool:
+    shape = shapes.get(layout.outputs, ())
+    if len(shape) != len(layout.axes):
+        return False
+    if layout.kind == "navier-stokes" and not shape[1] == shape[2] > 1:
+        return False
+    if layout.inputs is None:
+        return layout.outputs == BARE or "a" not in shapes
+    given = tuple(n for n, axis in zip(shape, layout.axes, strict=True) if axis != "t")
+    return shapes.get(layout.inputs) == given
 
 
 def _times_and_notes(
@@ -192,19 +185,19 @@ def _times_and_notes(
 ) -> tuple[tuple[float, ...] | None, tuple[str, ...]]:
     """The time of each frame, None where it is not known, and what a user should know."""
     times: tuple[float, ...] | None = None
-    notes = []
+    notes, frames = [], _sizes(layout, arrays)["t"]
     if layout.kind == "burgers":
         times = (1.0,)
     elif layout.kind == "heat":
         # The recipe of the published file records 0:0.05:1.
-        known = layout.frames == 21
+        known = frames == 21
         times = tuple(k / 20 for k in range(21)) if known else None
         notes.append("the file stores no times" + ": 0, 0.05, ..., 1 by its recipe" * known)
     elif layout.kind == "navier-stokes":
-        times, notes = _vorticity_times(layout, arrays)
+        times, notes = _vorticity_times(arrays[layout.outputs].shape, arrays.get("t"))
         named = re.search(r"_T(\d+)", path.stem)
-        inside = sum(time <= int(named[1]) for time in times) if named else layout.frames
-        if named and 0 < inside < layout.frames:
+        inside = sum(time <= int(named[1]) for time in times) if named else frames
+        if named and 0 < inside < frames:
             notes.append(
                 f"frames go on to t = {times[-1]:g}, but the name says T{named[1]}: "
                 f"frames={inside} reads those of the name"
@@ -216,13 +209,13 @@ def _times_and_notes(
     return times, tuple(notes)
 
 
-def _vorticity_times(layout: _Layout, arrays: Arrays) -> tuple[tuple[float, ...], list[str]]:
-    """The times of the frames: those of t, or index + 1, the convention of the data sets."""
-    whole = tuple(float(k + 1) for k in range(layout.frames))
-    stored = arrays.get("t")
+def _vorticity_times(shape: Shape, stored: Array | None) -> tuple[tuple[float, ...], list[str]]:
+    """The times of the frames: those stored, or index + 1, the convention of the data sets."""
+    frames = shape[-1]
+    whole = tuple(float(k + 1) for k in range(frames))
     if stored is None or stored.read is None:
         # The only file with another spacing has 200 frames of 256 x 256 up to t = 50.
-        if arrays[layout.outputs].shape[1:] == (256, 256, 200):
+        if shape[1:] == (256, 256, 200):
             return tuple(time / 4 for time in whole), [_whole_times(4)]
         return whole, ["the file stores no times: the time of a frame is its index + 1"]
     if math.prod(stored.shape) > _MOST_TIMES:
@@ -230,11 +223,11 @@ def _vorticity_times(layout: _Layout, arrays: Arrays) -> tuple[tuple[float, ...]
     # Times were summed up step by step in single precision.
     listed = stored.read((slice(None),) * len(stored.shape)).ravel().astype(float).round(6)
     times = tuple(listed.tolist())
-    if len(times) != layout.frames and times[: layout.frames] == whole[: len(times)]:
-        return whole, [f"t lists {len(times)} times for {layout.frames} frames: index + 1 is used"]
+    if len(times) != frames and times[:frames] == whole[: len(times)]:
+        return whole, [f"t lists {len(times)} times for {frames} frames: index + 1 is used"]
     increasing = np.isfinite(listed).all() and (np.diff(listed) > 0).all()
-    if len(times) != layout.frames or not increasing:
-        misfit = f"{len(times)} times that fit no {layout.frames} frames or do not increase"
+    if len(times) != frames or not increasing:
+        misfit = f"{len(times)} times that fit no {frames} frames or do not increase"
         raise PublishedFileError(f"t has {misfit}; {AGAIN}")
     per_unit = round(1 / times[0]) if 0 < times[0] < 1 else 1
     quarters = per_unit > 1 and np.allclose(listed * per_unit, whole)

@@ -1,7 +1,7 @@
 """The manifest of a dataset: what it is, how it was made, which shards it has.
 
-The format is specified in docs/data_format.md. A manifest is written whole or not at all, and
-nothing in it depends on the machine, the clock or the order of work.
+The format is specified in docs/data_format.md. Nothing in it depends on the machine, the clock or
+the order of work.
 """
 
 __all__ = ["Manifest", "ShardRecord", "describe_dataset", "read_manifest", "write_manifest"]
@@ -143,14 +143,12 @@ class Manifest(_Record):
 
     def differences(self, other: "Manifest") -> list[str]:
         """Where two manifests describe different data: the causes, not what follows from them."""
+        if self.problem != other.problem:
+            return [f"problem: {other.problem} there, {self.problem} asked for"]
         made = {"complete", "shards"}
         asked, there = (one.model_dump(mode="json", exclude=made) for one in (self, other))
-        for mine, theirs in (
-            ({"problem": self.problem}, {"problem": other.problem}),
-            (asked["parameters"], there["parameters"]),
-            (asked["versions"], there["versions"]),
-            (asked, there),
-        ):
+        for part in ("parameters", "versions", None):
+            mine, theirs = (one[part] if part else one for one in (asked, there))
             keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
             if keys:
                 return [f"{k}: {theirs.get(k)} there, {mine.get(k)} asked for" for k in keys]

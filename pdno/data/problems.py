@@ -30,10 +30,8 @@ Amplitude = Annotated[float, Field(ge=-1e12, le=1e12)]
 Time = Annotated[float, Field(ge=1e-9, le=1e4)]
 Frames = Annotated[int, Field(ge=1, le=100_000)]
 Resolution = Annotated[int, Field(ge=4, le=65536)]
-MOST_NUMBERS = 2**28
-"""Numbers of one sample on the grid of the solver: 2 GiB of float64."""
-MOST_DECAY = 700.0
-"""e^-700 is about the smallest float64."""
+MOST_NUMBERS = 2**28  # of one sample on the grid of the solver: 2 GiB of float64
+MOST_DECAY = 700.0  # e^-700 is about the smallest float64
 
 
 class Problem(BaseModel, ABC):
@@ -99,8 +97,10 @@ class Problem(BaseModel, ABC):
 
     @property
     def times(self) -> tuple[float, ...] | None:
-        """Times of the stored frames; None for a static problem."""
-        return None
+        """Times of the stored frames, evenly spaced up to the last; None for a static problem."""
+        last: Any = getattr(self, "final_time", None)
+        frames = getattr(self, "frames", last)  # one per unit of time where nothing is said
+        return None if last is None else tuple(last * (k + 1) / frames for k in range(frames))
 
     def solver_grid(self) -> "Grid":
         """The grid of the solver."""
@@ -131,19 +131,13 @@ class Problem(BaseModel, ABC):
         return solve(self.physics()[1], data, self.times), 0.0
 
 
-def _evenly_spaced(final_time: float, frames: int) -> tuple[float, ...]:
-    return tuple(final_time * (k + 1) / frames for k in range(frames))
-
-
 class HeatProblem(Problem):
     """Heat: u₀ -> u(t) for u_t = c u_xx on the circle (paper section 5.1)."""
 
-    name = "heat"
-    dim = 1
+    name, dim, published_points = "heat", 1, 1024
     equation_text = "u_t = c u_xx, periodic on (0, 1)"
     fields = ("initial_temperature", "temperature")
     parameter_names = ("diffusivity",)
-    published_points = 1024
 
     resolution: Resolution = 1024
     diffusivity: Positive = 0.05
@@ -159,7 +153,7 @@ class HeatProblem(Problem):
 
     @property
     def times(self) -> tuple[float, ...]:
-        return _evenly_spaced(self.final_time, self.frames)
+        return super().times or ()
 
     def physics(self) -> "Physics":
         from pdno.equations.heat import Heat
@@ -171,12 +165,10 @@ class HeatProblem(Problem):
 class BurgersProblem(Problem):
     """Burgers: u₀ -> u(t) for u_t + (u²/2)_x = ν u_xx on the circle (paper section 5.3)."""
 
-    name = "burgers"
-    dim = 1
+    name, dim, published_points = "burgers", 1, 8192
     equation_text = "u_t + (u^2/2)_x = nu u_xx, periodic on (0, L)"
     fields = ("initial_velocity", "velocity")
     parameter_names = ("viscosity", "period")
-    published_points = 8192
 
     resolution: Resolution = 1024
     viscosity: Positive = 0.1
@@ -198,10 +190,6 @@ class BurgersProblem(Problem):
             )
         return self
 
-    @property
-    def times(self) -> tuple[float, ...]:
-        return _evenly_spaced(self.final_time, self.frames)
-
     def physics(self) -> "Physics":
         from pdno.equations.burgers import Burgers
         from pdno.fields.laws import burgers_initial
@@ -212,13 +200,11 @@ class BurgersProblem(Problem):
 class DarcyProblem(Problem):
     """Darcy: k -> u for -∇·(k∇u) = 1, u = 0 on the boundary of the square (paper section 5.2)."""
 
-    name = "darcy"
-    dim = 2
+    name, dim, published_points = "darcy", 2, 512
     equation_text = "-div(k grad u) = f on (0,1)^2, u = 0 on the boundary"
     fields = ("permeability", "pressure")
     parameter_names = ("low", "high", "forcing")
     periodic = False
-    published_points = 512
 
     resolution: Resolution = 64
     scheme: Literal["conservative", "published"] = "conservative"
@@ -252,14 +238,12 @@ class DarcyProblem(Problem):
 class NavierStokesProblem(Problem):
     """Navier-Stokes: the vorticity ω₀ -> ω(t) of a forced plane flow (paper section 5.2)."""
 
-    name = "navier-stokes"
-    dim = 2
+    name, dim, published_points = "navier-stokes", 2, 256
     equation_text = (
         "w_t + v.grad w = nu Lap w + A (sin + cos)(2 pi (x1 + x2)), periodic unit square"
     )
     fields = ("initial_vorticity", "vorticity")
     parameter_names = ("viscosity", "forcing")
-    published_points = 256
 
     resolution: Resolution = 64
     viscosity: Positive = 1e-5
@@ -274,10 +258,6 @@ class NavierStokesProblem(Problem):
     def _usual_solver_points(self) -> int:
         # at ν = 1e-4 a solve on 128² is within 4e-4 of 256² at t = 20, at ν = 1e-5 within 3e-2
         return 128 if self.viscosity >= 1e-4 else self.published_points
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        return tuple(float(t) for t in range(1, self.final_time + 1))
 
     def physics(self) -> "Physics":
         from pdno.equations.navier_stokes import NavierStokes

@@ -1,7 +1,6 @@
-"""Shards: HDF5 files in The Well's layout, with a checksum on every chunk.
+"""Shards: HDF5 files in The Well's layout (docs/data_format.md), a checksum on every chunk.
 
-The layout is specified in docs/data_format.md. A shard is built in memory and written in one go,
-so a full disk is a plain error of the operating system and never half an HDF5 file.
+A shard is built in memory and written in one go, so a full disk never leaves half an HDF5 file.
 """
 
 __all__ = ["build_shard", "read_samples"]
@@ -31,8 +30,7 @@ def build_shard(
         "shard.h5", "w", driver="core", backing_store=False, libver="v110", track_order=False
     ) as file:
         _write_root(file, manifest, first, len(inputs), scalars)
-        _write_dimensions(file, manifest)
-        _write_boundaries(file, manifest)
+        _write_axes(file, manifest)
         fields = file.create_group("t0_fields")
         fields.attrs["field_names"] = [manifest.fields["input"], manifest.fields["output"]]
         _write_field(fields, manifest, "input", inputs)
@@ -85,7 +83,7 @@ def _write_root(
         _mark_constant(group.create_dataset(name, data=np.float64(value)))
 
 
-def _write_dimensions(file: h5py.File, manifest: Manifest) -> None:
+def _write_axes(file: h5py.File, manifest: Manifest) -> None:
     grid = manifest.grid.open()
     group = file.create_group("dimensions")
     group.attrs["spatial_dims"] = list(AXES[: grid.dim])
@@ -93,20 +91,15 @@ def _write_dimensions(file: h5py.File, manifest: Manifest) -> None:
     times.attrs["sample_varying"] = False
     for name, x in zip(AXES, grid.axes(), strict=False):
         _mark_constant(group.create_dataset(name, data=x.numpy()))
-
-
-def _write_boundaries(file: h5py.File, manifest: Manifest) -> None:
-    kind = "periodic" if manifest.grid.periodic else "wall"
+    kind = "periodic" if grid.periodic else "wall"
     group = file.create_group("boundary_conditions")
-    for name, n in zip(AXES, manifest.grid.shape, strict=False):
+    for name, n in zip(AXES, grid.shape, strict=False):
         boundary = group.create_group(f"{name}_{kind}")
         boundary.attrs["associated_dims"] = [name]
         boundary.attrs["associated_fields"] = np.array([], dtype="S1")
         boundary.attrs["bc_type"] = kind
         _mark_constant(boundary)
-        mask = np.zeros(n, dtype=bool)
-        mask[[0, -1]] = True
-        boundary.create_dataset("mask", data=mask)
+        boundary.create_dataset("mask", data=np.isin(np.arange(n), (0, n - 1)))
 
 
 def _mark_constant(item: h5py.Dataset | h5py.Group) -> None:

@@ -24,7 +24,6 @@ from pdno.data.manifest import ShardRecord
 from pdno.data.problems import PROBLEMS, Problem
 
 Entry = tuple[str, int, int]
-RETRIES = 3
 
 
 @contextlib.contextmanager
@@ -37,9 +36,8 @@ def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
         yield pool
     except BrokenProcessPool as error:
         raise ValueError(
-            "a worker process died: run the same command again to go on, with fewer workers if "
-            "the memory was short; a script must start its work below "
-            "`if __name__ == '__main__':`"
+            "a worker process died: run the same command again, with fewer workers if the memory "
+            "was short; a script must start its work below `if __name__ == '__main__':`"
         ) from error
     except BaseException:
         held.close()
@@ -73,10 +71,7 @@ def start_ray() -> Any:
 
 
 def make_on_cluster(
-    make: Callable[[Problem, Path, str, int, int], ShardRecord],
-    problem: Problem,
-    folder: Path,
-    missing: list[Entry],
+    make: Callable[..., ShardRecord], problem: Problem, folder: Path, missing: list[Entry]
 ) -> Generator[ShardRecord, None, None]:
     """Records of the missing shards as they are finished; all machines must see the folder."""
     ray = start_ray()
@@ -85,7 +80,7 @@ def make_on_cluster(
         same = PROBLEMS[name].model_validate_json(numbers)
         return make(same, Path(place), *entry).model_dump_json()
 
-    remote = ray.remote(max_retries=RETRIES)(task)
+    remote = ray.remote(max_retries=3)(task)
     given = (problem.name, problem.model_dump_json(), str(folder.resolve()))
     waiting = [remote.remote(*given, entry) for entry in missing]
     while waiting:

@@ -6,7 +6,7 @@ import pytest
 import scipy.io
 import torch
 
-from pdno.data.import_arrays import read_arrays, read_own
+from pdno.data.array_files import read_arrays, read_own
 from pdno.grid import Grid
 
 N, T, C, X, Y, Z = 5, 3, 2, 4, 6, 8
