@@ -1,42 +1,30 @@
-"""Symbols: as learned (figure 5), of one layer, their certificates, and diagrams (figures 2, 6).
+"""Symbols: as learned (figures 3, 5 and 7), of one layer, their certificates, diagrams (2 and 6).
 
 figure 2   K_a[f](x) = a1(x) F⁻¹[ a2(ξ) F[f](ξ) ](x): one operator, one channel
 figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[v_i] ]
-
-A network symbol is smooth in ξ and a table need not be. The roughness of values on a grid of modes
-is
-
-    r = rms of the differences of neighbours / (√2 · standard deviation),
-
-1 for independent values and near 0 for a smooth function.
+heat       the exact symbol is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2
 """
 
-__all__ = [
-    "centred",
-    "plot_block",
-    "plot_certificate",
-    "plot_certificates",
-    "plot_operator",
-    "plot_symbol_layer",
-    "plot_symbols",
-    "roughness",
-    "symbol_values",
-]
+__all__ = ["centred", "plot_certificate", "plot_symbol_layer", "roughness", "symbol_values"]
 
 import itertools
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from pdno.report.published import PDNO
 from pdno.report.runs import Array, Group, Results, RunRecord, of_network
-from pdno.report.style import COLOURS, figure_style, signed
+from pdno.report.style import COLOURS, Entry, figure_style, signed
+from pdno.report.tables import SYMBOL_COMMAND
 from pdno.run_folder import SYMBOL, SYMBOL_FOLDER
 
+EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluation
 PAIRS = ((0, 0), (0, 1))
 """Output and input channel of the drawn pairs."""
 
@@ -55,7 +43,11 @@ def centred(values: Array) -> Array:
 
 
 def roughness(values: Array) -> float:
-    """The roughness of (O, I, *modes), averaged over the pairs; NaN where all are constant."""
+    """The roughness of (O, I, *modes), averaged over the pairs; NaN where all are constant.
+
+    rms of the differences of neighbours / (√2 · standard deviation) is 1 for independent values
+    and near 0 for a smooth function: a network symbol is smooth in ξ and a table need not be.
+    """
     found = []
     for pair in values.reshape(-1, *values.shape[2:]):
         deviation = pair.std()
@@ -66,28 +58,94 @@ def roughness(values: Array) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-@figure_style()
-def plot_symbols(results: Results) -> Figure | None:
-    """Figure 5: Re a_ij(ξ) of some pairs in each block, PDNO above FNO."""
-    groups = [of_network(results.shown("navier-stokes"), network) for network in (PDNO, "FNO")]
-    known = [(g, symbol_values(g.first)) for g in groups if g is not None]
-    known = [(g, blocks) for g, blocks in known if blocks and blocks[0].ndim == 4]
-    if not known:
+@partial(
+    Entry,
+    "figure-03-heat-symbol",
+    "Figure 3",
+    ("heat",),
+    "Learned and exact symbol of the heat equation",
+)
+def plot_heat_symbol(results: Results) -> Figure | None:
+    """The first two share their colours. Of a mode that the data do not excite nothing is
+    learned."""
+    run = results.best("heat", "heat.learned")
+    if run is None:
         return None
+    names = ("learned", "exact", "weight", "xi", "times")
+    learned, exact, weight, xi, times = (run.picture(f"heat.{name}") for name in names)
+    figure = Figure(figsize=(6.2, 6.6))
+    rows = figure.subplots(3, 1, sharex=True)
+    limits = {"vmin": min(0.0, float(learned.min())), "vmax": max(1.0, float(learned.max()))}
+    inside = "learned − exact; inside the line the data excite the mode"
+    pictures = (
+        ("learned Re a1 a2, a1 averaged over x", learned, limits),
+        ("exact e^(−4π²cξ²t)", exact, limits),
+        (inside, learned - exact, signed(learned - exact)),
+    )
+    for axes, (title, values, style) in zip(rows, pictures, strict=True):
+        image = axes.pcolormesh(xi, times, values, shading="nearest", **style)
+        figure.colorbar(image, ax=axes)
+        axes.set(title=title, ylabel="t")
+    if weight.min() < EXCITED <= weight.max():
+        rows[-1].contour(xi, times, weight, levels=[EXCITED], colors="black", linewidths=1)
+    rows[-1].set_xlabel("ξ")
+    return figure
+
+
+@partial(
+    Entry,
+    "figure-07-heat-space",
+    "Figure 7",
+    ("heat",),
+    "Dependence of the learned heat symbol on x",
+)
+def plot_heat_space(results: Results) -> Figure | None:
+    """The exact symbol does not depend on x: every curve should be 1."""
+    run = results.best("heat", "heat.space")
+    if run is None:
+        return None
+    space, times = run.picture("heat.space"), run.picture("heat.times")
+    x = np.arange(space.shape[1]) / space.shape[1]
+    figure = Figure(figsize=(7.2, 3.0))
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(times)))
+    for t in sorted(set(np.linspace(0, len(times) - 1, 5).round().astype(int).tolist())):
+        left.plot(x, space[t], color=colours[t], label=f"t = {times[t]:g}")
+    left.axhline(1.0, color="0.7", linewidth=0.8, zorder=0)
+    left.set(xlabel="x", ylabel="a1(x, t) / its mean over x")
+    left.legend()
+    right.plot(times, space.std(axis=1), marker="o", markersize=3)
+    right.set(xlabel="t", ylabel="standard deviation over x")
+    return figure
+
+
+FLOW = ("navier-stokes",)
+
+
+@partial(
+    Entry, "figure-05-symbols", "Figure 5", FLOW, "Learned symbols Re a_ij(ξ) of PDNO and FNO"
+)
+def plot_symbols(results: Results) -> Figure | None:
+    """Each panel has its own symmetric range, printed above it. Only kept modes are shown."""
+    groups = [of_network(results.shown("navier-stokes"), network) for network in (PDNO, "FNO")]
+    known = [(g, symbol_values(g)) for g in groups if g is not None]
+    known = [(g, blocks) for g, blocks in known if blocks and blocks[0].ndim == 4]
     lines = [
         (group, blocks, pair)
         for group, blocks in known
         for pair in PAIRS
         if pair[0] < blocks[0].shape[0] and pair[1] < blocks[0].shape[1]
     ]
+    if not lines:
+        return None
     columns = max(len(blocks) for _, blocks in known)
     figure = Figure(figsize=(max(1.6 * columns + 0.6, 4.0), 2.2 * len(lines)))
     panels = figure.subplots(len(lines), columns, squeeze=False)
     for row, (group, blocks, (j, i)) in zip(panels, lines, strict=True):
-        for block, axes in enumerate(row):
-            axes.set_visible(block < len(blocks))
-            if block < len(blocks):
-                _draw_modes(axes, blocks[block][j, i], f"block {block + 1}")
+        for axes in row[len(blocks) :]:
+            axes.set_visible(False)
+        for block, (axes, values) in enumerate(zip(row, blocks, strict=False), start=1):
+            _draw_modes(axes, values[j, i], f"block {block}")
         # the paper counts from 1 and names the input first
         row[0].set_ylabel(f"{group.model}\na_{i + 1}{j + 1}\nξ₁")
     for axes in panels[-1]:
@@ -126,8 +184,7 @@ def plot_symbol_layer(frequency: Tensor, space: Tensor | None) -> Figure:
         else:
             flat = shown if shown.ndim == 2 else shown[..., 0]
             axes.imshow(flat.T, **signed(flat))
-            axes.set_xticks([])
-            axes.set_yticks([])
+            axes.set(xticks=[], yticks=[])
         axes.set_title(f"{name}, i={i} j={j}", fontsize=7)
     return figure
 
@@ -145,27 +202,23 @@ def plot_certificate(
 ) -> Figure:
     """The largest |Δ^α a| ⟨ξ⟩^{|α|-m} in each shell; in the class all curves stay bounded.
 
-    Arguments:
-        title: Of the figure.
-        radii: |ξ| of the shells.
-        curves: Values by |α|, nan where rounding hides them.
-        witness: Pairs of |ξ| and the value on the ray that breaks the bound.
+    Curves are by |α|, nan where rounding hides a value; the witness has pairs of |ξ| and the value
+    on the ray that breaks the bound.
     """
     figure = Figure(figsize=(5.6, 3.4))
     axes = figure.subplots()
     _draw_curves(axes, radii, curves)
     if seen := [pair for pair in witness if 0 < pair[1] < np.inf]:
         axes.loglog(*zip(*seen, strict=True), "k--", label="witness")
-    axes.set_xlabel("|ξ|")
-    axes.set_ylabel("largest |Δ^α a| ⟨ξ⟩^(|α| - m)")
-    axes.set_title(title)
+    axes.set(xlabel="|ξ|", ylabel="largest |Δ^α a| ⟨ξ⟩^(|α| - m)", title=title)
     axes.legend()
     return figure
 
 
-@figure_style()
+@partial(Entry, "certificates", "", (SYMBOL_COMMAND,), "Certificates of the symbol class")
 def plot_certificates(results: Results) -> Figure | None:
-    """The certificate of the first block of every run that `pdno symbol` has looked into."""
+    """Largest |Δ^α a| ⟨ξ⟩^(|α| − m) of the first block against |ξ|: bounded curves are those of
+    S^m. For the runs that `pdno symbol RUN` has looked into."""
     paths = [(record, record.folder / SYMBOL_FOLDER / SYMBOL) for record in results.records]
     read = [(run, json.loads(path.read_text("utf-8"))) for run, path in paths if path.is_file()]
     found = [(record, values) for record, values in read if values["layers"]]
@@ -214,9 +267,9 @@ def _specified(results: Results, *kinds: str) -> Group | None:
     return min(known, key=lambda group: not group.facts.of_paper, default=None)
 
 
-@figure_style()
+@partial(Entry, "figure-02-operator", "Figure 2", tuple(AXES), "The operator")
 def plot_operator(results: Results) -> Figure | None:
-    """Figure 2: f -> F -> times a2(ξ) -> F⁻¹ -> times a1(x), with the networks of a run."""
+    """Drawn from the specification of a run, with the sizes of its symbol networks."""
     group = _specified(results, "pdno", "pdio")
     if group is None:
         return None
@@ -224,7 +277,7 @@ def plot_operator(results: Results) -> Figure | None:
     hidden = [network["symbol_hidden"]] * (int(network["symbol_layers"]) + 1)
     dim = AXES[group.facts.study] + bool(network.get("takes_time"))
     chain = " → ".join(map(str, [dim, *hidden, int(network.get("width", 1)) ** 2]))
-    figure, axes = _canvas((7.2, 2.9), 12, 4.4, _title(group))
+    figure, axes = _canvas((7.2, 2.9), 4.4, f"{group.facts.study}: {group.model}")
     signs = ("f(x)", "F", "×", "F⁻¹", "×", "K f(x)")
     stations = dict(zip((0.8, 3.0, 5.4, 7.6, 9.6, 11.5), signs, strict=True))
     for x, text in stations.items():
@@ -239,17 +292,24 @@ def plot_operator(results: Results) -> Figure | None:
     return figure
 
 
-@figure_style()
+@partial(
+    Entry,
+    "figure-06-block",
+    "Figure 6",
+    ("navier-stokes", "darcy", "burgers"),
+    "A block with several channels",
+)
 def plot_block(results: Results) -> Figure | None:
-    """Figure 6: one block with several channels; three inputs and two outputs are drawn."""
+    """Drawn from the specification of a run."""
     group = _specified(results, "pdno")
     if group is None:
         return None
     width = int(group.network["width"])
     inputs, outputs = min(width, DRAWN_INPUTS), min(width, DRAWN_OUTPUTS)
     height = 2.0 * max(inputs, outputs)
-    title = f"{_title(group)}: {group.network['layers']} blocks of {width} channels"
-    figure, axes = _canvas((7.2, 4.4), 12, height + 0.8, title)
+    what = f"{group.network['layers']} blocks of {width} channels"
+    title = f"{group.facts.study}: {group.model}: {what}"
+    figure, axes = _canvas((7.2, 4.4), height + 0.8, title)
     top = height - 0.6
     ends = [top - (top / outputs) * (j + 0.25) for j in range(outputs)]
     for i in range(inputs):
@@ -273,19 +333,11 @@ def plot_block(results: Results) -> Figure | None:
     return figure
 
 
-def _title(group: Group) -> str:
-    return f"{group.facts.study}: {group.model}"
-
-
-def _canvas(
-    size: tuple[float, float], width: float, height: float, title: str
-) -> tuple[Figure, Any]:
+def _canvas(size: tuple[float, float], height: float, title: str) -> tuple[Figure, Any]:
     figure = Figure(figsize=size)
     axes = figure.subplots()
-    axes.set_xlim(0, width + 0.2)
-    axes.set_ylim(-1.1, height)
+    axes.set(xlim=(0, 12.2), ylim=(-1.1, height), title=title)
     axes.set_axis_off()
-    axes.set_title(title)
     return figure, axes
 
 

@@ -1,11 +1,4 @@
-"""Run folders, read without a model, and which of them a report shows.
-
-    specification.json    the experiment, as a plain dictionary; the resource table has none
-    environment.json      versions, device and threads
-    history.csv           one row per epoch
-    rows.csv              the numbers, and the facts by which runs are told apart
-    pictures.safetensors  fields and symbols
-    metrics.json          written last, so a folder with it is a finished run
+"""Run folders (see `pdno.run_folder`), read without a model, and which of them a report shows.
 
 Runs that differ in their seeds alone are a group, and a number of a report is the mean over its
 seeds. Of groups with the same experiment, network and resolution the one with the largest training
@@ -18,7 +11,7 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,17 +20,9 @@ from typing import Any, Literal
 import numpy as np
 from safetensors import safe_open
 
+from pdno import run_folder
 from pdno.evaluation.rows import Facts, Row, Summary, read_rows, table
 from pdno.report.published import Dataset, published_epochs, published_samples
-from pdno.run_folder import (
-    ENVIRONMENT,
-    HISTORY,
-    METRICS,
-    PICTURES,
-    ROWS,
-    SPECIFICATION,
-    is_finished,
-)
 
 ERROR = "relative_l2"
 WRITTEN_FACTS = ("study", "of_paper", "sweep")
@@ -49,7 +34,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class RunRecord:
-    """A finished run; its specification and environment are empty where they are not known."""
+    """A finished run; specification and environment are empty where they are not known."""
 
     folder: Path
     specification: Mapping[str, Any]
@@ -66,6 +51,7 @@ class RunRecord:
 
     @property
     def model(self) -> str:
+        """What the tables call the network: a label, which tells nothing."""
         return self.rows[0].model
 
     @property
@@ -78,16 +64,16 @@ class RunRecord:
 
     @cached_property
     def picture_names(self) -> tuple[str, ...]:
-        if not (self.folder / PICTURES).is_file():
+        if not (self.folder / run_folder.PICTURES).is_file():
             return ()
-        with safe_open(self.folder / PICTURES, framework="numpy") as file:
+        with safe_open(self.folder / run_folder.PICTURES, framework="numpy") as file:
             return tuple(sorted(file.keys()))
 
     def picture(self, name: str) -> Array:
         """One array of its pictures, float64."""
         if name not in self.picture_names:
             raise ValueError(f"{self.folder} has no picture {name}: run it again")
-        with safe_open(self.folder / PICTURES, framework="numpy") as file:
+        with safe_open(self.folder / run_folder.PICTURES, framework="numpy") as file:
             return np.asarray(file.get_tensor(name), dtype=np.float64)
 
     @property
@@ -95,56 +81,51 @@ class RunRecord:
         """Times of the frames of its pictures; None for a static problem."""
         if not self.picture_names:
             return None
-        with safe_open(self.folder / PICTURES, framework="numpy") as file:
+        with safe_open(self.folder / run_folder.PICTURES, framework="numpy") as file:
             found = json.loads((file.metadata() or {}).get("times", "null"))
-        return None if found is None else tuple(float(t) for t in found)
+        return None if found is None else tuple(map(float, found))
 
 
 def find_runs(places: Sequence[Path]) -> list[RunRecord]:
-    """All finished runs in or below some folders, by folder; none at all is an error.
-
-    Arguments:
-        places: Run folders, studies that hold several, or parents of studies.
-    """
-    folders = sorted({path.parent for path in _files(places, METRICS)})
+    """All finished runs in or below run folders, studies or their parents; none is an error."""
+    folders = sorted(_folders(places, run_folder.METRICS))
     if not folders:
-        named = ", ".join(str(place) for place in places) or "nothing"
+        named = ", ".join(map(str, places)) or "nothing"
         raise ValueError(
             f"no finished run in {named}: give folders of `pdno reproduce` or `pdno train` (a "
-            f"finished run has {METRICS})"
+            f"finished run has {run_folder.METRICS})"
         )
     return [_read_run(folder) for folder in folders]
 
 
 def find_unfinished(places: Sequence[Path]) -> list[str]:
     """Names of the folders whose run began and did not finish yet."""
-    begun = {path.parent for path in _files(places, SPECIFICATION)}
-    return sorted(folder.name for folder in begun if not is_finished(folder))
+    begun = _folders(places, run_folder.SPECIFICATION)
+    return sorted(folder.name for folder in begun if not run_folder.is_finished(folder))
 
 
-def _files(places: Sequence[Path], name: str) -> Iterator[Path]:
+def _folders(places: Sequence[Path], name: str) -> set[Path]:
     for place in places:
         if not place.is_dir():
             raise ValueError(f"{place} is not a folder: give folders of finished runs")
-        yield from place.resolve().rglob(name)
+    return {path.parent for place in places for path in place.resolve().rglob(name)}
 
 
 def _read_run(folder: Path) -> RunRecord:
-    rows = read_rows(folder / ROWS)
+    rows = read_rows(folder / run_folder.ROWS)
     if not rows:
-        raise ValueError(f"{folder / ROWS} has no row: remove the folder and run it again")
-    settings, machine = (_read_json(folder / n) for n in (SPECIFICATION, ENVIRONMENT))
+        place = folder / run_folder.ROWS
+        raise ValueError(f"{place} has no row: remove the folder and run it again")
+    settings = _read_json(folder / run_folder.SPECIFICATION)
+    machine = _read_json(folder / run_folder.ENVIRONMENT)
     known = [row if row.facts else replace(row, facts=old_facts(row, settings)) for row in rows]
-    return RunRecord(
-        folder, settings, machine, tuple(known), tuple(_read_history(folder / HISTORY))
-    )
+    history = tuple(_read_history(folder / run_folder.HISTORY))
+    return RunRecord(folder, settings, machine, tuple(known), history)
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    if not path.is_file():
-        return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except json.JSONDecodeError as problem:
         raise ValueError(f"{path} is not readable as JSON: {problem}") from problem
     if not isinstance(found, dict):
@@ -153,11 +134,10 @@ def _read_json(path: Path) -> Mapping[str, Any]:
 
 
 def _read_history(path: Path) -> Iterator[Mapping[str, float]]:
-    if not path.is_file():
-        return
-    with open(path, encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file):
-            yield {name: float(cell) if cell else math.nan for name, cell in line.items()}
+    if path.is_file():
+        with open(path, encoding="utf-8", newline="") as file:
+            for line in csv.DictReader(file):
+                yield {name: float(cell) if cell else math.nan for name, cell in line.items()}
 
 
 OLD_NAMES = {
@@ -171,6 +151,7 @@ OLD_NAMES = {
     "MWT": ("MWT", "Leg"),
     "FNO-3D": ("FNO-3D", ""),
     "FNO": ("FNO", ""),
+    "": ("", ""),
 }
 """Family and variant by how the name of a model began; the first that fits counts."""
 
@@ -191,8 +172,7 @@ def old_facts(row: Row, specification: Mapping[str, Any]) -> Facts:
     if study in FLOW_STUDIES and viscosity is not None and final_time is not None:
         samples = named.get("N", specification.get("train", 0))
         dataset = str(Dataset(float(viscosity), int(final_time), int(samples)))
-    start = next((start for start in OLD_NAMES if row.model.startswith(start)), None)
-    family, variant = OLD_NAMES[start] if start else ("", "")
+    family, variant = next(v for start, v in OLD_NAMES.items() if row.model.startswith(start))
     swept = {"modes": named.get("k_max"), "width": named.get("width")}
     return Facts(
         study=study,
@@ -206,17 +186,9 @@ def old_facts(row: Row, specification: Mapping[str, Any]) -> Facts:
     )
 
 
-Level = Literal["smoke", "small", "paper"]
-LEVELS: tuple[Level, ...] = ("smoke", "small", "paper")
-
-
 @dataclass(frozen=True)
 class Budget:
-    """What the trainings of one group had, beside the paper's; a number without it says little.
-
-    The level is smoke for a handful of samples, which shows only that everything runs, small for
-    fewer epochs or samples than the paper's, and paper for as many or more.
-    """
+    """What the trainings of one group had, beside the paper's; a number without it says little."""
 
     epochs: int
     samples: int
@@ -230,11 +202,12 @@ class Budget:
         return self.epochs * self.samples
 
     @property
-    def level(self) -> Level:
+    def level(self) -> Literal["smoke", "small", "paper"]:
+        """A handful of samples tests nothing; small is fewer epochs or samples than the paper."""
         if self.samples < HANDFUL:
             return "smoke"
-        wanted = (self.paper_epochs or 0, self.paper_samples or 0)
-        return "paper" if self.epochs >= wanted[0] and self.samples >= wanted[1] else "small"
+        enough = self.epochs >= (self.paper_epochs or 0)
+        return "paper" if enough and self.samples >= (self.paper_samples or 0) else "small"
 
     def __str__(self) -> str:
         epochs = count_of(self.epochs, "epoch", self.paper_epochs)
@@ -248,11 +221,6 @@ def count_of(count: int, word: str, paper: int | None = None) -> str:
     return f"{count} of {paper} {word}{ending}" if paper else f"{count} {word}{ending}"
 
 
-def lowest_level(budgets: Iterable[Budget]) -> Level | None:
-    """The least of some levels; None for no budget at all."""
-    return min((budget.level for budget in budgets), key=LEVELS.index, default=None)
-
-
 def describe_budgets(named: Iterable[tuple[str, Budget]]) -> str:
     """One sentence for some models; those with the same budget share it."""
     by_text: dict[str, dict[str, None]] = {}
@@ -264,58 +232,35 @@ def describe_budgets(named: Iterable[tuple[str, Budget]]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """Runs of one specification with different seeds, by seed; pictures are of the first one."""
+class Group(RunRecord):
+    """Runs of one specification with different seeds: the first one, with the rows of all."""
 
-    records: tuple[RunRecord, ...]
-
-    @property
-    def first(self) -> RunRecord:
-        return self.records[0]
-
-    @property
-    def facts(self) -> Facts:
-        return self.first.facts
-
-    @property
-    def model(self) -> str:
-        """What the tables call the network: a label, which tells nothing."""
-        return self.first.model
-
-    @property
-    def resolution(self) -> int:
-        return self.first.resolution
+    seeds: tuple[RunRecord, ...]
 
     @property
     def network(self) -> dict[str, Any]:
-        return dict(self.first.specification["network"])
+        return dict(self.specification["network"])
 
     @property
     def order(self) -> tuple[Any, ...]:
         """Where it stands among others; its name counts last."""
-        facts = self.facts
-        values = sorted(facts.sweep.items())
-        return (facts.network, facts.mode, values, facts.dataset, self.resolution, self.model)
-
-    @property
-    def rows(self) -> list[Row]:
-        return [row for record in self.records for row in record.rows]
+        facts, sweep = self.facts, sorted(self.facts.sweep.items())
+        return (facts.network, facts.mode, sweep, facts.dataset, self.resolution, self.model)
 
     @cached_property
     def budget(self) -> Budget:
         """What its training had, beside what the paper's has."""
-        settings, facts = self.first.specification, self.facts
-        planned = int(settings["training"]["epochs"])
-        done = [int(record.history[-1]["epoch"]) for record in self.records if record.history]
+        study, samples = self.facts.study, int(self.specification["train"])
+        planned = int(self.specification["training"]["epochs"])
+        done = [int(run.history[-1]["epoch"]) for run in self.seeds if run.history]
         seconds = [row.seconds for row in self.rows if row.seconds is not None]
-        samples = int(settings["train"])
         return Budget(
             epochs=min(done, default=planned),
             samples=samples,
-            seeds=len(self.records),
+            seeds=len(self.seeds),
             seconds=sum(seconds) / len(seconds) if seconds else None,
-            paper_epochs=published_epochs(facts.study, facts.network),
-            paper_samples=published_samples(facts.study, facts.viscosity, samples),
+            paper_epochs=published_epochs(study, self.facts.network),
+            paper_samples=published_samples(study, self.facts.viscosity, samples),
         )
 
     def summary(
@@ -323,19 +268,14 @@ class Group:
     ) -> Summary | None:
         """Mean and deviation of a number over the seeds; None where it was not measured."""
         points = self.resolution if resolution is None else resolution
-        found = table(self.rows, split=split, metric=metric)
-        return found.get(self.model, {}).get(points)
+        return table(self.rows, split=split, metric=metric).get(self.model, {}).get(points)
 
     def series(self, split: str, prefix: str) -> dict[str, Summary]:
         """The numbers whose name starts with a prefix, by the rest of it: times or bands."""
-        names = dict.fromkeys(
-            row.metric
-            for row in self.first.rows
-            if (row.split, row.resolution) == (split, self.resolution)
-            and row.metric.startswith(prefix)
-        )
-        found = {name.removeprefix(prefix): self.summary(split, name) for name in names}
-        return {name: summary for name, summary in found.items() if summary is not None}
+        found = table(self.rows, columns="metric", split=split, resolution=self.resolution)
+        line = found.get(self.model, {})
+        names = dict.fromkeys(row.metric for row in self.rows if row.metric in line)
+        return {n.removeprefix(prefix): line[n] for n in names if n.startswith(prefix)}
 
     def over_time(self, split: str = "test") -> dict[float, Summary]:
         return {float(t): s for t, s in self.series(split, f"{ERROR} t=").items()}
@@ -359,7 +299,13 @@ class Results:
                 # the same run may lie in two folders; the first counts
                 same = found.setdefault(json.dumps(plain, sort_keys=True), {})
                 same.setdefault(record.seed, record)
-        return [Group(tuple(seeds[seed] for seed in sorted(seeds))) for seeds in found.values()]
+        groups = []
+        for by_seed in found.values():
+            first, *rest = seeds = tuple(by_seed[seed] for seed in sorted(by_seed))
+            rows = tuple(row for run in seeds for row in run.rows)
+            of_first = (first.folder, first.specification, first.environment)
+            groups.append(Group(*of_first, rows, first.history, seeds))
+        return groups
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -369,7 +315,7 @@ class Results:
         for group in self.every_group:
             if group.budget.level == "smoke" and group.facts.study in better:
                 continue
-            place = (group.first.rows[0].experiment, group.model, group.resolution)
+            place = (group.rows[0].experiment, group.model, group.resolution)
             rival = chosen.get(place)
             if rival is None or group.budget.work > rival.budget.work:
                 chosen[place] = group
@@ -380,11 +326,11 @@ class Results:
         return [group for group in self.every_group if group not in self.groups]
 
     @property
-    def resources(self) -> list[Row]:
+    def resources(self) -> tuple[Row, ...]:
         """The numbers of one resource table: the one on the finest grid."""
         known = [record for record in self.records if record.facts.study == "resources"]
         best = max(known, key=lambda record: record.resolution, default=None)
-        return [] if best is None else list(best.rows)
+        return () if best is None else best.rows
 
     def study(self, name: str) -> list[Group]:
         return [group for group in self.groups if group.facts.study == name]
@@ -402,11 +348,22 @@ class Results:
         best = max(counts, key=lambda points: (counts[points], points), default=0)
         return [group for group in groups if group.resolution == best]
 
+    def best(self, study: str, picture: str) -> Group | None:
+        """The largest training that has this picture."""
+        groups = [group for group in self.shown(study) if picture in group.picture_names]
+        return max(groups, key=lambda group: group.budget.work, default=None)
+
     def by_resolution(self, study: str) -> dict[int, list[Group]]:
         """The groups of a study, coarse grids first."""
-        groups = self.study(study)
-        points = sorted({group.resolution for group in groups})
-        return {s: [group for group in groups if group.resolution == s] for s in points}
+        return grouped(self.study(study), lambda group: group.resolution)
+
+    def by_dataset(self, study: str) -> dict[str, list[Group]]:
+        return grouped(self.study(study), lambda group: group.facts.dataset)
+
+
+def grouped(groups: Sequence[Group], key: Callable[[Group], Any]) -> dict[Any, list[Group]]:
+    """Groups by something of them, in order."""
+    return {k: [g for g in groups if key(g) == k] for k in sorted(set(map(key, groups)))}
 
 
 def of_network(groups: Sequence[Group], network: str) -> Group | None:
@@ -425,9 +382,3 @@ def by_setting(groups: Sequence[Group], name: str, network: str = "") -> dict[fl
     """Groups by the value of a swept setting, in order; infinity, which is "all", comes last."""
     known = [g for g in groups if name in g.facts.sweep and network in ("", g.facts.network)]
     return {g.facts.sweep[name]: g for g in sorted(known, key=lambda g: g.facts.sweep[name])}
-
-
-def by_dataset(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Groups by the words for their data, in order."""
-    names = sorted({group.facts.dataset for group in groups})
-    return {name: [group for group in groups if group.facts.dataset == name] for name in names}

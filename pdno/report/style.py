@@ -1,14 +1,14 @@
-"""One visual style for every figure: colour-blind safe, readable at print size.
+"""One visual style for every figure, colour-blind safe, and the entries of a report.
 
 A network has the same colour in every figure, by its facts. Training errors are dashed and test
-errors solid. Fields with a sign have a diverging map that is white at zero, others a perceptually
-uniform one.
+errors solid. Fields with a sign have a diverging map that is white at zero.
 """
 
-__all__ = ["COLOURS", "figure_style", "line_of", "marker_of", "save_figure", "signed"]
+__all__ = ["COLOURS", "Entry", "figure_style", "line_of", "marker_of", "save_figure", "signed"]
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from pdno.atomic import atomic_path
 from pdno.evaluation.rows import Facts
 from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
+from pdno.report.runs import Results
 
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -35,26 +36,37 @@ MARKERS = {
     "MWT Leg": ("#009E73", "^"),
     "MWT Chb": ("#CC79A7", "<"),
 }
-"""Colour and marker of each network."""
 OTHER_MARKER = ("#6B4E00", "*")
 SETTINGS: Any = {
     "axes.prop_cycle": cycler(color=COLOURS),
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 150,
-    "image.origin": "lower",
-    "image.cmap": "viridis",
-    "svg.hashsalt": "pdno",
+    **{"axes.spines.top": False, "axes.spines.right": False},
+    **{"axes.titlesize": 10, "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8},
+    **{"legend.fontsize": 8, "legend.frameon": False, "figure.constrained_layout.use": True},
+    **{"image.origin": "lower", "image.cmap": "viridis"},
+    **{"savefig.dpi": 150, "svg.hashsalt": "pdno"},
 }
 # so that the same figure gives the same bytes
 WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or a figure of the report; `partial(Entry, ...)` decorates what makes it.
+
+    The key names its files, the number is the paper's and empty for ours, and one of the studies
+    is enough: without any `make` gives None. The caption is the docstring where none is given.
+    """
+
+    key: str
+    number: str
+    studies: tuple[str, ...]
+    title: str
+    make: Callable[[Results], Any]
+    caption: str = ""
+
+    def __call__(self, results: Results) -> Any:
+        with figure_style():
+            return self.make(results)
 
 
 def marker_of(facts: Facts) -> dict[str, Any]:
@@ -65,7 +77,6 @@ def marker_of(facts: Facts) -> dict[str, Any]:
 
 
 def line_of(facts: Facts, split: str = "test") -> dict[str, Any]:
-    """How the errors of a network are drawn: solid for the test, dashed for the training."""
     return {**marker_of(facts), "linestyle": "--" if split == "train" else "-"}
 
 
