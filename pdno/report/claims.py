@@ -6,8 +6,8 @@
     monotone  curves rise, or fall, from each point to the next
     ratio     ratios lie within bounds
 
-All give None where the runs do not tell. Means over seeds are compared as they are; no claim of
-the paper comes with an uncertainty. Where the paper says "almost" or "negligible" the criterion is
+All raise where the runs do not tell. Means over seeds are compared as they are; no claim of the
+paper comes with an uncertainty. Where the paper says "almost" or "negligible" the criterion is
 ours, and is part of the text. Runs of a handful of samples test nothing.
 """
 
@@ -20,18 +20,11 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from pdno.evaluation.rows import Summary
+from pdno.report import runs
 from pdno.report.figures_fields import choose_sample
 from pdno.report.figures_symbols import roughness, symbol_values
 from pdno.report.published import BASELINES, ONE_SHOT, PDNO, PLAIN, RELU, TABLE_6, Resources
-from pdno.report.runs import (
-    ERROR,
-    Group,
-    Results,
-    by_setting,
-    describe_budgets,
-    of_flow,
-    of_network,
-)
+from pdno.report.runs import Group, Results, by_setting, grouped, of_network, require
 from pdno.report.tables import MISSING, Table, command_of, number, resource_numbers, summary_text
 
 NO_GAP = 1.1  # test error over training error up to which we see no gap
@@ -58,16 +51,16 @@ Case = tuple[str, Sequence[Errors], str]
 # Predicates
 
 
-def below(metric: str, splits: Sequence[str], limit: float, results: Results) -> Finding | None:
+def below(metric: str, splits: Sequence[str], limit: float, results: Results) -> Finding:
     groups = results.shown("heat")[:1]
     found = {s: error for g in groups for s in splits if (error := g.summary(s, metric))}
     text = ", ".join(f"{split} {summary_text(error)}" for split, error in found.items())
     holds = all(error.mean < limit for error in found.values())
-    finding = Finding(holds, f"{metric}: {text}; limit {limit:g}", groups)
-    return finding if len(found) == len(splits) else None
+    require(len(found) == len(splits))
+    return Finding(holds, f"{metric}: {text}; limit {limit:g}", groups)
 
 
-def ordered(cases: Iterable[Case], *, count: bool = False) -> Finding | None:
+def ordered(cases: Iterable[Case], *, count: bool = False) -> Finding:
     """All errors of a rank are below those of the next; `count` tells only in how many cases."""
     texts: list[str] = []
     answers: dict[str, list[bool]] = {}
@@ -83,17 +76,16 @@ def ordered(cases: Iterable[Case], *, count: bool = False) -> Finding | None:
             texts.append(label + ", ".join(words) + note)
     if count:
         texts = [f"{label}{sum(found)} of {len(found)} times" for label, found in answers.items()]
-    return Finding(all(map(all, answers.values())), "; ".join(texts), used) if texts else None
+    return Finding(all(map(all, answers.values())), "; ".join(require(texts)), used)
 
 
-def gap(groups: Iterable[Group], others: Sequence[str] = BASELINES) -> Finding | None:
+def gap(groups: Iterable[Group], others: Sequence[str] = BASELINES) -> Finding:
     """Test / train is at most 1.1, but for the `others`, where it is more."""
     errors = {group: (group.summary("train"), group.summary()) for group in groups}
     ratios = {g: test.mean / train.mean for g, (train, test) in errors.items() if train and test}
     ours = [ratio for group, ratio in ratios.items() if group.facts.network not in others]
     theirs = [ratio for group, ratio in ratios.items() if group.facts.network in others]
-    if not ours or not theirs:
-        return None
+    require(ours and theirs)
     text = ", ".join(f"{g.model} (s = {g.resolution}) {r:.2f}" for g, r in ratios.items())
     holds = max(ours) <= NO_GAP < min(theirs)
     return Finding(holds, f"test / train: {text}; limit {NO_GAP}", ratios)
@@ -101,10 +93,9 @@ def gap(groups: Iterable[Group], others: Sequence[str] = BASELINES) -> Finding |
 
 def monotone(
     curves: Mapping[str, Mapping[float, float]], groups: Iterable[Group], *, rising: bool
-) -> Finding | None:
+) -> Finding:
     """Every curve rises, which prints its ends, or falls, which prints all of it."""
-    if not curves or any(len(curve) < 2 for curve in curves.values()):
-        return None
+    require(curves and all(len(curve) > 1 for curve in curves.values()))
     texts, holds = [], True
     for name, curve in curves.items():
         holds &= all(a < b if rising else a > b for a, b in pairwise(curve.values()))
@@ -115,11 +106,11 @@ def monotone(
 
 def ratio(
     title: str, ratios: Mapping[str, float], low: float, high: float, *given: Iterable[Group]
-) -> Finding | None:
+) -> Finding:
     """All ratios lie within bounds, which count as inside; `given` are the runs."""
-    text = title + ", ".join(f"{label}: {value:.2f}" for label, value in ratios.items())
+    text = title + ", ".join(f"{label}: {value:.2f}" for label, value in require(ratios).items())
     holds = all(low <= value <= high for value in ratios.values())
-    return Finding(holds, text, *given) if ratios else None
+    return Finding(holds, text, *given)
 
 
 # Selections
@@ -136,21 +127,21 @@ def _case(label: str, groups: Sequence[Group], *ranks: Sequence[str]) -> Case:
     return label, [_errors(groups, rank) for rank in ranks], note
 
 
-def by_resolution(study: str, ranks: Sequence[Sequence[str]], results: Results) -> Finding | None:
+def by_resolution(study: str, ranks: Sequence[Sequence[str]], results: Results) -> Finding:
     """Networks at every resolution that was run."""
     blocks = results.by_resolution(study)
     return ordered(_case(f"s = {points}: ", blocks[points], *ranks) for points in blocks)
 
 
-def by_viscosity(viscosity: float, results: Results) -> Finding | None:
+def by_viscosity(viscosity: float, results: Results) -> Finding:
     """PDNO and the others on the data of one viscosity, up to the 1000 samples of the paper."""
-    groups = of_flow(results.study("navier-stokes"), viscosity, 1000)
+    groups = runs.of_flow(results.study("navier-stokes"), viscosity, 1000)
     return ordered([_case("", groups, (PDNO,), BASELINES)])
 
 
-def one_shot(results: Results) -> Finding | None:
+def one_shot(results: Results) -> Finding:
     """On every dataset that has both."""
-    blocks = results.by_dataset("navier-stokes")
+    blocks = grouped(results.study("navier-stokes"), lambda group: group.facts.dataset)
     cases = [_case(f"{name}: ", groups, (PDNO,), (ONE_SHOT,)) for name, groups in blocks.items()]
     return ordered(case for case in cases if not case[2])
 
@@ -159,14 +150,12 @@ def figure_1(results: Results) -> list[Group]:
     """PDNO a(x,ξ) and the other networks of figure 1, where both are there."""
     groups = [group for group in results.shown("navier-stokes") if group.over_time()]
     found = [group for name in (PDNO, *BASELINES) if (group := of_network(groups, name))]
-    return found if len(found) > 1 and found[0].facts.network == PDNO else []
+    require(len(found) > 1 and found[0].facts.network == PDNO)
+    return found
 
 
-def over_time(results: Results) -> Finding | None:
-    curves = {group: group.over_time() for group in figure_1(results)}
-    if not curves:
-        return None
-    (first, curve), *others = curves.items()
+def over_time(results: Results) -> Finding:
+    (first, curve), *others = [(group, group.over_time()) for group in figure_1(results)]
     names = ", ".join(group.model for group, _ in others)
     label = f"{first.model} against {names}: lowest at "
     cases = [
@@ -176,13 +165,12 @@ def over_time(results: Results) -> Finding | None:
     return ordered(cases, count=True)
 
 
-def samples(results: Results) -> Finding | None:
+def samples(results: Results) -> Finding:
     """PDNO and the others at each time of the best and of the worst sample."""
     groups = [group for group in results.shown("navier-stokes") if group.facts.of_paper]
     cases: list[Case] = []
     for choice in ("lowest", "highest"):
-        if (sample := choose_sample(groups, choice)) is None:
-            return None
+        sample = choose_sample(groups, choice)
         for frame in range(len(sample.target)):
             found = {g: sample.frame_error(g, frame) for g in sample.predictions}
             ranks = [
@@ -193,14 +181,14 @@ def samples(results: Results) -> Finding | None:
     return ordered(cases, count=True)
 
 
-def growth(results: Results) -> Finding | None:
+def growth(results: Results) -> Finding:
     groups = [group for group in results.shown("navier-stokes") if group.facts.of_paper]
     groups = [group for group in groups if len(group.over_time()) > 1]
     curves = {g.model: {t: s.mean for t, s in g.over_time().items()} for g in groups}
     return monotone(curves, groups, rising=True)
 
 
-def by_width(results: Results) -> Finding | None:
+def by_width(results: Results) -> Finding:
     shown = results.shown("navier-stokes-width")
     swept = {network: by_setting(shown, "width", network) for network in (PLAIN, "FNO")}
     curves = {
@@ -210,7 +198,7 @@ def by_width(results: Results) -> Finding | None:
     return monotone(curves, shown, rising=False)
 
 
-def same_width(results: Results) -> Finding | None:
+def same_width(results: Results) -> Finding:
     shown = results.shown("navier-stokes-width")
     cases = []
     for width in by_setting(shown, "width"):
@@ -219,37 +207,31 @@ def same_width(results: Results) -> Finding | None:
     return ordered(cases)
 
 
-def fewest_modes(results: Results) -> Finding | None:
+def fewest_modes(results: Results) -> Finding:
     """The smallest k_max, and other networks at the same resolution."""
-    swept = by_setting(results.shown("darcy-modes"), "modes")
-    group = next(iter(swept.values()), None)
-    if group is None or (error := group.summary()) is None:
-        return None
-    others = results.by_resolution("darcy").get(group.resolution, [])
-    return ordered(
-        [(f"s = {group.resolution}: ", [{group: error}, _errors(others, BASELINES)], "")]
-    )
+    group = require([*by_setting(results.shown("darcy-modes"), "modes").values()])[0]
+    ranks = [{group: require(group.summary())}]
+    ranks.append(_errors(results.by_resolution("darcy").get(group.resolution, []), BASELINES))
+    return ordered([(f"s = {group.resolution}: ", ranks, "")])
 
 
-def many_modes(results: Results) -> Finding | None:
+def many_modes(results: Results) -> Finding:
     """Errors with k_max of 20 and more over that of all modes."""
     swept = by_setting(results.shown("darcy-modes"), "modes")
     errors = {k: e.mean for k, g in swept.items() if k >= ENOUGH_MODES and (e := g.summary())}
     every = errors.pop(math.inf, 0.0)
-    if not every > 0:
-        return None
+    require(every > 0)
     ratios = {f"k_max = {k:g}": error / every for k, error in errors.items()}
     groups = [swept[math.inf], *(swept[k] for k in errors)]
     return ratio("error / that of all modes: ", ratios, 1 / COMPARABLE, COMPARABLE, groups)
 
 
-def symbol_roughness(results: Results) -> Finding | None:
+def symbol_roughness(results: Results) -> Finding:
     """The roughest symbol of PDNO over the smoothest one of FNO."""
     shown = results.shown("navier-stokes")
     groups = [group for name in (PDNO, "FNO") if (group := of_network(shown, name))]
     found = {g: [roughness(values) for values in symbol_values(g)] for g in groups}
-    if len(found) < 2 or not all(found.values()):
-        return None
+    require(len(found) == 2 and all(found.values()))
     ours, theirs = found.values()
     words = [f"{g.model} {', '.join(f'{r:.2f}' for r in rough)}" for g, rough in found.items()]
     title = f"roughness by block (1 is noise): {'; '.join(words)}; "
@@ -257,7 +239,7 @@ def symbol_roughness(results: Results) -> Finding | None:
     return ratio(title, ratios, 0, math.nextafter(SMOOTHER, 0), groups)
 
 
-def parameters_by_modes(results: Results) -> Finding | None:
+def parameters_by_modes(results: Results) -> Finding:
     """Most over fewest parameters of PDNO with the same channels and several k_max."""
     counts: dict[int, dict[int, int]] = {}
     for (family, modes, width), one in resource_numbers(results).items():
@@ -269,8 +251,7 @@ def parameters_by_modes(results: Results) -> Finding | None:
         if len(by_modes) > 1:
             words = f"{', '.join(map(str, found))} parameters"
             ratios[f"{width} channels, k_max {kept}: {words}"] = found[-1] / found[0]
-    finding = ratio("most / fewest, ", ratios, 1, 1)
-    return finding and finding._replace(budget=COUNTED)
+    return ratio("most / fewest, ", ratios, 1, 1)._replace(budget=COUNTED)
 
 
 def _pairs(results: Results) -> dict[str, tuple[Resources, Resources]]:
@@ -284,22 +265,20 @@ def _pairs(results: Results) -> dict[str, tuple[Resources, Resources]]:
     }
 
 
-def parameters(results: Results) -> Finding | None:
+def parameters(results: Results) -> Finding:
     counts = {k: (a.parameters, b.parameters) for k, (a, b) in _pairs(results).items()}
     texts = [f"{k}: PDNO {number(a)}, FNO {number(b)}" for k, (a, b) in counts.items()]
     holds = all(a < b for a, b in counts.values())
-    return Finding(holds, "; ".join(texts), budget=COUNTED) if counts else None
+    return Finding(holds, "; ".join(require(texts)), budget=COUNTED)
 
 
-def costs(results: Results) -> Finding | None:
+def costs(results: Results) -> Finding:
     """Time and memory of PDNO over those of FNO."""
     pairs, paper = _pairs(results), (TABLE_6["PDNO", 12, 20], TABLE_6["FNO", 12, 20])
     texts, holds = [], True
     for name, place in (("time", 2), ("memory", 0)):
         ratios = {label: a[place] / b[place] for label, (a, b) in pairs.items()}
         finding = ratio(f"{name} PDNO / FNO ", ratios, math.nextafter(1, 2), math.inf)
-        if finding is None:
-            return None
         holds &= finding.holds
         there = f"(paper {paper[0][place] / paper[1][place]:.1f} at k_max 12, 20 channels)"
         texts.append(f"{finding.numbers} {there}")
@@ -312,14 +291,13 @@ def costs(results: Results) -> Finding | None:
 class Claim(NamedTuple):
     """What the paper says, with our criterion: its name here and its place there.
 
-    The studies test it, as `pdno reproduce` calls them, from the smallest preset on; `judge` is
-    None where run folders cannot tell.
+    The studies test it, as `pdno reproduce` calls them, from the smallest preset on.
     """
 
     key: str
     place: str
     studies: tuple[str, ...]
-    judge: Callable[[Results], Finding | None] | None
+    judge: Callable[[Results], Finding]
     preset: str = "small"
     text: str = ""
 
@@ -330,10 +308,10 @@ BOTH, SYMBOL = ("train", "test"), ("symbol",)
 LIMIT = "(test / train up to 1.1 is none)"
 TABLE = {
     "Heat: relative L2 error below 0.01 on training and test.": Claim(
-        "heat-error", "5.1", HEAT, partial(below, ERROR, BOTH, 0.01)
+        "heat-error", "5.1", HEAT, partial(below, runs.ERROR, BOTH, 0.01)
     ),
     "Heat: the operator works at times absent from training (error there below 0.01).": Claim(
-        "heat-times", "4.2, fig. 8", HEAT, partial(below, f"{ERROR} other times", BOTH, 0.01)
+        "heat-times", "4.2, fig. 8", HEAT, partial(below, f"{runs.ERROR} other times", BOTH, 0.01)
     ),
     # 0.1 is what a relative error of 0.01 allows, see pdno.evaluation
     "Heat: the learned symbol is the exact one (difference below 0.1 where the data excite the "
@@ -420,7 +398,7 @@ TABLE = {
     "once).": Claim("fewer-parameters", "table 6", RESOURCES, parameters),
     "PDNO takes more time and more memory than FNO.": Claim("cost", "table 6", RESOURCES, costs),
     "The symbol networks lie in the stated classes, so that the operators are bounded.": Claim(
-        "symbol-class", "3.3, appendix E", (), None
+        "symbol-class", "3.3, appendix E", (), lambda results: require(None)
     ),
 }
 CLAIMS = tuple(claim._replace(text=text) for text, claim in TABLE.items())
@@ -437,13 +415,14 @@ class Verdict(NamedTuple):
 
 def judge(claim: Claim, results: Results) -> Verdict:
     """The verdict of one claim."""
-    finding = None if claim.judge is None else claim.judge(results)
-    if finding is None:
+    try:
+        finding = claim.judge(results)
+    except runs.MissingRunsError:
         commands = " and ".join(command_of(study, preset=claim.preset) for study in claim.studies)
         need = f"needs {commands}" if commands else "run folders hold no certificates"
         return Verdict(claim, "not tested here", need, MISSING)
     budgets = [(group.model, group.budget) for group in finding.groups]
-    budget = finding.budget or describe_budgets(budgets)
+    budget = finding.budget or runs.describe_budgets(budgets)
     if any(one.level == "smoke" for _, one in budgets):
         return Verdict(claim, "not tested here", finding.numbers, f"{budget}: tests nothing")
     return Verdict(claim, "holds" if finding.holds else "does not hold", finding.numbers, budget)

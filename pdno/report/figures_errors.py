@@ -15,8 +15,17 @@ from matplotlib.figure import Figure
 
 from pdno.evaluation.rows import Summary
 from pdno.report.published import BASELINES, PDNO, PLAIN, TABLE_5
-from pdno.report.runs import ERROR, FLOW_STUDIES, Group, Results, by_setting, count_of, of_network
-from pdno.report.style import Entry, line_of, logarithmic, marker_of, shared_legend
+from pdno.report.runs import (
+    ERROR,
+    FLOW_STUDIES,
+    Group,
+    Results,
+    by_setting,
+    count_of,
+    of_network,
+    require,
+)
+from pdno.report.style import figure, line_of, logarithmic, marker_of, shared_legend
 
 STUDIES = tuple(TABLE_5)
 SEVERAL = ("darcy", "navier-stokes", "burgers")
@@ -24,17 +33,15 @@ FLOW = ("navier-stokes",)
 SPLITS = ("test", "train")
 
 
-@partial(Entry, "cost", "", SEVERAL, "Cost against accuracy")
-def plot_cost(results: Results) -> Figure | None:
+@figure("cost", 0, SEVERAL, "Cost against accuracy")
+def plot_cost(results: Results) -> Figure:
     """Lower left is better. Times compare only where the runs shared a machine."""
     known = {study: [g for g in results.shown(study) if g.summary()] for study in STUDIES}
     # one network alone compares with nothing
-    known = {study: groups for study, groups in known.items() if len(groups) > 1}
-    if not known:
-        return None
+    known = require({study: groups for study, groups in known.items() if len(groups) > 1})
     heads = ("training, seconds", "one prediction, seconds", "parameters (real numbers)")
-    figure = Figure(figsize=(7.4, 2.6 * len(known) + 0.7))
-    panels = figure.subplots(len(known), len(heads), squeeze=False, sharey="row")
+    drawn = Figure(figsize=(7.4, 2.6 * len(known) + 0.7))
+    panels = drawn.subplots(len(known), len(heads), squeeze=False, sharey="row")
     for row, (study, groups) in zip(panels, known.items(), strict=True):
         for place, (axes, head) in enumerate(zip(row, heads, strict=True)):
             for group in groups:
@@ -48,8 +55,8 @@ def plot_cost(results: Results) -> Figure | None:
             axes.set_xlabel(head)
         level = groups[0].budget.level
         row[0].set_ylabel(f"{study}, s = {groups[0].resolution}\n({level} budget)\ntest error")
-    shared_legend(figure, panels.ravel())
-    return figure
+    shared_legend(drawn, panels.ravel())
+    return drawn
 
 
 def _costs(group: Group) -> tuple[float | None, float | None, int | None]:
@@ -59,8 +66,8 @@ def _costs(group: Group) -> tuple[float | None, float | None, int | None]:
     return group.budget.seconds, seconds, next(parameters, None)
 
 
-@partial(Entry, "resolutions", "", SEVERAL, "Other resolutions without training")
-def plot_resolutions(results: Results) -> Figure | None:
+@figure("resolutions", 0, SEVERAL, "Other resolutions without training")
+def plot_resolutions(results: Results) -> Figure:
     """Dotted: the prediction on the grid of the training, interpolated. A network that only
     matches it has learned nothing finer."""
 
@@ -87,8 +94,8 @@ def _finer(group: Group, split: str) -> dict[int, Summary]:
     return {group.resolution: own, **known} if known and own is not None else {}
 
 
-@partial(Entry, "bands", "", STUDIES, "Error by frequency")
-def plot_bands(results: Results) -> Figure | None:
+@figure("bands", 0, STUDIES, "Error by frequency")
+def plot_bands(results: Results) -> Figure:
     """Bands of modes by max |ξ_j|; the squares of a network's values add up to about its squared
     error."""
 
@@ -102,8 +109,8 @@ def plot_bands(results: Results) -> Figure | None:
     return _panels(known, draw, "band of max |ξ_j|", "share of relative L2 error")
 
 
-@partial(Entry, "training", "", STUDIES, "Training curves")
-def plot_training(results: Results) -> Figure | None:
+@figure("training", 0, STUDIES, "Training curves")
+def plot_training(results: Results) -> Figure:
     """Solid: test error after the epoch, dashed: training error during it. First seed."""
 
     def draw(axes: Any, groups: Sequence[Group]) -> None:
@@ -119,8 +126,8 @@ def plot_training(results: Results) -> Figure | None:
     return _panels(known, draw, "epoch")
 
 
-@partial(Entry, "figure-01-error-by-time", "Figure 1", FLOW, "Error by time, training and test")
-def plot_error_by_time(results: Results) -> Figure | None:
+@figure("error-by-time", 1, FLOW, "Error by time, training and test")
+def plot_error_by_time(results: Results) -> Figure:
     """Navier-Stokes, ν = 1e-5. Solid: test, dashed: training. t is the physical time; the paper
     counts frames from 0, so its index is t − 1."""
 
@@ -133,8 +140,8 @@ def plot_error_by_time(results: Results) -> Figure | None:
     return _panels([groups], draw, "t", columns=2)
 
 
-@partial(Entry, "figure-09-modes", "Figure 9", ("darcy-modes",), "Kept modes k_max on Darcy flow")
-def plot_modes(results: Results) -> Figure | None:
+@figure("modes", 9, ["darcy-modes"], "Kept modes k_max on Darcy flow")
+def plot_modes(results: Results) -> Figure:
     """Lines across are other networks at the same resolution, where `pdno reproduce darcy` ran at
     it. The list of k_max is ours."""
 
@@ -148,14 +155,12 @@ def plot_modes(results: Results) -> Figure | None:
                 style = {"color": marker_of(group.facts)["color"], "linestyle": "-."}
                 axes.axhline(summary.mean, label=f"{group.model}, test", **style)
 
-    shown = results.shown("darcy-modes")
-    return _panels([shown] if by_setting(shown, "modes") else [], draw, "k_max", columns=2)
+    shown = [group for group in results.shown("darcy-modes") if "modes" in group.facts.sweep]
+    return _panels([shown], draw, "k_max", columns=2)
 
 
-@partial(
-    Entry, "figure-10-width", "Figure 10", ("navier-stokes-width",), "Channels on Navier-Stokes"
-)
-def plot_width(results: Results) -> Figure | None:
+@figure("width", 10, ["navier-stokes-width"], "Channels on Navier-Stokes")
+def plot_width(results: Results) -> Figure:
     """PDNO a(ξ) and FNO without truncation. The list of channels is ours."""
 
     def draw(axes: Any, groups: Sequence[Group]) -> None:
@@ -164,19 +169,14 @@ def plot_width(results: Results) -> Figure | None:
                 _draw_splits(axes, partial(_errors, swept), next(iter(swept.values())), network)
         axes.set_xticks(list(by_setting(groups, "width")))
 
-    shown = results.shown("navier-stokes-width")
-    known = [shown] if by_setting(shown, "width") else []
-    return _panels(known, draw, "channels", columns=2, log=False)
+    shown = [g for g in results.shown("navier-stokes-width") if "width" in g.facts.sweep]
+    return _panels([shown], draw, "channels", columns=2, log=False)
 
 
-@partial(
-    Entry,
-    "figure-11-activation",
-    "Figure 11",
-    ("darcy-activation",),
-    "GELU and ReLU in the symbol networks on Darcy flow",
+@figure(
+    "activation", 11, ["darcy-activation"], "GELU and ReLU in the symbol networks on Darcy flow"
 )
-def plot_activation(results: Results) -> Figure | None:
+def plot_activation(results: Results) -> Figure:
     """Full colour: test, pale: training."""
 
     def draw(axes: Any, groups: Sequence[Group]) -> None:
@@ -236,15 +236,13 @@ def _panels(
     *,
     columns: int = 4,
     log: bool = True,
-) -> Figure | None:
+) -> Figure:
     """A panel for each block, with the data, the grid and the budget on top, and one legend."""
-    blocks = [groups for groups in blocks if groups]
-    if not blocks:
-        return None
+    blocks = require([groups for groups in blocks if groups])
     wide = min(len(blocks), 2)
     rows = -(-len(blocks) // wide)
-    figure = Figure(figsize=(6.2 if wide == 1 else 7.4, 3.0 * rows + 0.9))
-    panels = figure.subplots(rows, wide, squeeze=False).ravel().tolist()
+    drawn = Figure(figsize=(6.2 if wide == 1 else 7.4, 3.0 * rows + 0.9))
+    panels = drawn.subplots(rows, wide, squeeze=False).ravel().tolist()
     for axes in panels[len(blocks) :]:
         axes.set_visible(False)
     for axes, groups in zip(panels, blocks, strict=False):
@@ -257,5 +255,5 @@ def _panels(
         draw(axes, groups)
         if log:
             logarithmic(axes, "y")
-    shared_legend(figure, panels, columns)
-    return figure
+    shared_legend(drawn, panels, columns)
+    return drawn

@@ -113,7 +113,7 @@ def _write_figure(made: Figure, out: Path, entry: Entry) -> str:
     made.set_layout_engine("none")
     save_figure(made, path.with_suffix(".pdf"))
     data = base64.b64encode(path.read_bytes()).decode("ascii")
-    caption = " ".join((entry.caption or entry.make.__doc__ or "").split())
+    caption = " ".join((entry.make.__doc__ or "").split())
     return (
         f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(entry.title)}">\n'
         f"<figcaption>{html_note(caption)}</figcaption></figure>\n"

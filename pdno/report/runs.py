@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from safetensors import safe_open
 
 from pdno import run_folder
 from pdno.evaluation.rows import Facts, Row, Summary, read_rows, table
-from pdno.report.published import Dataset, published_epochs, published_samples
+from pdno.report import published
+from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
 
 ERROR = "relative_l2"
 WRITTEN_FACTS = ("study", "of_paper", "sweep")
@@ -30,6 +31,18 @@ FLOW_STUDIES = ("navier-stokes", "navier-stokes-width")
 HANDFUL = 10
 """Training samples below which nothing can be learned."""
 Array = np.ndarray[Any, np.dtype[np.float64]]
+T = TypeVar("T")
+
+
+class MissingRunsError(LookupError):
+    """The runs do not have what a table, a figure or a claim needs."""
+
+
+def require(found: T | None) -> T:
+    """What was found; nothing, or an empty list, is missing runs."""
+    if not found:
+        raise MissingRunsError
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +58,7 @@ class RunRecord:
     @property
     def facts(self) -> Facts:
         """What it is; of the resource table that of its first network."""
-        facts = self.rows[0].facts
-        assert facts is not None
-        return facts
+        return require(self.rows[0].facts)
 
     @property
     def model(self) -> str:
@@ -63,27 +74,26 @@ class RunRecord:
         return int(self.specification.get("resolution") or self.rows[0].resolution)
 
     @cached_property
-    def picture_names(self) -> tuple[str, ...]:
-        if not (self.folder / run_folder.PICTURES).is_file():
-            return ()
-        with safe_open(self.folder / run_folder.PICTURES, framework="numpy") as file:
-            return tuple(sorted(file.keys()))
+    def _pictures(self) -> Any:
+        path = self.folder / run_folder.PICTURES
+        return safe_open(path, framework="numpy") if path.is_file() else None
+
+    @property
+    def picture_names(self) -> list[str]:
+        return sorted(self._pictures.keys()) if self._pictures else []
 
     def picture(self, name: str) -> Array:
         """One array of its pictures, float64."""
         if name not in self.picture_names:
             raise ValueError(f"{self.folder} has no picture {name}: run it again")
-        with safe_open(self.folder / run_folder.PICTURES, framework="numpy") as file:
-            return np.asarray(file.get_tensor(name), dtype=np.float64)
+        return np.asarray(self._pictures.get_tensor(name), dtype=np.float64)
 
     @property
-    def times(self) -> tuple[float, ...] | None:
+    def times(self) -> list[float] | None:
         """Times of the frames of its pictures; None for a static problem."""
-        if not self.picture_names:
-            return None
-        with safe_open(self.folder / run_folder.PICTURES, framework="numpy") as file:
-            found = json.loads((file.metadata() or {}).get("times", "null"))
-        return None if found is None else tuple(map(float, found))
+        header = self._pictures.metadata() if self._pictures else None
+        found = json.loads((header or {}).get("times", "null"))
+        return None if found is None else [float(t) for t in found]
 
 
 def find_runs(places: Sequence[Path]) -> list[RunRecord]:
@@ -141,19 +151,10 @@ def _read_history(path: Path) -> Iterator[Mapping[str, float]]:
 
 
 OLD_NAMES = {
-    "PDNO a(x,ξ,t)": ("PDNO", "a(x,ξ,t)"),
-    "PDIO a(x,ξ,t)": ("PDNO", "a(x,ξ,t)"),
-    "PDNO a(ξ)": ("PDNO", "a(ξ)"),
-    "PDNO ReLU": ("PDNO", "a(x,ξ) relu"),
-    "PDNO provable": ("PDNO", "provable"),
-    "PDNO": ("PDNO", "a(x,ξ)"),
-    "MWT Chb": ("MWT", "Chb"),
-    "MWT": ("MWT", "Leg"),
-    "FNO-3D": ("FNO-3D", ""),
-    "FNO": ("FNO", ""),
-    "": ("", ""),
+    **{name: name for name in (ONE_SHOT, PLAIN, PROVABLE, "MWT Chb", "FNO-3D", "FNO")},
+    **{"PDIO a(x,ξ,t)": ONE_SHOT, "PDNO ReLU": RELU, "PDNO": PDNO, "MWT": "MWT Leg", "": ""},
 }
-"""Family and variant by how the name of a model began; the first that fits counts."""
+"""The network by how the name of a model began; the first that fits counts."""
 
 
 def old_facts(row: Row, specification: Mapping[str, Any]) -> Facts:
@@ -171,19 +172,15 @@ def old_facts(row: Row, specification: Mapping[str, Any]) -> Facts:
     dataset = str(problem.get("name", row.experiment))
     if study in FLOW_STUDIES and viscosity is not None and final_time is not None:
         samples = named.get("N", specification.get("train", 0))
-        dataset = str(Dataset(float(viscosity), int(final_time), int(samples)))
-    family, variant = next(v for start, v in OLD_NAMES.items() if row.model.startswith(start))
+        dataset = str(published.Dataset(float(viscosity), int(final_time), int(samples)))
+    network = next(known for start, known in OLD_NAMES.items() if row.model.startswith(start))
+    family, _, variant = network.partition(" ")
     swept = {"modes": named.get("k_max"), "width": named.get("width")}
-    return Facts(
-        study=study,
-        dataset=dataset,
-        viscosity=None if viscosity is None else float(viscosity),
-        family=family,
-        variant=variant,
-        mode=str(specification.get("task", {}).get("kind", "markov" if markov else "")),
-        of_paper=bool(family) and variant != "provable" and not markov,
-        sweep={k: math.inf if v == "all" else float(v) for k, v in swept.items() if v},
-    )
+    sweep = {k: math.inf if v == "all" else float(v) for k, v in swept.items() if v}
+    number = None if viscosity is None else float(viscosity)
+    mode = str(specification.get("task", {}).get("kind", "markov" if markov else ""))
+    of_paper = network not in ("", PROVABLE) and not markov
+    return Facts(study, dataset, number, family, variant, mode, of_paper, sweep)
 
 
 @dataclass(frozen=True)
@@ -241,27 +238,18 @@ class Group(RunRecord):
     def network(self) -> dict[str, Any]:
         return dict(self.specification["network"])
 
-    @property
-    def order(self) -> tuple[Any, ...]:
-        """Where it stands among others; its name counts last."""
-        facts, sweep = self.facts, sorted(self.facts.sweep.items())
-        return (facts.network, facts.mode, sweep, facts.dataset, self.resolution, self.model)
-
     @cached_property
     def budget(self) -> Budget:
         """What its training had, beside what the paper's has."""
-        study, samples = self.facts.study, int(self.specification["train"])
+        facts, samples = self.facts, int(self.specification["train"])
         planned = int(self.specification["training"]["epochs"])
         done = [int(run.history[-1]["epoch"]) for run in self.seeds if run.history]
         seconds = [row.seconds for row in self.rows if row.seconds is not None]
-        return Budget(
-            epochs=min(done, default=planned),
-            samples=samples,
-            seeds=len(self.seeds),
-            seconds=sum(seconds) / len(seconds) if seconds else None,
-            paper_epochs=published_epochs(study, self.facts.network),
-            paper_samples=published_samples(study, self.facts.viscosity, samples),
-        )
+        mean = sum(seconds) / len(seconds) if seconds else None
+        paper_epochs = published.published_epochs(facts.study, facts.network)
+        paper_samples = published.published_samples(facts.study, facts.viscosity, samples)
+        epochs = min(done, default=planned)
+        return Budget(epochs, samples, len(self.seeds), mean, paper_epochs, paper_samples)
 
     def summary(
         self, split: str = "test", metric: str = ERROR, *, resolution: int | None = None
@@ -279,6 +267,18 @@ class Group(RunRecord):
 
     def over_time(self, split: str = "test") -> dict[float, Summary]:
         return {float(t): s for t, s in self.series(split, f"{ERROR} t=").items()}
+
+
+def _group(seeds: Sequence[RunRecord]) -> Group:
+    first, rows = seeds[0], tuple(row for run in seeds for row in run.rows)
+    about = (first.folder, first.specification, first.environment)
+    return Group(*about, rows, first.history, tuple(seeds))
+
+
+def _order(group: Group) -> tuple[Any, ...]:
+    """Where it stands among others; its name counts last."""
+    facts, sweep = group.facts, sorted(group.facts.sweep.items())
+    return (facts.network, facts.mode, sweep, facts.dataset, group.resolution, group.model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,27 +299,17 @@ class Results:
                 # the same run may lie in two folders; the first counts
                 same = found.setdefault(json.dumps(plain, sort_keys=True), {})
                 same.setdefault(record.seed, record)
-        groups = []
-        for by_seed in found.values():
-            first, *rest = seeds = tuple(by_seed[seed] for seed in sorted(by_seed))
-            rows = tuple(row for run in seeds for row in run.rows)
-            of_first = (first.folder, first.specification, first.environment)
-            groups.append(Group(*of_first, rows, first.history, seeds))
-        return groups
+        return [_group([by_seed[seed] for seed in sorted(by_seed)]) for by_seed in found.values()]
 
     @cached_property
     def groups(self) -> list[Group]:
         """What is shown: of each experiment, network and resolution the largest training."""
         better = {g.facts.study for g in self.every_group if g.budget.level != "smoke"}
         chosen: dict[tuple[str, str, int], Group] = {}
-        for group in self.every_group:
-            if group.budget.level == "smoke" and group.facts.study in better:
-                continue
-            place = (group.rows[0].experiment, group.model, group.resolution)
-            rival = chosen.get(place)
-            if rival is None or group.budget.work > rival.budget.work:
-                chosen[place] = group
-        return sorted(chosen.values(), key=lambda group: group.order)
+        for group in sorted(self.every_group, key=lambda group: -group.budget.work):
+            if group.budget.level != "smoke" or group.facts.study not in better:
+                chosen.setdefault((group.rows[0].experiment, group.model, group.resolution), group)
+        return sorted(chosen.values(), key=_order)
 
     @property
     def left_out(self) -> list[Group]:
@@ -348,17 +338,14 @@ class Results:
         best = max(counts, key=lambda points: (counts[points], points), default=0)
         return [group for group in groups if group.resolution == best]
 
-    def best(self, study: str, picture: str) -> Group | None:
+    def best(self, study: str, picture: str) -> Group:
         """The largest training that has this picture."""
         groups = [group for group in self.shown(study) if picture in group.picture_names]
-        return max(groups, key=lambda group: group.budget.work, default=None)
+        return max(require(groups), key=lambda group: group.budget.work)
 
     def by_resolution(self, study: str) -> dict[int, list[Group]]:
         """The groups of a study, coarse grids first."""
         return grouped(self.study(study), lambda group: group.resolution)
-
-    def by_dataset(self, study: str) -> dict[str, list[Group]]:
-        return grouped(self.study(study), lambda group: group.facts.dataset)
 
 
 def grouped(groups: Sequence[Group], key: Callable[[Group], Any]) -> dict[Any, list[Group]]:

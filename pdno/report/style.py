@@ -4,11 +4,21 @@ A network has the same colour in every figure, by its facts. Training errors are
 errors solid. Fields with a sign have a diverging map that is white at zero.
 """
 
-__all__ = ["COLOURS", "Entry", "figure_style", "line_of", "marker_of", "save_figure", "signed"]
+__all__ = [
+    "COLOURS",
+    "Entry",
+    "figure",
+    "figure_style",
+    "line_of",
+    "marker_of",
+    "save_figure",
+    "signed",
+]
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +31,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from pdno.atomic import atomic_path
 from pdno.evaluation.rows import Facts
 from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
-from pdno.report.runs import Results
+from pdno.report.runs import MissingRunsError, Results
 
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -51,10 +61,10 @@ WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or a figure of the report; `partial(Entry, ...)` decorates what makes it.
+    """A table or a figure of the report; `make` raises where all runs of the studies are missing.
 
-    The key names its files, the number is the paper's and empty for ours, and one of the studies
-    is enough: without any `make` gives None. The caption is the docstring where none is given.
+    The key names its files; the number is the paper's, and empty for ours. The docstring of `make`
+    is the caption.
     """
 
     key: str
@@ -62,11 +72,20 @@ class Entry:
     studies: tuple[str, ...]
     title: str
     make: Callable[[Results], Any]
-    caption: str = ""
 
     def __call__(self, results: Results) -> Any:
-        with figure_style():
+        """The table or figure; None where runs are missing."""
+        with figure_style(), contextlib.suppress(MissingRunsError):
             return self.make(results)
+        return None
+
+
+def figure(
+    name: str, number: int, studies: Sequence[str], title: str
+) -> Callable[[Callable[[Results], Figure]], Entry]:
+    """Makes a function an entry of the report; number 0 is none of the paper."""
+    key, words = (f"figure-{number:02d}-{name}", f"Figure {number}") if number else (name, "")
+    return partial(Entry, key, words, tuple(studies), title)
 
 
 def marker_of(facts: Facts) -> dict[str, Any]:
@@ -85,6 +104,11 @@ def signed(*fields: Any) -> dict[str, Any]:
     largest = max((float(np.abs(field).max()) for field in fields), default=0.0)
     limit = largest if 0 < largest < np.inf else 1.0
     return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+
+
+def some(count: int, most: int) -> list[int]:
+    """At most so many indices, evenly spread, with the first and the last."""
+    return sorted(set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()))
 
 
 def logarithmic(axes: Any, name: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from pdno.evaluation.rows import Summary
 from pdno.report import published
 from pdno.report.published import TABLE_1, TABLE_2, TABLE_3, TABLE_5, TABLE_6, Resources
-from pdno.report.runs import Group, Results, of_network
+from pdno.report.runs import Group, Results, grouped, of_network, require
 from pdno.report.style import Entry
 
 MISSING = "–"
@@ -153,25 +153,24 @@ Block = tuple[str, Sequence[Group], Mapping[str, Any]]
 
 
 @partial(Entry, "table-1-darcy", "Table 1", ("darcy",), "Darcy flow")
-def darcy_table(results: Results) -> Table | None:
+def darcy_table(results: Results) -> Table:
     head = ("s", "network", "train", "paper", "test", "paper")
     return _by_resolution(results, "darcy", TABLE_1, head)
 
 
 @partial(Entry, "table-2-navier-stokes", "Table 2", ("navier-stokes",), "Navier-Stokes")
-def navier_stokes_table(results: Results) -> Table | None:
+def navier_stokes_table(results: Results) -> Table:
     """Dataset by dataset."""
+    ours = grouped(results.study("navier-stokes"), lambda group: group.facts.dataset)
     blocks: list[Block] = []
     met, other_sizes = set(), []
-    for label, groups in results.by_dataset("navier-stokes").items():
+    for label, groups in require(ours).items():
         samples = groups[0].budget.samples
         dataset = published.published_dataset(groups[0].facts.viscosity, samples)
         met.add(dataset)
         if dataset is not None and dataset.samples not in (samples, 10000):
             other_sizes.append(f"{label} beside {dataset}")
         blocks.append((label, groups, TABLE_2[dataset] if dataset else {}))
-    if not blocks:
-        return None
     missing = [dataset for dataset in TABLE_2 if dataset not in met]
     blocks += [(str(dataset), [], TABLE_2[dataset]) for dataset in missing]
     notes = [f"Other data than the paper's: {'; '.join(other_sizes)}."] if other_sizes else []
@@ -182,20 +181,20 @@ def navier_stokes_table(results: Results) -> Table | None:
 
 
 @partial(Entry, "table-3-burgers", "Table 3", ("burgers",), "Burgers' equation")
-def burgers_table(results: Results) -> Table | None:
+def burgers_table(results: Results) -> Table:
     return _by_resolution(results, "burgers", TABLE_3, ("s", "network", "train", "test", "paper"))
 
 
 def _by_resolution(
     results: Results, study: str, paper: Mapping[int, Any], head: tuple[str, ...]
-) -> Table | None:
-    ours = results.by_resolution(study)
+) -> Table:
+    ours = require(results.by_resolution(study))
     blocks = [(str(s), ours.get(s, []), paper.get(s, {})) for s in sorted({*paper, *ours})]
     notes = []
     if missing := [points for points in paper if points not in ours]:
         command = command_of(study, resolution=missing[0])
         notes = [f"Not run: s = {', '.join(map(str, missing))}. One of them: `{command}`."]
-    return _error_table(head, blocks, notes) if ours else None
+    return _error_table(head, blocks, notes)
 
 
 def _error_table(head: tuple[str, ...], blocks: Iterable[Block], notes: Iterable[str]) -> Table:
@@ -235,23 +234,27 @@ def _budget(group: Group | None) -> tuple[str, ...]:
 
 
 @partial(Entry, "table-5-settings", "Table 5", tuple(TABLE_5), "Settings of PDNO")
-def settings_table(results: Results) -> Table | None:
+def settings_table(results: Results) -> Table:
     names = "batch,learning rate,weight decay,epochs,schedule,channels,layers,hidden,activation"
     head = ("data", "whose", *names.split(","), "k_max")
     lines = []
-    found = False
+    groups = {
+        study: of_network(
+            results.shown(study), published.ONE_SHOT if study == "heat" else published.PDNO
+        )
+        for study in TABLE_5
+    }
+    require(any(groups.values()))
     for study, (batch, rate, decay, epochs, step, *network) in TABLE_5.items():
         cells = (str(batch), number(rate), number(decay), str(epochs), f"halved every {step}")
         lines.append((study, "paper", *cells, *map(str, network), "all"))
-        asked = published.ONE_SHOT if study == "heat" else published.PDNO
-        group = of_network(results.shown(study), asked)
-        found |= group is not None
+        group = groups[study]
         lines.append((study, "ours", *(_settings(group) if group else [MISSING] * len(head[2:]))))
     note = (
         "Layers, hidden and activation are those of the symbol networks. "
         "The paper's text trains ν = 1e-3 with batch 10."
     )
-    return Table(head, tuple(lines), (note,)) if found else None
+    return Table(head, tuple(lines), (note,))
 
 
 def _settings(group: Group) -> list[str]:
@@ -281,10 +284,8 @@ def resource_numbers(results: Results) -> dict[tuple[str, int, int], Resources]:
 
 
 @partial(Entry, "table-6-resources", "Table 6", ("resources",), "Memory, parameters and time")
-def resource_table(results: Results) -> Table | None:
-    ours = resource_numbers(results)
-    if not ours:
-        return None
+def resource_table(results: Results) -> Table:
+    ours = require(resource_numbers(results))
     head = ("memory MB", "paper", "parameters", "paper", "seconds per epoch", "paper")
     keys = list(dict.fromkeys([*TABLE_6, *ours]))
     lines: list[tuple[str, ...]] = []
