@@ -32,6 +32,10 @@ COMPARABLE = 1.25  # ratio of errors up to which we call them comparable
 ENOUGH_MODES = 20  # k_max of figure 9
 SMOOTHER = 0.5  # ratio of the roughness of PDNO's symbols to FNO's below which they are smoother
 COUNTED, MEASURED = "counted, no training", "one training step on our machine, no GPU"
+HEAT, DARCY, FLOW, BURGERS = ("heat",), ("darcy",), ("navier-stokes",), ("burgers",)
+MODES, WIDTH, ACTIVATION = ("darcy-modes",), ("navier-stokes-width",), ("darcy-activation",)
+RESOURCES, BOTH, SYMBOL = ("resources",), ("train", "test"), ("symbol",)
+LIMIT = "(test / train up to 1.1 is none)"
 
 
 class Finding(NamedTuple):
@@ -127,10 +131,12 @@ def _case(label: str, groups: Sequence[Group], *ranks: Sequence[str]) -> Case:
     return label, [_errors(groups, rank) for rank in ranks], note
 
 
-def by_resolution(study: str, ranks: Sequence[Sequence[str]], results: Results) -> Finding:
+def by_resolution(study: str, *ranks: Sequence[str]) -> Callable[[Results], Finding]:
     """Networks at every resolution that was run."""
-    blocks = results.by_resolution(study)
-    return ordered(_case(f"s = {points}: ", blocks[points], *ranks) for points in blocks)
+    return lambda results: ordered(
+        _case(f"s = {points}: ", groups, *ranks)
+        for points, groups in results.by_resolution(study).items()
+    )
 
 
 def by_viscosity(viscosity: float, results: Results) -> Finding:
@@ -156,28 +162,23 @@ def figure_1(results: Results) -> list[Group]:
 
 def over_time(results: Results) -> Finding:
     (first, curve), *others = [(group, group.over_time()) for group in figure_1(results)]
-    names = ", ".join(group.model for group, _ in others)
-    label = f"{first.model} against {names}: lowest at "
-    cases = [
-        (label, [{first: error}, {g: other[t] for g, other in others if t in other}], "")
-        for t, error in curve.items()
+    label = f"{first.model} against {', '.join(group.model for group, _ in others)}: lowest at "
+    ranks = [
+        [{first: curve[t]}, {g: other[t] for g, other in others if t in other}] for t in curve
     ]
-    return ordered(cases, count=True)
+    return ordered([(label, both, "") for both in ranks], count=True)
 
 
 def samples(results: Results) -> Finding:
     """PDNO and the others at each time of the best and of the worst sample."""
     groups = [group for group in results.shown("navier-stokes") if group.facts.of_paper]
     cases: list[Case] = []
-    for choice in ("lowest", "highest"):
-        sample = choose_sample(groups, choice)
+    for sample, choice in [(choose_sample(groups, c), c) for c in ("lowest", "highest")]:
         for frame in range(len(sample.target)):
-            found = {g: sample.frame_error(g, frame) for g in sample.predictions}
-            ranks = [
-                {g: Summary(e, 0, 1) for g, e in found.items() if g.facts.network in networks}
-                for networks in ((PDNO,), BASELINES)
-            ]
-            cases.append((f"{choice}: sample {sample.index}, best at ", ranks, ""))
+            errors = {g: Summary(sample.frame_error(g, frame), 0, 1) for g in sample.predictions}
+            ours = {g: error for g, error in errors.items() if g.facts.network == PDNO}
+            theirs = {g: error for g, error in errors.items() if g.facts.network in BASELINES}
+            cases.append((f"{choice}: sample {sample.index}, best at ", [ours, theirs], ""))
     return ordered(cases, count=True)
 
 
@@ -189,29 +190,24 @@ def growth(results: Results) -> Finding:
 
 
 def by_width(results: Results) -> Finding:
-    shown = results.shown("navier-stokes-width")
-    swept = {network: by_setting(shown, "width", network) for network in (PLAIN, "FNO")}
-    curves = {
-        network: {width: error.mean for width, g in groups.items() if (error := g.summary())}
-        for network, groups in swept.items()
-    }
+    curves, shown = {}, results.shown(*WIDTH)
+    for network in (PLAIN, "FNO"):
+        swept = by_setting(shown, "width", network)
+        curves[network] = {width: e.mean for width, g in swept.items() if (e := g.summary())}
     return monotone(curves, shown, rising=False)
 
 
 def same_width(results: Results) -> Finding:
-    shown = results.shown("navier-stokes-width")
-    cases = []
-    for width in by_setting(shown, "width"):
-        groups = [group for group in shown if group.facts.sweep.get("width") == width]
-        cases.append(_case(f"{width:g} channels: ", groups, (PLAIN,), ("FNO",)))
-    return ordered(cases)
+    known = [group for group in results.shown(*WIDTH) if "width" in group.facts.sweep]
+    blocks = grouped(known, lambda group: group.facts.sweep["width"])
+    return ordered(_case(f"{w:g} channels: ", blocks[w], (PLAIN,), ("FNO",)) for w in blocks)
 
 
 def fewest_modes(results: Results) -> Finding:
     """The smallest k_max, and other networks at the same resolution."""
-    group = require([*by_setting(results.shown("darcy-modes"), "modes").values()])[0]
-    ranks = [{group: require(group.summary())}]
-    ranks.append(_errors(results.by_resolution("darcy").get(group.resolution, []), BASELINES))
+    group = require([*by_setting(results.shown(*MODES), "modes").values()])[0]
+    others = results.by_resolution("darcy").get(group.resolution, [])
+    ranks = [{group: require(group.summary())}, _errors(others, BASELINES)]
     return ordered([(f"s = {group.resolution}: ", ranks, "")])
 
 
@@ -241,28 +237,22 @@ def symbol_roughness(results: Results) -> Finding:
 
 def parameters_by_modes(results: Results) -> Finding:
     """Most over fewest parameters of PDNO with the same channels and several k_max."""
-    counts: dict[int, dict[int, int]] = {}
-    for (family, modes, width), one in resource_numbers(results).items():
-        if family == "PDNO":
-            counts.setdefault(width, {})[modes] = int(one.parameters)
+    ours = {k[1:]: r.parameters for k, r in resource_numbers(results).items() if k[0] == "PDNO"}
     ratios = {}
-    for width, by_modes in counts.items():
-        found, kept = sorted(set(by_modes.values())), ", ".join(map(str, sorted(by_modes)))
-        if len(by_modes) > 1:
-            words = f"{', '.join(map(str, found))} parameters"
-            ratios[f"{width} channels, k_max {kept}: {words}"] = found[-1] / found[0]
+    for width in dict.fromkeys(width for _, width in ours):
+        counts = {modes: int(count) for (modes, w), count in sorted(ours.items()) if w == width}
+        found = sorted(set(counts.values()))
+        if len(counts) > 1:
+            kept, words = (", ".join(map(str, some)) for some in (counts, found))
+            ratios[f"{width} channels, k_max {kept}: {words} parameters"] = found[-1] / found[0]
     return ratio("most / fewest, ", ratios, 1, 1)._replace(budget=COUNTED)
 
 
 def _pairs(results: Results) -> dict[str, tuple[Resources, Resources]]:
     """PDNO and FNO by configuration; only those of the paper's table."""
-    ours = resource_numbers(results)
-    sizes = [key[1:] for key in TABLE_6 if key[0] == "PDNO"]
-    return {
-        f"k_max {modes}, {width} channels": (ours["PDNO", modes, width], ours["FNO", modes, width])
-        for modes, width in sizes
-        if ("PDNO", modes, width) in ours and ("FNO", modes, width) in ours
-    }
+    ours, sizes = resource_numbers(results), [key[1:] for key in TABLE_6 if key[0] == "PDNO"]
+    pairs = {size: (ours.get(("PDNO", *size)), ours.get(("FNO", *size))) for size in sizes}
+    return {f"k_max {m}, {w} channels": (a, b) for (m, w), (a, b) in pairs.items() if a and b}
 
 
 def parameters(results: Results) -> Finding:
@@ -274,14 +264,14 @@ def parameters(results: Results) -> Finding:
 
 def costs(results: Results) -> Finding:
     """Time and memory of PDNO over those of FNO."""
-    pairs, paper = _pairs(results), (TABLE_6["PDNO", 12, 20], TABLE_6["FNO", 12, 20])
+    paper = (TABLE_6["PDNO", 12, 20], TABLE_6["FNO", 12, 20])
     texts, holds = [], True
     for name, place in (("time", 2), ("memory", 0)):
-        ratios = {label: a[place] / b[place] for label, (a, b) in pairs.items()}
-        finding = ratio(f"{name} PDNO / FNO ", ratios, math.nextafter(1, 2), math.inf)
-        holds &= finding.holds
-        there = f"(paper {paper[0][place] / paper[1][place]:.1f} at k_max 12, 20 channels)"
-        texts.append(f"{finding.numbers} {there}")
+        ratios = {label: a[place] / b[place] for label, (a, b) in _pairs(results).items()}
+        found = ratio(f"{name} PDNO / FNO ", ratios, math.nextafter(1, 2), math.inf)
+        holds &= found.holds
+        there = f"{paper[0][place] / paper[1][place]:.1f} at k_max 12, 20 channels"
+        texts.append(f"{found.numbers} (paper {there})")
     return Finding(holds, "; ".join(texts), budget=MEASURED)
 
 
@@ -302,10 +292,6 @@ class Claim(NamedTuple):
     text: str = ""
 
 
-HEAT, DARCY, FLOW, BURGERS = ("heat",), ("darcy",), ("navier-stokes",), ("burgers",)
-MODES, WIDTH, RESOURCES = ("darcy-modes",), ("navier-stokes-width",), ("resources",)
-BOTH, SYMBOL = ("train", "test"), ("symbol",)
-LIMIT = "(test / train up to 1.1 is none)"
 TABLE = {
     "Heat: relative L2 error below 0.01 on training and test.": Claim(
         "heat-error", "5.1", HEAT, partial(below, runs.ERROR, BOTH, 0.01)
@@ -328,13 +314,13 @@ TABLE = {
         "darcy-order",
         "table 1",
         DARCY,
-        partial(by_resolution, "darcy", [(PDNO,), (PLAIN,), ("MWT Leg", "FNO")]),
+        by_resolution("darcy", (PDNO,), (PLAIN,), ("MWT Leg", "FNO")),
     ),
     f"Darcy: PDNO has no gap between training and test, MWT and FNO have one {LIMIT}.": Claim(
         "darcy-gap",
         "table 1",
         DARCY,
-        lambda results: gap(g for g in results.study("darcy") if g.facts.of_paper),
+        lambda r: gap(g for g in r.study("darcy") if g.facts.of_paper),
     ),
     "Navier-Stokes, ν = 1e-5: PDNO a(x,ξ) has the lowest test error.": Claim(
         "navier-stokes-best", "table 2", FLOW, partial(by_viscosity, 1e-5)
@@ -361,15 +347,10 @@ TABLE = {
         "burgers-order",
         "table 3",
         BURGERS,
-        partial(by_resolution, "burgers", [("FNO",), (PDNO, PLAIN, "MWT Leg", "MWT Chb")]),
+        by_resolution("burgers", ("FNO",), (PDNO, PLAIN, "MWT Leg", "MWT Chb")),
     ),
     "Burgers: PDNO a(ξ) is worse than PDNO a(x,ξ).": Claim(
-        *(
-            "burgers-space",
-            "table 3",
-            BURGERS,
-            partial(by_resolution, "burgers", [(PDNO,), (PLAIN,)]),
-        )
+        "burgers-space", "table 3", BURGERS, by_resolution("burgers", (PDNO,), (PLAIN,))
     ),
     "Darcy: a small k_max already beats MWT and FNO.": Claim(
         "modes-beat-baselines", "fig. 9", (*MODES, *DARCY), fewest_modes
@@ -378,10 +359,7 @@ TABLE = {
         "modes-saturate", "fig. 9", MODES, many_modes, "paper"
     ),
     f"Darcy: ReLU symbols have a gap between training and test, GELU ones do not {LIMIT}.": Claim(
-        "activation-gap",
-        "fig. 11",
-        ("darcy-activation",),
-        lambda results: gap(results.study("darcy-activation"), (RELU,)),
+        "activation-gap", "fig. 11", ACTIVATION, lambda r: gap(r.study(*ACTIVATION), (RELU,))
     ),
     "Navier-Stokes: the test error falls with the channels, for PDNO a(ξ) and FNO.": Claim(
         "width-falls", "fig. 10", WIDTH, by_width

@@ -11,11 +11,11 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from safetensors import safe_open
@@ -28,8 +28,7 @@ from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
 ERROR = "relative_l2"
 WRITTEN_FACTS = ("study", "of_paper", "sweep")
 FLOW_STUDIES = ("navier-stokes", "navier-stokes-width")
-HANDFUL = 10
-"""Training samples below which nothing can be learned."""
+HANDFUL = 10  # training samples below which nothing can be learned
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
 
@@ -89,11 +88,11 @@ class RunRecord:
         return np.asarray(self._pictures.get_tensor(name), dtype=np.float64)
 
     @property
-    def times(self) -> list[float] | None:
+    def times(self) -> tuple[float, ...] | None:
         """Times of the frames of its pictures; None for a static problem."""
-        header = self._pictures.metadata() if self._pictures else None
-        found = json.loads((header or {}).get("times", "null"))
-        return None if found is None else [float(t) for t in found]
+        header = (self._pictures.metadata() if self._pictures else None) or {}
+        found = json.loads(header.get("times", "null"))
+        return None if found is None else tuple(found)
 
 
 def find_runs(places: Sequence[Path]) -> list[RunRecord]:
@@ -129,8 +128,10 @@ def _read_run(folder: Path) -> RunRecord:
     settings = _read_json(folder / run_folder.SPECIFICATION)
     machine = _read_json(folder / run_folder.ENVIRONMENT)
     known = [row if row.facts else replace(row, facts=old_facts(row, settings)) for row in rows]
-    history = tuple(_read_history(folder / run_folder.HISTORY))
-    return RunRecord(folder, settings, machine, tuple(known), history)
+    path = folder / run_folder.HISTORY
+    epochs = csv.DictReader(path.read_text("utf-8").splitlines() if path.is_file() else [])
+    history = [{name: float(cell or "nan") for name, cell in line.items()} for line in epochs]
+    return RunRecord(folder, settings, machine, tuple(known), tuple(history))
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
@@ -141,13 +142,6 @@ def _read_json(path: Path) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds {type(found).__name__}; expected keys and values")
     return found
-
-
-def _read_history(path: Path) -> Iterator[Mapping[str, float]]:
-    if path.is_file():
-        with open(path, encoding="utf-8", newline="") as file:
-            for line in csv.DictReader(file):
-                yield {name: float(cell) if cell else math.nan for name, cell in line.items()}
 
 
 OLD_NAMES = {
@@ -167,24 +161,23 @@ def old_facts(row: Row, specification: Mapping[str, Any]) -> Facts:
     words = [word.split("=", 1) for word in f"{row.experiment} {row.model}".split() if "=" in word]
     named, problem = dict(words), specification.get("problem") or {}
     study, markov = row.experiment.split()[0], "Markov" in row.model
-    viscosity = problem.get("viscosity", named.get("nu"))
+    told = problem.get("viscosity", named.get("nu"))
+    viscosity = None if told is None else float(told)
     final_time = problem.get("final_time", named.get("T"))
     dataset = str(problem.get("name", row.experiment))
     if study in FLOW_STUDIES and viscosity is not None and final_time is not None:
-        samples = named.get("N", specification.get("train", 0))
-        dataset = str(published.Dataset(float(viscosity), int(final_time), int(samples)))
+        samples = int(named.get("N", specification.get("train", 0)))
+        dataset = str(published.Dataset(viscosity, int(final_time), samples))
     network = next(known for start, known in OLD_NAMES.items() if row.model.startswith(start))
     family, _, variant = network.partition(" ")
     swept = {"modes": named.get("k_max"), "width": named.get("width")}
     sweep = {k: math.inf if v == "all" else float(v) for k, v in swept.items() if v}
-    number = None if viscosity is None else float(viscosity)
     mode = str(specification.get("task", {}).get("kind", "markov" if markov else ""))
     of_paper = network not in ("", PROVABLE) and not markov
-    return Facts(study, dataset, number, family, variant, mode, of_paper, sweep)
+    return Facts(study, dataset, viscosity, family, variant, mode, of_paper, sweep)
 
 
-@dataclass(frozen=True)
-class Budget:
+class Budget(NamedTuple):
     """What the trainings of one group had, beside the paper's; a number without it says little."""
 
     epochs: int
@@ -232,7 +225,7 @@ def describe_budgets(named: Iterable[tuple[str, Budget]]) -> str:
 class Group(RunRecord):
     """Runs of one specification with different seeds: the first one, with the rows of all."""
 
-    seeds: tuple[RunRecord, ...]
+    seeds: Sequence[RunRecord]
 
     @property
     def network(self) -> dict[str, Any]:
@@ -245,18 +238,18 @@ class Group(RunRecord):
         planned = int(self.specification["training"]["epochs"])
         done = [int(run.history[-1]["epoch"]) for run in self.seeds if run.history]
         seconds = [row.seconds for row in self.rows if row.seconds is not None]
-        mean = sum(seconds) / len(seconds) if seconds else None
+        had = (min(done, default=planned), samples, len(self.seeds))
         paper_epochs = published.published_epochs(facts.study, facts.network)
         paper_samples = published.published_samples(facts.study, facts.viscosity, samples)
-        epochs = min(done, default=planned)
-        return Budget(epochs, samples, len(self.seeds), mean, paper_epochs, paper_samples)
+        mean = sum(seconds) / len(seconds) if seconds else None
+        return Budget(*had, mean, paper_epochs, paper_samples)
 
     def summary(
         self, split: str = "test", metric: str = ERROR, *, resolution: int | None = None
     ) -> Summary | None:
         """Mean and deviation of a number over the seeds; None where it was not measured."""
-        points = self.resolution if resolution is None else resolution
-        return table(self.rows, split=split, metric=metric).get(self.model, {}).get(points)
+        found = table(self.rows, split=split, metric=metric).get(self.model, {})
+        return found.get(self.resolution if resolution is None else resolution)
 
     def series(self, split: str, prefix: str) -> dict[str, Summary]:
         """The numbers whose name starts with a prefix, by the rest of it: times or bands."""
@@ -267,18 +260,6 @@ class Group(RunRecord):
 
     def over_time(self, split: str = "test") -> dict[float, Summary]:
         return {float(t): s for t, s in self.series(split, f"{ERROR} t=").items()}
-
-
-def _group(seeds: Sequence[RunRecord]) -> Group:
-    first, rows = seeds[0], tuple(row for run in seeds for row in run.rows)
-    about = (first.folder, first.specification, first.environment)
-    return Group(*about, rows, first.history, tuple(seeds))
-
-
-def _order(group: Group) -> tuple[Any, ...]:
-    """Where it stands among others; its name counts last."""
-    facts, sweep = group.facts, sorted(group.facts.sweep.items())
-    return (facts.network, facts.mode, sweep, facts.dataset, group.resolution, group.model)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,7 +280,13 @@ class Results:
                 # the same run may lie in two folders; the first counts
                 same = found.setdefault(json.dumps(plain, sort_keys=True), {})
                 same.setdefault(record.seed, record)
-        return [_group([by_seed[seed] for seed in sorted(by_seed)]) for by_seed in found.values()]
+        groups = []
+        for by_seed in found.values():
+            first, *_ = seeds = [by_seed[seed] for seed in sorted(by_seed)]
+            rows = tuple(row for run in seeds for row in run.rows)
+            about = (first.folder, first.specification, first.environment)
+            groups.append(Group(*about, rows, first.history, seeds))
+        return groups
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -309,7 +296,13 @@ class Results:
         for group in sorted(self.every_group, key=lambda group: -group.budget.work):
             if group.budget.level != "smoke" or group.facts.study not in better:
                 chosen.setdefault((group.rows[0].experiment, group.model, group.resolution), group)
-        return sorted(chosen.values(), key=_order)
+
+        def order(group: Group) -> tuple[Any, ...]:
+            facts, sweep = group.facts, sorted(group.facts.sweep.items())
+            # the name, which tells nothing, counts last
+            return (facts.network, facts.mode, sweep, facts.dataset, group.resolution, group.model)
+
+        return sorted(chosen.values(), key=order)
 
     @property
     def left_out(self) -> list[Group]:
@@ -319,8 +312,7 @@ class Results:
     def resources(self) -> tuple[Row, ...]:
         """The numbers of one resource table: the one on the finest grid."""
         known = [record for record in self.records if record.facts.study == "resources"]
-        best = max(known, key=lambda record: record.resolution, default=None)
-        return () if best is None else best.rows
+        return max(known, key=lambda record: record.resolution).rows if known else ()
 
     def study(self, name: str) -> list[Group]:
         return [group for group in self.groups if group.facts.study == name]

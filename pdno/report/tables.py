@@ -77,13 +77,13 @@ def command_of(study: str, *, preset: str = "small", resolution: int | None = No
     )
 
 
-def html_note(note: str, mark: str = "<code>{}</code>") -> str:
-    """A sentence as HTML; what stands between backticks is a command."""
-    return _with_commands(html.escape(note), mark)
-
-
-def _with_commands(note: str, mark: str) -> str:
+def marked(note: str, mark: str) -> str:
+    """A sentence with its commands, which stand between backticks, in a notation with {}."""
     return re.sub(r"`([^`]*)`", lambda found: mark.format(found[1]), note)
+
+
+def html_note(note: str) -> str:
+    return marked(html.escape(note), "<code>{}</code>")
 
 
 def _latex(text: str) -> str:
@@ -94,8 +94,7 @@ def _latex(text: str) -> str:
 class Table:
     """Cells under a head, with notes below, in which commands stand between backticks.
 
-    `strong` are line and column of the cells that stand out, such as the smallest errors. LaTeX
-    needs no package: Greek letters and signs become mathematics.
+    `strong` are line and column of the cells that stand out, such as the smallest errors.
     """
 
     head: tuple[str, ...]
@@ -120,29 +119,26 @@ class Table:
         """A Markdown table, with its notes."""
         lines = self._styled(lambda text: text.replace("|", "\\|"), "**{}**")
         head, *rest = [f"| {' | '.join(line)} |" for line in lines]
-        rule = "|" + "---|" * len(self.head)
-        return "\n".join([head, rule, *rest, *(f"\n{note}" for note in self.notes)]) + "\n"
+        notes = [f"\n{note}" for note in self.notes]
+        return "\n".join([head, "|" + "---|" * len(self.head), *rest, *notes, ""])
 
     def latex(self) -> str:
-        """A LaTeX tabular, with its notes as paragraphs."""
+        """A LaTeX tabular, with its notes as paragraphs; it needs no package."""
         lines = self._styled(_latex, r"\textbf{{{}}}")
         head, *rest = [" & ".join(line) + r" \\" for line in lines]
-        start = r"\begin{tabular}{" + "l" * len(self.head) + "}"
-        notes = ["\n" + _with_commands(_latex(note), r"\texttt{{{}}}") for note in self.notes]
-        rule, end = r"\hline", r"\end{tabular}"
-        return "\n".join([start, rule, head, rule, *rest, rule, end, *notes]) + "\n"
+        start, rule = r"\begin{tabular}{" + "l" * len(self.head) + "}", r"\hline"
+        notes = ["\n" + marked(_latex(note), r"\texttt{{{}}}") for note in self.notes]
+        return "\n".join([start, rule, head, rule, *rest, rule, r"\end{tabular}", *notes, ""])
 
     def html(self) -> str:
         """An HTML table that scrolls by itself on a narrow screen."""
         names, *lines = self._styled(html.escape, "<strong>{}</strong>")
         head = "".join(f'<th scope="col">{cell}</th>' for cell in names)
-        body = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
+        cells = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
+        body = "\n".join(f"<tr>{line}</tr>" for line in cells)
         notes = "".join(f'<p class="note">{html_note(note)}</p>\n' for note in self.notes)
-        return (
-            f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
-            + "\n".join(f"<tr>{line}</tr>" for line in body)
-            + f"\n</tbody>\n</table></div>\n{notes}"
-        )
+        table = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n"
+        return f'<div class="wide"><table>\n{table}</table></div>\n{notes}'
 
 
 # Errors: tables 1, 2 and 3
@@ -156,28 +152,6 @@ Block = tuple[str, Sequence[Group], Mapping[str, Any]]
 def darcy_table(results: Results) -> Table:
     head = ("s", "network", "train", "paper", "test", "paper")
     return _by_resolution(results, "darcy", TABLE_1, head)
-
-
-@partial(Entry, "table-2-navier-stokes", "Table 2", ("navier-stokes",), "Navier-Stokes")
-def navier_stokes_table(results: Results) -> Table:
-    """Dataset by dataset."""
-    ours = grouped(results.study("navier-stokes"), lambda group: group.facts.dataset)
-    blocks: list[Block] = []
-    met, other_sizes = set(), []
-    for label, groups in require(ours).items():
-        samples = groups[0].budget.samples
-        dataset = published.published_dataset(groups[0].facts.viscosity, samples)
-        met.add(dataset)
-        if dataset is not None and dataset.samples not in (samples, 10000):
-            other_sizes.append(f"{label} beside {dataset}")
-        blocks.append((label, groups, TABLE_2[dataset] if dataset else {}))
-    missing = [dataset for dataset in TABLE_2 if dataset not in met]
-    blocks += [(str(dataset), [], TABLE_2[dataset]) for dataset in missing]
-    notes = [f"Other data than the paper's: {'; '.join(other_sizes)}."] if other_sizes else []
-    if missing:
-        names = "; ".join(map(str, missing))
-        notes.append(f"Not run: {names}. `{command_of('navier-stokes', preset='paper')}`.")
-    return _error_table(("dataset", "network", "train", "test", "paper"), blocks, notes)
 
 
 @partial(Entry, "table-3-burgers", "Table 3", ("burgers",), "Burgers' equation")
@@ -197,9 +171,28 @@ def _by_resolution(
     return _error_table(head, blocks, notes)
 
 
+@partial(Entry, "table-2-navier-stokes", "Table 2", ("navier-stokes",), "Navier-Stokes")
+def navier_stokes_table(results: Results) -> Table:
+    ours = grouped(results.study("navier-stokes"), lambda group: group.facts.dataset)
+    blocks: list[Block] = []
+    missing, other_sizes = list(TABLE_2), []
+    for label, groups in require(ours).items():
+        samples = groups[0].budget.samples
+        dataset = published.published_dataset(groups[0].facts.viscosity, samples)
+        missing = [one for one in missing if one != dataset]
+        if dataset is not None and dataset.samples not in (samples, 10000):
+            other_sizes.append(f"{label} beside {dataset}")
+        blocks.append((label, groups, TABLE_2[dataset] if dataset else {}))
+    blocks += [(str(dataset), [], TABLE_2[dataset]) for dataset in missing]
+    notes = [f"Other data than the paper's: {'; '.join(other_sizes)}."] if other_sizes else []
+    if missing:
+        names = "; ".join(map(str, missing))
+        notes.append(f"Not run: {names}. `{command_of('navier-stokes', preset='paper')}`.")
+    return _error_table(("dataset", "network", "train", "test", "paper"), blocks, notes)
+
+
 def _error_table(head: tuple[str, ...], blocks: Iterable[Block], notes: Iterable[str]) -> Table:
     """Errors and budgets, block by block; the smallest test error of a block stands out."""
-    two = head.count("paper") == 2
     lines: list[tuple[str, ...]] = []
     strong = set()
     for label, groups, paper in blocks:
@@ -208,12 +201,12 @@ def _error_table(head: tuple[str, ...], blocks: Iterable[Block], notes: Iterable
         # ours that the paper does not have
         paired += [(group.model, group, None) for group in groups if group not in met]
         errors = {}
-        for name, group, published_errors in paired:
-            both = isinstance(published_errors, tuple)
-            of_train, of_test = published_errors if both else (None, published_errors)
+        for name, group, told in paired:
+            of_train, of_test = told if isinstance(told, tuple) else (None, told)
             train, test = (group.summary(s) if group else None for s in ("train", "test"))
-            cells = [summary_text(train), *([number(of_train)] if two else [])]
-            cells += [summary_text(test), number(of_test)]
+            cells = [summary_text(train), number(of_train), summary_text(test), number(of_test)]
+            if head.count("paper") == 1:
+                del cells[1]
             cells.append(f"{test.mean / of_test:.2f}" if test and of_test else MISSING)
             if test is not None:
                 errors[len(lines)] = test.mean
@@ -238,18 +231,13 @@ def settings_table(results: Results) -> Table:
     names = "batch,learning rate,weight decay,epochs,schedule,channels,layers,hidden,activation"
     head = ("data", "whose", *names.split(","), "k_max")
     lines = []
-    groups = {
-        study: of_network(
-            results.shown(study), published.ONE_SHOT if study == "heat" else published.PDNO
-        )
-        for study in TABLE_5
-    }
-    require(any(groups.values()))
     for study, (batch, rate, decay, epochs, step, *network) in TABLE_5.items():
         cells = (str(batch), number(rate), number(decay), str(epochs), f"halved every {step}")
         lines.append((study, "paper", *cells, *map(str, network), "all"))
-        group = groups[study]
+        name = published.ONE_SHOT if study == "heat" else published.PDNO
+        group = of_network(results.shown(study), name)
         lines.append((study, "ours", *(_settings(group) if group else [MISSING] * len(head[2:]))))
+    require(any(line[2] != MISSING for line in lines[1::2]))
     note = (
         "Layers, hidden and activation are those of the symbol networks. "
         "The paper's text trains ν = 1e-3 with batch 10."
