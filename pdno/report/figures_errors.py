@@ -7,24 +7,15 @@ lists are ours. Docstrings of entries are captions.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from pdno.evaluation.rows import Summary
+from pdno.report import runs
 from pdno.report.published import BASELINES, PDNO, PLAIN, TABLE_5
-from pdno.report.runs import (
-    ERROR,
-    FLOW_STUDIES,
-    Group,
-    Results,
-    by_setting,
-    count_of,
-    of_network,
-    require,
-)
+from pdno.report.runs import ERROR, Group, Results, by_setting, of_network, require
 from pdno.report.style import figure, line_of, logarithmic, marker_of, shared_legend
 
 STUDIES = tuple(TABLE_5)
@@ -59,11 +50,10 @@ def plot_cost(results: Results) -> Figure:
     return drawn
 
 
-def _costs(group: Group) -> tuple[float | None, float | None, int | None]:
+def _costs(group: Group) -> tuple[float | None, ...]:
     predicting = group.summary("speed", "seconds per prediction")
     parameters = (row.parameters for row in group.rows if row.parameters is not None)
-    seconds = None if predicting is None else predicting.mean
-    return group.budget.seconds, seconds, next(parameters, None)
+    return group.budget.seconds, predicting and predicting.mean, next(parameters, None)
 
 
 @figure("resolutions", 0, SEVERAL, "Other resolutions without training")
@@ -132,8 +122,9 @@ def plot_error_by_time(results: Results) -> Figure:
     counts frames from 0, so its index is t − 1."""
 
     def draw(axes: Any, groups: Sequence[Group]) -> None:
-        for group in groups:
-            _draw_splits(axes, group.over_time, group)
+        for group, split in itertools.product(groups, SPLITS):
+            label = f"{group.model}, {split}"
+            _draw(axes, group.over_time(split), label, line_of(group.facts, split))
         axes.locator_params(axis="x", integer=True)
 
     groups = [group for group in results.shown("navier-stokes") if group.over_time()]
@@ -148,7 +139,7 @@ def plot_modes(results: Results) -> Figure:
     def draw(axes: Any, groups: Sequence[Group]) -> None:
         swept = by_setting(groups, "modes")
         named = {"all" if value == math.inf else f"{value:g}": g for value, g in swept.items()}
-        _draw_splits(axes, partial(_errors, named), groups[0], PDNO)
+        _draw_swept(axes, named, PDNO)
         others = results.by_resolution("darcy").get(groups[0].resolution, [])
         for group in [g for name in BASELINES if (g := of_network(others, name))]:
             if (summary := group.summary()) is not None:
@@ -166,7 +157,7 @@ def plot_width(results: Results) -> Figure:
     def draw(axes: Any, groups: Sequence[Group]) -> None:
         for network in (PLAIN, "FNO"):
             if swept := by_setting(groups, "width", network):
-                _draw_splits(axes, partial(_errors, swept), next(iter(swept.values())), network)
+                _draw_swept(axes, swept, network)
         axes.set_xticks(list(by_setting(groups, "width")))
 
     shown = [g for g in results.shown("navier-stokes-width") if "width" in g.facts.sweep]
@@ -201,17 +192,12 @@ def plot_activation(results: Results) -> Figure:
     return _panels([groups], draw, "points per axis", log=False)
 
 
-def _errors(groups: Mapping[Any, Group], split: str) -> dict[Any, Summary]:
-    return {value: error for value, g in groups.items() if (error := g.summary(split))}
-
-
-def _draw_splits(
-    axes: Any, errors: Callable[[str], Mapping[Any, Summary]], group: Group, name: str = ""
-) -> None:
-    """Test and training errors of a network, under its own or another name."""
+def _draw_swept(axes: Any, groups: Mapping[Any, Group], name: str) -> None:
+    """Test and training errors of a network by the values of a setting."""
     for split in SPLITS:
-        label = f"{name or group.model}, {split}"
-        _draw(axes, errors(split), label, line_of(group.facts, split))
+        errors = {value: error for value, g in groups.items() if (error := g.summary(split))}
+        first = next(iter(groups.values()))
+        _draw(axes, errors, f"{name}, {split}", line_of(first.facts, split))
 
 
 def _draw(
@@ -247,9 +233,9 @@ def _panels(
         axes.set_visible(False)
     for axes, groups in zip(panels, blocks, strict=False):
         facts, budget = groups[0].facts, groups[0].budget
-        data = f", {facts.dataset}" if facts.study in FLOW_STUDIES else ""
+        data = f", {facts.dataset}" if facts.study in runs.FLOW_STUDIES else ""
         what = f"{facts.study}{data}, s = {groups[0].resolution}"
-        axes.set_title(f"{what}\n({budget.level} budget, {count_of(budget.epochs, 'epoch')})")
+        axes.set_title(f"{what}\n({budget.level} budget, {runs.count_of(budget.epochs, 'epoch')})")
         axes.set_xlabel(x)
         axes.set_ylabel(y)
         draw(axes, groups)

@@ -4,10 +4,11 @@ The sample is chosen by the mean of its error over all networks: the median one 
 with the lowest (figure 12) and the one with the highest mean error (figure 13).
 """
 
-__all__ = ["Sample", "choose_sample", "plot_frames", "plot_sample"]
+__all__ = ["Sample", "choose_sample", "plot_comparison", "plot_frames", "plot_sample"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -65,8 +66,10 @@ def choose_sample(groups: Sequence[Group], choice: Choice) -> Sample:
     return Sample(index, error, given, frames(target[index]), predictions, times)
 
 
-def _plot_comparison(results: Results, study: str) -> Figure:
-    """The last frame of the median sample, truth and networks, errors below."""
+def plot_comparison(results: Results, study: str) -> Figure:
+    """The sample with the median of the mean error over the networks; the number is the relative
+    L2 error of this frame. A time t is the physical one; the paper counts frames from 0, so its
+    index is t − 1."""
     sample = choose_sample(results.shown(study), "median")
     require(sample.target.ndim == 3)
     truth = sample.target[-1]
@@ -88,18 +91,12 @@ def _plot_comparison(results: Results, study: str) -> Figure:
     return drawn
 
 
-@figure("samples", 4, FLOW, "One test sample at the last time")
-def plot_comparison(results: Results) -> Figure:
-    """The sample with the median of the mean error over the networks; the number is the relative
-    L2 error of this frame. t is the physical time; the paper counts frames from 0, so its index is
-    t − 1."""
-    return _plot_comparison(results, "navier-stokes")
-
-
-@figure("darcy-sample", 0, ["darcy"], "One Darcy test sample")
-def plot_darcy(results: Results) -> Figure:
-    """The sample with the median of the mean error over the networks."""
-    return _plot_comparison(results, "darcy")
+FLOW_SAMPLE = figure("samples", 4, FLOW, "One test sample at the last time")(
+    partial(plot_comparison, study="navier-stokes")
+)
+DARCY_SAMPLE = figure("darcy-sample", 0, ["darcy"], "One Darcy test sample")(
+    partial(plot_comparison, study="darcy")
+)
 
 
 @figure("burgers-sample", 0, ["burgers"], "One Burgers test sample")
@@ -126,7 +123,8 @@ def plot_curves(results: Results) -> Figure:
 
 
 def plot_frames(results: Results, choice: Choice) -> Figure:
-    """Some frames of a sample, truth and networks, errors on top."""
+    """The number is the relative L2 error of the frame. t is the physical time; the paper counts
+    frames from 0, so its index is t − 1."""
     sample = choose_sample(results.shown("navier-stokes"), choice)
     times = require(sample.times)
     require(sample.target.ndim == 3)
@@ -145,18 +143,12 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
     return drawn
 
 
-@figure("lowest", 12, FLOW, "The test sample with the lowest mean error over the networks")
-def plot_lowest(results: Results) -> Figure:
-    """The number is the relative L2 error of the frame. t is the physical time; the paper counts
-    frames from 0, so its index is t − 1."""
-    return plot_frames(results, "lowest")
-
-
-@figure("highest", 13, FLOW, "The test sample with the highest mean error over the networks")
-def plot_highest(results: Results) -> Figure:
-    """The number is the relative L2 error of the frame. t is the physical time; the paper counts
-    frames from 0, so its index is t − 1."""
-    return plot_frames(results, "highest")
+LOWEST, HIGHEST = (
+    figure(
+        choice, number, FLOW, f"The test sample with the {choice} mean error over the networks"
+    )(partial(plot_frames, choice=choice))
+    for number, choice in ((12, "lowest"), (13, "highest"))
+)
 
 
 @figure("heat-surfaces", 8, ["heat"], "Exact and predicted solution of the heat equation")
@@ -226,8 +218,8 @@ def plot_sample(
         axes.set_xlabel("x")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:
-        drawn = Figure(figsize=(2.6 * (1 + len(labels)), 2.7))
         pictures = [(names[0], given), *((label, frames[k]) for k, label in labels.items())]
+        drawn = Figure(figsize=(2.6 * len(pictures), 2.7))
         for axes, (name, values) in zip(drawn.subplots(1, len(pictures)), pictures, strict=True):
             # the first array axis is x₁ and runs to the right
             image = axes.imshow(values.T, extent=(0, 1, 0, 1))

@@ -24,7 +24,7 @@ from pdno.evaluation.rows import write_rows
 from pdno.report import figures_errors, figures_fields, figures_symbols, tables
 from pdno.report.claims import claims_table
 from pdno.report.published import SOURCE
-from pdno.report.runs import Results, RunRecord, describe_budgets, find_runs, find_unfinished
+from pdno.report.runs import Results, describe_budgets, find_runs, find_unfinished
 from pdno.report.style import Entry, Figure, save_figure
 from pdno.report.tables import MISSING, Table, command_of, html_note, number
 
@@ -113,10 +113,9 @@ def _write_figure(made: Figure, out: Path, entry: Entry) -> str:
     made.set_layout_engine("none")
     save_figure(made, path.with_suffix(".pdf"))
     data = base64.b64encode(path.read_bytes()).decode("ascii")
-    caption = " ".join((entry.make.__doc__ or "").split())
     return (
         f'<figure><img src="data:image/png;base64,{data}" alt="{html.escape(entry.title)}">\n'
-        f"<figcaption>{html_note(caption)}</figcaption></figure>\n"
+        f"<figcaption>{html_note(entry.caption)}</figcaption></figure>\n"
     )
 
 
@@ -139,49 +138,37 @@ def _introduction(results: Results, places: Sequence[Path]) -> list[str]:
 def _runs_table(results: Results) -> Table:
     """All runs with their budget and machine."""
     head = ("run", "seed", "parameters", "epochs", "training samples", "seconds", "where")
-    return Table(head, tuple(map(_run_line, results.records)))
-
-
-def _run_line(record: RunRecord) -> tuple[str, ...]:
-    settings, row, machine = record.specification, record.rows[0], record.environment
-    known = {"torch", "device", "threads"} <= set(machine)
-    return (
-        record.folder.name,
-        str(record.seed) if settings else MISSING,
-        f"{row.parameters:,}" if settings and row.parameters is not None else MISSING,
-        f"{record.history[-1]['epoch']:.0f}" if record.history else MISSING,
-        str(settings.get("train", MISSING)),
-        number(row.seconds),
-        "torch {torch}, {device}, {threads} threads".format(**machine) if known else MISSING,
-    )
+    lines = []
+    for run in results.records:
+        settings, row, machine = run.specification, run.rows[0], run.environment
+        counted = f"{row.parameters:,}" if settings and row.parameters is not None else MISSING
+        epochs = f"{run.history[-1]['epoch']:.0f}" if run.history else MISSING
+        known = {"torch", "device", "threads"} <= set(machine)
+        words = "torch {torch}, {device}, {threads} threads"
+        had = (counted, epochs, str(settings.get("train", MISSING)), number(row.seconds))
+        where = words.format(**machine) if known else MISSING
+        seed = str(run.seed) if settings else MISSING
+        lines.append((run.folder.name, seed, *had, where))
+    return Table(head, tuple(lines))
 
 
 LINK = "https://arxiv.org/abs/2201.11967"
 TITLE = "Pseudo-differential neural operators: report"
 STYLE = """
-:root { color-scheme: light; }
-* { box-sizing: border-box; }
-body { font: 1rem/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto;
-  padding: 1rem; max-width: 62rem; overflow-wrap: break-word; }
-h1 { font-size: 1.6rem; line-height: 1.2; }
-h2 { font-size: 1.3rem; margin-top: 2.5rem; border-bottom: 1px solid #ccc; }
-h3 { font-size: 1.05rem; margin: 2rem 0 0.5rem; }
-a { color: #00558c; }
-nav ul { columns: 20rem; padding-left: 1.2rem; font-size: 0.9rem; }
-nav li { break-inside: avoid; }
-code { background: #f2f2f2; padding: 0.1rem 0.3rem; border-radius: 3px; font-size: 0.9em; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; min-width: 40rem; font-size: 0.82rem;
-  font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; }
-thead th { border-bottom: 2px solid #444; }
-tbody td { border-bottom: 1px solid #ddd; }
-figure { margin: 0; break-inside: avoid; }
-img { max-width: 100%; height: auto; }
-figcaption, .note, .origin { font-size: 0.85rem; color: #444; }
-.gap { border: 2px dashed #b35900; background: #fff7ee; padding: 0.75rem; margin: 0; }
-@media print { body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; }
-  .wide { overflow: visible; } table { font-size: 7pt; min-width: 0; } h3 { break-after: avoid; } }
+:root { color-scheme: light; } * { box-sizing: border-box; } body { font: 1rem/1.5 system-ui,
+sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto; padding: 1rem; max-width: 62rem;
+overflow-wrap: break-word; } h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.3rem;
+margin-top: 2.5rem; border-bottom: 1px solid #ccc; } h3 { font-size: 1.05rem; margin: 2rem 0
+0.5rem; } a { color: #00558c; } nav ul { columns: 20rem; padding-left: 1.2rem; font-size: 0.9rem; }
+nav li { break-inside: avoid; } code { background: #f2f2f2; padding: 0.1rem 0.3rem; border-radius:
+3px; font-size: 0.9em; } .wide { overflow-x: auto; } table { border-collapse: collapse; min-width:
+40rem; font-size: 0.82rem; font-variant-numeric: tabular-nums; } th, td { text-align: left;
+vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; } thead th { border-bottom: 2px solid #444;
+} tbody td { border-bottom: 1px solid #ddd; } figure { margin: 0; break-inside: avoid; } img {
+max-width: 100%; height: auto; } figcaption, .note, .origin { font-size: 0.85rem; color: #444; }
+.gap { border: 2px dashed #b35900; background: #fff7ee; padding: 0.75rem; margin: 0; } @media print
+{ body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; } .wide { overflow:
+visible; } table { font-size: 7pt; min-width: 0; } h3 { break-after: avoid; } }
 """
 
 

@@ -61,17 +61,20 @@ WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or a figure of the report; `make` raises where all runs of the studies are missing.
+    """A table or a figure of the report; the docstring of what makes it is the caption.
 
-    The key names its files; the number is the paper's, and empty for ours. The docstring of `make`
-    is the caption.
+    The key names its files; the number is the paper's, and empty for ours.
     """
 
     key: str
     number: str
-    studies: tuple[str, ...]
+    studies: Sequence[str]
     title: str
     make: Callable[[Results], Any]
+
+    @property
+    def caption(self) -> str:
+        return " ".join((getattr(self.make, "func", self.make).__doc__ or "").split())
 
     def __call__(self, results: Results) -> Any:
         """The table or figure; None where runs are missing."""
@@ -80,12 +83,10 @@ class Entry:
         return None
 
 
-def figure(
-    name: str, number: int, studies: Sequence[str], title: str
-) -> Callable[[Callable[[Results], Figure]], Entry]:
+def figure(name: str, number: int, studies: Sequence[str], title: str) -> partial[Entry]:
     """Makes a function an entry of the report; number 0 is none of the paper."""
     key, words = (f"figure-{number:02d}-{name}", f"Figure {number}") if number else (name, "")
-    return partial(Entry, key, words, tuple(studies), title)
+    return partial(Entry, key, words, studies, title)
 
 
 def marker_of(facts: Facts) -> dict[str, Any]:
