@@ -52,9 +52,6 @@ Case = tuple[str, Sequence[Errors], str]
 """Ranks of errors that a claim orders, under a label; a note says what is missing."""
 
 
-# Predicates
-
-
 def below(metric: str, splits: Sequence[str], limit: float, results: Results) -> Finding:
     groups = results.shown("heat")[:1]
     found = {s: error for g in groups for s in splits if (error := g.summary(s, metric))}
@@ -115,9 +112,6 @@ def ratio(
     text = title + ", ".join(f"{label}: {value:.2f}" for label, value in require(ratios).items())
     holds = all(low <= value <= high for value in ratios.values())
     return Finding(holds, text, *given)
-
-
-# Selections
 
 
 def _errors(groups: Sequence[Group], networks: Iterable[str]) -> Errors:
@@ -273,9 +267,6 @@ def costs(results: Results) -> Finding:
         there = f"{paper[0][place] / paper[1][place]:.1f} at k_max 12, 20 channels"
         texts.append(f"{found.numbers} (paper {there})")
     return Finding(holds, "; ".join(texts), budget=MEASURED)
-
-
-# The table
 
 
 class Claim(NamedTuple):

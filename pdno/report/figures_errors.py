@@ -128,7 +128,7 @@ def plot_error_by_time(results: Results) -> Figure:
         axes.locator_params(axis="x", integer=True)
 
     groups = [group for group in results.shown("navier-stokes") if group.over_time()]
-    return _panels([groups], draw, "t", columns=2)
+    return _panels([groups], draw, "t")
 
 
 @figure("modes", 9, ["darcy-modes"], "Kept modes k_max on Darcy flow")
@@ -147,7 +147,7 @@ def plot_modes(results: Results) -> Figure:
                 axes.axhline(summary.mean, label=f"{group.model}, test", **style)
 
     shown = [group for group in results.shown("darcy-modes") if "modes" in group.facts.sweep]
-    return _panels([shown], draw, "k_max", columns=2)
+    return _panels([shown], draw, "k_max")
 
 
 @figure("width", 10, ["navier-stokes-width"], "Channels on Navier-Stokes")
@@ -161,7 +161,7 @@ def plot_width(results: Results) -> Figure:
         axes.set_xticks(list(by_setting(groups, "width")))
 
     shown = [g for g in results.shown("navier-stokes-width") if "width" in g.facts.sweep]
-    return _panels([shown], draw, "channels", columns=2, log=False)
+    return _panels([shown], draw, "channels", log=False)
 
 
 @figure(
@@ -220,26 +220,24 @@ def _panels(
     x: str,
     y: str = "relative L2 error",
     *,
-    columns: int = 4,
     log: bool = True,
 ) -> Figure:
     """A panel for each block, with the data, the grid and the budget on top, and one legend."""
-    blocks = require([groups for groups in blocks if groups])
-    wide = min(len(blocks), 2)
-    rows = -(-len(blocks) // wide)
-    drawn = Figure(figsize=(6.2 if wide == 1 else 7.4, 3.0 * rows + 0.9))
-    panels = drawn.subplots(rows, wide, squeeze=False).ravel().tolist()
-    for axes in panels[len(blocks) :]:
+    known = require([groups for groups in blocks if groups])
+    columns = min(len(known), 2)
+    rows = -(-len(known) // columns)
+    drawn = Figure(figsize=(6.2 if columns == 1 else 7.4, 3.0 * rows + 0.9))
+    panels = drawn.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for axes in panels[len(known) :]:
         axes.set_visible(False)
-    for axes, groups in zip(panels, blocks, strict=False):
+    for axes, groups in zip(panels, known, strict=False):
         facts, budget = groups[0].facts, groups[0].budget
         data = f", {facts.dataset}" if facts.study in runs.FLOW_STUDIES else ""
         what = f"{facts.study}{data}, s = {groups[0].resolution}"
-        axes.set_title(f"{what}\n({budget.level} budget, {runs.count_of(budget.epochs, 'epoch')})")
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
+        had = f"({budget.level} budget, {runs.count_of(budget.epochs, 'epoch')})"
+        axes.set(title=f"{what}\n{had}", xlabel=x, ylabel=y)
         draw(axes, groups)
         if log:
             logarithmic(axes, "y")
-    shared_legend(drawn, panels, columns)
+    shared_legend(drawn, panels, 2 * columns)
     return drawn

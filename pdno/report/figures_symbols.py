@@ -156,9 +156,6 @@ def plot_symbol_layer(frequency: Tensor, space: Tensor | None) -> Figure:
     return drawn
 
 
-# Certificates
-
-
 @figure_style()
 def plot_certificate(
     title: str,
