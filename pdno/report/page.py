@@ -127,9 +127,8 @@ def _introduction(results: Results, places: Sequence[Path]) -> list[str]:
         "samples, and ± is the standard deviation over seeds. A budget says how much training "
         "the runs had: smoke tests nothing, small is less than the paper's, paper is as much."
     ]
-    if names := sorted(group.folder.name for group in results.left_out):
-        left_out = "Left out, as larger trainings of the same are there"
-        sentences.append(f"{left_out}: {', '.join(names)}.")
+    if left_out := ", ".join(sorted(group.folder.name for group in results.left_out)):
+        sentences.append(f"Left out, as larger trainings of the same are there: {left_out}.")
     if unfinished := find_unfinished(places):
         sentences.append(f"Not finished yet, and left out: {', '.join(unfinished)}.")
     return sentences

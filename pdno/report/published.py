@@ -28,17 +28,15 @@ TABLE_1: dict[int, dict[str, tuple[float, float]]] = {
 """Darcy: training and test error by points per axis and network."""
 
 
-class Dataset(NamedTuple):
-    """A Navier-Stokes dataset of table 2."""
-
+class Dataset(NamedTuple):  # of Navier-Stokes
     viscosity: float
     final_time: int
     samples: int
 
     def __str__(self) -> str:
         mantissa, exponent = f"{self.viscosity:e}".split("e")
-        words = f"ν = {float(mantissa):g}e{int(exponent)}"
-        return f"{words}, T = {self.final_time}, N = {self.samples}"
+        viscosity = f"{float(mantissa):g}e{int(exponent)}"
+        return f"ν = {viscosity}, T = {self.final_time}, N = {self.samples}"
 
 
 TABLE_2: dict[Dataset, dict[str, float]] = {
@@ -78,8 +76,6 @@ TABLE_5 = {
 
 
 class Resources(NamedTuple):
-    """A line of table 6, measured on one GPU of 24 GB; complex parameters count once."""
-
     memory: float
     parameters: float
     seconds: float
@@ -93,7 +89,7 @@ TABLE_6: dict[tuple[str, int, int], Resources] = {
     ("FNO", 12, 30): Resources(3941, 1.05e6, 5.49),
     ("FNO", 32, 20): Resources(3957, 3.28e6, 4.80),
 }
-"""Memory in MB, parameters and seconds per epoch by network, k_max and channels."""
+"""MB, parameters (complex count once) and seconds per epoch by network, k_max and channels."""
 
 BASELINE_EPOCHS = 500  # of the published FNO and MWT scripts
 ABLATIONS = {"darcy-modes": "darcy", "darcy-activation": "darcy"}

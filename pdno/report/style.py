@@ -36,15 +36,10 @@ from pdno.report.runs import MissingRunsError, Results
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = {
-    PDNO: ("#0072B2", "o"),
-    PLAIN: ("#56B4E9", "v"),
-    ONE_SHOT: ("#000000", "P"),
-    RELU: ("#7F7F7F", "X"),
-    PROVABLE: ("#332288", "p"),
-    "FNO": ("#D55E00", "s"),
-    "FNO-3D": ("#E69F00", "D"),
-    "MWT Leg": ("#009E73", "^"),
-    "MWT Chb": ("#CC79A7", "<"),
+    **{PDNO: ("#0072B2", "o"), PLAIN: ("#56B4E9", "v"), ONE_SHOT: ("#000000", "P")},
+    **{RELU: ("#7F7F7F", "X"), PROVABLE: ("#332288", "p")},
+    **{"FNO": ("#D55E00", "s"), "FNO-3D": ("#E69F00", "D")},
+    **{"MWT Leg": ("#009E73", "^"), "MWT Chb": ("#CC79A7", "<")},
 }
 OTHER_MARKER = ("#6B4E00", "*")
 SETTINGS: Any = {
@@ -61,10 +56,8 @@ WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or a figure of the report; the docstring of what makes it is the caption.
-
-    The key names its files; the number is the paper's, and empty for ours.
-    """
+    """A table or figure of the report: the name of its files and its number in the paper, if any,
+    the studies it is made of, its title, and what makes it, whose docstring is the caption."""
 
     key: str
     number: str
@@ -127,8 +120,7 @@ def shared_legend(figure: Figure, panels: Iterable[Any], columns: int = 4) -> No
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    if found:
-        names = sorted(found)
+    if names := sorted(found):
         handles, columns = [found[name] for name in names], min(columns, len(names))
         figure.legend(handles, names, loc="outside lower center", ncols=columns)
 

@@ -28,9 +28,8 @@ def _errors(rows: Sequence[Row]) -> str:
         seconds = [row.seconds for row in mine if row.split == "test" and row.seconds is not None]
         mean = f"{math.fsum(seconds) / len(seconds):.0f}" if seconds else ""
         errors = table(mine, columns="split")[model]
-        seeds, parameters = len({row.seed for row in mine}), f"{mine[0].parameters or 0:,}"
-        cells = (errors.get("train", ""), errors.get("test", ""), mean, seeds)
-        lines.append([model, points, parameters, *cells])
+        cells = (f"{mine[0].parameters or 0:,}", errors.get("train", ""), errors.get("test", ""))
+        lines.append([model, points, *cells, mean, len({row.seed for row in mine})])
     return _text(["model", "resolution", "parameters", "train", "test", "seconds", "seeds"], lines)
 
 
@@ -80,9 +79,8 @@ def _others(rows: Sequence[Row]) -> str:
 
 def _text(head: Sequence[object], lines: Sequence[Sequence[object]]) -> str:
     """Columns below each other; nothing without a line."""
-    columns = [[str(cell) for cell in column] for column in zip(head, *lines, strict=True)]
-    widths = [max(map(len, column)) for column in columns]
-    first = [cell.ljust(widths[0]) for cell in columns[0]]
-    rest = [[c.rjust(w) for c in col] for col, w in zip(columns[1:], widths[1:], strict=True)]
-    found = ["  " + "  ".join(line).rstrip() for line in zip(first, *rest, strict=True)]
-    return "\n".join(found) if lines else ""
+    cells = [[str(cell) for cell in line] for line in (head, *lines)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    # the first column stands to the left
+    form = "  ".join(f"{{:{'>' if k else '<'}{width}}}" for k, width in enumerate(widths))
+    return "\n".join(f"  {form.format(*line)}".rstrip() for line in cells) if lines else ""
