@@ -35,6 +35,7 @@ COUNTED, MEASURED = "counted, no training", "one training step on our machine, n
 HEAT, DARCY, FLOW, BURGERS = ("heat",), ("darcy",), ("navier-stokes",), ("burgers",)
 MODES, WIDTH, ACTIVATION = ("darcy-modes",), ("navier-stokes-width",), ("darcy-activation",)
 RESOURCES, BOTH, SYMBOL = ("resources",), ("train", "test"), ("symbol",)
+NOT_FNO = (PDNO, PLAIN, "MWT Leg", "MWT Chb")
 LIMIT = "(test / train up to 1.1 is none)"
 
 
@@ -52,13 +53,15 @@ Case = tuple[str, Sequence[Errors], str]
 """Ranks of errors that a claim orders, under a label; a note says what is missing."""
 
 
-def below(metric: str, splits: Sequence[str], limit: float, results: Results) -> Finding:
-    groups = results.shown("heat")[:1]
-    found = {s: error for g in groups for s in splits if (error := g.summary(s, metric))}
-    text = ", ".join(f"{split} {summary_text(error)}" for split, error in found.items())
-    holds = all(error.mean < limit for error in found.values())
-    require(len(found) == len(splits))
-    return Finding(holds, f"{metric}: {text}; limit {limit:g}", groups)
+def below(metric: str, splits: Sequence[str], limit: float) -> Callable[[Results], Finding]:
+    def judge(results: Results) -> Finding:
+        groups = require(results.shown("heat")[:1])
+        errors = {split: require(groups[0].summary(split, metric)) for split in splits}
+        text = ", ".join(f"{split} {summary_text(error)}" for split, error in errors.items())
+        holds = all(error.mean < limit for error in errors.values())
+        return Finding(holds, f"{metric}: {text}; limit {limit:g}", groups)
+
+    return judge
 
 
 def ordered(cases: Iterable[Case], *, count: bool = False) -> Finding:
@@ -106,12 +109,12 @@ def monotone(
 
 
 def ratio(
-    title: str, ratios: Mapping[str, float], low: float, high: float, *given: Iterable[Group]
+    title: str, ratios: Mapping[str, float], low: float, high: float, groups: Iterable[Group] = ()
 ) -> Finding:
-    """All ratios lie within bounds, which count as inside; `given` are the runs."""
+    """All ratios lie within bounds, which count as inside."""
     text = title + ", ".join(f"{label}: {value:.2f}" for label, value in require(ratios).items())
     holds = all(low <= value <= high for value in ratios.values())
-    return Finding(holds, text, *given)
+    return Finding(holds, text, groups)
 
 
 def _errors(groups: Sequence[Group], networks: Iterable[str]) -> Errors:
@@ -125,7 +128,7 @@ def _case(label: str, groups: Sequence[Group], *ranks: Sequence[str]) -> Case:
     return label, [_errors(groups, rank) for rank in ranks], note
 
 
-def by_resolution(study: str, *ranks: Sequence[str]) -> Callable[[Results], Finding]:
+def ranked(study: str, *ranks: Sequence[str]) -> Callable[[Results], Finding]:
     """Networks at every resolution that was run."""
     return lambda results: ordered(
         _case(f"s = {points}: ", groups, *ranks)
@@ -285,27 +288,21 @@ class Claim(NamedTuple):
 
 TABLE = {
     "Heat: relative L2 error below 0.01 on training and test.": Claim(
-        "heat-error", "5.1", HEAT, partial(below, runs.ERROR, BOTH, 0.01)
+        "heat-error", "5.1", HEAT, below(runs.ERROR, BOTH, 0.01)
     ),
     "Heat: the operator works at times absent from training (error there below 0.01).": Claim(
-        "heat-times", "4.2, fig. 8", HEAT, partial(below, f"{runs.ERROR} other times", BOTH, 0.01)
+        "heat-times", "4.2, fig. 8", HEAT, below(f"{runs.ERROR} other times", BOTH, 0.01)
     ),
     # 0.1 is what a relative error of 0.01 allows, see pdno.evaluation
     "Heat: the learned symbol is the exact one (difference below 0.1 where the data excite the "
     "mode).": Claim(
-        "heat-symbol",
-        "5.1, fig. 3",
-        HEAT,
-        partial(below, "symbol difference excited", SYMBOL, 0.1),
+        "heat-symbol", "5.1, fig. 3", HEAT, below("symbol difference excited", SYMBOL, 0.1)
     ),
     "Heat: a1(x, t) is almost constant in x (standard deviation below 0.1 of the mean).": Claim(
-        "heat-constant", "fig. 7", HEAT, partial(below, "symbol variation over x", SYMBOL, 0.1)
+        "heat-constant", "fig. 7", HEAT, below("symbol variation over x", SYMBOL, 0.1)
     ),
     "Darcy test error: PDNO a(x,ξ) < PDNO a(ξ) < MWT and FNO.": Claim(
-        "darcy-order",
-        "table 1",
-        DARCY,
-        by_resolution("darcy", (PDNO,), (PLAIN,), ("MWT Leg", "FNO")),
+        "darcy-order", "table 1", DARCY, ranked("darcy", (PDNO,), (PLAIN,), ("MWT Leg", "FNO"))
     ),
     f"Darcy: PDNO has no gap between training and test, MWT and FNO have one {LIMIT}.": Claim(
         "darcy-gap",
@@ -335,13 +332,10 @@ TABLE = {
     "PDNO is the best at all times of the samples with the lowest and the highest mean "
     "error.": Claim("samples-best", "figs. 12, 13", FLOW, samples),
     "Burgers: FNO has the lowest test error at every resolution.": Claim(
-        "burgers-order",
-        "table 3",
-        BURGERS,
-        by_resolution("burgers", ("FNO",), (PDNO, PLAIN, "MWT Leg", "MWT Chb")),
+        "burgers-order", "table 3", BURGERS, ranked("burgers", ("FNO",), NOT_FNO)
     ),
     "Burgers: PDNO a(ξ) is worse than PDNO a(x,ξ).": Claim(
-        "burgers-space", "table 3", BURGERS, by_resolution("burgers", (PDNO,), (PLAIN,))
+        "burgers-space", "table 3", BURGERS, ranked("burgers", (PDNO,), (PLAIN,))
     ),
     "Darcy: a small k_max already beats MWT and FNO.": Claim(
         "modes-beat-baselines", "fig. 9", (*MODES, *DARCY), fewest_modes

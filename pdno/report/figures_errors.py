@@ -53,7 +53,8 @@ def plot_cost(results: Results) -> Figure:
 def _costs(group: Group) -> tuple[float | None, ...]:
     predicting = group.summary("speed", "seconds per prediction")
     parameters = (row.parameters for row in group.rows if row.parameters is not None)
-    return group.budget.seconds, predicting and predicting.mean, next(parameters, None)
+    seconds = predicting.mean if predicting else None
+    return group.budget.seconds, seconds, next(parameters, None)
 
 
 @figure("resolutions", 0, SEVERAL, "Other resolutions without training")

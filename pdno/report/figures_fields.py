@@ -143,12 +143,12 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
     return drawn
 
 
-LOWEST, HIGHEST = (
-    figure(
-        choice, number, FLOW, f"The test sample with the {choice} mean error over the networks"
-    )(partial(plot_frames, choice=choice))
-    for number, choice in ((12, "lowest"), (13, "highest"))
-)
+LOWEST = figure(
+    "lowest", 12, FLOW, "The test sample with the lowest mean error over the networks"
+)(partial(plot_frames, choice="lowest"))
+HIGHEST = figure(
+    "highest", 13, FLOW, "The test sample with the highest mean error over the networks"
+)(partial(plot_frames, choice="highest"))
 
 
 @figure("heat-surfaces", 8, ["heat"], "Exact and predicted solution of the heat equation")

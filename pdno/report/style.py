@@ -61,7 +61,7 @@ class Entry:
 
     key: str
     number: str
-    studies: Sequence[str]
+    studies: tuple[str, ...]
     title: str
     make: Callable[[Results], Any]
 
@@ -79,7 +79,7 @@ class Entry:
 def figure(name: str, number: int, studies: Sequence[str], title: str) -> partial[Entry]:
     """Makes a function an entry of the report; number 0 is none of the paper."""
     key, words = (f"figure-{number:02d}-{name}", f"Figure {number}") if number else (name, "")
-    return partial(Entry, key, words, studies, title)
+    return partial(Entry, key, words, tuple(studies), title)
 
 
 def marker_of(facts: Facts) -> dict[str, Any]:
