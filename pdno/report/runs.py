@@ -78,8 +78,8 @@ class RunRecord:
         return safe_open(path, framework="numpy") if path.is_file() else None
 
     @property
-    def picture_names(self) -> list[str]:
-        return sorted(self._pictures.keys()) if self._pictures else []
+    def picture_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._pictures.keys())) if self._pictures else ()
 
     def picture(self, name: str) -> Array:
         """One array of its pictures, float64."""
