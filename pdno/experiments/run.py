@@ -19,8 +19,8 @@ from torch import Tensor
 
 from pdno import run_folder
 from pdno.atomic import atomic_path, write_text
-from pdno.data.dataset import OperatorDataset
 from pdno.data.array_files import read_arrays
+from pdno.data.dataset import OperatorDataset
 from pdno.evaluation.evaluate import evaluate
 from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
 from pdno.experiments import datasets

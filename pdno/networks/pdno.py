@@ -90,9 +90,11 @@ def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) 
             raise ValueError("a table symbol needs modes, for example modes=12, and no time")
         return TableSymbol(width, width, modes=modes)
     # features of a trunk have scales of their own, in units of single modes
-    frequency = options.frequency_scale or (1.0 if options.symbol == "trunk" else None)
+    own = options.symbol == "trunk" and options.frequency_scale is None
     common: dict[str, Any] = {
-        "scale": InputScale(dim, options.coordinate_scale, frequency, modes),
+        "scale": InputScale(
+            dim, options.coordinate_scale, 1.0 if own else options.frequency_scale, modes
+        ),
         "takes_time": options.takes_time,
         "layers": options.symbol_layers,
         "hidden": options.symbol_hidden,

@@ -3,7 +3,7 @@
 runs        run folders, their facts and budgets, groups of seeds
 published   the numbers of the paper
 claims      the table of claims, five predicates, the verdicts
-table       a table in three notations; tables: those of the paper; summary: as plain text
-figures_*   errors, fields, heat, symbols; bench: of the benchmark; style: of them all
-page        the tables and figures of a report, and its page
+tables      a table in three notations, and those of the paper; summary: as plain text
+figures_*   errors, fields, symbols; bench: of the benchmark; style: of them all
+page        the page of a report, from the entries of tables and figures
 """

@@ -1,134 +1,38 @@
 """Errors as curves: by time, frequency, resolution and epoch, against cost, and the ablations.
 
-by frequency   ‖P_b(v - u)‖ / ‖u‖ of each band b of modes; their squares add up to the whole
-by resolution  the network on grids it was not trained on, beside its own prediction
-               interpolated to them: a network that is no better than that saw nothing new
-by epoch       training errors are means over an epoch, each batch before its update; test errors
-               are measured after it; drawn is the first seed
-
 The paper prints neither the values of its ablations nor its lists of k_max and of channels; the
-lists are ours.
+lists are ours. Docstrings of entries are captions.
 """
-
-__all__ = [
-    "plot_activation",
-    "plot_bands",
-    "plot_cost",
-    "plot_error_by_time",
-    "plot_modes",
-    "plot_resolutions",
-    "plot_training",
-    "plot_width",
-]
 
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from pdno.evaluation.rows import Summary
-from pdno.report.published import BASELINES, PDNO, PLAIN
-from pdno.report.runs import (
-    ERROR,
-    FLOW_STUDIES,
-    Group,
-    Results,
-    by_setting,
-    count_of,
-    of_network,
-)
-from pdno.report.style import figure_style, line_of, logarithmic, marker_of, shared_legend
+from pdno.report import runs
+from pdno.report.published import BASELINES, PDNO, PLAIN, TABLE_5
+from pdno.report.runs import ERROR, Group, Results, by_setting, of_network, require
+from pdno.report.style import figure, line_of, logarithmic, marker_of, shared_legend
 
-STUDIES = ("heat", "darcy", "navier-stokes", "burgers")
+STUDIES = tuple(TABLE_5)
+SEVERAL = ("darcy", "navier-stokes", "burgers")
+FLOW = ("navier-stokes",)
 SPLITS = ("test", "train")
 
 
-@figure_style()
-def plot_error_by_time(results: Results) -> Figure | None:
-    """Figure 1."""
-    groups = [group for group in results.shown("navier-stokes") if group.over_time()]
-    if not groups:
-        return None
-    figure, (axes,) = _panels([groups], "t")
-    for group in groups:
-        _draw_splits(axes, group.over_time, group)
-    axes.locator_params(axis="x", integer=True)
-    return _finish(figure, [axes], 2)
-
-
-@figure_style()
-def plot_bands(results: Results) -> Figure | None:
-    """Test error by band of modes."""
-
-    def draw(axes: Any, groups: Sequence[Group]) -> None:
-        for group in groups:
-            found = group.series("test", f"{ERROR} band ")
-            _draw(axes, found, group.model, line_of(group.facts))
-        axes.tick_params(axis="x", labelrotation=45)
-
-    labels = ("band of max |ξ_j|", "share of relative L2 error")
-    return _by_study(results, lambda group: True, draw, *labels)
-
-
-@figure_style()
-def plot_resolutions(results: Results) -> Figure | None:
-    """Error on finer grids than that of the training, beside the interpolated prediction."""
-
-    def draw(axes: Any, groups: Sequence[Group]) -> None:
-        for group in groups:
-            style = line_of(group.facts)
-            _draw(axes, _finer(group, "zero-shot"), group.model, style)
-            dotted = {**style, "linestyle": ":", "markersize": 3}
-            _draw(axes, _finer(group, "interpolated"), None, dotted)
-        axes.set_xscale("log", base=2)
-        points = sorted({s for group in groups for s in _finer(group, "zero-shot")})
-        axes.set_xticks(points, [str(s) for s in points])
-        axes.minorticks_off()
-
-    labels = ("points per axis", "relative L2 test error")
-    return _by_study(results, lambda group: bool(_finer(group, "zero-shot")), draw, *labels)
-
-
-def _finer(group: Group, split: str) -> dict[int, Summary]:
-    """Errors by resolution, that of the training first; empty without others."""
-    points = sorted({row.resolution for row in group.rows if row.split == split})
-    found = {s: group.summary(split, resolution=s) for s in points}
-    known = {s: summary for s, summary in found.items() if summary is not None}
-    own = group.summary("test")
-    return {group.resolution: own, **known} if known and own is not None else {}
-
-
-@figure_style()
-def plot_training(results: Results) -> Figure | None:
-    """Training and test error by epoch."""
-
-    def draw(axes: Any, groups: Sequence[Group]) -> None:
-        for group, split in itertools.product(groups, SPLITS):
-            points = np.array([(row["epoch"], row[split]) for row in group.first.history])
-            measured = points[np.isfinite(points[:, 1])]
-            style = line_of(group.facts, split)
-            if len(measured) > 1:
-                style |= {"marker": "", "linewidth": 1}
-            axes.plot(*measured.T, label=group.model if split == "test" else None, **style)
-
-    return _by_study(results, lambda group: bool(group.first.history), draw, "epoch")
-
-
-@figure_style()
-def plot_cost(results: Results) -> Figure | None:
-    """Seconds of training, seconds of a prediction and parameters against the test error."""
+@figure("cost", 0, SEVERAL, "Cost against accuracy")
+def plot_cost(results: Results) -> Figure:
+    """Lower left is better. Times compare only where the runs shared a machine."""
     known = {study: [g for g in results.shown(study) if g.summary()] for study in STUDIES}
     # one network alone compares with nothing
-    known = {study: groups for study, groups in known.items() if len(groups) > 1}
-    if not known:
-        return None
+    known = require({study: groups for study, groups in known.items() if len(groups) > 1})
     heads = ("training, seconds", "one prediction, seconds", "parameters (real numbers)")
-    figure = Figure(figsize=(7.4, 2.6 * len(known) + 0.7))
-    panels = figure.subplots(len(known), len(heads), squeeze=False, sharey="row")
+    drawn = Figure(figsize=(7.4, 2.6 * len(known) + 0.7))
+    panels = drawn.subplots(len(known), len(heads), squeeze=False, sharey="row")
     for row, (study, groups) in zip(panels, known.items(), strict=True):
         for place, (axes, head) in enumerate(zip(row, heads, strict=True)):
             for group in groups:
@@ -142,94 +46,159 @@ def plot_cost(results: Results) -> Figure | None:
             axes.set_xlabel(head)
         level = groups[0].budget.level
         row[0].set_ylabel(f"{study}, s = {groups[0].resolution}\n({level} budget)\ntest error")
-    shared_legend(figure, panels.ravel())
-    return figure
+    shared_legend(drawn, panels.ravel())
+    return drawn
 
 
-def _costs(group: Group) -> tuple[float | None, float | None, int | None]:
+def _costs(group: Group) -> tuple[float | None, ...]:
     predicting = group.summary("speed", "seconds per prediction")
     parameters = (row.parameters for row in group.rows if row.parameters is not None)
-    seconds = None if predicting is None else predicting.mean
+    seconds = predicting.mean if predicting else None
     return group.budget.seconds, seconds, next(parameters, None)
 
 
-@figure_style()
-def plot_modes(results: Results) -> Figure | None:
-    """Figure 9: other networks at the same resolution are lines across."""
-    shown = results.shown("darcy-modes")
-    groups = by_setting(shown, "modes")
-    if not groups:
-        return None
-    figure, (axes,) = _panels([shown], "k_max")
-    named = {"all" if value == math.inf else f"{value:g}": g for value, g in groups.items()}
-    _draw_splits(axes, partial(_errors, named), shown[0], PDNO)
-    others = results.by_resolution("darcy").get(shown[0].resolution, [])
-    for group in [g for name in BASELINES if (g := of_network(others, name)) is not None]:
-        if (summary := group.summary()) is not None:
-            style = {"color": marker_of(group.facts)["color"], "linestyle": "-."}
-            axes.axhline(summary.mean, label=f"{group.model}, test", **style)
-    return _finish(figure, [axes], 2)
+@figure("resolutions", 0, SEVERAL, "Other resolutions without training")
+def plot_resolutions(results: Results) -> Figure:
+    """Dotted: the prediction on the grid of the training, interpolated. A network that only
+    matches it has learned nothing finer."""
+
+    def draw(axes: Any, groups: Sequence[Group]) -> None:
+        for group in groups:
+            style = line_of(group.facts)
+            _draw(axes, _finer(group, "zero-shot"), group.model, style)
+            dotted = {**style, "linestyle": ":", "markersize": 3}
+            _draw(axes, _finer(group, "interpolated"), None, dotted)
+        axes.set_xscale("log", base=2)
+        points = sorted({s for group in groups for s in _finer(group, "zero-shot")})
+        axes.set_xticks(points, [str(s) for s in points])
+        axes.minorticks_off()
+
+    known = [[g for g in results.shown(study) if _finer(g, "zero-shot")] for study in STUDIES]
+    return _panels(known, draw, "points per axis", "relative L2 test error")
 
 
-@figure_style()
-def plot_width(results: Results) -> Figure | None:
-    """Figure 10: all modes kept."""
-    shown = results.shown("navier-stokes-width")
-    if not by_setting(shown, "width"):
-        return None
-    figure, (axes,) = _panels([shown], "channels")
-    for network in (PLAIN, "FNO"):
-        groups = by_setting(shown, "width", network)
-        if groups:
-            _draw_splits(axes, partial(_errors, groups), next(iter(groups.values())), network)
-    axes.set_xticks(list(by_setting(shown, "width")))
-    shared_legend(figure, [axes], columns=2)
-    return figure
+def _finer(group: Group, split: str) -> dict[int, Summary]:
+    """Errors by resolution, that of the training first; empty without others."""
+    points = sorted({row.resolution for row in group.rows if row.split == split})
+    known = {s: found for s in points if (found := group.summary(split, resolution=s))}
+    own = group.summary()
+    return {group.resolution: own, **known} if known and own is not None else {}
 
 
-@figure_style()
-def plot_activation(results: Results) -> Figure | None:
-    """Figure 11: full colour is the test, pale the training."""
-    blocks = results.by_resolution("darcy-activation")
-    if not blocks:
-        return None
-    groups = [group for block in blocks.values() for group in block]
-    networks = {group.facts.network: group for group in groups}
-    bars = [(network, split) for network in sorted(networks) for split in ("train", "test")]
-    figure, (axes,) = _panels([groups], "points per axis")
-    for place, (network, split) in enumerate(bars):
-        found = {
-            k: summary
-            for k, block in enumerate(blocks.values())
-            for group in block
-            if group.facts.network == network and (summary := group.summary(split)) is not None
-        }
-        axes.bar(
-            [k + (place - (len(bars) - 1) / 2) / (len(bars) + 1) for k in found],
-            [summary.mean for summary in found.values()],
-            1 / (len(bars) + 1),
-            yerr=[s.deviation if s.count > 1 else 0.0 for s in found.values()],
-            color=marker_of(networks[network].facts)["color"],
-            alpha=0.5 if split == "train" else 1.0,
-            label=f"{networks[network].model}, {split}",
-        )
-    axes.set_xticks(range(len(blocks)), [str(points) for points in blocks])
-    shared_legend(figure, [axes])
-    return figure
+@figure("bands", 0, STUDIES, "Error by frequency")
+def plot_bands(results: Results) -> Figure:
+    """Bands of modes by max |ξ_j|; the squares of a network's values add up to about its squared
+    error."""
+
+    def draw(axes: Any, groups: Sequence[Group]) -> None:
+        for group in groups:
+            found = group.series("test", f"{ERROR} band ")
+            _draw(axes, found, group.model, line_of(group.facts))
+        axes.tick_params(axis="x", labelrotation=45)
+
+    known = [results.shown(study) for study in STUDIES]
+    return _panels(known, draw, "band of max |ξ_j|", "share of relative L2 error")
 
 
-def _errors(groups: Mapping[Any, Group], split: str) -> dict[Any, Summary]:
-    found = {value: group.summary(split) for value, group in groups.items()}
-    return {value: summary for value, summary in found.items() if summary is not None}
+@figure("training", 0, STUDIES, "Training curves")
+def plot_training(results: Results) -> Figure:
+    """Solid: test error after the epoch, dashed: training error during it. First seed."""
+
+    def draw(axes: Any, groups: Sequence[Group]) -> None:
+        for group, split in itertools.product(groups, SPLITS):
+            points = np.array([(row["epoch"], row[split]) for row in group.history])
+            measured = points[np.isfinite(points[:, 1])]
+            style = line_of(group.facts, split)
+            if len(measured) > 1:
+                style |= {"marker": "", "linewidth": 1}
+            axes.plot(*measured.T, label=group.model if split == "test" else None, **style)
+
+    known = [[group for group in results.shown(study) if group.history] for study in STUDIES]
+    return _panels(known, draw, "epoch")
 
 
-def _draw_splits(
-    axes: Any, errors: Callable[[str], Mapping[Any, Summary]], group: Group, name: str = ""
-) -> None:
-    """Test and training errors of a network, under its own or another name."""
+@figure("error-by-time", 1, FLOW, "Error by time, training and test")
+def plot_error_by_time(results: Results) -> Figure:
+    """Navier-Stokes, ν = 1e-5. Solid: test, dashed: training. t is the physical time; the paper
+    counts frames from 0, so its index is t − 1."""
+
+    def draw(axes: Any, groups: Sequence[Group]) -> None:
+        for group, split in itertools.product(groups, SPLITS):
+            label = f"{group.model}, {split}"
+            _draw(axes, group.over_time(split), label, line_of(group.facts, split))
+        axes.locator_params(axis="x", integer=True)
+
+    groups = [group for group in results.shown("navier-stokes") if group.over_time()]
+    return _panels([groups], draw, "t")
+
+
+@figure("modes", 9, ["darcy-modes"], "Kept modes k_max on Darcy flow")
+def plot_modes(results: Results) -> Figure:
+    """Lines across are other networks at the same resolution, where `pdno reproduce darcy` ran at
+    it. The list of k_max is ours."""
+
+    def draw(axes: Any, groups: Sequence[Group]) -> None:
+        swept = by_setting(groups, "modes")
+        named = {"all" if value == math.inf else f"{value:g}": g for value, g in swept.items()}
+        _draw_swept(axes, named, PDNO)
+        others = results.by_resolution("darcy").get(groups[0].resolution, [])
+        for group in [g for name in BASELINES if (g := of_network(others, name))]:
+            if (summary := group.summary()) is not None:
+                style = {"color": marker_of(group.facts)["color"], "linestyle": "-."}
+                axes.axhline(summary.mean, label=f"{group.model}, test", **style)
+
+    shown = [group for group in results.shown("darcy-modes") if "modes" in group.facts.sweep]
+    return _panels([shown], draw, "k_max")
+
+
+@figure("width", 10, ["navier-stokes-width"], "Channels on Navier-Stokes")
+def plot_width(results: Results) -> Figure:
+    """PDNO a(ξ) and FNO without truncation. The list of channels is ours."""
+
+    def draw(axes: Any, groups: Sequence[Group]) -> None:
+        for network in (PLAIN, "FNO"):
+            if swept := by_setting(groups, "width", network):
+                _draw_swept(axes, swept, network)
+        axes.set_xticks(list(by_setting(groups, "width")))
+
+    shown = [g for g in results.shown("navier-stokes-width") if "width" in g.facts.sweep]
+    return _panels([shown], draw, "channels", log=False)
+
+
+@figure(
+    "activation", 11, ["darcy-activation"], "GELU and ReLU in the symbol networks on Darcy flow"
+)
+def plot_activation(results: Results) -> Figure:
+    """Full colour: test, pale: training."""
+
+    def draw(axes: Any, groups: Sequence[Group]) -> None:
+        places = {s: k for k, s in enumerate(sorted({group.resolution for group in groups}))}
+        networks = {group.facts.network: group for group in groups}
+        bars = list(itertools.product(sorted(networks), ("train", "test")))
+        for place, (network, split) in enumerate(bars):
+            ours = [group for group in groups if group.facts.network == network]
+            found = [(places[g.resolution], e) for g in ours if (e := g.summary(split))]
+            axes.bar(
+                [k + (place - (len(bars) - 1) / 2) / (len(bars) + 1) for k, _ in found],
+                [error.mean for _, error in found],
+                1 / (len(bars) + 1),
+                yerr=[error.deviation if error.count > 1 else 0.0 for _, error in found],
+                color=marker_of(networks[network].facts)["color"],
+                alpha=0.5 if split == "train" else 1.0,
+                label=f"{networks[network].model}, {split}",
+            )
+        axes.set_xticks(range(len(places)), [str(points) for points in places])
+
+    groups = sorted(results.study("darcy-activation"), key=lambda group: group.resolution)
+    return _panels([groups], draw, "points per axis", log=False)
+
+
+def _draw_swept(axes: Any, groups: Mapping[Any, Group], name: str) -> None:
+    """Test and training errors of a network by the values of a setting."""
     for split in SPLITS:
-        label = f"{name or group.model}, {split}"
-        _draw(axes, errors(split), label, line_of(group.facts, split))
+        errors = {value: error for value, g in groups.items() if (error := g.summary(split))}
+        first = next(iter(groups.values()))
+        _draw(axes, errors, f"{name}, {split}", line_of(first.facts, split))
 
 
 def _draw(
@@ -246,46 +215,30 @@ def _draw(
         axes.plot(heads, means, label=label, **style)
 
 
-def _by_study(
-    results: Results,
-    fits: Callable[[Group], bool],
+def _panels(
+    blocks: Sequence[Sequence[Group]],
     draw: Callable[[Any, Sequence[Group]], None],
     x: str,
     y: str = "relative L2 error",
-) -> Figure | None:
-    """A panel for each study with groups that fit; None without any."""
-    known = [[g for g in results.shown(study) if fits(g)] for study in STUDIES]
-    known = [groups for groups in known if groups]
-    if not known:
-        return None
-    figure, panels = _panels(known, x, y)
-    for axes, groups in zip(panels, known, strict=True):
-        draw(axes, groups)
-    return _finish(figure, panels)
-
-
-def _finish(figure: Figure, panels: Sequence[Any], columns: int = 4) -> Figure:
-    for axes in panels:
-        logarithmic(axes, "y")
-    shared_legend(figure, panels, columns)
-    return figure
-
-
-def _panels(
-    blocks: Sequence[Sequence[Group]], x: str, y: str = "relative L2 error"
-) -> tuple[Figure, list[Any]]:
-    """One panel, two, or two rows of them, with the data, the grid and the budget on top."""
-    columns = min(len(blocks), 2)
-    rows = -(-len(blocks) // columns)
-    figure = Figure(figsize=(6.2 if columns == 1 else 7.4, 3.0 * rows + 0.9))
-    panels = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
-    for axes in panels[len(blocks) :]:
+    *,
+    log: bool = True,
+) -> Figure:
+    """A panel for each block, with the data, the grid and the budget on top, and one legend."""
+    known = require([groups for groups in blocks if groups])
+    columns = min(len(known), 2)
+    rows = -(-len(known) // columns)
+    drawn = Figure(figsize=(6.2 if columns == 1 else 7.4, 3.0 * rows + 0.9))
+    panels = drawn.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for axes in panels[len(known) :]:
         axes.set_visible(False)
-    for axes, groups in zip(panels, blocks, strict=False):
+    for axes, groups in zip(panels, known, strict=False):
         facts, budget = groups[0].facts, groups[0].budget
-        data = f", {facts.dataset}" if facts.study in FLOW_STUDIES else ""
+        data = f", {facts.dataset}" if facts.study in runs.FLOW_STUDIES else ""
         what = f"{facts.study}{data}, s = {groups[0].resolution}"
-        axes.set_title(f"{what}\n({budget.level} budget, {count_of(budget.epochs, 'epoch')})")
-        axes.set_xlabel(x)
-        axes.set_ylabel(y)
-    return figure, panels[: len(blocks)]
+        had = f"({budget.level} budget, {runs.count_of(budget.epochs, 'epoch')})"
+        axes.set(title=f"{what}\n{had}", xlabel=x, ylabel=y)
+        draw(axes, groups)
+        if log:
+            logarithmic(axes, "y")
+    shared_legend(drawn, panels, 2 * columns)
+    return drawn

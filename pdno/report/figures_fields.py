@@ -4,41 +4,30 @@ The sample is chosen by the mean of its error over all networks: the median one 
 with the lowest (figure 12) and the one with the highest mean error (figure 13).
 """
 
-__all__ = [
-    "Sample",
-    "choose_sample",
-    "plot_comparison",
-    "plot_curves",
-    "plot_frames",
-    "plot_sample",
-]
+__all__ = ["Sample", "choose_sample", "plot_comparison", "plot_frames", "plot_sample"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from pdno.report.runs import Array, Group, Results
-from pdno.report.style import figure_style, marker_of, signed
+from pdno.report.runs import Array, Group, Results, require
+from pdno.report.style import figure, figure_style, marker_of, signed, some
 
 Choice = Literal["lowest", "median", "highest"]
+FLOW = ("navier-stokes",)
+MOST_POINTS = 128  # of a drawn surface, per axis
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One test sample and the predictions of it.
+    """One test sample with its mean error over the networks, and the predictions of it.
 
-    Shapes: fields (T, *N), one frame for a static problem.
-
-    Arguments:
-        index: Of the sample in the test set.
-        error: Its relative error, averaged over the networks.
-        given: The input, (C, *N).
-        target: The truth.
-        predictions: By network.
-        times: Of the frames; None for a static problem.
+    Shapes: given (C, *N); target and predictions (T, *N), one frame for a static problem, whose
+    times are None.
     """
 
     index: int
@@ -46,7 +35,7 @@ class Sample:
     given: Array
     target: Array
     predictions: dict[Group, Array]
-    times: tuple[float, ...] | None
+    times: Sequence[float] | None
 
     def frame_error(self, group: Group, frame: int) -> float:
         """Relative L2 error of one frame."""
@@ -55,19 +44,16 @@ class Sample:
         return float(error / np.linalg.norm(truth))
 
 
-def choose_sample(groups: Sequence[Group], choice: Choice) -> Sample | None:
+def choose_sample(groups: Sequence[Group], choice: Choice) -> Sample:
     """The sample with the lowest, median or highest mean error over the networks.
 
     Only samples whose fields were kept can be shown. Networks with other test samples than the
     first one are left out.
     """
-    known = [group for group in groups if "prediction" in group.first.picture_names]
-    if not known:
-        return None
-    run = known[0].first
-    target, times = run.picture("target"), run.times
-    known = [group for group in known if np.array_equal(group.first.picture("target"), target)]
-    errors = np.mean([g.first.picture("error")[: len(target)] for g in known], axis=0)
+    known = require([group for group in groups if "prediction" in group.picture_names])
+    target, times = known[0].picture("target"), known[0].times
+    known = [group for group in known if np.array_equal(group.picture("target"), target)]
+    errors = np.mean([group.picture("error")[: len(target)] for group in known], axis=0)
     order = np.argsort(errors, kind="stable")
     index = int(order[{"lowest": 0, "median": len(order) // 2, "highest": -1}[choice]])
 
@@ -75,75 +61,54 @@ def choose_sample(groups: Sequence[Group], choice: Choice) -> Sample | None:
         """The first channel, frame by frame: (T, C, *N) or (C, *N) -> (T, *N)."""
         return field[None, 0] if times is None else field[:, 0]
 
-    return Sample(
-        index,
-        float(errors[index]),
-        run.picture("input")[index],
-        frames(target[index]),
-        {group: frames(group.first.picture("prediction")[index]) for group in known},
-        times,
-    )
+    predictions = {group: frames(group.picture("prediction")[index]) for group in known}
+    given, error = known[0].picture("input")[index], float(errors[index])
+    return Sample(index, error, given, frames(target[index]), predictions, times)
 
 
-@figure_style()
-def plot_comparison(results: Results, study: str) -> Figure | None:
-    """Figure 4: the last frame of the median sample, truth and networks, errors below."""
+def plot_comparison(results: Results, study: str) -> Figure:
+    """The sample with the median of the mean error over the networks; the number is the relative
+    L2 error of this frame. A time t is the physical one; the paper counts frames from 0, so its
+    index is t − 1."""
     sample = choose_sample(results.shown(study), "median")
-    if sample is None or sample.target.ndim != 3:
-        return None
+    require(sample.target.ndim == 3)
     truth = sample.target[-1]
     values = _map_of(truth)
     differences = signed(*(frames[-1] - truth for frames in sample.predictions.values()))
     count = 1 + len(sample.predictions)
-    figure = Figure(figsize=(max(1.75 * count, 4.0), 3.9))
-    panels = figure.subplots(2, count, squeeze=False)
-    _draw(panels[0, 0], truth, values)
-    panels[0, 0].set_title(
-        "truth" + ("" if sample.times is None else f", t = {sample.times[-1]:g}")
-    )
+    drawn = Figure(figsize=(max(1.75 * count, 4.0), 3.9))
+    panels = drawn.subplots(2, count, squeeze=False)
+    when = "" if sample.times is None else f", t = {sample.times[-1]:g}"
+    _draw(panels[0, 0], truth, values, f"truth{when}")
     panels[1, 0].set_visible(False)
     for column, (group, frames) in enumerate(sample.predictions.items(), start=1):
-        top = _draw(panels[0, column], frames[-1], values)
+        title = f"{group.model}\n{sample.frame_error(group, -1):.3g}"
+        top = _draw(panels[0, column], frames[-1], values, title)
         below = _draw(panels[1, column], frames[-1] - truth, differences)
-        panels[0, column].set_title(f"{group.model}\n{sample.frame_error(group, -1):.3g}")
     panels[1, 1].set_ylabel("predicted − truth")
-    figure.colorbar(top, ax=panels[0, :].tolist(), shrink=0.8)
-    figure.colorbar(below, ax=panels[1, :].tolist(), shrink=0.8)
-    return figure
+    drawn.colorbar(top, ax=panels[0, :].tolist(), shrink=0.8)
+    drawn.colorbar(below, ax=panels[1, :].tolist(), shrink=0.8)
+    return drawn
 
 
-@figure_style()
-def plot_frames(results: Results, choice: Choice) -> Figure | None:
-    """Figures 12 and 13: some frames of a sample, truth and networks, errors on top."""
-    sample = choose_sample(results.shown("navier-stokes"), choice)
-    if sample is None or sample.times is None or sample.target.ndim != 3:
-        return None
-    chosen = _some(len(sample.times), 4)
-    rows = 1 + len(sample.predictions)
-    figure = Figure(figsize=(1.75 * len(chosen) + 0.4, 1.75 * rows + 0.3))
-    panels = figure.subplots(rows, len(chosen), squeeze=False)
-    for column, frame in enumerate(chosen):
-        truth = sample.target[frame]
-        _draw(panels[0, column], truth, _map_of(truth))
-        panels[0, column].set_title(f"t = {sample.times[frame]:g}")
-        for row, (group, frames) in enumerate(sample.predictions.items(), start=1):
-            _draw(panels[row, column], frames[frame], _map_of(truth))
-            panels[row, column].set_title(f"{sample.frame_error(group, frame):.3g}")
-    for row, name in enumerate(["truth", *(group.model for group in sample.predictions)]):
-        panels[row, 0].set_ylabel(name)
-    return figure
+FLOW_SAMPLE = figure("samples", 4, FLOW, "One test sample at the last time")(
+    partial(plot_comparison, study="navier-stokes")
+)
+DARCY_SAMPLE = figure("darcy-sample", 0, ["darcy"], "One Darcy test sample")(
+    partial(plot_comparison, study="darcy")
+)
 
 
-@figure_style()
-def plot_curves(results: Results, study: str = "burgers") -> Figure | None:
-    """The median sample of a problem in one dimension: truth, networks and their errors."""
-    sample = choose_sample(results.shown(study), "median")
-    if sample is None or sample.target.ndim != 2:
-        return None
+@figure("burgers-sample", 0, ["burgers"], "One Burgers test sample")
+def plot_curves(results: Results) -> Figure:
+    """The sample with the median of the mean error over the networks; numbers are relative L2
+    errors."""
+    sample = choose_sample(results.shown("burgers"), "median")
+    require(sample.target.ndim == 2)
     truth = sample.target[-1]
     x = np.arange(truth.size) / truth.size
-    figure = Figure(figsize=(6.4, 4.6))
-    top, below = figure.subplots(2, 1, sharex=True)
+    drawn = Figure(figsize=(6.4, 4.6))
+    top, below = drawn.subplots(2, 1, sharex=True)
     top.plot(x, sample.given[0], color="0.7", label="input")
     top.plot(x, truth, color="black", linewidth=2, label="truth")
     for group, frames in sample.predictions.items():
@@ -151,11 +116,67 @@ def plot_curves(results: Results, study: str = "burgers") -> Figure | None:
         top.plot(x, frames[-1], "--", **style)
         label = f"{group.model}, {sample.frame_error(group, -1):.3g}"
         below.plot(x, frames[-1] - truth, label=label, **style)
-    below.set_xlabel("x")
-    below.set_ylabel("predicted − truth")
+    below.set(xlabel="x", ylabel="predicted − truth")
     for axes in (top, below):
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
+    return drawn
+
+
+def plot_frames(results: Results, choice: Choice) -> Figure:
+    """The number is the relative L2 error of the frame. t is the physical time; the paper counts
+    frames from 0, so its index is t − 1."""
+    sample = choose_sample(results.shown("navier-stokes"), choice)
+    times = require(sample.times)
+    require(sample.target.ndim == 3)
+    chosen = some(len(times), 4)
+    rows = 1 + len(sample.predictions)
+    drawn = Figure(figsize=(1.75 * len(chosen) + 0.4, 1.75 * rows + 0.3))
+    panels = drawn.subplots(rows, len(chosen), squeeze=False)
+    for (top, *below), frame in zip(panels.T, chosen, strict=True):
+        values = _map_of(sample.target[frame])
+        _draw(top, sample.target[frame], values, f"t = {times[frame]:g}")
+        for axes, (group, frames) in zip(below, sample.predictions.items(), strict=True):
+            _draw(axes, frames[frame], values, f"{sample.frame_error(group, frame):.3g}")
+    names = ["truth", *(group.model for group in sample.predictions)]
+    for axes, name in zip(panels[:, 0], names, strict=True):
+        axes.set_ylabel(name)
+    return drawn
+
+
+LOWEST = figure(
+    "lowest", 12, FLOW, "The test sample with the lowest mean error over the networks"
+)(partial(plot_frames, choice="lowest"))
+HIGHEST = figure(
+    "highest", 13, FLOW, "The test sample with the highest mean error over the networks"
+)(partial(plot_frames, choice="highest"))
+
+
+@figure("heat-surfaces", 8, ["heat"], "Exact and predicted solution of the heat equation")
+def plot_heat_surfaces(results: Results) -> Figure:
+    """The first test sample; half of the times were not in training."""
+    run = results.best("heat", "prediction")
+    times = np.asarray(require(run.times))
+    target, prediction = run.picture("target")[0, :, 0], run.picture("prediction")[0, :, 0]
+    error = float(np.linalg.norm(prediction - target) / np.linalg.norm(target))
+    step = max(1, target.shape[-1] // MOST_POINTS)
+    truth, predicted = target[:, ::step], prediction[:, ::step]
+    x, t = np.meshgrid(np.arange(truth.shape[1]) / truth.shape[1], times)
+    drawn = Figure(figsize=(8.4, 3.0))
+    bounds = {"vmin": float(truth.min()), "vmax": float(truth.max())}
+    lines = {"colors": "black", "linestyles": "dashed", "linewidths": 0.6}
+    panels = (("exact", truth), (f"predicted, error {error:.3g}", predicted))
+    for place, (title, values) in enumerate(panels, start=1):
+        axes = drawn.add_subplot(1, 3, place, projection="3d")
+        axes.plot_surface(x, t, values, cmap="viridis", rcount=40, ccount=64, **bounds)
+        axes.contour(x, t, values, levels=8, **lines)
+        axes.set(zlim=tuple(bounds.values()), title=title, xlabel="x", ylabel="t")
+        axes.tick_params(labelsize=6, pad=0)
+    axes = drawn.add_subplot(1, 3, 3)
+    difference = predicted - truth
+    image = axes.pcolormesh(x, t, difference, shading="nearest", **signed(difference))
+    drawn.colorbar(image, ax=axes)
+    axes.set(title="predicted − exact", xlabel="x", ylabel="t")
+    return drawn
 
 
 def _map_of(truth: Array) -> dict[str, Any]:
@@ -165,17 +186,11 @@ def _map_of(truth: Array) -> dict[str, Any]:
     return {"cmap": "viridis", "vmin": float(truth.min()), "vmax": float(truth.max())}
 
 
-def _draw(axes: Any, field: Array, style: dict[str, Any]) -> Any:
+def _draw(axes: Any, field: Array, style: dict[str, Any], title: str = "") -> Any:
     """A field with x₁ to the right and x₂ upwards."""
-    axes.set_xticks([])
-    axes.set_yticks([])
+    axes.set(xticks=[], yticks=[], title=title)
     axes.spines[:].set_visible(False)
     return axes.imshow(field.T, extent=(0, 1, 0, 1), **style)
-
-
-def _some(count: int, most: int) -> list[int]:
-    """At most so many indices, evenly spread, with the first and the last."""
-    return sorted(set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()))
 
 
 @figure_style()
@@ -187,23 +202,15 @@ def plot_sample(
     names: tuple[str, str],
     times: Sequence[float] | None = None,
 ) -> Figure:
-    """The input of one sample of a problem beside its solution.
-
-    Arguments:
-        title: Of the figure.
-        given: Input, (*N).
-        solution: (T, *N), or (*N) for a static problem.
-        names: Of the input and of the solution.
-        times: Of the frames.
-    """
+    """The input of one sample, (*N), beside its solution, (T, *N), or (*N) without times."""
     frames = solution[None] if times is None else solution
     labels = {
         frame: names[1] if times is None else f"{names[1]}, t = {times[frame]:g}"
-        for frame in _some(len(frames), 4 if given.ndim == 1 else 3)
+        for frame in some(len(frames), 4 if given.ndim == 1 else 3)
     }
     if given.ndim == 1:
-        figure = Figure(figsize=(6.4, 3.2))
-        axes = figure.subplots()
+        drawn = Figure(figsize=(6.4, 3.2))
+        axes = drawn.subplots()
         x = np.arange(given.size) / given.size
         axes.plot(x, given, color="0.6", label=f"{names[0]}, t = 0")
         for frame, label in labels.items():
@@ -211,14 +218,12 @@ def plot_sample(
         axes.set_xlabel("x")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     else:
-        figure = Figure(figsize=(2.6 * (1 + len(labels)), 2.7))
         pictures = [(names[0], given), *((label, frames[k]) for k, label in labels.items())]
-        for axes, (name, values) in zip(figure.subplots(1, len(pictures)), pictures, strict=True):
+        drawn = Figure(figsize=(2.6 * len(pictures), 2.7))
+        for axes, (name, values) in zip(drawn.subplots(1, len(pictures)), pictures, strict=True):
             # the first array axis is x₁ and runs to the right
             image = axes.imshow(values.T, extent=(0, 1, 0, 1))
-            axes.set_title(name)
-            axes.set_xticks([0, 1])
-            axes.set_yticks([0, 1])
-            figure.colorbar(image, ax=axes, shrink=0.8)
-    figure.suptitle(title)
-    return figure
+            axes.set(title=name, xticks=[0, 1], yticks=[0, 1])
+            drawn.colorbar(image, ax=axes, shrink=0.8)
+    drawn.suptitle(title)
+    return drawn

@@ -1,42 +1,29 @@
-"""Symbols: as learned (figure 5), of one layer, their certificates, and diagrams (figures 2, 6).
+"""Symbols: as learned (figures 3, 5 and 7), of one layer, their certificates, diagrams (2 and 6).
 
 figure 2   K_a[f](x) = a1(x) F⁻¹[ a2(ξ) F[f](ξ) ](x): one operator, one channel
 figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[v_i] ]
-
-A network symbol is smooth in ξ and a table need not be. The roughness of values on a grid of modes
-is
-
-    r = rms of the differences of neighbours / (√2 · standard deviation),
-
-1 for independent values and near 0 for a smooth function.
+heat       the exact symbol is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2
 """
 
-__all__ = [
-    "centred",
-    "plot_block",
-    "plot_certificate",
-    "plot_certificates",
-    "plot_operator",
-    "plot_symbol_layer",
-    "plot_symbols",
-    "roughness",
-    "symbol_values",
-]
+__all__ = ["centred", "plot_certificate", "plot_symbol_layer", "roughness", "symbol_values"]
 
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from pdno.report.published import PDNO
-from pdno.report.runs import Array, Group, Results, RunRecord, of_network
-from pdno.report.style import COLOURS, figure_style, signed
+from pdno.report.runs import Array, Group, Results, RunRecord, of_network, require
+from pdno.report.style import COLOURS, figure, figure_style, signed, some
+from pdno.report.tables import SYMBOL_COMMAND
 from pdno.run_folder import SYMBOL, SYMBOL_FOLDER
 
+EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluation
 PAIRS = ((0, 0), (0, 1))
 """Output and input channel of the drawn pairs."""
 
@@ -44,8 +31,7 @@ PAIRS = ((0, 0), (0, 1))
 def symbol_values(run: RunRecord) -> list[Array]:
     """Re a2 of each block for a few channel pairs, (O, I, *modes), centred in ξ."""
     names = [name for name in run.picture_names if name.endswith(".real")]
-    ordered = sorted(names, key=lambda name: int(name.split(".")[1]))
-    return [centred(run.picture(name)) for name in ordered]
+    return [centred(run.picture(n)) for n in sorted(names, key=lambda n: int(n.split(".")[1]))]
 
 
 def centred(values: Array) -> Array:
@@ -55,53 +41,94 @@ def centred(values: Array) -> Array:
 
 
 def roughness(values: Array) -> float:
-    """The roughness of (O, I, *modes), averaged over the pairs; NaN where all are constant."""
+    """The roughness of (O, I, *modes), averaged over the pairs; NaN where all are constant.
+
+    rms of the differences of neighbours / (√2 · standard deviation) is 1 for independent values
+    and near 0 for a smooth function: a network symbol is smooth in ξ and a table need not be.
+    """
     found = []
     for pair in values.reshape(-1, *values.shape[2:]):
-        deviation = pair.std()
-        if deviation > 0:
-            steps = [np.diff(pair, axis=axis).ravel() for axis in range(pair.ndim)]
+        steps = [np.diff(pair, axis=axis).ravel() for axis in range(pair.ndim)]
+        if pair.std() > 0:
             rms = np.sqrt(np.mean(np.concatenate(steps) ** 2))
-            found.append(float(rms / (np.sqrt(2) * deviation)))
+            found.append(rms / (np.sqrt(2) * pair.std()))
     return float(np.mean(found)) if found else float("nan")
 
 
-@figure_style()
-def plot_symbols(results: Results) -> Figure | None:
-    """Figure 5: Re a_ij(ξ) of some pairs in each block, PDNO above FNO."""
-    groups = [of_network(results.shown("navier-stokes"), network) for network in (PDNO, "FNO")]
-    known = [(g, symbol_values(g.first)) for g in groups if g is not None]
-    known = [(g, blocks) for g, blocks in known if blocks and blocks[0].ndim == 4]
-    if not known:
-        return None
+@figure("heat-symbol", 3, ["heat"], "Learned and exact symbol of the heat equation")
+def plot_heat_symbol(results: Results) -> Figure:
+    """The first two share their colours. Of a mode that the data do not excite nothing is
+    learned."""
+    run = results.best("heat", "heat.learned")
+    names = ("learned", "exact", "weight", "xi", "times")
+    learned, exact, weight, xi, times = (run.picture(f"heat.{name}") for name in names)
+    drawn = Figure(figsize=(6.2, 6.6))
+    rows = drawn.subplots(3, 1, sharex=True)
+    limits = {"vmin": min(0.0, float(learned.min())), "vmax": max(1.0, float(learned.max()))}
+    inside = "learned − exact; inside the line the data excite the mode"
+    pictures = (
+        ("learned Re a1 a2, a1 averaged over x", learned, limits),
+        ("exact e^(−4π²cξ²t)", exact, limits),
+        (inside, learned - exact, signed(learned - exact)),
+    )
+    for axes, (title, values, style) in zip(rows, pictures, strict=True):
+        image = axes.pcolormesh(xi, times, values, shading="nearest", **style)
+        drawn.colorbar(image, ax=axes)
+        axes.set(title=title, ylabel="t")
+    if weight.min() < EXCITED <= weight.max():
+        rows[-1].contour(xi, times, weight, levels=[EXCITED], colors="black", linewidths=1)
+    rows[-1].set_xlabel("ξ")
+    return drawn
+
+
+@figure("heat-space", 7, ["heat"], "Dependence of the learned heat symbol on x")
+def plot_heat_space(results: Results) -> Figure:
+    """The exact symbol does not depend on x: every curve should be 1."""
+    run = results.best("heat", "heat.space")
+    space, times = run.picture("heat.space"), run.picture("heat.times")
+    drawn = Figure(figsize=(7.2, 3.0))
+    left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(times)))
+    for t in some(len(times), 5):
+        x = np.arange(space.shape[1]) / space.shape[1]
+        left.plot(x, space[t], color=colours[t], label=f"t = {times[t]:g}")
+    left.axhline(1.0, color="0.7", linewidth=0.8, zorder=0)
+    left.set(xlabel="x", ylabel="a1(x, t) / its mean over x")
+    left.legend()
+    right.plot(times, space.std(axis=1), marker="o", markersize=3)
+    right.set(xlabel="t", ylabel="standard deviation over x")
+    return drawn
+
+
+@figure("symbols", 5, ["navier-stokes"], "Learned symbols Re a_ij(ξ) of PDNO and FNO")
+def plot_symbols(results: Results) -> Figure:
+    """Each panel has its own symmetric range, printed above it. Only kept modes are shown."""
+    shown = results.shown("navier-stokes")
+    found = [(g, symbol_values(g)) for name in (PDNO, "FNO") if (g := of_network(shown, name))]
     lines = [
-        (group, blocks, pair)
-        for group, blocks in known
-        for pair in PAIRS
-        if pair[0] < blocks[0].shape[0] and pair[1] < blocks[0].shape[1]
-    ]
-    columns = max(len(blocks) for _, blocks in known)
-    figure = Figure(figsize=(max(1.6 * columns + 0.6, 4.0), 2.2 * len(lines)))
-    panels = figure.subplots(len(lines), columns, squeeze=False)
-    for row, (group, blocks, (j, i)) in zip(panels, lines, strict=True):
-        for block, axes in enumerate(row):
-            axes.set_visible(block < len(blocks))
-            if block < len(blocks):
-                _draw_modes(axes, blocks[block][j, i], f"block {block + 1}")
+        (f"{group.model}\na_{i + 1}{j + 1}\nξ₁", [values[j, i] for values in blocks])
+        for group, blocks in found
+        for j, i in PAIRS
         # the paper counts from 1 and names the input first
-        row[0].set_ylabel(f"{group.model}\na_{i + 1}{j + 1}\nξ₁")
+        if blocks and blocks[0].ndim == 4 and j < blocks[0].shape[0] and i < blocks[0].shape[1]
+    ]
+    columns = max(len(blocks) for _, blocks in require(lines))
+    drawn = Figure(figsize=(max(1.6 * columns + 0.6, 4.0), 2.2 * len(lines)))
+    panels = drawn.subplots(len(lines), columns, squeeze=False)
+    for row, (label, blocks) in zip(panels, lines, strict=True):
+        for axes in row[len(blocks) :]:
+            axes.set_visible(False)
+        for block, (axes, values) in enumerate(zip(row, blocks, strict=False), start=1):
+            # ξ₁ upwards, ξ₂ to the right
+            style, low = signed(values), -(values.shape[0] // 2)
+            extent = (-0.5, values.shape[1] - 0.5, low - 0.5, low + values.shape[0] - 0.5)
+            axes.imshow(values, extent=extent, aspect="equal", **style)
+            axes.set_title(f"block {block}, ±{style['vmax']:.2g}", fontsize=8)
+            axes.tick_params(labelsize=6)
+        row[0].set_ylabel(label)
     for axes in panels[-1]:
         axes.set_xlabel("ξ₂")
-    return figure
-
-
-def _draw_modes(axes: Any, values: Array, title: str) -> None:
-    """ξ₁ upwards, ξ₂ to the right; each panel has its own range, printed above it."""
-    style, low = signed(values), -(values.shape[0] // 2)
-    extent = (-0.5, values.shape[1] - 0.5, low - 0.5, low + values.shape[0] - 0.5)
-    axes.imshow(values, extent=extent, aspect="equal", **style)
-    axes.set_title(f"{title}, ±{style['vmax']:.2g}", fontsize=8)
-    axes.tick_params(labelsize=6)
+    return drawn
 
 
 @figure_style()
@@ -114,25 +141,19 @@ def plot_symbol_layer(frequency: Tensor, space: Tensor | None) -> Figure:
     if space is not None:
         parts.append(("a1", space.detach().cpu().numpy()))
     outputs, inputs = frequency.shape[:2]
-    columns = inputs * len(parts)
-    figure = Figure(figsize=(1.7 * columns, 1.8 * outputs))
-    panels = figure.subplots(outputs, columns, squeeze=False)
-    for (part, (name, values)), j, i in itertools.product(
-        enumerate(parts), range(outputs), range(inputs)
-    ):
+    drawn = Figure(figsize=(1.7 * inputs * len(parts), 1.8 * outputs))
+    panels = drawn.subplots(outputs, inputs * len(parts), squeeze=False)
+    places = itertools.product(range(outputs), enumerate(parts), range(inputs))
+    for j, (part, (name, values)), i in places:
         axes, shown = panels[j][part * inputs + i], values[j, i]
         if shown.ndim == 1:
             axes.plot(shown)
         else:
             flat = shown if shown.ndim == 2 else shown[..., 0]
             axes.imshow(flat.T, **signed(flat))
-            axes.set_xticks([])
-            axes.set_yticks([])
+            axes.set(xticks=[], yticks=[])
         axes.set_title(f"{name}, i={i} j={j}", fontsize=7)
-    return figure
-
-
-# Certificates
+    return drawn
 
 
 @figure_style()
@@ -145,36 +166,30 @@ def plot_certificate(
 ) -> Figure:
     """The largest |Δ^α a| ⟨ξ⟩^{|α|-m} in each shell; in the class all curves stay bounded.
 
-    Arguments:
-        title: Of the figure.
-        radii: |ξ| of the shells.
-        curves: Values by |α|, nan where rounding hides them.
-        witness: Pairs of |ξ| and the value on the ray that breaks the bound.
+    Curves are by |α|, nan where rounding hides a value; the witness has pairs of |ξ| and the value
+    on the ray that breaks the bound.
     """
-    figure = Figure(figsize=(5.6, 3.4))
-    axes = figure.subplots()
+    drawn = Figure(figsize=(5.6, 3.4))
+    axes = drawn.subplots()
     _draw_curves(axes, radii, curves)
     if seen := [pair for pair in witness if 0 < pair[1] < np.inf]:
         axes.loglog(*zip(*seen, strict=True), "k--", label="witness")
-    axes.set_xlabel("|ξ|")
-    axes.set_ylabel("largest |Δ^α a| ⟨ξ⟩^(|α| - m)")
-    axes.set_title(title)
+    axes.set(xlabel="|ξ|", ylabel="largest |Δ^α a| ⟨ξ⟩^(|α| - m)", title=title)
     axes.legend()
-    return figure
+    return drawn
 
 
-@figure_style()
-def plot_certificates(results: Results) -> Figure | None:
-    """The certificate of the first block of every run that `pdno symbol` has looked into."""
+@figure("certificates", 0, [SYMBOL_COMMAND], "Certificates of the symbol class")
+def plot_certificates(results: Results) -> Figure:
+    """Largest |Δ^α a| ⟨ξ⟩^(|α| − m) of the first block against |ξ|: bounded curves are those of
+    S^m. For the runs that `pdno symbol RUN` has looked into."""
     paths = [(record, record.folder / SYMBOL_FOLDER / SYMBOL) for record in results.records]
     read = [(run, json.loads(path.read_text("utf-8"))) for run, path in paths if path.is_file()]
-    found = [(record, values) for record, values in read if values["layers"]]
-    if not found:
-        return None
+    found = require([(record, values) for record, values in read if values["layers"]])
     columns = min(3, len(found))
     rows = -(-len(found) // columns)
-    figure = Figure(figsize=(3.0 * columns, 2.6 * rows))
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    drawn = Figure(figsize=(3.0 * columns, 2.6 * rows))
+    panels = drawn.subplots(rows, columns, squeeze=False).ravel()
     for axes, (record, values) in zip(panels, found, strict=False):
         layer = values["layers"][0]
         _draw_curves(axes, layer["radii"], layer["curves"])
@@ -184,12 +199,10 @@ def plot_certificates(results: Results) -> Figure | None:
         axes.legend(fontsize=6)
     for axes in panels[len(found) :]:
         axes.set_visible(False)
-    return figure
+    return drawn
 
 
-def _draw_curves(
-    axes: Any, radii: Sequence[float], curves: Mapping[Any, Sequence[float | str]]
-) -> None:
+def _draw_curves(axes: Any, radii: Sequence[float], curves: Mapping[Any, Sequence[Any]]) -> None:
     """One line per |α|; what is not a positive finite number, also as text, is a gap."""
     for total, values in sorted(curves.items()):
         shown = np.array([float(value) for value in values])
@@ -206,25 +219,23 @@ AXES = {"navier-stokes": 2, "darcy": 2, "burgers": 1, "heat": 1}
 """Dimension by study; a run of the first one that there is is drawn."""
 
 
-def _specified(results: Results, *kinds: str) -> Group | None:
+def _specified(results: Results, *kinds: str) -> Group:
     """The first run of a PDNO (or lone operator), of the problems in order."""
     groups = [group for study in AXES for group in results.shown(study)]
     known = [g for g in groups if g.network.get("kind") in kinds and g.network["depends_on_x"]]
     # the paper's way of training first; the networks are the same
-    return min(known, key=lambda group: not group.facts.of_paper, default=None)
+    return min(require(known), key=lambda group: not group.facts.of_paper)
 
 
-@figure_style()
-def plot_operator(results: Results) -> Figure | None:
-    """Figure 2: f -> F -> times a2(ξ) -> F⁻¹ -> times a1(x), with the networks of a run."""
+@figure("operator", 2, [*AXES], "The operator")
+def plot_operator(results: Results) -> Figure:
+    """Drawn from the specification of a run, with the sizes of its symbol networks."""
     group = _specified(results, "pdno", "pdio")
-    if group is None:
-        return None
     network = group.network
     hidden = [network["symbol_hidden"]] * (int(network["symbol_layers"]) + 1)
     dim = AXES[group.facts.study] + bool(network.get("takes_time"))
     chain = " → ".join(map(str, [dim, *hidden, int(network.get("width", 1)) ** 2]))
-    figure, axes = _canvas((7.2, 2.9), 12, 4.4, _title(group))
+    drawn, axes = _canvas((7.2, 2.9), 4.4, f"{group.facts.study}: {group.model}")
     signs = ("f(x)", "F", "×", "F⁻¹", "×", "K f(x)")
     stations = dict(zip((0.8, 3.0, 5.4, 7.6, 9.6, 11.5), signs, strict=True))
     for x, text in stations.items():
@@ -236,21 +247,18 @@ def plot_operator(results: Results) -> Figure | None:
         _arrow(axes, (x, 2.25), (x, 1.4))
     kept = "all modes" if network.get("modes") is None else f"k_max = {network['modes']}"
     axes.text(3.0, 0.1, kept, ha="center", va="center", fontsize=8)
-    return figure
+    return drawn
 
 
-@figure_style()
-def plot_block(results: Results) -> Figure | None:
-    """Figure 6: one block with several channels; three inputs and two outputs are drawn."""
+@figure("block", 6, ["navier-stokes", "darcy", "burgers"], "A block with several channels")
+def plot_block(results: Results) -> Figure:
+    """Drawn from the specification of a run."""
     group = _specified(results, "pdno")
-    if group is None:
-        return None
     width = int(group.network["width"])
     inputs, outputs = min(width, DRAWN_INPUTS), min(width, DRAWN_OUTPUTS)
-    height = 2.0 * max(inputs, outputs)
-    title = f"{_title(group)}: {group.network['layers']} blocks of {width} channels"
-    figure, axes = _canvas((7.2, 4.4), 12, height + 0.8, title)
-    top = height - 0.6
+    top = 2.0 * max(inputs, outputs) - 0.6
+    what = f"{group.network['layers']} blocks of {width} channels"
+    drawn, axes = _canvas((7.2, 4.4), top + 1.4, f"{group.facts.study}: {group.model}: {what}")
     ends = [top - (top / outputs) * (j + 0.25) for j in range(outputs)]
     for i in range(inputs):
         y = top - 2.0 * i
@@ -261,32 +269,23 @@ def plot_block(results: Results) -> Figure | None:
             _arrow(axes, (3.3, y), (9.0, end))
             share = 0.2 + 0.42 * j
             at = (3.3 + share * (9.0 - 3.3), y + share * (end - y))
-            pair = f"a2_{i + 1}{j + 1}, F⁻¹, a1_{i + 1}{j + 1}"
-            _box(axes, *at, pair, BLUE, small=True)
+            _box(axes, *at, f"a2_{i + 1}{j + 1}, F⁻¹, a1_{i + 1}{j + 1}", BLUE, small=True)
             _arrow(axes, (1.2, y - 0.35), (8.9, end - 0.3), dashed=True)
     for j, y in enumerate(ends):
         _box(axes, 9.5, y, "Σ, σ", GREEN)
         _box(axes, 11.3, y, f"v_{j + 1}", "black")
         _arrow(axes, (10.1, y), (10.7, y))
-    drawn = f"{inputs} of {width} inputs and {outputs} of {width} outputs drawn; dashed: W"
-    axes.text(6.0, -0.75, drawn, ha="center", va="center", fontsize=8)
-    return figure
+    words = f"{inputs} of {width} inputs and {outputs} of {width} outputs drawn; dashed: W"
+    axes.text(6.0, -0.75, words, ha="center", va="center", fontsize=8)
+    return drawn
 
 
-def _title(group: Group) -> str:
-    return f"{group.facts.study}: {group.model}"
-
-
-def _canvas(
-    size: tuple[float, float], width: float, height: float, title: str
-) -> tuple[Figure, Any]:
-    figure = Figure(figsize=size)
-    axes = figure.subplots()
-    axes.set_xlim(0, width + 0.2)
-    axes.set_ylim(-1.1, height)
+def _canvas(size: tuple[float, float], height: float, title: str) -> tuple[Figure, Any]:
+    drawn = Figure(figsize=size)
+    axes = drawn.subplots()
+    axes.set(xlim=(0, 12.2), ylim=(-1.1, height), title=title)
     axes.set_axis_off()
-    axes.set_title(title)
-    return figure, axes
+    return drawn, axes
 
 
 def _box(axes: Any, x: float, y: float, text: str, colour: str, *, small: bool = False) -> None:

@@ -5,6 +5,7 @@ All errors are relative L2. Curves are not here: the paper prints none of their 
 
 __all__ = ["TABLE_1", "TABLE_2", "TABLE_3", "TABLE_5", "TABLE_6", "Dataset", "Resources"]
 
+from collections import namedtuple
 from typing import NamedTuple
 
 SOURCE = "arXiv:2201.11967v3"
@@ -13,7 +14,6 @@ RELU, PROVABLE = "PDNO a(x,ξ) relu", "PDNO provable"
 """Networks as `Facts.network` calls them; the provable ones are ours."""
 BASELINES = ("MWT Leg", "MWT Chb", "FNO", "FNO-3D")
 """Networks that the paper compares with; FNO is FNO-2D on Navier-Stokes."""
-
 
 TABLE_1: dict[int, dict[str, tuple[float, float]]] = {
     points: dict(zip((PDNO, PLAIN, "MWT Leg", "FNO"), errors, strict=True))
@@ -28,9 +28,7 @@ TABLE_1: dict[int, dict[str, tuple[float, float]]] = {
 """Darcy: training and test error by points per axis and network."""
 
 
-class Dataset(NamedTuple):
-    """A Navier-Stokes dataset of table 2."""
-
+class Dataset(NamedTuple):  # of Navier-Stokes
     viscosity: float
     final_time: int
     samples: int
@@ -65,32 +63,19 @@ TABLE_3: dict[int, dict[str, float]] = {
 """Burgers: test error by points and network."""
 
 
-class Settings(NamedTuple):
-    """A line of table 5; layers, hidden and activation are those of the symbol networks."""
-
-    batch: int
-    learning_rate: float
-    weight_decay: float
-    epochs: int
-    step: int
-    channels: int
-    layers: int
-    hidden: int
-    activation: str
-
-
-TABLE_5: dict[str, Settings] = {
+Settings = namedtuple(
+    "Settings", "batch learning_rate weight_decay epochs step channels layers hidden activation"
+)
+TABLE_5 = {
     "heat": Settings(20, 1e-2, 1e-6, 10000, 2000, 1, 2, 40, "gelu"),
     "darcy": Settings(20, 1e-2, 1e-6, 1000, 200, 20, 3, 32, "gelu"),
     "navier-stokes": Settings(20, 5e-3, 1e-6, 1000, 200, 20, 2, 32, "gelu"),
     "burgers": Settings(20, 5e-3, 0.0, 1000, 100, 64, 2, 64, "tanh"),
 }
-"""Settings of PDNO by problem. The text trains ν = 1e-3 with batch 10."""
+"""Settings of PDNO by problem; layers, hidden and activation are those of the symbol networks."""
 
 
 class Resources(NamedTuple):
-    """A line of table 6, measured on one GPU of 24 GB; complex parameters count once."""
-
     memory: float
     parameters: float
     seconds: float
@@ -104,23 +89,18 @@ TABLE_6: dict[tuple[str, int, int], Resources] = {
     ("FNO", 12, 30): Resources(3941, 1.05e6, 5.49),
     ("FNO", 32, 20): Resources(3957, 3.28e6, 4.80),
 }
-"""Memory in MB, parameters and seconds per epoch by network, k_max and channels."""
+"""MB, parameters (complex count once) and seconds per epoch by network, k_max and channels."""
 
-PROBLEMS = {
-    **{problem: problem for problem in TABLE_5},
-    "darcy-modes": "darcy",
-    "darcy-activation": "darcy",
-    "navier-stokes-width": "navier-stokes",
-}
-"""Which problem of table 5 a study is about."""
 BASELINE_EPOCHS = 500  # of the published FNO and MWT scripts
+ABLATIONS = {"darcy-modes": "darcy", "darcy-activation": "darcy"}
+ABLATIONS |= {"navier-stokes-width": "navier-stokes"}
+"""Which problem of table 5 a study is about, where that is not its name."""
 
 
 def published_epochs(study: str, network: str) -> int | None:
     """Epochs of the published protocol; None for experiments that the paper does not have."""
-    if study not in PROBLEMS:
-        return None
-    return BASELINE_EPOCHS if network in BASELINES else TABLE_5[PROBLEMS[study]].epochs
+    settings = TABLE_5.get(ABLATIONS.get(study, study))
+    return settings and (BASELINE_EPOCHS if network in BASELINES else settings.epochs)
 
 
 def published_samples(study: str, viscosity: float | None, samples: int) -> int | None:
@@ -128,11 +108,11 @@ def published_samples(study: str, viscosity: float | None, samples: int) -> int 
 
     Of 10,000 samples 200 are for the test, so 9,800 are all that can be trained on.
     """
-    problem = PROBLEMS.get(study)
+    problem = ABLATIONS.get(study, study)
     if problem == "navier-stokes":
         dataset = published_dataset(viscosity, samples)
         return None if dataset is None else min(dataset.samples, 9800)
-    return {"heat": 100, None: None}.get(problem, 1000)
+    return {"heat": 100, "darcy": 1000, "burgers": 1000}.get(problem)
 
 
 def published_dataset(viscosity: float | None, samples: int) -> Dataset | None:

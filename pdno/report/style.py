@@ -1,14 +1,24 @@
-"""One visual style for every figure: colour-blind safe, readable at print size.
+"""One visual style for every figure, colour-blind safe, and the entries of a report.
 
 A network has the same colour in every figure, by its facts. Training errors are dashed and test
-errors solid. Fields with a sign have a diverging map that is white at zero, others a perceptually
-uniform one.
+errors solid. Fields with a sign have a diverging map that is white at zero.
 """
 
-__all__ = ["COLOURS", "figure_style", "line_of", "marker_of", "save_figure", "signed"]
+__all__ = [
+    "COLOURS",
+    "Entry",
+    "figure",
+    "figure_style",
+    "line_of",
+    "marker_of",
+    "save_figure",
+    "signed",
+]
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +31,55 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from pdno.atomic import atomic_path
 from pdno.evaluation.rows import Facts
 from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
+from pdno.report.runs import MissingRunsError, Results
 
 # Okabe and Ito's palette
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = {
-    PDNO: ("#0072B2", "o"),
-    PLAIN: ("#56B4E9", "v"),
-    ONE_SHOT: ("#000000", "P"),
-    RELU: ("#7F7F7F", "X"),
-    PROVABLE: ("#332288", "p"),
-    "FNO": ("#D55E00", "s"),
-    "FNO-3D": ("#E69F00", "D"),
-    "MWT Leg": ("#009E73", "^"),
-    "MWT Chb": ("#CC79A7", "<"),
+    **{PDNO: ("#0072B2", "o"), PLAIN: ("#56B4E9", "v"), ONE_SHOT: ("#000000", "P")},
+    **{RELU: ("#7F7F7F", "X"), PROVABLE: ("#332288", "p")},
+    **{"FNO": ("#D55E00", "s"), "FNO-3D": ("#E69F00", "D")},
+    **{"MWT Leg": ("#009E73", "^"), "MWT Chb": ("#CC79A7", "<")},
 }
-"""Colour and marker of each network."""
 OTHER_MARKER = ("#6B4E00", "*")
 SETTINGS: Any = {
     "axes.prop_cycle": cycler(color=COLOURS),
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 150,
-    "image.origin": "lower",
-    "image.cmap": "viridis",
-    "svg.hashsalt": "pdno",
+    **{"axes.spines.top": False, "axes.spines.right": False},
+    **{"axes.titlesize": 10, "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8},
+    **{"legend.fontsize": 8, "legend.frameon": False, "figure.constrained_layout.use": True},
+    **{"image.origin": "lower", "image.cmap": "viridis"},
+    **{"savefig.dpi": 150, "svg.hashsalt": "pdno"},
 }
 # so that the same figure gives the same bytes
 WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table or figure of the report: the name of its files and its number in the paper, if any,
+    the studies it is made of, its title, and what makes it, whose docstring is the caption."""
+
+    key: str
+    number: str
+    studies: tuple[str, ...]
+    title: str
+    make: Callable[[Results], Any]
+
+    @property
+    def caption(self) -> str:
+        return " ".join((getattr(self.make, "func", self.make).__doc__ or "").split())
+
+    def __call__(self, results: Results) -> Any:
+        """The table or figure; None where runs are missing."""
+        with figure_style(), contextlib.suppress(MissingRunsError):
+            return self.make(results)
+        return None
+
+
+def figure(name: str, number: int, studies: Sequence[str], title: str) -> partial[Entry]:
+    """Makes a function an entry of the report; number 0 is none of the paper."""
+    key, words = (f"figure-{number:02d}-{name}", f"Figure {number}") if number else (name, "")
+    return partial(Entry, key, words, tuple(studies), title)
 
 
 def marker_of(facts: Facts) -> dict[str, Any]:
@@ -65,7 +90,6 @@ def marker_of(facts: Facts) -> dict[str, Any]:
 
 
 def line_of(facts: Facts, split: str = "test") -> dict[str, Any]:
-    """How the errors of a network are drawn: solid for the test, dashed for the training."""
     return {**marker_of(facts), "linestyle": "--" if split == "train" else "-"}
 
 
@@ -74,6 +98,11 @@ def signed(*fields: Any) -> dict[str, Any]:
     largest = max((float(np.abs(field).max()) for field in fields), default=0.0)
     limit = largest if 0 < largest < np.inf else 1.0
     return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+
+
+def some(count: int, most: int) -> list[int]:
+    """At most so many indices, evenly spread, with the first and the last."""
+    return sorted(set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()))
 
 
 def logarithmic(axes: Any, name: str) -> None:
@@ -91,8 +120,7 @@ def shared_legend(figure: Figure, panels: Iterable[Any], columns: int = 4) -> No
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
-    if found:
-        names = sorted(found)
+    if names := sorted(found):
         handles, columns = [found[name] for name in names], min(columns, len(names))
         figure.legend(handles, names, loc="outside lower center", ncols=columns)
 

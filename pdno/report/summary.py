@@ -3,9 +3,10 @@
 __all__ = ["summarise"]
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
-from pdno.evaluation.rows import Row, Summary, table
+from pdno.evaluation.rows import Row, table
 from pdno.report.runs import ERROR
 
 
@@ -20,18 +21,15 @@ def summarise(rows: Sequence[Row]) -> str:
 
 
 def _errors(rows: Sequence[Row]) -> str:
-    blocks: dict[tuple[str, int], list[Row]] = {}
-    for row in rows:
-        if row.metric == ERROR and row.split in ("train", "test"):
-            blocks.setdefault((row.model, row.resolution), []).append(row)
+    ours = [row for row in rows if row.metric == ERROR and row.split in ("train", "test")]
     lines = []
-    for (model, resolution), mine in blocks.items():
+    for model, points in dict.fromkeys((row.model, row.resolution) for row in ours):
+        mine = [row for row in ours if (row.model, row.resolution) == (model, points)]
         seconds = [row.seconds for row in mine if row.split == "test" and row.seconds is not None]
         mean = f"{math.fsum(seconds) / len(seconds):.0f}" if seconds else ""
         errors = table(mine, columns="split")[model]
-        cells: list[Summary | str] = [errors.get(split, "") for split in ("train", "test")]
-        seeds, parameters = len({row.seed for row in mine}), f"{mine[0].parameters or 0:,}"
-        lines.append([model, resolution, parameters, *cells, mean, seeds])
+        cells = (f"{mine[0].parameters or 0:,}", errors.get("train", ""), errors.get("test", ""))
+        lines.append([model, points, *cells, mean, len({row.seed for row in mine})])
     return _text(["model", "resolution", "parameters", "train", "test", "seconds", "seeds"], lines)
 
 
@@ -53,9 +51,14 @@ def _times(rows: Sequence[Row]) -> str:
 
 
 def _resolutions(rows: Sequence[Row]) -> str:
-    """Zero-shot errors beside those of the interpolated prediction."""
+    """Zero-shot errors beside those of the interpolated prediction.
+
+    Without what several trainings claim: a row does not tell the resolution it was trained at.
+    """
     splits = ("zero-shot", "interpolated")
-    ours = _unambiguous(row for row in rows if row.metric == ERROR and row.split in splits)
+    known = [row for row in rows if row.metric == ERROR and row.split in splits]
+    claims = Counter((row.model, row.resolution, row.split, row.seed) for row in known)
+    ours = [r for r in known if claims[r.model, r.resolution, r.split, r.seed] == 1]
     found = {split: table(ours, split=split) for split in splits}
     cells = [(s, split) for s in sorted({row.resolution for row in ours}) for split in splits]
     lines = [
@@ -63,17 +66,6 @@ def _resolutions(rows: Sequence[Row]) -> str:
         for model in found["zero-shot"]
     ]
     return _text(["other resolutions", *(f"{s} {split}" for s, split in cells)], lines)
-
-
-def _unambiguous(rows: Iterable[Row]) -> list[Row]:
-    """Without what several trainings claim: a row does not tell the resolution it was trained at.
-
-    The rows of the run folders do.
-    """
-    claims: dict[tuple[str, int, str, int | None], list[Row]] = {}
-    for row in rows:
-        claims.setdefault((row.model, row.resolution, row.split, row.seed), []).append(row)
-    return [found[0] for found in claims.values() if len(found) == 1]
 
 
 def _others(rows: Sequence[Row]) -> str:
@@ -88,9 +80,7 @@ def _others(rows: Sequence[Row]) -> str:
 def _text(head: Sequence[object], lines: Sequence[Sequence[object]]) -> str:
     """Columns below each other; nothing without a line."""
     cells = [[str(cell) for cell in line] for line in (head, *lines)]
-    widths = [max(len(line[k]) for line in cells) for k in range(len(head))]
-    padded = [
-        [line[0].ljust(widths[0]), *(line[k].rjust(widths[k]) for k in range(1, len(head)))]
-        for line in cells
-    ]
-    return "\n".join(f"  {'  '.join(line)}".rstrip() for line in padded) if lines else ""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    # the first column stands to the left
+    form = "  ".join(f"{{:{'>' if k else '<'}{width}}}" for k, width in enumerate(widths))
+    return "\n".join(f"  {form.format(*line)}".rstrip() for line in cells) if lines else ""

@@ -26,7 +26,7 @@ def read(place):
 def everything(results):
     """Verdicts, table lines and markers."""
     verdicts = [judge(claim, results) for claim in CLAIMS]
-    tables = {entry.key: entry.make(results) for entry in TABLES}
+    tables = {entry.key: entry(results) for entry in TABLES}
     return (
         [(verdict.answer, verdict.numbers, verdict.budget) for verdict in verdicts],
         {key: (table.lines, table.strong) for key, table in tables.items() if table is not None},
@@ -123,7 +123,7 @@ def test_the_verdicts_of_old_folders_are_the_same(old_results):
 
 
 def test_the_tables_of_old_folders_are_the_same(old_results):
-    made = {entry.key: entry.make(old_results) for entry in TABLES}
+    made = {entry.key: entry(old_results) for entry in TABLES}
     for key, lines in OLD["tables"].items():
         # datasets stand in the order of the paper now
         assert sorted(made[key].lines) == sorted(map(tuple, lines)), key

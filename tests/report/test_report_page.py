@@ -14,12 +14,11 @@ from matplotlib.image import imread
 
 from pdno.report.figures_errors import plot_error_by_time, plot_resolutions
 from pdno.report.figures_fields import choose_sample, plot_frames
-from pdno.report.figures_heat import plot_heat_symbol
-from pdno.report.figures_symbols import plot_certificates
+from pdno.report.figures_symbols import plot_certificates, plot_heat_symbol
 from pdno.report.page import FIGURES, TABLES, write_report
 from pdno.report.published import TABLE_6
 from pdno.report.runs import Results, find_runs
-from pdno.report.table import command_of
+from pdno.report.tables import command_of
 
 FLOW = "navier-stokes nu=1e-05 T=20 N=200"
 BANDS = ("0-1", "1-2", "2+")

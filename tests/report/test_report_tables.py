@@ -8,14 +8,18 @@ import pytest
 from pdno.evaluation.rows import Summary
 from pdno.report.published import TABLE_1, TABLE_2, TABLE_3, TABLE_6, published_dataset
 from pdno.report.runs import Results, find_runs
-from pdno.report.table import MISSING, Table, number, summary_text
 from pdno.report.tables import (
+    MISSING,
+    SYMBOL_COMMAND,
+    Table,
     burgers_table,
     darcy_table,
     navier_stokes_table,
+    number,
     resource_numbers,
     resource_table,
     settings_table,
+    summary_text,
 )
 
 
@@ -217,7 +221,6 @@ def test_commands_of_notes_are_of_the_catalog(tmp_path, make_run):
     from pdno.experiments import EXPERIMENTS
     from pdno.report.claims import CLAIMS
     from pdno.report.page import FIGURES, TABLES
-    from pdno.report.table import SYMBOL_COMMAND
 
     named = {study for entry in (*CLAIMS, *FIGURES, *TABLES) for study in entry.studies}
     assert named == {*EXPERIMENTS, SYMBOL_COMMAND}

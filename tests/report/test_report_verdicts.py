@@ -277,6 +277,14 @@ def test_smoke_runs_test_nothing(tmp_path, make_run):
     assert "test 2.00e-3" in found.numbers
 
 
+def test_the_least_budget_decides(tmp_path, make_run):
+    make_run(tmp_path, "darcy-modes", "PDNO k_max=4", metrics=errors(0.1, 0.5))
+    make_run(tmp_path, "darcy", "FNO", metrics=errors(0.1, 1.0), train=4, epochs=2)
+    found = verdict(tmp_path, "modes-beat-baselines")
+    assert found.answer == "not tested here" and found.budget.endswith("tests nothing")
+    assert "paper budget: 1000" in found.budget and "smoke budget: 2 of 500" in found.budget
+
+
 def test_the_table_has_every_claim_once(tmp_path, make_run):
     make_run(tmp_path, "heat", "PDIO a(x,ξ,t)", metrics=errors(0.001, 0.002), train=100)
     table = claims_table(Results(tuple(find_runs([tmp_path]))))
