@@ -88,22 +88,15 @@ def load_published(
     if _TABLE in state:
         network: nn.Module = FNO(**common, modes=_as_real(state[_TABLE]).shape[2:-1])
     else:
+        common |= {"activation": activation, "first_activation": first_activation, "modes": modes}
         network = PDNO(
             **common,
-            activation=activation,
-            first_activation=first_activation,
-            modes=modes,
             frequency_scale=shape,
             symbol_hidden=state[_SYMBOL].shape[0],
             symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
             depends_on_x="conv0.net_out.linear_in.weight" in state,
         )
     _fill(network, dict(network.named_parameters()), state)
-    if state:
-        raise ValueError(
-            f"published weights do not fit: unknown {list(state)[:3]}, or theirs are missing; "
-            "leave out what the network does not use"
-        )
     return network.eval()
 
 
@@ -195,6 +188,11 @@ def _fill(network: nn.Module, own: Mapping[str, Tensor], published: _Weights) ->
         except ValueError as error:
             raise ValueError(f"{theirs!r} for {name!r}: {error}") from error
         weights[name] = value.reshape(like.shape)
+    if published and not isinstance(network, MWT):  # whose filters are made, not loaded
+        raise ValueError(
+            f"published weights do not fit: unknown {list(published)[:3]}, or theirs are missing; "
+            "leave out what the network does not use"
+        )
     network.load_state_dict(weights, strict=False)
 
 
