@@ -23,6 +23,12 @@ class ExperimentData:
     train: OperatorDataset
     test: OperatorDataset
     finest_test: OperatorDataset
+    validation: OperatorDataset | None = None
+
+    @property
+    def watched(self) -> OperatorDataset:
+        """What is measured after the epochs: never the test where there is a validation."""
+        return self.test if self.validation is None else self.validation
 
 
 def dataset_folder(problem: Problem, folder: Path) -> Path:
@@ -58,8 +64,16 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
             f"resolution {experiment.resolution} is not among the points of data on a "
             f"{finest.grid.shape} grid: take a divisor of {points}"
         )
-    every = points // experiment.resolution
-    return ExperimentData(train.subsample(every), test.subsample(every), test)
+    every, validation = points // experiment.resolution, None
+    if experiment.validation:
+        rows = range(experiment.train, experiment.train + experiment.validation)
+        if rows.stop > len(finest) - experiment.test:
+            raise ValueError(
+                f"train={experiment.train}, validation={experiment.validation} and "
+                f"test={experiment.test} overlap in {len(finest)} samples"
+            )
+        validation = finest.subset(rows).subsample(every)
+    return ExperimentData(train.subsample(every), test.subsample(every), test, validation)
 
 
 def open_file(path: Path) -> OperatorDataset:

@@ -83,7 +83,7 @@ def run_experiment(
         run = fit(
             build_network(experiment.network, grid.dim, *channels, seed=experiment.seed),
             samples.train,
-            samples.test,
+            samples.watched,
             task=experiment.task,
             normalization=experiment.normalization,
             settings=experiment.training,

@@ -44,6 +44,8 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
     file: Path | None = None  #: a dataset folder or published file instead
     train: Count  #: number of training samples, the first ones
     test: Count  #: number of test samples, the last ones
+    #: number of samples after those for training, on which the run is watched instead of the test
+    validation: Annotated[int, Field(ge=0, le=10_000_000)] = 0
     resolution: Count  #: points per axis in training; the data are subsampled to it
     window: Count | None = None  #: frames that are the input; None takes that of the dataset
     targets: Count | None = None  #: frames after the window that are the target; None takes all
@@ -90,9 +92,11 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
         return self
 
     def _check_problem(self, problem: Problem) -> None:
-        if self.train + self.test > problem.samples:
+        if self.train + self.validation + self.test > problem.samples:
+            among = f" and validation={self.validation}" if self.validation else ""
             raise ValueError(
-                f"train={self.train} and test={self.test} overlap in {problem.samples} samples"
+                f"train={self.train}{among} and test={self.test} overlap in {problem.samples} "
+                "samples"
             )
         frames = len(problem.times or ())
         if self.window is not None and self.window + (self.targets or 1) > frames:

@@ -189,6 +189,45 @@ def test_a_loaded_run_is_the_run(tmp_path, datasets, heat, darcy, flow, case):
         assert errors == {metric: told[metric] for metric in errors}
 
 
+def test_a_run_is_watched_on_its_validation_and_never_on_its_test(tmp_path, datasets, darcy):
+    watched = darcy.with_changes(train=3, validation=1)
+    rows = run_experiment(watched, tmp_path, data=datasets)
+    data = open_experiment_data(watched, datasets)
+    whole = open_experiment_data(darcy, datasets)
+    assert torch.equal(data.validation.batch()[0], whole.train.batch()[0][3:])
+    assert torch.equal(data.test.batch()[0], whole.test.batch()[0])
+    found = load_run(tmp_path)
+    told = {row.metric: row.value for row in rows if row.split == "test"}
+    assert told["relative_l2"] == evaluate(found.model, data.test).mean()
+    history = (tmp_path / "history.csv").read_text().splitlines()
+    column = history[0].split(",").index("test")
+    last = float(history[-1].split(",")[column])
+    assert last == pytest.approx(evaluate(found.model, data.validation).mean(), rel=1e-5)
+    with pytest.raises(ValueError, match="overlap"):
+        darcy.with_changes(validation=1)
+
+
+@pytest.mark.parametrize("kind", ["pdno", "fno"])
+def test_a_flow_learns_by_transport_with_every_new_setting(tmp_path, datasets, flow, kind):
+    network = {
+        "pdno": PDNONetwork(width=16, modes=3, symbol="trunk", space_hidden=4, transport=True),
+        "fno": FNONetwork(width=16, modes=3, transport=True),
+    }[kind]
+    training = TrainingSettings(
+        epochs=2, batch_size=4, optimiser="muon", averaging=0.9, augment=True, learning_rate=1e-3
+    )
+    task = Markov(residual=False)
+    changes = {"network": network, "task": task, "training": training}
+    experiment = flow.with_changes(normalization="channel", **changes)
+    rows = run_experiment(experiment, tmp_path, data=datasets)
+    told = {row.metric: row.value for row in rows if row.split == "test"}
+    assert 0 < told["relative_l2"] < 0.9
+    again = load_run(tmp_path)
+    assert again.experiment == experiment
+    test = open_experiment_data(experiment, datasets).test
+    assert evaluate(again.model, test).mean() == told["relative_l2"]
+
+
 def test_a_finished_run_is_not_touched(tmp_path, datasets, darcy, monkeypatch):
     rows = run_experiment(darcy, tmp_path, data=datasets)
     before = fingerprint(tmp_path)
