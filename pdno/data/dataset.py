@@ -97,11 +97,10 @@ class ShardSource:
         for place, row in enumerate(rows):
             number = bisect_right(self.shards, row, key=lambda shard: shard.first) - 1
             inside.setdefault(number, {})[place] = row - self.shards[number].first
-        keys: tuple[FieldKey, FieldKey] = ("input", "output")
-        inputs, outputs = (self._read_field(key, len(rows), inside) for key in keys)
-        return inputs, outputs
+        size = len(rows)
+        return self._field("input", size, inside), self._field("output", size, inside)
 
-    def _read_field(self, key: FieldKey, size: int, inside: dict[int, dict[int, int]]) -> Tensor:
+    def _field(self, key: FieldKey, size: int, inside: dict[int, dict[int, int]]) -> Tensor:
         name, shape = self.manifest.fields[key], self.manifest.stored_shape(key)
         values = np.empty((size, *shape), self.manifest.dtype)
         for number, rows in inside.items():
@@ -193,11 +192,9 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     def split(
         self, train: int | Sequence[int] | None = None, *, test: int | Sequence[int]
     ) -> tuple["OperatorDataset", "OperatorDataset"]:
-        """Disjoint training and test sets.
+        """Disjoint training and test sets: numbers of first and of last samples, or which ones.
 
-        Arguments:
-            train: Number of first samples, or which ones; None takes all that are not for testing.
-            test: Number of last samples, or which ones.
+        Without `train` it is all samples that are not for testing.
         """
         size = len(self)
         second = range(size - test, size) if isinstance(test, int) else test

@@ -94,12 +94,6 @@ def generate_dataset(
             manifest = _start_or_resume(problem, folder)
             if not manifest.complete:
                 manifest = _finish(problem, folder, manifest, None if engine == "ray" else count)
-        except OSError as error:
-            raise OSError(
-                f"cannot write to {folder} ({error.strerror or error}): free some space or choose "
-                "another folder; the shards listed in its manifest are kept when you run the same "
-                "command again"
-            ) from error
         finally:
             sweep(folder)  # workers that were ended may leave temporary files
     return manifest
@@ -124,7 +118,7 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
         residual = max(residual, size)
     fields = inputs.numpy(), outputs.numpy()
     content = build_shard(Manifest.of(problem), first, *fields, problem.parameters)
-    with atomic_path(folder / file) as temporary:
+    with _explained(folder), atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
     return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=residual)
@@ -149,7 +143,8 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     ]
     manifest = wanted.listing(trusted)
     if manifest != there:
-        write_manifest(folder, manifest)
+        with _explained(folder):
+            write_manifest(folder, manifest)
     return manifest
 
 
@@ -173,7 +168,8 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
         for record in records:
             done[record.file] = record
             manifest = manifest.listing(done.values())
-            write_manifest(folder, manifest)
+            with _explained(folder):
+                write_manifest(folder, manifest)
             advance(record.count)
     return manifest
 
@@ -189,6 +185,19 @@ def _make_all(
         futures = [pool.submit(make_shard, problem, folder, *entry) for entry in missing]
         for future in as_completed(futures):
             yield future.result()
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    """Say what could not be written and what to do about it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            f"cannot write to {folder} ({error.strerror or error}): free some space or choose "
+            "another folder; the shards listed in its manifest are kept when you run the same "
+            "command again"
+        ) from error
 
 
 @contextlib.contextmanager
