@@ -160,10 +160,6 @@ def test_an_error_on_the_way_is_one_message(capsys, tmp_path, monkeypatch, error
     monkeypatch.setattr(generation, "make_shard", fail)
     monkeypatch.setattr(generation, "_make_all", fail)
     code, output, errors = run(capsys, *HEAT, "--out", tmp_path / "data")
-    if isinstance(error, OSError):
-        folder = tmp_path / "data"
-        assert errors.startswith(f"pdno: cannot write to {folder} (no space): free some space")
-        errors = f"pdno: {error}\n" if errors.count("\n") == 1 else errors
     assert (code, output, errors) == (2, "", f"pdno: {error}\n")
 
 
