@@ -3,17 +3,14 @@
     f̂(ξ) = F[f](ξ) = 1/|N| Σ_x f(x) e^{-2πi ξ·x},      f(x) = F⁻¹[f̂](x) = Σ_ξ f̂(ξ) e^{2πi ξ·x}
 
 The factor 1/|N| is in F, so a coefficient is a number of the function and not of the grid that
-sampled it. Real functions keep the half spectrum ξ_d >= 0 (see `pdno.grid`).
-
-The Hermitian rule. A half spectrum stands for the real function
+sampled it. Real functions keep the half spectrum ξ_d >= 0 (see `pdno.grid`): the Hermitian rule,
 
     f(x) = Σ_{ξ_d >= 0} w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ],    w = 1 at ξ_d = 0 and N_d/2, else 2,
 
 whatever its coefficients: at ξ_d = 0 and at the Nyquist line only the Hermitian part acts. The CPU
-backend follows the rule by itself; others may read the imaginary parts there.
-
-Kept modes. `modes=k` keeps -k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis,
-the corner convention of the published operators; the rest is zero.
+backend follows the rule by itself; others may read the imaginary parts there. `modes=k` keeps
+-k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis, the corner convention of the
+published operators; the rest is zero.
 
 With few kept modes products with small tables are cheaper than the FFT, which makes all of them
 (`choose_method`). They go axis by axis. On a full axis pairs of ±ξ are joined first,
@@ -60,22 +57,21 @@ def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -
 
 
 def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft") -> Tensor:
-    """F[f] on the half spectrum, (..., *N) real -> (..., *N^) complex.
+    """F[f] on the half spectrum, (..., *N) real -> (..., *N^) complex; N has `dim` axes.
 
-    The last `dim` axes are the grid; `modes` are the kept modes k_max, per axis or for all, None
-    keeps every mode (of that axis).
+    `modes` are the kept modes k_max, per axis or for all; None keeps every mode (of that axis).
     """
-    shape = tuple(f.shape[-dim:])
+    shape, axes = tuple(f.shape[-dim:]), tuple(range(-dim, 0))
     kept = kept_per_axis(shape, modes)
     if choose_method(shape, modes, method) == "matrix":
         scale = half_weights(shape[-1], kept[-1], f.dtype, f.device) * math.prod(shape)
         return _products(f, shape, kept, True) / scale
     if kept.count(None) == dim:
-        f_hat: Tensor = torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
+        f_hat: Tensor = torch.fft.rfftn(f, dim=axes, norm="forward")
         return f_hat
     # modes are dropped as soon as their axis is transformed: the later axes have less to do
     f_hat = _truncate_axis(torch.fft.rfft(f, norm="forward"), -1, kept[-1])
-    for position in range(-2, -dim - 1, -1):
+    for position in axes[-2::-1]:
         f_hat = torch.fft.fft(f_hat, dim=position, norm="forward")
         f_hat = _truncate_axis(f_hat, position, kept[position])
     return f_hat
@@ -88,22 +84,19 @@ def inverse(
 
     The coefficients are those of the kept modes in the order of `Grid.modes(modes)`.
     """
-    dim = len(shape)
-    kept = kept_per_axis(shape, modes)
+    axes, kept = tuple(range(-len(shape), 0)), kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
     if choose_method(shape, modes, method) == "matrix":
         return _products(f_hat, tuple(shape), kept, False)
     by_rule = f_hat.device.type == "cpu"
-    if by_rule and kept.count(None) == dim:
-        f: Tensor = torch.fft.irfftn(
-            f_hat, s=tuple(shape), dim=tuple(range(-dim, 0)), norm="forward"
-        )
+    if by_rule and kept.count(None) == len(shape):
+        f: Tensor = torch.fft.irfftn(f_hat, s=tuple(shape), dim=axes, norm="forward")
         return f
-    for position in range(-dim, -1):
+    for position in axes[:-1]:
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
         f_hat = torch.fft.ifft(f_hat, dim=position, norm="forward")
-    # irfft pads the half axis with zeros by itself
     f_hat = f_hat if by_rule else _real_lines(f_hat, shape[-1])
+    # irfft pads the half axis with zeros by itself
     f = torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
     return f
 

@@ -81,9 +81,7 @@ def _quotient(error: Tensor, norm: Tensor) -> Tensor:
 
 
 def _difference(prediction: Tensor, target: Tensor) -> Tensor:
-    if prediction.shape != target.shape:
-        raise ValueError(
-            f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}; "
-            "expected the same"
-        )
+    given, expected = tuple(prediction.shape), tuple(target.shape)
+    if given != expected:
+        raise ValueError(f"prediction has shape {given} and target {expected}; expected the same")
     return prediction - target

@@ -131,8 +131,8 @@ def conjugate_gradient(
 ) -> Tensor:
     """Solve A u = f from u = 0 until ||f - A u|| <= tolerance, (B, ...) -> (B, ...).
 
-    A is symmetric and positive definite; P, about A⁻¹, may be in float32, which changes neither the
-    limit nor, noticeably, the number of iterations. Each sample has its own step lengths and is
+    A is symmetric and positive definite; P, about A⁻¹, may be in float32, which changes neither
+    the limit nor, noticeably, the number of iterations. Each sample has its own steps and is
     left as it is when it has converged. The residual is updated, not recomputed.
     """
     u, remainder = torch.zeros_like(source), source.clone()
