@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from pdno.grid import Grid, Modes, axis_modes, hermitian_weights, kept_per_axis
 from pdno.tracing import is_traced
@@ -114,25 +115,22 @@ def pad_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
     _check_coefficients(f_hat, shape, kept)
     for position in range(-len(shape), -1):
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
-    return torch.nn.functional.pad(f_hat, (0, shape[-1] // 2 + 1 - f_hat.shape[-1]))
+    return functional.pad(f_hat, (0, shape[-1] // 2 + 1 - f_hat.shape[-1]))
 
 
 def whole_spectrum(c: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
     """What of a half spectrum acts: m(ξ) on all modes of the FFT, (..., *K^) -> (..., *N) complex.
 
-    By the Hermitian rule, and because f̂(-ξ) = conj f̂(ξ), values c on ξ_d >= 0 stand for
-
-        m(ξ) = c(ξ)                       where only ξ is stored,
-        m(ξ) = conj c(-ξ)                 where only -ξ is stored, modulo N,
-        m(ξ) = (c(ξ) + conj c(-ξ)) / 2    on the lines ξ_d = 0 and N_d/2, where both have a place.
+    By the Hermitian rule, and because f̂(-ξ) = conj f̂(ξ), values c on ξ_d >= 0 stand for c(ξ) where
+    only ξ is stored, conj c(-ξ) where only -ξ is, modulo N, and (c(ξ) + conj c(-ξ)) / 2 on the
+    lines ξ_d = 0 and N_d/2, where both have a place.
 
     Example:
         >>> whole_spectrum(torch.tensor([1j, 2j]), Grid((3,))).tolist()
         [0j, 2j, -2j]
     """
     half, points = pad_modes(c, grid.shape, modes), grid.shape[-1]
-    stored = torch.nn.functional.pad(half, (0, points - half.shape[-1]))
-    axes = tuple(range(-grid.dim, 0))
+    stored, axes = functional.pad(half, (0, points - half.shape[-1])), tuple(range(-grid.dim, 0))
     mirrored = stored.flip(axes).roll((1,) * grid.dim, axes).conj()
     last = torch.arange(points, device=c.device)
     return (stored + mirrored) * (0.5 * hermitian_weights(last, points)).to(c.real.dtype)
@@ -142,10 +140,8 @@ def _truncate_axis(f_hat: Tensor, position: int, kept: int | None) -> Tensor:
     n = f_hat.shape[position]
     if kept is None or kept == n or (position != -1 and 2 * kept == n):
         return f_hat
-    low = f_hat.narrow(position, 0, kept)
-    if position == -1:
-        return low
-    return torch.cat([low, f_hat.narrow(position, n - kept, kept)], dim=position)
+    low, high = f_hat.narrow(position, 0, kept), f_hat.narrow(position, n - kept, kept)
+    return low if position == -1 else torch.cat([low, high], dim=position)
 
 
 def _pad_axis(f_hat: Tensor, position: int, n: int, kept: int | None) -> Tensor:
@@ -164,10 +160,8 @@ def _spectrum_shape(shape: Sequence[int], kept: _Kept) -> tuple[int, ...]:
 def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
     expected = _spectrum_shape(shape, kept)
     if tuple(f_hat.shape[-len(shape) :]) != expected:
-        raise ValueError(
-            f"coefficients have shape {tuple(f_hat.shape)}; a {tuple(shape)} grid with modes "
-            f"{kept} needs last axes {expected}"
-        )
+        needed = f"a {tuple(shape)} grid with modes {kept} needs last axes {expected}"
+        raise ValueError(f"coefficients have shape {tuple(f_hat.shape)}; {needed}")
 
 
 def _real_lines(f_hat: Tensor, n: int) -> Tensor:

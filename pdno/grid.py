@@ -29,8 +29,6 @@ class Grid:
     Shapes: points (*N, d), modes (*N^, d) with *N^ = (N_1, ..., N_{d-1}, N_d // 2 + 1).
 
     Example:
-        >>> Grid((4,)).points().squeeze(-1).tolist()
-        [0.0, 0.25, 0.5, 0.75]
         >>> Grid((3,), periodic=False).points().squeeze(-1).tolist()
         [0.0, 0.5, 1.0]
         >>> Grid((5,)).modes().squeeze(-1).tolist()
@@ -90,8 +88,7 @@ class Grid:
     def modes(self, kept: Modes = None, *, half: bool = True, device: Device = None) -> Tensor:
         """The integer modes ξ, shape (*N^, d); the last axis may be `half`, as for real functions.
 
-        `kept` is k_max, per axis or for all: keep -k_max <= ξ_j < k_max (0 <= ξ_d < k_max on the
-        half axis). None keeps every mode of the grid.
+        `kept` is k_max, per axis or for all, None for every mode: see `pdno.fourier`.
         """
         pairs = list(zip(self.shape, kept_per_axis(self.shape, kept), strict=True))
         axes = [axis_modes(n, k, half=False, device=device) for n, k in pairs[:-1]]

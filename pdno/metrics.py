@@ -58,10 +58,8 @@ def sobolev_weights(grid: Grid, power: float, *, device: Device = None) -> Tenso
 def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int]) -> Tensor:
     """Share of the error that lies in each band of frequencies, relative to the whole target.
 
-    Band b holds the modes edges[b] <= max_j |ξ_j| < edges[b + 1]; the last one goes on to the end.
-    The squares of all bands add up to the square of the relative L2 error.
-
-    Shapes: (B, ..., *N) -> (B, bands).
+    Shapes: (B, ..., *N) -> (B, bands). Band b holds edges[b] <= max_j |ξ_j| < edges[b + 1], the
+    last one goes on to the end; their squares add up to the square of the relative L2 error.
     """
     difference, grid = _difference(prediction, target), Grid(tuple(target.shape[-dim:]))
     radius = grid.modes(device=target.device).abs().amax(dim=-1)

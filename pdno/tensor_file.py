@@ -93,10 +93,9 @@ class _Machine:
             raise TensorFileError(f"two records have the same name; {AGAIN}")
         packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
         if packed or sum(info.file_size for info in infos) > file_size:
-            raise TensorFileError(
-                "its records are compressed or larger than the file, which torch.save never "
-                "writes; save the tensors again with torch.save"
-            )
+            problem = "its records are compressed or larger than the file"
+            cure = "save the tensors again with torch.save"
+            raise TensorFileError(f"{problem}, which torch.save never writes; {cure}")
         order = f"{self.root}byteorder"
         if order in self.records and archive.read(order) != b"little":
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
@@ -214,10 +213,8 @@ def _tensor(
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     count, held = math.prod(list(size)), storage.numbers.numel()
     if count > held or (count > 0 and last >= held):
-        raise TensorFileError(
-            f"a tensor of size {size} at {offset} does not fit its storage of {held} numbers; "
-            "save tensor.contiguous()"
-        )
+        problem = f"a tensor of size {size} at {offset} does not fit its storage of {held} numbers"
+        raise TensorFileError(f"{problem}; save tensor.contiguous()")
     return storage.numbers.as_strided(size, stride, offset)
 
 

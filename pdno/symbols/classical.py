@@ -89,11 +89,6 @@ class ClassicalSymbol(SeparatedSymbol):
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
 
-    @property
-    def ellipticity(self) -> Tensor:
-        """c, the lower bound of an elliptic symbol."""
-        return self.log_ellipticity.exp()
-
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
         bracket = (1.0 + xi.square().sum(dim=-1, keepdim=True)).sqrt()
@@ -128,7 +123,7 @@ class ClassicalSymbol(SeparatedSymbol):
             unit = torch.eye(self.in_channels, dtype=n.dtype, device=n.device)
             # |ξ|²/⟨ξ⟩², so that e^{tA} may keep the mean
             weight = omega[..., 1:].square().sum(dim=-1) if self.dissipative else 1.0
-            positive = positive + (self.ellipticity * weight)[..., None, None] * unit
+            positive = positive + (self.log_ellipticity.exp() * weight)[..., None, None] * unit
         skew = 0.5 * (n - n.mH)
         if self.dissipative:
             return -positive if self.self_adjoint else skew - positive
