@@ -1,11 +1,9 @@
 """A well-behaved memory allocator for the command line.
 
-The C library of Linux maps large blocks anew at every allocation; for tensors of a few megabytes
-the page faults then cost more than the arithmetic. Told to keep what it has, it makes training 1.1
-to 3 times faster (`pdno bench` measures it).
-
-`pdno` commands do this by themselves, unless PDNO_ALLOCATOR=default. A library must not change its
-user's process: call `tune_allocator()` at the start of a script to have it there too.
+The C library of Linux maps large blocks anew at every allocation, and the page faults cost more
+than the arithmetic. Told to keep what it has, it makes training 1.1 to 3 times faster (see `pdno
+bench`). Commands do this by themselves, unless PDNO_ALLOCATOR=default; a library must not change
+its user's process: call `tune_allocator()` at the start of a script to have it there too.
 """
 
 __all__ = ["allocator_state", "tune_allocator"]

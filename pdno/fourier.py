@@ -3,17 +3,14 @@
     f̂(ξ) = F[f](ξ) = 1/|N| Σ_x f(x) e^{-2πi ξ·x},      f(x) = F⁻¹[f̂](x) = Σ_ξ f̂(ξ) e^{2πi ξ·x}
 
 The factor 1/|N| is in F, so a coefficient is a number of the function and not of the grid that
-sampled it. Real functions keep the half spectrum ξ_d >= 0 (see `pdno.grid`).
-
-The Hermitian rule. A half spectrum stands for the real function
+sampled it. Real functions keep the half spectrum ξ_d >= 0 (see `pdno.grid`): the Hermitian rule,
 
     f(x) = Σ_{ξ_d >= 0} w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ],    w = 1 at ξ_d = 0 and N_d/2, else 2,
 
 whatever its coefficients: at ξ_d = 0 and at the Nyquist line only the Hermitian part acts. The CPU
-backend follows the rule by itself; others may read the imaginary parts there.
-
-Kept modes. `modes=k` keeps -k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis,
-the corner convention of the published operators; the rest is zero.
+backend follows the rule by itself; others may read the imaginary parts there. `modes=k` keeps
+-k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis, the corner convention of the
+published operators; the rest is zero.
 
 With few kept modes products with small tables are cheaper than the FFT, which makes all of them
 (`choose_method`). They go axis by axis. On a full axis pairs of ±ξ are joined first,
@@ -32,6 +29,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from pdno.grid import Grid, Modes, axis_modes, hermitian_weights, kept_per_axis
 from pdno.tracing import is_traced
@@ -60,22 +58,21 @@ def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -
 
 
 def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft") -> Tensor:
-    """F[f] on the half spectrum, (..., *N) real -> (..., *N^) complex.
+    """F[f] on the half spectrum, (..., *N) real -> (..., *N^) complex; N has `dim` axes.
 
-    The last `dim` axes are the grid; `modes` are the kept modes k_max, per axis or for all, None
-    keeps every mode (of that axis).
+    `modes` are the kept modes k_max, per axis or for all; None keeps every mode (of that axis).
     """
-    shape = tuple(f.shape[-dim:])
+    shape, axes = tuple(f.shape[-dim:]), tuple(range(-dim, 0))
     kept = kept_per_axis(shape, modes)
     if choose_method(shape, modes, method) == "matrix":
         scale = half_weights(shape[-1], kept[-1], f.dtype, f.device) * math.prod(shape)
         return _products(f, shape, kept, True) / scale
     if kept.count(None) == dim:
-        f_hat: Tensor = torch.fft.rfftn(f, dim=tuple(range(-dim, 0)), norm="forward")
+        f_hat: Tensor = torch.fft.rfftn(f, dim=axes, norm="forward")
         return f_hat
     # modes are dropped as soon as their axis is transformed: the later axes have less to do
     f_hat = _truncate_axis(torch.fft.rfft(f, norm="forward"), -1, kept[-1])
-    for position in range(-2, -dim - 1, -1):
+    for position in axes[-2::-1]:
         f_hat = torch.fft.fft(f_hat, dim=position, norm="forward")
         f_hat = _truncate_axis(f_hat, position, kept[position])
     return f_hat
@@ -88,22 +85,19 @@ def inverse(
 
     The coefficients are those of the kept modes in the order of `Grid.modes(modes)`.
     """
-    dim = len(shape)
-    kept = kept_per_axis(shape, modes)
+    axes, kept = tuple(range(-len(shape), 0)), kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
     if choose_method(shape, modes, method) == "matrix":
         return _products(f_hat, tuple(shape), kept, False)
     by_rule = f_hat.device.type == "cpu"
-    if by_rule and kept.count(None) == dim:
-        f: Tensor = torch.fft.irfftn(
-            f_hat, s=tuple(shape), dim=tuple(range(-dim, 0)), norm="forward"
-        )
+    if by_rule and kept.count(None) == len(shape):
+        f: Tensor = torch.fft.irfftn(f_hat, s=tuple(shape), dim=axes, norm="forward")
         return f
-    for position in range(-dim, -1):
+    for position in axes[:-1]:
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
         f_hat = torch.fft.ifft(f_hat, dim=position, norm="forward")
-    # irfft pads the half axis with zeros by itself
     f_hat = f_hat if by_rule else _real_lines(f_hat, shape[-1])
+    # irfft pads the half axis with zeros by itself
     f = torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
     return f
 
@@ -121,25 +115,22 @@ def pad_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
     _check_coefficients(f_hat, shape, kept)
     for position in range(-len(shape), -1):
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
-    return torch.nn.functional.pad(f_hat, (0, shape[-1] // 2 + 1 - f_hat.shape[-1]))
+    return functional.pad(f_hat, (0, shape[-1] // 2 + 1 - f_hat.shape[-1]))
 
 
 def whole_spectrum(c: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
     """What of a half spectrum acts: m(ξ) on all modes of the FFT, (..., *K^) -> (..., *N) complex.
 
-    By the Hermitian rule, and because f̂(-ξ) = conj f̂(ξ), values c on ξ_d >= 0 stand for
-
-        m(ξ) = c(ξ)                       where only ξ is stored,
-        m(ξ) = conj c(-ξ)                 where only -ξ is stored, modulo N,
-        m(ξ) = (c(ξ) + conj c(-ξ)) / 2    on the lines ξ_d = 0 and N_d/2, where both have a place.
+    By the Hermitian rule, and because f̂(-ξ) = conj f̂(ξ), values c on ξ_d >= 0 stand for c(ξ) where
+    only ξ is stored, conj c(-ξ) where only -ξ is, modulo N, and (c(ξ) + conj c(-ξ)) / 2 on the
+    lines ξ_d = 0 and N_d/2, where both have a place.
 
     Example:
         >>> whole_spectrum(torch.tensor([1j, 2j]), Grid((3,))).tolist()
         [0j, 2j, -2j]
     """
     half, points = pad_modes(c, grid.shape, modes), grid.shape[-1]
-    stored = torch.nn.functional.pad(half, (0, points - half.shape[-1]))
-    axes = tuple(range(-grid.dim, 0))
+    stored, axes = functional.pad(half, (0, points - half.shape[-1])), tuple(range(-grid.dim, 0))
     mirrored = stored.flip(axes).roll((1,) * grid.dim, axes).conj()
     last = torch.arange(points, device=c.device)
     return (stored + mirrored) * (0.5 * hermitian_weights(last, points)).to(c.real.dtype)
@@ -149,10 +140,8 @@ def _truncate_axis(f_hat: Tensor, position: int, kept: int | None) -> Tensor:
     n = f_hat.shape[position]
     if kept is None or kept == n or (position != -1 and 2 * kept == n):
         return f_hat
-    low = f_hat.narrow(position, 0, kept)
-    if position == -1:
-        return low
-    return torch.cat([low, f_hat.narrow(position, n - kept, kept)], dim=position)
+    low, high = f_hat.narrow(position, 0, kept), f_hat.narrow(position, n - kept, kept)
+    return low if position == -1 else torch.cat([low, high], dim=position)
 
 
 def _pad_axis(f_hat: Tensor, position: int, n: int, kept: int | None) -> Tensor:
@@ -171,10 +160,8 @@ def _spectrum_shape(shape: Sequence[int], kept: _Kept) -> tuple[int, ...]:
 def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
     expected = _spectrum_shape(shape, kept)
     if tuple(f_hat.shape[-len(shape) :]) != expected:
-        raise ValueError(
-            f"coefficients have shape {tuple(f_hat.shape)}; a {tuple(shape)} grid with modes "
-            f"{kept} needs last axes {expected}"
-        )
+        needed = f"a {tuple(shape)} grid with modes {kept} needs last axes {expected}"
+        raise ValueError(f"coefficients have shape {tuple(f_hat.shape)}; {needed}")
 
 
 def _real_lines(f_hat: Tensor, n: int) -> Tensor:

@@ -29,8 +29,6 @@ class Grid:
     Shapes: points (*N, d), modes (*N^, d) with *N^ = (N_1, ..., N_{d-1}, N_d // 2 + 1).
 
     Example:
-        >>> Grid((4,)).points().squeeze(-1).tolist()
-        [0.0, 0.25, 0.5, 0.75]
         >>> Grid((3,), periodic=False).points().squeeze(-1).tolist()
         [0.0, 0.5, 1.0]
         >>> Grid((5,)).modes().squeeze(-1).tolist()
@@ -42,7 +40,7 @@ class Grid:
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        object.__setattr__(self, "shape", tuple(map(int, self.shape)))
         if not 1 <= len(self.shape) <= 3:
             raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
         if min(self.shape) < 2:
@@ -90,8 +88,7 @@ class Grid:
     def modes(self, kept: Modes = None, *, half: bool = True, device: Device = None) -> Tensor:
         """The integer modes ξ, shape (*N^, d); the last axis may be `half`, as for real functions.
 
-        `kept` is k_max, per axis or for all: keep -k_max <= ξ_j < k_max (0 <= ξ_d < k_max on the
-        half axis). None keeps every mode of the grid.
+        `kept` is k_max, per axis or for all, None for every mode: see `pdno.fourier`.
         """
         pairs = list(zip(self.shape, kept_per_axis(self.shape, kept), strict=True))
         axes = [axis_modes(n, k, half=False, device=device) for n, k in pairs[:-1]]
@@ -110,9 +107,8 @@ class Grid:
         """Raise ValueError unless the last axes of `field` are those of this grid."""
         given = tuple(field.shape)
         if given[-self.dim :] != self.shape:
-            raise ValueError(
-                f"{name} has shape {given}; its last {self.dim} axes must be {self.shape}"
-            )
+            must = f"its last {self.dim} axes must be {self.shape}"
+            raise ValueError(f"{name} has shape {given}; {must}")
 
 
 def axis_modes(n: int, kept: int | None, *, half: bool, device: Device = None) -> Tensor:
@@ -136,10 +132,9 @@ def kept_per_axis(shape: Sequence[int], kept: Modes) -> tuple[int | None, ...]:
     limits = [n // 2 for n in shape[:-1]] + [shape[-1] // 2 + 1]
     for axis, (k, limit) in enumerate(zip(ks, limits, strict=True)):
         if k is not None and not 1 <= k <= limit:
-            raise ValueError(
-                f"modes={k} on axis {axis} with {shape[axis]} points: expected 1 to {limit}; "
-                "keep fewer modes, use a finer grid, or modes=None for all of them"
-            )
+            cure = "keep fewer modes, use a finer grid, or modes=None for all of them"
+            where = f"axis {axis} with {shape[axis]} points"
+            raise ValueError(f"modes={k} on {where}: expected 1 to {limit}; {cure}")
     return ks
 
 

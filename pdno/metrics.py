@@ -58,10 +58,8 @@ def sobolev_weights(grid: Grid, power: float, *, device: Device = None) -> Tenso
 def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int]) -> Tensor:
     """Share of the error that lies in each band of frequencies, relative to the whole target.
 
-    Band b holds the modes edges[b] <= max_j |ξ_j| < edges[b + 1]; the last one goes on to the end.
-    The squares of all bands add up to the square of the relative L2 error.
-
-    Shapes: (B, ..., *N) -> (B, bands).
+    Shapes: (B, ..., *N) -> (B, bands). Band b holds edges[b] <= max_j |ξ_j| < edges[b + 1], the
+    last one goes on to the end; their squares add up to the square of the relative L2 error.
     """
     difference, grid = _difference(prediction, target), Grid(tuple(target.shape[-dim:]))
     radius = grid.modes(device=target.device).abs().amax(dim=-1)
@@ -81,9 +79,7 @@ def _quotient(error: Tensor, norm: Tensor) -> Tensor:
 
 
 def _difference(prediction: Tensor, target: Tensor) -> Tensor:
-    if prediction.shape != target.shape:
-        raise ValueError(
-            f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}; "
-            "expected the same"
-        )
+    given, expected = tuple(prediction.shape), tuple(target.shape)
+    if given != expected:
+        raise ValueError(f"prediction has shape {given} and target {expected}; expected the same")
     return prediction - target

@@ -1,11 +1,11 @@
-"""Spectral calculus on periodic grids: derivatives, the 2/3 rule, moving between grids.
+"""Spectral calculus on periodic grids: the Laplacian, the 2/3 rule, moving between grids.
 
 Products of two functions fill modes that the grid cannot hold and that come back as wrong low
 modes; keeping only |ξ_j| < N/3 before and after a product removes this aliasing exactly (the 2/3
 rule). Fields on the torus move between grids by `resample`, fields without a period by splines.
 """
 
-__all__ = ["band_limits", "band_mask", "derivative", "interpolate", "laplacian_symbol", "resample"]
+__all__ = ["band_limits", "band_mask", "interpolate", "laplacian_symbol", "resample"]
 
 import math
 from collections.abc import Sequence
@@ -17,30 +17,6 @@ from torch import Tensor
 
 from pdno.fourier import inverse, transform
 from pdno.grid import Device, Grid
-
-
-def derivative(f: Tensor, order: Sequence[int]) -> Tensor:
-    """∂^α f by multiplying with (2πi ξ)^α, α = `order` with one number per axis, (..., *N).
-
-    On an even grid the mode N/2 of an odd derivative has no real value at the points: zero.
-
-    Example:
-        >>> u = torch.sin(2 * math.pi * Grid((32,)).points().squeeze(-1))
-        >>> torch.allclose(derivative(u, (2,)), -4 * math.pi**2 * u)
-        True
-    """
-    dim = len(order)
-    if f.dim() < dim or min(order, default=0) < 0:
-        raise ValueError(f"order {tuple(order)} does not fit a field of shape {tuple(f.shape)}")
-    grid = Grid(tuple(f.shape[-dim:]))
-    xi = grid.modes(device=f.device)
-    factor = torch.ones(grid.half_shape, dtype=torch.complex128, device=f.device)
-    for axis, power in enumerate(order):
-        component = xi[..., axis].to(torch.float64)
-        if power % 2 == 1 and grid.shape[axis] % 2 == 0:
-            component = component * (component.abs() != grid.shape[axis] / 2)
-        factor = factor * (2j * math.pi * component) ** power
-    return inverse(transform(f, dim) * factor.to(f.dtype.to_complex()), grid.shape)
 
 
 def laplacian_symbol(grid: Grid, device: Device = None) -> Tensor:
@@ -117,13 +93,11 @@ def _spline_table(old: Grid, new: Grid, axis: int) -> Tensor:
     nodes, points = old.axes()[axis], new.axes()[axis]
     values = torch.eye(len(nodes), dtype=torch.float64)
     if old.periodic:
-        nodes = torch.cat([nodes, nodes[:1] + 1])
-        values = torch.cat([values, values[:1]])
+        nodes, values = torch.cat([nodes, nodes[:1] + 1]), torch.cat([values, values[:1]])
         points = nodes[0] + (points - nodes[0]) % 1
     elif len(nodes) < 4:
-        raise ValueError(
-            f"{len(nodes)} points on axis {axis}: a spline needs 4; take a finer grid"
-        )
+        given = f"{len(nodes)} points on axis {axis}"
+        raise ValueError(f"{given}: a spline needs 4; take a finer grid")
     ends = "periodic" if old.periodic else "not-a-knot"
     spline = CubicSpline(nodes.numpy(), values.numpy(), bc_type=ends)
     return torch.as_tensor(spline(points.numpy()))

@@ -3,11 +3,10 @@
 A file of torch >= 1.6 is a zip archive of uncompressed records: `NAME/data.pkl` describes the
 object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages.
 
-The description is a pickle, that is, a program for a small stack machine which may call any
-function it names. Here the program is only tokenised (`pickletools.genops` executes nothing) and
-then interpreted by the machine below, which knows containers, numbers, text and three names: an
-ordered dict, a tensor as a view of a storage, a parameter. Every other name or instruction is
-refused. What comes back is plain and on the CPU.
+The description is a pickle, a program for a small stack machine which may call any function it
+names. Here it is only tokenised (`pickletools.genops` executes nothing) and interpreted by the
+machine below, which knows containers, numbers, text and three names: an ordered dict, a tensor as
+a view of a storage, a parameter. All else is refused. What comes back is plain and on the CPU.
 """
 
 __all__ = ["AGAIN", "Contents", "TensorFileError", "read_tensor_file"]
@@ -16,6 +15,7 @@ import math
 import pickletools
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -29,6 +29,8 @@ Contents: TypeAlias = "Tensor | str | int | float | None | _Containers"
 AGAIN = "the file is damaged or incomplete: download or copy it again"
 PLAIN = 'save tensors in plain containers, e.g. torch.save(model.state_dict(), "weights.pt")'
 _REFUSED = f"refused because loading it could run code: {PLAIN}"
+_OLD = "as torch.save wrote before torch 1.6; refused because loading it could run code. "
+_OLD += "Ask its author to save it again with torch >= 1.6"
 # About 40 instructions of 150 bytes describe a tensor: enough for 50,000 tensors in one file.
 _MOST_INSTRUCTIONS, _MOST_DESCRIPTION_BYTES = 2_000_000, 1 << 26
 _MOST_VALUES, _DEEPEST = 1_000_000, 64
@@ -46,13 +48,16 @@ class TensorFileError(ValueError):
 def read_tensor_file(path: str | Path) -> Contents:
     """The object that `torch.save` wrote to `path`, made of tensors and plain containers.
 
-    Views of one storage share memory, as they did when they were saved. A file that is damaged, in
-    another format, or asks for more than that is a TensorFileError, a ValueError.
+    Views of one storage share memory, as they did when they were saved.
     """
     with open(path, "rb") as file:
         try:
-            _check_signature(file.read(4))
-            size = file.seek(0, 2)
+            start, size = file.read(4), file.seek(0, 2)
+            if start[:1] == b"\x80":
+                raise TensorFileError(f"this is a bare pickle, {_OLD}")
+            if start != b"PK\x03\x04":
+                problem = f"it starts with {start!r}, which no torch.save file does"
+                raise TensorFileError(f"{problem}; {AGAIN}")
             with zipfile.ZipFile(file) as archive:
                 return _checked(_Machine(archive, size).run())
         except TensorFileError as problem:
@@ -62,21 +67,11 @@ def read_tensor_file(path: str | Path) -> Contents:
             raise TensorFileError(f"cannot read {path}: {problem}; {AGAIN}") from problem
 
 
-def _check_signature(start: bytes) -> None:
-    if start[:1] == b"\x80":
-        raise TensorFileError(
-            "this is a bare pickle, as torch.save wrote before torch 1.6; refused because loading "
-            "it could run code. Ask its author to save it again with torch >= 1.6"
-        )
-    if start != b"PK\x03\x04":
-        raise TensorFileError(f"it starts with {start!r}, which no torch.save file does; {AGAIN}")
-
-
+@dataclass
 class _Storage:
     """The numbers that tensors are views of; not a value of its own."""
 
-    def __init__(self, numbers: Tensor) -> None:
-        self.numbers = numbers
+    numbers: Tensor
 
 
 class _Machine:
@@ -98,10 +93,9 @@ class _Machine:
             raise TensorFileError(f"two records have the same name; {AGAIN}")
         packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
         if packed or sum(info.file_size for info in infos) > file_size:
-            raise TensorFileError(
-                "its records are compressed or larger than the file, which torch.save never "
-                "writes; save the tensors again with torch.save"
-            )
+            problem = "its records are compressed or larger than the file"
+            cure = "save the tensors again with torch.save"
+            raise TensorFileError(f"{problem}, which torch.save never writes; {cure}")
         order = f"{self.root}byteorder"
         if order in self.records and archive.read(order) != b"little":
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
@@ -219,10 +213,8 @@ def _tensor(
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     count, held = math.prod(list(size)), storage.numbers.numel()
     if count > held or (count > 0 and last >= held):
-        raise TensorFileError(
-            f"a tensor of size {size} at {offset} does not fit its storage of {held} numbers; "
-            "save tensor.contiguous()"
-        )
+        problem = f"a tensor of size {size} at {offset} does not fit its storage of {held} numbers"
+        raise TensorFileError(f"{problem}; save tensor.contiguous()")
     return storage.numbers.as_strided(size, stride, offset)
 
 

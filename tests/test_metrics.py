@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from oracles import derivative
 
 from pdno.grid import Grid
 from pdno.metrics import (
@@ -13,7 +14,7 @@ from pdno.metrics import (
     sobolev_norm,
     sobolev_weights,
 )
-from pdno.spectral import derivative, resample
+from pdno.spectral import resample
 
 SHAPES = [(16,), (15,), (8, 12), (9, 8), (4, 5, 6)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)

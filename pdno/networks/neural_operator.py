@@ -8,9 +8,9 @@ integral operator, Q has one hidden layer of 128. As in the published code the l
 
 __all__ = ["NeuralOperator", "PointwiseLinear", "check_sizes", "count_parameters"]
 
-import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
@@ -50,15 +50,11 @@ class PointwiseLinear(nn.Module):
 
 
 class NeuralOperator(ExactScales):
-    """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1).
+    """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1), with one K of `operators` per block.
 
-    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside.
-
-    Arguments:
-        operators: The K of each block, from width to width channels.
-        coordinate_scale: Factor of the coordinates, one or one per axis.
-        padding: Zeros after the last point of an axis, one or one per axis: a fraction of the
-            domain, the same at every resolution, or, as an int, a number of points as published.
+    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside, times
+    the `coordinate_scale`. `padding` are zeros after the last point of an axis: a fraction of the
+    domain, the same at every resolution, or, as an int, a number of points as published.
     """
 
     coordinate_scale: Tensor
@@ -78,10 +74,8 @@ class NeuralOperator(ExactScales):
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         zeros = (padding,) * dim if isinstance(padding, (int, float)) else tuple(padding)
         if len(zeros) != dim or min(zeros) < 0:
-            raise ValueError(
-                f"padding is {padding}; expected a fraction >= 0 or a number of points, or one "
-                f"for each of {dim} axes"
-            )
+            expected = f"a fraction >= 0 or a number of points, or one for each of {dim} axes"
+            raise ValueError(f"padding is {padding}; expected {expected}")
         self.width, self.padding = width, zeros
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
@@ -116,9 +110,8 @@ class NeuralOperator(ExactScales):
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[FrozenLayer]:
         """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
 
-        When weights change, the values are evaluated anew by themselves; while gradients of the
-        symbols are asked for, they are not used. `tolerance` is the relative error allowed in the
-        x-factors; 0 keeps the operator as it is.
+        Values are evaluated anew when weights change, and not used for gradients of the symbols.
+        `tolerance` is the relative error allowed in the x-factors; 0 keeps the operator.
         """
         if self.takes_time:
             raise ValueError("symbols of time have other values at every t: do not freeze them")
@@ -135,12 +128,12 @@ class NeuralOperator(ExactScales):
         inner = self.inner_grid(grid)
         return [operator.values_at_nodes(inner) for operator in self._operators()]
 
-    @contextlib.contextmanager
-    def using_symbols(self, grid: Grid, values: list[SymbolValues]) -> Iterator[None]:
-        """Use these values of the symbols in all calls of this block."""
-        kept = [operator.cache for operator in self._operators()]
-        with share_values(self.inner_grid(grid), kept, values):
-            yield
+    def using_symbols(
+        self, grid: Grid, values: list[SymbolValues]
+    ) -> AbstractContextManager[None]:
+        """Use these values of the symbols in all calls of a block."""
+        caches = [operator.cache for operator in self._operators()]
+        return share_values(self.inner_grid(grid), caches, values)
 
     @property
     def takes_time(self) -> bool:
@@ -169,8 +162,7 @@ class NeuralOperator(ExactScales):
         """Q v = W₂ σ(W₁ v + b₁) + b₂, (B, width, *N) -> (B, O, *N)."""
         hidden, last = self.project_hidden, self.project
         if torch.is_autocast_enabled(v.device.type):
-            u: Tensor = last(functional.gelu(hidden(v)))
-            return u
+            return last.add_to(None, functional.gelu(hidden(v)))
         u = apply_projection(v.flatten(2), hidden.weight, hidden.bias, last.weight, last.bias)
         return u.reshape(*u.shape[:2], *v.shape[2:])
 
@@ -199,9 +191,8 @@ def check_sizes(dim: int, modes: Kept, **sizes: int) -> tuple[int, ...] | None:
         return None
     kept = (modes,) * dim if isinstance(modes, int) else tuple(modes)
     if len(kept) != dim or min(kept) < 1:
-        raise ValueError(
-            f"modes {modes}; expected a positive number, or one for each of {dim} axes"
-        )
+        expected = f"a positive number, or one for each of {dim} axes"
+        raise ValueError(f"modes {modes}; expected {expected}")
     return kept
 
 

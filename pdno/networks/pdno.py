@@ -22,7 +22,7 @@ class PDNOOptions:
     Arguments:
         width: Channels inside, in `layers` blocks.
         symbol_layers: Hidden-to-hidden maps of each symbol network, the paper's "#layers", of
-            width `symbol_hidden`.
+            width `symbol_hidden`; `space_hidden` is that of a1 in trunk symbols.
         activation: Of the symbol networks: gelu, softplus, silu, tanh, sigmoid or relu; the first
             one may differ, the published 2D code always has GELU there.
         modes: Kept modes k_max, one or one per axis; None keeps all modes of the grid.
@@ -30,10 +30,9 @@ class PDNOOptions:
         symbol: "network" (a1 a2), "trunk" (the same, one network for a2), "low-rank"
             (Σ_r b_jr c_ijr with `rank` terms, b_r if `shared`), "table" (R, as in FNO), or
             "classical" (⟨ξ⟩^m b of the `order` m, in S^m_{1,0}).
-        frequency_scale: The networks see ξ/frequency_scale; None lets the kept modes span [-4, 4].
-        coordinate_scale: The networks see x·coordinate_scale.
+        frequency_scale: The networks see ξ/frequency_scale, with None [-4, 4] for the kept modes,
+            and x·coordinate_scale.
         padding: Fraction of the domain (float) or points (int) of zeros after each axis.
-        space_hidden: Width of the networks a1 of trunk symbols; None for `symbol_hidden`.
     """
 
     width: int = 20
@@ -82,37 +81,34 @@ class PDNO(NeuralOperator):
         super().__init__(dim, **channels, width=known.width, operators=operators, **inner)
 
 
+_SYMBOLS: dict[str, tuple[type[Symbol], tuple[str, ...]]] = {
+    "network": (NetworkSymbol, ("depends_on_x",)),
+    "trunk": (TrunkSymbol, ("depends_on_x", "space_hidden")),
+    "low-rank": (LowRankSymbol, ("rank", "shared")),
+    "table": (TableSymbol, ()),
+    "classical": (ClassicalSymbol, ("depends_on_x", "order")),
+}
+
+
 def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) -> Symbol:
     """The symbol of one block."""
-    width = options.width
-    if options.symbol == "table":
+    width, kind = options.width, options.symbol
+    if kind not in _SYMBOLS:
+        raise ValueError(f"symbol {kind!r}; expected one of {', '.join(map(repr, _SYMBOLS))}")
+    if kind == "table":
         if modes is None or options.takes_time:
             raise ValueError("a table symbol needs modes, for example modes=12, and no time")
         return TableSymbol(width, width, modes=modes)
+    if kind == "low-rank" and not options.depends_on_x:
+        raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
+    family, own = _SYMBOLS[kind]
     # features of a trunk have scales of their own, in units of single modes
-    own = options.symbol == "trunk" and options.frequency_scale is None
-    common: dict[str, Any] = {
-        "scale": InputScale(
-            dim, options.coordinate_scale, 1.0 if own else options.frequency_scale, modes
-        ),
-        "takes_time": options.takes_time,
-        "layers": options.symbol_layers,
-        "hidden": options.symbol_hidden,
-        "activation": options.activation,
-        "first_activation": options.first_activation,
-    }
-    if options.symbol == "low-rank":
-        if not options.depends_on_x:
-            raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
-        return LowRankSymbol(width, width, rank=options.rank, shared=options.shared, **common)
-    common["depends_on_x"] = options.depends_on_x
-    if options.symbol == "classical":
-        return ClassicalSymbol(width, width, order=options.order, **common)
-    if options.symbol == "network":
-        return NetworkSymbol(width, width, **common)
-    if options.symbol == "trunk":
-        return TrunkSymbol(width, width, space_hidden=options.space_hidden, **common)
-    raise ValueError(
-        f"symbol {options.symbol!r}; expected 'network', 'trunk', 'low-rank', 'table' or "
-        "'classical'"
+    frequency = options.frequency_scale
+    if frequency is None and kind == "trunk":
+        frequency = 1.0
+    names = ("takes_time", "activation", "first_activation", *own)
+    given: dict[str, Any] = {name: getattr(options, name) for name in names}
+    given["scale"] = InputScale(dim, options.coordinate_scale, frequency, modes)
+    return family(
+        width, width, layers=options.symbol_layers, hidden=options.symbol_hidden, **given
     )

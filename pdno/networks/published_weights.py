@@ -22,31 +22,13 @@ from pdno.tensor_file import read_tensor_file
 
 _SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"
 # what becomes what in our names, in this order; an FNO has corner blocks weights1, weights2, ...
-_NAMES = {
-    "lift": "fc0",
-    "project_hidden": "fc1",
-    "project": "fc2",
-    "locals.": "w",
-    "operators.": "conv",
-    "symbol.real": "net_real",
-    "symbol.imaginary": "net_imag",
-    "symbol.space": "net_out",
-    "symbol.table": "weights",
-}
-_MWT_NAMES = {
-    "lift": "Lk",
-    "project.0": "Lc0",
-    "project.2": "Lc1",
-    "operators": "MWT_CZ",
-    "norms": "BN",
-    "detail_to_detail": "A",
-    "average_to_detail": "B",
-    "detail_to_average": "C",
-    "average_to_average": "T0",
-    "convolution.table": "weights",
-    "convolution": "conv.0",
-    "mix": "Lo",
-}
+_NAMES = {"lift": "fc0", "project_hidden": "fc1", "project": "fc2", "locals.": "w"}
+_NAMES |= {"operators.": "conv", "symbol.real": "net_real", "symbol.imaginary": "net_imag"}
+_NAMES |= {"symbol.space": "net_out", "symbol.table": "weights"}
+_MWT_NAMES = {"lift": "Lk", "project.0": "Lc0", "project.2": "Lc1", "operators": "MWT_CZ"}
+_MWT_NAMES |= {"norms": "BN", "detail_to_detail": "A", "average_to_detail": "B"}
+_MWT_NAMES |= {"detail_to_average": "C", "average_to_average": "T0"}
+_MWT_NAMES |= {"convolution.table": "weights", "convolution": "conv.0", "mix": "Lo"}
 
 
 def load_published(
@@ -61,12 +43,10 @@ def load_published(
 ) -> nn.Module:
     """A published network as one of ours, in eval mode and channels first.
 
-    Arguments:
-        source: A file of tensors, or a mapping from published names to arrays or tensors.
-        resolution: Grid points per axis that the weights were trained at, one or one per axis.
-        activation, first_activation, modes: Of a PDNO; the published 2D code has GELU first.
-        padding: Zeros after each axis, in points (FNO).
-        base: "legendre" or "chebyshev" (MWT).
+    `source` is a file or a mapping from published names to arrays, `resolution` the grid
+    points that they were trained at, one or one per axis. What shapes do not tell: the activations
+    of a PDNO (the published 2D code has GELU first) and its modes, the padding of an FNO in
+    points, the base of an MWT, "legendre" or "chebyshev".
     """
     state = _read(source)
     if "Lk.weight" in state:
@@ -76,26 +56,18 @@ def load_published(
     if len(shape) != dim or min(shape) < 2:
         raise ValueError(f"resolution {resolution} for weights of {dim} axes: give one per axis")
     width, channels = state.matrix("fc0.weight").shape
-    common: dict[str, Any] = {
-        "dim": dim,
-        "in_channels": channels - dim,
-        "out_channels": state.matrix("fc2.weight").shape[0],
-        "width": width,
-        "layers": sum(name.startswith("w") and name.endswith(".weight") for name in state),
-        "coordinate_scale": [n / (n - 1) for n in shape],
-        "padding": padding,
-    }
+    sizes = (dim, channels - dim, state.matrix("fc2.weight").shape[0])
+    layers = sum(name.startswith("w") and name.endswith(".weight") for name in state)
+    common: Any = {"width": width, "layers": layers, "padding": padding}
+    common["coordinate_scale"] = [n / (n - 1) for n in shape]
     if _TABLE in state:
-        network: nn.Module = FNO(**common, modes=_as_real(state[_TABLE]).shape[2:-1])
+        network: nn.Module = FNO(*sizes, **common, modes=_as_real(state[_TABLE]).shape[2:-1])
     else:
+        hidden = sum(name.startswith("conv0.net_real.hidden") for name in state) // 2
+        common |= {"symbol_layers": hidden, "symbol_hidden": state[_SYMBOL].shape[0]}
         common |= {"activation": activation, "first_activation": first_activation, "modes": modes}
-        network = PDNO(
-            **common,
-            frequency_scale=shape,
-            symbol_hidden=state[_SYMBOL].shape[0],
-            symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
-            depends_on_x="conv0.net_out.linear_in.weight" in state,
-        )
+        common |= {"depends_on_x": "conv0.net_out.linear_in.weight" in state}
+        network = PDNO(*sizes, **common, frequency_scale=shape)
     _fill(network, dict(network.named_parameters()), state)
     return network.eval()
 
@@ -115,9 +87,7 @@ class _Weights(dict[str, Tensor]):
         return self[name]
 
     def take(self, name: str) -> Tensor:
-        value = self[name]
-        del self[name]
-        return value
+        return self.pop(name) if name in self else self[name]
 
 
 def _read(source: str | Path | Mapping[str, Any]) -> _Weights:
@@ -150,10 +120,8 @@ def _as_real(weights: Tensor) -> Tensor:
     if weights.is_complex():
         return torch.view_as_real(weights.resolve_conj())
     if weights.shape[-1] != 2:
-        raise ValueError(
-            f"a corner block of real numbers {tuple(weights.shape)}; expected complex numbers, or "
-            "their two parts in a last axis"
-        )
+        given = f"a corner block of real numbers {tuple(weights.shape)}"
+        raise ValueError(f"{given}; expected complex numbers, or their two parts in a last axis")
     return weights
 
 
@@ -199,30 +167,23 @@ def _fill(network: nn.Module, own: Mapping[str, Tensor], published: _Weights) ->
 def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> MWT:
     """The MWT of a published state dict, in eval mode; `load_published` for this family.
 
-    The coarsest level, which shapes do not tell, is 0 in all published experiments. A base of None
-    is recognised by the filters in the state; one that contradicts them is an error.
+    Without a base it is recognised by the filters. The coarsest level is 0, as always published.
     """
     weights = _read(state)
     lift, filters = weights["Lk.weight"], weights["MWT_CZ.0.ec_s"]
     table = _as_real(weights["MWT_CZ.0.A.weights1"])
     axes, dim = table.dim() - 3, min(table.dim() - 3, 2)
     wavelets = round(filters.shape[1] ** (1 / dim))
-    model = MWT(
-        dim,
-        lift.shape[1],
-        out_channels=weights["Lc1.weight"].shape[0],
-        width=lift.shape[0] // wavelets**dim,
-        wavelets=wavelets,
-        modes=table.shape[2],
-        blocks=1 + max(int(name.split(".")[1]) for name in weights if name.startswith("MWT_CZ.")),
-        base=_recognise_base(filters, dim, wavelets=wavelets, base=base),
-        space_time=axes == 3,
-    ).to(lift.dtype)
+    last = max(int(name.split(".")[1]) for name in weights if name.startswith("MWT_CZ."))
+    options: Any = {"wavelets": wavelets, "modes": table.shape[2], "blocks": last + 1}
+    options |= {"width": lift.shape[0] // wavelets**dim, "space_time": axes == 3}
+    options["base"] = _recognise_base(filters, dim, wavelets, base)
+    model = MWT(dim, lift.shape[1], weights["Lc1.weight"].shape[0], **options).to(lift.dtype)
     _fill(model, model.state_dict(), weights)
     return model.eval()
 
 
-def _recognise_base(filters: Tensor, dim: int, *, wavelets: int, base: str | None) -> str:
+def _recognise_base(filters: Tensor, dim: int, wavelets: int, base: str | None) -> str:
     """The base whose filters [H0^T; H1^T; ...] are those of the state."""
     given = filters.double().cpu()
     for candidate in BASES if base is None else (base,):

@@ -16,10 +16,8 @@ from pdno.networks.transport import Transport
 def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool = False) -> Tensor:
     """Predict `steps` frames; the window slides over the predictions (paper section 5.2).
 
-    Shapes: window (B, k·C, *N), the latest k frames, oldest first -> (B, steps, C, *N).
-
-    `recompute` computes each step again in the backward pass: the memory of one step instead of
-    all, for about a third more time.
+    Shapes: window (B, k·C, *N), the latest k frames, oldest first -> (B, steps, C, *N). To
+    `recompute` each step in the backward pass takes the memory of one and a third more time.
     """
     step = shared_step(network, Grid(tuple(window.shape[2:])))
     return unroll(step, window, steps, recompute=recompute)
@@ -36,9 +34,8 @@ def unroll(
         again = recompute and torch.is_grad_enabled()
         frame = checkpoint(step, window, use_reentrant=False) if again else step(window)
         if window.shape[1] % frame.shape[1]:
-            raise ValueError(
-                f"a window of {window.shape[1]} channels is not whole frames of {frame.shape[1]}"
-            )
+            held = f"a window of {window.shape[1]} channels"
+            raise ValueError(f"{held} is not whole frames of {frame.shape[1]}")
         frames.append(frame)
         window = torch.cat([window[:, frame.shape[1] :], frame], dim=1)
     return torch.stack(frames, dim=1)

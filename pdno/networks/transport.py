@@ -17,14 +17,9 @@ from torch import Tensor, nn
 from pdno.grid import Grid
 from pdno.spectral import resample
 
-REFINE = 2
-"""Points on which v is read for each of its own; a factor 2 divides the error by 8."""
-
-REACH = 0.25
-"""The displacement that an output of 1 stands for, in units of the domain."""
-
-START = 0.1
-"""Size of the last weights of a new network over their usual size: at first u is nearly v."""
+REFINE = 2  # points on which v is read for each of its own; a factor 2 divides the error by 8
+REACH = 0.25  # the displacement that an output of 1 stands for, in units of the domain
+START = 0.1  # the last weights of a new network over their usual size: at first u is nearly v
 
 
 class Transport(nn.Module):
@@ -87,6 +82,5 @@ def _taps(
         ((4 - 3 * s) * s + 1) * s / 2,
         (s - 1) * s * s / 2,
     )
-    return [
-        ((first.long() + k - 1).remainder(m) * stride, weight) for k, weight in enumerate(weights)
-    ]
+    places = [(first.long() + k - 1).remainder(m) * stride for k in range(4)]
+    return list(zip(places, weights, strict=True))

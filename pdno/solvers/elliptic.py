@@ -16,24 +16,18 @@ For k = 1 the sine transform (DST-II) diagonalises A: at the cell centres x = (n
 
 are orthonormal eigenvectors; call this A L. The eigenvalues of L⁻¹A lie between min k and max k,
 so conjugate gradients with L⁻¹ as preconditioner reduce the error (in the norm of energy) by
-`tolerance` within
-
-    ½ √contrast · ln(2 / tolerance) iterations,      contrast = max k / min k,
-
-on every grid. The two-phase fields of the paper (contrast 4) take 25 to a residual of 1e-10. L⁻¹
-is applied in float32, which halves the time of the whole; the residual is kept in float64.
-Splitting k over both sides, √k L √k, took more iterations wherever k jumps. Large contrasts go to
-sparse elimination.
-
-Whatever the method, the residual f - A u of the result is computed afresh, corrected by another
-solve where it is too large, returned, and a sample that misses the tolerance raises an error.
+`tolerance` within ½ √contrast · ln(2 / tolerance) iterations, contrast = max k / min k, on every
+grid. The two-phase fields of the paper (contrast 4) take 25 to a residual of 1e-10. L⁻¹ is applied
+in float32, which halves the time of the whole; the residual is kept in float64. Splitting k over
+both sides, √k L √k, took more iterations wherever k jumps. Large contrasts are eliminated. Either
+way the residual f - A u is computed afresh and, where too large, corrected by another solve.
 """
 
 __all__ = ["FiniteVolumes", "assemble", "conjugate_gradient", "solve_elliptic"]
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -51,15 +45,11 @@ Map = Callable[[Tensor], Tensor]
 Method = Literal["auto", "conjugate-gradient", "direct"]
 
 # The contrast above which elimination is faster, per dimension, measured with log-normal fields:
-# always on lines, above 30 (64²) to 900 (512²) on squares, above 1e4 on cubes (32³), where the
-# factors of an elimination fill up.
+# squares 30 (64²) to 900 (512²), cubes (32³) 1e4, where the factors of an elimination fill up.
 _DIRECT_ABOVE = {1: 1.0, 2: 100.0, 3: 1e4}
-# Points per batch. On the CPU the vectors of one batch should stay in the cache.
-_POINTS_CPU, _POINTS = 2**16, 2**24
-_MAX_ITERATIONS = 5000
-# A solution that rounding spoils more than this is an error unless the caller tolerates it.
-_MAX_ROUNDING = 1e-6
-_MAX_CORRECTIONS = 3
+_POINTS_CPU, _POINTS = 2**16, 2**24  # per batch; on the CPU its vectors should stay in the cache
+_MAX_ITERATIONS, _MAX_CORRECTIONS = 5000, 3
+_MAX_ROUNDING = 1e-6  # what rounding spoils more is an error unless the caller tolerates it
 
 
 def solve_elliptic(
@@ -69,13 +59,10 @@ def solve_elliptic(
 
     Shapes: permeability k > 0 and solution (B, 1, *N) at cell centres, residual (B,); float64.
 
-    Arguments:
-        equation: Forcing and scheme. The published scheme always eliminates.
-        permeability: k.
-        tolerance: Bound for ||f - A u|| / ||f||, else SolverError. A residual at the rounding
-            level of float64, 2 ε ||diag(A) u|| / ||f||, counts as converged up to 1e-6: fine
-            grids and large contrasts cannot go below it.
-        method: "auto" chooses for each sample by its contrast.
+    A residual ||f - A u|| / ||f|| above `tolerance` is a SolverError; one at the rounding level of
+    float64, 2 ε ||diag(A) u|| / ||f||, counts as converged up to 1e-6: fine grids and large
+    contrasts cannot go below it. The method "auto" chooses for each sample by its contrast; the
+    published scheme always eliminates.
 
     Example:
         >>> u, residuals = solve_elliptic(Darcy(), torch.ones(1, 1, 64))
@@ -88,11 +75,11 @@ def solve_elliptic(
     if equation.scheme == "published":
         return solve_elliptic_published(equation, k, tolerance=tolerance)
     source = equation.source(Grid.cells(k.shape[2:]), device=k.device)
-    solution, residuals = torch.empty_like(k), k.new_empty(k.shape[0])
+    solution, residuals = torch.empty_like(k), k.new_empty(len(k))
     for samples, direct in _batches(k, method):
-        u, sizes, allowed = _solve(source, k[samples, 0], direct=direct, tolerance=tolerance)
+        u, sizes, allowed = _solve(source, k[samples, 0], direct, tolerance)
         missed = (~(sizes <= allowed)).nonzero()
-        if len(missed) > 0:
+        if len(missed):
             size, way = float(sizes[missed[0]]), "elimination" if direct else "conjugate gradients"
             raise SolverError(
                 int(samples[missed[0]]),
@@ -103,14 +90,11 @@ def solve_elliptic(
     return solution, residuals
 
 
-def _solve(
-    source: Tensor, k: Tensor, *, direct: bool, tolerance: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def _solve(source: Tensor, k: Tensor, direct: bool, tolerance: float) -> tuple[Tensor, ...]:
     """Solution, relative residual, and the residual that counts as converged; k is (B, *N)."""
     operator = FiniteVolumes(k)
     invert = _elimination(k) if direct else _iteration(operator, k, tolerance)
-    # Of unit norm, so that a small forcing survives the float32 of the preconditioner; without
-    # squaring numbers that are out of range then.
+    # of unit norm, so that a small forcing survives float32; without squaring very small numbers
     peak = source.abs().max().item() or 1.0
     scale = peak * ((source / peak).norm().item() or 1.0)
     source = (source / scale).expand_as(k)
@@ -128,15 +112,14 @@ def _solve(
 
 def _iteration(operator: "FiniteVolumes", k: Tensor, tolerance: float) -> Map:
     """A⁻¹ by conjugate gradients, to a residual of norm `tolerance`."""
-    dim = k.dim() - 1
     eigenvalues = laplacian_eigenvalues(k.shape[1:], k.device).to(torch.float32)
     # Twice the bound above, which speaks of another norm than the residual's.
     bound = 10 + math.sqrt(_contrast(k).max().item()) * math.log(2 / tolerance)
     most = int(min(bound, _MAX_ITERATIONS))
 
     def precondition(remainder: Tensor) -> Tensor:
-        coefficients = sine_transform(remainder.to(torch.float32), dim).div_(eigenvalues)
-        return sine_transform(coefficients, dim, inverse=True).to(remainder.dtype)
+        coefficients = sine_transform(remainder.to(torch.float32), k.dim() - 1).div_(eigenvalues)
+        return sine_transform(coefficients, k.dim() - 1, inverse=True).to(remainder.dtype)
 
     return lambda source: conjugate_gradient(
         operator.apply, source, preconditioner=precondition, tolerance=tolerance, iterations=most
@@ -148,18 +131,9 @@ def conjugate_gradient(
 ) -> Tensor:
     """Solve A u = f from u = 0 until ||f - A u|| <= tolerance, (B, ...) -> (B, ...).
 
-    The samples of a batch share the work of A and P and nothing else: each has its own step
-    lengths, and one that has converged is left as it is while the others go on. The residual is
-    updated, not recomputed, and the result is returned after `iterations` at the latest: compute
-    f - A u to know what was reached.
-
-    Arguments:
-        operator: A, symmetric and positive definite.
-        source: f.
-        preconditioner: P, an approximation of A⁻¹. It may be less precise than A: float32 in place
-            of float64 changes neither the limit nor, noticeably, the number of iterations.
-        tolerance: Bound for the norm of the residual of each sample.
-        iterations: Largest number of iterations.
+    A is symmetric and positive definite; P, about A⁻¹, may be in float32, which changes neither
+    the limit nor, noticeably, the number of iterations. Each sample has its own steps and is
+    left as it is when it has converged. The residual is updated, not recomputed.
     """
     u, remainder = torch.zeros_like(source), source.clone()
     direction, previous = torch.zeros_like(source), source.new_ones(source.shape[0])
@@ -204,7 +178,7 @@ def _elimination(k: Tensor) -> Map:
     return lambda f: torch.from_numpy(factors.solve(f.flatten().cpu().numpy())).view_as(k).to(k)
 
 
-def _batches(k: Tensor, method: Method) -> Iterator[tuple[Tensor, bool]]:
+def _batches(k: Tensor, method: Method) -> list[tuple[Tensor, bool]]:
     """Indices of the samples to solve together, and whether to eliminate."""
     limits = {"auto": _DIRECT_ABOVE[k.dim() - 2], "conjugate-gradient": math.inf, "direct": 0.0}
     if method not in limits:
@@ -212,11 +186,9 @@ def _batches(k: Tensor, method: Method) -> Iterator[tuple[Tensor, bool]]:
     direct = _contrast(k) > limits[method]
     points = _POINTS_CPU if k.device.type == "cpu" else _POINTS
     together = max(1, points // math.prod(k.shape[1:]))
-    for samples in torch.split((~direct).nonzero().squeeze(1), together):
-        if len(samples) > 0:
-            yield samples, False
-    for sample in direct.nonzero():
-        yield sample, True
+    batches = torch.split((~direct).nonzero().squeeze(1), together)
+    iterated = [(samples, False) for samples in batches if len(samples)]
+    return [*iterated, *((sample, True) for sample in direct.nonzero())]
 
 
 def _checked(permeability: Tensor) -> Tensor:
@@ -292,8 +264,7 @@ def sine_transform(f: Tensor, dim: int, *, inverse: bool = False) -> Tensor:
     """Coefficients Σ_x f(x) s_j(x) over the last `dim` axes, or back; (..., *N) -> (..., *N)."""
     if f.device.type != "cpu":  # there is no fast one in torch, and the grids are small
         return _by_matrices(f, dim, inverse=inverse)
-    apply = scipy.fft.idstn if inverse else scipy.fft.dstn
-    axes = tuple(range(-dim, 0))
+    apply, axes = scipy.fft.idstn if inverse else scipy.fft.dstn, tuple(range(-dim, 0))
     return torch.from_numpy(apply(f.detach().numpy(), type=2, axes=axes, norm="ortho"))
 
 
@@ -304,8 +275,7 @@ def _by_matrices(f: Tensor, dim: int, *, inverse: bool) -> Tensor:
     return f
 
 
-# A solver asks for the same few matrices in every iteration.
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=8)  # a solver asks for the same few in every iteration
 def sine_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """The matrix of s_j(x_i), shape (n, n): row j holds one function."""
     index = torch.arange(n, device=device)

@@ -9,7 +9,6 @@ four stages (Cox and Matthews, J. Comput. Phys. 176, 2002, eq. 26-29), with z = 
     u' = e^z u + h(φ₁ - 3φ₂ + 4φ₃) N(u) + h(2φ₂ - 4φ₃)(N(a) + N(b)) + h(4φ₃ - φ₂) N(c)
 
 φ₁ = (e^z - 1)/z, φ₂ = (e^z - 1 - z)/z², φ₃ = (e^z - 1 - z - z²/2)/z³, by their series near zero.
-
 The step follows the flow. It satisfies h · carry <= CARRY, unless diffusion tames the modes that
 are carried fastest (h · damped <= CARRY²), and h · deform <= the equation's deformation, for the
 rates of the flow (`FlowRates`). They are looked at again every few steps; if the flow has sped up
@@ -20,6 +19,7 @@ __all__ = ["integrate"]
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -28,12 +28,9 @@ from pdno.equations.base import Semilinear
 from pdno.errors import SolverError
 from pdno.fourier import inverse, transform
 
-CARRY = 1.25
-"""Largest angle by which the flow may turn a mode in one step; the method is stable to 2.8."""
-STEPS_BETWEEN_LOOKS = 8
-SPEED_UP_ALLOWED = 1.5
-MOST_STEPS = 200_000
-"""Steps between two frames beyond which a flow is given up."""
+CARRY = 1.25  # largest angle by which a step may turn a mode; the method is stable to 2.8
+STEPS_BETWEEN_LOOKS, SPEED_UP_ALLOWED = 8, 1.5
+MOST_STEPS = 200_000  # between two frames, beyond which a flow is given up
 
 
 def integrate(
@@ -46,14 +43,11 @@ def integrate(
     shape = state.shape[2:]
     u_hat = transform(state.to(torch.float64), len(shape), system.modes)
     stepper = _Stepper(system, step, refine)
-    frames, t = [], 0.0
-    for target in times:
-        if target == 0.0:
-            frames.append(state.to(torch.float64))
-            continue
-        u_hat = stepper.advance(u_hat, t, target)
-        frames.append(inverse(u_hat, shape, system.modes))
-        t = target
+    frames = [state.to(torch.float64)] if times[0] == 0.0 else []
+    for start, end in pairwise([0.0, *times]):
+        if end > 0.0:
+            u_hat = stepper.advance(u_hat, start, end)
+            frames.append(inverse(u_hat, shape, system.modes))
     return torch.stack(frames, dim=1)
 
 
@@ -64,23 +58,23 @@ class _Stepper:
         if system.nonlinear is None or system.rates is None:
             raise ValueError("a linear equation has an exact propagator: use solve")
         self.rates, self.fixed_step, self.refine = system.rates, step, refine
-        self.deformation = system.deformation
+        self.linear, self.nonlinear = system.linear, system.nonlinear
+        self.deformation, self.fastest = system.deformation, 0
+        self.tables: _Tables | None = None
         # A real L multiplies real and imaginary parts alike: on the real view of the state that
         # is one plain product, several times cheaper than a complex one.
         self.real = not system.linear.is_complex()
-        self.linear, nonlinear = system.linear, system.nonlinear
-        self.nonlinear = nonlinear
         if self.real:
-            self.linear = system.linear.unsqueeze(-1).expand(*system.linear.shape, 2).contiguous()
-            self.nonlinear = lambda u: torch.view_as_real(nonlinear(torch.view_as_complex(u)))
-        self.tables: _Tables | None = None
-        self.fastest = 0
+            of_complex, self.linear = system.nonlinear, torch.stack([system.linear] * 2, dim=-1)
+            self.nonlinear = lambda u: torch.view_as_real(of_complex(torch.view_as_complex(u)))
 
     def advance(self, u_hat: Tensor, start: float, end: float) -> Tensor:
-        """From `start` to `end`."""
-        t, limit = start, self._limit(u_hat)
-        self._check(limit, t, t, 0.0)
-        while t < end:
+        since, t, step, limit = start, start, 0.0, self._limit(u_hat)
+        while t < end or not limit > 0:
+            if not limit > 0:  # the last state is not finite
+                cure = "use a smaller one, or step=None" if self.fixed_step else "use a finer grid"
+                reason = f"turned non-finite between t={since:g} and t={t:g} with step {step:g}"
+                raise SolverError(self.fastest, f"{reason}: {cure}")
             count = max(1, math.ceil((end - t) / limit - 1e-9))
             if self.fixed_step is None and count > MOST_STEPS:
                 raise SolverError(
@@ -97,8 +91,7 @@ class _Stepper:
                 # such a state says of the flow is not to be trusted: no more than a quarter.
                 limit = max(new_limit, step / 4)
                 continue
-            self._check(new_limit, t, reached, step)
-            u_hat, t = new, reached
+            u_hat, since, t = new, t, reached
             # a new table costs about a stage: change the step only where it pays
             if not limit * 0.95 < new_limit < limit * 1.2:
                 limit = min(new_limit, 2 * step)
@@ -125,15 +118,6 @@ class _Stepper:
         limit = float(torch.minimum(carry, self.deformation / rates.deform).min())
         return self.fixed_step or limit / self.refine
 
-    def _check(self, limit: float, since: float, t: float, step: float) -> None:
-        """An error that names the sample and the time if the last state was not finite."""
-        if not limit > 0:
-            cure = "use a smaller one, or step=None" if self.fixed_step else "use a finer grid"
-            raise SolverError(
-                self.fastest,
-                f"turned non-finite between t={since:g} and t={t:g} with step {step:g}: {cure}",
-            )
-
 
 class _Tables:
     """The functions of z = hL for one step h, as wide as the state they multiply."""
@@ -149,8 +133,7 @@ class _Tables:
 
     def etdrk4(self, nonlinear: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
         """One step, in the notation of the module."""
-        n_u = nonlinear(u)
-        half_u = self.half * u
+        n_u, half_u = nonlinear(u), self.half * u
         a = torch.addcmul(half_u, self.stage, n_u)
         n_a = nonlinear(a)
         b = half_u.addcmul_(self.stage, n_a)
@@ -161,19 +144,15 @@ class _Tables:
         return out.addcmul_(self.middle, n_a.add_(n_b)).addcmul_(self.last, n_c)
 
 
-def _phi(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _phi(z: Tensor) -> list[Tensor]:
     """φ₁, φ₂, φ₃ of z; by φ_k = Σ_j z^j/(j+k)! where |z| < 1, since the formulas cancel there."""
     small = z.abs() < 1
-    safe = torch.where(small, 1.0, z)
-    phi_1 = torch.expm1(safe) / safe
-    phi_2 = (phi_1 - 1) / safe
-    phi_3 = (phi_2 - 0.5) / safe
-    near = torch.where(small, z, 0.0)
-
-    def select(k: int, closed: Tensor) -> Tensor:
+    safe, near = torch.where(small, 1.0, z), torch.where(small, z, 0.0)
+    closed, found = torch.expm1(safe) / safe, []
+    for k in (1, 2, 3):
         series = torch.zeros_like(near)
         for j in range(18, -1, -1):
             series = series * near + 1 / math.factorial(j + k)
-        return torch.where(small, series, closed)
-
-    return select(1, phi_1), select(2, phi_2), select(3, phi_3)
+        found.append(torch.where(small, series, closed))
+        closed = (closed - 1 / math.factorial(k)) / safe
+    return found

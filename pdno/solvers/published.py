@@ -6,27 +6,21 @@ Navier-Stokes: Crank-Nicolson for diffusion, forward Euler for transport and for
 
 with h = 1e-4; only the transport term is dealiased, |ξ_j| <= N/3. First order in time.
 
-Darcy: data are given at the cell centres (i + 1/2) / K, the equation is solved at the nodes
-i / (K - 1):
-
-    1. k and f go from centres to nodes by cubic splines along each axis (not-a-knot, with
-       extrapolation by half a cell);
-    2. the five-point scheme on the (K - 2)² inner nodes, each face with the arithmetic mean of
-       its two nodal permeabilities, times (K - 1)²; u = 0 on the boundary; sparse elimination;
-    3. u goes back from nodes to centres by the same splines.
-
-A cubic spline through a permeability that jumps overshoots: some faces get a negative coefficient
-and nothing guarantees u > 0. Statistics agree with `pdno.solvers.elliptic` all the same.
+Darcy: k and f go from the cell centres (i + 1/2) / K to the nodes i / (K - 1) by cubic splines
+along each axis (not-a-knot, with extrapolation by half a cell); the five-point scheme on the
+(K - 2)² inner nodes has on each face the arithmetic mean of its two nodal permeabilities, times
+(K - 1)², and u = 0 on the boundary; u goes back to the centres by the same splines. A spline
+through a permeability that jumps overshoots: some faces get a negative coefficient and nothing
+guarantees u > 0. Statistics agree with `pdno.solvers.elliptic` all the same.
 """
 
-__all__ = ["PUBLISHED_STEP", "integrate_published", "published_stepper"]
+__all__ = ["PUBLISHED_STEP", "integrate_published", "solve_elliptic_published"]
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.interpolate
-import scipy.sparse
 import scipy.sparse.linalg
 import torch
 from torch import Tensor
@@ -43,10 +37,9 @@ PUBLISHED_STEP = 1e-4
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
-def published_stepper(
-    equation: NavierStokes, grid: Grid, *, step: float = PUBLISHED_STEP
-) -> Callable[[Tensor], Tensor]:
-    """One step ω̂ -> ω̂' of the published scheme on a grid, for (B, 1, *N^)."""
+def integrate_published(equation: NavierStokes, state: Tensor, times: Sequence[float]) -> Tensor:
+    """The solution at `times` by the published scheme, (B, 1, *N) -> (B, T, 1, *N), float64."""
+    grid, step = equation.check(state), PUBLISHED_STEP
     xi = grid.modes().to(torch.float64)
     waves, k_squared = 2j * math.pi * xi, -laplacian_symbol(grid)
     invertible = torch.where(k_squared == 0, 1.0, k_squared)
@@ -62,15 +55,6 @@ def published_stepper(
         transport = transform(v1 * w1 + v2 * w2, 2) * mask
         return (-step * transport + force + kept * w_hat) / divisor
 
-    return advance
-
-
-def integrate_published(
-    equation: NavierStokes, state: Tensor, times: Sequence[float], *, step: float = PUBLISHED_STEP
-) -> Tensor:
-    """The solution at `times` by the published scheme, (B, 1, *N) -> (B, T, 1, *N), float64."""
-    grid = equation.check(state)
-    advance = published_stepper(equation, grid, step=step)
     w_hat, taken, frames = transform(state.to(torch.float64), 2), 0, []
     for target in times:
         while taken < round(target / step):
@@ -82,10 +66,7 @@ def integrate_published(
 def solve_elliptic_published(
     equation: Darcy, permeability: Tensor, *, tolerance: float
 ) -> tuple[Tensor, Tensor]:
-    """The solution of -∇·(k ∇u) = f by the published scheme and its nodal relative residual.
-
-    Shapes: permeability and solution (B, 1, K_1, K_2) at cell centres, residual (B,); float64.
-    """
+    """`solve_elliptic` by the published scheme; the residual is that at the nodes."""
     shape = tuple(permeability.shape[2:])
     if len(shape) != 2 or min(shape) < 4:
         raise ValueError(
@@ -94,9 +75,15 @@ def solve_elliptic_published(
         )
     cells, nodes = Grid.cells(shape), Grid(shape, periodic=False)
     source = _spline(equation.source(cells).numpy(), cells, nodes)[1:-1, 1:-1].ravel()
+    scale = float(np.linalg.norm(source)) or 1.0
     solution, residuals = torch.empty_like(permeability), permeability.new_empty(len(permeability))
     for sample, k in enumerate(permeability[:, 0].cpu().numpy()):
-        inner, size = _eliminate(_matrix(_spline(k, cells, nodes)), source)
+        matrix = _matrix(_spline(k, cells, nodes))
+        try:  # with pivoting, since the matrix is not definite where the spline overshoots
+            inner = scipy.sparse.linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A").solve(source)
+        except RuntimeError:
+            inner = np.full_like(source, np.nan)
+        size = float(np.linalg.norm(source - matrix @ inner)) / scale
         if not size <= tolerance:
             raise SolverError(
                 sample,
@@ -129,15 +116,3 @@ def _matrix(k: Array) -> scipy.sparse.csc_matrix:
     entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
     inside = index[1:-1, 1:-1].ravel()
     return scipy.sparse.csc_matrix(entries, shape=(k.size, k.size))[inside][:, inside]
-
-
-def _eliminate(matrix: scipy.sparse.csc_matrix, source: Array) -> tuple[Array, float]:
-    """Solution and relative residual; NaN for a singular matrix."""
-    try:
-        # With pivoting, since the matrix is not definite where the spline overshoots.
-        factors = scipy.sparse.linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A")
-    except RuntimeError:
-        return np.full_like(source, np.nan), float("nan")
-    u: Array = factors.solve(source)
-    scale = float(np.linalg.norm(source)) or 1.0
-    return u, float(np.linalg.norm(source - matrix @ u)) / scale

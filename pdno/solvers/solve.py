@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from pdno.equations.base import EvolutionEquation, Semilinear
+from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
 from pdno.fourier import inverse, transform
 from pdno.solvers.elliptic import solve_elliptic
@@ -33,12 +33,9 @@ def solve(
 
     Shapes: evolution (B, 1, *N) -> (B, T, 1, *N); Darcy (B, 1, *N) -> (B, 1, *N); float64.
 
-    Arguments:
-        equation: What to solve.
-        data: Initial states on a periodic grid, or the permeability at cell centres.
-        times: Increasing times >= 0 of an evolution equation.
-        step: Fixed time step; None lets the step follow the flow.
-        refine: Divide the steps that follow the flow by this number.
+    Data are initial states on a periodic grid, or the permeability at cell centres. `times` of an
+    evolution equation increase from 0 on. Without a fixed `step` the steps follow the flow,
+    divided by `refine`.
 
     Example:
         >>> from pdno.equations.heat import Heat
@@ -49,29 +46,18 @@ def solve(
         if times is not None:
             raise ValueError("Darcy's equation has no time: leave `times` out")
         return solve_elliptic(equation, data)[0]
-    moments = _check_times(times)
-    if (step is not None and not step > 0) or refine < 1:
-        raise ValueError(f"step {step} and refine {refine}: expected positive numbers")
-    grid = equation.check(data)
-    system = equation.discretise(grid, data.device)
-    if system.nonlinear is None:
-        return _propagate(system, data, moments)
-    return integrate(system, data, moments, step=step, refine=refine)
-
-
-def _propagate(system: Semilinear, state: Tensor, times: Sequence[float]) -> Tensor:
-    """The solution at `times` of û_t = L(ξ) û, (B, C, *N) -> (B, T, C, *N), float64."""
-    shape = state.shape[2:]
-    u_hat = transform(state.to(torch.float64), len(shape), system.modes)
-    t = torch.tensor(times, dtype=torch.float64, device=state.device)
-    factor = torch.exp(system.linear * t.reshape(-1, 1, *[1] * len(shape)))
-    return inverse(u_hat.unsqueeze(1) * factor, shape, system.modes)
-
-
-def _check_times(times: Sequence[float] | None) -> list[float]:
     if times is None:
         raise ValueError("an evolution equation needs `times`, for example times=[0.5, 1.0]")
     moments = [float(t) for t in times]
     if not moments or moments[0] < 0 or not all(a < b for a, b in pairwise(moments)):
         raise ValueError(f"times {moments}: expected increasing times >= 0")
-    return moments
+    if (step is not None and not step > 0) or refine < 1:
+        raise ValueError(f"step {step} and refine {refine}: expected positive numbers")
+    system = equation.discretise(equation.check(data), data.device)
+    if system.nonlinear is not None:
+        return integrate(system, data, moments, step=step, refine=refine)
+    shape = data.shape[2:]
+    u_hat = transform(data.to(torch.float64), len(shape), system.modes)
+    t = torch.tensor(moments, dtype=torch.float64, device=data.device)
+    factor = torch.exp(system.linear * t.reshape(-1, 1, *[1] * len(shape)))
+    return inverse(u_hat.unsqueeze(1) * factor, shape, system.modes)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pdno.fourier import Modes
 from pdno.grid import Grid
-from pdno.symbols.base import Symbol, SymbolValues
+from pdno.symbols.base import Symbol, SymbolValues, Time
 from pdno.symbols.separated import check_time
 
 
@@ -28,14 +28,9 @@ class AnalyticSymbol(Symbol):
 
     @abstractmethod
     def formula(self, xi: Tensor, t: Any) -> Tensor:
-        """a at integer frequencies ξ (*N^, d), as real or complex values (*N^).
+        """a at integers ξ (*N^, d), as values (*N^), or (B, *N^) for times t (B, 1, ..., 1)."""
 
-        t is None, or a tensor of shape (), or (B, 1, ..., 1) for values (B, *N^).
-        """
-
-    def evaluate(
-        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
-    ) -> SymbolValues:
+    def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The formula on the kept modes, with the mean of both signs at N/2."""
         if self.takes_time != (t is not None):
             problem = "depends on time: give t" if self.takes_time else "has no time: leave t out"
@@ -45,12 +40,10 @@ class AnalyticSymbol(Symbol):
         if time is not None and time.dim():
             time = time.reshape(-1, *[1] * grid.dim)
         even = [(axis, n) for axis, n in enumerate(grid.shape) if n % 2 == 0]
-        values = self._mean_of_signs(xi, time, even)
-        batch, kept = values.shape[: -grid.dim], values.shape[-grid.dim :]
-        return SymbolValues(values.reshape(*batch, 1, 1, 1, *kept))
+        kept = (slice(None),) * grid.dim
+        return SymbolValues(self._mean_of_signs(xi, time, even)[..., None, None, None, *kept])
 
     def _mean_of_signs(self, xi: Tensor, t: Tensor | None, even: list[tuple[int, int]]) -> Tensor:
-        """The formula with the mean over both signs of N/2 on each of the axes `even`."""
         if not even:
             return self.formula(xi, t).to(torch.complex128)
         (axis, n), *rest = even
@@ -65,9 +58,9 @@ def _norm_squared(xi: Tensor) -> Tensor:
 
 
 def _check_axes(name: str, given: tuple[float, ...], xi: Tensor) -> None:
-    axes = xi.shape[-1]
-    if len(given) != axes:
-        raise ValueError(f"a {name} {given} on a grid of {axes} axes: give one number each")
+    if len(given) != xi.shape[-1]:
+        axes = f"a grid of {xi.shape[-1]} axes"
+        raise ValueError(f"a {name} {given} on {axes}: give one number each")
 
 
 class Heat(AnalyticSymbol):
@@ -159,9 +152,7 @@ class Multiplication(AnalyticSymbol):
     def formula(self, xi: Tensor, t: Any) -> Tensor:
         return torch.ones(xi.shape[:-1], dtype=torch.float64)
 
-    def evaluate(
-        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
-    ) -> SymbolValues:
+    def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """1 in frequency, b in space."""
         values = super().evaluate(grid, modes, t)
         return SymbolValues(values.frequency, self.function(grid.points())[None, None, None])

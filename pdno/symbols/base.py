@@ -15,7 +15,7 @@ A symbol is a module that gives its values on a grid; what the values mean is in
 Index order: outputs j before inputs i, as in the published weights.
 """
 
-__all__ = ["Symbol", "SymbolValues"]
+__all__ = ["Symbol", "SymbolValues", "Time"]
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -25,6 +25,8 @@ from torch import Tensor, nn
 
 from pdno.fourier import Modes
 from pdno.grid import Grid
+
+Time = Tensor | float | None
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,9 @@ class Symbol(nn.Module):
         self.in_channels, self.out_channels = in_channels, out_channels
 
     @abstractmethod
-    def evaluate(
-        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
-    ) -> SymbolValues:
+    def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The values on `grid` and its kept `modes`, at time t (one, or one per sample)."""
 
-    def forward(
-        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
-    ) -> SymbolValues:
+    def forward(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The same as `evaluate`."""
         return self.evaluate(grid, modes, t)

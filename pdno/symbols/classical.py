@@ -5,10 +5,8 @@
 ω runs through the upper half of the unit sphere, a bounded set with the directions ξ/|ξ| of
 infinity as its rim. Where b is smooth on that closed set and periodic in x, a is a symbol of order
 m: docs/theory_symbol_classes.md has the proof. A network with a smooth activation is such a b; x
-enters as cos 2πx and sin 2πx, ξ in units of the `frequency_scale`.
-
-An operator maps real functions to real ones if a(x, -ξ) = conj a(x, ξ): Re a even, Im a odd. For
-any network N, with ω' = (1, -ξ)/⟨ξ⟩, (N(ω) + N(ω'))/2 is even and (N(ω) - N(ω'))/2 is odd.
+enters as cos 2πx and sin 2πx, ξ in units of the `frequency_scale`. An operator maps real functions
+to real ones if a(x, -ξ) = conj a(x, ξ): Re a even, Im a odd (see `ParityMLP`).
 
 Structure of the channel matrix A(ξ), with networks N and M, K = (N - N*)/2 and P = M M*:
 
@@ -32,7 +30,7 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, evaluate_complex
+from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol
 
@@ -43,16 +41,10 @@ GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be al
 class ClassicalSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) ⟨ξ⟩^m a2_ij((1, ξ)/⟨ξ⟩), in S^m_{1,0} in every dimension.
 
-    a1 starts near 1, so that the operator starts as an a(ξ). Activations are smooth.
-
-    Arguments:
-        order: m; with time that of the generator A.
-        depends_on_x: Whether there is an a1. An elliptic symbol has one a1(x) > 0 for all pairs.
-        takes_time: Whether the symbol is e^{tA}: a dissipative A, elliptic if m > 0.
-        hermitian: Whether a(x, -ξ) = conj a(x, ξ) on the whole lattice. Without it the operator
-            on real fields has another symbol than the one written here, one that jumps at ξ_d = 0.
-        elliptic, self_adjoint, dissipative: The structure of A; the last two for symbols without
-            x, because with x the adjoint is not separated.
+    a1 starts near 1, so that the operator starts as an a(ξ); an elliptic symbol has one a1(x) > 0
+    for all pairs. With time the symbol is e^{tA}: A of order m is dissipative, elliptic if m > 0.
+    Self-adjoint or dissipative symbols have no x: with x the adjoint is not separated. If not
+    `hermitian`, the operator on real fields has another symbol, one that jumps at ξ_d = 0.
 
     Example:
         >>> symbol = ClassicalSymbol(2, 2, scale=InputScale(2, 1.0, 4.0), order=-2.0)
@@ -79,8 +71,7 @@ class ClassicalSymbol(SeparatedSymbol):
         parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
         super().__init__(in_channels, out_channels, **parts)
         self.periodic, self.order = True, float(order)
-        self.hermitian, self.self_adjoint = hermitian, self_adjoint
-        self.dissipative = dissipative or takes_time
+        self.self_adjoint, self.dissipative = self_adjoint, dissipative or takes_time
         self.elliptic = elliptic or (takes_time and order > 0)
         self.exact_structure = self.self_adjoint or self.elliptic or self.dissipative
         self._check(network)
@@ -92,16 +83,11 @@ class ClassicalSymbol(SeparatedSymbol):
             self.root_real, self.root_imaginary = make(parity=even), make(parity=odd)
         if self.elliptic:
             self.log_ellipticity = nn.Parameter(torch.tensor(math.log(START_OF_C)))
-        self.space = None
+        self.space, count = None, 1 if self.elliptic else pairs
         if depends_on_x:
-            self.space = SymbolMLP(2 * scale.dim, 1 if self.elliptic else pairs, **network)
+            self.space = SymbolMLP(2 * scale.dim, count, **network)
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
-
-    @property
-    def ellipticity(self) -> Tensor:
-        """c, the lower bound of an elliptic symbol."""
-        return self.log_ellipticity.exp()
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
@@ -123,9 +109,8 @@ class ClassicalSymbol(SeparatedSymbol):
         features = torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1)
         # all pairs of a point lie together in memory, as the operator reads them
         values: Tensor = self.space(features).movedim(-1, 0)
-        if self.elliptic:
-            return values.exp().reshape(1, 1, 1, *values.shape[1:])
-        return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
+        sizes = (1, 1) if self.elliptic else (self.out_channels, self.in_channels)
+        return (values.exp() if self.elliptic else values).reshape(1, *sizes, *values.shape[1:])
 
     def _structured(self, omega: Tensor) -> Tensor:
         """A ⟨ξ⟩^{-m} as matrices (*K, C, C)."""
@@ -138,7 +123,7 @@ class ClassicalSymbol(SeparatedSymbol):
             unit = torch.eye(self.in_channels, dtype=n.dtype, device=n.device)
             # |ξ|²/⟨ξ⟩², so that e^{tA} may keep the mean
             weight = omega[..., 1:].square().sum(dim=-1) if self.dissipative else 1.0
-            positive = positive + (self.ellipticity * weight)[..., None, None] * unit
+            positive = positive + (self.log_ellipticity.exp() * weight)[..., None, None] * unit
         skew = 0.5 * (n - n.mH)
         if self.dissipative:
             return -positive if self.self_adjoint else skew - positive
@@ -146,33 +131,30 @@ class ClassicalSymbol(SeparatedSymbol):
 
     def _pairs(self, real: SymbolMLP, imaginary: SymbolMLP, omega: Tensor) -> Tensor:
         """A complex network of ω, (*K, d + 1) -> (O, I, *K)."""
-        values = evaluate_complex(real, imaginary, omega)
+        values = join_parts(real.fields(omega), imaginary.fields(omega))
         return values.reshape(self.out_channels, self.in_channels, *values.shape[1:])
 
     def _check(self, network: MLPOptions) -> None:
         for name in ("activation", "first_activation"):
             given = network.get(name)
             if given in ACTIVATIONS and ACTIVATIONS[given].order is None:
-                smooth = "take gelu, softplus, silu, tanh or sigmoid"
-                raise ValueError(
-                    f"{name} {given!r} of a classical symbol: it is not smooth; {smooth}"
-                )
+                problem = f"{name} {given!r} of a classical symbol: it is not smooth"
+                raise ValueError(f"{problem}; take gelu, softplus, silu, tanh or sigmoid")
         names = ("takes_time", "self_adjoint", "dissipative", "elliptic")
         structure = [name for name in names if getattr(self, name)]
         if structure and self.in_channels != self.out_channels:
             channels = f"from {self.in_channels} to {self.out_channels} channels"
             raise ValueError(f"{structure[0]} {channels}: give as many outputs as inputs")
         if self.depends_on_x and structure and structure != ["elliptic"]:
-            raise ValueError(
-                f"{structure[0]} is a property of a(ξ) alone: give depends_on_x=False"
-            )
+            whose = "is a property of a(ξ) alone: give depends_on_x=False"
+            raise ValueError(f"{structure[0]} {whose}")
 
 
 class ParityMLP(SymbolMLP):
-    """(N(ω) ± N(ω')) / 2, the parity "even" or "odd", or N(ω) itself, "none".
+    """(N(ω) ± N(ω')) / 2 with ω' = (1, -ξ)/⟨ξ⟩, "even" or "odd" in ξ, or N(ω) itself, "none".
 
-    The last map of N is linear, so the last hidden layer is enough to be symmetrised in
-    ω_1, ..., ω_d; an odd network has no bias there.
+    The last map of N is linear: to symmetrise the last hidden layer is enough; an odd network has
+    no bias there.
     """
 
     def __init__(
@@ -183,9 +165,8 @@ class ParityMLP(SymbolMLP):
         with torch.no_grad():
             self.linear_in.weight.mul_(GAIN)
         if parity == "odd":
-            zeros = torch.zeros_like(self.linear_out.bias)
             del self.linear_out.bias
-            self.linear_out.register_buffer("bias", zeros, persistent=False)
+            self.linear_out.register_buffer("bias", torch.zeros(out_features), persistent=False)
 
     def features(self, points: Tensor) -> Tensor:
         """The last hidden layer with its parity, (..., d + 1) -> (..., hidden)."""

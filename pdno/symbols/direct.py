@@ -36,12 +36,10 @@ class FullSymbol:
 
 def full_values(values: SymbolValues, grid: Grid) -> Tensor:
     """A separated symbol written out, Σ_r b_rij(x) c_rij(ξ), shape (O, I, *N, *N^)."""
-    c = values.frequency
+    c, b, ones = values.frequency, values.space, [1] * grid.dim
     if c.dim() != 3 + grid.dim:
         raise ValueError("a symbol with one time per sample: write it out for one time")
-    b, ones = values.space, [1] * grid.dim
-    if b is None:
-        b = torch.ones((), dtype=c.real.dtype).expand(1, 1, 1, *grid.shape)
+    b = c.real.new_ones(1, 1, 1, *grid.shape) if b is None else b
     return (b.reshape(*b.shape, *ones) * c.reshape(*c.shape[:3], *ones, *c.shape[3:])).sum(dim=0)
 
 
@@ -61,7 +59,5 @@ def apply_directly(a: Tensor, f: Tensor, grid: Grid, modes: Modes = None) -> Ten
 def _check_size(grid: Grid, xi: Tensor) -> None:
     pairs = grid.size * (xi.numel() // grid.dim)
     if pairs > POINT_MODE_PAIRS:
-        raise ValueError(
-            f"{pairs} pairs of a point and a mode: the direct sum is for small grids; use a "
-            "separated symbol, a coarser grid or fewer modes"
-        )
+        problem = f"{pairs} pairs of a point and a mode: the direct sum is for small grids"
+        raise ValueError(f"{problem}; use a separated symbol, a coarser grid or fewer modes")

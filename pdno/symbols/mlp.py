@@ -1,13 +1,11 @@
 """The fully connected network inside a symbol: x or ξ (and t) to one number per channel pair.
 
-    linear_in, σ, then `layers` times (linear, σ), linear_out
-
 Each activation σ comes with the symbol class it gives, that of a1(x) a2(ξ) for one frequency axis,
 n = 1 (proposition 1, appendix E). For n >= 2 a unit w·ξ + b is constant along the rays orthogonal
 to w, where its derivatives do not decay: only the order of the values themselves is claimed.
 """
 
-__all__ = ["ACTIVATIONS", "Activation", "MLPOptions", "SymbolMLP", "evaluate_complex"]
+__all__ = ["ACTIVATIONS", "Activation", "MLPOptions", "SymbolMLP", "join_parts"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,11 +32,10 @@ class Activation:
 _softplus = partial(functional.softplus, threshold=40.0)
 _GELU_LIKE = "it differs from GELU by a Schwartz function"
 _BOUNDED = "it is bounded and its derivatives are Schwartz functions"
+_GELU = "|GELU(z)| <= |z|, GELU' is bounded, higher derivatives are Schwartz"
 
 ACTIVATIONS: dict[str, Activation] = {
-    "gelu": Activation(
-        functional.gelu, 1, "|GELU(z)| <= |z|, GELU' is bounded, higher derivatives are Schwartz"
-    ),
+    "gelu": Activation(functional.gelu, 1, _GELU),
     "softplus": Activation(_softplus, 1, _GELU_LIKE),
     "silu": Activation(functional.silu, 1, _GELU_LIKE),
     "tanh": Activation(torch.tanh, 0, _BOUNDED),
@@ -64,10 +61,10 @@ class MLPOptions(TypedDict, total=False):
 
 
 class SymbolMLP(nn.Module):
-    """A fully connected network on the last axis, (..., d) -> (..., out_features).
+    """linear_in, σ, `layers` times (linear, σ), linear_out; (..., d) -> (..., out_features).
 
-    `layers` counts the hidden-to-hidden maps, as the paper's "#layers" does. `first_activation` is
-    σ after `linear_in`; the published 2D code has GELU there whatever σ is.
+    `layers` counts as the paper's "#layers" does. `first_activation` comes after `linear_in`; the
+    published 2D code has GELU there whatever σ is.
     """
 
     def __init__(
@@ -97,9 +94,8 @@ class SymbolMLP(nn.Module):
 
     def fields(self, points: Tensor) -> Tensor:
         """The same values as fields, each dense in memory, (..., d) -> (out_features, ...)."""
-        z = self.features(points)
-        bias = self.linear_out.bias[:, None]
-        values = torch.addmm(bias, self.linear_out.weight, z.reshape(-1, z.shape[-1]).T)
+        last, z = self.linear_out, self.features(points)
+        values = torch.addmm(last.bias[:, None], last.weight, z.reshape(-1, z.shape[-1]).T)
         return values.reshape(-1, *points.shape[:-1])
 
     def features(self, points: Tensor) -> Tensor:
@@ -108,11 +104,6 @@ class SymbolMLP(nn.Module):
         for layer in self.hidden:
             z = self.activation(layer(z))
         return z
-
-
-def evaluate_complex(real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> Tensor:
-    """real(points) + i imaginary(points) as fields, (..., d) -> (out_features, ...)."""
-    return join_parts(real.fields(points), imaginary.fields(points))
 
 
 def join_parts(real: Tensor, imaginary: Tensor) -> Tensor:

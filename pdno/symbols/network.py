@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from pdno.fourier import Modes
 from pdno.grid import Grid, kept_per_axis
-from pdno.symbols.base import Symbol, SymbolValues
-from pdno.symbols.mlp import MLPOptions, SymbolMLP, evaluate_complex
+from pdno.symbols.base import Symbol, SymbolValues, Time
+from pdno.symbols.mlp import MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, with_time
 
@@ -39,7 +39,8 @@ class NetworkSymbol(SeparatedSymbol):
         self.space = SymbolMLP(*sizes, **network) if depends_on_x else None
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        return self._by_pairs(evaluate_complex(self.real, self.imaginary, with_time(xi, t)))
+        points = with_time(xi, t)
+        return self._by_pairs(join_parts(self.real.fields(points), self.imaginary.fields(points)))
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         assert self.space is not None
@@ -53,10 +54,9 @@ class NetworkSymbol(SeparatedSymbol):
 class LowRankSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = Σ_{r<=R} b_jr(x) c_ijr(ξ), or with shared factors Σ_r b_r(x) c_ijr(ξ).
 
-    The sum over i stays in frequency space, so R·O inverse transforms do instead of the I·O of
-    a1_ij(x) a2_ij(ξ): x-dependence at about the price of a(ξ). For R > 1 a channel pair is more
-    general than one product. b_1 starts near the constant 1 and the others near 0, so that the
-    operator starts as an a(ξ).
+    The sum over i stays in frequency space, so R·O inverse transforms do instead of I·O:
+    x-dependence at about the price of a(ξ). b_1 starts near the constant 1 and the others near 0,
+    so that the operator starts as an a(ξ).
     """
 
     def __init__(
@@ -82,7 +82,8 @@ class LowRankSymbol(SeparatedSymbol):
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        c = evaluate_complex(self.real, self.imaginary, with_time(xi, t))
+        points = with_time(xi, t)
+        c = join_parts(self.real.fields(points), self.imaginary.fields(points))
         return c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
@@ -104,9 +105,7 @@ class TableSymbol(Symbol):
         # the published start: scale · U[0, 1) for both parts, scale = 1/(I·O)
         self.table = nn.Parameter(torch.rand(size) / (in_channels * out_channels))
 
-    def evaluate(
-        self, grid: Grid, modes: Modes = None, t: Tensor | float | None = None
-    ) -> SymbolValues:
+    def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The table itself; it has no other modes than its own."""
         if t is not None:
             raise ValueError("a table symbol does not depend on time: leave t out")

@@ -2,9 +2,9 @@
 
     x · coordinate_scale    and    ξ / frequency_scale
 
-so a trained model is the same operator on every grid. At a training resolution s the published
-behaviour is recovered by (s/(s-1), s): x·s/(s-1) = i/(s-1) includes both ends. With ξ/s, which
-lies in [-1/2, 1/2), the networks see a sliver of their inputs, start almost linear, learn slowly.
+so a trained model is the same operator on every grid. Published at a training resolution s are
+s/(s-1) and s: x·s/(s-1) = i/(s-1) includes both ends; ξ/s lies in [-1/2, 1/2), so networks see a
+sliver of their inputs, start almost linear and learn slowly.
 """
 
 __all__ = ["ExactScales", "InputScale", "scale_per_axis"]
@@ -71,8 +71,7 @@ class InputScale(ExactScales):
 
     def x(self, grid: Grid, like: Tensor) -> Tensor:
         """x · coordinate_scale, shape (*N, d)."""
-        x = grid.points(device=like.device) * self.coordinate.to(like.device)
-        return x.to(like.dtype)
+        return (grid.points(device=like.device) * self.coordinate.to(like.device)).to(like.dtype)
 
     def xi(self, grid: Grid, modes: Modes, like: Tensor) -> Tensor:
         """ξ / frequency_scale, shape (*N^, d)."""

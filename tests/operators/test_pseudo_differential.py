@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
+from oracles import derivative
 
 import pdno
 from pdno import Grid, PseudoDifferentialOperator, apply_symbol
 from pdno.operators.pseudo_differential import FourierIntegralOperator
-from pdno.spectral import derivative
 from pdno.symbols import (
     Advection,
     Derivative,

@@ -2,5 +2,5 @@
 
 contenders   problem sizes, the networks that are compared, the ratios that are aimed at
 worker       one measurement of networks, in a process of its own
-run          all measurements, the solvers' among them, and what is written of them
+run          all measurements, the solvers' among them, their tables and the scaling plot
 """

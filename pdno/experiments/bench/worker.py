@@ -4,14 +4,14 @@ The allocator and the number of threads belong to a process, and so does its pea
 result is one line of JSON on standard output.
 """
 
-__all__ = ["measure", "time_long_enough"]
-
 import json
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from pdno.allocator import tune_allocator
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.experiments.bench.contenders import MAIN, SETTINGS, Setting, build
-from pdno.networks.neural_operator import NeuralOperator
+from pdno.grid import Grid
+from pdno.networks.neural_operator import NeuralOperator, count_parameters
 from pdno.networks.rollout import rollout
 
 
@@ -53,78 +54,57 @@ def _train_step(network: nn.Module, predict: Callable[[], Tensor]) -> Callable[[
     return step
 
 
-def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[str, object]:
+def _freeze(networks: Mapping[str, nn.Module], setting: Setting) -> None:
+    """Freeze the networks that can be frozen."""
+    for network in networks.values():
+        if isinstance(network, NeuralOperator):
+            network.freeze(Grid(setting.shape))
+
+
+def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[str, Any]:
     """Seconds of a training step, a forward pass and a frozen forward pass."""
-    torch.manual_seed(0)
     setting = SETTINGS[setting_name]
     f = setting.inputs()
     networks = {name: build(name, setting) for name in names}
     calls = {name: partial(network, f) for name, network in networks.items()}
     steps = {name: _train_step(network, calls[name]) for name, network in networks.items()}
     forwards = {name: torch.no_grad()(call) for name, call in calls.items()}
-    step_times = time_long_enough(steps, repeats=int(repeats), seconds=float(seconds))
+    result = {"step": time_long_enough(steps, repeats=int(repeats), seconds=float(seconds))}
     for network in networks.values():
         network.zero_grad(set_to_none=True)
-    fewer, shorter = min(int(repeats), 2), float(seconds) / 2  # the steps have warmed it up
-    time_forwards = partial(
-        time_long_enough, forwards, repeats=fewer, seconds=shorter, warm_up=False
-    )
-    forward_times = time_forwards()
+    # the steps have warmed it up
+    fewer: Any = {"repeats": min(int(repeats), 2), "seconds": float(seconds) / 2, "warm_up": False}
+    result["forward"] = time_long_enough(forwards, **fewer)
     _freeze(networks, setting)
-    frozen_times = time_forwards()
-    parameters = {
-        name: sum(p.numel() * (2 if p.is_complex() else 1) for p in network.parameters())
-        for name, network in networks.items()
+    result["frozen"] = time_long_enough(forwards, **fewer)
+    counts = {
+        name: count_parameters(network, complex_once=False) for name, network in networks.items()
     }
-    return {
-        "step": step_times,
-        "forward": forward_times,
-        "frozen": frozen_times,
-        "parameters": parameters,
-    }
+    return {**result, "parameters": counts}
 
 
-def _freeze(networks: Mapping[str, nn.Module], setting: Setting) -> None:
-    """Freeze the networks that can be frozen."""
-    for network in networks.values():
-        if isinstance(network, NeuralOperator):
-            network.freeze(setting.grid)
-
-
-def _growth(
-    name: str, setting: Setting, predict: Callable[[nn.Module, Tensor], Tensor]
-) -> dict[str, object]:
-    """Growth of the resident size during the first training step of a network.
+def _memory(setting_name: str, name: str, steps: str = "0", recompute: str = "") -> dict[str, Any]:
+    """Growth of the resident size during the first training step, of a rollout if it has steps.
 
     A tiny network of the same kind has loaded all libraries before, so that only the step
     itself counts: what it keeps for the backward pass, the gradients, and all it works with.
     """
-    torch.manual_seed(0)
 
     def step(size: Setting) -> Callable[[], None]:
-        network = build(name, size)
-        return _train_step(network, partial(predict, network, size.inputs()))
+        network, f = build(name, size), size.inputs()
+        predict = partial(network, f)
+        if int(steps):
+            predict = partial(rollout, network, f, int(steps), recompute=recompute == "yes")
+        return _train_step(network, predict)
 
-    step(setting.tiny())()
+    setting = SETTINGS[setting_name]
+    few = None if setting.modes is None else 4
+    step(replace(setting, shape=(16,) * len(setting.shape), modes=few, batch=1))()
     return {"bytes": peak_growth(step(setting))}
 
 
-def _memory(setting_name: str, name: str) -> dict[str, object]:
-    return _growth(name, SETTINGS[setting_name], lambda network, f: network(f))
-
-
-def _rollout_memory(steps: str, recompute: str) -> dict[str, object]:
-    """The same for a rollout of PDNO a(x,ξ) with gradients, in the main setting."""
-
-    def predict(network: nn.Module, f: Tensor) -> Tensor:
-        return rollout(network, f, int(steps), recompute=recompute == "yes")
-
-    return _growth("PDNO a(x,xi)", SETTINGS[MAIN], predict)
-
-
-def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) -> dict[str, object]:
+def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) -> dict[str, Any]:
     """Seconds of a rollout without gradients from frozen networks, in the main setting."""
-    torch.manual_seed(0)
     setting = replace(SETTINGS[MAIN], batch=int(batch))
     window = setting.inputs()
     networks = {name: build(name, setting) for name in names}
@@ -136,9 +116,8 @@ def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) ->
     return {**time_long_enough(runs, repeats=int(repeats), seconds=float(seconds))}
 
 
-def _scaling(repeats: str) -> dict[str, object]:
+def _scaling(repeats: str) -> dict[str, Any]:
     """Seconds of a training step along five axes, one changed at a time."""
-    torch.manual_seed(0)
     names = ("PDNO a(x,xi)", "PDNO a(xi)", "PDNO low rank 2", "FNO")
     base = {"resolution": 32, "modes": 8, "width": 12, "batch": 8, "rollout steps": 1}
     axes = {
@@ -150,40 +129,33 @@ def _scaling(repeats: str) -> dict[str, object]:
     }
     curves: dict[str, object] = {}
     for axis, values in axes.items():
-        times = [_scaled_times(names, {**base, axis: value}, int(repeats)) for value in values]
+        sizes = [{**base, axis: value}.values() for value in values]
+        times = [_scaled_times(names, repeats, *chosen) for chosen in sizes]
         rows = {name: [time[name] for time in times] for name in names}
         curves[axis] = {"values": values, "seconds": rows}
     return {"base": base, "curves": curves}
 
 
-def _scaled_times(
-    names: tuple[str, ...], sizes: Mapping[str, int], repeats: int
-) -> dict[str, float]:
-    shape = (sizes["resolution"],) * 2
-    setting = Setting(shape, sizes["modes"], sizes["width"], sizes["batch"], in_channels=10)
+def _scaled_times(names: tuple[str, ...], repeats: str, *sizes: int) -> dict[str, float]:
+    resolution, modes, width, batch, frames = sizes
+    setting = Setting((resolution,) * 2, modes, width=width, batch=batch, in_channels=10)
     f, steps = setting.inputs(), {}
     for name in names:
         network = build(name, setting)
-        predict = partial(rollout, network, f, sizes["rollout steps"])
-        steps[name] = _train_step(network, predict)
-    return time_alternately(steps, repeats=repeats)
+        steps[name] = _train_step(network, partial(rollout, network, f, frames))
+    return time_alternately(steps, repeats=int(repeats))
 
 
-_TASKS: dict[str, Callable[..., dict[str, object]]] = {
-    "time": _time,
-    "memory": _memory,
-    "rollout": _rollout,
-    "rollout-memory": _rollout_memory,
-    "scaling": _scaling,
-}
-
-
-def measure(task: str, *arguments: str) -> dict[str, object]:
-    """Run a task: "time", "memory", "rollout", "rollout-memory" or "scaling"."""
-    return _TASKS[task](*arguments)
+def measure(task: str, *arguments: str) -> dict[str, Any]:
+    """Run a task: "time", "memory", "rollout" or "scaling"."""
+    tasks = {"time": _time, "memory": _memory, "rollout": _rollout, "scaling": _scaling}
+    torch.manual_seed(0)
+    return tasks[task](*arguments)
 
 
 if __name__ == "__main__":
     tune_allocator()
+    if os.environ.get("OMP_NUM_THREADS") == "1" and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     warnings.filterwarnings("ignore")  # of the other packages' imports
     print(json.dumps(measure(*sys.argv[1:])))
