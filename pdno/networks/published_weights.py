@@ -113,10 +113,9 @@ def _count_axes(state: _Weights) -> int:
         return _as_real(state[_TABLE]).dim() - 3
     if _SYMBOL in state:
         return state.matrix(_SYMBOL).shape[1]
-    raise ValueError(
-        f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, "
-        f"{_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ): give one of these"
-    )
+    known = f"PDNO (fc0, {_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ)"
+    given = f"weights named {', '.join(list(state)[:4])}, ..."
+    raise ValueError(f"{given} are none of {known}: give one of these")
 
 
 def _as_real(weights: Tensor) -> Tensor:

@@ -41,8 +41,7 @@ class Transport(nn.Module):
         """The next frame."""
         moved = self.network(f) if grid is None else self.network(f, grid=grid)
         displacement, rest = moved[:, : self.dim], moved[:, self.dim :]
-        frame: Tensor = warp(f[:, -rest.shape[1] :], REACH * displacement) + rest
-        return frame
+        return warp(f[:, -rest.shape[1] :], REACH * displacement) + rest
 
 
 def warp(v: Tensor, displacement: Tensor) -> Tensor:
