@@ -189,7 +189,6 @@ def _recognise_base(filters: Tensor, dim: int, wavelets: int, base: str | None) 
         scaling = analysis.T[:, : filters.shape[1]]
         if scaling.shape == given.shape and torch.allclose(given, scaling, atol=1e-5):
             return candidate
-    raise ValueError(
-        f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
-        f"{base or ' or '.join(BASES)}; leave base out to have it recognised"
-    )
+    known, given_sizes = base or " or ".join(BASES), f"k={wavelets}, dim={dim}"
+    problem = f"the filters of the state ({given_sizes}) are not those of {known}"
+    raise ValueError(f"{problem}; leave base out to have it recognised")
