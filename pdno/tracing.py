@@ -1,7 +1,6 @@
 """Whether torch watches what is done: tracing, transforms of functions, forward differentiation.
 
-Fast paths write into buffers, choose by the values of numbers or call compiled code; where these
-functions say so, they give way to plain operations of torch.
+Then fast paths, which write into buffers or call compiled code, give way to plain operations.
 """
 
 __all__ = ["is_traced", "is_transformed"]

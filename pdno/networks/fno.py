@@ -13,10 +13,8 @@ class FNO(NeuralOperator):
     """Q ∘ σ(W + K_R) ∘ ... ∘ P with a free table R(ξ) per block (paper section 2.2).
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside. For
-    the space-time FNO-3D take dim=3 and the frames repeated along the third axis.
-
-    Arguments as in `NeuralOperator`, and `layers` blocks with the kept modes k_max, one or one per
-    axis. The published coordinate_scale at resolution s is s/(s-1).
+    the space-time FNO-3D take dim=3 and the frames repeated along the third axis. The kept modes
+    k_max are one or one per axis; the published coordinate_scale at resolution s is s/(s-1).
 
     Example:
         >>> import torch

@@ -76,10 +76,9 @@ class MWT(nn.Module):
         """Map f (B, in_channels, *N) to u (B, out_channels, *N)."""
         if f.dim() != 2 + self.axes or f.shape[1] != self.in_channels:
             layout = "(B, C, N_1, N_2, T)" if self.space_time else "(B, C, *N)"
-            raise ValueError(
-                f"input has shape {tuple(f.shape)}; expected {layout} with C={self.in_channels} "
-                f"and dim={self.dim}: put the channels first, or build MWT for this input"
-            )
+            expected = f"{layout} with C={self.in_channels} and dim={self.dim}"
+            cure = "put the channels first, or build MWT for this input"
+            raise ValueError(f"input has shape {tuple(f.shape)}; expected {expected}: {cure}")
         v = self.lift(self._add_coordinates(f) if self.append_coordinates else f)
         for layer, operator in enumerate(self.operators):
             v = operator(v if layer == 0 else torch.relu(v))

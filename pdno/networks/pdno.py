@@ -2,7 +2,7 @@
 
 __all__ = ["PDNO", "PDNOOptions"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -81,7 +81,7 @@ class PDNO(NeuralOperator):
         super().__init__(dim, **channels, width=known.width, operators=operators, **inner)
 
 
-_SYMBOLS: dict[str, tuple[type[Symbol], tuple[str, ...]]] = {
+_SYMBOLS: dict[str, tuple[Callable[..., Symbol], tuple[str, ...]]] = {
     "network": (NetworkSymbol, ("depends_on_x",)),
     "trunk": (TrunkSymbol, ("depends_on_x", "space_hidden")),
     "low-rank": (LowRankSymbol, ("rank", "shared")),
@@ -102,13 +102,11 @@ def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) 
     if kind == "low-rank" and not options.depends_on_x:
         raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
     family, own = _SYMBOLS[kind]
-    # features of a trunk have scales of their own, in units of single modes
     frequency = options.frequency_scale
     if frequency is None and kind == "trunk":
-        frequency = 1.0
+        frequency = 1.0  # its features have scales of their own, in units of single modes
     names = ("takes_time", "activation", "first_activation", *own)
     given: dict[str, Any] = {name: getattr(options, name) for name in names}
-    given["scale"] = InputScale(dim, options.coordinate_scale, frequency, modes)
-    return family(
-        width, width, layers=options.symbol_layers, hidden=options.symbol_hidden, **given
-    )
+    given |= {"layers": options.symbol_layers, "hidden": options.symbol_hidden}
+    scale = InputScale(dim, options.coordinate_scale, frequency, modes)
+    return family(width, width, scale=scale, **given)

@@ -109,10 +109,9 @@ def _count_axes(state: _Weights) -> int:
         return _as_real(state[_TABLE]).dim() - 3
     if _SYMBOL in state:
         return state.matrix(_SYMBOL).shape[1]
-    raise ValueError(
-        f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, "
-        f"{_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ): give one of these"
-    )
+    known = f"PDNO (fc0, {_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ)"
+    given = f"weights named {', '.join(list(state)[:4])}, ..."
+    raise ValueError(f"{given} are none of {known}: give one of these")
 
 
 def _as_real(weights: Tensor) -> Tensor:
@@ -191,7 +190,6 @@ def _recognise_base(filters: Tensor, dim: int, wavelets: int, base: str | None) 
         scaling = analysis.T[:, : filters.shape[1]]
         if scaling.shape == given.shape and torch.allclose(given, scaling, atol=1e-5):
             return candidate
-    raise ValueError(
-        f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
-        f"{base or ' or '.join(BASES)}; leave base out to have it recognised"
-    )
+    known, given_sizes = base or " or ".join(BASES), f"k={wavelets}, dim={dim}"
+    problem = f"the filters of the state ({given_sizes}) are not those of {known}"
+    raise ValueError(f"{problem}; leave base out to have it recognised")

@@ -3,8 +3,7 @@
     u(x) = v(x + δ(x)) + r(x)
 
 v are the last channels of the input, in a rollout the latest frame. A step of advection is a warp
-of the frame, and a warp is no short Fourier series, so a network that may warp has little left to
-say: δ and r are smooth and small.
+of it and no short Fourier series; what is left to say, δ and r, is smooth and small.
 """
 
 __all__ = ["Transport", "warp"]

@@ -4,6 +4,6 @@ runs        run folders, their facts and budgets, groups of seeds
 published   the numbers of the paper
 claims      the table of claims, five predicates, the verdicts
 tables      a table in three notations, and those of the paper; summary: as plain text
-figures_*   errors, fields, symbols; bench: of the benchmark; style: of them all
+figures_*   errors, fields, symbols; style: of them all
 page        the page of a report, from the entries of tables and figures
 """

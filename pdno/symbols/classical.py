@@ -34,7 +34,6 @@ from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol
 
-START_OF_C = 0.1
 GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be almost linear
 
 
@@ -82,10 +81,10 @@ class ClassicalSymbol(SeparatedSymbol):
         if self.dissipative or self.elliptic:
             self.root_real, self.root_imaginary = make(parity=even), make(parity=odd)
         if self.elliptic:
-            self.log_ellipticity = nn.Parameter(torch.tensor(math.log(START_OF_C)))
-        self.space, count = None, 1 if self.elliptic else pairs
+            self.log_ellipticity = nn.Parameter(torch.tensor(math.log(0.1)))  # of c at the start
+        self.space = None
         if depends_on_x:
-            self.space = SymbolMLP(2 * scale.dim, count, **network)
+            self.space = SymbolMLP(2 * scale.dim, 1 if self.elliptic else pairs, **network)
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
 
@@ -94,12 +93,10 @@ class ClassicalSymbol(SeparatedSymbol):
         bracket = (1.0 + xi.square().sum(dim=-1, keepdim=True)).sqrt()
         omega = torch.cat([torch.ones_like(bracket), xi], dim=-1) / bracket
         size = bracket.squeeze(-1) ** self.order
-        if self.exact_structure:
-            a = self._structured(omega) * size[..., None, None]
-            c = (a if t is None else _exponential(a, t)).movedim((-2, -1), (0, 1))
-        else:
-            c = self._pairs(self.real, self.imaginary, omega) * size
-        return c.unsqueeze(0)
+        if not self.exact_structure:
+            return (self._pairs(self.real, self.imaginary, omega) * size).unsqueeze(0)
+        a = self._structured(omega) * size[..., None, None]
+        return (a if t is None else _exponential(a, t)).movedim((-2, -1), (0, 1)).unsqueeze(0)
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         """a1 at x, from features that make it periodic; it does not depend on time."""

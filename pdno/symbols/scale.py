@@ -94,7 +94,6 @@ def scale_per_axis(scale: float | Sequence[float], dim: int) -> Tensor:
     """One positive number per axis, shape (d,), float64."""
     values = [scale] * dim if isinstance(scale, (int, float)) else list(scale)
     if len(values) != dim or not all(0 < value < math.inf for value in values):
-        raise ValueError(
-            f"scale {scale}; expected a positive finite number, or one for each of {dim} axes"
-        )
+        expected = f"a positive finite number, or one for each of {dim} axes"
+        raise ValueError(f"scale {scale}; expected {expected}")
     return torch.tensor(values, dtype=torch.float64)

@@ -107,7 +107,7 @@ def build(name: str, setting: Setting) -> nn.Module:
         return FNO(dim, **channels, width=width, modes=kept)
     if name == "MWT":
         return MWT(dim, **channels, append_coordinates=True)
-    options = {"width": width, "symbol_hidden": setting.symbol_hidden, "modes": modes}
+    options: Any = {"width": width, "symbol_hidden": setting.symbol_hidden, "modes": modes}
     network = PDNO(dim, **channels, **options, **SYMBOLS.get(name, {}))
     if name == ROUGH:
         with torch.no_grad():

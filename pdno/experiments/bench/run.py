@@ -120,9 +120,9 @@ def _tasks(part: str, results: dict[str, Any], *, quick: bool) -> Iterator[Task]
             yield Task(found, "times", ("rollout", batch, FRAMES, *enough, *names))
         for recompute in () if quick else ("yes", "no"):
             title = f"{FRAMES}-step rollout of PDNO a(x,xi), recompute {recompute}"
-            arguments = ("memory", MAIN, SPACE_AND_FREQUENCY, FRAMES, recompute)
+            step = ("memory", MAIN, SPACE_AND_FREQUENCY, FRAMES, recompute)
             grown = results.setdefault("rollout memory", {})
-            yield Task(grown, title, arguments, allocator="default")
+            yield Task(grown, title, step, allocator="default")
     elif part == "allocator-threads":
         variants, title = results.setdefault("variants", {}), SETTINGS[MAIN].title
         arguments = ("time", MAIN, *enough, *contenders_of(MAIN))

@@ -148,6 +148,7 @@ def _scaled_times(names: tuple[str, ...], repeats: str, *sizes: int) -> dict[str
 
 def measure(task: str, *arguments: str) -> dict[str, Any]:
     """Run a task: "time", "memory", "rollout" or "scaling"."""
+    tasks: dict[str, Callable[..., dict[str, Any]]]
     tasks = {"time": _time, "memory": _memory, "rollout": _rollout, "scaling": _scaling}
     torch.manual_seed(0)
     return tasks[task](*arguments)
