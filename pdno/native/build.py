@@ -2,76 +2,55 @@
 
 A library comes from the first of these places that has one:
 
-1. the wheel, if it was made with a compiler: `hatch_build.py` puts libraries into the folder `lib`
-   with an index, best first, and the first one whose needs the processor meets is loaded;
-2. the cache folder of the user, where an earlier process put it (`pdno.native.cache`);
+1. the wheel: `hatch_build.py` puts libraries into the folder `lib` with an index, best first, and
+   the first one whose needs the processor meets is loaded;
+2. the cache folder of the user, where an earlier process put it;
 3. the C compiler (`pdno.native.compiler`), once, while other processes wait for the result. Where
    the cache folder cannot be used, into a temporary folder for this process alone.
 
-Otherwise there is none. Nothing of the package needs it, so that is never an error: `status` has
-the reason and `warn_if_slow` says it where it costs time.
+Nothing of the package needs it, so that there is none is never an error: `status` has the reason
+and `warn_if_slow` says it where it costs time. PDNO_NATIVE=0 does without it; PDNO_NATIVE=rebuild
+compiles, whatever is shipped, kept or known to fail.
 
-    PDNO_NATIVE=0         do without it
-    PDNO_NATIVE=rebuild   compile, whatever is shipped, kept or known to fail
-
-The name of a kept library is a digest of all that it depends on: sources, flags, compiler and its
-version, machine and what its processor can do. So it is never stale, and home directories may be
-shared by different machines. A compilation that failed is kept as well, as NAME.failed with the
-compiler's words, so that it is not tried again until something of this changes.
+The name of a kept library is a digest of all that it depends on, so it is never stale, and home
+directories may be shared by different machines. A compilation that failed is kept as well, as
+NAME.failed with the compiler's words, and not tried again until something of this changes.
 """
 
-__all__ = [
-    "NativeCodeWarning",
-    "NativeStatus",
-    "load_library",
-    "status",
-    "warn_if_slow",
-]
+__all__ = ["NativeCodeWarning", "NativeStatus", "load_library", "status", "warn_if_slow"]
 
 import atexit
+import contextlib
 import ctypes
 import hashlib
 import json
 import os
 import platform
+import secrets
 import shlex
 import shutil
+import stat
 import sys
 import tempfile
+import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
 
-from pdno.native.cache import CacheFolder, cache_path
-from pdno.native.compiler import (
-    FLAGS,
-    NATIVE,
-    QUIET,
-    SECONDS,
-    SOURCE,
-    CompilationError,
-    Compiler,
-    InstructionSet,
-    Sources,
-    compile_library,
-    find_compiler,
-    processor_flags,
-    read_sources,
-)
+from pdno.native import compiler as cc
+from pdno.native.compiler import SOURCE, CompilationError, Sources, processor_flags, read_sources
 
 SHIPPED = "shipped in the wheel"
 FOLDER = Path(__file__).with_name("lib")
+# in FOLDER: {"sources": digest, "libraries": [{"file": name, "sha256": digest,
+# "instruction_set": "avx2", "needs": ["avx", ...]}, ...]}
 INDEX = "index.json"
-"""In FOLDER: {"sources": digest, "libraries": [{"file": name, "sha256": digest,
-"instruction_set": "avx2", "needs": ["avx", ...]}, ...]}."""
-
-LARGE = 2**24
-"""Work from which on it is worth a warning that torch does it: some tenths of a second."""
-
-LONGEST_RECORD = 20_000
-"""Characters of a compiler's words that are kept."""
+LARGE = 2**24  # work from which on a warning is worth it: torch takes some tenths of a second
+PAUSE = 0.05  # seconds between two looks at the lock of the cache folder
+LONGEST_RECORD = 20_000  # characters of a compiler's words that are kept
 
 
 class NativeCodeWarning(UserWarning):
@@ -80,26 +59,17 @@ class NativeCodeWarning(UserWarning):
 
 @dataclass(frozen=True)
 class NativeStatus:
-    """Whether there are compiled loops, and why.
-
-    Arguments:
-        available: Whether there are.
-        reason: Where they come from, or why there are none.
-        path: The library.
-        compiler: Command and version of what compiled it, or "shipped in the wheel".
-        instruction_set: What it was compiled for; native is all that this processor can do.
-    """
+    """Whether there are compiled loops, and where they come from or why there are none."""
 
     available: bool
     reason: str
     path: Path | None = None
-    compiler: str | None = None
-    instruction_set: InstructionSet | None = None
+    compiler: str | None = None  # command and version, or "shipped in the wheel"
+    instruction_set: cc.InstructionSet | None = None  # native: all that this processor can do
 
     def __str__(self) -> str:
-        if self.available:
-            return f"available: {self.instruction_set}, {self.compiler}"
-        return f"not available: {self.reason}"
+        made = f"available: {self.instruction_set}, {self.compiler}"
+        return made if self.available else f"not available: {self.reason}"
 
 
 def load_library() -> ctypes.CDLL | None:
@@ -113,10 +83,7 @@ def status() -> NativeStatus:
 
 
 def warn_if_slow(work: int) -> None:
-    """Say once per process that large work is slow for want of compiled loops.
-
-    Who switched them off knows, and is not told.
-    """
+    """Say once per process that large work lacks the loops; not to who switched them off."""
     if work >= LARGE and _switch() != "0":
         _warn_once()
 
@@ -125,17 +92,11 @@ def warn_if_slow(work: int) -> None:
 def _warn_once() -> None:
     found = status()
     if not found.available:
-        warnings.warn(
-            "the operator takes longer than it could, because the compiled loops are not "
-            f"available: {found.reason}. `pdno info` shows this, too; PDNO_NATIVE=0 says that it "
-            "is wanted",
-            NativeCodeWarning,
-            stacklevel=3,
+        slow = (
+            "the operator takes longer than it could, because the compiled loops are not available"
         )
-
-
-class _UnavailableError(Exception):
-    """There is no library, for this reason."""
+        more = "`pdno info` shows this, too; PDNO_NATIVE=0 says that it is wanted"
+        warnings.warn(f"{slow}: {found.reason}. {more}", NativeCodeWarning, stacklevel=3)
 
 
 Loaded = tuple[ctypes.CDLL | None, NativeStatus]
@@ -159,23 +120,23 @@ def _loaded(source: Path) -> Loaded:
 
 @lru_cache(maxsize=4)
 def _load(source: Path) -> Loaded:
-    switch = _switch()
+    switch, flags = _switch(), os.environ.get("PDNO_NATIVE_FLAGS", "")
     if switch == "0":
         return None, NativeStatus(False, "switched off by PDNO_NATIVE=0")
     try:
-        sources = read_sources(source)
-        extra = _extra_flags()
-        note = ""
-        if switch != "rebuild" and not extra:
-            found, note = _from_wheel(sources)
-            if found is not None:
-                return found
-        library, found_status = _from_compiler(sources, extra, rebuild=switch == "rebuild")
-    except (_UnavailableError, CompilationError) as problem:
+        extra = tuple(shlex.split(flags))
+    except ValueError as problem:
+        wrong = f"PDNO_NATIVE_FLAGS is {flags!r}, which is no list of arguments ({problem})"
+        return None, NativeStatus(False, f"{wrong}: correct or unset it")
+    try:
+        sources, rebuild = read_sources(source), switch == "rebuild"
+        found, note = (None, "") if rebuild or extra else _from_wheel(sources)
+        library, how = found or _from_compiler(sources, extra, rebuild=rebuild)
+    except CompilationError as problem:
         return None, NativeStatus(False, str(problem))
     except OSError as problem:
         return None, NativeStatus(False, f"{source.name} cannot be read or compiled: {problem}")
-    return library, replace(found_status, reason=f"{note}{found_status.reason}")
+    return library, replace(how, reason=f"{note}{how.reason}")
 
 
 def _switch() -> str:
@@ -188,62 +149,41 @@ def _switch() -> str:
     return switch
 
 
-def _extra_flags() -> tuple[str, ...]:
-    flags = os.environ.get("PDNO_NATIVE_FLAGS", "")
-    try:
-        return tuple(shlex.split(flags))
-    except ValueError as problem:
-        raise _UnavailableError(
-            f"PDNO_NATIVE_FLAGS is {flags!r}, which is no list of arguments ({problem}): correct "
-            "or unset it"
-        ) from problem
-
-
 def _print(text: str) -> None:
     print(f"pdno: {text}", file=sys.stderr, flush=True)
 
 
-# The wheel
-
-
 def _from_wheel(sources: Sources) -> tuple[Loaded | None, str]:
-    """The best shipped library that this processor can run; and what is wrong with others."""
-    note = ""
+    """The best shipped library that this processor can run; or what is wrong with it."""
     try:
         index = json.loads((FOLDER / INDEX).read_text(encoding="utf-8"))
     except (OSError, ValueError):  # a checkout has no such folder
-        return None, note
+        return None, ""
     if index["sources"] != sources.digest:  # a library of others is of another version
-        return None, note
-    able = processor_flags()
+        return None, ""
+    note, able = "", processor_flags()
     for entry in index["libraries"]:
-        if not able.issuperset(entry["needs"]):
-            continue
-        path = FOLDER / entry["file"]
-        try:
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-            library = _open_library(descriptor, path, entry["sha256"])
-        except OSError as problem:
-            note = f"not the library of the wheel ({problem}), but "
-            continue
-        return (
-            library,
-            NativeStatus(True, SHIPPED, path, SHIPPED, entry["instruction_set"]),
-        ), note
+        if able.issuperset(entry["needs"]):
+            path = FOLDER / entry["file"]
+            try:
+                library = _open_library(os.open(path, os.O_RDONLY), path, entry["sha256"])
+            except OSError as problem:
+                note = f"not the library of the wheel ({problem}), but "
+            else:
+                found = NativeStatus(True, SHIPPED, path, SHIPPED, entry["instruction_set"])
+                return (library, found), ""
     return None, note
 
 
-def _open_library(descriptor: int, path: Path, digest: str | None) -> ctypes.CDLL:
-    """Load an open file if it is the one with this digest; OSError if not.
-
-    The descriptor stays open with the library, for the loader knows a library by its name.
-    """
+def _open_library(descriptor: int, path: Path, digest: str) -> ctypes.CDLL:
+    """Load an open file if it is the one with this digest; OSError if not."""
     try:
         with open(descriptor, "rb", closefd=False) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != digest:
-            raise OSError(f"{path} has the digest {found[:12]}, expected {str(digest)[:12]}")
-        # by the descriptor, where that works, to load the very file that was looked at
+            raise OSError(f"{path} has the digest {found[:12]}, expected {digest[:12]}")
+        # by the descriptor, where that works, to load the very file that was looked at; it stays
+        # open with the library, for the loader knows a library by its name
         name = f"/proc/self/fd/{descriptor}"
         return ctypes.CDLL(name if os.path.exists(name) else str(path))
     except BaseException:
@@ -251,14 +191,114 @@ def _open_library(descriptor: int, path: Path, digest: str | None) -> ctypes.CDL
         raise
 
 
-# The compiler
+def cache_path() -> Path:
+    """Where pdno keeps what it can make again; RuntimeError without a home directory."""
+    wish = os.environ.get("XDG_CACHE_HOME", "")  # by its specification ignored if relative
+    return (Path(wish) if os.path.isabs(wish) else Path.home() / ".cache") / "pdno"
+
+
+class CacheFolder:
+    """A folder whose files are loaded as code, and so must be ours; OSError where it is not.
+
+    The folder and every file that is read must belong to this user and be writable by nobody
+    else, links are not followed, and what was checked is the open file, not a name that may mean
+    another file a moment later. Several processes, on several machines with one home directory,
+    may use it at once: files appear whole, and a lock lets one process work while others wait.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        if problem := _distrust(os.fstat(self._folder)):
+            os.close(self._folder)
+            raise PermissionError(f"{path} {problem}")
+
+    def __enter__(self) -> "CacheFolder":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._folder)
+
+    def open(self, name: str) -> int | None:
+        """A descriptor of a file to read, or None where there is none that can be trusted."""
+        # a pipe in the place of a file must not stop us
+        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            descriptor = os.open(name, how, dir_fd=self._folder)
+        except OSError:
+            return None
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and not _distrust(found):
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    def read(self, name: str) -> str | None:
+        """The text of a file, or None where there is none that can be trusted."""
+        if (descriptor := self.open(name)) is None:
+            return None
+        with open(descriptor, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Make or replace a file, whole or not at all."""
+        host = platform.node().replace("/", "-")
+        temporary = f".{name}.{host}.{os.getpid()}.{secrets.token_hex(8)}.tmp"
+        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(temporary, how, 0o600, dir_fd=self._folder)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except BaseException:
+            self.remove(temporary)
+            raise
+        with contextlib.suppress(OSError):  # some file systems cannot; then a crash costs the file
+            os.fsync(self._folder)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=self._folder)
+
+    @contextlib.contextmanager
+    def lock(self, seconds: float) -> Iterator[None]:
+        """Keep other processes out; after `seconds`, or without locks, the work is done twice."""
+        import fcntl  # not on Windows, where nothing is compiled
+
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):
+                how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+                descriptor = os.open("lock", how, 0o600, dir_fd=self._folder)
+                stack.callback(os.close, descriptor)
+                end, locked = time.monotonic() + seconds, False
+                while not locked and time.monotonic() <= end:
+                    try:
+                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        locked = True
+                    except BlockingIOError:
+                        time.sleep(PAUSE)
+            yield
+
+
+def _distrust(found: os.stat_result) -> str:
+    """Why a file or folder may hold what others wrote; empty where it may not."""
+    if found.st_uid != os.geteuid():
+        return f"belongs to user {found.st_uid}, not to user {os.geteuid()}: remove it"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(found.st_mode)
+        return f"has mode {mode:o}, so others may write to it: `chmod go-w` it"
+    return ""
 
 
 @dataclass(frozen=True)
 class _Recipe:
     """All that a library depends on."""
 
-    compiler: Compiler
+    compiler: cc.Compiler
     sources: Sources
     extra: tuple[str, ...]
 
@@ -267,7 +307,7 @@ class _Recipe:
         """Name of its files in the cache folder."""
         parts = {
             "sources": self.sources.digest,
-            "flags": [*FLAGS, *QUIET, *NATIVE, *self.extra],
+            "flags": [*cc.FLAGS, *cc.QUIET, *cc.NATIVE, *self.extra],
             "compiler": [*self.compiler.command, self.compiler.version],
             "machine": [platform.system(), platform.machine(), platform.processor()],
             "processor": sorted(processor_flags()),
@@ -275,118 +315,92 @@ class _Recipe:
         key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         return f"{Path(self.sources.main).stem}-{key[:32]}"
 
-    def compile(self, folder: Path) -> tuple[Path, InstructionSet]:
+    def compile(self, folder: Path) -> tuple[Path, cc.InstructionSet]:
         """The library, and what for; some compilers do not know the processor they run on."""
-        flags = (*QUIET, *self.extra)
+        flags = (*cc.QUIET, *self.extra)
         try:
-            made = compile_library(self.compiler, self.sources, (*NATIVE, *flags), folder)
+            made = cc.compile_library(self.compiler, self.sources, (*cc.NATIVE, *flags), folder)
             return made, "native"
         except CompilationError:
-            return compile_library(self.compiler, self.sources, flags, folder), "baseline"
+            return cc.compile_library(self.compiler, self.sources, flags, folder), "baseline"
 
 
 def _from_compiler(sources: Sources, extra: tuple[str, ...], *, rebuild: bool) -> Loaded:
     if os.name != "posix":
-        raise _UnavailableError("compiling at first use is for Linux and its relatives only")
-    recipe = _Recipe(find_compiler(), sources, extra)
+        raise CompilationError("compiling at first use is for Linux and its relatives only")
+    recipe = _Recipe(cc.find_compiler(), sources, extra)
     try:
         cache = CacheFolder(cache_path())
     except (OSError, RuntimeError) as problem:  # RuntimeError: no home directory
-        return _build(recipe, None, _unusable(problem))
+        return _build(recipe, None, f"the cache folder cannot be used ({problem})")
     with cache:
-        found = None if rebuild else _find_kept(cache, recipe)
-        if found is not None:
+        if not rebuild and (found := _find_kept(cache, recipe)):
             return found
-        with cache.lock(2 * SECONDS):
-            found = None if rebuild else _find_kept(cache, recipe)
-            return found or _build(recipe, cache)
-
-
-def _unusable(problem: BaseException) -> str:
-    return f"the cache folder cannot be used ({problem})"
+        with cache.lock(2 * cc.SECONDS):  # another process may have made it meanwhile
+            return (None if rebuild else _find_kept(cache, recipe)) or _build(recipe, cache)
 
 
 def _find_kept(cache: CacheFolder, recipe: _Recipe) -> Loaded | None:
     """The library of an earlier process, None if there is none that is whole and loads."""
-    failed = cache.read(f"{recipe.name}.failed")
-    if failed is not None:
-        raise _UnavailableError(
+    if (failed := cache.read(f"{recipe.name}.failed")) is not None:
+        raise CompilationError(
             f"{failed.partition(chr(10))[0]} (kept in {cache.path / recipe.name}.failed; "
             "PDNO_NATIVE=rebuild tries again)"
         )
-    descriptor = cache.open(f"{recipe.name}.so")
-    if descriptor is None:
-        return None
     path = cache.path / f"{recipe.name}.so"
     try:
         record = json.loads(cache.read(f"{recipe.name}.json") or "{}")
-        digest, instruction_set = record["sha256"], record["instruction_set"]
-    except (ValueError, LookupError, TypeError):
-        digest = instruction_set = None  # of no library
-    try:
-        library = _open_library(descriptor, path, digest)
-    except OSError:
+        digest, instruction_set = str(record["sha256"]), record["instruction_set"]
+        descriptor = cache.open(path.name)
+        library = None if descriptor is None else _open_library(descriptor, path, digest)
+    except (OSError, ValueError, LookupError, TypeError):
         return None
     reason = "compiled on this machine and kept in the cache folder"
-    return library, NativeStatus(True, reason, path, str(recipe.compiler), instruction_set)
+    found = NativeStatus(True, reason, path, str(recipe.compiler), instruction_set)
+    return None if library is None else (library, found)
 
 
 def _build(recipe: _Recipe, cache: CacheFolder | None, refusal: str = "") -> Loaded:
     """Compile, and keep the library in the cache folder; where that fails, for this process."""
     how = f"for this process alone, as {refusal}" if cache is None else "once"
     _print(f"compiling the fast loops {how}; about a minute ...")
-    folder = _temporary_folder(cache)
-    stays = False
-    try:
-        made, instruction_set = recipe.compile(folder)
-        content = made.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        if cache is not None:
+    with contextlib.ExitStack() as stack:
+        folder = _temporary_folder(cache)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            made, instruction_set = recipe.compile(folder)
+            if cache is not None:
+                try:
+                    return _keep(cache, recipe, made, instruction_set)
+                except OSError as problem:
+                    refusal = f"the cache folder cannot be used ({problem})"
             try:
-                _keep(cache, recipe, content, digest, instruction_set)
+                library = ctypes.CDLL(str(made))
             except OSError as problem:
-                refusal = _unusable(problem)
-            else:
-                kept = _find_kept(cache, recipe)
-                if kept is not None:
-                    return kept
-                refusal = f"libraries in {cache.path} cannot be loaded"
-        library = _load_private(made, digest)
-        stays = True
-        atexit.register(_remove_own, folder, os.getpid())
-        reason = f"compiled for this process alone: {refusal}"
-        return library, NativeStatus(True, reason, made, str(recipe.compiler), instruction_set)
-    except (CompilationError, OSError) as problem:
-        reason = f"{_named_by_user()}{problem}"
-        _print(f"that failed, so torch does the work, more slowly: {reason}")
-        # a full disk is no property of the compiler, so other errors are not remembered
-        if cache is not None and isinstance(problem, CompilationError):
-            _remember(cache, recipe, f"{reason}\n\n{problem.output[:LONGEST_RECORD]}\n")
-        raise _UnavailableError(reason) from problem
-    finally:
-        if not stays:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _load_private(path: Path, digest: str) -> ctypes.CDLL:
-    try:
-        return _open_library(os.open(path, os.O_RDONLY | os.O_CLOEXEC), path, digest)
-    except OSError as problem:
-        raise CompilationError(f"what was compiled cannot be loaded: {problem}") from problem
-
-
-def _named_by_user() -> str:
-    wish = os.environ.get("CC", "").strip()
-    return f"CC is {wish!r}: " if wish else ""
+                raise CompilationError(f"what was compiled does not load: {problem}") from problem
+        except (CompilationError, OSError) as problem:
+            wish = os.environ.get("CC", "").strip()
+            reason = f"CC is {wish!r}: {problem}" if wish else str(problem)
+            _print(f"that failed, so torch does the work, more slowly: {reason}")
+            # a full disk is no property of the compiler, so other errors are not remembered
+            if cache is not None and isinstance(problem, CompilationError):
+                with contextlib.suppress(OSError):
+                    text = f"{reason}\n\n{problem.output[:LONGEST_RECORD]}\n"
+                    cache.write(f"{recipe.name}.failed", text.encode())
+            raise CompilationError(reason) from problem
+        stack.pop_all()
+    atexit.register(_remove_own, folder, os.getpid())
+    reason = f"compiled for this process alone: {refusal}"
+    return library, NativeStatus(True, reason, made, str(recipe.compiler), instruction_set)
 
 
 def _temporary_folder(cache: CacheFolder | None) -> Path:
     """A folder that nobody else can look into."""
     try:
         return Path(tempfile.mkdtemp(prefix="pdno-"))
-    except OSError as problem:
+    except OSError:
         if cache is None:
-            raise _UnavailableError(f"there is no folder to compile in: {problem}") from problem
+            raise
         return Path(tempfile.mkdtemp(prefix=".pdno-", dir=cache.path))
 
 
@@ -395,18 +409,15 @@ def _remove_own(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _keep(
-    cache: CacheFolder, recipe: _Recipe, content: bytes, digest: str, instruction_set: str
-) -> None:
-    """Put a library into the cache folder; it counts from the moment its record is there."""
-    record = {"sha256": digest, "instruction_set": instruction_set}
+def _keep(cache: CacheFolder, recipe: _Recipe, made: Path, instruction_set: str) -> Loaded:
+    """Put a library into the cache folder and load it from there; OSError where that fails."""
+    content = made.read_bytes()
+    record = {"sha256": hashlib.sha256(content).hexdigest(), "instruction_set": instruction_set}
     cache.remove(f"{recipe.name}.failed")
     cache.write(f"{recipe.name}.so", content)
+    # the library counts from the moment its record is there
     cache.write(f"{recipe.name}.json", json.dumps(record).encode())
-
-
-def _remember(cache: CacheFolder, recipe: _Recipe, text: str) -> None:
-    try:
-        cache.write(f"{recipe.name}.failed", text.encode())
-    except OSError as problem:
-        _print(f"that cannot be remembered: {_unusable(problem)}")
+    kept = _find_kept(cache, recipe)
+    if kept is None:
+        raise OSError(f"libraries in {cache.path} cannot be loaded")
+    return kept

@@ -5,9 +5,8 @@
 
 Written for gcc 12 and clang 14 and newer; others are tried. Warnings are switched off for users,
 whose compiler may know more of them than ours; `tests/native/test_sources.py` makes them errors.
-
-The build of a wheel (`hatch_build.py`) uses this file where pdno and torch are not installed, so
-it imports nothing but the standard library.
+`hatch_build.py` uses this file where pdno and torch are not installed, so it imports nothing but
+the standard library.
 """
 
 __all__ = [
@@ -24,6 +23,7 @@ __all__ = [
     "wheel_variants",
 ]
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -34,17 +34,13 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+# the file that the library is named after; it is compiled with the C files beside it
 SOURCE = Path(__file__).with_name("pairwise.c")
-"""The file that the library is named after; it is compiled with the C files beside it."""
-
 INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([\w.-]+)"', re.MULTILINE)
-
 CANDIDATES = ("cc", "gcc", "clang")
-SECONDS = 1200
-"""After which a compilation is given up."""
-
+SECONDS = 1200  # after which a compilation is given up
 # sums may be reordered, but NaN and infinity keep their meaning
 REORDER = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
 FLAGS = ("-O3", *REORDER, "-shared", "-fPIC")
@@ -75,14 +71,10 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Sources:
-    """C files of a folder and their headers, as they were when they were read.
+    """C files of a folder and their headers, contents by name; `main` names the library.
 
     Copies of them are compiled, so that a library belongs to its digest even where somebody edits
     the files meanwhile.
-
-    Arguments:
-        main: Name of the C file that the library is named after.
-        texts: Contents by the name of the file.
     """
 
     main: str
@@ -97,13 +89,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Variant:
-    """A library of a wheel.
-
-    Arguments:
-        name: Its instruction set.
-        flags: What tells the compiler so.
-        needs: What /proc/cpuinfo must name for a processor to run it.
-    """
+    """A library of a wheel; /proc/cpuinfo must name its needs for a processor to run it."""
 
     name: InstructionSet
     flags: tuple[str, ...] = ()
@@ -118,13 +104,11 @@ LEVEL_4 = (*LEVEL_3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 
 def wheel_variants() -> tuple[Variant, ...]:
     """What a wheel for this kind of machine holds, best first."""
-    if platform.system() == "Linux" and platform.machine() == "x86_64":
-        return (
-            Variant("avx512", ("-march=x86-64-v4",), LEVEL_4),
-            Variant("avx2", ("-march=x86-64-v3",), LEVEL_3),
-            Variant("baseline", ("-march=x86-64",)),
-        )
-    return (Variant("baseline"),)
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return (Variant("baseline"),)
+    best = Variant("avx512", ("-march=x86-64-v4",), LEVEL_4)
+    good = Variant("avx2", ("-march=x86-64-v3",), LEVEL_3)
+    return best, good, Variant("baseline", ("-march=x86-64",))
 
 
 def find_compiler() -> Compiler:
@@ -135,14 +119,10 @@ def find_compiler() -> Compiler:
         except (CompilationError, ValueError) as problem:
             raise CompilationError(f"CC is {wish!r}: {problem}; correct or unset it") from problem
     for name in CANDIDATES:
-        try:
+        with contextlib.suppress(CompilationError):
             return _compiler([name])
-        except CompilationError:
-            continue
-    raise CompilationError(
-        f"there is no C compiler: none of {', '.join(CANDIDATES)} is on PATH and works; install "
-        "one, or name it in CC"
-    )
+    none = f"there is no C compiler: none of {', '.join(CANDIDATES)} is on PATH and works"
+    raise CompilationError(f"{none}; install one, or name it in CC")
 
 
 def _compiler(words: list[str]) -> Compiler:
@@ -150,8 +130,7 @@ def _compiler(words: list[str]) -> Compiler:
     if path is None:
         raise CompilationError(f"{words[0]} is not a command that can be found")
     command = (os.path.abspath(path), *words[1:])
-    done = _run([*command, "--version"], seconds=30)
-    return Compiler(command, done.strip())
+    return Compiler(command, _run([*command, "--version"], seconds=30).strip())
 
 
 def read_sources(source: Path) -> Sources:
@@ -185,21 +164,15 @@ def _run(command: list[str], *, seconds: float, folder: Path | None = None) -> s
     """The output of a compiler; CompilationError where it fails."""
     # its words must not depend on the language, and what it leaves behind goes with the folder
     own = {"LC_ALL": "C"} if folder is None else {"LC_ALL": "C", "TMPDIR": str(folder)}
+    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    pipes |= {"stderr": subprocess.STDOUT, "env": {**os.environ, **own}}
     try:
-        done = subprocess.run(
-            command,
-            cwd=folder,
-            env={**os.environ, **own},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds,
-        )
+        done = subprocess.run(command, cwd=folder, timeout=seconds, **pipes)
     except subprocess.TimeoutExpired as problem:
         raise CompilationError(f"{command[0]} took more than {seconds:.0f} s") from problem
     except OSError as problem:
         raise CompilationError(f"{command[0]} cannot be run: {problem.strerror}") from problem
-    output = done.stdout.decode(errors="replace")
+    output = str(done.stdout, "utf-8", "replace")
     if done.returncode:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         told = next((line for line in lines if "error" in line), lines[-1] if lines else "")
@@ -210,9 +183,8 @@ def _run(command: list[str], *, seconds: float, folder: Path | None = None) -> s
 
 def processor_flags() -> frozenset[str]:
     """What the processor can do, in the words of /proc/cpuinfo; empty where that is not there."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            found = next((line for line in lines if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        return frozenset()
-    return frozenset(found.partition(":")[2].split())
+    found = None
+    with contextlib.suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        found = re.search(r"^(?:flags|Features).*?:(.*)", text, re.MULTILINE)
+    return frozenset(found[1].split() if found else ())

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO
-from pdno.operators.multiwavelet_filters import BASES, make_filters
+from pdno.operators.multiwavelet import BASES, make_filters
 from pdno.tensor_file import read_tensor_file
 
 _SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"

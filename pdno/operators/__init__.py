@@ -4,5 +4,5 @@ pseudo_differential    K_a of a symbol, and the Fourier integral operator of FNO
 cache                  values of a symbol that are evaluated once and used many times
 kernel                 what is summed where, and by which backend; operators of torch
 backends               plain torch, compiled loops and GPU kernels
-multiwavelet           the operator of MWT, with the filters of `multiwavelet_filters`
+multiwavelet           the operator of MWT and its filters
 """

@@ -2,20 +2,11 @@
 
     K[f]_j(x) = Σ_r Σ_i b_rij(x) F⁻¹[ c_rij(ξ) F[f_i](ξ) ](x)
 
-1. Where b does not depend on i, the sum over i is taken for each mode in frequency space
-   (`contract`), and only the R·O results are transformed back.
-2. Where it does, I·O inverse transforms are needed, multiplied by b and added up at once
-   (`pairwise`): no (B, O, I, *N) tensor exists, forward or backward. Where b is given at nodes of
-   each row, the sum over i comes before the rows are transformed.
-
-The projection Q v = W₂ gelu(W₁ v + b₁) + b₂ of a neural operator is here as well (`project`): its
-hidden layer is wider than all the rest, so it is made again in the backward pass.
-
-`choose_backend` says what computes a layer:
-
-    reference   plain torch: every device and precision, any number of derivatives
-    native      compiled loops: float32 on a CPU
-    triton      GPU kernels: float32 on CUDA
+Where b does not depend on i, the sum over i is taken in frequency space (`contract`), and only the
+R·O results are transformed back. Where it does, I·O inverse transforms are needed, multiplied by b
+and added up at once (`pairwise`): no (B, O, I, *N) tensor exists, forward or backward. With b at
+nodes of each row, the sum over i comes before the rows are transformed. The hidden layer of the
+projection (`project`) is made again in the backward pass as well.
 
 Each function of the compiled loops and GPU kernels is a custom operator of torch, so that
 `torch.compile` sees one node with known shapes. Derivatives beyond the first, and what torch
@@ -26,7 +17,8 @@ __all__ = ["Backend", "apply_projection", "apply_values", "choose_backend"]
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from functools import reduce
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -41,13 +33,19 @@ from pdno.symbols.base import SymbolValues, interpolate_rows
 from pdno.tracing import is_traced, is_transformed
 
 Backend = Literal["reference", "native", "triton"]
+Function = TypeVar("Function", bound=Callable[..., Any])
+Ints = Sequence[int]
+Tensors = Sequence[Tensor]
 LOW_RANK_BUDGET = 64 * 2**20
-ALL = -1
-"""Of the kept modes of an axis: schemas of operators have no None in lists."""
+ALL = -1  # of the kept modes of an axis: schemas of operators have no None in lists
 
 
 def choose_backend(dtype: torch.dtype, device: torch.device, work: int = 0) -> Backend:
-    """What computes a layer; large `work` without the native code is warned of, once."""
+    """What computes a layer; large `work` without the native code is warned of, once.
+
+    "native" are the compiled loops, for float32 on a CPU, "triton" the GPU kernels, for float32 on
+    CUDA; "reference" is plain torch: every device and precision, any number of derivatives.
+    """
     if is_transformed() or dtype != torch.float32:
         return "reference"
     fastest: Backend = _fastest(device.type, work)
@@ -83,39 +81,30 @@ class _Transform(NamedTuple):
     def forward(self, f: Tensor) -> Tensor:
         if self.backend(f.dtype, f.device) != "native":
             return transform(f, self.grid.dim, self.modes, method=self.method)
-        f_hat: Tensor = analyse(f, self.grid.shape, self.kept, True)
-        return f_hat
+        return analyse(f, self.grid.shape, self.kept, True)
 
     def inverse(self, f_hat: Tensor) -> Tensor:
         if self.backend(f_hat.real.dtype, f_hat.device) != "native":
             return inverse(f_hat, self.grid.shape, self.modes, method=self.method)
-        f: Tensor = synthesise(f_hat, self.grid.shape, self.kept, False)
-        return f
+        return synthesise(f_hat, self.grid.shape, self.kept, False)
 
 
 def apply_values(
     values: SymbolValues, f: Tensor, grid: Grid, modes: Modes = None, *, method: Method = "auto"
 ) -> Tensor:
-    """K[f] for the values of a symbol, (B, I, *N) -> (B, O, *N).
+    """K[f] for the values of a symbol on this grid and these modes, (B, I, *N) -> (B, O, *N).
 
-    Arguments:
-        values: Of the symbol on this grid and these modes.
-        f: Real fields.
-        grid: Their grid.
-        modes: Kept modes.
-        method: How to transform: "fft", "matrix", or "auto" for the cheaper one; other than "auto"
-            it is plain torch.
+    The method "fft" or "matrix" is one of plain torch; "auto" takes the cheapest of all.
     """
     fourier = _Transform(grid, modes, method)
     f_hat = fourier.forward(f)
     if values.frequency.dim() == 3 + grid.dim:
         return _apply(values, f_hat, fourier)
     # one time per sample: each has a symbol of its own
-    parts = []
-    for sample, c in enumerate(values.frequency):
-        b = None if values.space is None else values.space[sample]
-        one = SymbolValues(c, b, values.basis, values.rows)
-        parts.append(_apply(one, f_hat[sample : sample + 1], fourier))
+    spaces = [None] * len(f) if values.space is None else values.space
+    samples = zip(values.frequency, spaces, f_hat, strict=True)
+    tables = (values.basis, values.rows)
+    parts = [_apply(SymbolValues(c, b, *tables), one[None], fourier) for c, b, one in samples]
     return torch.cat(parts)
 
 
@@ -125,15 +114,11 @@ def _apply(values: SymbolValues, f_hat: Tensor, fourier: _Transform) -> Tensor:
         total = c.squeeze(0) if len(c) == 1 else c.sum(dim=0)
         return fourier.inverse(_contract(total, f_hat))
     if b.shape[2] == 1:
-        on_grid = values.on_grid().space
-        assert on_grid is not None
-        return _apply_low_rank(c, on_grid, f_hat, fourier)
+        return _apply_low_rank(c, _on_grid(values), f_hat, fourier)
     # the gradient of c[0] would be copied into zeros of the size of c
     terms = [(c.squeeze(0), b.squeeze(0))] if len(c) == 1 else zip(c, b, strict=True)
-    parts = [
-        _apply_pairs(SymbolValues(c_r, b_r, values.basis, values.rows), f_hat, fourier)
-        for c_r, b_r in terms
-    ]
+    single = [SymbolValues(c_r, b_r, values.basis, values.rows) for c_r, b_r in terms]
+    parts = [_apply_pairs(term, f_hat, fourier) for term in single]
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
 
 
@@ -145,15 +130,12 @@ def _apply_low_rank(c: Tensor, b: Tensor, f_hat: Tensor, fourier: _Transform) ->
         parts = fourier.inverse(_contract(c.flatten(0, 1), f_hat))
         return (parts.reshape(len(f_hat), *c.shape[:2], *grid.shape) * b[:, :, 0]).sum(dim=1)
 
-    item_bytes = b.element_size() * len(f_hat) * c.shape[1] * grid.size
-    step = max(1, LOW_RANK_BUDGET // item_bytes)
+    step = max(1, LOW_RANK_BUDGET // (b.element_size() * len(f_hat) * c.shape[1] * grid.size))
     if step >= len(c) or is_traced():
         return some(c, b, f_hat)
     blocks = zip(torch.split(c, step), torch.split(b, step), strict=True)
     parts = (checkpoint(some, *block, f_hat, use_reentrant=False) for block in blocks)
-    total: Tensor = next(parts)
-    for part in parts:
-        total = total + part
+    total: Tensor = reduce(torch.add, parts)
     return total
 
 
@@ -164,39 +146,32 @@ def _apply_pairs(term: SymbolValues, f_hat: Tensor, fourier: _Transform) -> Tens
     assert b is not None
     b = b.expand(len(c), *b.shape[1:])
     backend = fourier.backend(b.dtype, b.device, len(f_hat) * len(b) * b.shape[1] * grid.size)
-    if backend == "triton" and choose_method(grid.shape, modes) == "fft":
-        backend = "reference"  # the kernels sum over modes, which is for few of them
-    tables = [] if term.basis is None else [term.basis, *term.rows]
-    if backend != "native":
-        b, tables = _on_grid(c, b, tables), []
-    if backend == "reference":
-        return reference.pairwise(c, b, f_hat, grid.shape, modes, method)
-    out: Tensor = pairwise(c, b, f_hat, tables, grid.shape, fourier.kept)
-    return out
+    if backend == "native":
+        tables = [] if term.basis is None else [term.basis, *term.rows]
+        return pairwise(c, b, f_hat, tables, grid.shape, fourier.kept)
+    b = _on_grid(SymbolValues(c, b, term.basis, term.rows))
+    # the GPU kernels sum over modes, which is for few of them
+    if backend == "triton" and choose_method(grid.shape, modes) != "fft":
+        return pairwise(c, b, f_hat, [], grid.shape, fourier.kept)
+    return reference.pairwise(c, b, f_hat, grid.shape, modes, method)
 
 
-def _on_grid(c: Tensor, b: Tensor, tables: Sequence[Tensor]) -> Tensor:
-    """b on the grid."""
-    if not tables:
-        return b
-    full = SymbolValues(c, b, tables[0], tuple(tables[1:])).on_grid().space
-    assert full is not None
-    return full
+def _on_grid(values: SymbolValues) -> Tensor:
+    b = values.on_grid().space
+    assert b is not None
+    return b
 
 
 def _contract(c: Tensor, f_hat: Tensor) -> Tensor:
-    if choose_backend(c.real.dtype, c.device) != "native":
-        return reference.contract(c, f_hat)
-    mixed: Tensor = contract(c, f_hat)
-    return mixed
+    native_code = choose_backend(c.real.dtype, c.device) == "native"
+    return contract(c, f_hat) if native_code else reference.contract(c, f_hat)
 
 
 def apply_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
     """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N); on a CPU without a hidden layer kept."""
     weights = (w1, b1, w2, b2)
     if choose_backend(v.dtype, v.device) == "native":
-        projected: Tensor = project(v, *weights)
-        return projected
+        return project(v, *weights)
     if is_traced() or v.device.type != "cpu":
         return reference.project(v, *weights)
     if not torch.is_grad_enabled():
@@ -208,14 +183,22 @@ def apply_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) 
 # ---- operators of torch: each with its gradients as another one, and the shapes of both ----
 
 
-@torch.library.custom_op("pdno::pairwise", mutates_args=())
+def _operator(fake: Callable[..., Any]) -> Callable[[Function], Function]:
+    """A function as a custom operator of torch; `fake` gives tensors like those of its result."""
+
+    def make(function: Function) -> Function:
+        name = f"pdno::{function.__name__}"
+        made: Any = torch.library.custom_op(name, function, mutates_args=())
+        made.register_fake(fake)
+        operator: Function = made
+        return operator
+
+    return make
+
+
+@_operator(lambda c, b, f_hat, tables, shape, kept: b.new_empty(len(f_hat), len(c), *shape))
 def pairwise(
-    c: Tensor,
-    b: Tensor,
-    f_hat: Tensor,
-    tables: Sequence[Tensor],
-    shape: Sequence[int],
-    kept: Sequence[int],
+    c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, kept: Ints
 ) -> Tensor:
     """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N).
 
@@ -223,74 +206,53 @@ def pairwise(
     A (O, I, *P, M) is given for b. A on all rows is made anew in the backward pass: for one sample
     it would be most of what a step keeps.
     """
-    c, f_hat, sizes = _dense(c), _dense(f_hat), _sizes(c, f_hat, shape, kept)
+    c, f_hat = _dense(c), _dense(f_hat)
+    sizes = Sizes(tuple(shape), _modes(kept), len(f_hat), c.shape[1], len(c))
     if c.device.type == "cuda":
         return triton.pairwise_forward(c, _dense(b), f_hat, sizes.shape, sizes.kept)
-    basis, full = _last_table(tables), interpolate_rows(_channels_last(b), tables[1:])
-    return find_loops(sizes, 0 if basis is None else len(basis)).forward(c, full, basis, f_hat)
+    full = interpolate_rows(_channels_last(b), tables[1:])
+    loops = find_loops(sizes, len(tables[0]) if tables else 0)
+    return loops.forward(c, full, f_hat, *tables[:1])
 
 
-@torch.library.custom_op("pdno::pairwise_backward", mutates_args=())
+@_operator(lambda c, b, f_hat, *_: (_new_dense(c), _new_channels_last(b), _new_dense(f_hat)))
 def pairwise_backward(
-    c: Tensor,
-    b: Tensor,
-    f_hat: Tensor,
-    grad: Tensor,
-    tables: Sequence[Tensor],
-    shape: Sequence[int],
-    kept: Sequence[int],
+    c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, tables: Tensors, shape: Ints, kept: Ints
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of c, b and f̂."""
     c, f_hat, grad = _dense(c), _dense(f_hat), _dense(grad)
-    sizes = _sizes(c, f_hat, shape, kept)
+    sizes = Sizes(tuple(shape), _modes(kept), len(f_hat), c.shape[1], len(c))
     if c.device.type == "cuda":
         operands = (c, _dense(b), f_hat, grad)
         c_bar, b_bar, f_bar = triton.pairwise_backward(*operands, sizes.shape, sizes.kept)
         b_bar = _channels_last(b_bar)
     else:
-        basis, full = _last_table(tables), interpolate_rows(_channels_last(b), tables[1:])
-        loops = find_loops(sizes, 0 if basis is None else len(basis))
-        c_bar, b_bar, f_bar = loops.backward(c, full, basis, f_hat, grad)
+        full = interpolate_rows(_channels_last(b), tables[1:])
+        loops = find_loops(sizes, len(tables[0]) if tables else 0)
+        c_bar, b_bar, f_bar = loops.backward(c, full, f_hat, grad, *tables[:1])
         b_bar = interpolate_rows(b_bar.view_as(full), tables[1:], back=True)
     return c_bar, b_bar.movedim((-2, -1), (0, 1)), f_bar
 
 
-def _last_table(tables: Sequence[Tensor]) -> Tensor | None:
-    """That of the last axis, the first in the list."""
-    return tables[0] if tables else None
-
-
-def _pairwise_reference(
-    c: Tensor,
-    b: Tensor,
-    f_hat: Tensor,
-    tables: Sequence[Tensor],
-    shape: Sequence[int],
-    kept: Sequence[int],
-) -> Tensor:
-    b = _on_grid(c, b, tables)
-    return reference.pairwise(c, b, f_hat, tuple(shape), _modes(kept))
-
-
-@torch.library.custom_op("pdno::contract", mutates_args=())
+@_operator(lambda c, f_hat: f_hat.new_empty(len(f_hat), len(c), *c.shape[2:]))
 def contract(c: Tensor, f_hat: Tensor) -> Tensor:
     """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K)."""
     return native.contract(_dense(c), _dense(f_hat))
 
 
-@torch.library.custom_op("pdno::contract_backward", mutates_args=())
+@_operator(lambda c, f_hat, grad: (_new_dense(c), _new_dense(f_hat)))
 def contract_backward(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of c and f̂."""
     return native.contract_backward(_dense(c), _dense(f_hat), _dense(grad))
 
 
-@torch.library.custom_op("pdno::project", mutates_args=())
+@_operator(lambda v, w1, b1, w2, b2: v.new_empty(len(v), len(w2), v.shape[2]))
 def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
     """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N)."""
     return native.project(*(tensor.contiguous() for tensor in (v, w1, b1, w2, b2)))
 
 
-@torch.library.custom_op("pdno::project_backward", mutates_args=())
+@_operator(lambda *tensors: tuple(map(_new_dense, tensors[:-1])))
 def project_backward(
     v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, grad: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -298,45 +260,28 @@ def project_backward(
     return native.project_backward(*(tensor.contiguous() for tensor in (v, w1, b1, w2, grad)))
 
 
-@torch.library.custom_op("pdno::synthesise", mutates_args=())
-def synthesise(f_hat: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
+@_operator(lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape))
+def synthesise(f_hat: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """F⁻¹, (B, C, *K) -> (B, C, *N); scaled, the transpose of F."""
     loops = find_fields(tuple(shape), _modes(kept), f_hat.shape[0] * f_hat.shape[1])
-    return loops.synthesise(_dense(f_hat), scaled=scaled).view(*f_hat.shape[:2], *shape)
+    target = f_hat.new_empty(*f_hat.shape[:2], *shape, dtype=torch.float32)
+    return loops.run("fields_synthesise", _dense(f_hat), target, scaled=scaled)
 
 
-@torch.library.custom_op("pdno::analyse", mutates_args=())
-def analyse(q: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
-    """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K); scaled, F."""
-    loops = find_fields(tuple(shape), _modes(kept), q.shape[0] * q.shape[1])
-    return loops.transpose(_dense(q), scaled=scaled).view(*q.shape[:2], *loops.kept_shape)
-
-
-def _analyse_fake(q: Tensor, shape: Sequence[int], kept: Sequence[int], scaled: bool) -> Tensor:
+def _new_spectra(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     sizes = Grid(tuple(shape)).modes(_modes(kept), device="meta").shape[:-1]
     return q.new_empty(*q.shape[:2], *sizes, dtype=q.dtype.to_complex())
 
 
-pairwise.register_fake(
-    lambda c, b, f_hat, tables, shape, kept: b.new_empty(len(f_hat), len(c), *shape)
-)
-pairwise_backward.register_fake(
-    lambda c, b, f_hat, *_: (_new_dense(c), _new_channels_last(b), _new_dense(f_hat))
-)
-contract.register_fake(lambda c, f_hat: f_hat.new_empty(len(f_hat), len(c), *c.shape[2:]))
-contract_backward.register_fake(lambda c, f_hat, grad: (_new_dense(c), _new_dense(f_hat)))
-project.register_fake(lambda v, w1, b1, w2, b2: v.new_empty(len(v), len(w2), v.shape[2]))
-project_backward.register_fake(lambda *tensors: tuple(map(_new_dense, tensors[:-1])))
-synthesise.register_fake(lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape))
-analyse.register_fake(_analyse_fake)
+@_operator(_new_spectra)
+def analyse(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
+    """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K); scaled, F."""
+    loops = find_fields(tuple(shape), _modes(kept), q.shape[0] * q.shape[1])
+    target = q.new_empty(*q.shape[:2], *loops.kept_shape, dtype=torch.complex64)
+    return loops.run("fields_transpose", _dense(q), target, scaled=scaled)
 
 
-def _register_gradients(
-    operator: Any,
-    backward: Callable[..., tuple[Tensor, ...]],
-    in_reference: Callable[..., Tensor],
-    places: tuple[int, ...],
-) -> None:
+def _register_gradients(operator: Any, backward: Any, in_reference: Callable[..., Tensor]) -> None:
     """The gradients of a custom operator; where they are differentiated again, the reference's."""
 
     def save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -346,30 +291,30 @@ def _register_gradients(
 
     def gradients(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         tensors = ctx.saved_tensors
-        found: tuple[Tensor | None, ...]
+        needed = ctx.needs_input_grad[: len(tensors)]
         if torch.is_grad_enabled():
             out = in_reference(*tensors, *ctx.rest)
-            needed = [place for place in places if ctx.needs_input_grad[place]]
-            wanted = [tensors[place] for place in needed]
-            found = torch.autograd.grad(out, wanted, grad, create_graph=True)
+            wanted = [tensor for tensor, need in zip(tensors, needed, strict=True) if need]
+            some = iter(torch.autograd.grad(out, wanted, grad, create_graph=True))
+            values = [next(some) if need else None for need in needed]
         else:
-            needed, found = list(places), backward(*tensors, grad, *ctx.rest)
-        given = dict(zip(needed, found, strict=True))
-        values = [given.get(i) if ctx.needs_input_grad[i] else None for i in range(len(tensors))]
-        # tables have no gradients, but a place each
-        return *values, *([None] * len(v) if _is_tables(v) else None for v in ctx.rest)
+            found = zip(backward(*tensors, grad, *ctx.rest), needed, strict=True)
+            values = [value if need else None for value, need in found]
+        # tables, the first of the rest, have no gradients, but a place each
+        return *values, *(([None] * len(ctx.rest[0]), None, None) if ctx.rest else ())
 
     operator.register_autograd(gradients, setup_context=save)
 
 
-_register_gradients(pairwise, pairwise_backward, _pairwise_reference, (0, 1, 2))
-_register_gradients(contract, contract_backward, reference.contract, (0, 1))
-_register_gradients(project, project_backward, reference.project, (0, 1, 2, 3, 4))
+def _pairwise_reference(c: Tensor, b: Tensor, f_hat: Tensor, *rest: Any) -> Tensor:
+    tables, shape, kept = rest
+    b = _on_grid(SymbolValues(c, b, tables[0] if tables else None, tuple(tables[1:])))
+    return reference.pairwise(c, b, f_hat, tuple(shape), _modes(kept))
 
 
-def _is_tables(value: Sequence[Any]) -> bool:
-    """A list of tensors, perhaps of none; the other lists are sizes."""
-    return all(isinstance(part, Tensor) for part in value)
+_register_gradients(pairwise, pairwise_backward, _pairwise_reference)
+_register_gradients(contract, contract_backward, reference.contract)
+_register_gradients(project, project_backward, reference.project)
 
 
 def _register_adjoint(operator: Any, adjoint: Any) -> None:
@@ -388,11 +333,7 @@ _register_adjoint(synthesise, analyse)
 _register_adjoint(analyse, synthesise)
 
 
-def _sizes(c: Tensor, f_hat: Tensor, shape: Sequence[int], kept: Sequence[int]) -> Sizes:
-    return Sizes(tuple(shape), _modes(kept), len(f_hat), c.shape[1], len(c))
-
-
-def _modes(kept: Sequence[int]) -> tuple[int | None, ...]:
+def _modes(kept: Ints) -> tuple[int | None, ...]:
     return tuple(None if k == ALL else k for k in kept)
 
 

@@ -1,65 +1,53 @@
 """The multiwavelet operator: a kernel in the non-standard form of its wavelet decomposition.
 
-A smooth kernel, even one singular at the diagonal (Calderón-Zygmund, "CZ" in the published
-code), is sparse in wavelets. Going down, each level splits the averages s of the level above
-into averages and details of cells twice as large. Three kernels couple them at every level and
-one map acts on the coarsest averages (named detail_to_detail, average_to_detail,
-detail_to_average and average_to_average in the code):
+Going down, each level splits the averages s of the level above into averages and details of cells
+twice as large. Three kernels couple them at every level and one map acts on the coarsest averages:
 
     s, d <- W s,     U_d = A d + B s,     U_s = C d          down, level by level
     s <- T s                                                 at the coarsest level
     s <- W⁻¹ (s + U_s, U_d)                                  up again
 
-W are the filters of `pdno.operators.multiwavelet_filters`; A, B, C and T are the same on all
-levels. The k^d coefficients of a cell are channels: channel c k^d + i is
-coefficient i of function c. In space-time the wavelets act on x and y only and t is an axis of
-the kernels.
-
-A level may have any number of points, down to one, but a kernel has one table of weights for α
-modes, of which a coarse level uses what it can hold. What a kernel is made of depends on the
-problem the published operator was made for:
+W are the filters of `make_filters`; A, B, C and T (detail_to_detail, average_to_detail,
+detail_to_average, average_to_average) are the same on all levels. The k^d coefficients of a cell
+are channels: channel c k^d + i is coefficient i of function c. In space-time the wavelets act on x
+and y only and t is an axis of the kernels. What a kernel is made of depends on the problem that
+the published operator was made for:
 
     1D             A, B, C = R                     R a multiplication of Fourier modes, linear
     2D             A = Linear ∘ ReLU ∘ R,          B, C = Linear ∘ ReLU ∘ (3x3 convolution)
     space-time     A, B, C = Linear ∘ ReLU ∘ R     R over x, y and t
-
-R keeps ξ = 0 .. α-1 on the last axis and two blocks of α rows on every other one, ξ >= 0 and
-ξ < 0. On an axis of N < 2α points the published blocks overlap and the later one wins: with
-l = min(α, N/2 + 1) the last l rows belong to the second block, counted from ITS FIRST row, and
-the first block has what is left. The rows of the second block therefore mean other frequencies
-on coarse levels than on fine ones; trained weights need it to stay so.
 """
 
-__all__ = ["MultiwaveletOperator", "SpectralKernel", "make_kernel"]
+__all__ = ["MultiwaveletFilters", "MultiwaveletOperator", "SpectralKernel", "make_filters"]
 
+import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, reduce
 
+import numpy as np
 import torch
+from numpy.polynomial import chebyshev, legendre
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pdno.fourier import inverse, transform
-from pdno.operators.multiwavelet_filters import make_filters
 
+Array = NDArray[np.floating]
+BASES = ("legendre", "chebyshev")
 CONVOLUTION = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+# The Gram-Schmidt process loses a digit or more with every wavelet (condition 1e5 for eight of
+# the Legendre and 3e6 for the Chebyshev base); with more the filters stop being trustworthy.
+LARGEST_WAVELETS = 8
 
 
 class MultiwaveletOperator(nn.Module):
     """The map of functions to functions that a multiwavelet network is made of.
 
     Shapes: (B, C, *N) -> (B, C, *N) with C = width k^d; (B, C, *N, T) in space-time. Every axis
-    of *N is a power of two.
-
-    Arguments:
-        dim: Number of axes d with wavelets, 1 or 2.
-        width: Number of functions c.
-        wavelets: Number of wavelets k per axis of a cell.
-        modes: Number of Fourier modes α of the kernels.
-        coarsest: L, the coarsest level has 2^L points along the shortest axis.
-        base: "legendre" or "chebyshev".
-        space_time: Whether a time axis follows the axes of space.
+    of *N is a power of two; the coarsest level has 2^coarsest points along the shortest one.
     """
 
     analysis: Tensor
@@ -77,17 +65,20 @@ class MultiwaveletOperator(nn.Module):
         space_time: bool = False,
     ) -> None:
         super().__init__()
-        _check_sizes(dim, width, coarsest=coarsest, space_time=space_time)
-        self.dim = dim
-        self.width = width
-        self.coarsest = coarsest
+        if dim not in (1, 2):
+            raise ValueError(f"multiwavelet dim is {dim}; expected 1 or 2")
+        if space_time and dim != 2:
+            raise ValueError(f"space_time with dim={dim}; expected dim=2, a plane and time")
+        if width < 1 or coarsest < 0:
+            raise ValueError(f"width={width}, coarsest={coarsest}; expected >= 1 and >= 0")
+        self.dim, self.width, self.coarsest = dim, width, coarsest
         self.axes = dim + 1 if space_time else dim
-        self.coefficients = wavelets**dim
-        self.channels = width * self.coefficients
+        self.coefficients, self.channels = wavelets**dim, width * wavelets**dim
+        # where the halves of a cell are in (B c, K, N_1/2, 2, N_2/2, 2, ...), and where they go
+        self.split_axes, self.part_axes = [3, 5][:dim], [1, 2][:dim]
         filters = make_filters(base, wavelets)
-        dtype = torch.get_default_dtype()
         for name in ("analysis", "synthesis"):
-            matrix = torch.as_tensor(getattr(filters, name)(dim), dtype=dtype)
+            matrix = torch.as_tensor(getattr(filters, name)(dim), dtype=torch.get_default_dtype())
             self.register_buffer(name, matrix, persistent=False)
         kernel = partial(make_kernel, self.channels, modes, axes=self.axes)
         # published: in 2D the kernels B and C look at the neighbours instead of at modes
@@ -95,7 +86,6 @@ class MultiwaveletOperator(nn.Module):
         self.detail_to_detail = kernel()
         self.average_to_detail = kernel(spectral=spectral)
         self.detail_to_average = kernel(spectral=spectral)
-        # published: in 1D one map of the k coefficients serves all functions
         features = wavelets if dim == 1 else self.channels
         self.average_to_average = CONVOLUTION[self.axes](features, features, 1)
         if dim > 1:
@@ -103,14 +93,14 @@ class MultiwaveletOperator(nn.Module):
 
     def forward(self, f: Tensor) -> Tensor:
         """Apply the operator to (B, C, *N) or, in space-time, (B, C, *N, T)."""
-        levels = self.count_levels(f.shape)
-        updates = []
-        average = f
-        for _ in range(levels):
+        updates, average = [], f
+        for _ in range(self.count_levels(f.shape)):
             average, detail = self.decompose(average)
             update = self.detail_to_detail(detail) + self.average_to_detail(average)
             updates.append((self.detail_to_average(detail), update))
-        average = self._map_coarsest(average)
+        # published: in 1D one map of the k coefficients serves all functions
+        features = (-1, self.average_to_average.in_channels, *average.shape[2:])
+        average = self.average_to_average(average.reshape(features)).reshape(average.shape)
         for average_update, detail in reversed(updates):
             average = self.reconstruct(average + average_update, detail)
         return average
@@ -121,11 +111,10 @@ class MultiwaveletOperator(nn.Module):
         space, time = grid[: self.dim], grid[self.dim :]
         split = [size for n in space for size in (n // 2, 2)]
         parts = average.reshape(batch * self.width, self.coefficients, *split, *time)
-        parts = parts.movedim(self._split_axes(), self._part_axes())
+        parts = parts.movedim(self.split_axes, self.part_axes)
         both = self.analysis @ parts.flatten(1, 1 + self.dim).flatten(2)
-        coarse = [n // 2 for n in space]
-        both = both.reshape(batch, self.width, 2, self.coefficients, *coarse, *time)
-        average, detail = both.unbind(2)
+        coarse = [*(n // 2 for n in space), *time]
+        average, detail = both.reshape(batch, self.width, 2, self.coefficients, *coarse).unbind(2)
         return average.flatten(1, 2), detail.flatten(1, 2)
 
     def reconstruct(self, average: Tensor, detail: Tensor) -> Tensor:
@@ -136,7 +125,7 @@ class MultiwaveletOperator(nn.Module):
         both = torch.cat([average.reshape(folded), detail.reshape(folded)], dim=1)
         parts = self.synthesis @ both.flatten(2)
         parts = parts.reshape(folded[0], *(2,) * self.dim, *folded[1:])
-        parts = parts.movedim(self._part_axes(), self._split_axes())
+        parts = parts.movedim(self.part_axes, self.split_axes)
         return parts.reshape(batch, channels, *(2 * n for n in space), *time)
 
     def count_levels(self, shape: Sequence[int]) -> int:
@@ -154,31 +143,6 @@ class MultiwaveletOperator(nn.Module):
             )
         return min(space).bit_length() - 1 - self.coarsest
 
-    def _map_coarsest(self, average: Tensor) -> Tensor:
-        features = self.average_to_average.in_channels
-        rows = average.shape[0] * self.channels // features
-        mapped: Tensor = self.average_to_average(
-            average.reshape(rows, features, *average.shape[2:])
-        )
-        return mapped.reshape(average.shape)
-
-    def _split_axes(self) -> tuple[int, ...]:
-        """Where the halves of a cell are in (B c, K, N_1/2, 2, N_2/2, 2, ...)."""
-        return tuple(range(3, 3 + 2 * self.dim, 2))
-
-    def _part_axes(self) -> tuple[int, ...]:
-        """Where they are in (B c, 2, 2, K, N_1/2, N_2/2, ...)."""
-        return tuple(range(1, 1 + self.dim))
-
-
-def _check_sizes(dim: int, width: int, *, coarsest: int, space_time: bool) -> None:
-    if dim not in (1, 2):
-        raise ValueError(f"multiwavelet dim is {dim}; expected 1 or 2")
-    if space_time and dim != 2:
-        raise ValueError(f"space_time with dim={dim}; expected dim=2, a plane and time")
-    if width < 1 or coarsest < 0:
-        raise ValueError(f"width={width}, coarsest={coarsest}; expected width >= 1, coarsest >= 0")
-
 
 class SpectralKernel(nn.Module):
     """The multiplication of Fourier modes that fits every level.
@@ -186,26 +150,27 @@ class SpectralKernel(nn.Module):
         R[f](x) = F⁻¹[ Σ_i R_io(ξ) F[f_i](ξ) ](x)
 
     Shapes: (B, C, *N) -> (B, C, *N); table (C, C, 2α, ..., α, 2), real and imaginary part last.
+
+    R keeps ξ = 0 .. α-1 on the last axis and two blocks of α rows on every other one, ξ >= 0 and
+    ξ < 0. On an axis of N < 2α points the published blocks overlap and the later one wins: with
+    l = min(α, N/2 + 1) the last l rows belong to the second block, counted from ITS FIRST row, and
+    the first block has what is left. So the rows of the second block mean other frequencies on
+    coarse levels than on fine ones; trained weights need it to stay so.
     """
 
     def __init__(self, channels: int, modes: int, *, axes: int) -> None:
         super().__init__()
         if modes < 1:
             raise ValueError(f"modes is {modes}; expected at least 1")
-        self.modes = modes
-        self.axes = axes
-        rows = (2 * modes,) * (axes - 1) + (modes,)
-        self.table = nn.Parameter(torch.empty(channels, channels, *rows, 2))
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Published start: U[0, 1) / C² on one axis, Xavier normal per block on more."""
-        channels = self.table.shape[0]
-        if self.axes == 1:
+        self.modes, self.axes = modes, axes
+        rows = (2 * modes,) * (axes - 1)
+        self.table = nn.Parameter(torch.empty(channels, channels, *rows, modes, 2))
+        # published: U[0, 1) / C² on one axis, Xavier normal per block on more, which has half of
+        # the variance 2 / (2 C α^axes) for each of the two parts
+        if axes == 1:
             nn.init.uniform_(self.table, 0.0, 1.0 / channels**2)
         else:
-            # half of the Xavier variance 2 / (2 C α^axes) for each of the two parts
-            nn.init.normal_(self.table, std=math.sqrt(0.5 / (channels * self.modes**self.axes)))
+            nn.init.normal_(self.table, std=math.sqrt(0.5 / (channels * modes**axes)))
 
     def forward(self, f: Tensor) -> Tensor:
         """Apply R to (B, C, *N) -> (B, C, *N)."""
@@ -233,13 +198,118 @@ def make_kernel(channels: int, modes: int, *, axes: int, spectral: bool = True) 
     """One of A, B and C as it is published for a number of axes."""
     if axes not in CONVOLUTION:
         raise ValueError(f"kernel has {axes} axes; expected 1, 2 or 3")
-    convolution: nn.Module
+    parts: OrderedDict[str, nn.Module] = OrderedDict()
     if spectral:
-        convolution = SpectralKernel(channels, modes, axes=axes)
+        parts["convolution"] = SpectralKernel(channels, modes, axes=axes)
     else:
-        convolution = CONVOLUTION[axes](channels, channels, 3, padding=1)
-    parts: OrderedDict[str, nn.Module] = OrderedDict(convolution=convolution)
+        parts["convolution"] = CONVOLUTION[axes](channels, channels, 3, padding=1)
     if axes > 1:
         parts["activation"] = nn.ReLU()
         parts["mix"] = CONVOLUTION[axes](channels, channels, 1)
     return nn.Sequential(parts)
+
+
+@dataclass(frozen=True)
+class MultiwaveletFilters:
+    """How k polynomials per cell become k averages and k details per two cells.
+
+    On a cell a function is a sum of k scaling functions φ_i, orthonormal polynomials of degree
+    i < k on [0, 1]. On the two halves of a cell it is a sum of their copies √2 φ_j(2x),
+    √2 φ_j(2x - 1), twice as many; the k wavelets ψ_i, a polynomial on each half, fill the gap:
+
+        φ_i(x) = √2 Σ_j [ H0_ij φ_j(2x) + H1_ij φ_j(2x - 1) ],    ψ_i the same with G0, G1
+
+    So W = [[H0, H1], [G0, G1]] turns the inner products of a function with the copies into those
+    with φ and ψ, one step down. With Φ = diag(Φ0, Φ1), the Gram matrix of the copies, W Φ Wᵀ = I
+    because φ and ψ are orthonormal; hence W⁻¹ = Φ Wᵀ is the step up.
+
+    Legendre: the inner product is ∫ f g dx, Φ = I and W is orthogonal. Chebyshev: it is the sum
+    over the 2k nodes of T_2k with equal weights π/(4k), as published; the copies are not
+    orthonormal in it, and W is not orthogonal. No node is 1/2, for odd k as well.
+
+    Shapes: h (H0 and H1), g and phi each (2, k, k), float64.
+    """
+
+    h: Array
+    g: Array
+    phi: Array
+
+    def analysis(self, dim: int) -> Array:
+        """One matrix for a step down, 2^d parts of a cell -> (averages, details), (2K, 2^d K).
+
+        In d dimensions the filters are the Kronecker products H⊗H and G⊗G with K = k^d rows; the
+        parts are ordered 00, 01, 10, 11. For d > 1 the mixed bands H⊗G and G⊗H are dropped, as
+        published, so that a step down and up is then a projection instead of the identity.
+        """
+        return np.concatenate([_over_parts(self.h, dim), _over_parts(self.g, dim)])
+
+    def synthesis(self, dim: int) -> Array:
+        """One matrix for a step up, (averages, details) -> 2^d parts of a cell, (2^d K, 2K)."""
+        back = (_drop_noise(filters @ self.phi) for filters in (self.h, self.g))
+        return np.ascontiguousarray(np.concatenate([_over_parts(f, dim) for f in back]).T)
+
+
+def make_filters(base: str, k: int) -> MultiwaveletFilters:
+    """Filters of k scaling functions and k wavelets, entries below 1e-8 set to zero.
+
+    The wavelets are the Gram-Schmidt process of √2 φ_i(2x) on the left half against all φ_j and
+    the earlier wavelets. The inner product is a sum over nodes, so this is a QR decomposition of
+    the values there. A piece is a polynomial of degree < k known at k nodes: a linear system
+    gives its coefficients in the scaling functions of its half, which are the filters.
+
+    Example:
+        >>> make_filters("legendre", 1).g.ravel().round(3).tolist()
+        [0.707, -0.707]
+    """
+    if base not in BASES:
+        raise ValueError(f"multiwavelet base is {base!r}; expected one of {BASES}")
+    if not 1 <= k <= LARGEST_WAVELETS:
+        raise ValueError(
+            f"number of wavelets is {k}; expected 1 to {LARGEST_WAVELETS}, "
+            "beyond which the filters are not accurate in double precision"
+        )
+    # the nodes and weights of the inner product, k in each half
+    if base == "legendre":
+        nodes, weights = legendre.leggauss(k)
+        x = (nodes + 1) / 2
+        x, weights = np.concatenate([x / 2, (x + 1) / 2]), np.tile(weights / 4, 2)
+    else:
+        x, weights = (chebyshev.chebpts1(2 * k) + 1) / 2, np.full(2 * k, math.pi / (4 * k))
+    root, left = np.sqrt(weights)[:, None], (x <= 0.5)[:, None]
+    copies = [
+        left * scaling_functions(base, k, 2 * x),
+        ~left * scaling_functions(base, k, 2 * x - 1),
+    ]
+    halves = math.sqrt(2) * np.concatenate(copies, axis=1)
+    columns = np.concatenate([scaling_functions(base, k, x), halves[:, :k]], axis=1)
+    orthonormal, triangle = np.linalg.qr(root * columns)
+    # QR leaves the signs open; Gram-Schmidt has a positive diagonal
+    values = orthonormal * np.sign(np.diag(triangle)) / root
+    two_scale = _drop_noise(np.linalg.solve(halves, values).T)
+    gram = _drop_noise(halves.T @ (weights[:, None] * halves))
+    h, g = np.array(two_scale.reshape(2, k, 2, k).swapaxes(1, 2), order="C")
+    return MultiwaveletFilters(h, g, np.stack([gram[:k, :k], gram[k:, k:]]))
+
+
+def scaling_functions(base: str, k: int, x: Array) -> Array:
+    """φ_i(x) for i < k at points of [0, 1], (M,) -> (M, k).
+
+    Legendre: φ_i = √(2i + 1) P_i(2x - 1). Chebyshev: φ_0 = √(2/π), φ_i = (2/√π) T_i(2x - 1).
+    """
+    values: Array
+    if base == "legendre":
+        values = legendre.legvander(2 * x - 1, k - 1) * np.sqrt(2 * np.arange(k) + 1)
+    else:
+        values = chebyshev.chebvander(2 * x - 1, k - 1) * (2 / math.sqrt(math.pi))
+        values[:, 0] /= math.sqrt(2)
+    return values
+
+
+def _over_parts(filters: Array, dim: int) -> Array:
+    """Kronecker products over the parts of a d-dimensional cell, side by side, (K, 2^d K)."""
+    parts = itertools.product(filters, repeat=dim)
+    return np.concatenate([reduce(np.kron, halves) for halves in parts], axis=1)
+
+
+def _drop_noise(matrix: Array) -> Array:
+    return np.where(np.abs(matrix) < 1e-8, 0.0, matrix)  # the threshold of the published code

@@ -2,9 +2,8 @@
 
     K_a[f]_j(x) = Σ_i a1_ij(x) F⁻¹[ a2_ij(ξ) F[f_i](ξ) ](x)                             (eq. 16)
 
-and the same for every other symbol of the separated form (see `symbols.base`). One class serves
-one, two and three dimensions and every symbol; the Fourier integral operator of FNO is this
-operator with a table for a symbol.
+and the same for every other symbol of the separated form (see `symbols.base`); with a table for a
+symbol it is the Fourier integral operator of FNO.
 """
 
 __all__ = ["FourierIntegralOperator", "PseudoDifferentialOperator", "apply_symbol"]
@@ -20,7 +19,7 @@ from pdno.grid import Grid, kept_per_axis
 from pdno.operators.backends.axes import most_nodes
 from pdno.operators.cache import FrozenLayer, ValueCache
 from pdno.operators.kernel import apply_values, choose_backend
-from pdno.symbols.base import Symbol, SymbolValues
+from pdno.symbols.base import Symbol, SymbolValues, Time
 from pdno.symbols.direct import FullSymbol, apply_directly
 from pdno.symbols.network import LowRankSymbol, TableSymbol
 from pdno.symbols.separated import SeparatedSymbol
@@ -28,32 +27,21 @@ from pdno.tracing import is_traced
 
 
 class PseudoDifferentialOperator(nn.Module):
-    """K_a for a symbol a (eq. 16): transform, multiply, invert, mix.
-
-    Shapes: (B, I, *N) -> (B, O, *N).
+    """K_a for a symbol a (eq. 16): transform, multiply, invert, mix; (B, I, *N) -> (B, O, *N).
 
     Arguments:
-        symbol: a_ij(x, ξ).
         modes: Kept modes k_max, one or one per axis; None keeps all modes of the grid.
         method: How to transform: "fft", "matrix", or "auto" for the cheaper one.
     """
 
     def __init__(
-        self,
-        symbol: Symbol,
-        modes: Sequence[int] | int | None = None,
-        *,
-        method: Method = "auto",
+        self, symbol: Symbol, modes: Sequence[int] | int | None = None, *, method: Method = "auto"
     ) -> None:
         super().__init__()
-        self.method = method
-        self.symbol = symbol
-        self.cache = ValueCache()
+        self.method, self.symbol, self.cache = method, symbol, ValueCache()
         self.modes: Modes = modes if modes is None or isinstance(modes, int) else tuple(modes)
 
-    def forward(
-        self, f: Tensor, grid: Grid | None = None, t: Tensor | float | None = None
-    ) -> Tensor:
+    def forward(self, f: Tensor, grid: Grid | None = None, t: Time = None) -> Tensor:
         """K_a[f] on the grid of f, which is periodic unless given."""
         where = grid or Grid(tuple(f.shape[2:]))
         _check_channels(f, where, self.symbol)
@@ -63,32 +51,27 @@ class PseudoDifferentialOperator(nn.Module):
             values = _like(self.values_at_nodes(where, t, like=full), full)
             return apply_values(values, full, where, self.modes, method=self.method)
 
-    def values(self, grid: Grid, t: Tensor | float | None = None) -> SymbolValues:
+    def values(self, grid: Grid, t: Time = None) -> SymbolValues:
         """The values of the symbol on all modes and points of a grid, at time t if it has one."""
-        exact = torch.empty(0, dtype=torch.float64)
-        return self.values_at_nodes(grid, t, like=exact).on_grid()
+        return self.values_at_nodes(grid, t, like=torch.empty(0, dtype=torch.float64)).on_grid()
 
     def values_at_nodes(
-        self, grid: Grid, t: Tensor | float | None = None, *, like: Tensor | None = None
+        self, grid: Grid, t: Time = None, *, like: Tensor | None = None
     ) -> SymbolValues:
         """The values as the operator takes them, shared or frozen ones where they hold.
 
-        Arguments:
-            grid: The grid.
-            t: Time, for symbols that depend on it.
-            like: Fields that the operator is for: their precision and device decide whether
-                factors may be interpolated from nodes. None for the parameters' own.
+        Whether factors may be interpolated from nodes depends on the precision and device of the
+        fields that the operator is for, or else of its parameters.
         """
         example = next(self.symbol.parameters(), torch.empty(0)) if like is None else like
 
         def evaluate() -> SymbolValues:
             with _full_precision(example.device):
-                if isinstance(self.symbol, SeparatedSymbol) and self._interpolates(example):
-                    most = self._most_nodes(self.symbol, grid)
-                    return self.symbol.evaluate(
-                        grid, self.modes, t, most_nodes=most, smooth_frequency=True
-                    )
-                return self.symbol.evaluate(grid, self.modes, t)
+                symbol, modes = self.symbol, self.modes
+                if isinstance(symbol, SeparatedSymbol) and self._interpolates(example):
+                    most = self._most_nodes(symbol, grid)
+                    return symbol.evaluate(grid, modes, t, most_nodes=most, smooth_frequency=True)
+                return symbol.evaluate(grid, modes, t)
 
         cached = self.cache.get(self.symbol, grid, evaluate) if t is None else None
         return evaluate() if cached is None else cached
@@ -99,10 +82,8 @@ class PseudoDifferentialOperator(nn.Module):
         return self.cache.freeze(self.symbol, grid, lambda: self.values_at_nodes(grid), tolerance)
 
     def _interpolates(self, like: Tensor) -> bool:
-        """Whether factors of the symbol may be interpolated from nodes, for fields like these."""
-        if is_traced() or self.method != "auto":
-            return False
-        return choose_backend(like.dtype, like.device) == "native"
+        fast = self.method == "auto" and not is_traced()
+        return fast and choose_backend(like.dtype, like.device) == "native"
 
     def _most_nodes(self, symbol: SeparatedSymbol, grid: Grid) -> int:
         """Up to how many nodes of each row pay, for symbols with x-factors of pairs."""
@@ -112,13 +93,7 @@ class PseudoDifferentialOperator(nn.Module):
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):
-    """K_R[f] = F⁻¹[R(ξ) F[f](ξ)] with a free table R on the kept modes (eq. 3).
-
-    Arguments:
-        in_channels: I.
-        out_channels: O.
-        modes: Kept modes, one per axis.
-    """
+    """K_R[f] = F⁻¹[R(ξ) F[f](ξ)] with a free table R on the kept modes of each axis (eq. 3)."""
 
     def __init__(self, in_channels: int, out_channels: int, *, modes: Sequence[int]) -> None:
         super().__init__(TableSymbol(in_channels, out_channels, modes=modes), modes)
@@ -129,19 +104,12 @@ def apply_symbol(
     f: Tensor,
     grid: Grid | None = None,
     *,
-    t: Tensor | float | None = None,
+    t: Time = None,
     modes: Modes = None,
 ) -> Tensor:
-    """K_a[f] for any symbol; a symbol of one channel acts on each channel of f.
+    """K_a[f] for any symbol, (B, I, *N) -> (B, O, *N); one of one channel acts on each of f.
 
-    Shapes: (B, I, *N) -> (B, O, *N).
-
-    Arguments:
-        symbol: a(x, ξ).
-        f: Real fields.
-        grid: Their grid; periodic if not given.
-        t: Time, for symbols that depend on it.
-        modes: Kept modes; None keeps all.
+    The grid is periodic if not given; t is the time, for symbols that depend on it.
 
     Example:
         >>> from pdno.symbols import Derivative
@@ -160,15 +128,14 @@ def apply_symbol(
     times = torch.as_tensor(t, dtype=torch.float64) if t is not None else None
     if times is not None and times.dim() == 1 and len(times) != len(f):
         raise ValueError(f"{len(times)} times for {len(f)} samples: give one, or one per sample")
-    if symbol.in_channels == symbol.out_channels == 1:
-        where.check(f, "f")
-        channels = f.shape[1]
-        if times is not None and times.dim() == 1:
-            times = times.repeat_interleave(channels)
-        values = _like(symbol.evaluate(where, modes, times), f)
-        return apply_values(values, f.reshape(-1, 1, *where.shape), where, modes).reshape(f.shape)
-    _check_channels(f, where, symbol)
-    return apply_values(_like(symbol.evaluate(where, modes, times), f), f, where, modes)
+    if symbol.in_channels != 1 or symbol.out_channels != 1:
+        _check_channels(f, where, symbol)
+        return apply_values(_like(symbol.evaluate(where, modes, times), f), f, where, modes)
+    where.check(f, "f")
+    if times is not None and times.dim() == 1:
+        times = times.repeat_interleave(f.shape[1])
+    values = _like(symbol.evaluate(where, modes, times), f)
+    return apply_values(values, f.reshape(-1, 1, *where.shape), where, modes).reshape(f.shape)
 
 
 def _check_channels(f: Tensor, grid: Grid, symbol: Symbol) -> None:
@@ -193,5 +160,4 @@ def _like(values: SymbolValues, f: Tensor) -> SymbolValues:
     frequency = values.frequency.to(f.device, precision)
     space = None if values.space is None else values.space.to(f)
     basis = None if values.basis is None else values.basis.to(f)
-    rows = tuple(table.to(f) for table in values.rows)
-    return SymbolValues(frequency, space, basis, rows)
+    return SymbolValues(frequency, space, basis, tuple(table.to(f) for table in values.rows))

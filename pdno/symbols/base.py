@@ -1,21 +1,18 @@
 """Symbols: the functions a(x, ξ) that make an operator K[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}.
 
-For several channels there is one symbol for each pair of an input i and an output j. All symbols
-of this package that are not evaluated pair by pair (see `symbols.direct`) have the separated form
+All symbols that are not evaluated pair by pair (see `symbols.direct`) have the separated form
 
     a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ)                                       (eq. 16 has one r)
 
-which needs few inverse transforms. How many depends on what b depends on:
+for each pair of an output j and an input i (in this order, as in the published weights), which
+needs few inverse transforms:
 
     b = 1                 a(ξ): the sum over i is taken in frequency space, O transforms;
     b_r(x) or b_rj(x)     x-factors shared or per output channel: R·O transforms;
     b_rij(x)              the paper's a1_ij(x) a2_ij(ξ), R = 1: O·I transforms.
-
-A symbol is a module that gives its values on a grid; what the values mean is in `SymbolValues`.
-Index order: outputs j before inputs i, as in the published weights.
 """
 
-__all__ = ["Symbol", "SymbolValues", "Time"]
+__all__ = ["Symbol", "SymbolValues", "Time", "interpolate_rows"]
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -49,21 +46,19 @@ class SymbolValues:
 
     def on_rows(self) -> "SymbolValues":
         """The same with b on all rows of the grid."""
-        if self.space is None:
+        if self.space is None or not self.rows:
             return self
         channels = self.space.dim() - 1 - len(self.rows)
-        last = self.space.movedim(tuple(range(channels)), tuple(range(-channels, 0)))
-        full = interpolate_rows(last, self.rows)
-        back = full.movedim(tuple(range(-channels, 0)), tuple(range(channels)))
-        return SymbolValues(self.frequency, back, self.basis)
+        first, last = tuple(range(channels)), tuple(range(-channels, 0))
+        full = interpolate_rows(self.space.movedim(first, last), self.rows).movedim(last, first)
+        return SymbolValues(self.frequency, full, self.basis)
 
     def on_grid(self) -> "SymbolValues":
         """The same with b on the whole grid."""
-        if self.basis is None or self.space is None:
+        b = self.on_rows().space
+        if self.basis is None or b is None:
             return self
-        values = self.on_rows()
-        assert values.space is not None
-        return SymbolValues(self.frequency, values.space @ self.basis)
+        return SymbolValues(self.frequency, b @ self.basis)
 
 
 def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = False) -> Tensor:
@@ -82,9 +77,7 @@ class Symbol(nn.Module):
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         if in_channels < 1 or out_channels < 1:
-            raise ValueError(
-                f"a symbol from {in_channels} to {out_channels} channels; expected at least 1"
-            )
+            raise ValueError(f"from {in_channels} to {out_channels} channels; expected at least 1")
         self.in_channels, self.out_channels = in_channels, out_channels
 
     @abstractmethod

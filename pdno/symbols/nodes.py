@@ -2,17 +2,12 @@
 
     b(r, y) = Σ_m ℓ_m(y) b(r, y_m),      r a row of the grid, y_m the nodes, m = 1 .. M
 
-Networks of x are smooth functions. Where M nodes of each row give b to the last digit of float32,
-the network is asked at M points of a row instead of N_d, and the operator needs M transforms of
-rows instead of one for each input channel. Nodes are those of Chebyshev, on which interpolation by
-polynomials is stable; for periodic b equally spaced ones and trigonometric polynomials. In one
-dimension the same is done for c(ξ) on the interval of the kept modes: there may be thousands of
-them. In more dimensions it saves nothing, as interpolation along each axis costs as much as the
-last map of a network.
-
-How many nodes are needed is measured, not assumed: b is expanded at `MOST` nodes of some lines,
-and M is the first number beyond which the coefficients are below `TOLERANCE` of b. It depends on
-the weights alone, so that a resumed run makes the same choices.
+Networks of x are smooth. Where M nodes of each row give b to the last digit of float32, they are
+asked at M points of a row instead of N_d, and the operator needs M transforms of rows instead of
+one for each input channel. Nodes are those of Chebyshev; for periodic b equally spaced ones, with
+trigonometric polynomials. In one dimension, where modes may be thousands, the same is done for
+c(ξ). M is measured: b is expanded at `MOST` nodes of some lines, up to where the coefficients fall
+below `TOLERANCE`. It depends on weights alone, so that a resumed run makes the same choices.
 """
 
 __all__ = ["MOST", "STEP", "count_nodes", "node_basis", "node_points", "probe_lines"]
@@ -24,14 +19,9 @@ import torch
 from torch import Tensor
 
 MOST = 32
-STEP = 4
-"""Numbers of nodes are multiples of it, as the compiled loops want it."""
-
-LINES = 2
-"""Lines along each axis on which the smoothness of b is measured."""
-
-TOLERANCE = 2e-7
-"""Of the root mean square of b; the unit of float32 is 1.2e-7."""
+STEP = 4  # numbers of nodes are multiples of it, as the compiled loops want it
+LINES = 2  # along each axis, on which the smoothness of b is measured
+TOLERANCE = 2e-7  # of the root mean square of b; the unit of float32 is 1.2e-7
 
 
 def node_points(count: int, *, periodic: bool) -> Tensor:
@@ -64,11 +54,9 @@ def count_nodes(values: Tensor, *, periodic: bool) -> int | None:
 @lru_cache(maxsize=6)
 @torch.inference_mode(False)  # a table made during inference serves training too
 def probe_lines(dim: int, *, periodic: bool) -> Tensor:
-    """`MOST` nodes on some lines along each axis, shape (axes, lines, MOST, d), float64.
-
-    The lines lie across the box so that no two have a coordinate in common.
-    """
+    """`MOST` nodes on some lines along each axis, shape (axes, lines, MOST, d), float64."""
     count = LINES if dim > 1 else 1
+    # the lines lie across the box so that no two have a coordinate in common
     places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     lines = torch.stack([places.roll(axis) for axis in range(dim)], dim=-1)
     points = lines[None, :, None, :].repeat(dim, 1, MOST, 1)
@@ -81,9 +69,7 @@ def probe_lines(dim: int, *, periodic: bool) -> Tensor:
 @torch.inference_mode(False)
 def _expansion(periodic: bool) -> Tensor:
     """Values at `MOST` nodes -> coefficients in the order of `_waves`, (MOST, MOST)."""
-    waves = _waves(node_points(MOST, periodic=periodic), MOST, periodic=periodic)
-    inverse: Tensor = torch.linalg.inv(waves)
-    return inverse
+    return _waves(node_points(MOST, periodic=periodic), MOST, periodic=periodic).inverse()
 
 
 def _waves(y: Tensor, count: int, *, periodic: bool) -> Tensor:

@@ -1,31 +1,33 @@
 """Separated symbols made of networks: a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ), on a grid or anywhere.
 
-The networks see x · coordinate_scale and ξ / frequency_scale (see `symbols.scale`), so one and
-the same function c can be asked on the kept modes of a grid, which is what an operator does, and
-at any other frequency, which is what the theory asks for: symbol classes are statements about
-|ξ| -> ∞, where no grid reaches.
+The networks see x · coordinate_scale and ξ / frequency_scale (see `symbols.scale`). Operators ask
+for c on the kept modes of a grid, the theory at any other frequency: symbol classes are statements
+about |ξ| -> ∞, where no grid reaches.
 """
 
 __all__ = ["SeparatedSymbol", "check_time", "with_time"]
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pdno.fourier import Modes
 from pdno.grid import Grid
-from pdno.symbols.base import Symbol, SymbolValues
+from pdno.symbols.base import Symbol, SymbolValues, Time
 from pdno.symbols.mlp import join_parts
 from pdno.symbols.nodes import MOST, STEP, count_nodes, node_basis, node_points, probe_lines
 from pdno.symbols.scale import InputScale
 
-MODES_PER_NODE = 8
-"""From how many modes for each node on interpolation of c pays."""
+MODES_PER_NODE = 8  # from how many modes for each node on interpolation of c pays
 
 
 class SeparatedSymbol(Symbol):
     """Σ_r b_rij(x) c_rij(ξ) with factors that are networks of the scaled x and ξ."""
+
+    periodic = False  # whether b is periodic by construction
+    exact_structure = False  # whether c has one, as positivity, that must hold to the last bit
 
     def __init__(
         self,
@@ -39,43 +41,26 @@ class SeparatedSymbol(Symbol):
         super().__init__(in_channels, out_channels)
         self.scale, self.depends_on_x, self.takes_time = scale, depends_on_x, takes_time
 
-    periodic = False
-    """Whether b is periodic by construction."""
-
-    exact_structure = False
-    """Whether c has a structure, such as positivity, that must hold at every ξ to the last bit."""
-
     @abstractmethod
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """c at ξ / frequency_scale.
-
-        Shapes: (*K, d) -> (R, O, I, *K), complex; with one time per sample B stands after I.
-        """
+        """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex; B after I if t is (B,)."""
 
     @abstractmethod
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        """b at x · coordinate_scale, for symbols that depend on x.
-
-        Shapes: (*N, d) -> (R, O or 1, I or 1, *N), real; with one time per sample B after I.
-        """
+        """b at x · coordinate_scale, (*N, d) -> (R, O or 1, I or 1, *N) real; B as for c."""
 
     def evaluate(
         self,
         grid: Grid,
         modes: Modes = None,
-        t: Tensor | float | None = None,
+        t: Time = None,
         *,
         most_nodes: int = 0,
         smooth_frequency: bool = False,
     ) -> SymbolValues:
-        """c on the kept modes, b on the whole grid, or at nodes of its rows.
+        """c on the kept modes, b on the whole grid, or at up to `most_nodes` nodes of its rows.
 
-        Arguments:
-            grid: The grid.
-            modes: Kept modes.
-            t: Time, for symbols that depend on it.
-            most_nodes: Up to how many nodes of each row are wanted where they are enough.
-            smooth_frequency: Whether c may be interpolated between the modes, to float32.
+        With `smooth_frequency` c may be interpolated between the modes, to float32.
         """
         like = next(self.parameters())
         times = check_time(t, self.takes_time, like)
@@ -88,15 +73,14 @@ class SeparatedSymbol(Symbol):
         counts = self._count_nodes(grid, times, most_nodes) if most_nodes else None
         if counts is None:
             return _times_first(c, self.space_factor(self.scale.x(grid, like), times), times)
-        axes, bases = grid.axes(), list[Tensor]()
+        axes, bases = grid.axes(), [like.new_empty(0, 0)] * grid.dim
         for axis, count in enumerate(counts):
-            if count is None:
-                bases.append(like.new_empty(0, 0))
-                continue
-            points = tuple(axes[axis].tolist())
-            bases.append(node_basis(points, count, periodic=self.periodic).to(like))
-            axes[axis] = node_points(count, periodic=self.periodic)
-        b = self.space_factor(self._scaled(axes, like), times)
+            if count is not None:
+                places = tuple(axes[axis].tolist())
+                bases[axis] = node_basis(places, count, periodic=self.periodic).to(like)
+                axes[axis] = node_points(count, periodic=self.periodic)
+        points = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+        b = self.space_factor(self._scaled(points, like), times)
         return _times_first(c, b, times, bases[-1], tuple(basis.T for basis in bases[:-1]))
 
     def _interpolate_frequency(self, xi: Tensor) -> Tensor | None:
@@ -118,57 +102,41 @@ class SeparatedSymbol(Symbol):
         return join_parts(c.real @ basis, c.imag @ basis)
 
     def _count_nodes(self, grid: Grid, t: Tensor | None, most: int) -> list[int | None] | None:
-        """How many nodes of each axis give b, None for those that need all points.
-
-        None if the last axis needs more than `most`.
-        """
+        """Nodes of each axis that give b, None for all points; None if the last needs too many."""
         like = next(self.parameters())
-        lines = probe_lines(grid.dim, periodic=self.periodic).to(like.device)
-        scaled = (lines * self.scale.coordinate.to(like.device)).to(like.dtype)
+        lines = probe_lines(grid.dim, periodic=self.periodic)
         with torch.no_grad():
-            b = self.space_factor(scaled.flatten(0, 1), t)
+            b = self.space_factor(self._scaled(lines, like).flatten(0, 1), t)
         b = b.reshape(*b.shape[:-2], *lines.shape[:2], b.shape[-1])
-        counts = [
-            count_nodes(b.select(-3, axis), periodic=self.periodic) for axis in range(grid.dim)
-        ]
-        last = counts[-1]
-        if last is None or last > most:
+        counts = [count_nodes(line, periodic=self.periodic) for line in b.unbind(-3)]
+        if counts[-1] is None or counts[-1] > most:
             return None
-        return [
-            count if count is not None and count < points else None
-            for count, points in zip(counts, grid.shape, strict=True)
-        ]
+        axes = zip(counts, grid.shape, strict=True)
+        return [count if count is not None and count < n else None for count, n in axes]
 
-    def _scaled(self, axes: list[Tensor], like: Tensor) -> Tensor:
-        """The points of a lattice, scaled, (*N, d)."""
-        x = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).to(like.device)
-        return (x * self.scale.coordinate.to(like.device)).to(like.dtype)
+    def _scaled(self, x: Tensor, like: Tensor) -> Tensor:
+        """Points (..., d) as the networks see them."""
+        return (x.to(like.device) * self.scale.coordinate.to(like.device)).to(like.dtype)
 
-    def evaluate_at(self, x: Tensor, xi: Tensor, t: Tensor | float | None = None) -> SymbolValues:
+    def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
         """c at any frequencies (M, d), also those that are no integers, and b at points (P, d)."""
         if not self.scale.chosen:
-            raise ValueError(
-                "this symbol has not chosen its frequency_scale yet: build it with one, or use "
-                "it on a grid first"
-            )
+            raise ValueError("no frequency_scale yet: give one, or use the symbol on a grid first")
         like = next(self.parameters())
         times = check_time(t, self.takes_time, like)
         seen = (xi.to(like.device) / self.scale.frequency.to(like.device)).to(like.dtype)
-        points = (x.to(like.device) * self.scale.coordinate.to(like.device)).to(like.dtype)
-        b = self.space_factor(points, times) if self.depends_on_x else None
+        b = self.space_factor(self._scaled(x, like), times) if self.depends_on_x else None
         return _times_first(self.frequency_factor(seen, times), b, times)
 
 
-def check_time(t: Tensor | float | None, takes_time: bool, like: Tensor) -> Tensor | None:
+def check_time(t: Time, takes_time: bool, like: Tensor) -> Tensor | None:
     """The time as a tensor () or (B,) where a symbol takes one."""
-    if takes_time != (t is not None):
-        raise ValueError(
-            "this symbol depends on time: give t, one number or one per sample"
-            if takes_time
-            else "this symbol has no time: leave t out, or build it with takes_time=True"
-        )
+    if takes_time and t is None:
+        raise ValueError("this symbol depends on time: give t, one number or one per sample")
     if t is None:
         return None
+    if not takes_time:
+        raise ValueError("this symbol has no time: leave t out, or build it with takes_time=True")
     times = torch.as_tensor(t, dtype=like.dtype, device=like.device)
     if times.dim() > 1:
         raise ValueError(f"t has shape {tuple(times.shape)}; expected one number or (B,)")
@@ -185,14 +153,8 @@ def with_time(points: Tensor, t: Tensor | None) -> Tensor:
     return torch.cat([points, t.expand(*points.shape[:-1], 1)], dim=-1)
 
 
-def _times_first(
-    c: Tensor,
-    b: Tensor | None,
-    t: Tensor | None,
-    basis: Tensor | None = None,
-    rows: tuple[Tensor, ...] = (),
-) -> SymbolValues:
+def _times_first(c: Tensor, b: Tensor | None, t: Tensor | None, *tables: Any) -> SymbolValues:
     """(R, O, I, B, *K) -> (B, R, O, I, *K) where there is one time per sample."""
     if t is not None and t.dim():
         c, b = c.movedim(3, 0), None if b is None else b.movedim(3, 0)
-    return SymbolValues(c, b, basis, rows)
+    return SymbolValues(c, b, *tables)

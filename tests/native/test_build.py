@@ -15,7 +15,6 @@ import pytest
 from tiny_sources import NUMBER, forget, write_sources
 
 from pdno.native import build
-from pdno.native import cache as cache_module
 from pdno.native.build import NativeCodeWarning, load_library, status, warn_if_slow
 from pdno.native.compiler import Compiler, Sources, compile_library, find_compiler, read_sources
 
@@ -267,7 +266,7 @@ def test_without_locks_the_work_is_done_all_the_same(compiler, cache, tmp_path):
 
 
 def test_a_lock_that_is_never_given_back_is_not_waited_for_longer(tmp_path):
-    with cache_module.CacheFolder(tmp_path / "cache") as folder:
+    with build.CacheFolder(tmp_path / "cache") as folder:
         with folder.lock(1.0), folder.lock(0.1):
             entered = True
         assert entered
@@ -413,7 +412,7 @@ def test_a_cache_folder_that_is_full_is_done_without(compiler, cache, monkeypatc
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache_module.CacheFolder, "write", full)
+    monkeypatch.setattr(build.CacheFolder, "write", full)
     assert load_library().tiny_number() == NUMBER
     assert "No space left" in status().reason and compiler.count == 1
 

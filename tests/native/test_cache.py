@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from pdno.native.cache import CacheFolder, cache_path
+from pdno.native.build import CacheFolder, cache_path
 
 
 @pytest.fixture

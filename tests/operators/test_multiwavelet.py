@@ -11,8 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from pdno.operators.multiwavelet import MultiwaveletOperator, SpectralKernel, make_kernel
-from pdno.operators.multiwavelet_filters import BASES, make_filters
+from pdno.operators.multiwavelet import (
+    BASES,
+    MultiwaveletOperator,
+    SpectralKernel,
+    make_filters,
+    make_kernel,
+)
 
 SIZES = {"wavelets": 2, "modes": 3}
 

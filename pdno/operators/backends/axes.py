@@ -13,27 +13,23 @@ from pdno.grid import axis_modes
 from pdno.symbols.nodes import MOST, STEP
 
 MOST_PASSES = 12
+FAST_TABLES = ("twiddles", "order", "place")
+DIRECT_TABLES = ("cosines", "sines", "cosines_back", "sines_back")
+# of a pass per complex point, where a direct transform costs 1 per mode and point; measured
 FAST_COST = {8: 7.0, 7: 9.0, 5: 7.5, 4: 5.0, 3: 5.0, 2: 3.0}
-"""Of a pass per complex point, where a direct transform costs 1 per mode and point; measured."""
-
-NODE_WORK = 1.2
-"""Of the sum over inputs at a node, per mode and input; measured against that of a row."""
-
-PAIR_WORK = 6.0
-"""Of b at a point, its network and the products with it, per pair; measured in the same way."""
+NODE_WORK = 1.2  # of the sum over inputs at a node, per mode and input; measured against a row's
+PAIR_WORK = 6.0  # of b at a point, its network and the products with it, per pair; measured
 
 
 class Axis(ctypes.Structure):
     """An axis as the loops take it, see native/fourier.h."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("twiddles", "order", "place", "cosines", "sines")),
-        *((name, ctypes.c_void_p) for name in ("cosines_back", "sines_back")),
+        *((name, ctypes.c_void_p) for name in (*FAST_TABLES, *DIRECT_TABLES)),
         *((name, ctypes.c_long) for name in ("points", "modes", "up", "passes", "few")),
         ("radix", ctypes.c_long * MOST_PASSES),
     ]
-    tables: tuple[Tensor, ...]
-    """What the pointers point to."""
+    tables: tuple[Tensor, ...]  # what the pointers point to
 
 
 @lru_cache(maxsize=64)
@@ -45,7 +41,6 @@ def plan_axis(points: int, kept: int | None, *, half: bool) -> Axis:
     radices = _radices(points)
     if radices is not None and _fast_cost(radices, half=half) <= modes:
         record.tables = _fast_tables(points, tuple(radices))
-        names: tuple[str, ...] = ("twiddles", "order", "place")
         record.passes = len(radices)
         record.radix = (ctypes.c_long * MOST_PASSES)(*radices)
         most = max(up, modes - up if not half else up)
@@ -53,7 +48,7 @@ def plan_axis(points: int, kept: int | None, *, half: bool) -> Axis:
             record.few = 1 if 8 * most <= points else 2 if 4 * most <= points else 0
     else:
         record.tables = _direct_tables(points, modes, up, half=half)
-        names = ("cosines", "sines", "cosines_back", "sines_back")
+    names = FAST_TABLES if record.passes else DIRECT_TABLES
     for name, table in zip(names, record.tables, strict=True):
         setattr(record, name, table.data_ptr())
     return record
@@ -101,9 +96,8 @@ def _direct_tables(points: int, modes: int, up: int, *, half: bool) -> tuple[Ten
     m = torch.arange(modes if half else max(up, modes - up + 1))
     turns = torch.outer(torch.arange(points // 2 + 1), m) % points
     angle = turns.double() * (2 * math.pi / points)
-    weights = torch.ones(len(m), dtype=torch.float64)
-    if half:  # the Hermitian rule
-        weights = torch.where((m == 0) | (2 * m == points), 1.0, 2.0).double()
+    # the Hermitian rule
+    weights = torch.where((m == 0) | (2 * m == points) | (not half), 1.0, 2.0).double()
     cosines = torch.cos(angle) * weights
     # exact zeros where the angle is a multiple of π
     sines = torch.where(2 * turns % points == 0, 0.0, torch.sin(angle) * weights)
@@ -118,11 +112,9 @@ def _by_fours(table: Tensor) -> Tensor:
 
 @lru_cache(maxsize=256)
 def most_nodes(shape: tuple[int, ...], kept: tuple[int | None, ...], inputs: int) -> int:
-    """Up to how many nodes of a row are less work than all pairs; 0 if none are.
-
-    Per row of the grid and output, pairs cost a transform and a product with b for each input;
-    nodes cost a transform for each node, and the sum over inputs at all modes before it.
-    """
+    """Up to how many nodes of a row are less work than all pairs; 0 if none are."""
+    # per row and output, pairs cost a transform and a product with b for each input; nodes cost a
+    # transform for each node, and the sum over inputs at all modes before it
     points, last = shape[-1], kept[-1]
     modes, radices = points // 2 + 1 if last is None else last, _radices(points)
     fast = math.inf if radices is None else _fast_cost(radices, half=True)

@@ -2,9 +2,8 @@
 
     K[f]_j(x) = Σ_r Σ_i b_rij(x) F⁻¹[ c_rij(ξ) F[f_i](ξ) ](x)
 
-`apply_straight` is the formula written straight down, the oracle of tests and benchmarks; it makes
-tensors (B, R, O, I, *N). `pairwise` gives the same numbers some outputs at a time, computed once
-more in the backward pass, so that memory stays bounded.
+`apply_straight` is the formula written straight down, the oracle of tests and benchmarks;
+`pairwise` gives the same numbers some outputs at a time, once more backward: memory is bounded.
 """
 
 __all__ = ["apply_straight", "contract", "pairwise", "project"]
@@ -21,8 +20,8 @@ from pdno.grid import Grid
 from pdno.symbols.base import SymbolValues
 from pdno.tracing import is_traced
 
-BUDGET = 64 * 2**20
-"""Bytes of transformed pairs at a time."""
+Shape = tuple[int, ...]
+BUDGET = 64 * 2**20  # bytes of transformed pairs at a time
 
 
 def apply_straight(values: SymbolValues, f: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
@@ -31,8 +30,7 @@ def apply_straight(values: SymbolValues, f: Tensor, grid: Grid, modes: Modes = N
     one_time = values.frequency.dim() == 3 + grid.dim
     c = values.frequency.unsqueeze(0) if one_time else values.frequency
     channel = 3  # of the axes (B, R, O, I, *N)
-    f_hat = transform(f, grid.dim, modes)
-    product = c * f_hat[:, None, None]
+    product = c * transform(f, grid.dim, modes)[:, None, None]
     if values.space is None:
         return inverse(product.sum(dim=(1, channel)), grid.shape, modes)
     b = values.space.unsqueeze(0) if one_time else values.space
@@ -42,12 +40,7 @@ def apply_straight(values: SymbolValues, f: Tensor, grid: Grid, modes: Modes = N
 
 
 def pairwise(
-    c: Tensor,
-    b: Tensor,
-    f_hat: Tensor,
-    shape: tuple[int, ...],
-    modes: Modes,
-    method: Method = "auto",
+    c: Tensor, b: Tensor, f_hat: Tensor, shape: Shape, modes: Modes, method: Method = "auto"
 ) -> Tensor:
     """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N)."""
 

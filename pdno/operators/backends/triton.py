@@ -2,10 +2,8 @@
 
     out_bj(x) = Σ_i b_ji(x) F⁻¹[c_ji f̂_bi](x)
 
-By the FFT every triple (b, j, i) goes through memory: F⁻¹ is written, multiplied and added up.
-Here it never leaves the registers. F⁻¹ is a sum over the kept modes whose factors are small
-tables; a program makes its values on a tile of the grid, multiplies by b and adds, input after
-input.
+By the FFT every triple (b, j, i) goes through memory. Here it stays in registers: a program sums
+over the kept modes on a tile of the grid, multiplies by b and adds, input after input.
 
 A grid of any dimension is seen as planes s, rows r and columns x: columns are the half axis, rows
 the axis before it, planes all other axes together; there is one of what is missing. With the
@@ -15,9 +13,8 @@ phases e of the planes and a of the rows, and the weights w of the Hermitian rul
     q_mk = Σ_n e_sn c_nmk f̂_nmk,    h_rk = Σ_m a_rm q_mk,
     g_rx = Σ_k w_k [ cos(2πkx) Re h_rk - sin(2πkx) Im h_rk ].
 
-The last sum is a matrix product. To fill it, the lines of a tile are pairs of sample and row, or
-of sample and input: together there are enough of them, whatever the batch and the dimension. Back
-from the gradient ḡ_bj of the result goes the transposed way,
+The last sum is a matrix product; to fill it, the lines of a tile are pairs of sample and row, or
+of sample and input. Back from the gradient ḡ_bj of the result goes the transposed way,
 
     v_rk = Σ_x w_k e^{-2πikx} b_ji(r, x) ḡ_bj(r, x),    u_mk = Σ_r conj(a_rm) v_rk,
     p_nmk = Σ_s conj(e_sn) u_smk,    c̄_ji = Σ_b conj(f̂_bi) p_bji,    f̂̄_bi = Σ_j conj(c_ji) p_bji,
@@ -27,9 +24,8 @@ Of all this only u is in memory, for as many outputs and samples at a time as fi
 number of a result belongs to one program that adds in a fixed order, so the same operands give the
 same bits. Products are taken in full float32, not in the shorter formats of tensor cores.
 
-With `TRITON_INTERPRET=1` in the environment before the first import the kernels run on CPU
-tensors, slowly: so their numbers are tested. `tests/operators/triton_report.py` shows what the
-compiler makes of them.
+With `TRITON_INTERPRET=1` before the first import the kernels run on CPU tensors, slowly: so their
+numbers are tested. `tests/operators/triton_report.py` shows what the compiler makes of them.
 """
 
 from __future__ import annotations  # triton's names are not there where it is not installed
@@ -55,18 +51,14 @@ try:
 except ImportError:
     triton = None
 
-BUDGET = 256 * 2**20
-"""Bytes of u that the backward pass may keep at a time."""
-
-LEAST = 16
-"""The smallest side of a matrix product in Triton."""
-
+Shape = tuple[int, ...]
+Kept = tuple[int | None, ...]
+BUDGET = 256 * 2**20  # bytes of u that the backward pass may keep at a time
+LEAST = 16  # the smallest side of a matrix product in Triton
+ENOUGH = 256  # programs that keep a GPU busy; with fewer of them the tiles are made smaller
+# Of the compiler. Without them it gives registers away for more programs at a time, or for loads
+# ahead of their use, and then moves numbers out to memory.
 OPTIONS = {"num_stages": 1, "maxnreg": 255}
-"""Of the compiler. Without them it gives registers away for more programs at a time, or for loads
-ahead of their use, and then moves numbers out to memory."""
-
-ENOUGH = 256
-"""Programs that keep a GPU busy; with fewer of them the tiles are made smaller."""
 
 
 def available() -> bool:
@@ -74,17 +66,10 @@ def available() -> bool:
     return triton is not None
 
 
-def pairwise_forward(
-    c: Tensor, b: Tensor, f_hat: Tensor, shape: tuple[int, ...], kept: tuple[int | None, ...]
-) -> Tensor:
+def pairwise_forward(c: Tensor, b: Tensor, f_hat: Tensor, shape: Shape, kept: Kept) -> Tensor:
     """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N).
 
-    Arguments:
-        c: Values of the symbol on the kept modes, complex64.
-        b: Values of the symbol on the grid, float32.
-        f_hat: Coefficients of the kept modes in the order of `Grid.modes(kept)`, complex64.
-        shape: The grid *N.
-        kept: Kept modes k_max of each axis; None keeps all of that axis.
+    Modes are in the order of `Grid.modes(kept)`; c and f̂ are complex64, b is float32.
     """
     layer = _Layer(c, b, f_hat, shape, kept)
     out = b.new_empty(len(f_hat), len(c), *shape)
@@ -94,12 +79,7 @@ def pairwise_forward(
 
 
 def pairwise_backward(
-    c: Tensor,
-    b: Tensor,
-    f_hat: Tensor,
-    grad: Tensor,
-    shape: tuple[int, ...],
-    kept: tuple[int | None, ...],
+    c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, shape: Shape, kept: Kept
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients c̄, b̄ and f̂̄ for the gradient `grad` of the result, (B, O, *N)."""
     layer = _Layer(c, b, f_hat, shape, kept)
@@ -113,7 +93,8 @@ def pairwise_backward(
     return torch.view_as_complex(c_bar), b_bar, torch.view_as_complex(f_bar)
 
 
-# Kernels. Complex numbers are pairs of real ones; tables and sizes have the names of `_Layer`.
+# Kernels, for tensors of Triton and tuples of them. Complex numbers are pairs of real ones; tables
+# and sizes have the names of `_Layer`.
 
 
 def _jit(function: Callable[..., Any]) -> Any:
@@ -122,36 +103,29 @@ def _jit(function: Callable[..., Any]) -> Any:
 
 
 @_jit
-def _load(start: tl.tensor, place: tl.tensor, mask: tl.tensor) -> tl.tensor:
+def _load(start: Any, place: Any, mask: Any) -> Any:
     """Real and imaginary parts at some places; 0 behind the end."""
     real = tl.load(start + 2 * place, mask=mask, other=0.0)
     return real, tl.load(start + 2 * place + 1, mask=mask, other=0.0)
 
 
 @_jit
-def _product(
-    a_real: tl.tensor, a_imag: tl.tensor, b_real: tl.tensor, b_imag: tl.tensor
-) -> tl.tensor:
+def _product(a_real: Any, a_imag: Any, b_real: Any, b_imag: Any) -> Any:
     """a b of complex numbers."""
     return a_real * b_real - a_imag * b_imag, a_real * b_imag + a_imag * b_real
 
 
 @_jit
 def _add_product(
-    total_real: tl.tensor,
-    total_imag: tl.tensor,
-    a_real: tl.tensor,
-    a_imag: tl.tensor,
-    b_real: tl.tensor,
-    b_imag: tl.tensor,
-) -> tl.tensor:
+    total_real: Any, total_imag: Any, a_real: Any, a_imag: Any, b_real: Any, b_imag: Any
+) -> Any:
     """total + a b of complex numbers."""
     real, imag = _product(a_real, a_imag, b_real, b_imag)
     return total_real + real, total_imag + imag
 
 
 @_jit
-def _next_axis(program: tl.tensor, count: tl.tensor, tile: tl.constexpr) -> tl.tensor:
+def _next_axis(program: Any, count: Any, tile: tl.constexpr) -> Any:
     """Where a program's tile starts along the last axis, and its number along the others."""
     tiles = tl.cdiv(count, tile)
     return program % tiles * tile, program // tiles
@@ -159,14 +133,8 @@ def _next_axis(program: tl.tensor, count: tl.tensor, tile: tl.constexpr) -> tl.t
 
 @_jit
 def _synthesise(
-    c: tl.tensor,
-    f_hat: tl.tensor,
-    pair: tl.tensor,
-    spectra: tl.tensor,
-    place: tl.tensor,
-    operands: tl.tensor,
-    tiles: tl.constexpr,
-) -> tl.tensor:
+    c: Any, f_hat: Any, pair: Any, spectra: Any, place: Any, operands: Any, tiles: tl.constexpr
+) -> Any:
     """g of some samples, rows and columns for one pair j, i: (samples * rows, columns)."""
     tile_samples: tl.constexpr = tiles[0]
     tile_rows: tl.constexpr = tiles[1]
@@ -223,13 +191,7 @@ def _synthesise(
 
 @_jit
 def _forward(
-    out: tl.tensor,
-    c: tl.tensor,
-    b: tl.tensor,
-    f_hat: tl.tensor,
-    tables: tl.tensor,
-    sizes: tl.tensor,
-    tiles: tl.constexpr,
+    out: Any, c: Any, b: Any, f_hat: Any, tables: Any, sizes: Any, tiles: tl.constexpr
 ) -> None:
     """out of some samples, rows and columns, one output and plane."""
     tile_samples: tl.constexpr = tiles[0]
@@ -262,13 +224,7 @@ def _forward(
 
 @_jit
 def _space_gradient(
-    b_bar: tl.tensor,
-    c: tl.tensor,
-    grad: tl.tensor,
-    f_hat: tl.tensor,
-    tables: tl.tensor,
-    sizes: tl.tensor,
-    tiles: tl.constexpr,
+    b_bar: Any, c: Any, grad: Any, f_hat: Any, tables: Any, sizes: Any, tiles: tl.constexpr
 ) -> None:
     """b̄ of some rows and columns, one pair and plane."""
     tile_samples: tl.constexpr = tiles[0]
@@ -305,13 +261,7 @@ def _space_gradient(
 
 @_jit
 def _analyse(
-    u: tl.tensor,
-    b: tl.tensor,
-    grad: tl.tensor,
-    tables: tl.tensor,
-    first_output: tl.tensor,
-    sizes: tl.tensor,
-    tiles: tl.constexpr,
+    u: Any, b: Any, grad: Any, tables: Any, first_output: Any, sizes: Any, tiles: tl.constexpr
 ) -> None:
     """u of some samples, inputs and modes, one output and plane; outputs count from the first."""
     tile_samples: tl.constexpr = tiles[0]
@@ -369,13 +319,7 @@ def _analyse(
 
 @_jit
 def _reduce(
-    total: tl.tensor,
-    factor: tl.tensor,
-    u: tl.tensor,
-    tables: tl.tensor,
-    steps: tl.tensor,
-    sizes: tl.tensor,
-    tiles: tl.constexpr,
+    total: Any, factor: Any, u: Any, tables: Any, steps: Any, sizes: Any, tiles: tl.constexpr
 ) -> None:
     """total += Σ conj(factor) p over samples for c̄, over outputs for f̂̄."""
     tile_modes: tl.constexpr = tiles[0]
@@ -425,7 +369,6 @@ class _Launch:
 
     @property
     def options(self) -> dict[str, int]:
-        """Of the compiler."""
         return {"num_warps": self.warps, **OPTIONS}
 
 
@@ -446,14 +389,7 @@ class _Sizes(NamedTuple):
 class _Layer:
     """The operands of one operator as the kernels take them, and the launches that it needs."""
 
-    def __init__(
-        self,
-        c: Tensor,
-        b: Tensor,
-        f_hat: Tensor,
-        shape: tuple[int, ...],
-        kept: tuple[int | None, ...],
-    ) -> None:
+    def __init__(self, c: Tensor, b: Tensor, f_hat: Tensor, shape: Shape, kept: Kept) -> None:
         if triton is None:
             raise RuntimeError("triton is not installed; these kernels need it: install triton")
         if c.device.type == "cpu" and isinstance(_forward, triton.JITFunction):
@@ -482,18 +418,15 @@ class _Layer:
         self.operands: dict[str, Any] = {**spectra, "b": b, "tables": tables}
 
     def forward(self, out: Tensor) -> _Launch:
-        """What fills `out`."""
         return self._synthesis(_forward, self.sizes.outputs, by_samples=True, out=out)
 
     def space_gradient(self, grad: Tensor, b_bar: Tensor) -> _Launch:
-        """What fills b̄."""
         pairs = self.sizes.outputs * self.sizes.inputs
         return self._synthesis(_space_gradient, pairs, by_samples=False, grad=grad, b_bar=b_bar)
 
     def frequency_gradients(self, grad: Tensor, c_bar: Tensor, f_bar: Tensor) -> Iterator[_Launch]:
         """What adds c̄ and f̂̄ to zeros, block after block of outputs and samples."""
-        sizes = self.sizes
-        modes = sizes.row_modes * sizes.half_modes
+        sizes, modes = self.sizes, self.sizes.row_modes * self.sizes.half_modes
         numbers = 2 * sizes.inputs * sizes.planes * modes
         fit = max(1, BUDGET // (4 * numbers))
         most_samples = min(fit, sizes.samples)
@@ -552,7 +485,7 @@ class _Layer:
 
 
 def _checked(
-    name: str, given: Tensor, dtype: torch.dtype, shape: tuple[int, ...], device: torch.device
+    name: str, given: Tensor, dtype: torch.dtype, shape: Shape, device: torch.device
 ) -> Tensor:
     """The tensor without gaps, if it is of the expected kind."""
     if (given.dtype, tuple(given.shape), given.device) != (dtype, shape, device):
@@ -565,7 +498,7 @@ def _checked(
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # a table made during inference serves training too
-def _phases(shape: tuple[int, ...], kept: tuple[int | None, ...], device: torch.device) -> Tensor:
+def _phases(shape: Shape, kept: Kept, device: torch.device) -> Tensor:
     """e^{2πi ξ·x} for all points and modes of full axes together, shape (points, modes, 2)."""
     angles = torch.zeros(1, 1, dtype=torch.float64)
     for n, k in zip(shape, kept, strict=True):
@@ -573,13 +506,11 @@ def _phases(shape: tuple[int, ...], kept: tuple[int | None, ...], device: torch.
         turns = torch.outer(torch.arange(n), axis_modes(n, k, half=False)) % n
         angle = turns.to(torch.float64) * (2 * math.pi / n)
         angles = (angles[:, None, :, None] + angle[None, :, None, :]).flatten(2).flatten(0, 1)
-    phases = torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1)
-    return phases.to(device, torch.float32)
+    return torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1).to(device, torch.float32)
 
 
-def _blocks(count: int, most: int) -> Iterator[slice]:
-    for first in range(0, count, most):
-        yield slice(first, min(first + most, count))
+def _blocks(count: int, most: int) -> list[slice]:
+    return [slice(first, min(first + most, count)) for first in range(0, count, most)]
 
 
 def _power(count: int) -> int:
@@ -594,11 +525,7 @@ def _tile(count: int, most: int) -> int:
 
 def _share(lines: int, outer: int, inner: int) -> tuple[int, int]:
     """How many of two axes make the lines of a tile: with the fewest empty ones, then square."""
-    powers = [1 << power for power in range(lines.bit_length())]
-
-    def cost(side: int) -> tuple[int, int]:
-        other = lines // side
-        return -(-outer // side) * -(-inner // other), abs(side - other)
-
-    side = min(powers, key=cost)
+    sides = [1 << power for power in range(lines.bit_length())]
+    empty = {side: -(-outer // side) * -(-inner // (lines // side)) for side in sides}
+    side = min(sides, key=lambda side: (empty[side], abs(side - lines // side)))
     return side, lines // side
