@@ -86,7 +86,7 @@ class ShardSource:
     def __len__(self) -> int:
         return sum(shard.count for shard in self.shards)
 
-    def symmetries(self, grid: Grid) -> Sequence[Symmetry]:
+    def symmetries(self, grid: Grid) -> Symmetries:
         """Those of the equation that the samples are solutions of."""
         problem = PROBLEMS[self.manifest.problem](**self.manifest.parameters)
         return problem.physics()[1].symmetries(grid)
@@ -131,7 +131,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         self._rows: Sequence[int] = range(len(source))
         self._every = 1
         self._turn: Symmetry | None = None
-        self._symmetries: Callable[[Grid], Sequence[Symmetry]] | None = None
+        self._symmetries: Callable[[Grid], Symmetries] | None = None
         if isinstance(source, ShardSource) and source.manifest.problem in PROBLEMS:
             self._symmetries = source.symmetries
 
@@ -232,15 +232,13 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             )
         return self._view(input_frames=inputs, times=self.times[:end])
 
-    def symmetries(self) -> Sequence[Symmetry]:
+    def symmetries(self) -> Symmetries:
         """The maps of fields on this grid that turn samples into samples; at least x -> x."""
         if self._symmetries is None:
             return Symmetries(box_symmetries(self.grid)[:1])
         return self._symmetries(self.grid)
 
-    def with_symmetries(
-        self, symmetries: Callable[[Grid], Sequence[Symmetry]]
-    ) -> "OperatorDataset":
+    def with_symmetries(self, symmetries: Callable[[Grid], Symmetries]) -> "OperatorDataset":
         """The same samples, with symmetries of one's own: a function of a grid."""
         return self._view(_symmetries=symmetries)
 

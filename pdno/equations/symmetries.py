@@ -9,10 +9,8 @@ that T maps to itself. So a training sample stands for as many as there are symm
 __all__ = ["Symmetries", "Symmetry", "all_translations", "box_symmetries"]
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations, product
-from typing import overload
 
 from torch import Tensor
 
@@ -67,7 +65,7 @@ class Symmetry:
 
 
 @dataclass(frozen=True)
-class Symmetries(Sequence[Symmetry]):
+class Symmetries:
     """All products of some turns with translations by whole points of a grid.
 
     Translations go k/N along each of the `directions`, integer vectors with their N.
@@ -79,23 +77,17 @@ class Symmetries(Sequence[Symmetry]):
     def __len__(self) -> int:
         return len(self.turns) * math.prod(points for _, points in self.directions)
 
-    @overload
-    def __getitem__(self, index: int) -> Symmetry: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Symmetry]: ...
-    def __getitem__(self, index: int | slice) -> Symmetry | Sequence[Symmetry]:
-        if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
+    def __getitem__(self, index: int) -> Symmetry:
+        if not 0 <= index < len(self):
             raise IndexError(f"symmetry {index} of {len(self)}")
-        rest, turn = divmod(index % len(self), len(self.turns))
+        rest, turn = divmod(index, len(self.turns))
         chosen = self.turns[turn]
         shift = list(chosen.shift)
         for direction, points in self.directions:
             rest, steps = divmod(rest, points)
             for axis, component in enumerate(direction):
                 shift[axis] = (shift[axis] + component * steps / points) % 1.0
-        return Symmetry(chosen.axes, chosen.flips, tuple(shift), chosen.sign)
+        return replace(chosen, shift=tuple(shift))
 
 
 def box_symmetries(grid: Grid) -> tuple[Symmetry, ...]:

@@ -20,11 +20,8 @@ from torch.optim import Adam, AdamW, Muon, Optimizer
 
 from pdno.training.settings import TrainingSettings
 
-SMALLEST_MATRIX = 16
-"""Matrices with a shorter side are left to AdamW."""
-
-MEAN = "mean"
-"""Key of the running mean in the state of a weight."""
+SMALLEST_MATRIX = 16  # matrices with a shorter side are left to AdamW
+MEAN = "mean"  # key of the running mean in the state of a weight
 
 
 class Optimiser:
@@ -67,11 +64,8 @@ class Optimiser:
             # at first the mean forgets faster, for the start is nothing to remember
             keep = min(self.settings.averaging, (1 + count) / (10 + count))
             for weight in self.weights:
-                mean = self.state[weight].get(MEAN)
-                if mean is None:
-                    self.state[weight][MEAN] = weight.detach().clone()
-                else:
-                    mean.lerp_(weight.detach(), 1 - keep)
+                mean = self.state[weight].setdefault(MEAN, weight.detach().clone())
+                mean.lerp_(weight.detach(), 1 - keep)
 
     @contextmanager
     def mean_weights(self) -> Iterator[None]:

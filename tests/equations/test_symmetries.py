@@ -67,7 +67,7 @@ def test_they_are_a_group_of_different_maps():
     f = torch.randn(8, 8)
     images = {tuple(s.apply(f, grid).flatten().tolist()) for s in NavierStokes().symmetries(grid)}
     assert len(images) == 32
-    for symmetry in NavierStokes().symmetries(grid)[:8]:
+    for symmetry in list(NavierStokes().symmetries(grid))[:8]:
         again = symmetry.apply(symmetry.apply(f, grid), grid)
         assert tuple(again.flatten().tolist()) in images
 
