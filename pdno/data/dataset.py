@@ -253,7 +253,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         if self._symmetries is None or self.grid.periodic or self._every == 1:
             return []
         same = tuple(range(whole.dim))
-        flips = [turn for turn in self._symmetries(whole) if turn.axes == same]
+        flips = [turn for turn in self._symmetries(whole).turns if turn.axes == same]
         return [self._view(_turn=turn) for turn in flips]
 
     def to(self, dtype: torch.dtype) -> "OperatorDataset":

@@ -21,11 +21,8 @@ from pdno.symbols.mlp import MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, with_time
 
-SCALES = (1.0, 4.0)
-"""The s of the features, in units of the `frequency_scale`."""
-
-GAIN = 3.0
-"""Features lie on spheres, where torch's own start would be almost linear."""
+SCALES = (1.0, 4.0)  # the s of the features, in units of the `frequency_scale`
+GAIN = 3.0  # features lie on spheres, where torch's own start would be almost linear
 
 
 class TrunkSymbol(SeparatedSymbol):
