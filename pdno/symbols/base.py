@@ -15,7 +15,7 @@ A symbol is a module that gives its values on a grid; what the values mean is in
 Index order: outputs j before inputs i, as in the published weights.
 """
 
-__all__ = ["Symbol", "SymbolValues", "Time"]
+__all__ = ["Symbol", "SymbolValues"]
 
 from abc import abstractmethod
 from collections.abc import Sequence
