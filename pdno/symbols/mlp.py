@@ -8,9 +8,8 @@ to w, where its derivatives do not decay: only the order of the values themselve
 __all__ = ["ACTIVATIONS", "Activation", "MLPOptions", "SymbolMLP", "join_parts"]
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -19,28 +18,26 @@ from torch.nn import functional
 from pdno.tracing import is_traced
 
 
-@dataclass(frozen=True)
-class Activation:
-    """An activation, m of the class S^m_{1,0} it gives, None where none is proven, and why."""
+class Activation(NamedTuple):
+    """An activation, and m of the class S^m_{1,0} it gives, None where none is proven."""
 
     function: Callable[[Tensor], Tensor]
     order: int | None
-    reason: str
 
 
 # torch's own threshold 20 makes a jump of e^-20, which float64 sees
 _softplus = partial(functional.softplus, threshold=40.0)
-_GELU_LIKE = "it differs from GELU by a Schwartz function"
-_BOUNDED = "it is bounded and its derivatives are Schwartz functions"
-_GELU = "|GELU(z)| <= |z|, GELU' is bounded, higher derivatives are Schwartz"
 
 ACTIVATIONS: dict[str, Activation] = {
-    "gelu": Activation(functional.gelu, 1, _GELU),
-    "softplus": Activation(_softplus, 1, _GELU_LIKE),
-    "silu": Activation(functional.silu, 1, _GELU_LIKE),
-    "tanh": Activation(torch.tanh, 0, _BOUNDED),
-    "sigmoid": Activation(torch.sigmoid, 0, _BOUNDED),
-    "relu": Activation(functional.relu, None, "it is not smooth, so no class is proven"),
+    # |GELU(z)| <= |z|, GELU' is bounded, higher derivatives are Schwartz
+    "gelu": Activation(functional.gelu, 1),
+    # these differ from GELU by a Schwartz function
+    "softplus": Activation(_softplus, 1),
+    "silu": Activation(functional.silu, 1),
+    # bounded, and the derivatives are Schwartz functions
+    "tanh": Activation(torch.tanh, 0),
+    "sigmoid": Activation(torch.sigmoid, 0),
+    "relu": Activation(functional.relu, None),  # it is not smooth
 }
 
 
