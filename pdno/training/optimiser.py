@@ -25,10 +25,7 @@ MEAN = "mean"  # key of the running mean in the state of a weight
 
 
 class Optimiser:
-    """What changes the weights of a module, and what it remembers of each.
-
-    `state` has a dictionary of tensors for every weight that has had a step.
-    """
+    """What changes the weights of a module; `state` has the tensors it remembers of each."""
 
     def __init__(self, module: nn.Module, settings: TrainingSettings) -> None:
         self.weights: list[Tensor] = [p for p in module.parameters() if p.requires_grad]

@@ -131,11 +131,9 @@ def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples
             inputs, targets = (move.apply(f, data.grid) for f in (one.inputs, one.targets))
             parts.append(Batch(inputs, targets, one.t))
         times = [part.t for part in parts if part.t is not None]
-        return Batch(
-            torch.cat([part.inputs for part in parts]),
-            torch.cat([part.targets for part in parts]),
-            torch.cat(times) if times else None,
-        )
+        inputs = torch.cat([part.inputs for part in parts])
+        targets = torch.cat([part.targets for part in parts])
+        return Batch(inputs, targets, torch.cat(times) if times else None)
 
     return Examples(len(variants[0]), batch)
 

@@ -36,8 +36,7 @@ class TrainingSettings(BaseModel):
     batch_size: Count = 20
     """Samples per step, over all processes together."""
     optimiser: Literal["adam", "adamw", "muon"] = "adam"
-    """adam adds weight_decay to the gradient, adamw shrinks the weights by it; muon is for
-    matrices of side 16 and more, beside adamw for the rest."""
+    """adam adds weight_decay to the gradient, adamw shrinks the weights; muon is for matrices."""
     learning_rate: Rate = 5e-3
     matrix_learning_rate: Rate = 0.02
     """Largest learning rate of muon, which follows the same schedule."""
