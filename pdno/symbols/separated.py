@@ -121,7 +121,8 @@ class SeparatedSymbol(Symbol):
     def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
         """c at any frequencies (M, d), also those that are no integers, and b at points (P, d)."""
         if not self.scale.chosen:
-            raise ValueError("no frequency_scale yet: give one, or use the symbol on a grid first")
+            reason = "this symbol has not chosen its frequency_scale yet: build it with one"
+            raise ValueError(f"{reason}, or use it on a grid first")
         like = next(self.parameters())
         times = check_time(t, self.takes_time, like)
         seen = (xi.to(like.device) / self.scale.frequency.to(like.device)).to(like.dtype)
