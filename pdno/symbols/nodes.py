@@ -47,8 +47,7 @@ def count_nodes(values: Tensor, *, periodic: bool) -> int | None:
     # the mean square of what is left out when the first ones are kept
     tails = coefficients.square().mean(dim=0).double().flip(0).cumsum(0).flip(0).tolist()
     allowed = TOLERANCE**2 * float(lines.square().mean())
-    enough = [m for m in range(STEP, MOST, STEP) if tails[m] <= allowed]
-    return enough[0] if enough else None
+    return next((m for m in range(STEP, MOST, STEP) if tails[m] <= allowed), None)
 
 
 @lru_cache(maxsize=6)
@@ -56,8 +55,8 @@ def count_nodes(values: Tensor, *, periodic: bool) -> int | None:
 def probe_lines(dim: int, *, periodic: bool) -> Tensor:
     """`MOST` nodes on some lines along each axis, shape (axes, lines, MOST, d), float64."""
     count = LINES if dim > 1 else 1
-    # the lines lie across the box so that no two have a coordinate in common
     places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    # across the box, so that no two have a coordinate in common
     lines = torch.stack([places.roll(axis) for axis in range(dim)], dim=-1)
     points = lines[None, :, None, :].repeat(dim, 1, MOST, 1)
     for axis in range(dim):

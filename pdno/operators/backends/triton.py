@@ -46,8 +46,9 @@ from pdno.fourier import half_table
 from pdno.grid import axis_modes, kept_per_axis
 
 try:
-    import triton  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    import triton.language as tl  # type: ignore[import-untyped, import-not-found, unused-ignore]
+    import triton
+    import triton.language as tl
+    from triton.language import tensor as Arg  # in annotations, which triton looks up
 except ImportError:
     triton = None
 
@@ -93,8 +94,7 @@ def pairwise_backward(
     return torch.view_as_complex(c_bar), b_bar, torch.view_as_complex(f_bar)
 
 
-# Kernels, for tensors of Triton and tuples of them. Complex numbers are pairs of real ones; tables
-# and sizes have the names of `_Layer`.
+# Kernels. Complex numbers are pairs of real ones; tables and sizes have the names of `_Layer`.
 
 
 def _jit(function: Callable[..., Any]) -> Any:
@@ -103,29 +103,29 @@ def _jit(function: Callable[..., Any]) -> Any:
 
 
 @_jit
-def _load(start: Any, place: Any, mask: Any) -> Any:
+def _load(start: Arg, place: Arg, mask: Arg) -> Arg:
     """Real and imaginary parts at some places; 0 behind the end."""
     real = tl.load(start + 2 * place, mask=mask, other=0.0)
     return real, tl.load(start + 2 * place + 1, mask=mask, other=0.0)
 
 
 @_jit
-def _product(a_real: Any, a_imag: Any, b_real: Any, b_imag: Any) -> Any:
+def _product(a_real: Arg, a_imag: Arg, b_real: Arg, b_imag: Arg) -> Arg:
     """a b of complex numbers."""
     return a_real * b_real - a_imag * b_imag, a_real * b_imag + a_imag * b_real
 
 
 @_jit
 def _add_product(
-    total_real: Any, total_imag: Any, a_real: Any, a_imag: Any, b_real: Any, b_imag: Any
-) -> Any:
+    total_real: Arg, total_imag: Arg, a_real: Arg, a_imag: Arg, b_real: Arg, b_imag: Arg
+) -> Arg:
     """total + a b of complex numbers."""
     real, imag = _product(a_real, a_imag, b_real, b_imag)
     return total_real + real, total_imag + imag
 
 
 @_jit
-def _next_axis(program: Any, count: Any, tile: tl.constexpr) -> Any:
+def _next_axis(program: Arg, count: Arg, tile: tl.constexpr) -> Arg:
     """Where a program's tile starts along the last axis, and its number along the others."""
     tiles = tl.cdiv(count, tile)
     return program % tiles * tile, program // tiles
@@ -133,8 +133,8 @@ def _next_axis(program: Any, count: Any, tile: tl.constexpr) -> Any:
 
 @_jit
 def _synthesise(
-    c: Any, f_hat: Any, pair: Any, spectra: Any, place: Any, operands: Any, tiles: tl.constexpr
-) -> Any:
+    c: Arg, f_hat: Arg, pair: Arg, spectra: Arg, place: Arg, operands: Arg, tiles: tl.constexpr
+) -> Arg:
     """g of some samples, rows and columns for one pair j, i: (samples * rows, columns)."""
     tile_samples: tl.constexpr = tiles[0]
     tile_rows: tl.constexpr = tiles[1]
@@ -191,7 +191,7 @@ def _synthesise(
 
 @_jit
 def _forward(
-    out: Any, c: Any, b: Any, f_hat: Any, tables: Any, sizes: Any, tiles: tl.constexpr
+    out: Arg, c: Arg, b: Arg, f_hat: Arg, tables: Arg, sizes: Arg, tiles: tl.constexpr
 ) -> None:
     """out of some samples, rows and columns, one output and plane."""
     tile_samples: tl.constexpr = tiles[0]
@@ -224,7 +224,7 @@ def _forward(
 
 @_jit
 def _space_gradient(
-    b_bar: Any, c: Any, grad: Any, f_hat: Any, tables: Any, sizes: Any, tiles: tl.constexpr
+    b_bar: Arg, c: Arg, grad: Arg, f_hat: Arg, tables: Arg, sizes: Arg, tiles: tl.constexpr
 ) -> None:
     """b̄ of some rows and columns, one pair and plane."""
     tile_samples: tl.constexpr = tiles[0]
@@ -261,7 +261,7 @@ def _space_gradient(
 
 @_jit
 def _analyse(
-    u: Any, b: Any, grad: Any, tables: Any, first_output: Any, sizes: Any, tiles: tl.constexpr
+    u: Arg, b: Arg, grad: Arg, tables: Arg, first_output: Arg, sizes: Arg, tiles: tl.constexpr
 ) -> None:
     """u of some samples, inputs and modes, one output and plane; outputs count from the first."""
     tile_samples: tl.constexpr = tiles[0]
@@ -319,7 +319,7 @@ def _analyse(
 
 @_jit
 def _reduce(
-    total: Any, factor: Any, u: Any, tables: Any, steps: Any, sizes: Any, tiles: tl.constexpr
+    total: Arg, factor: Arg, u: Arg, tables: Arg, steps: Arg, sizes: Arg, tiles: tl.constexpr
 ) -> None:
     """total += Σ conj(factor) p over samples for c̄, over outputs for f̂̄."""
     tile_modes: tl.constexpr = tiles[0]
