@@ -249,10 +249,10 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         ones: a reflection of the whole grid, and then every r-th point. Empty where reflections
         map this grid to itself and so are among its `symmetries`.
         """
-        whole = self.source.grid
-        if self._symmetries is None or self.grid.periodic or self._every == 1:
+        whole, same = self.source.grid, tuple(range(self.grid.dim))
+        reflected = any(any(turn.flips) for turn in self.symmetries().turns)
+        if self._symmetries is None or self.grid.periodic or reflected:
             return []
-        same = tuple(range(whole.dim))
         flips = [turn for turn in self._symmetries(whole).turns if turn.axes == same]
         return [self._view(_turn=turn) for turn in flips]
 

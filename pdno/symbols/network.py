@@ -42,14 +42,6 @@ class NetworkSymbol(SeparatedSymbol):
         points = with_time(xi, t)
         return self._by_pairs(join_parts(self.real.fields(points), self.imaginary.fields(points)))
 
-    def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        assert self.space is not None
-        # all pairs of a point lie together in memory, as the operator reads them
-        return self._by_pairs(self.space(with_time(x, t)).movedim(-1, 0))
-
-    def _by_pairs(self, values: Tensor) -> Tensor:
-        return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
-
 
 class LowRankSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = Σ_{r<=R} b_jr(x) c_ijr(ξ), or with shared factors Σ_r b_r(x) c_ijr(ξ).
@@ -58,6 +50,8 @@ class LowRankSymbol(SeparatedSymbol):
     x-dependence at about the price of a(ξ). b_1 starts near the constant 1 and the others near 0,
     so that the operator starts as an a(ξ).
     """
+
+    space: SymbolMLP
 
     def __init__(
         self,

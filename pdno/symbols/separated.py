@@ -16,7 +16,7 @@ from torch import Tensor
 from pdno.fourier import Modes
 from pdno.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues, Time
-from pdno.symbols.mlp import join_parts
+from pdno.symbols.mlp import SymbolMLP, join_parts
 from pdno.symbols.nodes import MOST, STEP, count_nodes, node_basis, node_points, probe_lines
 from pdno.symbols.scale import InputScale
 
@@ -41,13 +41,24 @@ class SeparatedSymbol(Symbol):
         super().__init__(in_channels, out_channels)
         self.scale, self.depends_on_x, self.takes_time = scale, depends_on_x, takes_time
 
+    space: SymbolMLP | None
+
     @abstractmethod
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex; B after I if t is (B,)."""
 
-    @abstractmethod
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        """b at x · coordinate_scale, (*N, d) -> (R, O or 1, I or 1, *N) real; B as for c."""
+        """b at x · coordinate_scale, (*N, d) -> (R, O or 1, I or 1, *N) real; B as for c.
+
+        Here that of one network `space` of x (and t) for all pairs.
+        """
+        assert self.space is not None
+        # all pairs of a point lie together in memory, as the operator reads them
+        return self._by_pairs(self.space(with_time(x, t)).movedim(-1, 0))
+
+    def _by_pairs(self, values: Tensor) -> Tensor:
+        """(O·I, *N) -> (1, O, I, *N)."""
+        return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
 
     def evaluate(
         self,

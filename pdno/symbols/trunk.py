@@ -64,12 +64,4 @@ class TrunkSymbol(SeparatedSymbol):
             root = (s * s + squares).sqrt()
             features += [xi / root, s / root]
         values = self.trunk.fields(with_time(torch.cat(features, dim=-1), t))
-        shape = (2, 1, self.out_channels, self.in_channels, *values.shape[1:])
-        return join_parts(*values.reshape(shape))
-
-    def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        """a1."""
-        assert self.space is not None
-        # all pairs of a point lie together in memory, as the operator reads them
-        values: Tensor = self.space(with_time(x, t)).movedim(-1, 0)
-        return values.reshape(1, self.out_channels, self.in_channels, *values.shape[1:])
+        return self._by_pairs(join_parts(*values.chunk(2)))

@@ -67,6 +67,9 @@ class Optimiser:
     @contextmanager
     def mean_weights(self) -> Iterator[None]:
         """Within this block the weights are their running means, if there are some."""
+        if not self.settings.averaging:
+            yield
+            return
         now = [weight.detach().clone() for weight in self.weights]
         self.finish()
         try:
