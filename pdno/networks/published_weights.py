@@ -149,8 +149,9 @@ def _fill(network: nn.Module, own: Mapping[str, Tensor], published: _Weights) ->
             else:
                 value = published.take(theirs)
             # local maps are stored as convolutions with a kernel of one point, or ours are
-            pairs = zip(value.shape, like.shape, strict=False)
-            if value.numel() != like.numel() or any(n != m for n, m in pairs):
+            local = isinstance(network, MWT) or name.startswith("locals.")
+            same = value.numel() == like.numel() and (local or value.dim() == like.dim())
+            if not same or any(n != m for n, m in zip(value.shape, like.shape, strict=False)):
                 raise ValueError(f"shape {tuple(value.shape)}; expected {tuple(like.shape)}")
         except ValueError as error:
             raise ValueError(f"{theirs!r} for {name!r}: {error}") from error
