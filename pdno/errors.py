@@ -1,9 +1,15 @@
 """Errors that end a command with one message: the cause lies in what was asked, not in the code.
 
-Wrong input is a ValueError, a file that cannot be read or written an OSError, and these two.
+Wrong input is a ValueError, a file that cannot be read or written an OSError, and these two. An
+unknown name is answered with the nearest one that is known.
 """
 
-__all__ = ["SolverError", "TrainingStopped"]
+__all__ = ["SolverError", "TrainingStopped", "suggest", "unknown_name"]
+
+import difflib
+from collections.abc import Iterable
+
+PLUGIN = "those of another package need `--plugin MODULE`, or an import in Python"
 
 
 class SolverError(RuntimeError):
@@ -23,3 +29,19 @@ class TrainingStopped(RuntimeError):
     def __init__(self, message: str, *, resumable: bool) -> None:
         super().__init__(message)
         self.resumable = resumable
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """The question "did you mean 'learning_rate'? " for learnig_rate, or for lr; else nothing."""
+    names = {name.lower(): name for name in known}
+    initials = {"".join(part[:1] for part in low.split("_")): low for low in names if "_" in low}
+    given = word.lower()
+    near = difflib.get_close_matches(given, names, n=1) or [initials.get(given, "")]
+    return f"did you mean {names[near[0]]!r}? " if near[0] else ""
+
+
+def unknown_name(what: str, given: object, known: Iterable[str]) -> str:
+    """What to say of a name that no registry has; other packages may have it."""
+    names = list(known)
+    near = suggest(str(given), names)
+    return f"{what} {given!r}; {near}expected one of {', '.join(names)}; {PLUGIN}"

@@ -40,7 +40,12 @@ class Grid:
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(map(int, self.shape)))
+        try:
+            object.__setattr__(self, "shape", tuple(map(int, self.shape)))
+        except TypeError as problem:
+            one = f"Grid(({self.shape},)) has one axis, Grid(({self.shape}, {self.shape})) two"
+            told = f"Grid shape is {self.shape}; expected points per axis: {one}"
+            raise ValueError(told) from problem
         if not 1 <= len(self.shape) <= 3:
             raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
         if min(self.shape) < 2:

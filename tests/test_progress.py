@@ -1,6 +1,7 @@
 import io
 import re
 import sys
+import types
 
 import pytest
 
@@ -41,3 +42,28 @@ def test_an_error_passes_through(monkeypatch, terminal):
     monkeypatch.setattr(sys, "stderr", Terminal() if terminal else io.StringIO())
     with pytest.raises(KeyError), track("work", total=2):
         raise KeyError
+
+
+def test_a_notebook_has_one_bar_that_is_updated_in_its_place(capsys, monkeypatch):
+    shown = []
+
+    def display(bundle, *, raw, display_id):
+        assert raw and display_id
+        shown.append([bundle])
+        return types.SimpleNamespace(update=lambda bundle, raw: shown[-1].append(bundle))
+
+    shell = types.SimpleNamespace(kernel=object())
+    notebook = types.SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=display))
+    now = iter([100.0, *(100.0 + 0.01 * k for k in range(1, 101))])
+    monkeypatch.setattr(pdno.progress.time, "monotonic", lambda: next(now))
+    with track("a < b", total=100) as advance:
+        for _ in range(100):
+            advance(1, "error 0.1")
+    (bar,) = shown
+    # a second of work: at most four updates, and the last one
+    assert 3 <= len(bar) <= 7 and bar[0]["text/plain"] == "a < b"
+    assert bar[-1]["text/plain"] == "a < b: 100/100, 100.00/s, 0 s left, error 0.1"
+    assert bar[-1]["text/html"].startswith('<progress value="100" max="100"></progress> a &lt; b')
+    assert capsys.readouterr() == ("", "")

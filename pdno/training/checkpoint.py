@@ -13,6 +13,7 @@ __all__ = [
     "TrainingState",
     "load_checkpoint",
     "read_tensors",
+    "write_history",
     "write_tensors",
 ]
 
@@ -22,14 +23,14 @@ import json
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from pdno.atomic import atomic_path, sha256, sweep, write_text
@@ -67,6 +68,7 @@ class TrainingState:
 
     step: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     sums: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     best: float | None = None
     best_epoch: int = 0
@@ -158,15 +160,10 @@ class RunRecorder:
         self.saved_at = time.monotonic()
 
     def write_history(self, state: TrainingState) -> None:
-        """Write the epochs so far as CSV; an error that was not measured is empty."""
+        """Write the epochs so far, for TensorBoard as well."""
         if self.place is None or not state.history:
             return
-        self.place.mkdir(parents=True, exist_ok=True)
-        text = io.StringIO()
-        writer = csv.DictWriter(text, [one.name for one in fields(EpochRow)], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in state.history)
-        write_text(self.place / HISTORY, text.getvalue())
+        write_history(self.place, state.history)
         if self.event_writer is not None:
             for old in self.place.glob("events.out.tfevents.*"):
                 old.unlink()
@@ -175,6 +172,16 @@ class RunRecorder:
                     for name in ("learning_rate", "loss", "train", "test", "best", "seconds"):
                         if getattr(row, name) is not None:
                             events.add_scalar(name, getattr(row, name), row.epoch)
+
+
+def write_history(folder: Path, history: Sequence[EpochRow]) -> None:
+    """Write epochs as CSV; an error that was not measured is empty."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [one.name for one in fields(EpochRow)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in history)
+    write_text(folder / HISTORY, text.getvalue())
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint | None:
@@ -213,7 +220,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
     # copies, as tensors may share memory: a normaliser that is used twice is written twice
     copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     with atomic_path(path) as temporary:
-        save_file(copies, temporary, dict(header))
+        # bytes, as save_file has a temporary file of its own that a kill would leave behind
+        temporary.write_bytes(save(copies, dict(header)))
 
 
 def read_tensors(

@@ -4,7 +4,7 @@ Each process takes its share of every batch, and the gradient is the sum of all 
 the same (to rounding) for every number of processes.
 """
 
-__all__ = ["ProcessGroup", "process_group"]
+__all__ = ["ProcessGroup", "check_device", "process_group"]
 
 import contextlib
 import gc
@@ -79,8 +79,26 @@ def process_group(device: torch.device | str | None = None) -> Iterator[ProcessG
         distributed.destroy_process_group()
 
 
+def check_device(device: torch.device | str) -> torch.device:
+    """The device, if this machine has it; ValueError if not."""
+    try:
+        given = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(f"device {device!r}; expected cpu, cuda, or cuda:1 and so on") from error
+    if given.type == "cuda" and not torch.cuda.is_available():
+        why = (
+            "torch finds no GPU here" if torch.version.cuda else "this torch is built without CUDA"
+        )
+        raise ValueError(f"device {str(device)!r}: {why}; take cpu, or see `pdno info`")
+    if given.type == "cuda" and (given.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device {str(device)!r}: there are {torch.cuda.device_count()} GPUs here"
+        )
+    return given
+
+
 def _device(device: torch.device | str | None, local: int) -> torch.device:
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    given = torch.device(device)
+    given = check_device(device)
     return torch.device("cuda", local) if given.type == "cuda" and given.index is None else given

@@ -5,7 +5,7 @@ weights, optimiser and step number determine a run. These are in a checkpoint: a
 at any moment and started again ends with the weights of a run that was not.
 """
 
-__all__ = ["Run", "fit"]
+__all__ = ["History", "Run", "fit"]
 
 import contextlib
 import math
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,58 +22,164 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pdno.data.dataset import OperatorDataset
+from pdno import run_folder
+from pdno.data.dataset import OperatorDataset, Pairs
+from pdno.display import draw, html_facts
 from pdno.errors import TrainingStopped
 from pdno.metrics import relative_l2
+from pdno.networks.neural_operator import count_parameters
 from pdno.progress import Advance, track
-from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState
+from pdno.record import refuse_unknown
+from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState, write_history
 from pdno.training.distributed import ProcessGroup, process_group
-from pdno.training.normalizer import Normalization
+from pdno.training.normalizer import Normalization, move
+from pdno.training.operator_folder import save_operator
+from pdno.training.operator_record import TrainingRecord
 from pdno.training.optimiser import Optimiser
 from pdno.training.samples import Samples, augmented, epoch_order
 from pdno.training.settings import TrainingSettings, learning_rate
-from pdno.training.task import Learner, StaticMap, Task, make_learner
+from pdno.training.task import Learner, Task, make_learner, task_of
 
 EVALUATION_BATCH = 20
 # settings that do not decide the weights: a run may go on with others
 MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
 
 
+class History(list[EpochRow]):
+    """The rows of a training, one per epoch."""
+
+    def plot(self) -> Any:
+        """A figure of training and test errors by epoch."""
+        splits = ("train", "test")
+        errors = {name: [(row.epoch, getattr(row, name)) for row in self] for name in splits}
+        return draw("plot_history", errors)
+
+    def facts(self) -> dict[str, str]:
+        """Epochs and errors at the end, in words."""
+        last = self[-1] if self else None
+        errors = {} if last is None else {"train error": last.train, "test error": last.test}
+        known = {name: f"{error:.4g}" for name, error in errors.items() if error is not None}
+        return {"epochs": str(len(self)), **known}
+
+    def __repr__(self) -> str:
+        return f"<History {_in_words(self.facts())}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_facts("History", self.facts())
+
+
 class Run(NamedTuple):
-    """What training gives: the learner, which predicts, one row per epoch, and training time."""
+    """What training gives: the learner, which predicts, one row per epoch, and training time.
+
+    `seconds` are those of the clock, `cpu_seconds` those of the processor, in all threads.
+    `data` are the samples that it was tested on, or else trained on: `plot` and `animate` show
+    them.
+    """
 
     model: Learner
-    history: list[EpochRow]
+    history: History
     seconds: float
+    cpu_seconds: float
+    training: TrainingRecord
+    data: OperatorDataset
 
     @property
     def network(self) -> nn.Module:
         """The network alone."""
         return self.model.network
 
+    def save(
+        self, folder: Path | str, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+    ) -> None:
+        """Write the operator with its errors and a model card, for `pdno.load` and the commands.
+
+        `inputs` and `outputs` are names of the channels, for the card. What the folder holds of
+        another operator is replaced; the folder of an experiment is not touched.
+        """
+        place = Path(folder)
+        if (place / run_folder.SPECIFICATION).is_file():
+            raise ValueError(f"{place} is the run folder of an experiment: take another one")
+        if inputs or outputs:
+            assert self.model.sampling is not None
+            self.model.sampling = self.model.sampling.named(inputs, outputs)
+        write_history(place, self.history)
+        save_operator(place, self.model, self.training, self._metrics())
+
+    def _metrics(self) -> dict[str, Any]:
+        """The errors after the last epoch, by split and points."""
+        assert self.model.sampling is not None
+        points, last = max(self.model.sampling.grid.shape), self.history[-1]
+        count = count_parameters(self.network, complex_once=False)
+        found: dict[str, Any] = {"seconds": self.seconds, "parameters": count}
+        found[f"training {points}"] = {"relative_l2 of the last epoch": last.train}
+        if last.test is not None:
+            found[f"test {points}"] = {"relative_l2": last.test}
+        return found
+
+    def plot(self, index: int = 0, data: OperatorDataset | None = None) -> Any:
+        """A figure of input, target, prediction and error of a sample of the test, or of `data`.
+
+        Notebooks show it; `figure.savefig(path)` writes it.
+        """
+        return self._predicted("plot", index, data)
+
+    def animate(self, index: int = 0, data: OperatorDataset | None = None) -> Any:
+        """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
+        return self._predicted("animate", index, data)
+
+    def _predicted(self, kind: str, index: int, data: OperatorDataset | None) -> Any:
+        known = self.data if data is None else data
+        inputs, target = known[index]
+        predict = partial(self.model.predict, grid=known.grid, times=known.target_times)
+        prediction = predict(inputs[None])[0]
+        error = float(relative_l2(prediction[None], target[None]))
+        title = f"sample {index}, relative L2 error {error:.3g}"
+        return getattr(known, kind)(index, prediction, title=title)
+
+    def _facts(self) -> dict[str, str]:
+        numbers = f"{count_parameters(self.network):,}"
+        about = {"network": type(self.network).__name__, "parameters": numbers}
+        return {**about, **self.history.facts(), "seconds": f"{self.seconds:.3g}"}
+
+    def __repr__(self) -> str:
+        return f"<Run {_in_words(self._facts())}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_facts("Run", self._facts())
+
+
+def _in_words(facts: dict[str, str]) -> str:
+    return ", ".join(f"{name} {fact}" for name, fact in facts.items())
+
 
 def fit(
     network: nn.Module,
-    train: OperatorDataset,
-    test: OperatorDataset | None = None,
+    train: Pairs,
+    test: Pairs | None = None,
     *,
-    task: Task | None = None,
+    task: Task | str | None = None,
     normalization: Normalization = "none",
     settings: TrainingSettings | None = None,
     folder: Path | str | None = None,
     device: torch.device | str | None = None,
     tensorboard: bool = False,
     title: str = "training",
+    save: bool = True,
     **changes: Any,
 ) -> Run:
     """Train a network; run under torchrun it uses all processes.
 
     Arguments:
         network: Any module from (B, C, *N) to (B, C, *N); trained in place.
+        train: A dataset, or what gives pairs (input, target): see `OperatorDataset.from_pairs`.
         test: Samples whose error is measured after the epochs.
-        task: How the network meets the data; a static map by default.
-        folder: For checkpoints and history; a run found there is continued. None keeps nothing.
+        task: How the network meets the data: a `Task` or its kind, "static" by default.
+        folder: For checkpoints, history and the trained operator (see `pdno.load`); a run found
+            there is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
+        save: Whether the operator is written to the folder at the end.
         **changes: Settings by name, for example epochs=20.
 
     Example:
@@ -84,30 +191,42 @@ def fit(
         >>> [row.epoch for row in run.history]
         [1, 2]
     """
+    refuse_unknown("fit", TrainingSettings.model_fields, changes)
     chosen = TrainingSettings(**{**(settings or TrainingSettings()).model_dump(), **changes})
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
     with process_group(device) as group:
         lacks = group.device.type == "cuda" and not torch.cuda.is_bf16_supported()
         if chosen.precision == "bfloat16" and lacks:
             raise ValueError("this device has no bfloat16: take precision='float32'")
-        network.to(group.device, dtype)
+        move(network, group.device, dtype)
+        train = OperatorDataset.from_pairs(train)
+        test = None if test is None else OperatorDataset.from_pairs(test)
         samples = Samples(train, group.device, dtype)
-        learner = make_learner(network, task or StaticMap(), samples, normalization)
+        learner = make_learner(network, task_of(task or "static"), samples, normalization)
         tests = None if test is None else Samples(test, group.device, dtype)
         loop = _Loop(learner, samples, tests, chosen, group)
         place = None if folder is None else Path(folder)
         try:
             state = loop.run(place, title=title, tensorboard=tensorboard)
         except FloatingPointError as problem:
-            kept = (
-                f" The last good checkpoint is in {folder}."
-                if loop.recorder.has_checkpoint
-                else ""
-            )
-            cure = "a smaller learning_rate, clip=1.0, schedule='one-cycle' or precision='float64'"
-            told = f"{problem}.{kept} Try {cure}; look for NaN in the data"
-            raise TrainingStopped(told, resumable=False) from problem
-        return Run(learner, state.history, state.seconds)
+            raise _stopped(problem, loop, place) from problem
+        told: Any = {"normalization": normalization, "settings": chosen}
+        record = TrainingRecord(samples=len(samples), seconds=state.seconds, **told)
+        spent = (state.seconds, state.cpu_seconds)
+        run = Run(learner, History(state.history), *spent, record, test or train)
+        if save and place is not None and group.is_rank_0:
+            run.save(place)
+        group.barrier()  # every process may load it now
+        return run
+
+
+def _stopped(problem: FloatingPointError, loop: "_Loop", folder: Path | None) -> TrainingStopped:
+    """What to try after a loss that is no number."""
+    has = loop.recorder.has_checkpoint
+    kept = f" The last good checkpoint is in {folder}." if has else ""
+    cure = "a smaller learning_rate, clip=1.0, schedule='one-cycle' or precision='float64'"
+    told = f"{problem}.{kept} Try {cure}; look for NaN in the data"
+    return TrainingStopped(told, resumable=False)
 
 
 @dataclass
@@ -178,7 +297,7 @@ class _Loop:
         advance(1 if first < self.steps_per_epoch else 0, f"{name} error {error:.4g}")
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:
-        start = time.monotonic()
+        start = time.monotonic(), time.process_time()
         rate = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
         sums = self._backward(epoch, indices)
         *sums, received, due = self._sum([*sums, len(self.signals), self.recorder.is_due()])
@@ -187,7 +306,7 @@ class _Loop:
         self.optimiser.step(rate, self.state.step)
         self.state.step += 1
         self.state.sums = [a + b for a, b in zip(self.state.sums, sums, strict=True)]
-        self.state.seconds += time.monotonic() - start
+        self._spend(*start)
         if received or due:
             self._save()
         self._stop_if(received)
@@ -215,7 +334,8 @@ class _Loop:
 
     def _end_epoch(self) -> None:
         """Measure and note; an error that is no number is not better than anything."""
-        state, settings, start = self.state, self.settings, time.monotonic()
+        state, settings = self.state, self.settings
+        start = time.monotonic(), time.process_time()
         if not all(bool(weight.isfinite().all()) for weight in self.learner.parameters()):
             raise FloatingPointError(f"the network is not finite at step {state.step}")
         epoch, test = len(state.history) + 1, None
@@ -227,12 +347,17 @@ class _Loop:
                 state.best, state.best_epoch = test, epoch
         rate = learning_rate(settings, state.step - 1, self.steps_per_epoch)
         means = (state.sums[0] / state.sums[2], state.sums[1] / state.sums[2])
-        state.seconds += time.monotonic() - start
+        self._spend(*start)
         row = EpochRow(epoch, state.step, rate, *means, test, state.best, state.seconds)
         state.history.append(row)
         state.sums = [0.0, 0.0, 0.0]
         state.finished = self._is_over()
         self.recorder.write_history(state)
+
+    def _spend(self, clock: float, processor: float) -> None:
+        """Count what has passed since these times."""
+        self.state.seconds += time.monotonic() - clock
+        self.state.cpu_seconds += time.process_time() - processor
 
     def _is_over(self) -> bool:
         epoch, patience = len(self.state.history), self.settings.patience

@@ -5,11 +5,20 @@ grids they are splines of themselves, so a normaliser serves every resolution. *
 are one pair of numbers per channel.
 """
 
-__all__ = ["Normalization", "NormalizedNetwork", "Normalizer", "Normalizers", "fit_normalizer"]
+__all__ = [
+    "Normalization",
+    "NormalizedNetwork",
+    "Normalizer",
+    "Normalizers",
+    "fit_normalizer",
+    "move",
+]
 
 import inspect
 import math
+from collections.abc import Callable
 from typing import Literal
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -83,6 +92,8 @@ def fit_normalizer(
     return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
 
 
+INSIDE: WeakSet[nn.Module] = WeakSet()
+"""Networks inside normalisers: alone, they do not predict in the units of the data."""
 Maybe = Normalizer | None
 Normalizers = tuple[Maybe, Maybe]  # of inputs and of outputs
 
@@ -96,6 +107,8 @@ class NormalizedNetwork(nn.Module):
         super().__init__()
         self.network, self.inputs, self.outputs = network, inputs, outputs
         self.channels = channels
+        if inputs is not None or outputs is not None:
+            INSIDE.add(network)
         self._takes_grid = "grid" in inspect.signature(network.forward).parameters
 
     def encode(self, f: Tensor, grid: Grid) -> Tensor:
@@ -115,3 +128,15 @@ class NormalizedNetwork(nn.Module):
     def forward(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
         """decode(network(encode(f)))."""
         return self.decode(self.apply_network(self.encode(f, grid), grid, t), grid)
+
+
+def move(module: nn.Module, device: torch.device | str, dtype: torch.dtype) -> None:
+    """As `module.to`, which makes complex weights real; here they stay complex."""
+
+    def moved(tensor: Tensor) -> Tensor:
+        if tensor.is_complex():
+            return tensor.to(device, dtype.to_complex())
+        return tensor.to(device, dtype if tensor.is_floating_point() else None)
+
+    apply: Callable[..., nn.Module] = module._apply
+    apply(moved)

@@ -32,7 +32,8 @@ class Optimiser:
         self.settings, decay = settings, settings.weight_decay
         matrices, rest = list[Tensor](), self.weights
         if settings.optimiser == "muon":
-            matrices = [p for p in rest if p.dim() == 2 and min(p.shape) >= SMALLEST_MATRIX]
+            real = [p for p in rest if p.dim() == 2 and not p.is_complex()]
+            matrices = [p for p in real if min(p.shape) >= SMALLEST_MATRIX]
             rest = [p for p in rest if not any(p is matrix for matrix in matrices)]
         # Adam has the weight decay in the gradient, as published
         kind = Adam if settings.optimiser == "adam" else AdamW

@@ -15,7 +15,9 @@ __all__ = ["TrainingSettings", "learning_rate"]
 import math
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
+
+from pdno.record import Record
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(gt=0, le=1e3)]
@@ -23,29 +25,29 @@ START, END = 1 / 25, 1 / 25e4  # of the one-cycle schedule, the usual ones
 SCHEDULE_OF = {"step_size": "step", "step_factor": "step", "warm_up": "one-cycle"}
 
 
-class TrainingSettings(BaseModel):
-    """How to train; the defaults are those of the paper's Navier-Stokes runs, but for the epochs.
+class TrainingSettings(Record):
+    """How to train; the defaults are the best way that we know (docs/training.md).
 
     The loss of a batch is the sum (paper) or the mean over its samples of the relative error
     ‖prediction - target‖ / ‖target‖ in H^s.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
     epochs: Count = 100
     batch_size: Count = 20
     """Samples per step, over all processes together."""
-    optimiser: Literal["adam", "adamw", "muon"] = "adam"
+    optimiser: Literal["adam", "adamw", "muon"] = "muon"
     """adam adds weight_decay to the gradient, adamw shrinks the weights; muon is for matrices."""
-    learning_rate: Rate = 5e-3
+    learning_rate: Rate = 2e-3
     matrix_learning_rate: Rate = 0.02
     """Largest learning rate of muon, which follows the same schedule."""
     averaging: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Decay of a running mean of the weights, which is tested and kept at the end; 0 has none."""
     augment: bool = False
     """Whether each example is moved by a random symmetry of the dataset's equation."""
-    weight_decay: Annotated[float, Field(ge=0, le=1)] = 1e-6
-    schedule: Literal["constant", "step", "cosine", "one-cycle"] = "step"
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    schedule: Literal["constant", "step", "cosine", "one-cycle"] = "one-cycle"
     """How the learning rate changes: step halves it (see step_size), one-cycle warms up first."""
     step_size: Count = 200
     """Epochs between two steps of the step schedule."""

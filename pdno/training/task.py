@@ -12,6 +12,8 @@ predicts all targets of a sample. It is a frozen record, so that specifications 
 """
 
 __all__ = [
+    "TASKS",
+    "AnyTask",
     "Learner",
     "Markov",
     "OneShot",
@@ -22,34 +24,44 @@ __all__ = [
     "TeacherForcing",
     "evaluation_mode",
     "make_learner",
+    "task_of",
 ]
 
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, overload
 
+import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from pdno.grid import Grid
 from pdno.metrics import relative_error, relative_l2
 from pdno.networks.rollout import shared_step, unroll
+from pdno.record import Record, by_kind
 from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizers, fit_normalizer
 from pdno.training.samples import Batch, Examples, Samples, example_noise, whole_samples
+from pdno.training.sampling import Sampling
 
 Time = TypeVar("Time", float, Tensor)
 Times = Sequence[float] | None  # of the frames of a prediction; None for a static problem
 Frames = Annotated[int, Field(ge=1)]
 Noise = Annotated[float, Field(ge=0)]
+Array = np.ndarray[Any, Any]
+AT_ONCE = 20  # samples of a prediction
 
 
-class Task(BaseModel, ABC):
+class Task(Record, ABC):
     """What every task has."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
+    if TYPE_CHECKING:  # each has its own as a field, which specifications name it by
+        kind: str
+    times_wanted: ClassVar[Literal["none", "any", "in turn"]] = "in turn"
+    """Which times of frames may be asked for: none, any, or one frame after another."""
 
     @abstractmethod
     def examples(self, samples: Samples) -> Examples:
@@ -84,6 +96,7 @@ class StaticMap(Task):
     """f -> u in one application (Darcy and Burgers)."""
 
     kind: Literal["static"] = "static"
+    times_wanted = "none"
 
     def examples(self, samples: Samples) -> Examples:
         if samples.data.times is not None and len(samples.data.times) != 1:
@@ -226,6 +239,7 @@ class OneShot(Task):
     """
 
     kind: Literal["one-shot"] = "one-shot"
+    times_wanted = "any"
     start: float = 0.0
     """Time that the network sees as 0."""
     span: Annotated[float, Field(gt=0)] = 1.0
@@ -290,12 +304,40 @@ class SpaceTime(Task):
         return net.decode(net.network(seen).movedim(-1, 1), grid)
 
 
-class Learner(nn.Module):
-    """decode ∘ network ∘ encode, used as a task says; it predicts in the units of the data."""
+_ALL: tuple[type[Task], ...] = (
+    StaticMap,
+    Rollout,
+    TeacherForcing,
+    Markov,
+    OneShot,
+    SpaceTime,
+)
+TASKS: dict[str, type[Task]] = {str(task.model_fields["kind"].default): task for task in _ALL}
+"""By kind; `pdno.register` adds those of other packages."""
+AnyTask = Annotated[SerializeAsAny[Task], BeforeValidator(by_kind("task", TASKS))]
 
-    def __init__(self, network: NormalizedNetwork, task: Task) -> None:
+
+def task_of(given: Task | str | dict[str, Any]) -> Task:
+    """A task, that of a kind with its defaults, or that of a record {"kind": ..., ...}."""
+    task: object = by_kind("task", TASKS)(given)
+    if not isinstance(task, Task):
+        kinds = ", ".join(map(repr, TASKS))
+        raise ValueError(f"task is {given!r}; expected one of {kinds}, or for example Rollout()")
+    return task
+
+
+class Learner(nn.Module):
+    """decode ∘ network ∘ encode, used as a task says; it predicts in the units of the data.
+
+    A trained one knows its `sampling`, and one that was loaded the `metrics` of its folder.
+    """
+
+    def __init__(
+        self, network: NormalizedNetwork, task: Task, sampling: Sampling | None = None
+    ) -> None:
         super().__init__()
-        self.normalized, self.task = network, task
+        self.normalized, self.task, self.sampling = network, task, sampling
+        self.metrics: dict[str, Any] = {}
 
     @property
     def network(self) -> nn.Module:
@@ -310,12 +352,51 @@ class Learner(nn.Module):
         with torch.no_grad():
             return terms, relative_l2(output, batch.targets)
 
-    def predict(self, inputs: Tensor, *, grid: Grid, times: Times = None) -> Tensor:
-        """The prediction for inputs (B, C, *N) on any grid: (B, C, *N), or (B, T, C, *N)."""
+    @overload
+    def predict(
+        self, inputs: Tensor, *, grid: Grid | None = None, times: Times = None
+    ) -> Tensor: ...
+
+    @overload
+    def predict(
+        self, inputs: Array, *, grid: Grid | None = None, times: Times = None
+    ) -> Array: ...
+
+    def predict(
+        self, inputs: Tensor | Array, *, grid: Grid | None = None, times: Times = None
+    ) -> Tensor | Array:
+        """The prediction for inputs (B, C, *N) of any resolution: (B, C, *N), or (B, T, C, *N).
+
+        Inputs are a tensor or a numpy array in the units of the data, and so is the prediction, in
+        the same precision. Without a grid they are taken as the training samples were (see
+        `Sampling`), and frames come at the times of the training unless others are given.
+        """
+        if not isinstance(inputs, Tensor):
+            array = np.ascontiguousarray(inputs)
+            return self.predict(torch.from_numpy(array), grid=grid, times=times).numpy()
+        if inputs.is_complex():
+            raise ValueError(f"inputs are of type {inputs.dtype}; expected real numbers")
+        given = inputs if inputs.is_floating_point() else inputs.to(torch.get_default_dtype())
+        if grid is None:
+            grid, times = self._as_trained(given, times)
         with evaluation_mode(self):
-            like = next((p for p in self.parameters() if p.is_floating_point()), inputs)
-            prediction = self.task.predict(self.normalized, inputs.to(like), grid, times)
-            return prediction.to(inputs)
+            like = next((p for p in self.parameters() if p.is_floating_point()), given)
+            parts = [
+                self.task.predict(self.normalized, part.to(like), grid, times).to(given)
+                for part in torch.split(given, AT_ONCE)
+            ]
+            return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _as_trained(self, inputs: Tensor, times: Times) -> tuple[Grid, Times]:
+        """Grid and times of inputs that come without."""
+        if self.sampling is None:
+            raise ValueError(
+                "this network was not trained by pdno.fit: give the grid of the inputs"
+            )
+        grid, wanted = self.sampling.grid_of(inputs), self.task.times_wanted
+        if wanted == "any" and times is not None or wanted == "none":
+            return grid, times
+        return grid, self.sampling.frames_at(times)
 
 
 @contextlib.contextmanager
@@ -341,4 +422,5 @@ def make_learner(
     task.examples(samples)
     # statistics need all samples in memory
     both = (None, None) if normalization == "none" else task.normalizers(samples, normalization)
-    return Learner(NormalizedNetwork(network, *both, channels=samples.channels), task)
+    normalized = NormalizedNetwork(network, *both, channels=samples.channels)
+    return Learner(normalized, task, Sampling.of(samples.data))

@@ -170,6 +170,10 @@ def test_two_processes_go_on_to_the_bit(two_processes):
     assert sorted(path.name for path in (folder / "run").iterdir()) == [
         "checkpoints",
         "history.csv",
+        "metrics.json",
+        "model_card.md",
+        "operator.json",
+        "weights.safetensors",
     ]
 
 

@@ -417,6 +417,7 @@ def test_number_types_are_those_asked_for():
             scaled(2.0, 3, seed=2),
             epochs=5,
             batch_size=5,
+            learning_rate=1e-2,
             precision=precision,
         )
         expected = torch.float64 if precision == "float64" else torch.float32
@@ -482,3 +483,25 @@ def test_targets_without_a_norm_are_refused():
     f = torch.randn(4, 1, 16)
     with pytest.raises(ValueError, match="a target is zero everywhere"):
         fit(Scale(), OperatorDataset.from_arrays(f, 0 * f, GRID), epochs=1)
+
+
+def test_a_run_says_what_it_is_and_draws_its_test_samples():
+    f = torch.randn(8, 1, 16, generator=torch.Generator().manual_seed(0))
+    data = OperatorDataset.from_arrays(f, 2 * f, Grid((16,)))
+    train, test = data.split(test=[6, 2])
+    run = fit(FNO(1, 1, 1, width=4, modes=4), train, test, epochs=2, batch_size=4)
+    assert isinstance(run.history, list) and len(run.history) == 2
+    words = f"epochs 2, train error {run.history[-1].train:.4g}, test error "
+    assert repr(run).startswith("<Run network FNO, parameters ") and words in repr(run)
+    assert repr(run.history) == f"<History {words}{run.history[-1].test:.4g}>"
+    assert len(repr(run)) < 160 and "<td>FNO</td>" in run._repr_html_()
+    given, target, prediction, error = (a.lines[0].get_ydata() for a in run.plot(1).axes)
+    expected = run.model.predict(f[2:3], grid=data.grid)[0, 0].numpy()
+    assert (given == f[2, 0].numpy()).all() and (target == 2 * given).all()
+    assert (prediction == expected).all() and (error == expected - target).all()
+    trained, tested = run.history.plot().axes[0].lines
+    assert list(trained.get_ydata()) == [row.train for row in run.history]
+    assert list(tested.get_ydata()) == [row.test for row in run.history]
+    alone = fit(FNO(1, 1, 1, width=4, modes=4), train, epochs=1)
+    assert alone.data is train and "test error" not in repr(alone)
+    assert (alone.plot(0, test).axes[0].lines[0].get_ydata() == f[6, 0].numpy()).all()

@@ -84,7 +84,7 @@ def train(folder, network=None, **options):
 def outcome(folder):
     """All that a run leaves but its time: weights, optimiser, position, history."""
     found = load_checkpoint(folder / "checkpoints")
-    state = {**found.state, "seconds": 0.0}
+    state = {**found.state, "seconds": 0.0, "cpu_seconds": 0.0}
     state["history"] = [{**row, "seconds": 0.0} for row in state["history"]]
     lines = (folder / "history.csv").read_text().splitlines()
     table = [line.rpartition(",")[0] for line in lines]
@@ -247,7 +247,11 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path, undisturbed):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "checkpoints",
         "history.csv",
+        "metrics.json",
+        "model_card.md",
         "notes.tmp",
+        "operator.json",
+        "weights.safetensors",
     ]
     assert all(path.suffix == ".safetensors" for path in checkpoints(tmp_path))
 
@@ -312,7 +316,7 @@ def test_when_all_checkpoints_are_damaged_the_run_begins_anew(
         ("epochs", 4),
         ("batch_size", 4),
         ("learning_rate", 0.02),
-        ("weight_decay", 0.0),
+        ("weight_decay", 0.5),
         ("optimiser", "adamw"),
         ("schedule", "constant"),
         ("clip", 1.0),

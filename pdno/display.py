@@ -1,0 +1,35 @@
+"""How objects show themselves: as a table in a notebook, and as figures that the report draws.
+
+The report is a layer above data, training and theory, which may not import it. So `pdno`, which is
+imported before any of its modules, hands in where its figures are.
+"""
+
+__all__ = ["draw", "html_facts"]
+
+import html
+from collections.abc import Callable, Mapping
+from typing import Any
+
+figures: Callable[[str], Callable[..., Any]] | None = None
+"""Finds a function of the report by its name; `pdno` sets it."""
+
+
+def draw(name: str, *given: Any, **options: Any) -> Any:
+    """The figure that a function of the report makes, by its name."""
+    assert figures is not None
+    return figures(name)(*given, **options)
+
+
+def html_facts(title: str, facts: Mapping[Any, object]) -> str:
+    """A heading above a table with one line per fact, for `_repr_html_`.
+
+    Example:
+        >>> html_facts("Run", {"error": "< 0.1"})
+        '<b>Run</b><table><tr><th>error</th><td>&lt; 0.1</td></tr></table>'
+    """
+    lines = [
+        f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(str(fact))}</td></tr>"
+        for name, fact in facts.items()
+    ]
+    table = f"<table>{''.join(lines)}</table>" if lines else ""
+    return f"<b>{html.escape(title)}</b>{table}"
