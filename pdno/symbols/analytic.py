@@ -22,6 +22,7 @@ class AnalyticSymbol(Symbol):
     """A symbol a(ξ) given by a formula, in float64."""
 
     takes_time = False
+    hermitian = True
 
     def __init__(self) -> None:
         super().__init__(1, 1)
@@ -75,6 +76,10 @@ class Heat(AnalyticSymbol):
     def formula(self, xi: Tensor, t: Any) -> Tensor:
         return torch.exp(-self.diffusivity * t * _norm_squared(xi))
 
+    def proven_order(self, t: float | None = None) -> float | None:
+        decay = self.diffusivity * (t or 0.0)
+        return -math.inf if decay > 0 else 0.0 if decay == 0 else None
+
 
 class Derivative(AnalyticSymbol):
     """(2πiξ)^α, the derivative ∂^α; of order |α|."""
@@ -88,6 +93,9 @@ class Derivative(AnalyticSymbol):
         factors = [(2j * math.pi * xi[..., a]) ** power for a, power in enumerate(self.order)]
         return torch.stack(factors).prod(dim=0)
 
+    def proven_order(self, t: float | None = None) -> float:
+        return float(sum(self.order))
+
 
 class FractionalLaplacian(AnalyticSymbol):
     """(4π²|ξ|²)^s, that is (-Δ)^s; of order 2s, zero at ξ = 0 for any s."""
@@ -99,6 +107,9 @@ class FractionalLaplacian(AnalyticSymbol):
     def formula(self, xi: Tensor, t: Any) -> Tensor:
         squared = _norm_squared(xi)
         return torch.where(squared == 0, 0.0, squared.where(squared != 0, 1.0) ** self.power)
+
+    def proven_order(self, t: float | None = None) -> float:
+        return 2 * self.power
 
 
 class Resolvent(AnalyticSymbol):
@@ -112,6 +123,9 @@ class Resolvent(AnalyticSymbol):
 
     def formula(self, xi: Tensor, t: Any) -> Tensor:
         return 1.0 / (self.shift + _norm_squared(xi))
+
+    def proven_order(self, t: float | None = None) -> float:
+        return -2.0
 
 
 class Advection(AnalyticSymbol):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
+from pdno.arguments import KeepsArguments
 from pdno.fourier import Modes
 from pdno.grid import Grid
 
@@ -71,8 +72,10 @@ def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = Fal
     return values
 
 
-class Symbol(nn.Module):
+class Symbol(KeepsArguments, nn.Module):
     """A symbol a_ij(x, ξ), perhaps with time."""
+
+    hermitian = False  # whether a(x, -ξ) = conj a(x, ξ): what acts on real functions is a
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -87,3 +90,10 @@ class Symbol(nn.Module):
     def forward(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The same as `evaluate`."""
         return self.evaluate(grid, modes, t)
+
+    def proven_order(self, t: float | None = None) -> float | None:
+        """An m for which a is in S^m_{1,0} by a theorem, -inf for every m; None without one.
+
+        Proofs are in docs/theory_symbol_classes.md.
+        """
+        return None

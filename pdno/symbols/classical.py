@@ -17,8 +17,14 @@ Structure of the channel matrix A(ξ), with networks N and M, K = (N - N*)/2 and
     dissipative, elliptic   A = ⟨ξ⟩^m (K - P) - c |ξ|² ⟨ξ⟩^{m-2}   Re (A v, v) <= -c |ξ|² ⟨ξ⟩^{m-2}
     with time               e^{tA}, A dissipative                  a(s + t) = a(s) a(t)
 
-Self-adjoint and one of the others leaves K out. c > 0 is learned. The operators inherit all this,
-except that of the mode N/2 of an even grid only the real part acts.
+Self-adjoint and one of the others leaves K out. c > 0 is learned.
+
+The operators inherit this on every grid. Where N_j is even, ξ_j = N_j/2 stands for both signs,
+and a structured symbol has the means of its parts there, P and K or (N + N*)/2, before they are
+put together: what is self-adjoint, positive or skew stays so, and e^{tA} is a semigroup. With kept
+modes k < N_j/2 the mode ξ_j = -k is kept without its partner k and would act by half where
+ξ_d = 0: it is left out. A symbol that is not structured has values as written, and at N/2 their
+real part acts.
 """
 
 __all__ = ["ClassicalSymbol"]
@@ -30,6 +36,8 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
+from pdno.fourier import Modes
+from pdno.grid import Grid, kept_per_axis
 from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol
@@ -69,7 +77,7 @@ class ClassicalSymbol(SeparatedSymbol):
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
         super().__init__(in_channels, out_channels, **parts)
-        self.periodic, self.order = True, float(order)
+        self.periodic, self.order, self.hermitian = True, float(order), hermitian
         self.self_adjoint, self.dissipative = self_adjoint, dissipative or takes_time
         self.elliptic = elliptic or (takes_time and order > 0)
         self.exact_structure = self.self_adjoint or self.elliptic or self.dissipative
@@ -88,15 +96,39 @@ class ClassicalSymbol(SeparatedSymbol):
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
 
+    def proven_order(self, t: float | None = None) -> float:
+        """m, or that of e^{tA}: 0, and -inf for t > 0 where A is elliptic of positive order."""
+        if not self.takes_time:
+            return self.order
+        return -math.inf if self.order > 0 and t else 0.0
+
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
-        bracket = (1.0 + xi.square().sum(dim=-1, keepdim=True)).sqrt()
-        omega = torch.cat([torch.ones_like(bracket), xi], dim=-1) / bracket
-        size = bracket.squeeze(-1) ** self.order
         if not self.exact_structure:
+            omega, size = _compactify(xi, self.order)
             return (self._pairs(self.real, self.imaginary, omega) * size).unsqueeze(0)
-        a = self._structured(omega) * size[..., None, None]
-        return (a if t is None else _exponential(a, t)).movedim((-2, -1), (0, 1)).unsqueeze(0)
+        return self._assemble(self._parts(xi), xi, t)
+
+    def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
+        """The same on a grid, structured symbols with the means of both signs at N/2."""
+        if not self.exact_structure:
+            return self.frequency_factor(xi, t)
+        whole, kept = grid.modes(modes, device=xi.device), kept_per_axis(grid.shape, modes)
+        lone = torch.zeros(xi.shape[:-1], dtype=torch.bool, device=xi.device)
+        parts = [(1.0, xi)]
+        for axis, (n, k) in enumerate(zip(grid.shape, kept, strict=True)):
+            twofold = 2 * whole[..., axis].abs() == n
+            if bool(twofold.any()):
+                signs = torch.where(twofold, -1.0, 1.0).to(xi)
+                turned = torch.ones_like(xi)
+                turned[..., axis] = signs
+                parts = [(w / 2, p) for w, at in parts for p in (at, at * turned)]
+            if k is not None and axis + 1 < grid.dim and 2 * k < n:
+                lone |= whole[..., axis] == -k
+        means = [(weight, self._parts(at)) for weight, at in parts]
+        names = means[0][1]
+        joined = {name: torch.stack([w * p[name] for w, p in means]).sum(dim=0) for name in names}
+        return self._assemble(joined, xi, t).masked_fill(lone, 0.0)
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         """a1 at x, from features that make it periodic; it does not depend on time."""
@@ -109,11 +141,12 @@ class ClassicalSymbol(SeparatedSymbol):
         sizes = (1, 1) if self.elliptic else (self.out_channels, self.in_channels)
         return (values.exp() if self.elliptic else values).reshape(1, *sizes, *values.shape[1:])
 
-    def _structured(self, omega: Tensor) -> Tensor:
-        """A ⟨ξ⟩^{-m} as matrices (*K, C, C)."""
+    def _parts(self, xi: Tensor) -> dict[str, Tensor]:
+        """What A ⟨ξ⟩^{-m} is made of, matrices (*K, C, C): the self-adjoint, or P (+ c) and K."""
+        omega, _ = _compactify(xi, self.order)
         n = self._pairs(self.real, self.imaginary, omega).movedim((0, 1), (-2, -1))
         if not (self.elliptic or self.dissipative):
-            return 0.5 * (n + n.mH)
+            return {"symmetric": 0.5 * (n + n.mH)}
         root = self._pairs(self.root_real, self.root_imaginary, omega).movedim((0, 1), (-2, -1))
         positive = root @ root.mH
         if self.elliptic:
@@ -121,10 +154,23 @@ class ClassicalSymbol(SeparatedSymbol):
             # |ξ|²/⟨ξ⟩², so that e^{tA} may keep the mean
             weight = omega[..., 1:].square().sum(dim=-1) if self.dissipative else 1.0
             positive = positive + (self.log_ellipticity.exp() * weight)[..., None, None] * unit
-        skew = 0.5 * (n - n.mH)
-        if self.dissipative:
-            return -positive if self.self_adjoint else skew - positive
-        return positive if self.self_adjoint else positive @ _exponential(skew)
+        return {"positive": positive, "skew": 0.5 * (n - n.mH)}
+
+    def _assemble(self, parts: dict[str, Tensor], xi: Tensor, t: Tensor | None) -> Tensor:
+        """A, or e^{tA}, from its parts, (1, O, I, *K), B after I if t is (B,)."""
+        if t is not None and bool((t < 0).any()):
+            least = f"t is {float(t.min()):g}; expected t >= 0"
+            raise ValueError(f"{least}: e^{{tA}} of a dissipative A grows without bound backwards")
+        if "symmetric" in parts:
+            a = parts["symmetric"]
+        else:
+            positive, skew = parts["positive"], parts["skew"]
+            if self.dissipative:
+                a = -positive if self.self_adjoint else skew - positive
+            else:
+                a = positive if self.self_adjoint else positive @ _exponential(skew)
+        a = a * _compactify(xi, self.order)[1][..., None, None]
+        return (a if t is None else _exponential(a, t)).movedim((-2, -1), (0, 1)).unsqueeze(0)
 
     def _pairs(self, real: SymbolMLP, imaginary: SymbolMLP, omega: Tensor) -> Tensor:
         """A complex network of ω, (*K, d + 1) -> (O, I, *K)."""
@@ -172,6 +218,13 @@ class ParityMLP(SymbolMLP):
             return z
         mirrored = super().features(torch.cat([points[..., :1], -points[..., 1:]], dim=-1))
         return 0.5 * (z + mirrored if self.parity == "even" else z - mirrored)
+
+
+def _compactify(xi: Tensor, order: float) -> tuple[Tensor, Tensor]:
+    """ω = (1, ξ)/⟨ξ⟩ and ⟨ξ⟩^m of ξ (*K, d)."""
+    bracket = (1.0 + xi.square().sum(dim=-1, keepdim=True)).sqrt()
+    omega = torch.cat([torch.ones_like(bracket), xi], dim=-1) / bracket
+    return omega, bracket.squeeze(-1) ** order
 
 
 def _exponential(a: Tensor, t: Tensor | None = None) -> Tensor:

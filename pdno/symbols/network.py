@@ -2,6 +2,7 @@
 
 __all__ = ["LowRankSymbol", "NetworkSymbol", "TableSymbol"]
 
+import math
 from collections.abc import Sequence
 from typing import Any, Unpack
 
@@ -92,6 +93,8 @@ class TableSymbol(Symbol):
     corner blocks lie one after the other. Nothing makes R smooth in ξ.
     """
 
+    hermitian = True  # what acts of it is known only, and of every order: it is finite
+
     def __init__(self, in_channels: int, out_channels: int, *, modes: Sequence[int]) -> None:
         super().__init__(in_channels, out_channels)
         self.modes = tuple(modes)
@@ -106,3 +109,6 @@ class TableSymbol(Symbol):
         if kept_per_axis(grid.shape, modes) != self.modes:
             raise ValueError(f"modes {modes} of a table with modes {self.modes}: give the table's")
         return SymbolValues(torch.view_as_complex(self.table).unsqueeze(0))
+
+    def proven_order(self, t: float | None = None) -> float:
+        return -math.inf

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pdno.arguments import KeepsArguments
 from pdno.fourier import Modes
 from pdno.grid import Grid, kept_per_axis
 
@@ -23,7 +24,7 @@ SPAN = 4.0
 Scale = float | Sequence[float] | None
 
 
-class ExactScales(nn.Module):
+class ExactScales(KeepsArguments, nn.Module):
     """A module whose own buffers are scales: `model.half()` and the like leave their digits."""
 
     def _apply(self, fn: Any, recurse: bool = True) -> "ExactScales":

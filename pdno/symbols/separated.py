@@ -47,6 +47,10 @@ class SeparatedSymbol(Symbol):
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex; B after I if t is (B,)."""
 
+    def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
+        """c at the kept modes of a grid, given as ξ / frequency_scale."""
+        return self.frequency_factor(xi, t)
+
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         """b at x · coordinate_scale, (*N, d) -> (R, O or 1, I or 1, *N) real; B as for c.
 
@@ -78,7 +82,7 @@ class SeparatedSymbol(Symbol):
         xi = self.scale.xi(grid, modes, like)
         interpolated = smooth_frequency and not self.exact_structure and times is None
         c = self._interpolate_frequency(xi) if interpolated and grid.dim == 1 else None
-        c = self.frequency_factor(xi, times) if c is None else c
+        c = self.frequency_on(grid, modes, xi, times) if c is None else c
         if not self.depends_on_x:
             return _times_first(c, None, times)
         counts = self._count_nodes(grid, times, most_nodes) if most_nodes else None

@@ -17,7 +17,7 @@ from typing import Unpack
 import torch
 from torch import Tensor
 
-from pdno.symbols.mlp import MLPOptions, SymbolMLP, join_parts
+from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, with_time
 
@@ -55,6 +55,11 @@ class TrunkSymbol(SeparatedSymbol):
             network["hidden"] = space_hidden
         space = SymbolMLP(scale.dim + takes_time, pairs, **network) if depends_on_x else None
         self.space = space
+        names = [network.get("activation", "gelu"), network.get("first_activation")]
+        self.smooth = all(ACTIVATIONS[name].order is not None for name in names if name)
+
+    def proven_order(self, t: float | None = None) -> float | None:
+        return 0.0 if self.smooth and not self.depends_on_x else None
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """a2."""

@@ -4,7 +4,10 @@ First symbol classes, judged by `certify`, then operators:
 
     certificate    is a symbol in S^m_{1,0}? the verdict, with witnesses
     measurement    the sizes of all Δ_ξ^α ∂_x^β a on the rays where they are worst
+    search         these rays, and the points x
+    smoothness     kinks and jumps in x and ξ
     probe          every kind of symbol and its differences at any points, in double precision
+    stencil        differences and derivatives as sums over a few points
     sobolev        norms of operators between Sobolev spaces, from below
     norm_bound     the same from above, proven
     lipschitz      Lipschitz constants of a network, and its derivative at a state

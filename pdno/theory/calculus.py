@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from pdno.symbols.direct import FullSymbol
-from pdno.theory.probe import MultiIndex, multi_indices
+from pdno.theory.stencil import MultiIndex, multi_indices
 
 SymbolFunction = Callable[[Tensor, Tensor], Tensor]
 

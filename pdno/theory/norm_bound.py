@@ -7,7 +7,10 @@ acts (`pdno.fourier.whole_spectrum`), μ_r(ξ) = ⟨ξ⟩^{-m} m_r(ξ), and σ =
     factors   sup_x |b(x)| · sup_ξ |μ(ξ)| in the norms of `_factors`, for σ = 0;
     Schur     (max_ξ' Σ_ξ β · max_ξ Σ_ξ' β)^{1/2} for numbers β(ξ', ξ) >= ‖B(ξ', ξ)‖₂;
     change    factors for σ = 0, and Schur for the difference B(ξ', ξ) (1 - ⟨ξ'⟩^{-σ} ⟨ξ⟩^σ);
-    Peetre    Σ_η 2^{|σ|/2} ⟨η⟩^{|σ|} sup_ξ ‖(b̂ ∘ μ)(η, ξ)‖₂, where pairs (ξ', ξ) are too many.
+    Peetre    Σ_η 2^{|σ|/2} ⟨η⟩^{|σ|} sup_ξ ‖(b̂ ∘ μ)(η, ξ)‖₂.
+
+Where pairs (ξ', ξ) are too many, those of the largest b̂(η) are in Schur's sums and the rest of η
+in Peetre's.
 
 Each is a bound (proofs in docs/theory_operators.md), exact up to rounding, and so is the smallest.
 """
@@ -102,30 +105,35 @@ class _Parts:
             return {"multiplier": top}
         whole = _factors(self.b_whole, self.mu) + float(_spectral(self.local).max())
         rest = top + _factors(self.b, self.mu)
-        if self.grid.size**2 > PAIRS:
-            if sigma == 0:
-                return {"factors": whole, "mean and factors": rest}
-            return {"mean and Peetre": top + self._peetre(sigma)}
-        apart, joined, change = self._schur(mean, sigma)
+        # what each η can add at most; all but the largest are bounded by that
+        each = self._peetre(sigma)
+        order, count = each.argsort(descending=True), PAIRS // self.grid.size
+        left = float(each[order[count:]].sum())
+        apart, joined, change = self._schur(mean, sigma, order[:count])
+        change += left if sigma else 0.0  # |⟨ξ'⟩^σ ⟨ξ⟩^{-σ} - 1| is at most 1, or that power
+        peetre = " and Peetre" if left else ""
         return {
-            "Schur": joined,
-            "mean and Schur": top + apart,
-            "factors and change": whole + change,
-            "mean, factors and change": rest + change,
+            "Schur" + peetre: joined + left,
+            "mean and Schur" + peetre: top + apart + left,
+            "factors and change" + (peetre if sigma else ""): whole + change,
+            "mean, factors and change" + (peetre if sigma else ""): rest + change,
         }
 
-    def _schur(self, mean: Tensor, sigma: float) -> tuple[float, float, float]:
-        """Schur's bound of the blocks η ≠ 0, of all blocks, and of the change by the weights."""
+    def _schur(self, mean: Tensor, sigma: float, eta: Tensor) -> tuple[float, float, float]:
+        """Schur's bound of blocks of some η ≠ 0, with those of 0, and of the change by weights.
+
+        η are places among all modes of the FFT.
+        """
         grid, size = self.grid, self.grid.size
         index = torch.arange(size, device=self.mu.device).reshape(grid.shape)
         sums = self.mu.real.new_zeros(2, 2, size)  # blocks and change, by ξ' and by ξ
         products, step = _products(self.b_hat.abs(), self.mu), max(1, PAIRS_AT_ONCE // size)
         shifts = list(itertools.product(*[range(0, -n, -1) for n in grid.shape]))
         axes = tuple(range(grid.dim))
-        for start in range(0, size, step):
-            some = slice(start, min(start + step, size))
+        for some in torch.split(eta, step) if len(eta) else ():
             # from ξ to ξ' = ξ + η modulo N, for some η and all ξ
-            to = torch.stack([index.roll(shift, axes).flatten() for shift in shifts[some]])
+            moved = [index.roll(shifts[place], axes).flatten() for place in some.tolist()]
+            to = torch.stack(moved)
             ratio = (self.brackets[to] / self.brackets) ** sigma
             beta = self._block_norms(products, some)
             for row, weighed in enumerate((ratio * beta, (ratio - 1).abs() * beta)):
@@ -135,7 +143,7 @@ class _Parts:
         joined = (sums[0] + mean).amax(dim=-1).prod().sqrt()
         return float(most[0]), float(joined), float(most[1])
 
-    def _block_norms(self, products: list[tuple[Tensor, Tensor]], some: slice) -> Tensor:
+    def _block_norms(self, products: list[tuple[Tensor, Tensor]], some: Tensor) -> Tensor:
         """β(η, ξ) >= ‖(b̂ ∘ μ)(η, ξ)‖₂ for some η and all ξ: the smallest of a few, (P, |N|)."""
         b_squared = self.b_hat[..., some].abs().square()
         # Frobenius, term by term; where b is the same for all i or j, they are summed in μ²
@@ -148,12 +156,12 @@ class _Parts:
             beta = torch.minimum(beta, of_eta[some] @ of_xi)
         return beta
 
-    def _peetre(self, sigma: float) -> float:
-        """Σ_η 2^{|σ|/2} ⟨η⟩^{|σ|} sup_ξ β(η, ξ)."""
+    def _peetre(self, sigma: float) -> Tensor:
+        """2^{|σ|/2} ⟨η⟩^{|σ|} sup_ξ β(η, ξ) for every η, (|N|)."""
         weights = (2**0.5 * self.brackets) ** abs(sigma)
         products = _products(self.b_hat.abs(), self.mu)
-        sums = [(of_eta * of_xi.amax(dim=1)).sum(dim=1) @ weights for of_eta, of_xi in products]
-        return float(torch.stack(sums).min())
+        sums = [(of_eta * of_xi.amax(dim=1)).sum(dim=1) for of_eta, of_xi in products]
+        return weights * torch.stack(sums).amin(dim=0)
 
 
 def _factors(b: Tensor, mu: Tensor) -> float:

@@ -8,17 +8,12 @@ their x-derivatives. What *acts* on real functions is not a itself but its Hermi
 A table is stored for ξ_d >= 0 and known by its completion only.
 """
 
-__all__ = [
-    *("AnySymbol", "DirectProbe", "Probe", "SeparatedProbe", "Stencil", "derivative_stencil"),
-    *("difference_stencil", "evaluate_at", "make_probe", "multi_indices"),
-]
+__all__ = ["AnySymbol", "DirectProbe", "Probe", "SeparatedProbe", "evaluate_at", "make_probe"]
 
 import copy
-import itertools
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -29,86 +24,24 @@ from pdno.symbols.direct import FullSymbol
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.scale import scale_per_axis
 from pdno.symbols.separated import SeparatedSymbol, check_time
+from pdno.theory.stencil import MultiIndex, Stencil, derivative_stencil
 
 # a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)
 Pairs = Callable[[Tensor, Tensor], Tensor]
 AnySymbol = Symbol | FullSymbol | Pairs
 # c from ξ (M, d) to (R, pairs, M), or b from x (P, d) to (R, pairs or 1, P)
 Factor = Callable[[Tensor], Tensor]
-MultiIndex = tuple[int, ...]
+# at which x a is looked at; the last two are points of stencils for ∂_x
+Where = Literal["few", "many", "near", "fine"]
 
 BUDGET = 2**20  # numbers that are worked on at a time
-# how many x: a product is judged factor by factor, a sum of R terms point by point
-POINTS, POINTS_OF_SUMS = 32, 4
-# of the points for ∂_x: at twenty waves per period the fourth order formulas err by 1 percent
-SPACING = 1 / 128
-# fourth order, at -2h .. 2h
-_CENTRAL = {
-    0: (0.0, 0.0, 1.0, 0.0, 0.0),
-    1: (1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12),
-    2: (-1 / 12, 16 / 12, -30 / 12, 16 / 12, -1 / 12),
-}
+FINE_SPACING = 1.07 / 2**13  # of points for ∂_x a, where nothing else is differenced
+RESOLVED = 0.05  # of the largest derivative that a spacing can show; beyond, waves are too short
 _MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 1442695040888963407])
 
 
-@dataclass(frozen=True)
-class Stencil:
-    """Where to evaluate, offsets (G, d), and what to combine: weights (G, number of indices).
-
-    All Δ^α with |α| <= k need the values of a at the points ξ + γ, |γ| <= k, and nothing else.
-    """
-
-    indices: tuple[MultiIndex, ...]
-    offsets: Tensor
-    weights: Tensor
-
-    @property
-    def totals(self) -> list[int]:
-        """|α| of each index."""
-        return [sum(index) for index in self.indices]
-
-
-def multi_indices(dim: int, most: int) -> tuple[MultiIndex, ...]:
-    """All α in N^d with |α| <= most, by |α|.
-
-    Example:
-        >>> multi_indices(2, 1)
-        ((0, 0), (0, 1), (1, 0))
-    """
-    found = itertools.product(range(most + 1), repeat=dim)
-    return tuple(sorted((i for i in found if sum(i) <= most), key=lambda i: (sum(i), i)))
-
-
-def difference_stencil(dim: int, most: int, step: int = 1) -> Stencil:
-    """Δ^α / h^|α| for |α| <= most, Δ^α a(ξ) = Σ_{γ <= α} (-1)^{|α - γ|} C(α, γ) a(ξ + hγ)."""
-    indices = multi_indices(dim, most)
-    return _stencil(indices, indices, step, lambda a, g: (-1) ** (a + g) * math.comb(a, g))
-
-
-def derivative_stencil(dim: int, most: int) -> Stencil:
-    """Central differences of fourth order for ∂^β, |β| <= most <= 2."""
-    places = itertools.product(range(-2, 3), repeat=dim)
-    near = [place for place in places if sum(p != 0 for p in place) <= 2]
-    return _stencil(multi_indices(dim, most), near, SPACING, lambda b, p: _CENTRAL[b][p + 2])
-
-
-def _stencil(
-    indices: tuple[MultiIndex, ...],
-    places: Sequence[MultiIndex],
-    step: float,
-    weight: Callable[[int, int], float],
-) -> Stencil:
-    """Products of the weights of each axis at the places, for each index, over h^|index|."""
-    weights = [
-        [math.prod(map(weight, index, place)) / step ** sum(index) for index in indices]
-        for place in places
-    ]
-    offsets = step * torch.tensor(places, dtype=torch.float64)
-    return Stencil(indices, offsets, torch.tensor(weights, dtype=torch.float64))
-
-
 class Probe(ABC):
-    """A symbol at any points; x-derivatives are taken at some that the generator draws."""
+    """A symbol at any points: at a `few` x, at `many`, or at the stencils `near` a few."""
 
     scale: Tensor  # unit of ξ per axis, (d,): radii are measured in it
     shells: int  # how far out to look: up to |ξ| = 4^(shells + 1)
@@ -116,21 +49,26 @@ class Probe(ABC):
     planes: Tensor | None = None  # where units of a first layer bend: w·ξ/scale + b = 0, (w, b)
     support: int | None = None  # a = 0 where some |ξ_j| is larger
 
-    def __init__(self, dim: int, points: int, depends_on_x: bool, draw: torch.Generator) -> None:
+    def __init__(self, dim: int, depends_on_x: bool, draw: torch.Generator) -> None:
         self.dim, self.depends_on_x, self.generator = dim, depends_on_x, draw
         self.scale = torch.ones(dim, dtype=torch.float64)
         self.stencil = derivative_stencil(dim, 2 if depends_on_x else 0)
-        margin = float(self.stencil.offsets.abs().max())
-        unit = torch.rand(points, 1, dim, generator=draw, dtype=torch.float64)
-        self.x = ((margin + (1 - 2 * margin) * unit) + self.stencil.offsets).flatten(0, 1)
 
     @abstractmethod
-    def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
-        """What `sizes` needs of a at ξ (M, d), with or without derivatives: (terms, pairs, M)."""
+    def table(self, x: Tensor, xi: Tensor) -> Tensor:
+        """a at all pairs of points (P, d) and frequencies (M, d): (channel pairs, P, M)."""
 
     @abstractmethod
-    def sizes(self, parts: Tensor, *, derivatives: bool = True) -> Tensor:
-        """max over x and pairs of |∂_x^β a|, (indices β, M); without `derivatives` β = 0 alone.
+    def place(self, many: Tensor, few: Tensor) -> None:
+        """Look at these points x, (P, d) each."""
+
+    @abstractmethod
+    def values(self, xi: Tensor, where: Where = "few") -> Tensor:
+        """What `sizes` needs of a at ξ (M, d): (terms, channel pairs, M)."""
+
+    @abstractmethod
+    def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
+        """max over x and pairs of |∂_x^β a|, (indices β, M); of β = 0 alone unless `near`.
 
         `parts` are real and imaginary parts of (differences of) values, (2, terms, pairs, M).
         """
@@ -139,51 +77,65 @@ class Probe(ABC):
         """Sizes of the numbers whose rounding errors are in ∂_x^β a, for sizes (indices β, J)."""
         return sizes
 
-    @abstractmethod
-    def along(self, x: Tensor) -> Tensor:
-        """The functions of x that the symbol is made of, at points (P, d): (functions, P)."""
+    def noise_of_x(self, beta: MultiIndex) -> float:
+        """By what the formula of `x_derivatives` for ∂_x^β enlarges the errors of a."""
+        return float(self.stencil.weights[:, self.stencil.indices.index(beta)].abs().sum())
 
-    def differences(self, xi: Tensor, stencil: Stencil, *, derivatives: bool = True) -> Tensor:
-        """max over x and pairs of |Δ^α ∂_x^β a| at ξ (M, d), (indices α, indices β, M)."""
+    def differences(
+        self, xi: Tensor, stencil: Stencil, steps: Tensor, where: Where = "few"
+    ) -> Tensor:
+        """max over x and pairs of |Δ_h^α ∂_x^β a| / h^|α| at ξ (M, d), h (M,): (α, β, M)."""
 
         def sizes(points: Tensor) -> Tensor:
-            parts = self._near(points, stencil, derivatives)
-            found = self.sizes(parts.flatten(-2), derivatives=derivatives)
+            found = self.sizes(self._near(points, stencil, where).flatten(-2), where)
             return found.reshape(len(found), len(points), -1).permute(2, 0, 1)
 
-        return self._in_chunks(sizes, xi[:, None] + stencil.offsets, derivatives)
+        found = self._in_chunks(sizes, xi[:, None] + steps[:, None, None] * stencil.offsets, where)
+        return found / steps ** torch.tensor(stencil.totals)[:, None, None]
 
-    def changes(self, xi: Tensor, other: Tensor, *, derivatives: bool = True) -> Tensor:
+    def x_derivatives(self, xi: Tensor) -> tuple[Tensor, Tensor]:
+        """max over x and pairs of |∂_x^β a|, (indices β, M), and whether it is resolved."""
+
+        def sizes(points: Tensor) -> Tensor:
+            values = self.values(points, "near")
+            return self.sizes(torch.stack([values.real, values.imag]), "near")
+
+        found = self._in_chunks(sizes, xi, "near")
+        return found, torch.ones_like(found, dtype=torch.bool)
+
+    def changes(self, xi: Tensor, other: Tensor, where: Where = "few") -> Tensor:
         """max over x and pairs of |∂_x^β a(x, ξ') - ∂_x^β a(x, ξ)|, (indices β, M)."""
 
         def sizes(points: Tensor) -> Tensor:
-            here, there = (self.values(each, derivatives=derivatives) for each in points.unbind(1))
+            here, there = (self.values(each, where) for each in points.unbind(1))
             change = there - here
-            return self.sizes(torch.stack([change.real, change.imag]), derivatives=derivatives)
+            return self.sizes(torch.stack([change.real, change.imag]), where)
 
-        return self._in_chunks(sizes, torch.stack([xi, other], dim=1), derivatives)
+        return self._in_chunks(sizes, torch.stack([xi, other], dim=1), where)
 
-    def strengths(self, xi: Tensor, stencil: Stencil, pairs: Tensor | None = None) -> Tensor:
+    def strengths(
+        self, xi: Tensor, stencil: Stencil, step: int, pairs: Tensor | None = None
+    ) -> Tensor:
         """|Δ^α| of what a is made of, pair by pair, (indices α, pairs, M): quick, for a search."""
 
         def squares(points: Tensor) -> Tensor:
-            parts = self._near(points, stencil, False, pairs)
+            parts = self._near(points, stencil, "few", pairs)
             return _squared_size(parts).amax(dim=0).movedim(-1, 0)
 
-        return self._in_chunks(squares, xi[:, None] + stencil.offsets, False).sqrt_()
+        return self._in_chunks(squares, xi[:, None] + step * stencil.offsets, "few").sqrt_()
 
-    def _in_chunks(self, function: Factor, points: Tensor, derivatives: bool) -> Tensor:
-        one = self.values(points[0], derivatives=derivatives)
+    def _in_chunks(self, function: Factor, points: Tensor, where: Where) -> Tensor:
+        one = self.values(points[:1].flatten(0, -2), where)
         chunks = torch.split(points, max(1, BUDGET // one.numel()))
         return torch.cat([function(each) for each in chunks], dim=-1)
 
     def _near(
-        self, points: Tensor, stencil: Stencil, derivatives: bool, pairs: Tensor | None = None
+        self, points: Tensor, stencil: Stencil, where: Where, pairs: Tensor | None = None
     ) -> Tensor:
         """Both parts of all Δ^α at the points (M, G, d) of a stencil, (2, terms, pairs, M, α)."""
         # neighbours share most of their stencils
         unique, place = _unique(points.flatten(0, 1))
-        values = self.values(unique, derivatives=derivatives)
+        values = self.values(unique, where)
         if pairs is not None:
             values = values[:, pairs]
         parts = torch.stack([values.real, values.imag]).index_select(-1, place)
@@ -198,21 +150,33 @@ class SeparatedProbe(Probe):
     """
 
     def __init__(self, c: Factor, b: Factor | None, dim: int, draw: torch.Generator) -> None:
-        terms = len(c(torch.zeros(1, dim, dtype=torch.float64)))
-        super().__init__(dim, POINTS if terms == 1 else POINTS_OF_SUMS, b is not None, draw)
+        super().__init__(dim, b is not None, draw)
         self.frequency, self.space = c, b
-        if b is not None:
-            near = torch.unflatten(b(self.x), -1, (-1, len(self.stencil.offsets)))
-            self.derivatives = (near @ self.stencil.weights).movedim(-1, 0)  # (β, R, pairs, P)
 
-    def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
+    def place(self, many: Tensor, few: Tensor) -> None:
+        if self.space is not None:
+            points = (few[:, None] + self.stencil.offsets).flatten(0, 1)
+            near = torch.unflatten(self.space(points), -1, (-1, len(self.stencil.offsets)))
+            weighed = (near @ self.stencil.weights).movedim(-1, 0)  # (β, R, pairs, P)
+            self.b = {
+                "near": weighed,
+                "few": self.space(few)[None],
+                "many": self.space(many)[None],
+            }
+
+    def table(self, x: Tensor, xi: Tensor) -> Tensor:
+        c = self.frequency(xi)[..., None, :]
+        b = torch.ones(1, 1, len(x)) if self.space is None else self.space(x)
+        return (b[..., None] * c).sum(dim=0)
+
+    def values(self, xi: Tensor, where: Where = "few") -> Tensor:
         return self.frequency(xi)
 
-    def sizes(self, parts: Tensor, *, derivatives: bool = True) -> Tensor:
+    def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
         """max |Σ_r ∂^β b_r c_r|."""
         if self.space is None:
             return _squared_size(parts.sum(dim=1)).amax(dim=0).sqrt()[None]
-        wanted = self.derivatives if derivatives else self.derivatives[:1]
+        wanted = self.b[where]
         if parts.shape[1] == 1:  # |b c| = |b| |c|
             squared = _squared_size(parts[:, 0])
             factors = wanted[:, 0].square().amax(dim=-1)
@@ -223,19 +187,19 @@ class SeparatedProbe(Probe):
         sums = ((each[..., None] * c).sum(dim=1) for each in b.unbind(dim=-1))
         return torch.stack([_squared_size(each).amax(dim=0) for each in sums]).amax(dim=0).sqrt()
 
-    def along(self, x: Tensor) -> Tensor:
-        assert self.space is not None
-        return self.space(x).flatten(0, 1)
-
 
 class DirectProbe(Probe):
     """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil."""
 
     def __init__(self, function: Pairs, dim: int, draw: torch.Generator) -> None:
-        super().__init__(dim, POINTS_OF_SUMS, True, draw)
-        self.function = function
+        super().__init__(dim, True, draw)
+        self.function, self.fine = function, derivative_stencil(dim, 2, FINE_SPACING)
 
-    def table(self, x: Tensor, xi: Tensor) -> Tensor:
+    def place(self, many: Tensor, few: Tensor) -> None:
+        near, fine = (few[:, None] + each.offsets for each in (self.stencil, self.fine))
+        self.x = {"many": many, "few": few, "near": near.flatten(0, 1), "fine": fine.flatten(0, 1)}
+
+    def channels(self, x: Tensor, xi: Tensor) -> Tensor:
         """a at all pairs of points (P, d) and frequencies (M, d): (O, I, P, M)."""
         given = torch.as_tensor(self.function(x[:, None], xi[None])).to(torch.complex128)
         if given.dim() not in (0, 2, 4):
@@ -246,29 +210,41 @@ class DirectProbe(Probe):
         channels = given.shape[:2] if given.dim() == 4 else (1, 1)
         return given.expand(*channels, len(x), len(xi))
 
-    def values(self, xi: Tensor, *, derivatives: bool = True) -> Tensor:
-        """a at the points of the x-stencil, or at their centres."""
-        centre = int((self.stencil.offsets == 0).all(dim=-1).nonzero()[0])
-        x = self.x if derivatives else self.x[centre :: len(self.stencil.offsets)]
-        return self.table(x, xi).flatten(0, 1).movedim(0, 1)
+    def table(self, x: Tensor, xi: Tensor) -> Tensor:
+        return self.channels(x, xi).flatten(0, 1)
 
-    def sizes(self, parts: Tensor, *, derivatives: bool = True) -> Tensor:
+    def values(self, xi: Tensor, where: Where = "few") -> Tensor:
+        """a at the points; they take the place of terms."""
+        return self.table(self.x[where], xi).movedim(0, 1)
+
+    def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
         """max |Σ_s w_βs a(x + s)|."""
-        if not derivatives:
+        if where in ("few", "many"):
             return _squared_size(parts).amax(dim=(0, 1)).sqrt()[None]
-        near = parts.reshape(2, -1, len(self.stencil.offsets), *parts.shape[2:])
-        combined = torch.einsum("kpsqm,sb->kbpqm", near, self.stencil.weights)
+        stencil = self.stencil if where == "near" else self.fine
+        near = parts.reshape(2, -1, len(stencil.offsets), *parts.shape[2:])
+        combined = torch.einsum("kpsqm,sb->kbpqm", near, stencil.weights)
         return _squared_size(combined).amax(dim=(1, 2)).sqrt()
+
+    def x_derivatives(self, xi: Tensor) -> tuple[Tensor, Tensor]:
+        """With a spacing that resolves waves of some thousand periods."""
+
+        def sizes(points: Tensor) -> Tensor:
+            values = self.values(points, "fine")
+            return self.sizes(torch.stack([values.real, values.imag]), "fine")
+
+        found = self._in_chunks(sizes, xi, "fine")
+        largest = self.fine.weights.abs().sum(dim=0)[:, None] * found[:1]
+        resolved = found <= RESOLVED * largest
+        resolved[0] = True
+        return found, resolved
+
+    def noise_of_x(self, beta: MultiIndex) -> float:
+        return float(self.fine.weights[:, self.fine.indices.index(beta)].abs().sum())
 
     def noise(self, sizes: Tensor) -> Tensor:
         """The formulas for ∂^β enlarge the errors of a."""
         return self.stencil.weights.abs().sum(dim=0)[:, None] * sizes[:1]
-
-    def along(self, x: Tensor) -> Tensor:
-        """a at some frequencies."""
-        places = torch.tensor([0.0, 1.0, -2.0, 7.0, -30.0], dtype=torch.float64)
-        xi = places[:, None] * self.scale
-        return self.table(x, xi.round()).movedim(-1, 2).flatten(0, 2)
 
 
 @torch.no_grad()
@@ -289,11 +265,9 @@ def evaluate_at(
     probe = make_probe(symbol, dim=xi.shape[-1], t=t, acting=acting)
     x, xi = x.double(), xi.double()
     if isinstance(probe, DirectProbe):
-        return probe.table(x, xi)
+        return probe.channels(x, xi)
     assert isinstance(symbol, Symbol)
-    c = probe.values(xi)[..., None, :]
-    b = torch.ones(1, 1, len(x)) if probe.space is None else probe.space(x)
-    values = (b[..., None] * c).sum(dim=0)
+    values = probe.table(x, xi)
     return values.reshape(symbol.out_channels, symbol.in_channels, len(x), len(xi))
 
 
@@ -304,7 +278,7 @@ def make_probe(
     t: float | None = None,
     acting: bool = False,
     frequency_scale: float | Sequence[float] | None = None,
-    shells: int = 10,
+    shells: int = 16,
     generator: torch.Generator | None = None,
 ) -> SeparatedProbe | DirectProbe:
     """The probe of a symbol, with the arguments of `certify`; networks become float64 copies."""

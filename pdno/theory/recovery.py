@@ -7,8 +7,18 @@ The solution operator of u_t = c Δu has the symbol a(ξ) = e^{-4π²c|ξ|²t}, 
 and c is the slope of a line through the origin. Noise of one size in a is of the size 1/|a| in y:
 the right weights are |a|², those of the fitted symbol, as a noisy one would trust the modes that
 hold nothing but noise. So the line is fitted a few times, which is the Gauss-Newton method for
-Σ (|a| - e^{-cq})². The variance of c is Σ (w q r / (1 - h))² / (Σ w q²)² with residuals r and the
-leverage h = w q² / Σ w q² (HC3 of MacKinnon and White, J. Econometrics 29, 1985).
+Σ (|a| - e^{-cq})².
+
+The error is that of the fit. With g = w^{1/2} q and residuals ρ = w^{1/2} (y - c q), which for the
+weights |a|² are those of a, c is off by Σ_ξ g_ξ·ρ_ξ / Σ g², where products are sums over times.
+Few modes count, often one, so its own residual, which the fit has made small, says little; and
+errors of one mode at several times may be the same. So ξ gets the residuals of n modes, those that
+count most, at the same times:
+
+    error² = Σ_ξ 1/(n - 1) Σ_ξ' (g_ξ·ρ_ξ')² / (Σ g²)²
+
+That is right for noise that is alike in these modes, however it is correlated in time. It says
+nothing of an error that is no noise, such as a wrong model.
 """
 
 __all__ = ["Estimate", "recover_diffusivity"]
@@ -19,10 +29,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+OTHERS = 16  # modes whose residuals tell the size of the noise
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its standard error."""
+    """A number and the standard error of the fit that it comes from."""
 
     value: float
     error: float
@@ -51,30 +63,51 @@ def recover_diffusivity(
             f"values of shape {tuple(values.shape)} at modes of shape {tuple(xi.shape)}; expected "
             "the axes of the modes last"
         )
-    q = (4 * math.pi**2 * squared * t).expand(values.shape).flatten()
-    y = -values.detach().abs().to(torch.float64).log().flatten()
+    q = (4 * math.pi**2 * squared * t).expand(values.shape).reshape(-1, squared.numel())
+    a = values.detach().to(torch.complex128 if values.is_complex() else torch.float64)
+    a = a.reshape(q.shape)
+    y = -a.abs().log()
     usable = (q > 0) & torch.isfinite(y)
     if not bool(usable.any()):
         raise ValueError("no mode ξ ≠ 0 at a time t > 0 has a value that is finite and not zero")
-    y, q = y[usable], q[usable]
     if weights is not None:
-        return _fit(y, q, weights.to(torch.float64).expand(values.shape).flatten()[usable])
+        given = weights.to(torch.float64).expand(values.shape).reshape(q.shape)
+        w = torch.where(usable, given, 0.0)
+        slope = _fit(y, q, w)
+        return Estimate(slope, _error(q, w, torch.where(usable, w.sqrt() * (y - slope * q), 0.0)))
     # a first guess from the modes that stand out of the noise
-    guess = _fit(y, q, torch.where(y < y.min() + math.log(4), torch.exp(-2 * y), 0.0))
+    stands_out = usable & (y < y[usable].min() + math.log(4))
+    slope = _fit(y, q, torch.where(stands_out, torch.exp(-2 * y), 0.0))
     for _ in range(100):
-        estimate = _fit(y, q, torch.exp(-2 * max(guess.value, 0.0) * q))
-        if abs(estimate.value - guess.value) <= 1e-14 * abs(guess.value):
+        before, w = slope, torch.where(usable, torch.exp(-2 * max(slope, 0.0) * q), 0.0)
+        slope = _fit(y, q, w)
+        if abs(slope - before) <= 1e-14 * abs(before):
             break
-        guess = estimate
-    return estimate
+    return Estimate(slope, _error(q, w, torch.where(usable, _residual(a, w.sqrt()), 0.0)))
 
 
-def _fit(y: Tensor, q: Tensor, w: Tensor) -> Estimate:
-    """The slope of y = c q and its error."""
+def _fit(y: Tensor, q: Tensor, w: Tensor) -> float:
+    """The slope of y = c q."""
     total = (w * q.square()).sum()
     if not float(total) > 0:
         raise ValueError("all weights are zero; expected some positive ones")
-    slope = (w * q * y).sum() / total
-    free = (1 - w * q.square() / total).clamp_min(1e-8)  # one point alone has no error bar
-    spread = (w * q * (y - slope * q) / free).square().sum().sqrt()
-    return Estimate(float(slope), float(spread / total))
+    return float(torch.where(w > 0, w * q * y, 0.0).sum() / total)
+
+
+def _residual(a: Tensor, fitted: Tensor) -> Tensor:
+    """|a| - fitted where that is the noise; of modes that are nothing but noise the real part."""
+    radial = a.abs() - fitted
+    return torch.where(fitted > radial.abs(), fitted - a.abs(), -a.real)
+
+
+def _error(q: Tensor, w: Tensor, rho: Tensor) -> float:
+    """The error of the slope, for times and modes (T, M)."""
+    g = w.sqrt() * q
+    counts = g.square().sum(dim=0)
+    # one mode alone has no error bar
+    known = int((counts > 0).sum())
+    if known < 2:
+        return math.inf
+    others = counts.argsort(descending=True)[: min(known, OTHERS)]
+    squares = (g.T @ rho[:, others]).square().sum() / (len(others) - 1)
+    return float(squares.sqrt() / counts.sum())

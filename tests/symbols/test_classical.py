@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from pdno import PDNO, Grid, apply_symbol
+from pdno.experiments.networks import PDNONetwork
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols import InputScale
 from pdno.symbols.classical import ClassicalSymbol
@@ -208,7 +209,6 @@ def test_semigroup(channels, order, self_adjoint, dtype, tolerance):
 
 @torch.no_grad()
 def test_semigroup_of_operators_and_one_time_per_sample():
-    """On an odd grid; of the mode N/2 of an even one only the real part acts."""
     symbol = make(1, 3, order=2.0, depends_on_x=False, takes_time=True)
     f = torch.randn(2, 3, 15, dtype=torch.float64)
     twice = apply_symbol(symbol, apply_symbol(symbol, f, t=0.2), t=0.5)
@@ -217,6 +217,58 @@ def test_semigroup_of_operators_and_one_time_per_sample():
     for row, t in enumerate((0.2, 0.9)):
         alone = apply_symbol(symbol, f[row : row + 1], t=t)[0]
         assert torch.allclose(both[row], alone, atol=1e-6)  # times arrive in float32
+
+
+@pytest.mark.parametrize("t", [-0.1, torch.tensor([0.2, -1.0])])
+def test_there_is_no_way_back(t):
+    symbol = make(1, depends_on_x=False, takes_time=True)
+    with pytest.raises(ValueError, match=r"expected t >= 0: e\^\{tA\} of a dissipative A grows"):
+        symbol.evaluate(Grid((8,)), t=t)
+
+
+# Operators on every grid
+
+GRIDS = [
+    ((8,), None),
+    ((6, 8), None),
+    ((9, 7), None),
+    ((10, 10), 3),
+    ((8, 8), 4),
+    ((8, 9), (2, 3)),
+]
+
+
+def operator_of(symbol, shape, modes, t=None):
+    """The matrix of the operator on real fields, channels and points."""
+    channels, size = symbol.in_channels, math.prod(shape)
+    fields = torch.eye(channels * size, dtype=torch.float64).reshape(-1, channels, *shape)
+    return apply_symbol(symbol, fields, modes=modes, t=t).flatten(1).T
+
+
+@pytest.mark.parametrize(("shape", "modes"), GRIDS, ids=str)
+@torch.no_grad()
+def test_semigroups_on_every_grid(shape, modes):
+    torch.manual_seed(2)
+    symbol = make(len(shape), order=1.0, depends_on_x=False, takes_time=True)
+    one, two, three = (operator_of(symbol, shape, modes, t) for t in (0.3, 0.5, 0.8))
+    assert (two @ one - three).abs().max() < 1e-12
+    assert torch.linalg.matrix_norm(three, 2) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(("shape", "modes"), GRIDS, ids=str)
+@torch.no_grad()
+def test_structure_on_every_grid(shape, modes):
+    """Singular values of elliptic operators: zero off the kept modes, else at least c."""
+    torch.manual_seed(3)
+    elliptic = make(len(shape), depends_on_x=False, elliptic=True)
+    values = torch.linalg.svdvals(operator_of(elliptic, shape, modes))
+    bound = elliptic.log_ellipticity.exp().item()
+    assert bool(((values < 1e-12) | (values >= bound * (1 - 1e-10))).all())
+    assert modes is not None or bool((values >= bound * (1 - 1e-10)).all())
+    symmetric = operator_of(make(len(shape), depends_on_x=False, self_adjoint=True), shape, modes)
+    assert (symmetric - symmetric.T).abs().max() < 1e-13
+    a = operator_of(make(len(shape), depends_on_x=False, dissipative=True), shape, modes)
+    assert torch.linalg.eigvalsh(a + a.T).max() < 1e-12
 
 
 # In networks
@@ -238,6 +290,47 @@ def test_networks_by_name(dim, depends_on_x):
         f = torch.randn(2, 3, *shape, dtype=torch.float64)
         expected = apply_directly(full_values(operator.symbol.evaluate(grid), grid), f, grid)
         assert torch.allclose(operator(f), expected, atol=1e-11)
+
+
+def band_limited(shape, most=3):
+    """A fixed function of few waves, at the points of a grid, (1, 1, *N)."""
+    x, dim = Grid(shape).points(), len(shape)
+    draw = torch.Generator().manual_seed(0)
+    xi = torch.randint(-most, most + 1, (6, dim), generator=draw).double()
+    phase, size = torch.rand(2, 6, generator=draw, dtype=torch.float64)
+    return (0.3 * size * torch.cos(2 * math.pi * (x @ xi.T + phase))).sum(dim=-1)[None, None]
+
+
+@pytest.mark.parametrize(("dim", "points"), [(1, 256), (2, 64)])
+@pytest.mark.parametrize("coordinates", [None, "periodic", "none"])
+@torch.no_grad()
+def test_a_provable_network_is_one_operator_on_all_grids(dim, points, coordinates):
+    """From N to 2N points the output of a band-limited input changes by rounding alone."""
+    torch.manual_seed(0)
+    options = {"width": 6, "layers": 3, "symbol": "classical", "frequency_scale": 2.0}
+    network = PDNO(dim, 1, 1, coordinates=coordinates, **options).double()
+    coarse = network(band_limited((points,) * dim))
+    fine = network(band_limited((2 * points,) * dim))
+    change = (fine[(..., *[slice(None, None, 2)] * dim)] - coarse).abs().max()
+    assert change < 1e-10 * coarse.abs().max()
+    sawtooth = PDNO(dim, 1, 1, coordinates="appended", **options).double()
+    assert sawtooth.lift.weight.shape[1] == 1 + dim
+    one, two = (sawtooth(band_limited((n,) * dim)) for n in (points, 2 * points))
+    assert (two[(..., *[slice(None, None, 2)] * dim)] - one).abs().max() > 1e-6
+
+
+def test_coordinates_by_symbol_and_by_name():
+    widths = {"appended": 4, "periodic": 6, "none": 2}
+    for name, columns in widths.items():
+        network = PDNO(2, 2, 1, width=3, coordinates=name)
+        assert network.lift.weight.shape == (3, columns)
+        assert network(torch.randn(1, 2, 8, 8)).shape == (1, 1, 8, 8)
+    assert PDNO(2, 2, 1, width=3).coordinates == "appended"
+    assert PDNO(2, 2, 1, width=3, symbol="classical").coordinates == "periodic"
+    with pytest.raises(ValueError, match="coordinates 'polar'; expected one of 'appended', 'per"):
+        PDNO(1, 1, 1, width=2, coordinates="polar")
+    record = PDNONetwork.model_validate({"kind": "pdno", "width": 3, "symbol": "classical"})
+    assert record.build(1, 1, 1).coordinates == "appended"  # as files of before mean it
 
 
 def test_compiled_or_not_single_precision_agrees():

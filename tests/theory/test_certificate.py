@@ -24,7 +24,7 @@ from pdno.symbols import (
     TableSymbol,
     Wave,
 )
-from pdno.theory import Certificate, evaluate_at
+from pdno.theory import evaluate_at
 
 PI = math.pi
 SMOOTH = [name for name, entry in ACTIVATIONS.items() if entry.order is not None]
@@ -39,14 +39,14 @@ def norm(xi):
     return xi.square().sum(dim=-1).sqrt()
 
 
-def weighted_difference(symbol, xi, alpha, order, step=1, **options):
-    """max over pairs of |Δ^α a(ξ)| ⟨ξ⟩^{|α|-m}, written out by itself."""
-    total = 0.0
+def weighted_difference(symbol, xi, alpha, order, steps, **options):
+    """max over pairs of |Δ_h^α a(ξ)| / h^|α| ⟨ξ⟩^{|α|-m}, written out by itself."""
+    total, step = 0.0, torch.tensor(steps, dtype=torch.float64).expand(len(xi))
     for gamma in itertools.product(*(range(a + 1) for a in alpha)):
         sign = math.prod(
             (-1) ** (a - g) * math.comb(a, g) for a, g in zip(alpha, gamma, strict=True)
         )
-        shifted = xi + step * torch.tensor(gamma, dtype=torch.float64)
+        shifted = xi + step[:, None] * torch.tensor(gamma, dtype=torch.float64)
         nowhere = torch.full((1, xi.shape[-1]), 0.3, dtype=torch.float64)
         total = total + sign * evaluate_at(symbol, nowhere, shifted, **options)
     size = total.abs().amax(dim=(0, 1, 2)) / step ** sum(alpha)
@@ -221,12 +221,12 @@ def test_networks_of_several_frequencies_are_refused_with_a_real_witness(
     assert witness.kind == "differences" and sum(witness.alpha) == order + 1
     xi = torch.tensor(witness.points, dtype=torch.float64)
     assert torch.equal(xi, xi.round()) and norm(xi[-1:]).item() > 1e5
-    sizes = weighted_difference(symbol, xi, witness.alpha, order, witness.step)
+    sizes = weighted_difference(symbol, xi, witness.alpha, order, witness.steps)
     assert sizes.numpy() == pytest.approx(np.array(witness.values), rel=1e-3)
     assert sizes[-1] > 10 * sizes[-3] > 0
     # a generic ray shows nothing of it
     generic = (xi[-1].norm() * torch.nn.functional.normalize(torch.randn(8, dim), dim=1)).round()
-    beside = weighted_difference(symbol, generic.double(), witness.alpha, order, witness.step)
+    beside = weighted_difference(symbol, generic.double(), witness.alpha, order, witness.steps[-1])
     assert beside.median() < 1e-3 * sizes[-1]
 
 
@@ -235,7 +235,7 @@ def test_networks_with_time_are_judged_at_one_time():
     assert certify(one, 1.0, t=0.7).accepted
     witness = certify(two, 1.0, t=0.7).witness
     xi = torch.tensor(witness.points, dtype=torch.float64)
-    sizes = weighted_difference(two, xi, witness.alpha, 1.0, witness.step, t=0.7)
+    sizes = weighted_difference(two, xi, witness.alpha, 1.0, witness.steps, t=0.7)
     assert sizes.numpy() == pytest.approx(np.array(witness.values), rel=1e-3)
     assert sum(witness.alpha) == 2 and sizes[-1] > 10 * sizes[-3] > 0
 
@@ -415,6 +415,35 @@ def test_exponentials_of_generators_are_accepted(generator, order):
     assert certificate.accepted and certificate.order == pytest.approx(order, abs=0.01)
 
 
+@pytest.mark.parametrize("factor", [1.0, 30.0])
+def test_a_theorem_does_not_depend_on_the_weights(factor):
+    """Proven from the order on; what is asked beyond it is judged by numbers."""
+    symbol = network(1, 0, kind=ClassicalSymbol, scale=4.0, order=1.0)
+    with torch.no_grad():
+        for parameter in symbol.parameters():
+            parameter.mul_(factor)
+    for order in (1.0, 2.0, None):
+        certificate = certify(symbol, order)
+        assert certificate.accepted and (certificate.proof == "theorem" or order is None)
+        assert certificate.seminorms[(0,), (0,)] > 0
+    below = certify(symbol, 0.5)
+    assert below.verdict != "accepted" and below.proof == "evidence"
+    with torch.no_grad():
+        symbol.real.linear_out.bias[0] = math.nan
+    broken = certify(symbol, 1.0)
+    assert broken.verdict == "refused" and broken.witness.kind == "not finite"
+
+
+def test_theorems_of_other_symbols():
+    assert certify(Derivative((2,)), 2.0).proof == "theorem"
+    assert certify(Derivative((2,))).asked == 2.0 and certify(Derivative((2,))).proof == "theorem"
+    assert certify(Heat(0.05), -9.0, dim=1, t=0.1).proof == "theorem"
+    assert certify(TableSymbol(1, 1, modes=(4,)), -3.0).proof == "theorem"
+    skewed = network(2, 0, kind=ClassicalSymbol, scale=4.0, depends_on_x=False, hermitian=False)
+    assert certify(skewed, 0.0).proof == "theorem"
+    assert certify(skewed, 0.0, acting=True).verdict == "refused"
+
+
 def test_only_hermitian_symbols_act_as_they_are_written():
     """The half spectrum cuts other symbols along ξ_n = 0, in more than one dimension."""
     options = {"kind": ClassicalSymbol, "scale": 4.0, "depends_on_x": False}
@@ -459,11 +488,11 @@ def test_a_certificate_can_be_read_and_drawn():
     assert len(certify(Heat(), 0.0, dim=1, t=1.0).plot().axes) == 1
 
 
-def test_what_draws_is_handed_in(monkeypatch):
-    certificate = certify(Heat(), 0.0, dim=1, t=1.0)
-    monkeypatch.setattr(Certificate, "draw", None)
-    with pytest.raises(RuntimeError, match=r"nothing draws yet: take certify from pdno"):
-        certificate.plot()
+def test_a_certificate_is_one_line_where_it_is_shown():
+    certificate = certify(network(2, 0, depends_on_x=False), 1.0)
+    assert repr(certificate) == "<Certificate S^1_{1,0}, n = 2: refused; order 1.00>"
+    page = certificate._repr_html_()
+    assert "refused; order 1.00" in page and page.count("<tr>") == len(certificate.reasons) + 1
 
 
 @pytest.mark.parametrize("options", [{}, {"modes": 8}, {"symbol": "low-rank"}])

@@ -1,0 +1,78 @@
+"""Stencils: differences Δ^α in ξ and derivatives ∂_x^β as sums over a few points."""
+
+__all__ = ["MultiIndex", "Stencil", "derivative_stencil", "difference_stencil", "multi_indices"]
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MultiIndex = tuple[int, ...]
+
+# of the points for ∂_x: at twenty waves per period the fourth order formulas err by 1 percent
+SPACING = 1 / 128
+# fourth order, at -2h .. 2h
+_CENTRAL = {
+    0: (0.0, 0.0, 1.0, 0.0, 0.0),
+    1: (1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12),
+    2: (-1 / 12, 16 / 12, -30 / 12, 16 / 12, -1 / 12),
+}
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """Where to evaluate, offsets (G, d), and what to combine: weights (G, number of indices).
+
+    All Δ^α with |α| <= k need the values of a at the points ξ + γ, |γ| <= k, and nothing else.
+    """
+
+    indices: tuple[MultiIndex, ...]
+    offsets: Tensor
+    weights: Tensor
+
+    @property
+    def totals(self) -> list[int]:
+        """|α| of each index."""
+        return [sum(index) for index in self.indices]
+
+
+def multi_indices(dim: int, most: int) -> tuple[MultiIndex, ...]:
+    """All α in N^d with |α| <= most, by |α|.
+
+    Example:
+        >>> multi_indices(2, 1)
+        ((0, 0), (0, 1), (1, 0))
+    """
+    found = itertools.product(range(most + 1), repeat=dim)
+    return tuple(sorted((i for i in found if sum(i) <= most), key=lambda i: (sum(i), i)))
+
+
+def difference_stencil(dim: int, most: int) -> Stencil:
+    """Δ^α for |α| <= most, Δ^α a(ξ) = Σ_{γ <= α} (-1)^{|α - γ|} C(α, γ) a(ξ + γ)."""
+    indices = multi_indices(dim, most)
+    return _stencil(indices, indices, 1.0, lambda a, g: (-1) ** (a + g) * math.comb(a, g))
+
+
+def derivative_stencil(dim: int, most: int, spacing: float = SPACING) -> Stencil:
+    """Central differences of fourth order for ∂^β, |β| <= most <= 2."""
+    places = itertools.product(range(-2, 3), repeat=dim)
+    near = [place for place in places if sum(p != 0 for p in place) <= 2]
+    return _stencil(multi_indices(dim, most), near, spacing, lambda b, p: _CENTRAL[b][p + 2])
+
+
+def _stencil(
+    indices: tuple[MultiIndex, ...],
+    places: Sequence[MultiIndex],
+    step: float,
+    weight: Callable[[int, int], float],
+) -> Stencil:
+    """Products of the weights of each axis at the places, for each index, over h^|index|."""
+    weights = [
+        [math.prod(map(weight, index, place)) / step ** sum(index) for index in indices]
+        for place in places
+    ]
+    offsets = step * torch.tensor(places, dtype=torch.float64)
+    return Stencil(indices, offsets, torch.tensor(weights, dtype=torch.float64))
