@@ -6,6 +6,7 @@ published weights reach the published error on data of our own solver.
 """
 
 __all__ = [
+    "Law",
     "TwoPhaseField",
     "burgers_initial",
     "darcy_permeability",
@@ -15,7 +16,7 @@ __all__ = [
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +26,13 @@ from pdno.grid import Grid
 
 Amplitude = Literal["published", "ported", "printed"]
 AMPLITUDES: dict[Amplitude, float] = {"published": 2 * 7.0**3, "ported": 7.0**3, "printed": 7**1.5}
+
+
+class Law(Protocol):
+    """A law of inputs; sample i depends on (seed, i) and the grid only."""
+
+    def sample(self, grid: Grid, *, seed: int, indices: Iterable[int]) -> Tensor:
+        """Samples `indices` of `seed` on `grid`, shape (B, C, *N), float64 on the CPU."""
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,11 @@ class FNO(NeuralOperator):
         *,
         coordinate_scale: float | Sequence[float] = 1.0,
         padding: float | Sequence[float] = 0.0,
+        feed_forward: int = 0,
     ) -> None:
-        channels = {"in_channels": in_channels, "out_channels": out_channels}
+        channels: Any = {"in_channels": in_channels, "out_channels": out_channels}
         kept = check_sizes(dim, modes, width=width, layers=layers, **channels) or ()
         operators = [FourierIntegralOperator(width, width, modes=kept) for _ in range(layers)]
         inner: Any = {"width": width, "coordinate_scale": coordinate_scale, "padding": padding}
+        inner["feed_forward"] = feed_forward
         super().__init__(dim, **channels, operators=operators, **inner)

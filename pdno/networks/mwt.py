@@ -14,13 +14,14 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from pdno.arguments import KeepsArguments
 from pdno.grid import Grid
 from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 
 HIDDEN = 128  # channels of the projection, in all published multiwavelet networks
 
 
-class MWT(nn.Module):
+class MWT(KeepsArguments, nn.Module):
     """The multiwavelet neural operator; the defaults are those of Darcy flow.
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N), in space-time with a last axis T.

@@ -4,6 +4,7 @@
 
 P lifts the channels and the coordinates to `width`, W is a pointwise linear map with bias, K an
 integral operator, Q has one hidden layer of 128. As in the published code the last block has no σ.
+With a feed-forward part F = W₂ σ(W₁ · + b₁) + b₂ (not in the paper) a block is v + F[(W + K) v].
 """
 
 __all__ = ["NeuralOperator", "PointwiseLinear", "check_sizes", "count_parameters"]
@@ -11,6 +12,7 @@ __all__ = ["NeuralOperator", "PointwiseLinear", "check_sizes", "count_parameters
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +27,7 @@ from pdno.symbols.scale import ExactScales, scale_per_axis
 
 PROJECT_HIDDEN = 128
 Kept = Sequence[int] | int | None
+Coordinates = Literal["appended", "periodic", "none"]
 
 
 class PointwiseLinear(nn.Module):
@@ -53,8 +56,10 @@ class NeuralOperator(ExactScales):
     """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1), with one K of `operators` per block.
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside, times
-    the `coordinate_scale`. `padding` are zeros after the last point of an axis: a fraction of the
-    domain, the same at every resolution, or, as an int, a number of points as published.
+    the `coordinate_scale`; that is a sawtooth on the torus. "periodic" ones are cos 2πx and
+    sin 2πx, "none" are left out. `padding` are zeros after the last point of an axis: a fraction
+    of the domain, the same at every resolution, or, as an int, a number of points as published.
+    `feed_forward` is the hidden width of F in residual blocks; 0 has the blocks of the paper.
     """
 
     coordinate_scale: Tensor
@@ -69,8 +74,15 @@ class NeuralOperator(ExactScales):
         operators: Sequence[PseudoDifferentialOperator],
         coordinate_scale: float | Sequence[float] = 1.0,
         padding: float | Sequence[float] = 0.0,
+        feed_forward: int = 0,
+        coordinates: Coordinates = "appended",
     ) -> None:
         super().__init__()
+        known = {"appended": dim, "periodic": 2 * dim, "none": 0}
+        if coordinates not in known:
+            expected = ", ".join(map(repr, known))
+            raise ValueError(f"coordinates {coordinates!r}; expected one of {expected}")
+        self.coordinates = coordinates
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         zeros = (padding,) * dim if isinstance(padding, (int, float)) else tuple(padding)
         if len(zeros) != dim or min(zeros) < 0:
@@ -79,9 +91,14 @@ class NeuralOperator(ExactScales):
         self.width, self.padding = width, zeros
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
-        self.lift = PointwiseLinear(in_channels + dim, width)
+        self.lift = PointwiseLinear(in_channels + known[coordinates], width)
         self.operators = nn.ModuleList(operators)
         self.locals = nn.ModuleList(PointwiseLinear(width, width) for _ in operators)
+        if feed_forward < 0:
+            raise ValueError(f"feed_forward is {feed_forward}; expected a hidden width, or 0")
+        count = len(operators) if feed_forward else 0
+        self.expand = nn.ModuleList(PointwiseLinear(width, feed_forward) for _ in range(count))
+        self.contract = nn.ModuleList(PointwiseLinear(feed_forward, width) for _ in range(count))
         self.project_hidden = PointwiseLinear(width, PROJECT_HIDDEN)
         self.project = PointwiseLinear(PROJECT_HIDDEN, out_channels)
 
@@ -93,19 +110,28 @@ class NeuralOperator(ExactScales):
             raise ValueError("the batch is empty: give at least one sample")
         if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
             axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
+            last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
+            cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"
             raise ValueError(
                 f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
-                f"{self.in_channels}, {axes}), channels first and without coordinates: move the "
-                "channel axis with f.movedim(-1, 1), or build it with other dim and in_channels"
+                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}"
             )
+        if f.dtype != self.lift.weight.dtype and not torch.is_autocast_enabled(f.device.type):
+            given, own = (str(dtype)[6:] for dtype in (f.dtype, self.lift.weight.dtype))
+            cure = f"give f.to(torch.{own}), or network.to(torch.{given})"
+            raise ValueError(f"input is {given}, the weights are {own}: {cure}")
         where = grid or Grid(tuple(f.shape[2:]))
         where.check(f, "f")
         v, inner = self.enter(f, where), self.inner_grid(where)
         for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
             assert isinstance(local, PointwiseLinear)
-            v = self.activation(v) if layer else v
-            v = local.add_to(operator(v, inner, t), v)
-        return self._project(cut(v, where))
+            if self.expand:
+                mapped = local.add_to(operator(v, inner, t), v)
+                v = v + perceptron(self.expand[layer], self.contract[layer], mapped)
+            else:
+                v = self.activation(v) if layer else v
+                v = local.add_to(operator(v, inner, t), v)
+        return perceptron(self.project_hidden, self.project, cut(v, where))
 
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[FrozenLayer]:
         """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
@@ -154,17 +180,23 @@ class NeuralOperator(ExactScales):
 
     def enter(self, f: Tensor, grid: Grid) -> Tensor:
         """What enters the first block, P [f, x] and zeros, (B, C, *N) -> (B, width, *M)."""
-        x = (grid.points(device=f.device) * self.coordinate_scale).movedim(-1, 0).to(f.dtype)
-        lifted = self.lift(torch.cat([f, x.expand(len(f), *x.shape)], dim=1))
-        return pad(lifted, self.inner_grid(grid))
+        if self.coordinates != "none":
+            x = grid.points(device=f.device).movedim(-1, 0)
+            if self.coordinates == "periodic":
+                x = torch.cat([torch.cos(2 * math.pi * x), torch.sin(2 * math.pi * x)])
+            else:
+                x = x * self.coordinate_scale.reshape(-1, *[1] * self.dim)
+            f = torch.cat([f, x.to(f.dtype).expand(len(f), *x.shape)], dim=1)
+        return pad(self.lift(f), self.inner_grid(grid))
 
-    def _project(self, v: Tensor) -> Tensor:
-        """Q v = W₂ σ(W₁ v + b₁) + b₂, (B, width, *N) -> (B, O, *N)."""
-        hidden, last = self.project_hidden, self.project
-        if torch.is_autocast_enabled(v.device.type):
-            return last.add_to(None, functional.gelu(hidden(v)))
-        u = apply_projection(v.flatten(2), hidden.weight, hidden.bias, last.weight, last.bias)
-        return u.reshape(*u.shape[:2], *v.shape[2:])
+
+def perceptron(hidden: nn.Module, last: nn.Module, v: Tensor) -> Tensor:
+    """W₂ σ(W₁ v + b₁) + b₂ at every point, (B, I, *N) -> (B, O, *N)."""
+    assert isinstance(hidden, PointwiseLinear) and isinstance(last, PointwiseLinear)
+    if torch.is_autocast_enabled(v.device.type):
+        return last.add_to(None, functional.gelu(hidden(v)))
+    u = apply_projection(v.flatten(2), hidden.weight, hidden.bias, last.weight, last.bias)
+    return u.reshape(*u.shape[:2], *v.shape[2:])
 
 
 def pad(v: Tensor, grid: Grid) -> Tensor:

@@ -1,13 +1,14 @@
-"""PDNO, the pseudo-differential neural operator of the paper."""
+"""PDNO, the pseudo-differential neural operator of the paper, and PDIO, its K as one layer."""
 
-__all__ = ["PDNO", "PDNOOptions"]
+__all__ = ["PDIO", "PDNO", "PDNOOptions"]
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from pdno.networks.neural_operator import NeuralOperator, check_sizes
+from pdno.networks.neural_operator import Coordinates, NeuralOperator, check_sizes
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.record import refuse_unknown
 from pdno.symbols.base import Symbol
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
@@ -33,6 +34,10 @@ class PDNOOptions:
         frequency_scale: The networks see ξ/frequency_scale, with None [-4, 4] for the kept modes,
             and x·coordinate_scale.
         padding: Fraction of the domain (float) or points (int) of zeros after each axis.
+        feed_forward: Hidden width of residual blocks v + F[(W + K) v]; 0 has those of the paper.
+        coordinates: What is lifted beside the input: "appended" x, "periodic" cos 2πx and sin 2πx,
+            or "none". None is periodic for classical symbols, so that the whole network is one
+            operator on all grids, and appended for the others, as published.
     """
 
     width: int = 20
@@ -52,6 +57,8 @@ class PDNOOptions:
     coordinate_scale: float | Sequence[float] = 1.0
     padding: float | Sequence[float] = 0.0
     space_hidden: int | None = None
+    feed_forward: int = 0
+    coordinates: Coordinates | None = None
 
 
 class PDNO(NeuralOperator):
@@ -71,17 +78,24 @@ class PDNO(NeuralOperator):
         torch.Size([2, 1, 16, 16])
     """
 
+    options_record = PDNOOptions
+
     def __init__(self, dim: int, in_channels: int, out_channels: int, **options: Any) -> None:
+        refuse_unknown("PDNO", [one.name for one in fields(PDNOOptions)], options)
         known = PDNOOptions(**options)
-        channels = {"in_channels": in_channels, "out_channels": out_channels}
+        channels: Any = {"in_channels": in_channels, "out_channels": out_channels}
         kept = check_sizes(dim, known.modes, width=known.width, layers=known.layers, **channels)
-        symbols = [_make_symbol(known, dim, kept) for _ in range(known.layers)]
+        square = (known.width, known.width)
+        symbols = [make_symbol(known, dim, square, kept) for _ in range(known.layers)]
         operators = [PseudoDifferentialOperator(symbol, kept) for symbol in symbols]
-        inner: Any = {"coordinate_scale": known.coordinate_scale, "padding": known.padding}
-        super().__init__(dim, **channels, width=known.width, operators=operators, **inner)
+        names = ("width", "coordinate_scale", "padding", "feed_forward")
+        inner: dict[str, Any] = {name: getattr(known, name) for name in names}
+        by_symbol = "periodic" if known.symbol == "classical" else "appended"
+        inner["coordinates"] = by_symbol if known.coordinates is None else known.coordinates
+        super().__init__(dim, **channels, operators=operators, **inner)
 
 
-_SYMBOLS: dict[str, tuple[Callable[..., Symbol], tuple[str, ...]]] = {
+SYMBOLS: dict[str, tuple[Callable[..., Symbol], tuple[str, ...]]] = {
     "network": (NetworkSymbol, ("depends_on_x",)),
     "trunk": (TrunkSymbol, ("depends_on_x", "space_hidden")),
     "low-rank": (LowRankSymbol, ("rank", "shared")),
@@ -90,18 +104,20 @@ _SYMBOLS: dict[str, tuple[Callable[..., Symbol], tuple[str, ...]]] = {
 }
 
 
-def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) -> Symbol:
-    """The symbol of one block."""
-    width, kind = options.width, options.symbol
-    if kind not in _SYMBOLS:
-        raise ValueError(f"symbol {kind!r}; expected one of {', '.join(map(repr, _SYMBOLS))}")
+def make_symbol(
+    options: PDNOOptions, dim: int, channels: tuple[int, int], modes: tuple[int, ...] | None
+) -> Symbol:
+    """The symbol from one number of channels to another."""
+    kind = options.symbol
+    if kind not in SYMBOLS:
+        raise ValueError(f"symbol {kind!r}; expected one of {', '.join(map(repr, SYMBOLS))}")
     if kind == "table":
         if modes is None or options.takes_time:
             raise ValueError("a table symbol needs modes, for example modes=12, and no time")
-        return TableSymbol(width, width, modes=modes)
+        return TableSymbol(*channels, modes=modes)
     if kind == "low-rank" and not options.depends_on_x:
         raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
-    family, own = _SYMBOLS[kind]
+    family, own = SYMBOLS[kind]
     frequency = options.frequency_scale
     if frequency is None and kind == "trunk":
         frequency = 1.0  # its features have scales of their own, in units of single modes
@@ -109,4 +125,32 @@ def _make_symbol(options: PDNOOptions, dim: int, modes: tuple[int, ...] | None) 
     given: dict[str, Any] = {name: getattr(options, name) for name in names}
     given |= {"layers": options.symbol_layers, "hidden": options.symbol_hidden}
     scale = InputScale(dim, options.coordinate_scale, frequency, modes)
-    return family(width, width, scale=scale, **given)
+    return family(*channels, scale=scale, **given)
+
+
+OF_THE_NETWORK = {"width", "layers", "padding", "feed_forward", "coordinates"}
+"""Options of a `PDNO` that are not those of a single K."""
+
+
+class PDIO(PseudoDifferentialOperator):
+    """K_a[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}, the K of eq. 9, with a learned symbol a.
+
+    Shapes: (B, in_channels, *N) -> (B, out_channels, *N), on any grid, inside any torch module.
+    The options are those of a `PDNO` that concern its symbols: modes, symbol, depends_on_x,
+    activation, symbol_layers, symbol_hidden, ... W, σ and the coordinates are yours to add.
+
+    Example:
+        >>> import torch
+        >>> layer = PDIO(dim=2, in_channels=3, out_channels=5, modes=12)
+        >>> block = torch.nn.Sequential(layer, torch.nn.GELU(), torch.nn.Conv2d(5, 1, 1))
+        >>> block(torch.randn(4, 3, 48, 80)).shape
+        torch.Size([4, 1, 48, 80])
+    """
+
+    def __init__(self, dim: int, in_channels: int, out_channels: int, **options: Any) -> None:
+        names = [one.name for one in fields(PDNOOptions) if one.name not in OF_THE_NETWORK]
+        refuse_unknown("PDIO", names, options)
+        known = PDNOOptions(**options)
+        channels = {"in_channels": in_channels, "out_channels": out_channels}
+        kept = check_sizes(dim, known.modes, **channels)
+        super().__init__(make_symbol(known, dim, (in_channels, out_channels), kept), kept)

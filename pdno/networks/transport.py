@@ -13,6 +13,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
+from pdno.arguments import KeepsArguments
 from pdno.grid import Grid
 from pdno.spectral import resample
 
@@ -21,7 +22,7 @@ REACH = 0.25  # the displacement that an output of 1 stands for, in units of the
 START = 0.1  # the last weights of a new network over their usual size: at first u is nearly v
 
 
-class Transport(nn.Module):
+class Transport(KeepsArguments, nn.Module):
     """u(x) = v(x + δ(x)) + r(x) with (4δ, r) the outputs of a network, on a periodic domain.
 
     Shapes: (B, k·C, *N) -> (B, C, *N); the network has d + C outputs. Normalisers have to be the

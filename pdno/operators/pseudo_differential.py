@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from pdno.arguments import KeepsArguments
 from pdno.fourier import Method, Modes
 from pdno.grid import Grid, kept_per_axis
 from pdno.operators.backends.axes import most_nodes
@@ -26,7 +27,7 @@ from pdno.symbols.separated import SeparatedSymbol
 from pdno.tracing import is_traced
 
 
-class PseudoDifferentialOperator(nn.Module):
+class PseudoDifferentialOperator(KeepsArguments, nn.Module):
     """K_a for a symbol a (eq. 16): transform, multiply, invert, mix; (B, I, *N) -> (B, O, *N).
 
     Arguments:
