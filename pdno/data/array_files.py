@@ -1,4 +1,4 @@
-"""Array files: a MAT, HDF5, torch or NumPy file as a table of names and arrays, or as a dataset.
+"""Array files: a MAT, HDF5, torch or NumPy file as a table of names and arrays.
 
 An array states its shape and the type of its numbers, which its header tells, and reads any block
 of itself: `array.read((slice(0, 100), slice(None)))` are the first 100 rows of a matrix. The
@@ -20,7 +20,7 @@ What a header declares is not to be believed: nothing is allocated before its de
 been compared with that of the file, and no block is read that does not fit into memory.
 """
 
-__all__ = ["Array", "PublishedFileError", "open_arrays", "read_arrays", "read_own"]
+__all__ = ["Array", "PublishedFileError", "hdf5_array", "open_arrays", "read_arrays"]
 
 import math
 import os
@@ -36,11 +36,9 @@ from typing import Any, BinaryIO, TypeAlias
 
 import h5py
 import numpy as np
-import torch
 from torch import Tensor
 
-from pdno.data.dataset import OperatorDataset
-from pdno.grid import Grid
+from pdno.data.manifest import MANIFEST
 from pdno.tensor_file import AGAIN, Contents, TensorFileError, read_tensor_file
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -48,7 +46,6 @@ Cut: TypeAlias = tuple[slice, ...]
 Shape: TypeAlias = tuple[int, ...]
 
 BARE = "(tensor)"
-SPACE = "xyz"
 # Deflate, the only compression of these formats, shrinks nothing by more than 1032 to 1.
 _EXPANSION = 1100
 
@@ -156,14 +153,15 @@ def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> dict[str, Arr
     def add(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and not name.startswith("#"):
             cells = matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference
-            array = _cell_array if cells else partial(_dataset_array, matlab=matlab)
+            array = _cell_array if cells else partial(hdf5_array, matlab=matlab)
             arrays[name] = array(name, item, size)
 
     source.visititems(add)  # which follows hard links only, so no other file is ever opened
     return arrays
 
 
-def _dataset_array(name: str, dataset: Any, size: int, *, matlab: bool) -> Array:
+def hdf5_array(name: str, dataset: Any, size: int, *, matlab: bool) -> Array:
+    """A dataset of an open file of `size` bytes."""
     shape = tuple(dataset.shape or ())
     # A chunk is read whole, whatever part of it is asked for.
     count = max(math.prod(shape), math.prod(dataset.chunks or ()))
@@ -185,7 +183,7 @@ def _cell_array(name: str, dataset: Any, size: int) -> Array:
     cells = [dataset.file[reference] for reference in np.ravel(dataset[()]) if reference]
     if not all(isinstance(cell, h5py.Dataset) for cell in cells):
         return Array(shape, "cell")
-    parts = [_dataset_array(name, cell, size, matlab=True) for cell in cells]
+    parts = [hdf5_array(name, cell, size, matlab=True) for cell in cells]
     alike = len({(part.shape, part.dtype) for part in parts}) == 1 and parts[0].read is not None
     if not alike or len(parts) != math.prod(shape):
         return Array(shape, "cell")
@@ -290,42 +288,21 @@ class _Variable:
         return np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape, order="F")[cut]
 
 
-def read_own(
-    path: Path | str,
-    *,
-    inputs: str,
-    outputs: str,
-    input_axes: str = "nxy",
-    output_axes: str | None = None,
-    periodic: bool = True,
-    offset: float = 0.0,
-    times: Sequence[float] | None = None,
-) -> OperatorDataset:
-    """A dataset from the arrays `inputs` and `outputs` of a .mat, .h5, .npz or torch file.
-
-    Axes are told by letters: n samples, t time, c channels, and x, y, z space. So "nxyt" is
-    (samples, N1, N2, frames), as in the published Navier-Stokes files. Channels may be left out
-    where there is one; without `output_axes` they are those of the inputs. `periodic` and `offset`
-    are those of `Grid`. Without `times` frames are counted 1, 2, ...
-    """
-    arrays = read_arrays(path, [inputs, outputs])
-    output_axes = output_axes or input_axes
-    fields = _canonical(arrays[inputs], input_axes, inputs)
-    solutions = _canonical(arrays[outputs], output_axes, outputs)
-    if "t" in input_axes:
-        raise ValueError(
-            f"axes {input_axes!r} of the inputs have a time: use `outputs` for frames"
-        )
-    space = sum(letter in SPACE for letter in input_axes)
-    grid = Grid(tuple(fields.shape[-space:]), periodic, offset)
-    if times is None:
-        times = range(1, solutions.shape[1] + 1)
-    in_time = "t" in output_axes
-    return OperatorDataset.from_arrays(fields, solutions, grid, times if in_time else None)
-
-
 def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[str, Numbers]:
-    """Arrays of a file by name; None reads all that hold real numbers."""
+    """Arrays of a file by name; None reads all that hold real numbers.
+
+    A folder has the arrays of its .npy files, which are called after them.
+    """
+    if Path(path).is_dir():
+        files = sorted(Path(path).glob("*.npy"))
+        if not files:
+            raise ValueError(f"{path} has no .npy files, no {MANIFEST} and no HDF5 files")
+        for name in names or ():
+            if name not in [file.stem for file in files]:
+                known = ", ".join(file.stem for file in files)
+                raise ValueError(f"{path} has no array {name!r}: it has {known}")
+        wanted = [file for file in files if names is None or file.stem in names]
+        return {name: one for file in wanted for name, one in read_arrays(file).items()}
     with open_arrays(path) as (_, arrays):
         found = {
             name: array.read((slice(None),) * len(array.shape))
@@ -338,22 +315,3 @@ def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[st
         if name not in found:
             raise ValueError(f"array {name!r} of {path} holds no real numbers")
     return found
-
-
-def _canonical(array: Numbers, axes: str, name: str) -> Tensor:
-    """(n, [t,] c, x, ...) from any order of axes."""
-    letters = axes.replace(" ", "")
-    space = [letter for letter in SPACE if letter in letters]
-    good = set(letters) <= set("ntc" + SPACE) and len(set(letters)) == len(letters)
-    if not good or "n" not in letters or not space:
-        raise ValueError(
-            f"axes {axes!r} of {name!r}; expected letters once each: n samples, t time, c "
-            "channels, x y z space, for example 'nxy' or 'nxyt'"
-        )
-    if len(letters) != array.ndim:
-        shape = f"array {name!r} has shape {array.shape}"
-        raise ValueError(f"{shape}, but {axes!r} names {len(letters)} axes")
-    order = [letters.index(letter) for letter in ("n", "t", "c", *space) if letter in letters]
-    moved = np.ascontiguousarray(np.transpose(array, order), dtype=np.float32)
-    tensor = torch.from_numpy(moved)
-    return tensor if "c" in letters else tensor.unsqueeze(-1 - len(space))

@@ -1,113 +1,39 @@
 """Datasets of operators: pairs (input, target) with their grid and times.
 
-A dataset is a view on a source, which is arrays in memory or the shards of a folder: choosing
-samples, points or frames makes a new view, copies nothing and reads nothing.
+A dataset is a view on a source (`pdno.data.sources`): choosing samples, points or frames makes a
+new view, copies nothing and reads nothing.
 """
 
-__all__ = ["ArraySource", "OperatorDataset", "ShardSource", "open_dataset"]
+__all__ = ["OperatorDataset", "Pairs", "open_dataset"]
 
 import copy
-import math
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
-from pdno.atomic import sha256
-from pdno.data.manifest import FieldKey, ShardRecord, read_manifest
+from pdno.atomic import atomic_path
+from pdno.data.manifest import Manifest, ShardRecord, write_manifest
 from pdno.data.problems import PROBLEMS
-from pdno.data.shards import read_samples
+from pdno.data.shards import build_shard
+from pdno.data.sources import (
+    ArraySource,
+    Channels,
+    Numbers,
+    ShardSource,
+    Source,
+    stacked_pairs,
+)
+from pdno.display import draw, html_facts
 from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
 from pdno.grid import Grid
-
-
-class ArraySource:
-    """Samples in memory: inputs (B, C, *N), outputs (B, T, C, *N) with times, else (B, C, *N)."""
-
-    def __init__(
-        self, inputs: Tensor, outputs: Tensor, grid: Grid, times: Sequence[float] | None = None
-    ) -> None:
-        self.inputs, self.outputs, self.grid = inputs, outputs, grid
-        self.times = None if times is None else tuple(float(t) for t in times)
-        if self.times is not None:
-            increasing = all(a < b for a, b in pairwise(self.times))
-            if not self.times or not increasing or not all(map(math.isfinite, self.times)):
-                raise ValueError(f"times {times}: expected one or more finite, increasing times")
-        _check_field("inputs", inputs, grid, in_time=False)
-        _check_field("outputs", outputs, grid, in_time=self.times is not None)
-        count, frames = len(outputs), outputs.shape[1]
-        if len(inputs) != count:
-            raise ValueError(f"{len(inputs)} inputs but {count} outputs; expected as many of both")
-        if self.times is not None and len(self.times) != frames:
-            raise ValueError(
-                f"{len(self.times)} times but {frames} frames of outputs; expected one per frame"
-            )
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples."""
-        index = torch.as_tensor(list(rows), dtype=torch.long)
-        return self.inputs[index], self.outputs[index]
-
-
-class ShardSource:
-    """Samples of a dataset folder; only what is asked for is read (see `open_dataset`)."""
-
-    def __init__(self, folder: Path, *, verify: bool = True, partial: bool = False) -> None:
-        self.folder = Path(folder)
-        self.manifest = manifest = read_manifest(self.folder)
-        if not manifest.complete and not partial:
-            raise ValueError(
-                f"{folder} is partial: {manifest.made} of {manifest.samples} samples; run its "
-                "`pdno generate` command again to finish it, or open it with partial=True"
-            )
-        self.shards: list[ShardRecord] = []
-        cure = "run the dataset's `pdno generate` command again"
-        for shard in manifest.shards:
-            if shard.first != len(self):  # a gap: only the samples before it have their places
-                break
-            path = self.folder / shard.file
-            if not path.is_file():
-                raise ValueError(f"{path} is missing: {cure}")
-            if verify and sha256(path) != shard.sha256:
-                cause = "its SHA-256 differs from the manifest"
-                raise ValueError(f"{path} is damaged ({cause}): {cure} to repair it")
-            self.shards.append(shard)
-        self.times, self.grid = manifest.times, manifest.grid.open()
-
-    def __len__(self) -> int:
-        return sum(shard.count for shard in self.shards)
-
-    def symmetries(self, grid: Grid) -> Symmetries:
-        """Those of the equation that the samples are solutions of."""
-        problem = PROBLEMS[self.manifest.problem](**self.manifest.parameters)
-        return problem.physics()[1].symmetries(grid)
-
-    def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples, one visit to each shard."""
-        inside: dict[int, dict[int, int]] = {}  # by shard: its sample for each place of the result
-        for place, row in enumerate(rows):
-            number = bisect_right(self.shards, row, key=lambda shard: shard.first) - 1
-            inside.setdefault(number, {})[place] = row - self.shards[number].first
-        size = len(rows)
-        return self._field("input", size, inside), self._field("output", size, inside)
-
-    def _field(self, key: FieldKey, size: int, inside: dict[int, dict[int, int]]) -> Tensor:
-        name, shape = self.manifest.fields[key], self.manifest.stored_shape(key)
-        values = np.empty((size, *shape), self.manifest.dtype)
-        for number, rows in inside.items():
-            shard = self.shards[number]
-            read_samples(self.folder / shard.file, name, rows, values, count=shard.count)
-        # the axis of channels, which fields have in memory and not on disk
-        return torch.from_numpy(values).unsqueeze(-1 - self.grid.dim)
 
 
 class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
@@ -124,7 +50,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         (4, 2, (2, 8), (3, 1, 8))
     """
 
-    def __init__(self, source: ArraySource | ShardSource) -> None:
+    def __init__(self, source: Source) -> None:
         self.source, self.grid, self.times = source, source.grid, source.times
         self.input_frames: int | None = None
         self.dtype = torch.float32
@@ -137,15 +63,56 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     @classmethod
     def from_arrays(
-        cls, inputs: Tensor, outputs: Tensor, grid: Grid, times: Sequence[float] | None = None
+        cls,
+        inputs: Numbers,
+        outputs: Numbers,
+        grid: Grid,
+        times: Sequence[float] | None = None,
+        *,
+        channels: tuple[Sequence[str], Sequence[str]] = ((), ()),
     ) -> "OperatorDataset":
-        """A dataset of tensors: inputs (B, C, *N), outputs (B, T, C, *N) or (B, C, *N)."""
-        return cls(ArraySource(inputs, outputs, grid, times))
+        """A dataset of tensors or NumPy arrays: inputs (B, C, *N), outputs (B, [T,] C, *N).
+
+        `channels` are the names of those of inputs and outputs.
+        """
+        names = Channels(*(tuple(part) for part in channels))
+        return cls(ArraySource(inputs, outputs, grid, times, names))
+
+    @classmethod
+    def from_pairs(
+        cls, source: "Pairs", grid: Grid | None = None, times: Sequence[float] | None = None
+    ) -> "OperatorDataset":
+        """A dataset of pairs (input (C, *N), target (C, *N) or (T, C, *N)), read once into memory.
+
+        The source is a torch Dataset or DataLoader, or a list or another iterable of pairs; a pair
+        may be a dict with x and y. A DataLoader gives its samples in the order of its dataset.
+        Without a grid the points are i/N on a torus. A dataset of ours is returned as it is.
+        """
+        if isinstance(source, OperatorDataset):
+            return source
+        inputs, targets = stacked_pairs(source)
+        grid = grid or Grid(tuple(inputs.shape[2:]))
+        if times is None and targets.dim() == inputs.dim() + 1:
+            raise ValueError(
+                f"targets have shape {tuple(targets.shape[1:])}, which is (T, C, *N): give the "
+                "times of their frames with OperatorDataset.from_pairs(source, times=...)"
+            )
+        return cls.from_arrays(inputs, targets, grid, times)
 
     @property
     def target_times(self) -> tuple[float, ...] | None:
         """Times of the frames of the targets; None for a static dataset."""
         return None if self.times is None else self.times[self.input_frames or 0 :]
+
+    @property
+    def channels(self) -> Channels:
+        """Names of the channels of inputs and targets; a window has those of its frames."""
+        given, solution = self.source.channels
+        return Channels(given if self.input_frames is None else self._window_names(), solution)
+
+    def _window_names(self) -> tuple[str, ...]:
+        times = (self.times or ())[: self.input_frames]
+        return tuple(f"{name} t={t:g}" for t in times for name in self.source.channels.outputs)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -197,6 +164,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         Without `train` it is all samples that are not for testing.
         """
         size = len(self)
+        _check_choice("test", test, size)
+        _check_choice("train", train, size)
         second = range(size - test, size) if isinstance(test, int) else test
         if train is None:
             train = sorted(set(range(size)) - set(second))
@@ -256,17 +225,117 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         flips = [turn for turn in self._symmetries(whole).turns if turn.axes == same]
         return [self._view(_turn=turn) for turn in flips]
 
+    def plot(self, index: int = 0, prediction: Tensor | None = None, *, title: str = "") -> Any:
+        """A figure of one sample; beside a prediction of it, of the shape of its target, if any.
+
+        Notebooks show it; `figure.savefig(path)` writes it.
+        """
+        return self._draw("plot_sample", index, prediction, title)
+
+    def animate(self, index: int = 0, prediction: Tensor | None = None, *, title: str = "") -> Any:
+        """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
+        return self._draw("animate_sample", index, prediction, title)
+
+    def _draw(self, name: str, index: int, prediction: Tensor | None, title: str) -> Any:
+        given, target = self[index]
+        if prediction is not None and prediction.shape != target.shape:
+            raise ValueError(
+                f"the prediction has shape {tuple(prediction.shape)}; expected that of the target "
+                f"of sample {index}, {tuple(target.shape)}"
+            )
+        if self.input_frames is not None:  # of a window its last frame
+            given = given[-target.shape[1] :]
+        fields = [f.detach().cpu().numpy() for f in (given, target, prediction) if f is not None]
+        names = ("input", "target")
+        if isinstance(self.source, ShardSource):
+            told = self.source.manifest.fields
+            names = _words(told["input"]), _words(told["output"])
+        return draw(name, *fields, times=self.target_times, names=names, title=title)
+
+    def _facts(self) -> dict[str, str]:
+        """What it is, in words; nothing is read for it."""
+        kind = "periodic" if self.grid.periodic else "box"
+        channels = (1, 1)  # of a folder
+        if isinstance(self.source, ArraySource):
+            fields = self.source.inputs, self.source.outputs
+            channels = (fields[0].shape[1], fields[1].shape[-1 - self.grid.dim])
+        facts = {
+            "samples": str(len(self)),
+            "channels": f"{channels[0]} -> {channels[1]}",
+            "grid": f"{' x '.join(map(str, self.grid.shape))} {kind}",
+        }
+        if self.input_frames is not None:
+            facts["channels"] = f"{self.input_frames} frames of {channels[1]} -> {channels[1]}"
+        if (times := self.target_times) is not None:
+            facts["times"] = f"{len(times)} from {times[0]:g} to {times[-1]:g}"
+        return facts
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name} {fact}" for name, fact in self._facts().items())
+        return f"<OperatorDataset {facts}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_facts("OperatorDataset", self._facts())
+
     def to(self, dtype: torch.dtype) -> "OperatorDataset":
         """The same samples in another number type (float32 by default)."""
         if not dtype.is_floating_point:
             raise ValueError(f"dtype is {dtype}; expected a real one, for example torch.float64")
         return self._view(dtype=dtype)
 
+    def save(self, folder: Path | str) -> Path:
+        """Write a dataset folder (docs/data_format.md), which `open_dataset` opens again.
+
+        It appears whole or not at all, and holds every number to the bit. An input channel with
+        the name of an output is stored as input_NAME.
+        """
+        if self.input_frames is not None:
+            raise ValueError("this is a window of frames: save the whole dataset, then take it")
+        place = Path(folder).absolute()
+        if place.is_file() or (place.is_dir() and any(place.iterdir())):
+            raise ValueError(f"{folder} is there already: choose a new or an empty folder")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        data, outputs = self.to(self.source.dtype), _file_names(self.channels.outputs)
+        inputs = [
+            f"input_{name}" if name in outputs else name
+            for name in _file_names(self.channels.inputs)
+        ]
+        manifest = Manifest.own(
+            self.grid,
+            times=self.times,
+            fields={"input": tuple(inputs), "output": tuple(outputs)},
+            dtype=str(self.source.dtype).removeprefix("torch."),
+            samples=len(self),
+        )
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as temporary:
+            new = Path(temporary) / place.name
+            new.mkdir()
+            shards = [_save_shard(data, new, manifest, *entry) for entry in manifest.plan()]
+            write_manifest(new, manifest.listing(shards))
+            os.replace(new, place)
+        return place
+
+
+# What `OperatorDataset.from_pairs` takes
+Pairs: TypeAlias = OperatorDataset | Dataset[Any] | DataLoader[Any] | Iterable[Any]
+
+
+def _save_shard(
+    data: OperatorDataset, folder: Path, manifest: Manifest, file: str, first: int, count: int
+) -> ShardRecord:
+    inputs, outputs = data.batch(range(first, first + count))
+    content = build_shard(manifest, first, inputs.numpy(), outputs.numpy(), {})
+    with atomic_path(folder / file) as temporary:
+        temporary.write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=0.0)
+
 
 def open_dataset(
     folder: Path | str, *, verify: bool = True, partial: bool = False
 ) -> OperatorDataset:
-    """Open a dataset folder made by `pdno generate`.
+    """Open a dataset folder made by `pdno generate` or by `OperatorDataset.save`.
 
     `verify` compares every shard with its SHA-256 first; `partial` accepts a dataset that is not
     complete, of which the samples before the first gap are used.
@@ -274,24 +343,24 @@ def open_dataset(
     return OperatorDataset(ShardSource(Path(folder), verify=verify, partial=partial))
 
 
+def _check_choice(name: str, choice: object, size: int) -> None:
+    """Refuse what is no number of samples and no list of them, such as a fraction."""
+    if choice is None or isinstance(choice, (int, Sequence, np.ndarray, Tensor)):
+        return
+    part = isinstance(choice, float) and 0 < choice < 1 and round(choice * size)
+    cure = f"; {choice} of them are {name}={part}" if part else ""
+    told = f"{name}={choice} of {size} samples: expected how many, or which ones"
+    raise ValueError(told + cure)
+
+
 def _short(choice: int | Sequence[int]) -> str:
     return f"{len(choice)} chosen" if isinstance(choice, Sequence) else str(choice)
 
 
-def _check_field(name: str, field: Tensor, grid: Grid, *, in_time: bool) -> None:
-    """Refuse what is not a finite real field (B, C, *N) or (B, T, C, *N) on the grid."""
-    if not isinstance(field, Tensor):
-        raise ValueError(
-            f"{name} are a {type(field).__name__}; expected a tensor: use torch.as_tensor"
-        )
-    if not field.dtype.is_floating_point:
-        raise ValueError(f"{name} are of type {field.dtype}; expected real floats")
-    if field.dim() != grid.dim + 2 + in_time:
-        layout = "(B, T, C, *N)" if in_time else "(B, C, *N)"
-        raise ValueError(
-            f"{name} have shape {tuple(field.shape)}; expected {layout} on {grid.shape}"
-        )
-    grid.check(field, name)
-    bad = (~field.isfinite()).flatten(1).any(dim=1).nonzero()
-    if len(bad):
-        raise ValueError(f"{name} of sample {int(bad[0])} have NaN or infinity: leave it out")
+def _file_names(names: Sequence[str]) -> list[str]:
+    """Names of fields in a shard, where a slash would be a group."""
+    return [name.replace("/", ".") for name in names]
+
+
+def _words(name: str | tuple[str, ...]) -> str:
+    return (name if isinstance(name, str) else ", ".join(name)).replace("_", " ")

@@ -27,15 +27,13 @@ from pdno.data.workers import Entry, make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
 from pdno.errors import SolverError
-from pdno.fields.gaussian import GaussianField
-from pdno.fields.laws import TwoPhaseField
+from pdno.fields.laws import Law
 from pdno.grid import Grid
 from pdno.progress import track
 from pdno.solvers.solve import solve
 
 Engine = Literal["processes", "ray"]
 LOCAL: Engine = "processes"
-Law = GaussianField | TwoPhaseField
 # At most what a shard takes besides its samples and axes, with its record in the manifest.
 SHARD_OVERHEAD = 32 * 2**10
 

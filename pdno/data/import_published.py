@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from pdno.data.array_files import BARE, Array, PublishedFileError, Shape, check_memory, open_arrays
+from pdno.data.layout import NAME_THEM
 from pdno.tensor_file import AGAIN
 
 Kind: TypeAlias = Literal["heat", "burgers", "darcy", "navier-stokes"]
@@ -96,19 +97,25 @@ def read_published(
     return PublishedData(layout.kind, inputs, outputs, times and times[:frames], notes)
 
 
-def describe_file(path: str | Path) -> str:
-    """What a file holds and what it is read as; of MAT and HDF5 files only headers are read."""
+def describe_file(path: str | Path, *, own: bool = False) -> str:
+    """What a file holds and what it is read as; of MAT and HDF5 files only headers are read.
+
+    `own` leaves out what it would be as a published file.
+    """
     with open_arrays(path) as (file_format, arrays):
         lines = [f"{Path(path).name}: {file_format}, {os.path.getsize(path):,} bytes"]
         listed = [f"  {name} {array.shape} {array.dtype}" for name, array in arrays.items()]
         lines += listed[:_MOST_LISTED]
         if len(listed) > _MOST_LISTED:
             lines.append(f"  ... and {len(listed) - _MOST_LISTED} more")
+        if own:
+            return "\n".join(lines)
         try:
             layout = _recognise(file_format, arrays)
             times, notes = _times_and_notes(Path(path), layout, arrays)
         except PublishedFileError as problem:
-            return "\n".join([*lines, f"not published data: {problem}"])
+            told = [f"not published data: {problem}", f"if it is your own, {NAME_THEM}"]
+            return "\n".join([*lines, *told])
         sizes = _sizes(layout, arrays)
         points = " x ".join(str(sizes[axis]) for axis in "xy" if axis in sizes)
         lines.append(f"{layout.kind}: {sizes['n']} samples on {points} points")

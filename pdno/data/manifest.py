@@ -23,10 +23,15 @@ if TYPE_CHECKING:
     from pdno.grid import Grid
 
 MANIFEST = "manifest.json"
+OWN = "own data"  # the problem of data that no problem of ours made
 FieldKey: TypeAlias = Literal["input", "output"]
 
 SHARD_BYTES = 32 * 2**20
 SHARDS_AT_LEAST = 32
+
+
+def _libraries() -> dict[str, str]:
+    return {name: version(name) for name in ("pdno", "torch", "numpy", "scipy", "h5py")}
 
 
 class _Record(BaseModel):
@@ -69,7 +74,7 @@ class Manifest(_Record):
     grid: GridRecord
     solver_grid: GridRecord
     times: tuple[float, ...] | None
-    fields: dict[FieldKey, str]
+    fields: dict[FieldKey, str | tuple[str, ...]]
     dtype: Literal["float32", "float64"]
     samples: Annotated[int, Field(ge=1)]
     seed: Annotated[int, Field(ge=0)]
@@ -95,7 +100,6 @@ class Manifest(_Record):
     @classmethod
     def of(cls, problem: Problem) -> "Manifest":
         """The manifest of a problem before anything is generated."""
-        libraries = {name: version(name) for name in ("pdno", "torch", "numpy", "scipy", "h5py")}
         return cls(
             problem=problem.name,
             parameters=problem.model_dump(mode="json"),
@@ -108,8 +112,29 @@ class Manifest(_Record):
             dtype=problem.dtype,
             samples=problem.samples,
             seed=problem.seed,
-            versions={"python": platform.python_version(), **libraries},
+            versions={"python": platform.python_version(), **_libraries()},
         )
+
+    @classmethod
+    def own(cls, grid: "Grid", **given: Any) -> "Manifest":
+        """The manifest of data that no problem of ours made: times, fields, dtype, samples."""
+        record = GridRecord(**asdict(grid))
+        return cls(
+            problem=OWN,
+            parameters={},
+            equation="",
+            scheme="",
+            grid=record,
+            solver_grid=record,
+            seed=0,
+            versions={"python": platform.python_version(), **_libraries()},
+            **given,
+        )
+
+    def names(self, key: FieldKey) -> tuple[str, ...]:
+        """The fields on disk that are the channels of the inputs or outputs."""
+        names = self.fields[key]
+        return (names,) if isinstance(names, str) else names
 
     @property
     def made(self) -> int:
@@ -123,19 +148,22 @@ class Manifest(_Record):
         return self.model_copy(update={"shards": ordered, "complete": complete})
 
     def stored_shape(self, key: FieldKey) -> tuple[int, ...]:
-        """Shape of one sample on disk, without an axis of channels: (*N) or (T, *N)."""
+        """Shape of one channel of a sample on disk: (*N) or (T, *N)."""
         in_time = key == "output" and self.times is not None
         return (*(len(self.times or ()),) * in_time, *self.grid.shape)
 
     def sample_bytes(self) -> int:
         """Bytes of one sample on disk."""
-        numbers = sum(math.prod(self.stored_shape(key)) for key in self.fields)
+        channels = {key: len(self.names(key)) for key in self.fields}
+        numbers = sum(n * math.prod(self.stored_shape(key)) for key, n in channels.items())
         return numbers * (4 if self.dtype == "float32" else 8)
 
     def plan(self) -> list[tuple[str, int, int]]:
         """(file, first, count) of every shard; it depends on what is made, not on who makes it."""
         by_size = SHARD_BYTES // self.sample_bytes()
-        per_shard = max(1, min(by_size, -(-self.samples // SHARDS_AT_LEAST)))
+        # many workers make the samples of a problem, one process writes those of others
+        parts = 1 if self.problem == OWN else SHARDS_AT_LEAST
+        per_shard = max(1, min(by_size, -(-self.samples // parts)))
         return [
             (f"shard-{number:05d}.h5", first, min(per_shard, self.samples - first))
             for number, first in enumerate(range(0, self.samples, per_shard))
@@ -187,11 +215,17 @@ def describe_dataset(folder: Path) -> str:
         frames = f"{len(one.times)} frames, t = {one.times[0]:g} .. {one.times[-1]:g}"
     parameters = ", ".join(f"{key}={value}" for key, value in one.parameters.items())
     residual = max((shard.residual for shard in one.shards), default=0.0)
-    return f"""{folder}: pdno dataset, {one.problem}, {state}
+    head = f"{folder}: pdno dataset, {one.problem}, {state}"
+    fields = f"{', '.join(one.names('input'))} -> {', '.join(one.names('output'))}"
+    fields = f"  fields     {fields}, {frames}, {one.dtype}"
+    if one.problem == OWN:
+        samples = f"  samples    {one.samples}, {len(one.shards)} shards"
+        return "\n".join([head, samples, f"  grid       {one.grid.shape}", fields])
+    return f"""{head}
   equation   {one.equation}
   scheme     {one.scheme}
   samples    {one.samples} (seed {one.seed}), {len(one.shards)} shards
   grid       {one.grid.shape}, solved on {one.solver_grid.shape}
-  fields     {one.fields["input"]} -> {one.fields["output"]}, {frames}, {one.dtype}
+{fields}
   parameters {parameters}
   residual   {residual:.1e} at most"""

@@ -11,18 +11,21 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from pdno.record import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from pdno.equations.base import EvolutionEquation
     from pdno.equations.darcy import Darcy
-    from pdno.fields.gaussian import GaussianField
-    from pdno.fields.laws import TwoPhaseField
+    from pdno.fields.laws import Law, TwoPhaseField
     from pdno.grid import Grid
 
-    Physics = tuple[GaussianField | TwoPhaseField, EvolutionEquation | Darcy]
+    Physics = tuple[Law, EvolutionEquation | Darcy]
 
 # Beyond these bounds a number is a slip of the pen, and its data would overflow or never be ready.
 Positive = Annotated[float, Field(ge=1e-12, le=1e12)]
@@ -34,10 +37,8 @@ MOST_NUMBERS = 2**28  # of one sample on the grid of the solver: 2 GiB of float6
 MOST_DECAY = 700.0  # e^-700 is about the smallest float64
 
 
-class Problem(BaseModel, ABC):
+class Problem(Record, ABC):
     """What every problem has."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
     dim: ClassVar[int]
@@ -120,15 +121,18 @@ class Problem(BaseModel, ABC):
     def sample(self, index: int) -> "tuple[Tensor, Tensor, float]":
         """Input (C, *N), output (T, C, *N) or (C, *N), and relative residual of sample `index`."""
         data = self.physics()[0].sample(self.solver_grid(), seed=self.seed, indices=[index])
-        output, residual = self._solve(data)
+        output, residual = self.solve(data, self.times)
         every = slice(None, None, self.solver_points // self.resolution)
         points: tuple[Any, ...] = (0, ..., *(every,) * self.dim)
         return data[points], output[points], residual
 
-    def _solve(self, data: "Tensor") -> "tuple[Tensor, float]":
+    def solve(
+        self, data: "Tensor", times: "Sequence[float] | None" = None
+    ) -> "tuple[Tensor, float]":
+        """The solution for inputs (B, C, *N) on any grid, and its relative residual."""
         from pdno.solvers.solve import solve
 
-        return solve(self.physics()[1], data, self.times), 0.0
+        return solve(self.physics()[1], data, times), 0.0
 
 
 class HeatProblem(Problem):
@@ -228,7 +232,9 @@ class DarcyProblem(Problem):
 
         return darcy_permeability(self.low, self.high), Darcy(self.forcing, self.scheme)
 
-    def _solve(self, data: "Tensor") -> "tuple[Tensor, float]":
+    def solve(
+        self, data: "Tensor", times: "Sequence[float] | None" = None
+    ) -> "tuple[Tensor, float]":
         from pdno.solvers.elliptic import solve_elliptic
 
         output, residual = solve_elliptic(self.physics()[1], data)

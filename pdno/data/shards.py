@@ -22,8 +22,8 @@ def build_shard(
 ) -> bytes:
     """The bytes of a shard with samples first, first + 1, ...
 
-    Shapes: inputs (B, 1, *N); outputs (B, T, 1, *N), or (B, 1, *N) for a static problem. On disk
-    there is no axis of channels.
+    Shapes: inputs (B, C, *N); outputs (B, T, C, *N), or (B, C, *N) for a static problem. On disk
+    every channel is a field of its own.
     """
     # libver and track_order are fixed so that equal data give equal bytes
     with h5py.File(
@@ -32,7 +32,7 @@ def build_shard(
         _write_root(file, manifest, first, len(inputs), scalars)
         _write_axes(file, manifest)
         fields = file.create_group("t0_fields")
-        fields.attrs["field_names"] = [manifest.fields["input"], manifest.fields["output"]]
+        fields.attrs["field_names"] = [*manifest.names("input"), *manifest.names("output")]
         _write_field(fields, manifest, "input", inputs)
         _write_field(fields, manifest, "output", outputs)
         for rank in ("t1_fields", "t2_fields"):
@@ -73,11 +73,12 @@ def _write_root(
     file.attrs["grid_type"] = "cartesian"
     file.attrs["n_spatial_dims"] = len(manifest.grid.shape)
     file.attrs["n_trajectories"] = count
-    file.attrs["simulation_parameters"] = list(scalars)
+    names = list(scalars) or np.array([], dtype="S1")
+    file.attrs["simulation_parameters"] = names
     file.attrs["pdno_first_sample"] = first
     file.attrs["pdno_seed"] = manifest.seed
     group = file.create_group("scalars")
-    group.attrs["field_names"] = list(scalars)
+    group.attrs["field_names"] = names
     for name, value in scalars.items():
         file.attrs[name] = value
         _mark_constant(group.create_dataset(name, data=np.float64(value)))
@@ -88,7 +89,8 @@ def _write_axes(file: h5py.File, manifest: Manifest) -> None:
     group = file.create_group("dimensions")
     group.attrs["spatial_dims"] = list(AXES[: grid.dim])
     times = group.create_dataset("time", data=np.array(manifest.times or (0.0,), dtype="f8"))
-    times.attrs["sample_varying"] = False
+    # the time depends on the time: so The Well's own check of its layout wants it
+    times.attrs["sample_varying"], times.attrs["time_varying"] = False, True
     for name, x in zip(AXES, grid.axes(), strict=False):
         _mark_constant(group.create_dataset(name, data=x.numpy()))
     kind = "periodic" if grid.periodic else "wall"
@@ -107,10 +109,13 @@ def _mark_constant(item: h5py.Dataset | h5py.Group) -> None:
 
 
 def _write_field(group: h5py.Group, manifest: Manifest, key: FieldKey, values: np.ndarray) -> None:
-    shape = manifest.stored_shape(key)
-    name = manifest.fields[key]
-    data = np.ascontiguousarray(values, dtype=manifest.dtype).reshape(len(values), *shape)
-    field = group.create_dataset(name, data=data, chunks=(1, *shape), fletcher32=True)
-    field.attrs["dim_varying"] = [True] * len(manifest.grid.shape)
-    field.attrs["sample_varying"] = True
-    field.attrs["time_varying"] = key == "output" and manifest.times is not None
+    shape, names = manifest.stored_shape(key), manifest.names(key)
+    in_time = key == "output" and manifest.times is not None
+    axis = 1 + in_time
+    data = np.asarray(values).reshape(len(values), *shape[:in_time], len(names), *shape[in_time:])
+    for name, channel in zip(names, np.moveaxis(data, axis, 0), strict=True):
+        stored = np.ascontiguousarray(channel, dtype=manifest.dtype)
+        field = group.create_dataset(name, data=stored, chunks=(1, *shape), fletcher32=True)
+        field.attrs["dim_varying"] = [True] * len(manifest.grid.shape)
+        field.attrs["sample_varying"] = True
+        field.attrs["time_varying"] = in_time

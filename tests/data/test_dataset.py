@@ -399,7 +399,8 @@ NAN = torch.where(torch.arange(3).reshape(3, 1, 1) == 2, torch.nan, FIELD)
         (FIELD, FRAMES, [torch.nan, 1], "finite"),
         (NAN, FIELD, None, "inputs of sample 2 have NaN or infinity: leave it out"),
         (FIELD, NAN / 0, None, "outputs of sample 0 have NaN or infinity"),
-        (FIELD.numpy(), FIELD, None, "inputs are a ndarray; expected a tensor: use torch.as_t"),
+        (FIELD.tolist(), FIELD, None, "inputs are a list; expected a tensor or a NumPy array"),
+        (FIELD[:, 0], FIELD, None, r"inputs\[:, None\] has the axis of channels"),
         (FIELD, FIELD.long(), None, "outputs are of type torch.int64; expected real floats"),
         (FIELD, FIELD.cfloat(), None, "outputs are of type torch.complex64"),
     ],
@@ -423,3 +424,33 @@ def test_a_dataset_on_disk_and_its_arrays_are_the_same_dataset(folder):
     copy = OperatorDataset.from_arrays(inputs, outputs, data.grid, data.times).to(torch.float64)
     views = [(view.window(inputs=3).subsample(4)).batch([5, 2]) for view in (data, copy)]
     assert all(map(np.array_equal, *views))
+
+
+# How a dataset shows itself
+
+
+def test_a_dataset_says_what_it_is_in_a_line():
+    f = torch.randn(6, 3, 8, 4)
+    data = OperatorDataset.from_arrays(f, f[:, :2], Grid((8, 4), periodic=False))
+    assert repr(data) == "<OperatorDataset samples 6, channels 3 -> 2, grid 8 x 4 box>"
+    frames = torch.randn(6, 5, 1, 8)
+    data = OperatorDataset.from_arrays(frames[:, 0], frames, Grid((8,)), times=range(5))
+    shown = repr(data.subset([0, 1]).window(2))
+    assert shown.endswith(
+        "samples 2, channels 2 frames of 1 -> 1, grid 8 periodic, times 3 from 2 to 4>"
+    )
+    assert "<td>5 from 0 to 4</td>" in data._repr_html_()
+
+
+def test_a_sample_is_drawn_as_it_is_and_a_window_by_its_last_frame():
+    frames = torch.randn(3, 5, 1, 8, generator=torch.Generator().manual_seed(0))
+    data = OperatorDataset.from_arrays(frames[:, 0], frames, Grid((8,)), times=range(5))
+    figure = data.window(2).plot(1, title="mine")
+    curves = [axes.lines[0].get_ydata() for axes in figure.axes]
+    expected = [frames[1, k, 0].numpy() for k in range(1, 5)]
+    assert all((a == b).all() for a, b in zip(curves, expected, strict=True))
+    assert figure.get_suptitle() == "mine" and data.animate(0).frames == 5
+    with pytest.raises(ValueError, match=r"the prediction has shape \(5, 8\); expected"):
+        data.plot(0, frames[0, :, 0])
+    with pytest.raises(IndexError, match="sample 3 of a dataset with 3"):
+        data.plot(3)

@@ -6,7 +6,8 @@ import pytest
 import scipy.io
 import torch
 
-from pdno.data.array_files import read_arrays, read_own
+from pdno.data.array_files import read_arrays
+from pdno.data.own import read_own
 from pdno.grid import Grid
 
 N, T, C, X, Y, Z = 5, 3, 2, 4, 6, 8

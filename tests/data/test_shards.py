@@ -58,7 +58,7 @@ def test_the_groups_and_attributes_are_those_of_the_specification(shard):
             *("simulation_parameters", "pdno_first_sample", "pdno_seed", *problem.parameters),
         },
         "dimensions": {"spatial_dims"},
-        "dimensions/time": {"sample_varying"},
+        "dimensions/time": varying,
         "boundary_conditions": set(),
         "scalars": {"field_names"},
         "t0_fields": {"field_names"},

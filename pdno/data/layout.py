@@ -1,0 +1,87 @@
+"""How a data file is read: which arrays are inputs and outputs, and what their axes are.
+
+One record for Python (`pdno.read_own`), for specifications (`file: {path: own.npz, inputs: a}`)
+and for the command line (`--inputs a`), which answers quickly as torch is not imported here.
+"""
+
+__all__ = ["NAME_THEM", "DataFile", "Layout"]
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Names = tuple[str, ...]
+NAME_THEM = "name its arrays: inputs and outputs, or --inputs NAME --outputs NAME as arguments"
+
+
+class Layout(BaseModel):
+    """Which arrays of a file are inputs and outputs, and how they lie on a grid.
+
+    Axes are told by letters: n samples, t time, c channels, and x, y, z space. So "nxyc" has its
+    channels last, and "nxyt" is (samples, N1, N2, frames). Where they are not told, arrays with
+    two axes are "nx" and with three "nxy"; all others have to be told.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    inputs: Names = ()
+    """Name of the array of inputs; several become channels. In files of The Well: fields, of which
+    the first frame is taken, and scalars."""
+    outputs: Names = ()
+    """Name of the array of outputs; several become channels."""
+    input_axes: str | None = None
+    """Letters of the axes of the inputs: n samples, c channels, x y z space."""
+    output_axes: str | None = None
+    """Letters of the axes of the outputs, with t for time; those of the inputs by default."""
+    input_channels: Names = ()
+    """Names of the channels of the inputs; those of the arrays by default."""
+    output_channels: Names = ()
+    """Names of the channels of the outputs."""
+    periodic: bool | None = None
+    """Whether the points lie on a torus, or else in a box; a torus, or what the file says."""
+    offset: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Place of the first point in its cell, as in pdno.Grid; 0.5 for cell centres."""
+    times: tuple[float, ...] | None = None
+    """Times of the frames of the outputs; what the file says, else 1, 2, ... by default."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            for key in values:
+                if key not in cls.model_fields:
+                    close = difflib.get_close_matches(str(key), cls.model_fields, 1, cutoff=0.5)
+                    meant = f", did you mean {close[0]}?" if close else ""
+                    known = ", ".join(cls.model_fields)
+                    raise ValueError(f"unknown key {key!r}{meant} A file has {known}")
+        return values
+
+    @field_validator("inputs", "outputs", "input_channels", "output_channels", mode="before")
+    @classmethod
+    def _one_name(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    def told(self) -> dict[str, Any]:
+        """What is said of the arrays, without what is left to the file."""
+        return {name: getattr(self, name) for name in Layout.model_fields if self._said(name)}
+
+    def _said(self, name: str) -> bool:
+        return bool(getattr(self, name) != Layout.model_fields[name].default)
+
+
+class DataFile(Layout):
+    """A data file or folder, and how it is read."""
+
+    path: Path
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_alone(cls, values: Any) -> Any:
+        return {"path": values} if isinstance(values, (str, Path)) else values
+
+    def spelled(self) -> str | dict[str, Any]:
+        """As in a specification: the path alone where nothing else is said."""
+        told = {name: list(v) if isinstance(v, tuple) else v for name, v in self.told().items()}
+        return {"path": str(self.path), **told} if told else str(self.path)

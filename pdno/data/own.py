@@ -1,0 +1,235 @@
+"""Your own data: any file or folder as a dataset, and in words.
+
+One reader for all: `read_own` in Python, `file:` in specifications and `--file` on the command
+line say with the same words (`pdno.data.layout.Layout`) which arrays are inputs and outputs.
+Dataset folders, files of The Well and published files say it themselves.
+"""
+
+__all__ = ["describe_data", "open_file", "read_inputs", "read_own"]
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdno.data.array_files import Numbers, PublishedFileError, open_arrays, read_arrays
+from pdno.data.dataset import OperatorDataset, open_dataset
+from pdno.data.import_published import describe_file, read_published
+from pdno.data.layout import NAME_THEM, DataFile, Layout
+from pdno.data.manifest import MANIFEST, describe_dataset, read_manifest
+from pdno.data.problems import PROBLEMS
+from pdno.data.well import is_well, open_well
+from pdno.grid import Grid
+
+SPACE = "xyz"
+USUAL_AXES = {2: "nx", 3: "nxy"}
+MOST_READ = 2**24  # numbers of an array that are read to tell their range
+
+
+def read_own(path: Path | str, **layout: Any) -> OperatorDataset:
+    """A dataset from a file or folder of your own.
+
+    Arguments:
+        path: A .npz, .mat (old and new), HDF5 or torch file, a folder of .npy files, a file or
+            folder of The Well, a dataset folder, or a published file.
+        **layout: Names of the arrays (`inputs`, `outputs`), their axes (`input_axes="nxyc"`,
+            `output_axes`), names of channels (`input_channels`, `output_channels`), `times` of the
+            frames, and `periodic` and `offset` of the grid: see `pdno.data.layout.Layout`.
+    """
+    return open_file(DataFile(path=Path(path), **layout))
+
+
+def open_file(file: DataFile) -> OperatorDataset:
+    """The dataset of a file, read as it says."""
+    told = file.told()
+    if (file.path / MANIFEST).is_file():
+        if told:
+            raise ValueError(f"{file.path} says itself what it holds: leave out {', '.join(told)}")
+        return open_dataset(file.path)
+    if is_well(file.path) and file.input_axes is None:
+        return open_well(file.path, **told)
+    if file.inputs and file.outputs:
+        return _open_arrays(file)
+    if file.path.is_dir() or told:
+        found = ", ".join(read_arrays(file.path))
+        missing = "inputs" if not file.inputs else "outputs"
+        raise ValueError(
+            f"{file.path} has the arrays {found}, but not which are {missing}: {NAME_THEM}"
+        )
+    try:
+        return _open_published(file.path)
+    except PublishedFileError as problem:
+        raise PublishedFileError(f"{problem}. If it is your own, {NAME_THEM}") from problem
+
+
+def read_inputs(arrays: dict[str, Numbers], layout: Layout) -> Tensor:
+    """The inputs (B, C, *N) alone, float32."""
+    axes = layout.input_axes or _usual_axes("input_axes", arrays, layout.inputs[0])
+    return _fields(arrays, layout.inputs, axes)[0].float()
+
+
+def _open_arrays(file: DataFile) -> OperatorDataset:
+    arrays = read_arrays(file.path, [*file.inputs, *file.outputs])
+    input_axes = file.input_axes or _usual_axes("input_axes", arrays, file.inputs[0])
+    output_axes = file.output_axes or input_axes
+    if file.output_axes is None and arrays[file.outputs[0]].ndim != len(input_axes):
+        output_axes = _usual_axes("output_axes", arrays, file.outputs[0])
+    inputs, given = _fields(arrays, file.inputs, input_axes)
+    if "t" in input_axes:
+        raise ValueError(
+            f"axes {input_axes!r} of the inputs have a time: use `outputs` for frames"
+        )
+    outputs, solution = _fields(arrays, file.outputs, output_axes)
+    space = sum(letter in SPACE for letter in input_axes)
+    periodic = True if file.periodic is None else file.periodic
+    grid = Grid(tuple(inputs.shape[-space:]), periodic, file.offset or 0.0)
+    times: Sequence[float] | None = None
+    if "t" in output_axes:
+        times = range(1, outputs.shape[1] + 1) if file.times is None else file.times
+    elif file.times is not None:
+        raise ValueError(f"times are given, but axes {output_axes!r} of the outputs have no t")
+    channels = (file.input_channels or given, file.output_channels or solution)
+    return OperatorDataset.from_arrays(inputs, outputs, grid, times, channels=channels)
+
+
+def _usual_axes(option: str, arrays: dict[str, Numbers], name: str) -> str:
+    """The axes of an array that are not told."""
+    shape = arrays[name].shape
+    if len(shape) not in USUAL_AXES:
+        raise ValueError(
+            f"array {name!r} has shape {shape}: say what its axes are with {option}, for example "
+            "'ncxy' for channels first, 'nxyc' for channels last, 'nxyt' for frames last"
+        )
+    return USUAL_AXES[len(shape)]
+
+
+def _fields(
+    arrays: dict[str, Numbers], names: Sequence[str], axes: str
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Arrays as channels of one field (n, [t,] c, x, ...), and the names of these channels."""
+    parts = [_canonical(arrays[name], axes, name) for name in names]
+    channel = 1 + ("t" in axes)
+    shapes = {part.shape[:channel] + part.shape[channel + 1 :] for part in parts}
+    if len(shapes) > 1:
+        found = ", ".join(f"{name} {arrays[name].shape}" for name in names)
+        raise ValueError(f"{found} cannot be channels of one field: their axes {axes!r} differ")
+    called = [
+        name if part.shape[channel] == 1 else f"{name}_{k}"
+        for name, part in zip(names, parts, strict=True)
+        for k in range(part.shape[channel])
+    ]
+    return torch.cat(parts, dim=channel), tuple(called)
+
+
+def _canonical(array: Numbers, axes: str, name: str) -> Tensor:
+    """(n, [t,] c, x, ...) from any order of axes."""
+    letters = axes.replace(" ", "")
+    space = [letter for letter in SPACE if letter in letters]
+    good = set(letters) <= set("ntc" + SPACE) and len(set(letters)) == len(letters)
+    if not good or "n" not in letters or not space:
+        raise ValueError(
+            f"axes {axes!r} of {name!r}; expected letters once each: n samples, t time, c "
+            "channels, x y z space, for example 'nxy' or 'nxyt'"
+        )
+    if len(letters) != array.ndim:
+        shape = f"array {name!r} has shape {array.shape}"
+        raise ValueError(f"{shape}, but {axes!r} names {len(letters)} axes")
+    order = [letters.index(letter) for letter in ("n", "t", "c", *space) if letter in letters]
+    dtype = np.float64 if array.dtype == np.float64 else np.float32
+    tensor = torch.from_numpy(np.ascontiguousarray(np.transpose(array, order), dtype=dtype))
+    return tensor if "c" in letters else tensor.unsqueeze(-1 - len(space))
+
+
+def _open_published(path: Path) -> OperatorDataset:
+    """A published file with the grid of its problem."""
+    published = read_published(path)
+    outputs, times = published.outputs, published.times
+    dim = PROBLEMS[published.kind].dim
+    frames = outputs.dim() == dim + 3
+    if frames and times is None:
+        raise ValueError(
+            f"{path} does not tell the times of its frames: {NAME_THEM}, and their times"
+        )
+    if times is not None and not frames:  # a file with one time has no axis for it
+        outputs = outputs[:, None]
+    shape = tuple(outputs.shape[-dim:])
+    grid = Grid.cells(shape) if published.kind == "darcy" else Grid(shape)
+    # files of trajectories may lack the initial state; a window of frames needs none
+    inputs = outputs[:, 0] if published.inputs is None else published.inputs
+    return OperatorDataset.from_arrays(inputs, outputs, grid, times)
+
+
+def describe_data(file: DataFile) -> str:
+    """What a file or folder holds: arrays with shapes and ranges, and the dataset they make."""
+    path = file.path
+    if (path / MANIFEST).is_file():
+        manifest = read_manifest(path)
+        there = all((path / shard.file).is_file() for shard in manifest.shards)
+        # what is partial or damaged is told and not read
+        values = _ranges(open_dataset(path, verify=False)) if manifest.complete and there else []
+        return "\n".join([describe_dataset(path), *values])
+    if is_well(path) and file.input_axes is None:
+        return "\n".join([f"{path}: in The Well's layout", *_dataset_lines(open_file(file))])
+    if path.is_dir():
+        found = read_arrays(path).items()
+        lines = [f"{path}: {len(found)} .npy files"]
+        lines += [f"  {name} {array.shape} {array.dtype}" for name, array in found]
+        lines += [f"  {name}: {_range(array)}" for name, array in found if array.size]
+    else:
+        lines = [describe_file(path, own=bool(file.told())), *_array_ranges(path)]
+    return "\n".join([*lines, *(_dataset_lines(open_file(file)) if file.told() else [])])
+
+
+def _array_ranges(path: Path) -> Iterator[str]:
+    """The range of every array of real numbers, or of its first rows where it is large."""
+    with open_arrays(path) as (_, arrays):
+        for name, array in arrays.items():
+            if array.read is None or not array.shape or 0 in array.shape:
+                continue
+            rows = min(array.shape[0], max(1, MOST_READ // math.prod(array.shape[1:])))
+            part = f" in the first {rows} of {array.shape[0]} rows" * (rows < array.shape[0])
+            block = array.read((slice(rows), *(slice(None),) * (len(array.shape) - 1)))
+            yield f"  {name}: {_range(block)}{part}"
+
+
+def _dataset_lines(data: OperatorDataset) -> list[str]:
+    points, kind = (
+        " x ".join(map(str, data.grid.shape)),
+        "box" if not data.grid.periodic else "torus",
+    )
+    line = f"dataset: {len(data)} samples on {points} points of a {kind}"
+    if data.times is not None:
+        line += f", {len(data.times)} frames, t = {data.times[0]:g} .. {data.times[-1]:g}"
+    return [line, *_ranges(data)]
+
+
+def _ranges(data: OperatorDataset) -> list[str]:
+    """The range of every channel, in the first samples where there are many."""
+    numbers = sum(part.numel() for part in data[0])
+    rows = min(len(data), max(1, MOST_READ // numbers))
+    channel = -1 - data.grid.dim
+    part = f" in the first {rows} of {len(data)} samples" * (rows < len(data))
+    return [
+        f"  {kind:10} {name} {tuple(values.shape[1:])}: {_range(values.numpy())}{part}"
+        for kind, names, field in zip(
+            ("input", "output"), data.channels, data.batch(range(rows)), strict=True
+        )
+        for name, values in zip(names, field.unbind(channel), strict=True)
+    ]
+
+
+def _range(values: Numbers) -> str:
+    """Smallest and largest number, and how many are none."""
+    finite = np.isfinite(values)
+    if not finite.any():
+        return "no finite number"
+    bad = int(finite.size - finite.sum())
+    low, high = (
+        np.min(values, where=finite, initial=np.inf),
+        np.max(values, where=finite, initial=-np.inf),
+    )
+    return f"{low:.4g} .. {high:.4g}" + f", {bad:,} NaN or infinite" * (bad > 0)
