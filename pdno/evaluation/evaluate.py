@@ -8,6 +8,8 @@ Errors of a prediction v of the target u, sample by sample, and what they are ca
 
     relative_l2           ‖v - u‖ / ‖u‖ over the whole target, all times
     relative_l2 t=11      the same for the frame at time 11 alone
+    relative_l2 channel=0  the same for one channel, counted from 0, where there are several;
+                          infinite where the target of that channel is zero
     relative_h1           the same in ‖·‖_{H^1}; H^s weighs the mode ξ with ⟨ξ⟩^s
     relative_l2 band 4-8  ‖P(v - u)‖ / ‖u‖, P keeping the modes 4 <= max |ξ_j| < 8; "band 16+" is
                           the rest, and the squares of all bands add up to that of relative_l2
@@ -56,11 +58,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from pdno.data.dataset import OperatorDataset
+from pdno.data.dataset import OperatorDataset, Pairs
 from pdno.grid import Grid
 from pdno.metrics import band_errors, relative_error, relative_l2
 from pdno.spectral import resample
-from pdno.training.normalizer import NormalizedNetwork
+from pdno.training.normalizer import INSIDE, NormalizedNetwork
 from pdno.training.task import Learner, StaticMap, evaluation_mode
 
 SAME_TIME = 1e-9
@@ -79,7 +81,7 @@ def as_predictor(network: Predictor | nn.Module) -> Predictor:
     """A network that maps (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are.
 
     A `forward` that takes a `grid` is given that of the data. A network that is rolled out, takes
-    time or was trained on scaled data needs its task around it, see `Learner`.
+    time or was trained inside normalisers needs them around it, see `Learner`: it is `run.model`.
     """
     if isinstance(network, Predictor):
         return network
@@ -87,6 +89,11 @@ def as_predictor(network: Predictor | nn.Module) -> Predictor:
         raise ValueError(
             f"a {type(network).__name__} does not predict; expected a network or something with "
             "predict(inputs, *, grid, times)"
+        )
+    if network in INSIDE:
+        raise ValueError(
+            f"this {type(network).__name__} was trained inside normalisers and alone does not "
+            "predict in the units of the data: give run.model, which has both"
         )
     return Learner(NormalizedNetwork(network), StaticMap())
 
@@ -119,7 +126,7 @@ class Evaluation:
 
 def evaluate(
     predictor: Predictor | nn.Module,
-    data: OperatorDataset,
+    data: Pairs,
     *,
     batch_size: int = 20,
     orders: Sequence[float] = (1.0,),
@@ -143,6 +150,7 @@ def evaluate(
         >>> round(result.mean("relative_l2"), 6), round(result.mean("relative_h1"), 6)
         (0.2, 0.2)
     """
+    data = OperatorDataset.from_pairs(data)
     pairs = predict_batches(predictor, data, batch_size=batch_size, device=device)
     return evaluate_pairs(pairs, data.grid, times=data.target_times, orders=orders, edges=edges)
 
@@ -229,6 +237,10 @@ def evaluate_pairs(
         if frames is not None:
             names = [f"relative_l2 t={t:.12g}" for t in frames]
             part |= zip(names, relative_l2(v, u, keep=2).unbind(dim=1), strict=True)
+        channels = u.shape[-grid.dim - 1]
+        for c in range(channels) if channels > 1 else ():
+            one = [field.select(-grid.dim - 1, c) for field in (v, u)]
+            part[f"relative_l2 channel={c}"] = relative_l2(*one)
         for s in orders if grid.periodic else ():
             part[f"relative_h{s:g}"] = relative_error(v, u, dim=grid.dim, s=s)
         errors = band_errors(v, u, dim=grid.dim, edges=list(edges)).unbind(dim=1)

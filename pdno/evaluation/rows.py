@@ -10,16 +10,28 @@ Reports read these files and nothing else. Numbers are written with all of their
 that is read and written again has the same bytes.
 """
 
-__all__ = ["COLUMNS", "Facts", "Row", "Summary", "make_rows", "read_rows", "table", "write_rows"]
+__all__ = [
+    "COLUMNS",
+    "Facts",
+    "Row",
+    "Summary",
+    "make_rows",
+    "read_rows",
+    "rows_of_run",
+    "table",
+    "write_rows",
+]
 
 import csv
 import io
+import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
+from pdno import run_folder
 from pdno.atomic import write_text
 
 Column = Literal["experiment", "resolution", "split", "metric"]
@@ -166,6 +178,25 @@ def read_rows(path: Path | str) -> list[Row]:
         )
     # every row is one line, as `Row` refuses line breaks
     return [_read_row(header, cells, f"{path}, line {n}") for n, cells in enumerate(lines, 2)]
+
+
+def rows_of_run(folder: Path) -> list[Row]:
+    """The rows of a run folder; those of one that `pdno.fit` wrote are its metrics."""
+    if (folder / run_folder.ROWS).is_file():
+        return read_rows(folder / run_folder.ROWS)
+    record, metrics = (
+        json.loads((folder / name).read_text(encoding="utf-8"))
+        for name in (run_folder.OPERATOR, run_folder.METRICS)
+    )
+    facts = Facts(folder.name, "own data", mode=record["task"]["kind"])
+    common = {"experiment": folder.name, "model": record["network_class"], "facts": facts}
+    common |= {"seconds": metrics.pop("seconds"), "parameters": metrics.pop("parameters")}
+    common |= {"seed": record["training"]["settings"]["seed"]}
+    rows = []
+    for name, numbers in metrics.items():
+        split, points = name.rsplit(" ", 1)
+        rows += make_rows(numbers, split=split, resolution=int(points), **common)
+    return rows
 
 
 def _read_row(header: list[str], cells: list[str], place: str) -> Row:

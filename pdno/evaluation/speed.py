@@ -6,16 +6,19 @@ All are the best of several turns in one process, on the same number of threads.
 from the input at t = 0 on its own grid and to its own accuracy, far beyond that of a network; a
 network that sees the first frames predicts only the rest. Drawing the input is part of a solve.
 
+The honest rival is the same solver on a coarser grid (`coarse_solves`).
+
 Times on a shared machine are noise; ratios of the best times of contenders that took turns in one
 run are not. Memory is the largest growth of the process's resident size, so it is measured in a
 process of its own.
 """
 
-__all__ = ["Speed", "compare_speed", "peak_growth", "time_alternately"]
+__all__ = ["Speed", "coarse_solves", "compare_speed", "peak_growth", "time_alternately"]
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -24,7 +27,12 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import Problem
 from pdno.evaluation.evaluate import Predictor, as_predictor
+from pdno.grid import Grid
+from pdno.metrics import relative_l2
+from pdno.spectral import interpolate, resample
 from pdno.training.task import evaluation_mode
+
+FINEST = 4  # times the points of the data, of the solver that is a rival
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,43 @@ def compare_speed(
     }
     batch, single, solve = time_alternately(contenders, repeats=repeats).values()
     return Speed(batch / size, single, solve, size)
+
+
+@torch.no_grad()
+def coarse_solves(
+    data: OperatorDataset, problem: Problem, *, samples: int = 5
+) -> dict[int, dict[str, float]]:
+    """Error and seconds per sample of the solver on coarser and coarser grids, by points per axis.
+
+    It starts where a network starts: from the last frame of the input, or the input itself, on the
+    grid of the data. Of a static problem, whose solver draws its input itself, the last samples
+    are solved. Solutions are brought to the grid of the data by splines or Fourier series.
+    """
+    count = min(samples, len(data))
+    inputs, targets = data.batch(range(len(data) - count, len(data)))
+    shape, times, static = data.grid.shape, data.target_times or (), problem.times is None
+    start = max((t for t in data.times or () if t < times[0]), default=0.0) if times else 0.0
+    found = {}
+    for points in _coarser(min(max(shape) * FINEST, problem.solver_points)):
+        grid = Grid.cells((points,) * problem.dim)
+        if static:
+            indices = range(problem.samples - count, problem.samples)
+            state = problem.physics()[0].sample(grid, seed=problem.seed, indices=indices)
+        else:
+            state = resample(inputs[:, -1:].double(), grid.shape)
+        begin = time.perf_counter()
+        solved, _ = problem.solve(state, None if static else [t - start for t in times])
+        seconds = time.perf_counter() - begin
+        there = interpolate(solved, grid, data.grid) if static else resample(solved, shape)
+        error = float(relative_l2(there.reshape(targets.shape), targets.double()).mean())
+        found[points] = {"relative_l2": error, "seconds per solve": seconds / count}
+    return found
+
+
+def _coarser(points: int) -> list[int]:
+    """3N/4, N/2, 3N/8, ..., as long as they are even and at least 8."""
+    sizes = {points * part // 2**k for part, k in product((1, 3), range(1, 18))}
+    return sorted((n for n in sizes if 8 <= n < points and n % 2 == 0), reverse=True)
 
 
 def time_alternately(

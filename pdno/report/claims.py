@@ -11,7 +11,7 @@ paper comes with an uncertainty. Where the paper says "almost" or "negligible" t
 ours, and is part of the text. Runs of a handful of samples test nothing.
 """
 
-__all__ = ["CLAIMS", "Claim", "Verdict", "claims_table", "judge"]
+__all__ = ["CLAIMS", "Claim", "Verdict", "judge", "verdicts_table"]
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,15 @@ from pdno.report.figures_fields import choose_sample
 from pdno.report.figures_symbols import roughness, symbol_values
 from pdno.report.published import BASELINES, ONE_SHOT, PDNO, PLAIN, RELU, TABLE_6, Resources
 from pdno.report.runs import Group, Results, by_setting, grouped, of_network, require
-from pdno.report.tables import MISSING, Table, command_of, number, resource_numbers, summary_text
+from pdno.report.tables import (
+    MISSING,
+    SYMBOL_COMMAND,
+    Table,
+    command_of,
+    number,
+    resource_numbers,
+    summary_text,
+)
 
 NO_GAP = 1.1  # test error over training error up to which we see no gap
 COMPARABLE = 1.25  # ratio of errors up to which we call them comparable
@@ -232,6 +240,18 @@ def symbol_roughness(results: Results) -> Finding:
     return ratio(title, ratios, 0, math.nextafter(SMOOTHER, 0), groups)
 
 
+def symbol_classes(results: Results) -> Finding:
+    """Certificates of all layers that `pdno symbol` has looked into, of the paper's networks."""
+    known = {g: g.inside for g in results.groups if g.facts.of_paper and g.inside.get("layers")}
+    counts = {g: [layer["accepted"] for layer in found["layers"]] for g, found in known.items()}
+    words = [
+        f"{g.facts.study}, {g.model}: {sum(accepted)} of {len(accepted)} layers in "
+        f"S^{float(known[g]['order']):g}"
+        for g, accepted in require(counts).items()
+    ]
+    return Finding(all(map(all, counts.values())), "; ".join(words), counts)
+
+
 def parameters_by_modes(results: Results) -> Finding:
     """Most over fewest parameters of PDNO with the same channels and several k_max."""
     ours = {k[1:]: r.parameters for k, r in resource_numbers(results).items() if k[0] == "PDNO"}
@@ -361,7 +381,7 @@ TABLE = {
     "once).": Claim("fewer-parameters", "table 6", RESOURCES, parameters),
     "PDNO takes more time and more memory than FNO.": Claim("cost", "table 6", RESOURCES, costs),
     "The symbol networks lie in the stated classes, so that the operators are bounded.": Claim(
-        "symbol-class", "3.3, appendix E", (), lambda results: require(None)
+        "symbol-class", "3.3, appendix E", (SYMBOL_COMMAND,), symbol_classes
     ),
 }
 CLAIMS = tuple(claim._replace(text=text) for text, claim in TABLE.items())
@@ -382,8 +402,7 @@ def judge(claim: Claim, results: Results) -> Verdict:
         finding = claim.judge(results)
     except runs.MissingRunsError:
         commands = " and ".join(command_of(study, preset=claim.preset) for study in claim.studies)
-        need = f"needs {commands}" if commands else "run folders hold no certificates"
-        return Verdict(claim, "not tested here", need, MISSING)
+        return Verdict(claim, "not tested here", f"needs {commands}", MISSING)
     budgets = [(group.model, group.budget) for group in finding.groups]
     budget = finding.budget or runs.describe_budgets(budgets)
     if any(one.level == "smoke" for _, one in budgets):
@@ -391,9 +410,7 @@ def judge(claim: Claim, results: Results) -> Verdict:
     return Verdict(claim, "holds" if finding.holds else "does not hold", finding.numbers, budget)
 
 
-def claims_table(results: Results) -> Table:
-    """All verdicts."""
-    verdicts = [judge(claim, results) for claim in CLAIMS]
+def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
     head = ("claim", "in the paper", "verdict", "numbers", "budget")
     lines = [(v.claim.text, v.claim.place, v.answer, v.numbers, v.budget) for v in verdicts]
     note = (

@@ -4,7 +4,7 @@ The sample is chosen by the mean of its error over all networks: the median one 
 with the lowest (figure 12) and the one with the highest mean error (figure 13).
 """
 
-__all__ = ["Sample", "choose_sample", "plot_comparison", "plot_frames", "plot_sample"]
+__all__ = ["Sample", "choose_sample", "plot_comparison", "plot_frames"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,9 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from pdno.report.runs import Array, Group, Results, require
-from pdno.report.style import figure, figure_style, marker_of, signed, some
+from pdno.report.style import Figure, figure, map_of, signed, some
 
 Choice = Literal["lowest", "median", "highest"]
 FLOW = ("navier-stokes",)
@@ -73,7 +72,7 @@ def plot_comparison(results: Results, study: str) -> Figure:
     sample = choose_sample(results.shown(study), "median")
     require(sample.target.ndim == 3)
     truth = sample.target[-1]
-    values = _map_of(truth)
+    values = map_of(truth)
     differences = signed(*(frames[-1] - truth for frames in sample.predictions.values()))
     count = 1 + len(sample.predictions)
     drawn = Figure(figsize=(max(1.75 * count, 4.0), 3.9))
@@ -94,32 +93,6 @@ def plot_comparison(results: Results, study: str) -> Figure:
 FLOW_SAMPLE = figure("samples", 4, FLOW, "One test sample at the last time")(
     partial(plot_comparison, study="navier-stokes")
 )
-DARCY_SAMPLE = figure("darcy-sample", 0, ["darcy"], "One Darcy test sample")(
-    partial(plot_comparison, study="darcy")
-)
-
-
-@figure("burgers-sample", 0, ["burgers"], "One Burgers test sample")
-def plot_curves(results: Results) -> Figure:
-    """The sample with the median of the mean error over the networks; numbers are relative L2
-    errors."""
-    sample = choose_sample(results.shown("burgers"), "median")
-    require(sample.target.ndim == 2)
-    truth = sample.target[-1]
-    x = np.arange(truth.size) / truth.size
-    drawn = Figure(figsize=(6.4, 4.6))
-    top, below = drawn.subplots(2, 1, sharex=True)
-    top.plot(x, sample.given[0], color="0.7", label="input")
-    top.plot(x, truth, color="black", linewidth=2, label="truth")
-    for group, frames in sample.predictions.items():
-        style = {"color": marker_of(group.facts)["color"], "linewidth": 1}
-        top.plot(x, frames[-1], "--", **style)
-        label = f"{group.model}, {sample.frame_error(group, -1):.3g}"
-        below.plot(x, frames[-1] - truth, label=label, **style)
-    below.set(xlabel="x", ylabel="predicted − truth")
-    for axes in (top, below):
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return drawn
 
 
 def plot_frames(results: Results, choice: Choice) -> Figure:
@@ -133,7 +106,7 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
     drawn = Figure(figsize=(1.75 * len(chosen) + 0.4, 1.75 * rows + 0.3))
     panels = drawn.subplots(rows, len(chosen), squeeze=False)
     for (top, *below), frame in zip(panels.T, chosen, strict=True):
-        values = _map_of(sample.target[frame])
+        values = map_of(sample.target[frame])
         _draw(top, sample.target[frame], values, f"t = {times[frame]:g}")
         for axes, (group, frames) in zip(below, sample.predictions.items(), strict=True):
             _draw(axes, frames[frame], values, f"{sample.frame_error(group, frame):.3g}")
@@ -179,51 +152,8 @@ def plot_heat_surfaces(results: Results) -> Figure:
     return drawn
 
 
-def _map_of(truth: Array) -> dict[str, Any]:
-    """Diverging for a field with both signs, sequential for others."""
-    if truth.min() < 0 < truth.max():
-        return signed(truth)
-    return {"cmap": "viridis", "vmin": float(truth.min()), "vmax": float(truth.max())}
-
-
 def _draw(axes: Any, field: Array, style: dict[str, Any], title: str = "") -> Any:
     """A field with x₁ to the right and x₂ upwards."""
     axes.set(xticks=[], yticks=[], title=title)
     axes.spines[:].set_visible(False)
     return axes.imshow(field.T, extent=(0, 1, 0, 1), **style)
-
-
-@figure_style()
-def plot_sample(
-    title: str,
-    given: Array,
-    solution: Array,
-    *,
-    names: tuple[str, str],
-    times: Sequence[float] | None = None,
-) -> Figure:
-    """The input of one sample, (*N), beside its solution, (T, *N), or (*N) without times."""
-    frames = solution[None] if times is None else solution
-    labels = {
-        frame: names[1] if times is None else f"{names[1]}, t = {times[frame]:g}"
-        for frame in some(len(frames), 4 if given.ndim == 1 else 3)
-    }
-    if given.ndim == 1:
-        drawn = Figure(figsize=(6.4, 3.2))
-        axes = drawn.subplots()
-        x = np.arange(given.size) / given.size
-        axes.plot(x, given, color="0.6", label=f"{names[0]}, t = 0")
-        for frame, label in labels.items():
-            axes.plot(x, frames[frame], label=label)
-        axes.set_xlabel("x")
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    else:
-        pictures = [(names[0], given), *((label, frames[k]) for k, label in labels.items())]
-        drawn = Figure(figsize=(2.6 * len(pictures), 2.7))
-        for axes, (name, values) in zip(drawn.subplots(1, len(pictures)), pictures, strict=True):
-            # the first array axis is x₁ and runs to the right
-            image = axes.imshow(values.T, extent=(0, 1, 0, 1))
-            axes.set(title=name, xticks=[0, 1], yticks=[0, 1])
-            drawn.colorbar(image, ax=axes, shrink=0.8)
-    drawn.suptitle(title)
-    return drawn

@@ -5,23 +5,20 @@ figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[
 heat       the exact symbol is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2
 """
 
-__all__ = ["centred", "plot_certificate", "plot_symbol_layer", "roughness", "symbol_values"]
+__all__ = ["centred", "lowest", "plot_certificate", "plot_symbol_layer", "symbol_values"]
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from pdno.report.published import PDNO
 from pdno.report.runs import Array, Group, Results, RunRecord, of_network, require
-from pdno.report.style import COLOURS, figure, figure_style, signed, some
+from pdno.report.style import COLOURS, Figure, draw_field, figure, figure_style, signed, some
 from pdno.report.tables import SYMBOL_COMMAND
-from pdno.run_folder import SYMBOL, SYMBOL_FOLDER
 
 EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluation
 PAIRS = ((0, 0), (0, 1))
@@ -102,32 +99,26 @@ def plot_heat_space(results: Results) -> Figure:
 
 @figure("symbols", 5, ["navier-stokes"], "Learned symbols Re a_ij(ξ) of PDNO and FNO")
 def plot_symbols(results: Results) -> Figure:
-    """Each panel has its own symmetric range, printed above it. Only kept modes are shown."""
+    """Each panel has its own symmetric range. Only kept modes are shown."""
     shown = results.shown("navier-stokes")
     found = [(g, symbol_values(g)) for name in (PDNO, "FNO") if (g := of_network(shown, name))]
     lines = [
-        (f"{group.model}\na_{i + 1}{j + 1}\nξ₁", [values[j, i] for values in blocks])
+        (f"{group.model}\na_{i + 1}{j + 1}\nξ₂", [values[j, i] for values in blocks])
         for group, blocks in found
         for j, i in PAIRS
         # the paper counts from 1 and names the input first
         if blocks and blocks[0].ndim == 4 and j < blocks[0].shape[0] and i < blocks[0].shape[1]
     ]
     columns = max(len(blocks) for _, blocks in require(lines))
-    drawn = Figure(figsize=(max(1.6 * columns + 0.6, 4.0), 2.2 * len(lines)))
+    drawn = Figure(figsize=(max(2.1 * columns + 0.4, 4.0), 2.0 * len(lines)))
     panels = drawn.subplots(len(lines), columns, squeeze=False)
     for row, (label, blocks) in zip(panels, lines, strict=True):
-        for axes in row[len(blocks) :]:
-            axes.set_visible(False)
-        for block, (axes, values) in enumerate(zip(row, blocks, strict=False), start=1):
-            # ξ₁ upwards, ξ₂ to the right
-            style, low = signed(values), -(values.shape[0] // 2)
-            extent = (-0.5, values.shape[1] - 0.5, low - 0.5, low + values.shape[0] - 0.5)
-            axes.imshow(values, extent=extent, aspect="equal", **style)
-            axes.set_title(f"block {block}, ±{style['vmax']:.2g}", fontsize=8)
-            axes.tick_params(labelsize=6)
+        for block, (axes, values) in enumerate(itertools.zip_longest(row, blocks), start=1):
+            axes.set_visible(values is not None)
+            if values is not None:
+                low = lowest(values[None, None])
+                draw_field(axes, f"block {block}", values, signed(values), low)
         row[0].set_ylabel(label)
-    for axes in panels[-1]:
-        axes.set_xlabel("ξ₂")
     return drawn
 
 
@@ -137,23 +128,24 @@ def plot_symbol_layer(frequency: Tensor, space: Tensor | None) -> Figure:
 
     Shapes: frequency (O, I, *N^) real, in the order of the FFT; space (O, I, *N) or None.
     """
-    parts = [("Re a2", centred(frequency.detach().cpu().numpy()))]
+    a2 = centred(frequency.detach().cpu().numpy())
+    parts: list[Any] = [("Re a2", a2, lowest(a2))]
     if space is not None:
-        parts.append(("a1", space.detach().cpu().numpy()))
-    outputs, inputs = frequency.shape[:2]
-    drawn = Figure(figsize=(1.7 * inputs * len(parts), 1.8 * outputs))
-    panels = drawn.subplots(outputs, inputs * len(parts), squeeze=False)
-    places = itertools.product(range(outputs), enumerate(parts), range(inputs))
-    for j, (part, (name, values)), i in places:
-        axes, shown = panels[j][part * inputs + i], values[j, i]
-        if shown.ndim == 1:
-            axes.plot(shown)
-        else:
-            flat = shown if shown.ndim == 2 else shown[..., 0]
-            axes.imshow(flat.T, **signed(flat))
-            axes.set(xticks=[], yticks=[])
-        axes.set_title(f"{name}, i={i} j={j}", fontsize=7)
+        parts.append(("a1", space.detach().cpu().numpy(), None))
+    rows, columns = a2.shape[0], a2.shape[1] * len(parts)
+    drawn = Figure(figsize=(2.3 * columns, 2.0 * rows))
+    panels = drawn.subplots(rows, columns, squeeze=False)
+    for (j, i), part in itertools.product(np.ndindex(a2.shape[:2]), range(len(parts))):
+        name, values, low = parts[part]
+        axes = panels[j, part * a2.shape[1] + i]
+        # channels count from 1, and the input is named first, as in the paper
+        draw_field(axes, f"{name}_{i + 1}{j + 1}", values[j, i], signed(values[j, i]), low)
     return drawn
+
+
+def lowest(values: Array) -> list[int]:
+    """The first ξ of each axis of a symbol (O, I, *N^) that is centred in ξ."""
+    return [-(n // 2) for n in values.shape[2:-1]] + [0]
 
 
 @figure_style()
@@ -183,9 +175,8 @@ def plot_certificate(
 def plot_certificates(results: Results) -> Figure:
     """Largest |Δ^α a| ⟨ξ⟩^(|α| − m) of the first block against |ξ|: bounded curves are those of
     S^m. For the runs that `pdno symbol RUN` has looked into."""
-    paths = [(record, record.folder / SYMBOL_FOLDER / SYMBOL) for record in results.records]
-    read = [(run, json.loads(path.read_text("utf-8"))) for run, path in paths if path.is_file()]
-    found = require([(record, values) for record, values in read if values["layers"]])
+    known = [(run, run.inside) for run in results.records]
+    found = require([(run, inside) for run, inside in known if inside.get("layers")])
     columns = min(3, len(found))
     rows = -(-len(found) // columns)
     drawn = Figure(figsize=(3.0 * columns, 2.6 * rows))

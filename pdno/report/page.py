@@ -6,8 +6,9 @@
     OUT/rows.csv               all rows that it rests on
 
 The same runs give the same bytes. The page needs no network and no script, and is readable on a
-phone and on paper. `TABLES` and `FIGURES` are the entries of the modules; where the runs are
-missing the page shows a gap with the command that fills it.
+phone and on paper. It begins with the runs themselves; of the paper's tables, figures and claims
+(`TABLES` and `FIGURES` are the entries of the modules) it shows what these runs fill, and one
+folded list at the end says with which commands the rest is filled.
 """
 
 __all__ = ["FIGURES", "TABLES", "write_report"]
@@ -22,11 +23,12 @@ from typing import NamedTuple
 from pdno.atomic import write_text
 from pdno.evaluation.rows import write_rows
 from pdno.report import figures_errors, figures_fields, figures_symbols, tables
-from pdno.report.claims import claims_table
+from pdno.report.claims import CLAIMS, Verdict, judge, verdicts_table
 from pdno.report.published import SOURCE
 from pdno.report.runs import Results, describe_budgets, find_runs, find_unfinished
 from pdno.report.style import Entry, Figure, save_figure
-from pdno.report.tables import MISSING, Table, command_of, html_note, number
+from pdno.report.tables import MISSING, SYMBOL_COMMAND, Table, command_of, html_note
+from pdno.report.your_runs import run_entries, runs_table
 
 
 def _entries(*modules: ModuleType) -> list[Entry]:
@@ -49,39 +51,48 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     for folder in ("tables", "figures"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     write_rows(out / "rows.csv", (row for record in results.records for row in record.rows))
-    verdicts = _write_table(claims_table(results), out, "verdicts")
+    for old in out.glob("figures/runs-*"):
+        old.unlink()
+    verdicts = [judge(claim, results) for claim in CLAIMS]
+    _write_table(verdicts_table(verdicts), out, "verdicts")
+    tested = [verdict for verdict in verdicts if verdict.answer != "not tested here"]
+    made = {entry.key: _section(entry, results, out) for entry in (*TABLES, *FIGURES)}
+    numbered = [entry for entry in FIGURES if entry.number]
     chapters = {
-        "Verdicts": [Section("verdicts", "The claims of the paper", verdicts)],
-        "Tables of the paper": [_section(entry, results, out) for entry in TABLES],
-        "Figures of the paper": [_section(e, results, out) for e in FIGURES if e.number],
-        "More figures": [_section(e, results, out) for e in FIGURES if not e.number],
-        "Runs": [Section("runs", "The runs behind this report", _runs_table(results).html())],
+        "Your runs": [
+            Section("runs", "Errors", _write_table(runs_table(results), out, "runs")),
+            *(_section(entry, results, out) for entry in run_entries(results)),
+        ],
+        "Claims of the paper": [
+            Section("verdicts", "Verdicts", verdicts_table(tested).html()) if tested else None
+        ],
+        "Tables of the paper": [made[entry.key] for entry in TABLES],
+        "Figures of the paper": [made[entry.key] for entry in numbered],
+        "More figures": [made[entry.key] for entry in FIGURES if entry not in numbered],
+        "Not run": [_not_run([v for v in verdicts if v not in tested], made)],
     }
+    known = {name: [part for part in parts if part] for name, parts in chapters.items()}
     target = out / "report.html"
-    write_text(target, _page(_introduction(results, places), chapters))
+    write_text(target, _page(_introduction(results, places), known))
     return target
 
 
 class Section(NamedTuple):
-    """Anchor, heading and HTML of a part of the page, and what the contents say of it."""
+    """Anchor, heading and HTML of a part of the page."""
 
     key: str
     title: str
     body: str
-    mark: str = ""
 
 
-def _section(entry: Entry, results: Results, out: Path) -> Section:
+def _section(entry: Entry, results: Results, out: Path) -> Section | None:
     """A table or figure, written, with the commands behind it and the budget of its runs."""
     made = entry(results)
-    title = f"{entry.number}. {entry.title}" if entry.number else entry.title
     if made is None:
         # what an older report with more runs made is not of this one
         for path in (*out.glob(f"figures/{entry.key}.*"), *out.glob(f"tables/{entry.key}.*")):
             path.unlink()
-        fill = " or ".join(map(_code, entry.studies))
-        gap = f"Gap: the data are not among the runs. Fill it with {fill}."
-        return Section(entry.key, title, f'<p class="gap">{gap}</p>', " (gap)")
+        return None
     if isinstance(made, Table):
         body = _write_table(made, out, entry.key)
     else:
@@ -90,14 +101,35 @@ def _section(entry: Entry, results: Results, out: Path) -> Section:
     several = sum(map(bool, known.values())) > 1
     groups = [(study, group) for study in known for group in known[study]]
     budgets = [(study if several else group.model, group.budget) for study, group in groups]
-    named = [_code(study) for study in known if known[study] or study == "resources"]
-    origin = f"Data: {', '.join(named)}." if named else ""
+    named = [_code(study, *sorted({g.budget.level for g in known[study]})) for study in known]
+    shown = [code for study, code in zip(known, named, strict=True) if known[study]]
+    shown = shown or [_code(study) for study in known if study in ("resources", SYMBOL_COMMAND)]
+    origin = f"Such runs: {', '.join(shown)}." if shown else ""
     budget = f" Budget: {html.escape(describe_budgets(budgets))}." if budgets else ""
-    return Section(entry.key, title, f'{body}<p class="origin">{origin}{budget}</p>')
+    return Section(entry.key, entry.heading, f'{body}<p class="origin">{origin}{budget}</p>')
 
 
-def _code(study: str) -> str:
-    return f"<code>{html.escape(command_of(study))}</code>"
+def _not_run(untested: Sequence[Verdict], made: Mapping[str, Section | None]) -> Section | None:
+    """One folded list of the tables, figures and claims that other runs would fill."""
+    missing = [entry for entry in (*TABLES, *FIGURES) if made[entry.key] is None]
+    lines = [
+        f"{html.escape(entry.heading)}: {' or '.join(map(_code, entry.studies))}"
+        for entry in missing
+    ]
+    for claim, _, numbers, budget in untested:
+        why = f"It {numbers}." if budget == MISSING else f"{numbers} ({budget})"
+        lines.append(f"Claim, {claim.place}: {html.escape(claim.text)} {html_note(why)}")
+    if not lines:
+        return None
+    head = f"{len(missing)} tables and figures and {len(untested)} claims of the paper"
+    items = "".join(f"<li>{line}</li>\n" for line in lines)
+    body = f"<details><summary>{head}, with their commands</summary><ul>\n{items}</ul></details>"
+    return Section("not-run", "What other runs would fill", body)
+
+
+def _code(study: str, *presets: str) -> str:
+    commands = [command_of(study, preset=preset) for preset in presets or ("small",)]
+    return " and ".join(f"<code>{html.escape(command)}</code>" for command in commands)
 
 
 def _write_table(made: Table, out: Path, key: str) -> str:
@@ -128,27 +160,13 @@ def _introduction(results: Results, places: Sequence[Path]) -> list[str]:
         "the runs had: smoke tests nothing, small is less than the paper's, paper is as much."
     ]
     if left_out := ", ".join(sorted(group.folder.name for group in results.left_out)):
-        sentences.append(f"Left out, as larger trainings of the same are there: {left_out}.")
+        sentences.append(
+            f"Not in the tables of the paper, as larger trainings of the same "
+            f"are there: {left_out}."
+        )
     if unfinished := find_unfinished(places):
         sentences.append(f"Not finished yet, and left out: {', '.join(unfinished)}.")
     return sentences
-
-
-def _runs_table(results: Results) -> Table:
-    """All runs with their budget and machine."""
-    head = ("run", "seed", "parameters", "epochs", "training samples", "seconds", "where")
-    lines = []
-    for run in results.records:
-        settings, row, machine = run.specification, run.rows[0], run.environment
-        counted = f"{row.parameters:,}" if settings and row.parameters is not None else MISSING
-        epochs = f"{run.history[-1]['epoch']:.0f}" if run.history else MISSING
-        known = {"torch", "device", "threads"} <= set(machine)
-        words = "torch {torch}, {device}, {threads} threads"
-        had = (counted, epochs, str(settings.get("train", MISSING)), number(row.seconds))
-        where = words.format(**machine) if known else MISSING
-        seed = str(run.seed) if settings else MISSING
-        lines.append((run.folder.name, seed, *had, where))
-    return Table(head, tuple(lines))
 
 
 LINK = "https://arxiv.org/abs/2201.11967"
@@ -165,9 +183,9 @@ nav li { break-inside: avoid; } code { background: #f2f2f2; padding: 0.1rem 0.3r
 vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; } thead th { border-bottom: 2px solid #444;
 } tbody td { border-bottom: 1px solid #ddd; } figure { margin: 0; break-inside: avoid; } img {
 max-width: 100%; height: auto; } figcaption, .note, .origin { font-size: 0.85rem; color: #444; }
-.gap { border: 2px dashed #b35900; background: #fff7ee; padding: 0.75rem; margin: 0; } @media print
-{ body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; } .wide { overflow:
-visible; } table { font-size: 7pt; min-width: 0; } h3 { break-after: avoid; } }
+details { font-size: 0.85rem; } summary { cursor: pointer; font-size: 1rem; } @media print { body {
+max-width: none; padding: 0; font-size: 10pt; } nav { display: none; } .wide { overflow: visible; }
+table { font-size: 7pt; min-width: 0; } h3 { break-after: avoid; } }
 """
 
 
@@ -176,10 +194,10 @@ def _page(introduction: Sequence[str], chapters: Mapping[str, Sequence[Section]]
     words = "".join(f"<p>{html.escape(sentence)}</p>\n" for sentence in introduction)
     contents = body = ""
     for chapter, sections in chapters.items():
-        body += f"<h2>{chapter}</h2>\n"
-        for key, title, text, mark in sections:
+        body += f"<h2>{chapter}</h2>\n" if sections else ""
+        for key, title, text in sections:
             name = html.escape(title)
-            contents += f'<li><a href="#{key}">{name}</a>{mark}</li>\n'
+            contents += f'<li><a href="#{key}">{name}</a></li>\n'
             body += f'<section id="{key}">\n<h3>{name}</h3>\n{text}\n</section>\n'
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -21,13 +21,13 @@ import numpy as np
 from safetensors import safe_open
 
 from pdno import run_folder
-from pdno.evaluation.rows import Facts, Row, Summary, read_rows, table
+from pdno.evaluation.rows import Facts, Row, Summary, rows_of_run, table
 from pdno.report import published
 from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
 
 ERROR = "relative_l2"
 WRITTEN_FACTS = ("study", "of_paper", "sweep")
-FLOW_STUDIES = ("navier-stokes", "navier-stokes-width")
+FLOW_STUDIES = ("navier-stokes", "navier-stokes-width", "navier-stokes-training")
 HANDFUL = 10  # training samples below which nothing can be learned
 Array = np.ndarray[Any, np.dtype[np.float64]]
 T = TypeVar("T")
@@ -87,6 +87,11 @@ class RunRecord:
             raise ValueError(f"{self.folder} has no picture {name}: run it again")
         return np.asarray(self._pictures.get_tensor(name), dtype=np.float64)
 
+    @cached_property
+    def inside(self) -> Mapping[str, Any]:
+        """What `pdno symbol` found in it; empty where it did not look."""
+        return _read_json(self.folder / run_folder.SYMBOL_FOLDER / run_folder.SYMBOL)
+
     @property
     def times(self) -> tuple[float, ...] | None:
         """Times of the frames of its pictures; None for a static problem."""
@@ -121,17 +126,36 @@ def _folders(places: Sequence[Path], name: str) -> set[Path]:
 
 
 def _read_run(folder: Path) -> RunRecord:
-    rows = read_rows(folder / run_folder.ROWS)
+    rows = rows_of_run(folder)
     if not rows:
         place = folder / run_folder.ROWS
         raise ValueError(f"{place} has no row: remove the folder and run it again")
-    settings = _read_json(folder / run_folder.SPECIFICATION)
+    settings = _read_json(folder / run_folder.SPECIFICATION) or _own_specification(folder)
     machine = _read_json(folder / run_folder.ENVIRONMENT)
     known = [row if row.facts else replace(row, facts=old_facts(row, settings)) for row in rows]
     path = folder / run_folder.HISTORY
     epochs = csv.DictReader(path.read_text("utf-8").splitlines() if path.is_file() else [])
     history = [{name: float(cell or "nan") for name, cell in line.items()} for line in epochs]
     return RunRecord(folder, settings, machine, tuple(known), tuple(history))
+
+
+def _own_specification(folder: Path) -> Mapping[str, Any]:
+    """What a specification would say of an operator that `pdno.fit` wrote; empty for others."""
+    record = _read_json(folder / run_folder.OPERATOR)
+    if not record:
+        return {}
+    training, grid = record["training"], record["sampling"]["grid"]
+    network = (record["network"] or {}).get("arguments", {})
+    return {
+        "name": folder.name,
+        "model": record["network_class"],
+        "train": training["samples"],
+        "resolution": max(grid["shape"]),
+        "network": {"kind": record["network_class"].lower(), **network},
+        "task": record["task"],
+        "normalization": training["normalization"],
+        "training": training["settings"],
+    }
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
@@ -193,10 +217,11 @@ class Budget(NamedTuple):
 
     @property
     def level(self) -> Literal["smoke", "small", "paper"]:
-        """A handful of samples tests nothing; small is fewer epochs or samples than the paper."""
+        """A handful of samples tests nothing; small is fewer epochs or samples than the paper, or
+        what the paper does not have."""
         if self.samples < HANDFUL:
             return "smoke"
-        enough = self.epochs >= (self.paper_epochs or 0)
+        enough = self.paper_epochs is not None and self.epochs >= self.paper_epochs
         return "paper" if enough and self.samples >= (self.paper_samples or 0) else "small"
 
     def __str__(self) -> str:

@@ -7,6 +7,8 @@ errors solid. Fields with a sign have a diverging map that is white at zero.
 __all__ = [
     "COLOURS",
     "Entry",
+    "Figure",
+    "draw_field",
     "figure",
     "figure_style",
     "line_of",
@@ -16,16 +18,16 @@ __all__ = [
 ]
 
 import contextlib
+import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib.figure
 import numpy as np
 from cycler import cycler
-from matplotlib.figure import Figure as Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from pdno.atomic import atomic_path
@@ -37,7 +39,7 @@ from pdno.report.runs import MissingRunsError, Results
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = {
     **{PDNO: ("#0072B2", "o"), PLAIN: ("#56B4E9", "v"), ONE_SHOT: ("#000000", "P")},
-    **{RELU: ("#7F7F7F", "X"), PROVABLE: ("#332288", "p")},
+    **{RELU: ("#7F7F7F", "X"), PROVABLE: ("#332288", "p"), "PDNO trunk": ("#117733", "h")},
     **{"FNO": ("#D55E00", "s"), "FNO-3D": ("#E69F00", "D")},
     **{"MWT Leg": ("#009E73", "^"), "MWT Chb": ("#CC79A7", "<")},
 }
@@ -54,6 +56,16 @@ SETTINGS: Any = {
 WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
+class Figure(matplotlib.figure.Figure):
+    """A figure that notebooks show by itself: it needs no pyplot and changes no backend."""
+
+    def _repr_png_(self) -> bytes:
+        target = io.BytesIO()
+        with figure_style():
+            self.savefig(target, format="png", dpi=100)
+        return target.getvalue()
+
+
 @dataclass(frozen=True)
 class Entry:
     """A table or figure of the report: the name of its files and its number in the paper, if any,
@@ -68,6 +80,10 @@ class Entry:
     @property
     def caption(self) -> str:
         return " ".join((getattr(self.make, "func", self.make).__doc__ or "").split())
+
+    @property
+    def heading(self) -> str:
+        return f"{self.number}. {self.title}" if self.number else self.title
 
     def __call__(self, results: Results) -> Any:
         """The table or figure; None where runs are missing."""
@@ -100,6 +116,48 @@ def signed(*fields: Any) -> dict[str, Any]:
     return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
 
 
+def map_of(truth: Any) -> dict[str, Any]:
+    """Diverging for a field with both signs, sequential for others."""
+    if truth.min() < 0 < truth.max():
+        return signed(truth)
+    return {"cmap": "viridis", "vmin": float(truth.min()), "vmax": float(truth.max())}
+
+
+def draw_field(
+    axes: Any, title: str, values: Any, style: dict[str, Any], low: Sequence[float] | None = None
+) -> Callable[[Any], Any]:
+    """A field (*N) of the unit box, or a function of ξ from its lowest modes on.
+
+    In 1D a curve, else a map with its colour bar, of a volume the first slice; the first array
+    axis runs to the right. Returns what shows other values in its place.
+    """
+    x, y = ("x₁", "x₂") if low is None else ("ξ₁", "ξ₂")
+    axes.set_title(title, fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.set_xlabel(x if values.ndim > 1 else x[0], labelpad=1, fontsize=8)
+    if values.ndim == 1:
+        places = np.arange(values.size) / values.size if low is None else np.arange(values.size)
+        least, most = min(style["vmin"], values.min()), max(style["vmax"], values.max())
+        if -np.inf < least < most < np.inf:
+            axes.set_ylim(least - 0.05 * (most - least), most + 0.05 * (most - least))
+        (line,) = axes.plot(places, values)
+        return line.set_ydata  # type: ignore[no-any-return]
+    axes.set_ylabel(y, labelpad=1, fontsize=8)
+    extent: Sequence[float] = (0, 1, 0, 1)
+    if low is None:
+        axes.set(xticks=[0, 1], yticks=[0, 1])
+    else:
+        ends = zip(low[:2], values.shape[:2], strict=True)
+        extent = [edge for start, n in ends for edge in (start - 0.5, start + n - 0.5)]
+    image = axes.imshow(_flat(values), extent=extent, **style)
+    axes.figure.colorbar(image, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)
+    return lambda values: image.set_data(_flat(values))
+
+
+def _flat(values: Any) -> Any:
+    return values.T if values.ndim == 2 else values[..., 0].T
+
+
 def some(count: int, most: int) -> list[int]:
     """At most so many indices, evenly spread, with the first and the last."""
     return sorted(set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()))
@@ -109,12 +167,17 @@ def logarithmic(axes: Any, name: str) -> None:
     """Make the axis "x" or "y" logarithmic, with plain numbers that do not touch each other."""
     axes.set(**{f"{name}scale": "log"})
     axis = {"x": axes.xaxis, "y": axes.yaxis}[name]
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=5))
+    low, high = axis.get_view_interval()
+    # over several decades 1, 2 and 5 of each would be too many, and matplotlib would show none
+    subs = (1, 2, 5) if high < 200 * low else (1,)
+    axis.set_major_locator(LogLocator(subs=subs, numticks=5))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
 
 
-def shared_legend(figure: Figure, panels: Iterable[Any], columns: int = 4) -> None:
+def shared_legend(
+    figure: matplotlib.figure.Figure, panels: Iterable[Any], columns: int = 4
+) -> None:
     """One legend below all panels, each name once."""
     found: dict[str, Any] = {}
     for axes in panels:
@@ -132,7 +195,7 @@ def figure_style() -> Iterator[None]:
         yield
 
 
-def save_figure(figure: Figure, path: Path) -> Path:
+def save_figure(figure: matplotlib.figure.Figure, path: Path) -> Path:
     """Write a figure whole or not at all, in the format of its ending."""
     path.parent.mkdir(parents=True, exist_ok=True)
     # the style holds when a figure is written, too: its resolution and its identifiers

@@ -33,6 +33,7 @@ LATEX = {
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"–": "--", "…": r"\dots{}"},
 }
+TRAINING = ("navier-stokes-training", "darcy-training", "burgers-training")
 SYMBOL_COMMAND = "pdno symbol RUN"
 """Looks into one run; it is no study."""
 
@@ -221,6 +222,32 @@ def _budget(group: Group | None) -> tuple[str, ...]:
         return (MISSING,) * len(BUDGET)
     had = group.budget
     return (str(had.seeds), str(had.epochs), str(had.samples), number(had.seconds))
+
+
+# What each part of the way to learn does to the error; not in the paper
+
+
+@partial(Entry, "training-parts", "", TRAINING, "What pays in training")
+def training_table(results: Results) -> Table:
+    """Each part of the way to learn alone, and together. The parts were chosen by the error on
+    validation samples, which are in neither the training nor the test set."""
+    head = ("data", "network", "validation", "test", "test / plain", "steps", "CPU seconds")
+    lines: list[tuple[str, ...]] = []
+    strong = set()
+    for study in TRAINING:
+        for family, groups in grouped(results.study(study), lambda g: g.facts.family).items():
+            plain = next((g.summary() for g in groups if g.model == family), None)
+            first, errors = len(lines), []
+            for group in sorted(groups, key=lambda g: g.model):
+                validation, test = group.summary("validation"), group.summary()
+                gain = f"{test.mean / plain.mean:.2f}" if test and plain else MISSING
+                effort = [group.summary("training", name) for name in ("steps", "cpu seconds")]
+                cells = [summary_text(validation), summary_text(test), gain]
+                cells += [MISSING if one is None else f"{one.mean:.0f}" for one in effort]
+                lines.append((group.facts.dataset, group.model, *cells))
+                errors.append(math.inf if validation is None else validation.mean)
+            strong.add((first + errors.index(min(errors)), 2))
+    return Table(head, tuple(require(lines)), (), frozenset(strong))
 
 
 # Settings and resources: tables 5 and 6

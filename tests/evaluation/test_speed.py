@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from pdno.data.dataset import OperatorDataset
-from pdno.data.problems import DarcyProblem, HeatProblem
+from pdno.data.problems import BurgersProblem, DarcyProblem, HeatProblem
 from pdno.evaluation import speed as speed_module
-from pdno.evaluation.speed import compare_speed, time_alternately
+from pdno.evaluation.speed import coarse_solves, compare_speed, time_alternately
 
 PROBLEM = HeatProblem(resolution=32, solver_resolution=32, frames=2, samples=3)
 
@@ -114,3 +114,26 @@ def test_peak_memory_is_what_was_touched_even_if_it_is_free_again():
         [sys.executable, "-c", MEASURE, str(megabytes)], capture_output=True, text=True, check=True
     )
     assert int(ended.stdout) == pytest.approx(megabytes * 2**20, rel=0.1)
+
+
+def as_data(problem, window=None):
+    inputs, outputs, _ = zip(*map(problem.sample, range(problem.samples)), strict=True)
+    made = (torch.stack(inputs), torch.stack(outputs), problem.grid(), problem.times)
+    data = OperatorDataset.from_arrays(*made)
+    return data if window is None else data.window(window)
+
+
+def test_the_coarse_solver_of_a_resolved_flow_is_exact_from_the_last_frame_it_sees():
+    """From any other frame, or at other times, the error would be of order one."""
+    problem = BurgersProblem(samples=2, resolution=64, solver_resolution=64, frames=4)
+    found = coarse_solves(as_data(problem, window=2), problem)
+    assert list(found) == [48, 32, 24, 16, 12, 8]
+    errors = [metrics["relative_l2"] for metrics in found.values()]
+    assert max(errors[:2]) < 1e-6 < 1e-4 < errors[-1]
+
+
+def test_the_coarse_solver_of_darcy_solves_the_same_samples():
+    problem = DarcyProblem(samples=3, resolution=32, solver_resolution=128)
+    found = coarse_solves(as_data(problem), problem, samples=2)
+    errors = [found[points]["relative_l2"] for points in (96, 64, 32, 16)]
+    assert errors == sorted(errors) and errors[0] < 0.01 < errors[-1] < 0.1

@@ -1,24 +1,28 @@
-"""The report is whole: every figure and table is made or a gap says how, in one file."""
+"""The report is whole: runs first, every figure and table made or listed with its command."""
 
 import base64
+import html
 import io
 import json
 import re
 import shutil
 from html.parser import HTMLParser
+from itertools import product
 
 import numpy as np
 import pytest
 from fabricated_runs import write_resources, write_run
 from matplotlib.image import imread
 
+from pdno.report.claims import CLAIMS, judge
 from pdno.report.figures_errors import plot_error_by_time, plot_resolutions
 from pdno.report.figures_fields import choose_sample, plot_frames
 from pdno.report.figures_symbols import plot_certificates, plot_heat_symbol
 from pdno.report.page import FIGURES, TABLES, write_report
 from pdno.report.published import TABLE_6
 from pdno.report.runs import Results, find_runs
-from pdno.report.tables import command_of
+from pdno.report.tables import TRAINING, command_of
+from pdno.report.your_runs import run_entries
 
 FLOW = "navier-stokes nu=1e-05 T=20 N=200"
 BANDS = ("0-1", "1-2", "2+")
@@ -58,6 +62,10 @@ def heat_pictures():
         "heat.xi": xi,
         "heat.times": times,
     }
+
+
+OWN = [f"runs-{k}" for k in range(1, 11)]
+"""The figures of the gallery's own runs: one for each data and grid."""
 
 
 def write_gallery(out):
@@ -111,6 +119,14 @@ def write_gallery(out):
     less = {"epochs": 60, "resolution": 8}
     for value in (4, 8, "all"):
         write_run(out, "darcy-modes", f"PDNO k_max={value}", metrics=metrics(0.1, 0.2), **less)
+    for study, model in product(TRAINING, ("PDNO", "PDNO, Muon")):
+        effort = {
+            "validation": metrics(1, 2)["test"],
+            "training": {"cpu seconds": 9.0, "steps": 3},
+        }
+        told = metrics(0.1, 0.2) | effort
+        name = f"{study} nu=1e-05" if study.startswith("navier") else study
+        write_run(out, name, model, metrics=told, **less)
     for width in (5, 10):
         for model in ("PDNO a(ξ)", "FNO"):
             name, error = f"{model} width={width}", metrics(1, 1 / width)
@@ -164,6 +180,11 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
+def section_of(text, key):
+    start = text.index(f'<section id="{key}">')
+    return text[start : text.index("</section>", start)]
+
+
 def read(*places):
     return Results(tuple(find_runs(places)))
 
@@ -173,10 +194,11 @@ def read(*places):
 
 def test_every_table_and_figure_is_made(report):
     made = [entry for entry in FIGURES if entry.key != "certificates"]
-    figures = {f"{entry.key}.{ending}" for entry in made for ending in ("png", "pdf")}
+    keys = [*(entry.key for entry in made), *OWN]
+    figures = {f"{key}.{ending}" for key in keys for ending in ("png", "pdf")}
     assert {path.name for path in (report / "figures").iterdir()} == figures
-    tables = {f"{entry.key}.{e}" for entry in TABLES for e in ("md", "tex")}
-    tables |= {"verdicts.md", "verdicts.tex"}
+    keys = [*(entry.key for entry in TABLES), "verdicts", "runs"]
+    tables = {f"{key}.{e}" for key in keys for e in ("md", "tex")}
     assert {path.name for path in (report / "tables").iterdir()} == tables
     numbers = [entry.number for entry in FIGURES if entry.number]
     assert numbers == [f"Figure {k}" for k in range(1, 14)]
@@ -197,7 +219,7 @@ def test_the_page_needs_nothing_else(report):
     text = (report / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.open == [] and page.scripts == 0
-    assert len(page.sources) == len(FIGURES) - 1
+    assert len(page.sources) == len(FIGURES) - 1 + len(OWN)
     for source in page.sources:
         start = "data:image/png;base64,"
         assert source.startswith(start)
@@ -213,20 +235,68 @@ def test_every_anchor_resolves_and_every_entry_is_in_the_contents(report):
     anchors = [link[1:] for link in page.links if link.startswith("#")]
     assert len(set(page.identifiers)) == len(page.identifiers)
     assert anchors == page.identifiers
-    assert {entry.key for entry in (*FIGURES, *TABLES)} <= set(anchors)
+    made = {entry.key for entry in (*FIGURES, *TABLES)} - {"certificates"}
+    assert made | {"runs", *OWN, "verdicts", "not-run"} == set(anchors)
+    assert anchors[: 1 + len(OWN)] == ["runs", *OWN] and anchors[-1] == "not-run"
 
 
 def test_the_page_says_number_command_and_budget(report):
     text = (report / "report.html").read_text(encoding="utf-8")
     for entry in (*FIGURES, *TABLES):
-        start = text.index(f'<section id="{entry.key}">')
-        section = text[start : text.index("</section>", start)]
+        if entry.key == "certificates":
+            continue
+        section = section_of(text, entry.key)
         assert entry.number in section
         for study in entry.studies:
             assert f"<code>{command_of(study)}</code>" in section
-        if entry.key not in ("certificates", "table-6-resources"):
+        if entry.key != "table-6-resources":
             assert "small budget: " in section
-        assert ('class="gap"' in section) == (entry.key == "certificates")
+    assert "gap" not in re.findall(r'class="(\w+)"', text)
+
+
+def test_the_page_begins_with_the_runs(report, gallery):
+    text = (report / "report.html").read_text(encoding="utf-8")
+    assert text.index("<h2>Your runs</h2>") < text.index("<h2>Claims of the paper</h2>")
+    section = section_of(text, "runs")
+    for run in find_runs([gallery]):
+        assert f"<td>{run.folder.name}</td>" in section
+    lines = (report / "tables" / "runs.md").read_text(encoding="utf-8").splitlines()
+    (line,) = [line for line in lines if "burgers-mwt-chb-8-1000-60-seed1" in line]
+    assert line.startswith("| burgers | 8 | MWT Chb | 1 | 1.1 | 1.3 | – | 60 | 1000 | 13 |")
+
+
+def test_a_run_of_any_recipe_shows_training_prediction_error_and_symbol(tmp_path):
+    pictures = fields((8, 8), **{"symbol.0.real": np.arange(2 * 2 * 6 * 3.0).reshape(2, 2, 6, 3)})
+    options = {"metrics": metrics(0.1, 0.2), "resolution": 8, "epochs": 60}
+    for name, kept in (("first", pictures), ("second", None)):
+        write_run(tmp_path / name, "my flow", name, pictures=kept, **options)
+    results = read(tmp_path)
+    (entry,) = run_entries(results)
+    assert entry.heading == "my flow, s = 8"
+    axes = [one for one in entry(results).axes if one.get_visible() and one.get_title()]
+    titles = ["test error 0.2", "input", "target", "prediction", "error, 0.1", "Re a2_11"]
+    assert [one.get_title() for one in axes] == [*titles, "test error 0.2"]
+    train, test = axes[0].lines
+    assert list(test.get_xdata()) == [1, 30, 60] and np.allclose(test.get_ydata(), [3, 0.1, 0.05])
+    assert train.get_linestyle() == "--" and np.allclose(train.get_ydata(), [2, 1 / 15, 1 / 30])
+    expected = (pictures["prediction"] - pictures["target"])[0, 0]
+    assert np.allclose(axes[4].images[0].get_array().T, expected, atol=1e-6)
+    # from the order of the FFT to -3, ..., 2
+    symbol = axes[5].images[0].get_array().T
+    assert np.array_equal(symbol, np.roll(pictures["symbol.0.real"][0, 0], 3, axis=0))
+    page = write_report([tmp_path], tmp_path / "report").read_text(encoding="utf-8")
+    chapters = re.findall("<h2>(.*)</h2>", page)
+    assert chapters == ["Contents", "Your runs", "Not run"]
+    assert page.count("<details>") == 1 and f"{len(FIGURES) + len(TABLES)} tables and" in page
+
+
+def test_captions_name_the_preset_of_the_runs(tmp_path):
+    less = {"train": 4, "epochs": 2, "network": {"kind": "pdio"}, "pictures": heat_pictures()}
+    write_run(tmp_path, "heat", "PDIO a(x,ξ,t)", metrics=metrics(1, 2), times=[1.0] * 4, **less)
+    page = write_report([tmp_path], tmp_path / "report").read_text(encoding="utf-8")
+    section = section_of(page, "figure-03-heat-symbol")
+    assert "<code>pdno reproduce heat --preset smoke</code>" in section
+    assert "--preset small" not in page[: page.index('<section id="not-run">')]
 
 
 def test_certificates_are_those_of_pdno_symbol(tmp_path, lone):
@@ -242,25 +312,36 @@ def test_certificates_are_those_of_pdno_symbol(tmp_path, lone):
     (copy / "symbol" / "symbol.json").write_text(json.dumps({"order": 1.0, "layers": [layer]}))
     (axes,) = plot_certificates(read(copy)).axes
     assert "not in S^1" in axes.get_title()
+    claim = next(claim for claim in CLAIMS if claim.key == "symbol-class")
+    assert judge(claim, read(copy))[1:3] == (
+        "does not hold",
+        "heat, PDIO a(x,ξ,t): 0 of 1 layers in S^1",
+    )
+    assert judge(claim, read(run)).numbers == "needs pdno symbol RUN"
     curves = {line.get_label(): line.get_ydata() for line in axes.lines}
     assert list(curves["|α| = 2"][:2]) == [2.0, 8.0] and np.isnan(curves["|α| = 2"][2])
 
 
-def test_gaps_say_which_command_fills_them(lone):
+def test_what_was_not_run_is_one_folded_list_with_its_commands(lone):
     text = (lone / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     made = ("figure-02-operator", "bands", "training")
-    assert page.open == [] and len(page.sources) == len(made)
+    assert page.open == [] and len(page.sources) == len(made) + 1
+    assert text.count("<details>") == 1
+    folded = section_of(text, "not-run")
     for entry in (*FIGURES, *TABLES):
-        start = text.index(f'<section id="{entry.key}">')
-        section = text[start : text.index("</section>", start)]
-        has_gap = entry.key not in (*made, "table-5-settings")
-        assert ('class="gap"' in section) == has_gap, entry.key
-        if has_gap and entry.studies:
-            assert f"Fill it with <code>{command_of(entry.studies[0])}" in section
-    assert "needs pdno reproduce darcy --preset small" in text
+        is_made = entry.key in (*made, "table-5-settings")
+        assert (f'<section id="{entry.key}">' in text) == is_made, entry.key
+        line = f"<li>{html.escape(entry.heading)}: <code>{command_of(entry.studies[0])}</code>"
+        assert (line in folded) != is_made, entry.key
+    assert "needs pdno reproduce darcy --preset small" in folded
+    assert "needs pdno symbol RUN" in folded
+    before = text[: text.index('<section id="not-run">')]
+    assert "needs pdno" not in before and "not tested" not in before
     assert {path.name for path in (lone / "tables").iterdir()} == {
-        f"{key}.{ending}" for key in ("verdicts", "table-5-settings") for ending in ("md", "tex")
+        f"{key}.{ending}"
+        for key in ("runs", "verdicts", "table-5-settings")
+        for ending in ("md", "tex")
     }
 
 
@@ -372,7 +453,7 @@ def test_a_smoke_run_makes_its_figures(tmp_path):
     out = write_report([tmp_path], tmp_path / "report").parent
     made = {path.stem for path in (out / "figures").glob("*.png")}
     heat = {entry.key for entry in FIGURES if entry.studies == ("heat",)}
-    assert made == heat | {"figure-02-operator", "bands", "training"}
+    assert made == heat | {"figure-02-operator", "bands", "cost", "training", "runs-1"}
     assert "smoke budget: 2 of 10000 epochs" in (out / "tables" / "verdicts.md").read_text()
 
 
@@ -393,6 +474,6 @@ def test_a_browser_shows_every_picture(report):
         widths = page.eval_on_selector_all("img", "all => all.map(one => one.naturalWidth)")
         wide = page.evaluate("document.documentElement.scrollWidth")
         browser.close()
-    assert len(widths) == len(FIGURES) - 1 and min(widths) > 0
+    assert len(widths) == len(FIGURES) - 1 + len(OWN) and min(widths) > 0
     assert problems == [] and wide <= 390
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from pdno.evaluation.rows import Facts, Row
-from pdno.experiments import EXPERIMENTS, PRESETS
+from pdno.experiments import EXPERIMENTS, presets_of
 from pdno.experiments.reproduce import study_of
 from pdno.report.runs import (
     Budget,
@@ -215,11 +215,19 @@ def test_settings_and_data_of_older_versions_are_told_by_their_names():
     assert flow.dataset == "ν = 1e-5, T = 20, N = 200" and flow.sweep == {}
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name != "resources"])
-def test_the_facts_of_a_recipe_are_those_that_its_names_told(name, preset):
+EVERYWHERE = [(name, preset) for name in EXPERIMENTS for preset in presets_of(name)]
+EVERYWHERE = [(name, preset) for name, preset in EVERYWHERE if name != "resources"]
+
+
+@pytest.mark.parametrize(("name", "preset"), EVERYWHERE)
+def test_every_network_of_a_recipe_has_its_marker(name, preset):
+    assert {one.facts.network for one in study_of(name, preset).experiments} <= MARKERS.keys()
+
+
+@pytest.mark.parametrize("name", [name for name, preset in EVERYWHERE if preset == "paper"])
+def test_the_facts_of_a_recipe_are_those_that_its_names_told(name):
     """So that runs of this and of older versions stand in the same tables."""
-    for experiment in study_of(name, preset).experiments:
+    for experiment in study_of(name, "paper").experiments:
         specification = json.loads(experiment.model_dump_json())
         row = names(experiment.name, experiment.model)
         assert old_facts(row, specification) == experiment.facts
@@ -229,8 +237,13 @@ def test_the_facts_of_a_recipe_are_those_that_its_names_told(name, preset):
 def test_every_network_has_a_colour_and_a_marker_of_its_own():
     assert len({colour for colour, _ in MARKERS.values()}) == len(MARKERS)
     assert len({marker for _, marker in MARKERS.values()}) == len(MARKERS)
-    # the palette of Okabe and Ito, grey, and one of the networks that are ours
-    assert {colour for colour, _ in MARKERS.values()} <= {*COLOURS, "#7F7F7F", "#332288"}
+    # the palette of Okabe and Ito, grey, and two of networks that are ours
+    assert {colour for colour, _ in MARKERS.values()} <= {
+        *COLOURS,
+        "#7F7F7F",
+        "#332288",
+        "#117733",
+    }
     fno = Facts("darcy", family="FNO", of_paper=True)
     markov = Facts("darcy", family="FNO", mode="markov")
     assert line_of(fno, "train")["linestyle"] != line_of(fno, "test")["linestyle"]
