@@ -12,21 +12,27 @@ import pkgutil
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pdno import display as _display
+
 if TYPE_CHECKING:
-    from pdno.data.array_files import read_own as read_own
     from pdno.data.dataset import OperatorDataset as OperatorDataset
     from pdno.data.dataset import open_dataset as open_dataset
     from pdno.data.generate import generate as generate
     from pdno.data.generate import generate_dataset as generate_dataset
     from pdno.data.import_published import read_published as read_published
+    from pdno.data.own import read_own as read_own
+    from pdno.data.well import open_well as open_well
+    from pdno.data.well import save_well as save_well
     from pdno.equations.burgers import Burgers as Burgers
     from pdno.equations.darcy import Darcy as Darcy
     from pdno.equations.heat import Heat as Heat
     from pdno.equations.navier_stokes import NavierStokes as NavierStokes
     from pdno.evaluation.evaluate import evaluate as evaluate
     from pdno.evaluation.evaluate import evaluate_resolutions as evaluate_resolutions
+    from pdno.experiments.plugins import register as register
     from pdno.experiments.reproduce import reproduce as reproduce
     from pdno.experiments.reproduce import run as run
+    from pdno.experiments.run import load as load
     from pdno.experiments.run import load_run as load_run
     from pdno.experiments.specification import Experiment as Experiment
     from pdno.fields.gaussian import GaussianField as GaussianField
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
     from pdno.networks.fno import FNO as FNO
     from pdno.networks.mwt import MWT as MWT
     from pdno.networks.neural_operator import count_parameters as count_parameters
+    from pdno.networks.pdno import PDIO as PDIO
     from pdno.networks.pdno import PDNO as PDNO
     from pdno.networks.published_weights import load_published as load_published
     from pdno.networks.rollout import rollout as rollout
@@ -70,8 +77,8 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("certify", "theory"):  # which does not import the report: it is handed in here
-        import_module("pdno.theory.certificate").Certificate.draw = _draw_certificate
+    if name == "__version__":
+        return import_module("importlib.metadata").version("pdno")
     if name in _PACKAGES:
         return import_module(f"pdno.{name}")
     if name == "recipes":
@@ -83,8 +90,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _draw_certificate(*given: Any, **options: Any) -> Any:
-    return import_module("pdno.report.figures_symbols").plot_certificate(*given, **options)
+def _figures(name: str) -> Any:
+    return getattr(import_module("pdno.report.views"), name)
+
+
+_display.figures = _figures
 
 
 def __dir__() -> list[str]:

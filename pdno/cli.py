@@ -4,28 +4,48 @@ __all__ = ["main"]
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
+from importlib.metadata import version
 from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from pydantic import ValidationError
-from tyro.conf import CascadeSubcommandArgs, Positional, arg, subcommand
+from tyro.conf import CascadeSubcommandArgs, DisallowNone, Positional, arg, subcommand
 
 from pdno.allocator import tune_allocator
+from pdno.data.layout import DataFile, Layout
 from pdno.data.problems import PROBLEMS, Problem
-from pdno.errors import SolverError, TrainingStopped
-from pdno.experiments import EXPERIMENTS, ExperimentName, ReproduceOptions
+from pdno.errors import SolverError, TrainingStopped, suggest, unknown_name
+from pdno.experiments import EXPERIMENTS, RECIPES, ReproduceOptions
+from pdno.experiments.plugins import load_plugins
 from pdno.run_folder import ROWS
 
-ABOUT = "Pseudo-differential neural operators: data, networks and measurements."
+ABOUT = """Pseudo-differential neural operators: data, networks and measurements.
+
+--plugin MODULE, anywhere, imports problems, networks and experiments of another package.
+--version says which pdno this is."""
+SMOKE = "smoke: a few samples and one epoch show that all runs; the numbers mean nothing"
 Options = Annotated[ReproduceOptions, arg(name="")]
+Arrays = Annotated[Layout, arg(name="")]
 Source = Positional[Path]
 Engine = Literal["processes", "ray"]
-SUBCOMMANDS: Any = [Annotated[kind, subcommand(name)] for name, kind in PROBLEMS.items()]
-AnyProblem = Annotated[Problem, arg(name="", constructor=reduce(or_, SUBCOMMANDS))]
+
+
+def _any_problem() -> Any:
+    kinds: Any = [Annotated[kind, subcommand(name)] for name, kind in PROBLEMS.items()]
+    return reduce(or_, kinds)
+
+
+def _any_experiment() -> Any:
+    return Literal[*EXPERIMENTS, *RECIPES]
+
+
+# made when a command runs: plug-ins add to them
+AnyProblem = Annotated[Problem, arg(name="", constructor_factory=_any_problem)]
+AnyExperiment = Annotated[str, arg(constructor_factory=_any_experiment)]
 
 
 def generate(
@@ -47,20 +67,21 @@ def generate(
     manifest = generate_dataset(problem, out, workers=workers, engine=engine)
     worst = max(shard.residual for shard in manifest.shards)
     made = f"{manifest.samples} samples of {manifest.problem}, {len(manifest.shards)} shards"
-    print(f"{out}: {made}, complete; largest residual {worst:.1e}")
+    # steps in time have no residual; only systems of equations do
+    print(f"{out}: {made}, complete" + (f"; largest residual {worst:.1e}" if worst else ""))
 
 
-def data(action: Positional[Literal["info"]], path: Source) -> None:
-    """Say what a data file or dataset folder is: `pdno data info PATH`.
+def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -> None:
+    """Say what a data file or folder holds: `pdno data info PATH`.
 
     Arguments:
         action: What to do.
-        path: A dataset folder, a published .mat or .bin file, or an HDF5 file.
+        path: A dataset folder, a .npz, .npy, .mat, HDF5 or torch file, a folder of .npy files, or
+            a file or folder of The Well.
     """
-    from pdno.data.import_published import describe_file
-    from pdno.data.manifest import describe_dataset
+    from pdno.data.own import describe_data
 
-    print(describe_dataset(path) if path.is_dir() else describe_file(path))
+    print(describe_data(DataFile(path=path, **layout.told())))
 
 
 def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") -> None:
@@ -100,13 +121,15 @@ def info(json: bool = False) -> None:
 
 
 def list_experiments() -> None:
-    """List the experiments of the paper that `pdno reproduce` runs."""
-    width = max(map(len, EXPERIMENTS))
-    print(*(f"{name:{width}}  {text}" for name, text in EXPERIMENTS.items()), sep="\n")
+    """List the experiments of the paper, and of plug-ins, that `pdno reproduce` runs."""
+    others = {name: (recipe.__doc__ or "").split("\n")[0] for name, recipe in RECIPES.items()}
+    known = {str(name): text for name, text in EXPERIMENTS.items()} | others
+    width = max(map(len, known))
+    print(*(f"{name:{width}}  {text}".rstrip() for name, text in known.items()), sep="\n")
 
 
 def reproduce(
-    experiment: Positional[ExperimentName], out: Path | None = None, *, options: Options
+    experiment: Positional[AnyExperiment], out: Path | None = None, *, options: Options
 ) -> None:
     """Run an experiment of the paper: data, training, evaluation; finished runs are skipped.
 
@@ -117,7 +140,8 @@ def reproduce(
     from pdno.experiments.reproduce import reproduce as run
 
     place = out or Path("runs") / experiment
-    _print_rows(run(experiment, place, **vars(options)), place)
+    rows = run(experiment, place, **vars(options))
+    _print_rows(rows, place, SMOKE if options.preset == "smoke" else "")
 
 
 def train(
@@ -133,6 +157,8 @@ def train(
     Arguments:
         specification: The file, with name, model, problem or file, train, test, resolution,
             network, task and training. The specification.json of any run folder is an example.
+            Kinds of tasks: static, rollout, teacher-forcing, markov, one-shot, space-time; of
+            networks: pdno, fno, mwt, pdio.
         out: The run folder; a run that was interrupted is continued.
         epochs: Other number of epochs than in the file.
         seed: Other seed than in the file.
@@ -151,12 +177,15 @@ def evaluate(
     resolution: int | None = None,
     out: Path | None = None,
     device: str = "cpu",
+    *,
+    layout: Arrays,
 ) -> None:
     """Evaluate a finished run on its test samples, at any resolution, or on other data.
 
     Arguments:
         run: The run folder.
-        file: A dataset folder or published file; its own test samples by default.
+        file: Any data file or folder (`pdno data info`); its own test samples by default. Arrays
+            that are not named are those of the training.
         resolution: Points per axis; those of the training by default.
         out: A CSV file for the rows.
         device: Where to predict.
@@ -164,7 +193,8 @@ def evaluate(
     from pdno.evaluation.rows import write_rows
     from pdno.experiments.run import evaluate_run
 
-    rows = evaluate_run(run, file=file, resolution=resolution, device=device)
+    other = None if file is None else DataFile(path=file, **layout.told())
+    rows = evaluate_run(run, file=other, resolution=resolution, device=device)
     if out is not None:
         write_rows(out, rows)
     print(*(f"{row.metric:28} {row.value:.6g}" for row in rows), sep="\n")
@@ -176,6 +206,7 @@ def predict(
     out: Path = Path("prediction.npy"),
     array: str | None = None,
     times: tuple[float, ...] | None = None,
+    device: str = "cpu",
 ) -> None:
     """Predict for the inputs of a file with a finished run.
 
@@ -183,12 +214,13 @@ def predict(
         run: The run folder.
         inputs: A .npy, .npz, .mat or HDF5 file with an array (B, C, *N) or (B, *N).
         out: The .npy file to write.
-        array: Name of the array, where the file has several.
+        array: Name of the array, where the file has several; that of the training by default.
         times: Times of the wanted frames; those of the training by default.
+        device: Where to predict.
     """
     from pdno.experiments.run import predict_run
 
-    print(f"{out}: {predict_run(run, inputs, out, array=array, times=times)}")
+    print(f"{out}: {predict_run(run, inputs, out, array=array, times=times, device=device)}")
 
 
 def symbol(
@@ -210,7 +242,7 @@ def symbol(
 
 
 def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> None:
-    """Make the tables and figures of the paper from run folders, as one HTML page and files.
+    """Show run folders, and the tables and figures of the paper that they fill, as one page.
 
     Arguments:
         runs: Run folders, or folders that hold some.
@@ -221,28 +253,67 @@ def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> No
     print(write_report(list(runs), out))
 
 
-def _print_rows(rows: list[Any], folder: Path) -> None:
+def _print_rows(rows: list[Any], folder: Path, note: str = "") -> None:
     from pdno.report.summary import summarise
 
     if os.environ.get("RANK", "0") == "0":  # the first of the processes of torchrun
-        print(summarise(rows), f"rows: {folder / ROWS}", sep="\n")
+        parts = (note, summarise(rows), f"rows: {folder / ROWS}")
+        print(*(part for part in parts if part), sep="\n")
+
+
+def _load_plugins(words: list[str]) -> list[str]:
+    """Import the plug-ins that are installed or asked for; the other words of the command."""
+    modules, rest, left = [], [], iter(words)
+    for word in left:
+        if word == "--plugin":
+            modules.append(next(left, ""))
+        elif word.startswith("--plugin="):
+            modules.append(word.removeprefix("--plugin="))
+        else:
+            rest.append(word)
+    if "" in modules:
+        raise ValueError("--plugin needs the name of a module")
+    load_plugins(modules)
+    return rest or ["--help"]
+
+
+def _check_names(words: list[str], commands: Iterable[str]) -> None:
+    """Refuse an unknown command, problem or experiment with the nearest known one."""
+    known = {"generate": PROBLEMS, "reproduce": [*EXPERIMENTS, *RECIPES]}
+    command, name = words[0], words[1] if len(words) > 1 else "-"
+    if not command.startswith("-") and command not in commands:
+        near = suggest(command, commands)
+        raise ValueError(f"no command {command!r}; {near}known: {', '.join(commands)}")
+    if command in known and not name.startswith("-") and name not in known[command]:
+        what = "problem" if command == "generate" else "experiment"
+        raise ValueError(unknown_name(what, name, known[command]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0, or 2 where the input was wrong, or 75 where the same command goes on."""
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     tune_allocator()
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if words == ["--version"]:
+        print(f"pdno {version('pdno')}")
+        return 0
     rest = reproduce, train, evaluate, predict, symbol, report, generate, data, demo, bench, info
     named = {"list": list_experiments} | {command.__name__: command for command in rest}
     try:
+        words = _load_plugins(words)
+        _check_names(words, named)
+        config = (CascadeSubcommandArgs, DisallowNone)
         tyro.extras.subcommand_cli_from_dict(
-            named, prog="pdno", description=ABOUT, args=arguments, config=(CascadeSubcommandArgs,)
+            named, prog="pdno", description=ABOUT, args=words, config=config
         )
         return 0
     except KeyboardInterrupt:
         message, code = "interrupted; the same command goes on where it stopped", 130
     except ValidationError as error:
-        items = [(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()]
+        items = [
+            (".".join(map(str, item["loc"])), item["msg"].removeprefix("Value error, "))
+            for item in error.errors()
+        ]
         message, code = "; ".join(f"{at}: {text}" if at else text for at, text in items), 2
     except (ValueError, OSError, SolverError, TrainingStopped) as error:
         message, code = str(error), 75 if getattr(error, "resumable", False) else 2

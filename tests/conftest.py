@@ -14,6 +14,23 @@ def one_thread() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def forget():
+    """What a test registers (see `pdno.register`) is forgotten after it."""
+    from pdno.data.problems import PROBLEMS
+    from pdno.experiments import RECIPES
+    from pdno.experiments.networks import NETWORKS
+    from pdno.networks.pdno import SYMBOLS
+    from pdno.training.task import TASKS
+
+    registries = (PROBLEMS, RECIPES, NETWORKS, TASKS, SYMBOLS)
+    before = [dict(known) for known in registries]
+    yield
+    for known, names in zip(registries, before, strict=True):
+        known.clear()
+        known.update(names)
+
+
 @pytest.fixture(scope="session")
 def golden() -> Path:
     folder = SHARED / "golden"

@@ -14,9 +14,11 @@ import scipy.io
 import torch
 import yaml
 
+import pdno
 import pdno.data.generate as generation
 from pdno.cli import main
-from pdno.data.generate import make_shard
+from pdno.data.generate import generate_dataset, make_shard
+from pdno.data.problems import DarcyProblem
 from pdno.evaluation.rows import read_rows
 from pdno.experiments import EXPERIMENTS
 from pdno.experiments.datasets import ensure_dataset
@@ -188,6 +190,43 @@ def test_predict_writes_what_the_model_says(capsys, tmp_path, finished, ending):
     assert np.array_equal(np.load(tmp_path / "u.npy"), said.numpy())
 
 
+@pytest.fixture
+def own(tmp_path):
+    """An operator that `pdno.fit` wrote, in normalisers, and the data that it was trained on."""
+    problem = DarcyProblem(samples=4, resolution=8, solver_resolution=16)
+    generate_dataset(problem, tmp_path / "darcy")
+    data = pdno.open_dataset(tmp_path / "darcy")
+    network = pdno.PDNO(2, 1, 1, width=3, modes=3, layers=2, symbol_hidden=4)
+    options = {"epochs": 2, "batch_size": 2, "normalization": "channel"}
+    return pdno.fit(network, *data.split(test=2), folder=tmp_path / "own", **options)
+
+
+def test_every_command_takes_what_fit_wrote(capsys, tmp_path, own):
+    folder = tmp_path / "own"
+    f = np.random.default_rng(0).standard_normal((2, 1, 128, 128)).astype(np.float32)
+    np.save(tmp_path / "f.npy", f)
+    out = ("--out", tmp_path / "u.npy")
+    code, output, _ = run(capsys, "predict", folder, tmp_path / "f.npy", *out, "--device", "cpu")
+    assert code == 0 and output == f"{tmp_path}/u.npy: (2, 1, 128, 128)\n"
+    said = own.model.predict(torch.from_numpy(f), grid=Grid.cells((128, 128)))
+    assert np.array_equal(np.load(tmp_path / "u.npy"), said.numpy())
+
+    code, output, errors = run(capsys, "evaluate", folder, "--file", tmp_path / "darcy")
+    error = pdno.evaluate(own.model, pdno.open_dataset(tmp_path / "darcy")).mean()
+    assert code == 0 and f"{'relative_l2':28} {error:.6g}" in output.splitlines()
+    code, output, errors = run(capsys, "evaluate", folder)
+    assert code == 2 and "test samples, which were in memory: give a dataset" in errors[0]
+
+    code, output, _ = run(capsys, "symbol", folder, "--order", "0")
+    assert code == 0 and output.startswith("layer 1")
+    code, output, _ = run(capsys, "report", folder, "--out", tmp_path / "report")
+    assert code == 0 and "own" in (tmp_path / "report" / "report.html").read_text()
+    rows = {(row.split, row.metric): row for row in read_rows(tmp_path / "report" / "rows.csv")}
+    row = rows["test", "relative_l2"]
+    assert (row.experiment, row.model, row.resolution) == ("own", "PDNO", 8)
+    assert row.value == own.history[-1].test and row.parameters > 0
+
+
 # Wrong input
 
 
@@ -204,7 +243,10 @@ def test_predict_writes_what_the_model_says(capsys, tmp_path, finished, ending):
         (["train", "absent.yaml", "--out", "OUT"], "absent.yaml"),
         (["train", "tag.yaml", "--out", "OUT"], "could not determine a constructor for the tag"),
         (["train", "wave.yaml", "--out", "OUT"], "problem name 'wave'; expected one of heat"),
-        (["train", "colour.yaml", "--out", "OUT"], "network.fno.colour: Extra inputs are not"),
+        (
+            ["train", "colour.yaml", "--out", "OUT"],
+            "network.colour: unknown key; known: kind, width",
+        ),
         (["train", "both.yaml", "--out", "OUT"], "give either a problem or a file, and not both"),
         (["train", "many.yaml", "--out", "OUT"], "train=5 and test=2 overlap in 6 samples"),
         (["train", "keys.yaml", "--out", "OUT"], "Keys should be strings"),

@@ -3,16 +3,27 @@
 torch is not imported here, so that `pdno list` and `pdno reproduce --help` answer at once.
 """
 
-__all__ = ["EXPERIMENTS", "PRESETS", "ExperimentName", "Preset", "ReproduceOptions"]
+__all__ = [
+    "EXPERIMENTS",
+    "PRESETS",
+    "RECIPES",
+    "ExperimentName",
+    "Preset",
+    "ReproduceOptions",
+    "presets_of",
+]
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-Preset = Literal["smoke", "small", "paper"]
+Preset = Literal["smoke", "small", "best", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 Ablation = Literal["darcy-modes", "darcy-activation", "navier-stokes-width"]
-ExperimentName = Literal["heat", "darcy", "navier-stokes", "burgers", "resources", Ablation]
+Training = Literal["darcy-training", "burgers-training", "navier-stokes-training"]
+Problem = Literal["heat", "darcy", "navier-stokes", "burgers"]
+ExperimentName = Literal[Problem, "resources", Ablation, Training]
 
 EXPERIMENTS: dict[ExperimentName, str] = {
     "heat": "one operator learns the heat equation, its symbol against the exact one (fig. 3)",
@@ -23,18 +34,32 @@ EXPERIMENTS: dict[ExperimentName, str] = {
     "darcy-modes": "ablation: kept modes k_max on Darcy (fig. 9)",
     "darcy-activation": "ablation: GELU against ReLU symbol networks on Darcy (fig. 11)",
     "navier-stokes-width": "ablation: channels of PDNO a(ξ) and FNO on Navier-Stokes (fig. 10)",
+    "darcy-training": "what pays in training on Darcy: Muon, symmetries, padding, symbols, ...",
+    "burgers-training": "what pays in training on Burgers",
+    "navier-stokes-training": "what pays in training on Navier-Stokes, 100 CPU seconds each",
 }
+
+RECIPES: dict[str, Callable[..., Any]] = {}
+"""Experiments of other packages, by name; `pdno.register` puts them here."""
+
+
+def presets_of(experiment: str) -> tuple[Preset, ...]:
+    """The presets of an experiment: what pays in training is not in the paper, and only the four
+    problems have a flagship."""
+    if experiment in get_args(Training):
+        return ("smoke", "small")
+    return PRESETS if experiment in get_args(Problem) else ("smoke", "small", "paper")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceOptions:
     """The options of `pdno reproduce` and `pdno.reproduce`; no other place lists them."""
 
-    #: smoke takes seconds, small minutes per run, paper is the published protocol.
+    #: smoke takes seconds, small minutes per run, best hours; paper is the published protocol.
     preset: Preset = "small"
     seeds: int = 1  #: Number of seeds.
     resolution: int | None = None  #: Points per axis, where the experiment has several.
-    models: tuple[str, ...] | None = None  #: Only these networks, by the names of the table.
+    models: tuple[str, ...] | None = None  #: Only these, by the names of the table; xi is ξ.
     #: serial, or ray to spread the runs over a Ray cluster (extra cluster).
     engine: Literal["serial", "ray"] = "serial"
     #: Where to train, for example cuda or cpu; CUDA by default where there is one.

@@ -1,6 +1,6 @@
 """The data of an experiment: generated where they are missing, then opened and split."""
 
-__all__ = ["dataset_folder", "ensure_dataset", "open_experiment_data", "open_file"]
+__all__ = ["dataset_folder", "ensure_dataset", "open_experiment_data"]
 
 import hashlib
 import json
@@ -9,11 +9,10 @@ from pathlib import Path
 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import Engine, generate_dataset
-from pdno.data.import_published import read_published
 from pdno.data.manifest import MANIFEST, read_manifest
-from pdno.data.problems import PROBLEMS, Problem
+from pdno.data.own import open_file
+from pdno.data.problems import Problem
 from pdno.experiments.specification import Experiment
-from pdno.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -74,22 +73,3 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
             )
         validation = finest.subset(rows).subsample(every)
     return ExperimentData(train.subsample(every), test.subsample(every), test, validation)
-
-
-def open_file(path: Path) -> OperatorDataset:
-    """A dataset folder, or a published file with inputs, as a dataset."""
-    if path.is_dir():
-        return open_dataset(path)
-    published = read_published(path)
-    outputs, times = published.outputs, published.times
-    dim = PROBLEMS[published.kind].dim
-    frames = outputs.dim() == dim + 3
-    if frames and times is None:
-        raise ValueError(f"{path} does not tell the times of its frames: read it with read_own")
-    if times is not None and not frames:  # a file with one time has no axis for it
-        outputs = outputs[:, None]
-    shape = tuple(outputs.shape[-dim:])
-    grid = Grid.cells(shape) if published.kind == "darcy" else Grid(shape)
-    # files of trajectories may lack the initial state; a window of frames needs none
-    inputs = outputs[:, 0] if published.inputs is None else published.inputs
-    return OperatorDataset.from_arrays(inputs, outputs, grid, times)

@@ -14,7 +14,6 @@ from pdno.experiments.networks import FNONetwork, PDNONetwork
 from pdno.experiments.recipes import Study, check_size, heat, one_cycle, runs_by_model
 from pdno.experiments.reproduce import run_folder, run_study
 from pdno.experiments.symbol import inspect_symbols
-from pdno.report.figures_fields import plot_sample
 from pdno.report.page import write_report
 from pdno.report.style import save_figure
 
@@ -58,9 +57,10 @@ def demo(preset: Preset = "small") -> Study:
     data["darcy"] |= {"zero_shot": (2 * coarse,), "normalization": "pointwise"}
     width, modes = (4, 6) if smoke else (16, 12)
     pdno, fno = PDNONetwork(width=width, modes=modes), FNONetwork(width=width, modes=modes)
+    ours, theirs = (one_cycle(preset, EPOCHS, rate, optimiser="adam") for rate in (1e-2, 3e-3))
     networks = {
-        "PDNO a(x,ξ)": {"network": pdno, "training": one_cycle(preset, EPOCHS, 1e-2)},
-        "FNO": {"network": fno, "training": one_cycle(preset, EPOCHS, 3e-3)},
+        "PDNO a(x,ξ)": {"network": pdno, "training": ours},
+        "FNO": {"network": fno, "training": theirs},
     }
     sets = [runs_by_model(networks, name=name, train=train, **one) for name, one in data.items()]
     runs = [known[model] for model in networks for known in sets]
@@ -73,13 +73,7 @@ def draw_problems(folder: Path, drawn: Sequence[problems.Problem] = DEMO) -> lis
     for problem in drawn:
         place = folder / "data" / problem.name
         generate_dataset(problem, place)
-        inputs, outputs = open_dataset(place).batch([0])
-        figure = plot_sample(
-            f"{problem.name}: {problem.equation_text}",
-            inputs[0, 0].numpy(),
-            outputs[0].squeeze(-1 - problem.dim).numpy(),
-            names=(problem.fields[0].replace("_", " "), problem.fields[1]),
-            times=problem.times,
-        )
+        title = f"{problem.name}: {problem.equation_text}"
+        figure = open_dataset(place).plot(title=title)
         pictures.append(save_figure(figure, folder / f"{problem.name}.png"))
     return pictures

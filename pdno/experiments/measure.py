@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import HeatProblem
 from pdno.evaluation.evaluate import Predictions, evaluate_resolutions, evaluate_times, predict
-from pdno.evaluation.speed import compare_speed
+from pdno.evaluation.speed import coarse_solves, compare_speed
 from pdno.evaluation.symbol_recovery import compare_heat_symbol
 from pdno.experiments.datasets import ExperimentData
 from pdno.experiments.specification import Experiment
@@ -55,6 +55,13 @@ def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> tuple[
     if experiment.problem is not None:
         speed = compare_speed(run.model, samples.test, experiment.problem)
         parts.append((points, "speed", speed.metrics()))
+        rivals = coarse_solves(samples.test, experiment.problem)
+        parts += [(n, "solver", metrics) for n, metrics in rivals.items()]
+    if samples.validation is not None:
+        on_validation = predict(run.model, samples.validation).evaluate()
+        parts.append((points, "validation", on_validation.metrics()))
+    effort = {"cpu seconds": run.cpu_seconds, "steps": float(run.history[-1].step)}
+    parts.append((points, "training", effort))
     pictures = {**_fields(test), **_symbols(run, samples)}
     heat = _heat_operator(experiment, run.network)
     c = learned_diffusivity(experiment, run.network, samples.train.grid)

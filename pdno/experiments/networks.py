@@ -1,43 +1,60 @@
 """The networks that an experiment can name, as frozen records.
 
-A closed list: a specification file says `kind: pdno` and the numbers of the network, never a piece
-of code to import.
+A specification file says `kind: pdno` and the numbers of the network, never a piece of code to
+import; `pdno.register` adds records of other packages to the list.
 """
 
-__all__ = ["AnyNetwork", "FNONetwork", "MWTNetwork", "PDIONetwork", "PDNONetwork", "build_network"]
+__all__ = [
+    "NETWORKS",
+    "AnyNetwork",
+    "FNONetwork",
+    "MWTNetwork",
+    "NetworkRecord",
+    "PDIONetwork",
+    "PDNONetwork",
+    "build_network",
+]
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import torch
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny
 from torch import nn
 
+from pdno.errors import unknown_name
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
-from pdno.networks.pdno import PDNO, PDNOOptions
+from pdno.networks.pdno import PDIO, PDNO, SYMBOLS, PDNOOptions
 from pdno.networks.transport import Transport
-from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.symbols.network import NetworkSymbol
-from pdno.symbols.scale import InputScale
+from pdno.record import Record, by_kind
 
 Size = Annotated[int, Field(ge=1, le=4096)]
 SymbolLayers = Annotated[int, Field(ge=0, le=64)]
 Padding = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)]
 """Points (int) or a fraction of the domain (float)."""
+FeedForward = Annotated[int, Field(ge=0, le=4096)]
 Modes = tuple[Size, ...] | Size | None
 OUTSIDE = {"kind", "transport"}
 """What is no option of the network itself."""
 
 
-class NetworkRecord(BaseModel, ABC, frozen=True, extra="forbid"):
+def _known_symbol(name: str) -> str:
+    if name not in SYMBOLS:
+        raise ValueError(unknown_name("symbol", name, SYMBOLS))
+    return name
+
+
+class NetworkRecord(Record, ABC):
     """What every network has; the options have the names and defaults of the class it makes.
 
     With `transport` it says where the next frame comes from (see `networks.transport`).
     """
 
     network: ClassVar[Callable[..., nn.Module]]
+    if TYPE_CHECKING:  # each has its own as a field, which specifications name it by
+        kind: str
 
     @property
     @abstractmethod
@@ -54,7 +71,7 @@ def symbol_text(depends_on_x: bool, takes_time: bool) -> str:
     return f"a({'x,' if depends_on_x else ''}ξ{',t' if takes_time else ''})"
 
 
-class PDNONetwork(NetworkRecord, frozen=True):
+class PDNONetwork(NetworkRecord):
     """`pdno.PDNO`."""
 
     network = PDNO
@@ -66,7 +83,7 @@ class PDNONetwork(NetworkRecord, frozen=True):
     activation: str = PDNOOptions.activation
     modes: Modes = None
     depends_on_x: bool = PDNOOptions.depends_on_x
-    symbol: Literal["network", "trunk", "low-rank", "table", "classical"] = PDNOOptions.symbol
+    symbol: Annotated[str, AfterValidator(_known_symbol)] = PDNOOptions.symbol
     rank: Size = PDNOOptions.rank
     shared: bool = PDNOOptions.shared
     order: Annotated[float, Field(ge=-8, le=8)] = PDNOOptions.order
@@ -76,6 +93,9 @@ class PDNONetwork(NetworkRecord, frozen=True):
     coordinate_scale: float = 1.0
     padding: Padding = 0.0
     space_hidden: Size | None = PDNOOptions.space_hidden
+    feed_forward: FeedForward = 0
+    # files of before this option mean appended ones; `PDNO` itself decides by the symbol
+    coordinates: Literal["appended", "periodic", "none"] = "appended"
     transport: bool = False
 
     @property
@@ -86,7 +106,7 @@ class PDNONetwork(NetworkRecord, frozen=True):
         return "PDNO", symbol_text(self.depends_on_x, self.takes_time) + relu
 
 
-class FNONetwork(NetworkRecord, frozen=True):
+class FNONetwork(NetworkRecord):
     """`pdno.FNO`; in `space_time` time is one more axis of the network."""
 
     kind: Literal["fno"] = "fno"
@@ -95,6 +115,7 @@ class FNONetwork(NetworkRecord, frozen=True):
     modes: tuple[Size, ...] | Size = 12
     coordinate_scale: float | tuple[float, ...] = 1.0
     padding: Padding | tuple[Padding, ...] = 0.0
+    feed_forward: FeedForward = 0
     space_time: bool = False
     transport: bool = False
 
@@ -107,7 +128,7 @@ class FNONetwork(NetworkRecord, frozen=True):
         return FNO(dim + self.space_time, in_channels, out_channels, **options)
 
 
-class MWTNetwork(NetworkRecord, frozen=True):
+class MWTNetwork(NetworkRecord):
     """`pdno.MWT`."""
 
     network = MWT
@@ -127,10 +148,11 @@ class MWTNetwork(NetworkRecord, frozen=True):
         return "MWT", {"legendre": "Leg", "chebyshev": "Chb"}[self.base]
 
 
-class PDIONetwork(NetworkRecord, frozen=True):
+class PDIONetwork(NetworkRecord):
     """One pseudo-differential operator alone, without lift, W or σ (the paper's heat experiment).
 
-    K_a[f](x, t) = a1(x, t) F⁻¹[a2(ξ, t) F[f]](x) (eq. 19).
+    K_a[f](x, t) = a1(x, t) F⁻¹[a2(ξ, t) F[f]](x) (eq. 19). A "classical" symbol of time is e^{tA}
+    with a dissipative A of this order.
     """
 
     kind: Literal["pdio"] = "pdio"
@@ -142,25 +164,23 @@ class PDIONetwork(NetworkRecord, frozen=True):
     takes_time: bool = True
     frequency_scale: float = 1.0
     coordinate_scale: float = 1.0
+    symbol: Literal["network", "classical"] = "network"
+    order: Annotated[float, Field(ge=-8, le=8)] = 0.0
 
     @property
     def family(self) -> tuple[str, str]:
-        return "PDNO", symbol_text(self.depends_on_x, self.takes_time)
+        provable = self.symbol == "classical"
+        return "PDNO", "provable" if provable else symbol_text(self.depends_on_x, self.takes_time)
 
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:
-        symbol = NetworkSymbol(
-            in_channels,
-            out_channels,
-            scale=InputScale(dim, self.coordinate_scale, self.frequency_scale),
-            layers=self.symbol_layers,
-            hidden=self.symbol_hidden,
-            **self.model_dump(include={"depends_on_x", "takes_time", "activation"}),
-        )
-        return PseudoDifferentialOperator(symbol, self.modes)
+        return PDIO(dim, in_channels, out_channels, **self.model_dump(exclude={"kind"}))
 
 
+_ALL: tuple[type[NetworkRecord], ...] = (PDNONetwork, FNONetwork, MWTNetwork, PDIONetwork)
+NETWORKS = {str(record.model_fields["kind"].default): record for record in _ALL}
+"""By kind; `pdno.register` adds those of other packages."""
 AnyNetwork = Annotated[
-    PDNONetwork | FNONetwork | MWTNetwork | PDIONetwork, Field(discriminator="kind")
+    SerializeAsAny[NetworkRecord], BeforeValidator(by_kind("network", NETWORKS))
 ]
 
 

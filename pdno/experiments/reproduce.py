@@ -11,13 +11,15 @@ one after another.
 
 __all__ = ["gather_rows", "reproduce", "run", "run_folder", "run_study", "study_of"]
 
+from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from pdno.data.workers import start_ray
+from pdno.errors import suggest, unknown_name
 from pdno.evaluation.rows import Row, read_rows, write_rows
-from pdno.experiments import EXPERIMENTS, ExperimentName, Preset, ReproduceOptions, recipes
+from pdno.experiments import EXPERIMENTS, RECIPES, Preset, ReproduceOptions, recipes, what_pays
 from pdno.experiments.datasets import ensure_dataset
 from pdno.experiments.recipes import Study
 from pdno.experiments.resources import resources
@@ -26,7 +28,7 @@ from pdno.experiments.specification import Experiment
 from pdno.run_folder import DATA, METRICS, ROWS
 
 
-def reproduce(experiment: ExperimentName, out: Path | str, **options: Any) -> list[Row]:
+def reproduce(experiment: str, out: Path | str, **options: Any) -> list[Row]:
     """Run an experiment of the paper and return its rows.
 
     Arguments:
@@ -51,17 +53,36 @@ def reproduce(experiment: ExperimentName, out: Path | str, **options: Any) -> li
 
 
 def study_of(
-    experiment: ExperimentName, preset: Preset = "small", *, seeds: int = 1, **options: Any
+    experiment: str, preset: Preset = "small", *, seeds: int = 1, **options: Any
 ) -> Study:
     """The study behind a name; options that its recipe does not have are refused."""
-    if experiment not in EXPERIMENTS or experiment == "resources":
-        raise ValueError(f"no study {experiment!r}: see `pdno list`")
-    recipe = getattr(recipes, experiment.replace("-", "_"))
+    known = [name for name in (*EXPERIMENTS, *RECIPES) if name != "resources"]
+    if experiment not in known:
+        raise ValueError(unknown_name("no study", experiment, known))
+    ours = {**vars(recipes), **vars(what_pays)}
+    recipe = RECIPES.get(experiment) or ours[experiment.replace("-", "_")]
     given = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - signature(recipe).parameters.keys():
         raise ValueError(f"{experiment} has no option {name}: leave it out")
+    if "models" in given:
+        known = recipe(preset, **{name: v for name, v in given.items() if name != "models"})
+        names = list(dict.fromkeys(one.model for one in known.experiments))
+        given["models"] = [_model_named(wish, names) for wish in given["models"]]
     study: Study = recipe(preset, seeds=seeds, **given)
     return study
+
+
+def _model_named(wish: str, names: Sequence[str]) -> str:
+    """The model that is meant; capitals and spaces do not count, and xi is ξ."""
+
+    def plain(name: str) -> str:
+        return "".join(name.lower().replace("ξ", "xi").split())
+
+    found = {plain(name): name for name in names}
+    if plain(wish) not in found:
+        near = suggest(wish.replace("xi", "ξ"), names)
+        raise ValueError(f"no model {wish!r}: {near}expected some of {', '.join(names)}")
+    return found[plain(wish)]
 
 
 def run(what: Study | Experiment, folder: Path | str, *, device: str | None = None) -> list[Row]:

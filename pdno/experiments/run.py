@@ -3,10 +3,17 @@
 A folder with metrics.json is a finished run, and is not run again.
 """
 
-__all__ = ["FinishedRun", "evaluate_run", "load_run", "predict_run", "run_experiment", "train"]
+__all__ = [
+    "FinishedRun",
+    "evaluate_run",
+    "load",
+    "load_run",
+    "predict_run",
+    "run_experiment",
+    "train",
+]
 
 import json
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,14 +22,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pdno import run_folder
 from pdno.atomic import atomic_path, write_text
 from pdno.data.array_files import read_arrays
 from pdno.data.dataset import OperatorDataset
+from pdno.data.layout import DataFile
+from pdno.data.manifest import MANIFEST
+from pdno.data.own import open_file, read_inputs
 from pdno.evaluation.evaluate import evaluate
-from pdno.evaluation.rows import Row, make_rows, read_rows, write_rows
+from pdno.evaluation.rows import Row, make_rows, read_rows, rows_of_run, write_rows
 from pdno.experiments import datasets
 from pdno.experiments.environment import run_environment
 from pdno.experiments.measure import measure
@@ -31,22 +41,25 @@ from pdno.experiments.specification import Experiment, read_experiment
 from pdno.grid import Grid
 from pdno.networks.neural_operator import count_parameters
 from pdno.training.checkpoint import read_tensors, write_tensors
-from pdno.training.distributed import process_group
+from pdno.training.distributed import check_device, process_group
 from pdno.training.fit import Run, fit
-from pdno.training.normalizer import NormalizedNetwork, Normalizer
+from pdno.training.operator_folder import assemble, load_operator, save_operator
+from pdno.training.sampling import Sampling
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Learner, Task
 
-BATCH = 20  # of predictions
 Times = Sequence[float] | None
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run folder, read; `model` is the trained learner, `grid` that of the training."""
+    """A run folder, read; `model` is the trained learner, `grid` that of the training.
+
+    What `pdno.fit` and `run.save` wrote has no experiment.
+    """
 
     folder: Path
-    experiment: Experiment
+    experiment: Experiment | None
     model: Learner
     grid: Grid
     rows: list[Row]
@@ -91,6 +104,7 @@ def run_experiment(
             device=group.device,
             tensorboard=tensorboard,
             title=f"{experiment.name}: {experiment.model}",
+            save=False,
         )
         rows = _measure_and_save(experiment, run, samples, place) if group.is_rank_0 else []
         group.barrier()
@@ -115,42 +129,72 @@ def _measure_and_save(
     grid, (inputs, out) = samples.train.grid, _channels(experiment.task, samples.train)
     shape = {"dim": grid.dim, "in": inputs, "out": out, "grid": grid.shape}
     shape |= {"periodic": grid.periodic, "offset": grid.offset}
-    write_tensors(place / run_folder.WEIGHTS, run.model.state_dict(), {"shape": json.dumps(shape)})
     write_rows(place / run_folder.ROWS, rows)
     found: dict[str, Any] = {"seconds": run.seconds, "parameters": parameters}
     for row in rows:
         found.setdefault(f"{row.split} {row.resolution}", {})[row.metric] = row.value
-    write_text(place / run_folder.METRICS, json.dumps(found, indent=2) + "\n")
+    save_operator(place, run.model, run.training, found, {"shape": json.dumps(shape)})
     # the weights are safe; the state of the optimiser is not needed any more
     shutil.rmtree(place / run_folder.CHECKPOINTS, ignore_errors=True)
     return rows
 
 
-def load_run(folder: Path | str, device: torch.device | str = "cpu") -> FinishedRun:
-    """Read a run folder: the experiment, the trained model and its numbers."""
+def load(
+    folder: Path | str,
+    network: nn.Module | None = None,
+    *,
+    device: torch.device | str = "cpu",
+) -> Learner:
+    """The trained operator of a folder of `pdno.fit`, `run.save`, `pdno train` or `reproduce`.
+
+    Arguments:
+        network: One made as for the training, where it is not a network of this package: its
+            weights are replaced by those of the folder.
+
+    Example:
+        >>> operator = load("runs/mine")                    # doctest: +SKIP
+        >>> u = operator.predict(f)                         # doctest: +SKIP
+    """
     place = Path(folder)
     if not run_folder.is_finished(place):
         raise ValueError(
             f"{place} holds no finished run ({run_folder.METRICS} is missing): finish it with the "
             "command that began it"
         )
-    experiment = read_experiment(place / run_folder.SPECIFICATION)
+    check_device(device)
+    if (place / run_folder.OPERATOR).is_file():
+        return load_operator(place, network, device)
+    return _load_older(place, read_experiment(place / run_folder.SPECIFICATION), device)
+
+
+def load_run(folder: Path | str, device: torch.device | str = "cpu") -> FinishedRun:
+    """Read a run folder: the experiment, the trained model and its numbers."""
+    place, model = Path(folder), load(folder, device=device)
+    assert model.sampling is not None
+    specification = place / run_folder.SPECIFICATION
+    experiment = read_experiment(specification) if specification.is_file() else None
+    return FinishedRun(place, experiment, model, model.sampling.grid, rows_of_run(place))
+
+
+def _load_older(place: Path, experiment: Experiment, device: torch.device | str) -> Learner:
+    """The operator of a folder without operator.json, by its specification."""
     tensors, header = read_tensors(place / run_folder.WEIGHTS, device)
     shape = json.loads(header["shape"])
     sizes = (shape["dim"], shape["in"], shape["out"])
     network = build_network(experiment.network, *sizes, seed=experiment.seed)
     grid = Grid(tuple(shape["grid"]), shape["periodic"], shape["offset"])
-    statistics = {name: f"normalized.{name}" for name in ("inputs", "outputs")}
-    normalizers = {
-        name: Normalizer(tensors[f"{key}.mean"], tensors[f"{key}.std"], grid)
-        for name, key in statistics.items()
-        if f"{key}.mean" in tensors
-    }
-    normalized = NormalizedNetwork(network, **normalizers, channels=shape["out"])
+    problem, window, targets = experiment.problem, experiment.window or 0, experiment.targets
+    known = problem.times if problem else None
+    times = step = None
+    if known is not None:
+        times = tuple(known[window : None if targets is None else window + targets])
+        step = known[0] if len(known) == 1 else known[1] - known[0]
+    sampling = Sampling(grid, shape["in"], shape["out"], times, step)
     dtype = torch.float64 if experiment.training.precision == "float64" else torch.float32
-    learner = Learner(normalized, experiment.task).to(device, dtype)
+    learner = assemble(network, experiment.task, sampling, tensors).to(device, dtype)
     learner.load_state_dict(tensors)
-    return FinishedRun(place, experiment, learner.eval(), grid, read_rows(place / run_folder.ROWS))
+    learner.metrics = json.loads((place / run_folder.METRICS).read_text(encoding="utf-8"))
+    return learner.eval()
 
 
 def _channels(task: Task, data: OperatorDataset) -> tuple[int, int]:
@@ -203,63 +247,102 @@ def train(
 
 
 def evaluate_run(
-    run: Path, *, file: Path | None = None, resolution: int | None = None, device: str = "cpu"
+    run: Path,
+    *,
+    file: DataFile | Path | None = None,
+    resolution: int | None = None,
+    device: str = "cpu",
 ) -> list[Row]:
     """Evaluate a finished run on its test samples, or on all samples of a file.
 
-    A resolution of None takes the points of the training, or of the file.
+    A file that says nothing of its arrays is read as that of the training. A resolution of None
+    takes the points of the training, or of the file.
     """
     found = load_run(run, device)
-    experiment = found.experiment
     if resolution is not None and resolution < 1:
         raise ValueError(f"resolution is {resolution}; expected at least 1")
-    if file is None:
-        # beside the run, as `run_experiment` puts them
-        problem, store = experiment.problem, found.folder.resolve().parent / run_folder.DATA
-        if problem and not (place := datasets.dataset_folder(problem, store)).is_dir():
-            raise ValueError(
-                f"{place} is missing: the data of this run were moved; give a dataset with --file"
-            )
-        data = datasets.open_experiment_data(experiment, store).finest_test
-    else:
-        data = datasets.open_file(file)
-        if experiment.window is not None:
-            data = data.window(experiment.window, experiment.targets)
+    given = DataFile(path=file) if isinstance(file, Path) else file
+    data = _test_samples(found) if given is None else _samples_of(given, found)
     finest = max(data.grid.shape)
-    points = resolution or (experiment.resolution if file is None else finest)
+    points = resolution or (max(found.grid.shape) if file is None else finest)
     if finest % points:
         raise ValueError(f"resolution {points} does not divide the {data.grid.shape} grid")
     found_there = evaluate(found.model, data.subsample(finest // points), device=device)
-    split = "test" if file is None else file.name
+    split = "test" if given is None else given.path.name
     first = replace(found.rows[0], split=split, resolution=points)
     metrics = found_there.metrics().items()
     return [replace(first, metric=metric, value=value) for metric, value in metrics]
 
 
+def _test_samples(found: FinishedRun) -> OperatorDataset:
+    """The test samples of a run on their finest grid."""
+    experiment = found.experiment
+    if experiment is None:
+        raise ValueError(
+            f"{found.folder} does not hold the test samples, which were in memory: give a dataset "
+            "with --file"
+        )
+    # beside the run, as `run_experiment` puts them
+    problem, store = experiment.problem, found.folder.resolve().parent / run_folder.DATA
+    if problem and not (place := datasets.dataset_folder(problem, store)).is_dir():
+        raise ValueError(
+            f"{place} is missing: the data of this run were moved; give a dataset with --file"
+        )
+    return datasets.open_experiment_data(experiment, store).finest_test
+
+
+def _samples_of(file: DataFile, found: FinishedRun) -> OperatorDataset:
+    """All samples of a file, with the window that the run was trained with.
+
+    It is read as that of the training where it says nothing.
+    """
+    experiment, sampling = found.experiment, found.model.sampling
+    trained = None if experiment is None else experiment.file
+    itself = (file.path / MANIFEST).is_file()
+    if trained is not None and not itself and not file.told():
+        file = trained.model_copy(update={"path": file.path})
+    data = open_file(file)
+    if experiment is not None:
+        window, targets = experiment.window, experiment.targets
+        return data if window is None else data.window(window, targets)
+    frames = None if sampling is None else sampling.input_frames
+    return data if frames is None or data.input_frames else data.window(frames)
+
+
 def predict_run(
-    run: Path, inputs: Path, out: Path, *, array: str | None = None, times: Times
+    run: Path,
+    inputs: Path,
+    out: Path,
+    *,
+    array: str | None = None,
+    times: Times,
+    device: str = "cpu",
 ) -> tuple[int, ...]:
     """Predict for the inputs (B, C, *N) or (B, *N) of a file and write an .npy file; its shape.
 
     The array needs its name where the file has several; the times are those of wanted frames.
     """
-    found = load_run(run)
-    f = _read_inputs(inputs, array, found.grid.dim)
-    grid = _grid_like(found.grid, tuple(f.shape[2:]))
-    wanted = _wanted_times(found, times)
-    parts = [found.model.predict(part, grid=grid, times=wanted) for part in torch.split(f, BATCH)]
-    prediction = torch.cat(parts).numpy()
+    found = load_run(run, device)
+    trained = None if found.experiment is None else found.experiment.file
+    given = _read_inputs(inputs, array, found.grid.dim, trained)
+    prediction = found.model.predict(given, times=times)
     with atomic_path(out) as temporary, open(temporary, "wb") as file:
-        np.save(file, prediction)
-    return prediction.shape
+        np.save(file, prediction.numpy())
+    return tuple(prediction.shape)
 
 
-def _read_inputs(path: Path, array: str | None, dim: int) -> Tensor:
-    """The inputs (B, C, *N) of a file."""
+def _read_inputs(path: Path, array: str | None, dim: int, trained: DataFile | None) -> Tensor:
+    """The inputs (B, C, *N) of a file, where no array is named those of the training data."""
     arrays = read_arrays(path, None if array is None else [array])
+    if array is None and trained and trained.inputs and {*trained.inputs} <= {*arrays}:
+        return read_inputs(arrays, trained)
     if len(arrays) != 1:
         names = ", ".join(arrays) or "none"
-        raise ValueError(f"{path} has the arrays of real numbers {names}: choose one by name")
+        example = next(iter(arrays), "NAME")
+        raise ValueError(
+            f"{path} has the arrays of real numbers {names}: choose one by its name, for example "
+            f"--array {example}"
+        )
     f = torch.from_numpy(np.ascontiguousarray(next(iter(arrays.values())), dtype=np.float32))
     if f.dim() not in (dim + 1, dim + 2) or not len(f):
         raise ValueError(
@@ -267,40 +350,3 @@ def _read_inputs(path: Path, array: str | None, dim: int) -> Tensor:
             f"{dim} axes of space and at least one sample"
         )
     return f[:, None] if f.dim() == dim + 1 else f
-
-
-def _grid_like(trained: Grid, shape: tuple[int, ...]) -> Grid:
-    """The grid of this shape with the first point of the training, as subsampled data have it."""
-    offset = trained.offset * shape[0] / trained.shape[0]
-    if offset >= 1:
-        most = math.ceil(trained.shape[0] / trained.offset) - 1
-        raise ValueError(
-            f"inputs on {shape} points are finer than the data of this run, whose first point is "
-            f"x = {trained.offset / trained.shape[0]:g}: give at most {most} points per axis"
-        )
-    return Grid(shape, trained.periodic, offset)
-
-
-def _wanted_times(found: FinishedRun, times: Times) -> Times:
-    """The times to predict at; those of the targets where none are given."""
-    experiment, problem = found.experiment, found.experiment.problem
-    window, targets = experiment.window or 0, experiment.targets
-    known = problem.times if problem else None
-    if experiment.task.kind == "static":
-        return times
-    if known is None and times is None:
-        raise ValueError("this run predicts frames: give the times of the wanted ones")
-    if known is None or (times is not None and experiment.task.kind == "one-shot"):
-        return times
-    trained = known[window : None if targets is None else window + targets]
-    if times is None:
-        return trained
-    # frames come one after another: a time is a number of steps
-    step = known[0] if len(known) == 1 else known[1] - known[0]
-    frames = [trained[0] + step * k for k in range(len(times))]
-    if not np.allclose(times, frames, rtol=1e-6):
-        raise ValueError(
-            f"times {list(times)}; a {experiment.task.kind} run predicts t = {trained[0]:g}, "
-            f"{trained[0] + step:g}, ... in turn: ask for all frames up to the last one wanted"
-        )
-    return times

@@ -4,7 +4,7 @@ It is written beside the results as JSON and may be read from JSON or YAML. Unkn
 contradictions are refused by name.
 """
 
-__all__ = ["AnyTask", "Experiment", "read_experiment"]
+__all__ = ["Experiment", "read_experiment"]
 
 import json
 import math
@@ -13,26 +13,37 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, Field, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
+from pdno.data.layout import DataFile
 from pdno.data.problems import PROBLEMS, NavierStokesProblem, Problem
+from pdno.errors import unknown_name
 from pdno.evaluation.rows import Facts
 from pdno.experiments.networks import AnyNetwork
+from pdno.record import Record
 from pdno.report.published import Dataset
 from pdno.training.normalizer import Normalization
 from pdno.training.settings import TrainingSettings
-from pdno.training.task import Markov, OneShot, Rollout, SpaceTime, StaticMap, TeacherForcing
+from pdno.training.task import (
+    AnyTask,
+    Markov,
+    OneShot,
+    Rollout,
+    SpaceTime,
+    StaticMap,
+    TeacherForcing,
+)
 
 Recurrent = Rollout | TeacherForcing | Markov
-AnyTask = Annotated[StaticMap | Recurrent | OneShot | SpaceTime, Field(discriminator="kind")]
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
-class Experiment(BaseModel, frozen=True, extra="forbid"):
+class Experiment(Record):
     """One training run: data, network, task and settings.
 
     The data are either those of a problem, which are generated where they are missing, or those of
-    a file (a dataset folder, or a published .mat or .bin file).
+    a file: a dataset folder, a published .mat or .bin file, or your own arrays by their names
+    (`pdno.data.layout`).
     """
 
     name: Annotated[str, Field(min_length=1)]  #: of the experiment, for example darcy
@@ -41,7 +52,8 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
     of_paper: bool = False  #: whether the paper trains such a network this way
     sweep: tuple[Literal["modes", "width"], ...] = ()  #: what the study varies of the network
     problem: Problem | None = None  #: whose solver makes the data
-    file: Path | None = None  #: a dataset folder or published file instead
+    #: a file or folder instead: its path, or {path, inputs, outputs, ...} for your own arrays
+    file: DataFile | None = None
     train: Count  #: number of training samples, the first ones
     test: Count  #: number of test samples, the last ones
     #: number of samples after those for training, on which the run is watched instead of the test
@@ -61,13 +73,17 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
         if not isinstance(value, dict):
             return value
         name = value.get("name")
-        if name not in PROBLEMS:
-            raise ValueError(f"problem name {name!r}; expected one of {', '.join(PROBLEMS)}")
+        if not isinstance(name, str) or name not in PROBLEMS:
+            raise ValueError(unknown_name("problem name", name, PROBLEMS))
         return PROBLEMS[name](**{k: v for k, v in value.items() if k != "name"})
 
     @field_serializer("problem")
     def _problem_with_name(self, value: Problem | None) -> dict[str, Any] | None:
         return None if value is None else {"name": value.name, **value.model_dump()}
+
+    @field_serializer("file")
+    def _file_as_written(self, value: DataFile | None) -> str | dict[str, Any] | None:
+        return None if value is None else value.spelled()
 
     @model_validator(mode="after")
     def _check_together(self) -> "Experiment":
@@ -115,7 +131,7 @@ class Experiment(BaseModel, frozen=True, extra="forbid"):
     def facts(self) -> Facts:
         """What tables, figures and verdicts go by."""
         problem, (family, variant) = self.problem, self.network.family
-        dataset = problem.name if problem else str(self.file)
+        dataset = problem.name if problem else str(self.file.path if self.file else "")
         if isinstance(problem, NavierStokesProblem):
             dataset = str(Dataset(problem.viscosity, problem.final_time, self.train))
         viscosity = problem.parameters.get("viscosity") if problem else None

@@ -21,7 +21,7 @@ from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.progress import track
-from pdno.report.figures_symbols import plot_certificate, plot_symbol_layer
+from pdno.report.figures_symbols import plot_symbol_layer
 from pdno.report.style import save_figure
 from pdno.run_folder import SYMBOL, SYMBOL_FOLDER, is_finished
 from pdno.theory.certificate import Certificate, certify
@@ -31,9 +31,8 @@ from pdno.theory.sobolev import operator_norm
 from pdno.training.task import OneShot
 
 PAIRS = 3
+PROVEN = "symbols that are in this class by construction (docs/theory_symbol_classes.md)"
 LARGEST_GRID = 64  # points per axis of the norms: they do not depend on it, their cost does
-
-Certificate.draw = plot_certificate
 
 
 def inspect_symbols(
@@ -54,7 +53,7 @@ def inspect_symbols(
     place.mkdir(parents=True, exist_ok=True)
     layers, texts = [], []
     with track("symbols", total=len(operators)) as advance:
-        for number, operator in enumerate(operators):
+        for number, operator in enumerate(operators, start=1):
             found, text = _layer(operator, grid, t, order, place / f"layer-{number}")
             layers.append({"layer": number, **found})
             texts.append(f"layer {number}\n{text}")
@@ -64,11 +63,14 @@ def inspect_symbols(
         lipschitz = lipschitz_report(network, grid)
         result["lipschitz_bound"] = lipschitz.bound
         texts.append(str(lipschitz))
-    c = learned_diffusivity(run.experiment, network, run.grid) if run else None
-    if run and run.experiment.problem and c is not None:
+    experiment = run.experiment if run else None
+    c = learned_diffusivity(experiment, network, run.grid) if run and experiment else None
+    if experiment and experiment.problem and c is not None:
         result["diffusivity"] = {"value": c.value, "error": c.error}
-        truth = f"the data have {run.experiment.problem.parameters['diffusivity']:g}"
+        truth = f"the data have {experiment.problem.parameters['diffusivity']:g}"
         texts.append(f"diffusivity from the symbol: {c}; {truth}")
+    if not all(layer["accepted"] for layer in layers):
+        texts.append(f'refused: PDNO(symbol="classical", order={order:g}) has {PROVEN}')
     whole = "\n\n".join(texts)
     write_text(place / SYMBOL, json.dumps(result, indent=2) + "\n")
     write_text(place / "symbol.txt", whole + "\n")
@@ -77,8 +79,8 @@ def inspect_symbols(
 
 def _of_run(run: FinishedRun, resolution: int | None) -> tuple[nn.Module, Grid, float | None]:
     """The network, the grid to look at it on, and a time where its symbols need one."""
-    task, problem = run.experiment.task, run.experiment.problem
-    first = problem.times[0] if problem is not None and problem.times else 1.0
+    task, sampling = run.model.task, run.model.sampling
+    first = sampling.times[0] if sampling is not None and sampling.times else 1.0
     t = task.scaled_time(float(first)) if isinstance(task, OneShot) else None
     points = resolution or min(max(run.grid.shape), LARGEST_GRID)
     every = max(run.grid.shape) // points
@@ -128,6 +130,8 @@ def _plain(certificate: Certificate) -> dict[str, Any]:
     curves, seminorms = certificate.curves.items(), certificate.seminorms.items()
     return {
         "accepted": certificate.accepted,
+        "verdict": certificate.verdict,
+        "proof": certificate.proof,
         "fitted_order": number(certificate.order),
         "reasons": list(certificate.reasons),
         "periodic": certificate.periodic,

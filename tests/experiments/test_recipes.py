@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from pdno.experiments import EXPERIMENTS, PRESETS, recipes
+from pdno.experiments import EXPERIMENTS, presets_of, recipes, what_pays
 from pdno.experiments.reproduce import run_folder, study_of
 
 STUDIES = [name for name in EXPERIMENTS if name != "resources"]
 everywhere = pytest.mark.parametrize(
-    ("name", "preset"), [(name, preset) for name in STUDIES for preset in PRESETS]
+    ("name", "preset"), [(name, preset) for name in STUDIES for preset in presets_of(name)]
 )
 
 
 def test_every_study_of_the_catalogue_is_a_recipe():
-    functions = {name for name in recipes.__all__ if name != "Study"}
+    functions = {name for name in (*recipes.__all__, *what_pays.__all__) if name != "Study"}
     assert functions == {name.replace("-", "_") for name in STUDIES}
 
 
@@ -76,7 +76,7 @@ def only_change(experiments):
     return {key for network in rest for key in network if network[key] != first[key]}
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", presets_of("darcy-modes"))
 def test_an_ablation_changes_one_thing(preset):
     modes = recipes.darcy_modes(preset).experiments
     assert only_change(modes) == {"modes"} and len({e.training for e in modes}) == 1
@@ -122,7 +122,7 @@ def test_some_networks_and_one_resolution():
         ("heat", "small", {"resolution": 64}, "heat has no option resolution: leave it out"),
         ("heat", "small", {"models": ["PDIO"]}, "heat has no option models: leave it out"),
         ("navier-stokes", "small", {"resolution": 64}, "navier-stokes has no option resolution"),
-        ("darcy", "huge", {}, "preset 'huge'; expected one of smoke, small, paper"),
+        ("darcy", "huge", {}, "preset 'huge'; expected one of smoke, small, best, paper"),
         ("heat", "huge", {}, "preset 'huge'"),
         ("navier-stokes", "huge", {}, "preset 'huge'"),
         ("wave", "small", {}, "no study 'wave'"),

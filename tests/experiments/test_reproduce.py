@@ -22,7 +22,7 @@ from pdno.experiments.reproduce import (
 from pdno.experiments.specification import Experiment
 from pdno.report.summary import summarise
 
-WALL_CLOCK = ("speed",)
+WALL_CLOCK = ("speed", "solver", "training")
 """Splits whose numbers are seconds and ratios of them."""
 
 
@@ -102,7 +102,7 @@ def test_seeds_are_runs_of_their_own(tmp_path):
     """Other weights and numbers; those of seed 0 are the same however many seeds there are."""
     one = reproduce("heat", tmp_path / "one", preset="smoke")
     two = reproduce("heat", tmp_path / "two", preset="smoke", seeds=2)
-    first, second = study_of("heat", "smoke", seeds=2).experiments
+    first, _, second, _ = study_of("heat", "smoke", seeds=2).experiments
     weights = {
         run_folder(experiment, tmp_path / out) / "weights.safetensors"
         for experiment, out in ((first, "one"), (first, "two"), (second, "two"))
@@ -162,7 +162,7 @@ def test_rows_are_those_of_finished_runs(tmp_path, heat):
         ("darcy", {"models": ["UNet"]}, "no model 'UNet'"),
         ("darcy", {"preset": "huge"}, "preset 'huge'"),
         ("darcy", {"seeds": 0}, "seeds is 0"),
-        ("wave", {}, "no study 'wave': see `pdno list`"),
+        ("wave", {}, "no study 'wave'; expected one of heat, darcy"),
         ("resources", {"resolution": 64}, "resources has no option resolution"),
         ("resources", {"models": ["FNO"]}, "resources has no option models"),
         ("resources", {"seeds": 2}, "leave seeds and engine out"),
@@ -191,9 +191,9 @@ def test_only_names_travel_to_a_cluster(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray)
     options = {"preset": "smoke", "seeds": 2}
     rows = reproduce("heat", tmp_path / "cluster", engine="ray", **options)
-    places = [(str((tmp_path / "cluster").resolve()), None)] * 2
-    assert [place for _, *place in ray.sent] == [list(place) for place in places]
     experiments = study_of("heat", "smoke", seeds=2).experiments
+    place = [str((tmp_path / "cluster").resolve()), None]
+    assert [place for _, *place in ray.sent] == [place] * len(experiments)
     assert [Experiment.model_validate_json(text) for text, *_ in ray.sent] == list(experiments)
     serial = reproduce("heat", tmp_path / "serial", **options)
     assert numbers(rows) == numbers(serial) and numbers(rows, 1) == numbers(serial, 1)

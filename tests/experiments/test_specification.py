@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from pdno.data.problems import PROBLEMS, HeatProblem
-from pdno.experiments import EXPERIMENTS, PRESETS
+from pdno.experiments import EXPERIMENTS, presets_of
 from pdno.experiments.datasets import dataset_folder
 from pdno.experiments.networks import (
     FNONetwork,
@@ -29,8 +29,7 @@ from pdno.training.task import OneShot, Rollout, StaticMap
 STUDIES = [name for name in EXPERIMENTS if name != "resources"]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize(("name", "preset"), [(n, p) for n in STUDIES for p in presets_of(n)])
 def test_every_recipe_comes_back_from_json(name, preset):
     for experiment in study_of(name, preset, seeds=2).experiments:
         text = experiment.model_dump_json()
@@ -84,7 +83,7 @@ def change(values, path, value):
 )
 def test_unknown_keys_are_refused_by_name(heat, path):
     values = json.loads(heat.model_dump_json())
-    with pytest.raises(ValidationError, match=r"(?s)colour.*Extra inputs are not permitted"):
+    with pytest.raises(ValidationError, match=r"(?s)colour.*unknown key; known: "):
         Experiment.model_validate(change(values, path, 3))
 
 
@@ -94,7 +93,7 @@ def test_unknown_keys_are_refused_by_name(heat, path):
         ("file", "data.mat", "give either a problem or a file, and not both"),
         ("problem", None, "give either a problem or a file, and not both"),
         ("problem.name", "wave", "problem name 'wave'; expected one of heat, burgers, darcy"),
-        ("network.kind", "unet", "'unet' found using 'kind' does not match any"),
+        ("network.kind", "unet", "network kind 'unet'; expected one of pdno, fno"),
         ("network.takes_time", False, "task 'one-shot' and takes_time=False contradict"),
         ("task", {"kind": "static"}, "task 'static' and takes_time=True contradict"),
         ("network", {"kind": "fno", "space_time": True}, "'one-shot' and takes_time=False"),
@@ -190,7 +189,7 @@ def test_a_record_has_the_options_of_its_network(record, network):
     sizes = {"dim", "in_channels", "out_channels"}
     own = {"kind", "transport"} | ({"space_time"} if record is FNONetwork else set())
     assert set(record.model_fields) - own == set(known) - sizes
-    for name in set(known) - sizes - {"append_coordinates"}:
+    for name in set(known) - sizes - {"append_coordinates", "coordinates"}:
         assert record.model_fields[name].default == known[name].default, name
 
 
@@ -232,6 +231,6 @@ def test_a_dataset_has_its_folder_and_every_other_one_another(name):
 
 def test_the_task_of_a_run_may_be_a_record_or_a_dictionary(flow):
     assert flow.with_changes(task={"kind": "rollout"}).task == Rollout()
-    with pytest.raises(ValidationError, match="'jump' found using 'kind'"):
+    with pytest.raises(ValidationError, match="task kind 'jump'; expected one of static, rollout"):
         flow.with_changes(task={"kind": "jump"})
     assert flow.with_changes(task=StaticMap(), window=4).task.kind == "static"

@@ -14,6 +14,7 @@ from pdno.experiments.symbol import inspect_symbols
 from pdno.grid import Grid
 from pdno.networks.fno import FNO
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.report.figures_symbols import plot_symbol_layer
 from pdno.symbols.base import Symbol, SymbolValues
 
 
@@ -60,10 +61,36 @@ def test_a_run_is_looked_into_layer_by_layer(tmp_path, in_process):
         for norm in layer["norms"].values():
             assert 0 < norm["estimate"] <= norm["bound"] * (1 + 1e-6)
     assert found["lipschitz_bound"] > 0 and "Lip(u) <=" in text
-    for number in range(4):
+    assert [layer["layer"] for layer in found["layers"]] == [1, 2, 3, 4]
+    assert "layer 1\n" in text and "layer 4\n" in text and "classical" not in text
+    for number in range(1, 5):
         for kind in ("symbol", "certificate"):
             pixels = matplotlib.image.imread(tmp_path / "out" / f"layer-{number}-{kind}.png")
             assert pixels.std() > 0.01
+
+
+def test_a_refusal_names_the_symbols_that_are_in_the_class(tmp_path, in_process):
+    experiment = darcy("smoke", models=["PDNO a(x,ξ)"]).experiments[0]
+    run_experiment(experiment, tmp_path / "run")
+    text, place = inspect_symbols(tmp_path / "run", order=0.0)
+    assert "refused; order" in text and 'PDNO(symbol="classical", order=0) has symbols' in text
+    # the advice to look at what acts is that of Python, which has it
+    assert "acting" not in text or "pdno.certify(symbol, acting=True)" in text
+    assert (place / "symbol.txt").read_text(encoding="utf-8") == text + "\n"
+
+
+def test_pictures_of_a_layer_have_axes_and_colour_bars():
+    values = torch.arange(2 * 1 * 6 * 4.0).reshape(2, 1, 6, 4)
+    figure = plot_symbol_layer(values, values)
+    maps = [axes for axes in figure.axes if axes.images]
+    assert [axes.get_title() for axes in maps] == ["Re a2_11", "a1_11", "Re a2_12", "a1_12"]
+    assert maps[0].images[0].get_extent() == [-3.5, 2.5, -0.5, 3.5]
+    assert (maps[0].get_xlabel(), maps[1].get_xlabel()) == ("ξ₁", "x₁")
+    assert all(axes.images[0].colorbar is not None for axes in maps)
+    # ξ₁ = 0 stands in the middle
+    assert maps[0].images[0].get_array()[0, 3] == values[0, 0, 0, 0]
+    curves = plot_symbol_layer(values[:, :, 0], None)
+    assert [axes.get_xlabel() for axes in curves.axes] == ["ξ", "ξ"]
 
 
 def test_what_cannot_be_looked_into_is_refused(tmp_path):

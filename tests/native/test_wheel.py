@@ -66,7 +66,8 @@ def project(tmp_path):
     native.mkdir(parents=True)
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
-    shutil.copy(ROOT / "pdno" / "__init__.py", native.parent)
+    for name in ("__init__.py", "display.py"):
+        shutil.copy(ROOT / "pdno" / name, native.parent)
     for path in (ROOT / "pdno" / "native").glob("*.py"):
         shutil.copy(path, native)
     write_sources(native).rename(native / SOURCE.name)

@@ -1,0 +1,114 @@
+"""What pays in training: a plain way to learn, each part of a better one alone, and all together.
+
+Not in the paper. The networks and data are those of the `small` recipes; what is best is chosen by
+the validation samples, which are in neither the training nor the test set.
+"""
+
+__all__ = ["burgers_training", "darcy_training", "navier_stokes_training"]
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pdno.experiments import Preset, presets_of, recipes
+from pdno.experiments.recipes import MOST_GRADIENT, Study, check_size, make_study, one_cycle
+from pdno.experiments.specification import Experiment
+from pdno.training.task import Markov
+
+Part = Mapping[str, Mapping[str, Any]]
+"""What a part changes: options of the `network`, the `training` and the `task`."""
+Parts = Mapping[str, Part]
+PARTS: Parts = {
+    "Muon": {"training": {"optimiser": "muon", "learning_rate": 2e-3}},
+    "symmetries": {"training": {"augment": True}},
+    "averaging": {"training": {"averaging": 0.99}},
+    "feed-forward": {"network": {"feed_forward": 40}},
+}
+"""What every network can use."""
+PADDING: Parts = {"padding": {"network": {"padding": 0.25}}}
+TRANSPORT: Parts = {
+    "transport": {"network": {"transport": True}, "task": {"residual": False}},
+}
+TRUNK: Parts = {
+    "trunk": {"network": {"symbol": "trunk", "symbol_hidden": 64, "depends_on_x": False}},
+}
+CLASSICAL: Parts = {"classical": {"network": {"symbol": "classical", "order": 0.0}}}
+HUNDRED_SECONDS = {
+    **{"PDNO": 5, "PDNO, feed-forward": 4, "PDNO, trunk": 8, "PDNO, all": 5},
+    **{"PDNO, all but feed-forward": 7, "FNO": 9, "FNO, feed-forward": 6, "FNO, all": 6},
+    **{"FNO, all but feed-forward": 8},
+}
+"""Epochs on Navier-Stokes; parts that are not named have those of their family."""
+
+
+def darcy_training(preset: Preset = "small", *, seeds: int = 1) -> Study:
+    """Darcy flow on 32 x 32 points."""
+    name, models = "darcy-training", ("PDNO a(x,ξ)", "FNO")
+    check_size(preset, known=presets_of(name))
+    pdno, fno = recipes.darcy(preset, models=models).experiments
+    every = {**PARTS, **PADDING}
+    runs = _by_parts(name, _plain(preset, pdno, 1e-2), every, {**TRUNK, **CLASSICAL})
+    runs += _by_parts(name, _plain(preset, fno, 3e-3), every)
+    return make_study(name, preset, runs, seeds)
+
+
+def burgers_training(preset: Preset = "small", *, seeds: int = 1) -> Study:
+    """Burgers on 1024 points."""
+    name, models = "burgers-training", ("PDNO a(x,ξ)", "FNO")
+    check_size(preset, known=presets_of(name))
+    points = None if preset == "smoke" else 1024
+    pdno, fno = recipes.burgers(preset, resolution=points, models=models).experiments
+    runs = _by_parts(name, _plain(preset, pdno, 5e-3), PARTS, {**TRUNK, **CLASSICAL})
+    runs += _by_parts(name, _plain(preset, fno, 2e-3), PARTS)
+    return make_study(name, preset, runs, seeds)
+
+
+def navier_stokes_training(preset: Preset = "small", *, seeds: int = 1) -> Study:
+    """One-step training on 80 trajectories of Navier-Stokes, 40 others to choose by.
+
+    The epochs are such that each run takes about 100 seconds of a core of 2026.
+    """
+    name, models = "navier-stokes-training", ("PDNO rollout", "FNO rollout")
+    check_size(preset, known=presets_of(name))
+    pdno, fno = recipes.navier_stokes(preset, models=models).experiments
+    train, few = (2, 2) if preset == "smoke" else (80, 40)
+    sizes = {"train": train, "validation": few, "test": few, "zero_shot": ()}
+    settings = {"batch_size": 8, "clip": MOST_GRADIENT, "weight_decay": 0.0}
+    every, runs = {**PARTS, **TRANSPORT}, list[Experiment]()
+    for base, rate, parts in ((pdno, 5e-3, {**every, **TRUNK}), (fno, 2e-3, every)):
+        words = {"name": base.name.replace(f"N={base.train}", f"N={train}"), "task": Markov()}
+        plain = _plain(preset, base, rate, **settings)
+        plain = plain.with_changes(**sizes, **words, normalization="channel")
+        for run in _by_parts(name, plain, parts):
+            usual = HUNDRED_SECONDS[run.network.family[0]]
+            epochs = 1 if preset == "smoke" else HUNDRED_SECONDS.get(run.model, usual)
+            training = run.training.model_copy(update={"epochs": epochs})
+            runs.append(run.with_changes(training=training))
+    return make_study(name, preset, runs, seeds)
+
+
+def _plain(preset: Preset, base: Experiment, rate: float, **settings: Any) -> Experiment:
+    """A run with Adam in place of the best way."""
+    training = one_cycle(preset, base.training.epochs, rate, optimiser="adam", **settings)
+    return base.with_changes(training=training)
+
+
+def _by_parts(
+    name: str, base: Experiment, parts: Parts, symbols: Parts | None = None
+) -> list[Experiment]:
+    """A network as it is, with each part alone, and with all of them.
+
+    Of the symbols, if any, one goes with all the other parts.
+    """
+    known, family, runs = {**parts, **(symbols or {})}, base.network.family[0], []
+    groups: dict[str, Sequence[str]] = {"": (), **{part: (part,) for part in known}}
+    simple = [part for part in parts if part != "feed-forward"]
+    for words, those in (("all but feed-forward", simple), ("all", list(parts))):
+        ends = {f"{words}, {symbol}": [*those, symbol] for symbol in symbols or ()}
+        groups |= ends or {words: those}
+    for label, chosen in groups.items():
+        changed: dict[str, Any] = {}
+        for place, options in (item for part in chosen for item in known[part].items()):
+            changed[place] = changed.get(place, getattr(base, place)).model_copy(update=options)
+        words = f"{family}, {label}" if label else family
+        runs.append(base.with_changes(study=name, model=words, of_paper=False, **changed))
+    return runs

@@ -1,0 +1,129 @@
+"""What is said to common slips: the name that was meant, the cure, in one line."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+
+import pdno
+from pdno.cli import main
+from pdno.errors import suggest
+from pdno.experiments.reproduce import study_of
+from pdno.experiments.run import load_run
+from pdno.networks.pdno import make_symbol
+
+GRID = pdno.Grid((16,))
+
+
+@pytest.fixture
+def data():
+    f = torch.randn(4, 1, 16)
+    return pdno.OperatorDataset.from_arrays(f, 2 * f, GRID)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("lr", "learning_rate"), ("learning_rat", "learning_rate"), ("Epochs", "epochs"), ("x", "")],
+)
+def test_the_nearest_name_or_its_initials(word, meant):
+    known = ["epochs", "learning_rate", "weight_decay"]
+    assert suggest(word, known) == (f"did you mean {meant!r}? " if meant else "")
+
+
+def test_unknown_keys_are_answered_with_the_key_that_was_meant(data):
+    network = pdno.FNO(1, 1, 1, width=4, modes=4)
+    for wrong, meant in {"lr": "learning_rate", "epoch": "epochs", "bs": "batch_size"}.items():
+        with pytest.raises(ValidationError, match=f"{wrong}\n.*did you mean '{meant}'"):
+            pdno.fit(network, data, **{wrong: 1})
+    with pytest.raises(ValidationError, match="did you mean 'steps'"):
+        pdno.Rollout(step=3)
+    with pytest.raises(ValidationError, match="did you mean 'modes'"):
+        pdno.PDIO(1, 1, 1, n_modes=4)
+    values = {"name": "a", "model": "b", "train": 1, "test": 1, "resolution": 16}
+    values |= {"problem": {"name": "heat"}, "network": {"kind": "fno", "widht": 3}}
+    with pytest.raises(ValidationError) as told:
+        pdno.Experiment(**values, training={"lr": 1})
+    assert [item["loc"] for item in told.value.errors()] == [
+        ("network", "widht"),
+        ("training", "lr"),
+    ]
+    assert "'width'" in str(told.value) and "'learning_rate'" in str(told.value)
+
+
+def test_a_task_may_be_its_kind(data):
+    network = pdno.FNO(1, 1, 1, width=4, modes=4)
+    assert pdno.fit(network, data, task="static", epochs=1).model.task == pdno.StaticMap()
+    with pytest.raises(ValueError, match="'rolout'; did you mean 'rollout'"):
+        pdno.fit(network, data, task="rolout")
+    with pytest.raises(
+        ValueError, match=r"expected one of 'static', .*, or for example Rollout\(\)"
+    ):
+        pdno.fit(network, data, task=pdno.Rollout)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_told(data, tmp_path):
+    network = pdno.FNO(1, 1, 1, width=4, modes=4)
+    with pytest.raises(ValueError, match="device 'cuda': .*take cpu, or see `pdno info`"):
+        pdno.fit(network, data, device="cuda")
+    with pytest.raises(ValueError, match="device 'gpu'; expected cpu, cuda"):
+        pdno.fit(network, data, device="gpu")
+    (tmp_path / "metrics.json").write_text("{}")
+    with pytest.raises(ValueError, match="device 'cuda'"):
+        load_run(tmp_path, "cuda")
+
+
+def test_a_certificate_is_of_one_symbol():
+    network = pdno.PDNO(1, 1, 1, width=2, layers=2, modes=4, symbol="classical")
+    with pytest.raises(ValueError, match=r"operators.0, operators.1: give that of a layer, for"):
+        pdno.certify(network)
+    first = network.operators[0]  # new, and its modes say its scale
+    told = str(pdno.certify(first, order=0))
+    assert told == str(pdno.certify(first.symbol, order=0)) and "accepted" in told
+
+
+@pytest.mark.parametrize("symbol", ["network", "trunk", "low-rank", "table", "classical"])
+def test_a_single_layer_is_the_layer_of_a_network(symbol):
+    torch.manual_seed(0)
+    layer = pdno.PDIO(2, 3, 3, modes=4, symbol=symbol)
+    options = pdno.networks.pdno.PDNOOptions(width=3, modes=4, symbol=symbol)
+    same = pdno.PseudoDifferentialOperator(make_symbol(options, 2, (3, 3), (4, 4)), (4, 4))
+    same.load_state_dict(layer.state_dict())
+    f = torch.randn(2, 3, 16, 12)
+    assert torch.equal(layer(f), same(f))
+    assert pdno.PDIO(2, 3, 5, modes=4, symbol=symbol)(f).shape == (2, 5, 16, 12)
+    assert layer(f.double()).dtype == torch.float64
+
+
+def test_models_may_be_typed_without_greek_or_capitals():
+    wish = ["pdno a(x, xi)", "PDNO A(ξ)", "fno"]
+    named = [one.model for one in study_of("darcy", "smoke", models=wish).experiments]
+    assert named == ["PDNO a(x,ξ)", "PDNO a(ξ)", "FNO"]
+    with pytest.raises(
+        ValueError, match=r"no model 'PDNO a\(x,ix\)': did you mean 'PDNO a\(x,ξ\)'"
+    ):
+        study_of("darcy", "smoke", models=["PDNO a(x,ix)"])
+
+
+def test_errors_of_each_channel_where_there_are_several():
+    u = torch.randn(3, 2, 2, 16)
+    v = u * torch.tensor([1.1, 1.3])[:, None]
+    data = pdno.OperatorDataset.from_arrays(v[:, 0], u, GRID, times=[1.0, 2.0])
+
+    class Known:
+        def predict(self, inputs, *, grid, times):
+            return v
+
+    metrics = pdno.evaluate(Known(), data).metrics()
+    assert metrics["relative_l2 channel=0"] == pytest.approx(0.1, rel=1e-5)
+    assert metrics["relative_l2 channel=1"] == pytest.approx(0.3, rel=1e-5)
+    single = pdno.OperatorDataset.from_arrays(u[:, 0, :1], u[:, 0, :1], GRID)
+    assert not any("channel" in one for one in pdno.evaluate(torch.nn.Identity(), single).errors)
+
+
+def test_the_command_says_its_version_and_helps_where_nothing_is_asked(capsys):
+    assert main(["--version"]) == 0 and capsys.readouterr().out == f"pdno {pdno.__version__}\n"
+    for words, wanted in (([], "--plugin MODULE"), (["train", "--help"], "teacher-forcing")):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        shown = capsys.readouterr().out
+        assert ended.value.code == 0 and wanted in shown and "{None}" not in shown
