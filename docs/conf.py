@@ -101,6 +101,8 @@ def resolve_name(
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or not target.startswith("pdno."):
         return None
+    if "[" in target:  # what Sphinx leaves of an annotation
+        return content
     found = find_object(target)
     home = getattr(found, "__module__", None)
     name = f"{home}.{getattr(found, '__qualname__', '')}"
