@@ -7,7 +7,7 @@ PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest
 SPHINX := OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet
 .DEFAULT_GOAL := help
 
-.PHONY: help install demo test test-all check docs bench house clean
+.PHONY: help install demo test test-all check docs bench results house clean
 
 help:  ## Print the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ docs: $(VENV)/.docs  ## Build the manual, docs/_build/html/index.html
 
 bench: $(VENV)/.bench  ## Measure speed and memory against other implementations
 	$(BIN)/pdno bench --out bench
+
+results: $(VENV)/.run  ## Write the tables of README and manual from results/
+	$(BIN)/python tools/results.py
 
 house:  ## Print size and hard places of the package, before and after it was rebuilt
 	$(PYTHON) tools/measure.py --compare 02d9ea8

@@ -9,9 +9,11 @@ __all__ = ["describe_environment", "run_environment", "show_environment"]
 import json
 import os
 import platform
+import subprocess
 from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,6 +55,7 @@ def run_environment(device: torch.device, processes: int) -> dict[str, Any]:
     """What a run folder keeps of the machine it ran on."""
     return {
         "pdno": version("pdno"),
+        "commit": _commit(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -62,6 +65,19 @@ def run_environment(device: torch.device, processes: int) -> dict[str, Any]:
         "allocator": allocator_state(),
         "native": str(status()),
     }
+
+
+def _commit() -> str | None:
+    """The commit of the clone that this package is run from; None where it was installed."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=7"]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):  # no git, or a clone that it does not trust
+        return None
+    return asked.stdout.strip() or None
 
 
 def show_environment(*, as_json: bool = False) -> str:
