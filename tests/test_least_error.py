@@ -1,0 +1,52 @@
+"""Fields with given signs have the law that they should have."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import least_error  # noqa: E402  (a tool of the repository, not of the package)
+
+
+def test_the_covariance_is_that_of_the_fields():
+    fields, generator = least_error.Fields(16, 4), np.random.default_rng(0)
+    drawn = np.stack([fields.at_points(fields.draw(generator)) for _ in range(20_000)])
+    expected = np.linalg.inv(fields.precision)
+    assert np.abs(np.cov(drawn.T) - expected).max() < 0.03 * expected.max()
+
+
+def test_gibbs_has_the_law_of_rejected_draws():
+    fields, generator = least_error.Fields(8, 2), np.random.default_rng(1)
+    signs = np.array([1.0, 1.0, -1.0, 1.0])
+    root = np.linalg.cholesky(np.linalg.inv(fields.precision))
+    free = root @ generator.standard_normal((4, 400_000))
+    kept = free[:, np.all(np.sign(free) == signs[:, None], axis=0)]
+    begun = signs[:, None] * np.ones((4, 4000))
+    many = signs[:, None] * np.ones_like(begun)
+    ended = least_error.gibbs(fields.precision, many, begun, 60, generator)
+    assert np.all(np.sign(ended) == many) and kept.shape[1] > 4000
+    size = kept.std(axis=1)
+    assert np.all(np.abs(ended.mean(axis=1) - kept.mean(axis=1)) < 0.08 * size)
+    assert np.all(np.abs(ended.std(axis=1) / size - 1) < 0.08)
+
+
+def test_kriging_keeps_the_given_values_and_the_law():
+    fields, generator = least_error.Fields(16, 4), np.random.default_rng(2)
+    z = fields.at_points(fields.draw(generator))
+    assert np.abs(fields.at_points(fields.given(z, generator)) - z).max() < 1e-8
+    # given values that are drawn give fields of the law: the deviation at a cell between points
+    ends = []
+    for _ in range(2000):
+        own = fields.at_points(fields.draw(generator))
+        ends.append(fields.given(own, generator)[9, 6])
+    free = np.array([fields.draw(generator)[9, 6] for _ in range(2000)])
+    assert abs(np.std(ends) / free.std() - 1) < 0.1
+
+
+def test_the_bound_lies_below_a_prediction_and_falls_where_more_is_given():
+    given = {"cells": 32, "sweeps": 20, "chains": 3, "seed": 0}
+    below, above = least_error.bounds(range(6), points=8, **given)
+    assert 0.02 < below.mean() < 1.1 * above.mean()
+    more, _ = least_error.bounds(range(6), points=16, **given)
+    assert np.all(more < below)
