@@ -10,7 +10,7 @@ import copy
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -70,13 +70,15 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         times: Sequence[float] | None = None,
         *,
         channels: tuple[Sequence[str], Sequence[str]] = ((), ()),
+        scalars: Mapping[str, Numbers] | None = None,
     ) -> "OperatorDataset":
         """A dataset of tensors or NumPy arrays: inputs (B, C, *N), outputs (B, [T,] C, *N).
 
-        `channels` are the names of those of inputs and outputs.
+        `channels` are the names of those of inputs and outputs, `scalars` numbers of the equation
+        that each sample has for itself, (B,) by name, for example {"viscosity": ...}.
         """
         names = Channels(*(tuple(part) for part in channels))
-        return cls(ArraySource(inputs, outputs, grid, times, names))
+        return cls(ArraySource(inputs, outputs, grid, times, names, scalars))
 
     @classmethod
     def from_pairs(
@@ -103,6 +105,26 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     def target_times(self) -> tuple[float, ...] | None:
         """Times of the frames of the targets; None for a static dataset."""
         return None if self.times is None else self.times[self.input_frames or 0 :]
+
+    @property
+    def scalar_names(self) -> tuple[str, ...]:
+        """Names of the numbers of the equation that each sample has for itself."""
+        return tuple(self.source.scalars)
+
+    def scalars(self, indices: Sequence[int] | None = None) -> Tensor | None:
+        """These numbers of some samples, or of all, (B, P) float64; None where there are none."""
+        if not self.source.scalars:
+            return None
+        chosen = range(len(self)) if indices is None else indices
+        self._check_rows(chosen, least=-len(self))
+        rows = [self._rows[index] for index in chosen]
+        return torch.stack([values[rows] for values in self.source.scalars.values()], dim=1)
+
+    def without_scalars(self) -> "OperatorDataset":
+        """The same samples for networks that are not told the numbers of their equations."""
+        source = copy.copy(self.source)
+        source.scalars = {}
+        return self._view(source=source)
 
     @property
     def channels(self) -> Channels:
@@ -266,6 +288,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         }
         if self.input_frames is not None:
             facts["channels"] = f"{self.input_frames} frames of {channels[1]} -> {channels[1]}"
+        for name, values in self.source.scalars.items():
+            facts[name] = f"{float(values.min()):g} to {float(values.max()):g}"
         if (times := self.target_times) is not None:
             facts["times"] = f"{len(times)} from {times[0]:g} to {times[-1]:g}"
         return facts
@@ -307,6 +331,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             fields={"input": tuple(inputs), "output": tuple(outputs)},
             dtype=str(self.source.dtype).removeprefix("torch."),
             samples=len(self),
+            scalars=self.scalar_names,
         )
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as temporary:
             new = Path(temporary) / place.name
@@ -324,8 +349,12 @@ Pairs: TypeAlias = OperatorDataset | Dataset[Any] | DataLoader[Any] | Iterable[A
 def _save_shard(
     data: OperatorDataset, folder: Path, manifest: Manifest, file: str, first: int, count: int
 ) -> ShardRecord:
-    inputs, outputs = data.batch(range(first, first + count))
-    content = build_shard(manifest, first, inputs.numpy(), outputs.numpy(), {})
+    rows = range(first, first + count)
+    inputs, outputs = data.batch(rows)
+    numbers = data.scalars(rows)
+    columns = () if numbers is None else numbers.T.numpy()
+    scalars = dict(zip(data.scalar_names, columns, strict=True))
+    content = build_shard(manifest, first, inputs.numpy(), outputs.numpy(), scalars)
     with atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()

@@ -8,14 +8,16 @@ is listed and whose SHA-256 agrees is kept when generation starts again; the res
 __all__ = ["generate", "generate_dataset", "make_shard", "usual_law"]
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import shutil
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from pdno.atomic import atomic_path, sha256, sweep
@@ -28,6 +30,7 @@ from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
 from pdno.errors import SolverError
 from pdno.fields.laws import Law
+from pdno.fields.scalars import Ranges, draw_scalars
 from pdno.grid import Grid
 from pdno.progress import track
 from pdno.solvers.solve import solve
@@ -46,23 +49,36 @@ def generate(
     times: Sequence[float] | None = None,
     seed: int = 0,
     law: Law | None = None,
+    vary: Ranges | None = None,
 ) -> OperatorDataset:
     """A dataset in memory; for large ones use `pdno generate`, which resumes and uses all cores.
 
     The grid is periodic for evolution equations and `Grid.cells` for Darcy's, `times` are those of
     the frames of an evolution equation. Sample i depends on (seed, i) only. Without a law the
-    inputs are drawn from that of the paper.
+    inputs are drawn from that of the paper. With ranges to `vary`, for example
+    {"viscosity": (1e-3, 1e-1)}, each sample draws these numbers of its equation as well, and the
+    dataset carries them as scalars.
     """
     if samples < 1:
         raise ValueError(f"samples is {samples}; expected at least 1")
     chosen = law or usual_law(equation)
-    inputs, outputs = [], []
+    inputs, outputs, ranges = [], [], dict(vary or {})
+    own: Any = equation
+    known = {field.name for field in dataclasses.fields(own)} if ranges else set()
+    if unknown := ranges.keys() - known:
+        raise ValueError(f"{type(equation).__name__} has no number {min(unknown)!r} to vary")
+    drawn = [draw_scalars(ranges, seed=seed, index=index) for index in range(samples)]
     with track(f"generate {type(equation).__name__}", total=samples) as advance:
         for index in range(samples):
             inputs.append(chosen.sample(grid, seed=seed, indices=[index]))
-            outputs.append(solve(equation, inputs[-1], times))
+            one = dataclasses.replace(own, **drawn[index]) if ranges else equation
+            outputs.append(solve(one, inputs[-1], times))
             advance(1)
-    return OperatorDataset.from_arrays(torch.cat(inputs), torch.cat(outputs), grid, times)
+    scalars = {
+        name: torch.tensor([one[name] for one in drawn], dtype=torch.float64) for name in ranges
+    }
+    fields = torch.cat(inputs), torch.cat(outputs)
+    return OperatorDataset.from_arrays(*fields, grid, times, scalars=scalars)
 
 
 def usual_law(equation: EvolutionEquation | Darcy) -> Law:
@@ -114,8 +130,10 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
             lost = f"is not finite in {problem.dtype}; nothing was written"
             raise SolverError(index, f"of {problem.name} {lost}: take milder parameters")
         residual = max(residual, size)
-    fields = inputs.numpy(), outputs.numpy()
-    content = build_shard(Manifest.of(problem), first, *fields, problem.parameters)
+    fields, indices = (inputs.numpy(), outputs.numpy()), range(first, first + count)
+    drawn = [problem.of_sample(index).parameters for index in indices]
+    scalars = problem.parameters | {n: np.array([one[n] for one in drawn]) for n in problem.vary}
+    content = build_shard(Manifest.of(problem), first, *fields, scalars)
     with _explained(folder), atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()

@@ -14,7 +14,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from pdno.atomic import write_text
 from pdno.data.problems import Problem
@@ -79,8 +87,16 @@ class Manifest(_Record):
     samples: Annotated[int, Field(ge=1)]
     seed: Annotated[int, Field(ge=0)]
     versions: dict[str, str]
+    scalars: tuple[str, ...] = ()
+    """Names of numbers that each sample has for itself."""
     complete: bool = False
     shards: tuple[ShardRecord, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Datasets without scalars of their samples are written as they always were."""
+        plain: dict[str, Any] = handler(self)
+        return plain if self.scalars else {k: v for k, v in plain.items() if k != "scalars"}
 
     @model_validator(mode="after")
     def _check_shards(self) -> "Manifest":
@@ -113,11 +129,12 @@ class Manifest(_Record):
             samples=problem.samples,
             seed=problem.seed,
             versions={"python": platform.python_version(), **_libraries()},
+            scalars=tuple(problem.vary),
         )
 
     @classmethod
     def own(cls, grid: "Grid", **given: Any) -> "Manifest":
-        """The manifest of data that no problem of ours made: times, fields, dtype, samples."""
+        """The manifest of data that no problem of ours made; `given` are its other fields."""
         record = GridRecord(**asdict(grid))
         return cls(
             problem=OWN,

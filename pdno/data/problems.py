@@ -2,16 +2,19 @@
 
 A problem is frozen and complete: with the index of a sample it says everything about that sample.
 The solver may work on a finer grid than the one that is stored; the stored points are every r-th
-point of it. torch is imported when a sample is made, so that the command line answers quickly.
+point of it. A problem with ranges is a family of equations: each sample draws the varied numbers
+of its equation from them, too. torch is imported when a sample is made, so that the command line
+answers quickly.
 """
 
 __all__ = ["BurgersProblem", "DarcyProblem", "HeatProblem", "NavierStokesProblem", "Problem"]
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from pdno.record import Record
 
@@ -59,6 +62,47 @@ class Problem(Record, ABC):
     """Grid points per axis of the solver, a multiple of resolution; None takes the usual one."""
     dtype: Literal["float32", "float64"] = "float32"
     """Number type on disk; solvers always use float64."""
+    vary: dict[str, tuple[float, float]] = {}
+    """Numbers of the equation that each sample draws from a range, as in viscosity 1e-5 1e-3:
+    log-uniform where the range is positive, else uniform."""
+
+    @model_serializer(mode="wrap")
+    def _without_ranges(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A number that varies has no value; files of one equation are as they always were."""
+        plain: dict[str, Any] = handler(self)
+        if not plain.get("vary"):
+            plain.pop("vary", None)
+        return {name: value for name, value in plain.items() if name not in self.vary}
+
+    @model_validator(mode="after")
+    def _check_ranges(self) -> "Problem":
+        for name, (low, high) in self.vary.items():
+            if name not in self.parameter_names:
+                known = ", ".join(self.parameter_names)
+                raise ValueError(f"vary {name!r} of {self.name}; expected some of {known}")
+            if not low < high:
+                raise ValueError(f"vary {name} from {low:g} to {high:g}; expected a lower first")
+        # whatever a sample draws lies between the corners, and these have to be problems
+        for corner in itertools.product(*self.vary.values()) if self.vary else ():
+            self.at(dict(zip(self.vary, corner, strict=True)))
+        return self
+
+    def at(self, numbers: dict[str, float]) -> "Problem":
+        """The same problem with these numbers, and nothing varied, on the same grids."""
+        plain = {**self.model_dump(), **numbers, "solver_resolution": self.solver_points}
+        return type(self).model_validate({k: v for k, v in plain.items() if k != "vary"})
+
+    def of_sample(self, index: int) -> "Problem":
+        """The problem that sample `index` is of: this one, unless some of its numbers vary."""
+        if not self.vary:
+            return self
+        from pdno.fields.scalars import draw_scalars
+
+        return self.at(draw_scalars(self.vary, seed=self.seed, index=index))
+
+    def smallest(self, name: str) -> float:
+        """The smallest value that a number of the equation takes."""
+        return self.vary[name][0] if name in self.vary else float(getattr(self, name))
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "Problem":
@@ -88,8 +132,9 @@ class Problem(Record, ABC):
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The numbers of the equation, for the scalars of a shard."""
-        return {name: getattr(self, name) for name in self.parameter_names}
+        """The numbers of the equation that are the same for all samples, for a shard."""
+        names = (name for name in self.parameter_names if name not in self.vary)
+        return {name: getattr(self, name) for name in names}
 
     @property
     def scheme_text(self) -> str:
@@ -121,7 +166,7 @@ class Problem(Record, ABC):
     def sample(self, index: int) -> "tuple[Tensor, Tensor, float]":
         """Input (C, *N), output (T, C, *N) or (C, *N), and relative residual of sample `index`."""
         data = self.physics()[0].sample(self.solver_grid(), seed=self.seed, indices=[index])
-        output, residual = self.solve(data, self.times)
+        output, residual = self.of_sample(index).solve(data, self.times)
         every = slice(None, None, self.solver_points // self.resolution)
         points: tuple[Any, ...] = (0, ..., *(every,) * self.dim)
         return data[points], output[points], residual
@@ -263,7 +308,7 @@ class NavierStokesProblem(Problem):
 
     def _usual_solver_points(self) -> int:
         # at ν = 1e-4 a solve on 128² is within 4e-4 of 256² at t = 20, at ν = 1e-5 within 3e-2
-        return 128 if self.viscosity >= 1e-4 else self.published_points
+        return 128 if self.smallest("viscosity") >= 1e-4 else self.published_points
 
     def physics(self) -> "Physics":
         from pdno.equations.navier_stokes import NavierStokes

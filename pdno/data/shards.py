@@ -3,7 +3,7 @@
 A shard is built in memory and written in one go, so a full disk never leaves half an HDF5 file.
 """
 
-__all__ = ["build_shard", "read_samples"]
+__all__ = ["build_shard", "read_samples", "read_scalars"]
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from pdno.data.manifest import FieldKey, Manifest
 
 AXES = ("x", "y", "z")
-Scalars = dict[str, float]
+Scalars = Mapping[str, float | np.ndarray]
 
 
 def build_shard(
@@ -23,7 +23,7 @@ def build_shard(
     """The bytes of a shard with samples first, first + 1, ...
 
     Shapes: inputs (B, C, *N); outputs (B, T, C, *N), or (B, C, *N) for a static problem. On disk
-    every channel is a field of its own.
+    every channel is a field of its own. Scalars are one number for all samples, or (B,) numbers.
     """
     # libver and track_order are fixed so that equal data give equal bytes
     with h5py.File(
@@ -60,10 +60,24 @@ def read_samples(
                 field.read_direct(values, np.s_[row], np.s_[place])
     # Damaged bytes make h5py stumble in many ways; all mean the same.
     except Exception as error:
-        raise ValueError(
-            f"{path} is damaged or cannot be read ({error}): run the dataset's `pdno generate` "
-            "command again to repair it"
-        ) from error
+        raise _damaged(path, error) from error
+
+
+def read_scalars(path: Path, name: str, count: int) -> np.ndarray:
+    """A number of each sample of a shard, (B,) float64."""
+    try:
+        with h5py.File(path, "r") as file:
+            values = np.asarray(file["scalars"][name][()], dtype="f8")
+        if values.shape != (count,):
+            raise ValueError(f"scalar {name} is {values.shape}, the manifest says ({count},)")
+    except Exception as error:
+        raise _damaged(path, error) from error
+    return values
+
+
+def _damaged(path: Path, error: Exception) -> ValueError:
+    cure = "run the dataset's `pdno generate` command again to repair it"
+    return ValueError(f"{path} is damaged or cannot be read ({error}): {cure}")
 
 
 def _write_root(
@@ -73,15 +87,20 @@ def _write_root(
     file.attrs["grid_type"] = "cartesian"
     file.attrs["n_spatial_dims"] = len(manifest.grid.shape)
     file.attrs["n_trajectories"] = count
-    names = list(scalars) or np.array([], dtype="S1")
-    file.attrs["simulation_parameters"] = names
+    nothing = np.array([], dtype="S1")
+    constant = [name for name, value in scalars.items() if np.ndim(value) == 0]
+    file.attrs["simulation_parameters"] = constant or nothing
     file.attrs["pdno_first_sample"] = first
     file.attrs["pdno_seed"] = manifest.seed
     group = file.create_group("scalars")
-    group.attrs["field_names"] = names
+    group.attrs["field_names"] = list(scalars) or nothing
     for name, value in scalars.items():
-        file.attrs[name] = value
-        _mark_constant(group.create_dataset(name, data=np.float64(value)))
+        if name in constant:
+            file.attrs[name] = value
+        item = group.create_dataset(name, data=np.asarray(value, dtype="f8"))
+        _mark_constant(item)
+        if name not in constant:
+            item.attrs["sample_varying"] = True
 
 
 def _write_axes(file: h5py.File, manifest: Manifest) -> None:

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampl
 from pdno.atomic import sha256
 from pdno.data.manifest import FieldKey, ShardRecord, read_manifest
 from pdno.data.problems import PROBLEMS
-from pdno.data.shards import read_samples
+from pdno.data.shards import read_samples, read_scalars
 from pdno.equations.symmetries import Symmetries
 from pdno.grid import Grid
 
@@ -42,6 +42,8 @@ class Source(Protocol):
     channels: Channels
     dtype: torch.dtype
     """The number type that holds the samples without loss."""
+    scalars: Mapping[str, Tensor]
+    """Numbers of the equation that each sample has for itself, (B,) float64 each, by name."""
 
     def __len__(self) -> int: ...
 
@@ -59,6 +61,7 @@ class ArraySource:
         grid: Grid,
         times: Sequence[float] | None = None,
         channels: Channels | None = None,
+        scalars: Mapping[str, Numbers] | None = None,
     ) -> None:
         self.times = None if times is None else tuple(float(t) for t in times)
         if self.times is not None:
@@ -82,6 +85,10 @@ class ArraySource:
             raise ValueError(
                 f"{len(self.times)} times but {frames} frames of outputs; expected one per frame"
             )
+        given_scalars = (scalars or {}).items()
+        self.scalars: Mapping[str, Tensor] = {
+            name: _check_scalar(name, values, count) for name, values in given_scalars
+        }
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -118,6 +125,7 @@ class ShardSource:
         self.times, self.grid = manifest.times, manifest.grid.open()
         self.channels = Channels(manifest.names("input"), manifest.names("output"))
         self.dtype: torch.dtype = getattr(torch, manifest.dtype)
+        self.scalars: Mapping[str, Tensor] = {n: self._scalar(n) for n in manifest.scalars}
 
     def __len__(self) -> int:
         return sum(shard.count for shard in self.shards)
@@ -135,6 +143,10 @@ class ShardSource:
             inside.setdefault(number, {})[place] = row - self.shards[number].first
         size = len(rows)
         return self._field("input", size, inside), self._field("output", size, inside)
+
+    def _scalar(self, name: str) -> Tensor:
+        parts = [read_scalars(self.folder / s.file, name, s.count) for s in self.shards]
+        return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0)
 
     def _field(self, key: FieldKey, size: int, inside: dict[int, dict[int, int]]) -> Tensor:
         channels = []
@@ -224,6 +236,15 @@ def _as_tensor(numbers: Any) -> Any:
     # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory
     native = numbers.astype(numbers.dtype.newbyteorder("="), copy=not numbers.flags.writeable)
     return torch.from_numpy(np.ascontiguousarray(native))
+
+
+def _check_scalar(name: str, values: Any, count: int) -> Tensor:
+    """A number of each sample as float64, (B,)."""
+    found = torch.as_tensor(_as_tensor(values)).to(torch.float64)
+    if found.shape != (count,) or not bool(found.isfinite().all()):
+        told = f"scalar {name} has shape {tuple(found.shape)}"
+        raise ValueError(f"{told}; expected a finite number for each of {count} samples")
+    return found
 
 
 def _check_field(name: str, field: Tensor, grid: Grid, *, in_time: bool) -> None:

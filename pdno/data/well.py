@@ -14,7 +14,7 @@ __all__ = ["WellSource", "is_well", "open_well", "save_well"]
 import itertools
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -206,6 +206,8 @@ def _text(value: Any) -> str:
 
 class WellSource:
     """Samples of files in The Well's layout; only what is asked for is read."""
+
+    scalars: Mapping[str, Tensor] = {}
 
     def __init__(self, files: Sequence[Path], layout: Layout) -> None:
         self.headers = [_read_header(path) for path in files]

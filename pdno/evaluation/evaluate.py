@@ -4,6 +4,8 @@ A predictor maps the inputs of a dataset to its targets, in physical units:
 
     predict(inputs (B, C, *N), grid, times)  ->  (B, C, *N), or (B, T, C, *N) at the T times
 
+and where the samples have scalars of the equation it is given `scalars`, (B, P), as well.
+
 Errors of a prediction v of the target u, sample by sample, and what they are called:
 
     relative_l2           ‖v - u‖ / ‖u‖ over the whole target, all times
@@ -167,9 +169,13 @@ def predict_batches(
         raise ValueError(f"batch_size is {batch_size}; expected at least 1")
     model = as_predictor(predictor)
     for first in range(0, len(data), batch_size):
-        inputs, targets = data.batch(range(first, min(first + batch_size, len(data))))
+        rows = range(first, min(first + batch_size, len(data)))
+        inputs, targets = data.batch(rows)
+        at: dict[str, Any] = {"grid": data.grid, "times": data.target_times}
+        if data.scalar_names:  # other predictors need not know of scalars
+            at["scalars"] = data.scalars(rows)
         with evaluation_mode(model):
-            prediction = model.predict(inputs.to(device), grid=data.grid, times=data.target_times)
+            prediction = model.predict(inputs.to(device), **at)
         if prediction.shape != targets.shape:
             raise ValueError(
                 f"the prediction has shape {tuple(prediction.shape)}; expected that of the "

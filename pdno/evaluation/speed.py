@@ -16,10 +16,11 @@ process of its own.
 __all__ = ["Speed", "coarse_solves", "compare_speed", "peak_growth", "time_alternately"]
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +80,10 @@ def compare_speed(
 
     def predict(chosen: Tensor) -> Tensor:
         with evaluation_mode(model):
-            return model.predict(chosen.to(device), grid=data.grid, times=times).cpu()
+            at: dict[str, Any] = {"grid": data.grid, "times": times}
+            if data.scalar_names:
+                at["scalars"] = data.scalars(range(len(chosen)))
+            return model.predict(chosen.to(device), **at).cpu()
 
     contenders: dict[str, Callable[[], object]] = {
         "batch": lambda: predict(inputs),
@@ -113,12 +117,28 @@ def coarse_solves(
         else:
             state = resample(inputs[:, -1:].double(), grid.shape)
         begin = time.perf_counter()
-        solved, _ = problem.solve(state, None if static else [t - start for t in times])
+        when = None if static else [t - start for t in times]
+        solved = torch.cat(
+            [one.solve(state[rows], when)[0] for rows, one in _equations(data, problem, count)]
+        )
         seconds = time.perf_counter() - begin
         there = interpolate(solved, grid, data.grid) if static else resample(solved, shape)
         error = float(relative_l2(there.reshape(targets.shape), targets.double()).mean())
         found[points] = {"relative_l2": error, "seconds per solve": seconds / count}
     return found
+
+
+def _equations(
+    data: OperatorDataset, problem: Problem, count: int
+) -> Iterator[tuple[slice, Problem]]:
+    """Which of the last samples are of which problem: all of one, or each of its own."""
+    numbers = data.scalars(range(len(data) - count, len(data)))
+    if numbers is None:
+        yield slice(None), problem
+        return
+    for row, scalars in enumerate(numbers.tolist()):
+        at = problem.at(dict(zip(data.scalar_names, scalars, strict=True)))
+        yield slice(row, row + 1), at
 
 
 def _coarser(points: int) -> list[int]:

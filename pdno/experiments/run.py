@@ -46,7 +46,7 @@ from pdno.training.fit import Run, fit
 from pdno.training.operator_folder import assemble, load_operator, save_operator
 from pdno.training.sampling import Sampling
 from pdno.training.settings import TrainingSettings
-from pdno.training.task import Learner, Task
+from pdno.training.task import Learner
 
 Times = Sequence[float] | None
 
@@ -92,7 +92,7 @@ def run_experiment(
                 datasets.ensure_dataset(experiment.problem, store)
         group.barrier()
         samples = datasets.open_experiment_data(experiment, store)
-        grid, channels = samples.train.grid, _channels(experiment.task, samples.train)
+        grid, channels = samples.train.grid, _channels(experiment, samples.train)
         run = fit(
             build_network(experiment.network, grid.dim, *channels, seed=experiment.seed),
             samples.train,
@@ -126,7 +126,7 @@ def _measure_and_save(
     shown = json.dumps([grid.shape, grid.periodic, grid.offset])
     header = {"grid": shown, "times": json.dumps(times)}
     write_tensors(place / run_folder.PICTURES, pictures, header)
-    grid, (inputs, out) = samples.train.grid, _channels(experiment.task, samples.train)
+    grid, (inputs, out) = samples.train.grid, _channels(experiment, samples.train)
     shape = {"dim": grid.dim, "in": inputs, "out": out, "grid": grid.shape}
     shape |= {"periodic": grid.periodic, "offset": grid.offset}
     write_rows(place / run_folder.ROWS, rows)
@@ -197,12 +197,13 @@ def _load_older(place: Path, experiment: Experiment, device: torch.device | str)
     return learner.eval()
 
 
-def _channels(task: Task, data: OperatorDataset) -> tuple[int, int]:
-    """Channels that the network gets and gives."""
+def _channels(experiment: Experiment, data: OperatorDataset) -> tuple[int, int]:
+    """Channels that the network gets and gives; scalars are channels where no symbol sees them."""
     inputs, targets = data[0]
     out = targets.shape[-data.grid.dim - 1]
-    seen = getattr(task, "frames", None)
-    return inputs.shape[0] if seen is None else seen * out, out
+    seen = getattr(experiment.task, "frames", None)
+    constant = 0 if getattr(experiment.network, "scalars", 0) else len(data.scalar_names)
+    return constant + (inputs.shape[0] if seen is None else seen * out), out
 
 
 def _has_run(place: Path, experiment: Experiment) -> bool:

@@ -114,6 +114,13 @@ class Experiment(Record):
                 f"train={self.train}{among} and test={self.test} overlap in {problem.samples} "
                 "samples"
             )
+        seen = getattr(self.network, "scalars", 0)
+        if seen not in (0, len(problem.vary)):
+            varied = ", ".join(problem.vary) or "nothing"
+            raise ValueError(
+                f"scalars={seen} of the network, but the problem varies {varied}: give "
+                f"scalars={len(problem.vary)}, or 0 for constant channels"
+            )
         frames = len(problem.times or ())
         if self.window is not None and self.window + (self.targets or 1) > frames:
             raise ValueError(
@@ -132,7 +139,10 @@ class Experiment(Record):
         """What tables, figures and verdicts go by."""
         problem, (family, variant) = self.problem, self.network.family
         dataset = problem.name if problem else str(self.file.path if self.file else "")
-        if isinstance(problem, NavierStokesProblem):
+        if problem is not None and problem.vary:
+            ranges = (f"{name} {a:g} to {b:g}" for name, (a, b) in problem.vary.items())
+            dataset = f"{problem.name}, {', '.join(ranges)}"
+        elif isinstance(problem, NavierStokesProblem):
             dataset = str(Dataset(problem.viscosity, problem.final_time, self.train))
         viscosity = problem.parameters.get("viscosity") if problem else None
         values = {name: getattr(self.network, name) for name in self.sweep}

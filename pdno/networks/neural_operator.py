@@ -22,7 +22,7 @@ from pdno.grid import Grid
 from pdno.operators.cache import FrozenLayer, share_values
 from pdno.operators.kernel import apply_projection
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.symbols.base import SymbolValues
+from pdno.symbols.base import SymbolValues, Time
 from pdno.symbols.scale import ExactScales, scale_per_axis
 
 PROJECT_HIDDEN = 128
@@ -105,7 +105,10 @@ class NeuralOperator(ExactScales):
     def forward(
         self, f: Tensor, t: Tensor | float | None = None, *, grid: Grid | None = None
     ) -> Tensor:
-        """u on the grid of f, which is periodic unless given; t for networks that take time."""
+        """u on the grid of f, which is periodic unless given; t for networks that take time.
+
+        Symbols that see scalars get (B, P) numbers for t, time first where they take it.
+        """
         if len(f) == 0:
             raise ValueError("the batch is empty: give at least one sample")
         if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
@@ -139,8 +142,9 @@ class NeuralOperator(ExactScales):
         Values are evaluated anew when weights change, and not used for gradients of the symbols.
         `tolerance` is the relative error allowed in the x-factors; 0 keeps the operator.
         """
-        if self.takes_time:
-            raise ValueError("symbols of time have other values at every t: do not freeze them")
+        if self.takes_time or self.scalars:
+            kind = "time have other values at every t" if self.takes_time else "scalars vary"
+            raise ValueError(f"symbols of {kind}: do not freeze them")
         inner = self.inner_grid(grid)
         return [operator.freeze(inner, tolerance) for operator in self._operators()]
 
@@ -149,10 +153,10 @@ class NeuralOperator(ExactScales):
         for operator in self._operators():
             operator.cache.frozen = None
 
-    def evaluate_symbols(self, grid: Grid) -> list[SymbolValues]:
+    def evaluate_symbols(self, grid: Grid, t: Time = None) -> list[SymbolValues]:
         """The values of all symbols on a grid, with their graph, for `using_symbols`."""
         inner = self.inner_grid(grid)
-        return [operator.values_at_nodes(inner) for operator in self._operators()]
+        return [operator.values_at_nodes(inner, t) for operator in self._operators()]
 
     def using_symbols(
         self, grid: Grid, values: list[SymbolValues]
@@ -165,6 +169,11 @@ class NeuralOperator(ExactScales):
     def takes_time(self) -> bool:
         """Whether the symbols depend on time."""
         return any(getattr(operator.symbol, "takes_time", False) for operator in self._operators())
+
+    @property
+    def scalars(self) -> int:
+        """How many numbers of the equation the symbols see."""
+        return max(operator.symbol.scalars for operator in self._operators())
 
     def _operators(self) -> Iterator[PseudoDifferentialOperator]:
         for operator in self.operators:

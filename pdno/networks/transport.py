@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from pdno.arguments import KeepsArguments
 from pdno.grid import Grid
 from pdno.spectral import resample
+from pdno.symbols.base import Time
 
 REFINE = 2  # points on which v is read for each of its own; a factor 2 divides the error by 8
 REACH = 0.25  # the displacement that an output of 1 stands for, in units of the domain
@@ -37,9 +38,10 @@ class Transport(KeepsArguments, nn.Module):
             weight.mul_(START)
             bias.zero_()
 
-    def forward(self, f: Tensor, *, grid: Grid | None = None) -> Tensor:
-        """The next frame."""
-        moved = self.network(f) if grid is None else self.network(f, grid=grid)
+    def forward(self, f: Tensor, *, grid: Grid | None = None, t: Time = None) -> Tensor:
+        """The next frame; t are the numbers that the symbols of the network see."""
+        options = ({} if grid is None else {"grid": grid}) | ({} if t is None else {"t": t})
+        moved = self.network(f, **options)
         displacement, rest = moved[:, : self.dim], moved[:, self.dim :]
         frame: Tensor = warp(f[:, -rest.shape[1] :], REACH * displacement) + rest
         return frame

@@ -42,6 +42,11 @@ class PseudoDifferentialOperator(KeepsArguments, nn.Module):
         self.method, self.symbol, self.cache = method, symbol, ValueCache()
         self.modes: Modes = modes if modes is None or isinstance(modes, int) else tuple(modes)
 
+    @property
+    def scalars(self) -> int:
+        """How many numbers of the equation the symbol sees."""
+        return self.symbol.scalars
+
     def forward(self, f: Tensor, grid: Grid | None = None, t: Time = None) -> Tensor:
         """K_a[f] on the grid of f, which is periodic unless given."""
         where = grid or Grid(tuple(f.shape[2:]))
@@ -127,14 +132,15 @@ def apply_symbol(
             raise ValueError("a symbol evaluated pair by pair has no time: leave t out")
         return apply_directly(symbol.values(where, modes), f, where, modes)
     times = torch.as_tensor(t, dtype=torch.float64) if t is not None else None
-    if times is not None and times.dim() == 1 and len(times) != len(f):
+    own = times is not None and (times.dim() == 1 or (times.dim() == 2 and len(times) > 1))
+    if times is not None and own and len(times) != len(f):
         raise ValueError(f"{len(times)} times for {len(f)} samples: give one, or one per sample")
     if symbol.in_channels != 1 or symbol.out_channels != 1:
         _check_channels(f, where, symbol)
         return apply_values(_like(symbol.evaluate(where, modes, times), f), f, where, modes)
     where.check(f, "f")
-    if times is not None and times.dim() == 1:
-        times = times.repeat_interleave(f.shape[1])
+    if times is not None and own:
+        times = times.repeat_interleave(f.shape[1], dim=0)
     values = _like(symbol.evaluate(where, modes, times), f)
     return apply_values(values, f.reshape(-1, 1, *where.shape), where, modes).reshape(f.shape)
 

@@ -73,8 +73,9 @@ def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = Fal
 
 
 class Symbol(KeepsArguments, nn.Module):
-    """A symbol a_ij(x, ξ), perhaps with time."""
+    """A symbol a_ij(x, ξ), perhaps with time and with numbers μ of the equation."""
 
+    scalars = 0  # how many μ it sees
     hermitian = False  # whether a(x, -ξ) = conj a(x, ξ): what acts on real functions is a
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -85,7 +86,11 @@ class Symbol(KeepsArguments, nn.Module):
 
     @abstractmethod
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
-        """The values on `grid` and its kept `modes`, at time t (one, or one per sample)."""
+        """The values on `grid` and its kept `modes`, at time t (one, or one per sample).
+
+        A symbol that sees scalars of the equation is given (B, P) numbers, time first if it takes
+        it; a single row stands for all samples.
+        """
 
     def forward(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The same as `evaluate`."""

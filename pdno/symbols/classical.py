@@ -17,6 +17,8 @@ Structure of the channel matrix A(ξ), with networks N and M, K = (N - N*)/2 and
     dissipative, elliptic   A = ⟨ξ⟩^m (K - P) - c |ξ|² ⟨ξ⟩^{m-2}   Re (A v, v) <= -c |ξ|² ⟨ξ⟩^{m-2}
     with time               e^{tA}, A dissipative                  a(s + t) = a(s) a(t)
 
+With scalars of the equation N, M and a1 see them, too: for every μ, A(ξ; μ) has this structure.
+
 Self-adjoint and one of the others leaves K out. c > 0 is learned.
 
 The operators inherit this on every grid. Where N_j is even, ξ_j = N_j/2 stands for both signs,
@@ -40,7 +42,7 @@ from pdno.fourier import Modes
 from pdno.grid import Grid, kept_per_axis
 from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
-from pdno.symbols.separated import SeparatedSymbol
+from pdno.symbols.separated import SeparatedSymbol, with_numbers
 
 GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be almost linear
 
@@ -49,7 +51,8 @@ class ClassicalSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) ⟨ξ⟩^m a2_ij((1, ξ)/⟨ξ⟩), in S^m_{1,0} in every dimension.
 
     a1 starts near 1, so that the operator starts as an a(ξ); an elliptic symbol has one a1(x) > 0
-    for all pairs. With time the symbol is e^{tA}: A of order m is dissipative, elliptic if m > 0.
+    for all pairs. With time the symbol is e^{tA}: A of order m is dissipative, elliptic if m > 0;
+    with scalars of the equation it is e^{tA(ξ; μ)}.
     Self-adjoint or dissipative symbols have no x: with x the adjoint is not separated. If not
     `hermitian`, the operator on real fields has another symbol, one that jumps at ξ_d = 0.
 
@@ -69,6 +72,7 @@ class ClassicalSymbol(SeparatedSymbol):
         order: float = 0.0,
         depends_on_x: bool = True,
         takes_time: bool = False,
+        scalars: int = 0,
         hermitian: bool = True,
         elliptic: bool = False,
         self_adjoint: bool = False,
@@ -76,7 +80,7 @@ class ClassicalSymbol(SeparatedSymbol):
         **network: Unpack[MLPOptions],
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
-        super().__init__(in_channels, out_channels, **parts)
+        super().__init__(in_channels, out_channels, scalars=scalars, **parts)
         self.periodic, self.order, self.hermitian = True, float(order), hermitian
         self.self_adjoint, self.dissipative = self_adjoint, dissipative or takes_time
         self.elliptic = elliptic or (takes_time and order > 0)
@@ -84,7 +88,7 @@ class ClassicalSymbol(SeparatedSymbol):
         self._check(network)
         pairs = in_channels * out_channels
         even, odd = ("even", "odd") if hermitian else ("none", "none")
-        make = partial(ParityMLP, scale.dim + 1, pairs, **network)
+        make = partial(ParityMLP, scale.dim, scalars, pairs, **network)
         self.real, self.imaginary = make(parity=even), make(parity=odd)
         if self.dissipative or self.elliptic:
             self.root_real, self.root_imaginary = make(parity=even), make(parity=odd)
@@ -92,7 +96,9 @@ class ClassicalSymbol(SeparatedSymbol):
             self.log_ellipticity = nn.Parameter(torch.tensor(math.log(0.1)))  # of c at the start
         self.space = None
         if depends_on_x:
-            self.space = SymbolMLP(2 * scale.dim, 1 if self.elliptic else pairs, **network)
+            self.space = SymbolMLP(
+                2 * scale.dim + scalars, 1 if self.elliptic else pairs, **network
+            )
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
 
@@ -106,8 +112,9 @@ class ClassicalSymbol(SeparatedSymbol):
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
         if not self.exact_structure:
             omega, size = _compactify(xi, self.order)
-            return (self._pairs(self.real, self.imaginary, omega) * size).unsqueeze(0)
-        return self._assemble(self._parts(xi), xi, t)
+            seen = with_numbers(omega, self._scalars(t))
+            return (self._pairs(self.real, self.imaginary, seen) * size).unsqueeze(0)
+        return self._assemble(self._parts(xi, t), xi, t)
 
     def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
         """The same on a grid, structured symbols with the means of both signs at N/2."""
@@ -125,29 +132,37 @@ class ClassicalSymbol(SeparatedSymbol):
                 parts = [(w / 2, p) for w, at in parts for p in (at, at * turned)]
             if k is not None and axis + 1 < grid.dim and 2 * k < n:
                 lone |= whole[..., axis] == -k
-        means = [(weight, self._parts(at)) for weight, at in parts]
+        means = [(weight, self._parts(at, t)) for weight, at in parts]
         names = means[0][1]
         joined = {name: torch.stack([w * p[name] for w, p in means]).sum(dim=0) for name in names}
         return self._assemble(joined, xi, t).masked_fill(lone, 0.0)
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        """a1 at x, from features that make it periodic; it does not depend on time."""
+        """a1 at x, from features that make it periodic, and at the scalars; it has no time."""
         assert self.space is not None
         # the scale says what networks see of x; the torus has period 1 whatever it says
         angle = 2 * math.pi * x / self.scale.coordinate.to(x)
         features = torch.cat([torch.cos(angle), torch.sin(angle)], dim=-1)
         # all pairs of a point lie together in memory, as the operator reads them
-        values: Tensor = self.space(features).movedim(-1, 0)
+        values: Tensor = self.space(with_numbers(features, self._scalars(t))).movedim(-1, 0)
         sizes = (1, 1) if self.elliptic else (self.out_channels, self.in_channels)
         return (values.exp() if self.elliptic else values).reshape(1, *sizes, *values.shape[1:])
 
-    def _parts(self, xi: Tensor) -> dict[str, Tensor]:
-        """What A ⟨ξ⟩^{-m} is made of, matrices (*K, C, C): the self-adjoint, or P (+ c) and K."""
+    def _scalars(self, t: Tensor | None) -> Tensor | None:
+        """The numbers that it sees without the time."""
+        return None if t is None or not self.scalars else t[..., -self.scalars :]
+
+    def _parts(self, xi: Tensor, t: Tensor | None) -> dict[str, Tensor]:
+        """What A ⟨ξ⟩^{-m} is made of, matrices (*K, C, C): the self-adjoint, or P (+ c) and K.
+
+        They come with a leading B where each sample has scalars of its own.
+        """
         omega, _ = _compactify(xi, self.order)
-        n = self._pairs(self.real, self.imaginary, omega).movedim((0, 1), (-2, -1))
+        seen = with_numbers(omega, self._scalars(t))
+        n = self._pairs(self.real, self.imaginary, seen).movedim((0, 1), (-2, -1))
         if not (self.elliptic or self.dissipative):
             return {"symmetric": 0.5 * (n + n.mH)}
-        root = self._pairs(self.root_real, self.root_imaginary, omega).movedim((0, 1), (-2, -1))
+        root = self._pairs(self.root_real, self.root_imaginary, seen).movedim((0, 1), (-2, -1))
         positive = root @ root.mH
         if self.elliptic:
             unit = torch.eye(self.in_channels, dtype=n.dtype, device=n.device)
@@ -157,9 +172,10 @@ class ClassicalSymbol(SeparatedSymbol):
         return {"positive": positive, "skew": 0.5 * (n - n.mH)}
 
     def _assemble(self, parts: dict[str, Tensor], xi: Tensor, t: Tensor | None) -> Tensor:
-        """A, or e^{tA}, from its parts, (1, O, I, *K), B after I if t is (B,)."""
-        if t is not None and bool((t < 0).any()):
-            least = f"t is {float(t.min()):g}; expected t >= 0"
+        """A, or e^{tA}, from its parts, (1, O, I, *K), B after I if t is (B, P)."""
+        time = t[..., 0] if t is not None and self.takes_time else None
+        if time is not None and bool((time < 0).any()):
+            least = f"t is {float(time.min()):g}; expected t >= 0"
             raise ValueError(f"{least}: e^{{tA}} of a dissipative A grows without bound backwards")
         if "symmetric" in parts:
             a = parts["symmetric"]
@@ -170,10 +186,12 @@ class ClassicalSymbol(SeparatedSymbol):
             else:
                 a = positive if self.self_adjoint else positive @ _exponential(skew)
         a = a * _compactify(xi, self.order)[1][..., None, None]
-        return (a if t is None else _exponential(a, t)).movedim((-2, -1), (0, 1)).unsqueeze(0)
+        if time is not None:
+            a = _exponential(time.reshape(*time.shape, *[1] * (xi.dim() + 1)) * a)
+        return a.movedim((-2, -1), (0, 1)).unsqueeze(0)
 
     def _pairs(self, real: SymbolMLP, imaginary: SymbolMLP, omega: Tensor) -> Tensor:
-        """A complex network of ω, (*K, d + 1) -> (O, I, *K)."""
+        """A complex network of ω and the scalars, (..., d + 1 + P) -> (O, I, ...)."""
         values = join_parts(real.fields(omega), imaginary.fields(omega))
         return values.reshape(self.out_channels, self.in_channels, *values.shape[1:])
 
@@ -196,15 +214,21 @@ class ClassicalSymbol(SeparatedSymbol):
 class ParityMLP(SymbolMLP):
     """(N(ω) ± N(ω')) / 2 with ω' = (1, -ξ)/⟨ξ⟩, "even" or "odd" in ξ, or N(ω) itself, "none".
 
-    The last map of N is linear: to symmetrise the last hidden layer is enough; an odd network has
-    no bias there.
+    N may see scalars after ω. The last map of N is linear: to symmetrise the last hidden layer is
+    enough; an odd network has no bias there.
     """
 
     def __init__(
-        self, in_features: int, out_features: int, *, parity: str, **network: Unpack[MLPOptions]
+        self,
+        dim: int,
+        scalars: int,
+        out_features: int,
+        *,
+        parity: str,
+        **network: Unpack[MLPOptions],
     ) -> None:
-        super().__init__(in_features, out_features, **network)
-        self.parity = parity
+        super().__init__(dim + 1 + scalars, out_features, **network)
+        self.dim, self.parity = dim, parity
         with torch.no_grad():
             self.linear_in.weight.mul_(GAIN)
         if parity == "odd":
@@ -212,11 +236,13 @@ class ParityMLP(SymbolMLP):
             self.linear_out.register_buffer("bias", torch.zeros(out_features), persistent=False)
 
     def features(self, points: Tensor) -> Tensor:
-        """The last hidden layer with its parity, (..., d + 1) -> (..., hidden)."""
+        """The last hidden layer with its parity, (..., d + 1 + P) -> (..., hidden)."""
         z = super().features(points)
         if self.parity == "none":
             return z
-        mirrored = super().features(torch.cat([points[..., :1], -points[..., 1:]], dim=-1))
+        sign = torch.ones_like(points)
+        sign[..., 1 : 1 + self.dim] = -1
+        mirrored = super().features(sign * points)
         return 0.5 * (z + mirrored if self.parity == "even" else z - mirrored)
 
 
@@ -227,10 +253,8 @@ def _compactify(xi: Tensor, order: float) -> tuple[Tensor, Tensor]:
     return omega, bracket.squeeze(-1) ** order
 
 
-def _exponential(a: Tensor, t: Tensor | None = None) -> Tensor:
-    """e^{tA} of matrices (*K, C, C), with a leading B for t of shape (B,)."""
-    if t is not None:
-        a = t.reshape(-1, *[1] * a.dim()) * a if t.dim() else t * a
+def _exponential(a: Tensor) -> Tensor:
+    """e^A of matrices (..., C, C)."""
     if a.shape[-1] == 1:
         return a.exp()
     # squaring loses a digit for every factor ten of |tA|: single precision has too few

@@ -14,13 +14,14 @@ from pdno.grid import Grid, kept_per_axis
 from pdno.symbols.base import Symbol, SymbolValues, Time
 from pdno.symbols.mlp import MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
-from pdno.symbols.separated import SeparatedSymbol, with_time
+from pdno.symbols.separated import SeparatedSymbol, with_numbers
 
 
 class NetworkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 
-    a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well.
+    a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well, and with
+    scalars of the equation μ: a(x, ξ; t, μ).
     """
 
     def __init__(
@@ -31,16 +32,18 @@ class NetworkSymbol(SeparatedSymbol):
         scale: InputScale,
         depends_on_x: bool = True,
         takes_time: bool = False,
+        scalars: int = 0,
         **network: Unpack[MLPOptions],
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
+        parts["scalars"] = scalars
         super().__init__(in_channels, out_channels, **parts)
-        sizes = scale.dim + takes_time, in_channels * out_channels
+        sizes = scale.dim + self.numbers, in_channels * out_channels
         self.real, self.imaginary = SymbolMLP(*sizes, **network), SymbolMLP(*sizes, **network)
         self.space = SymbolMLP(*sizes, **network) if depends_on_x else None
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        points = with_time(xi, t)
+        points = with_numbers(xi, t)
         return self._by_pairs(join_parts(self.real.fields(points), self.imaginary.fields(points)))
 
 
@@ -63,26 +66,28 @@ class LowRankSymbol(SeparatedSymbol):
         rank: int = 2,
         shared: bool = False,
         takes_time: bool = False,
+        scalars: int = 0,
         **network: Unpack[MLPOptions],
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": True, "takes_time": takes_time}
+        parts["scalars"] = scalars
         super().__init__(in_channels, out_channels, **parts)
         if rank < 1:
             raise ValueError(f"rank is {rank}; expected at least 1")
         self.rank = rank
-        sizes = scale.dim + takes_time, rank * out_channels * in_channels
+        sizes = scale.dim + self.numbers, rank * out_channels * in_channels
         self.real, self.imaginary = SymbolMLP(*sizes, **network), SymbolMLP(*sizes, **network)
         self.space = SymbolMLP(sizes[0], rank * (1 if shared else out_channels), **network)
         with torch.no_grad():
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        points = with_time(xi, t)
+        points = with_numbers(xi, t)
         c = join_parts(self.real.fields(points), self.imaginary.fields(points))
         return c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        b = self.space.fields(with_time(x, t))
+        b = self.space.fields(with_numbers(x, t))
         return b.reshape(self.rank, -1, 1, *b.shape[1:])
 
 

@@ -3,9 +3,12 @@
 The networks see x · coordinate_scale and ξ / frequency_scale (see `symbols.scale`). Operators ask
 for c on the kept modes of a grid, the theory at any other frequency: symbol classes are statements
 about |ξ| -> ∞, where no grid reaches.
+
+What a symbol sees beside x and ξ are the same numbers at every point: the time, if it takes it,
+and then the scalars μ of the equation, such as a viscosity. Samples may have their own.
 """
 
-__all__ = ["SeparatedSymbol", "check_time", "with_time"]
+__all__ = ["SeparatedSymbol", "check_numbers", "check_time", "with_numbers"]
 
 from abc import abstractmethod
 from typing import Any
@@ -37,15 +40,27 @@ class SeparatedSymbol(Symbol):
         scale: InputScale,
         depends_on_x: bool,
         takes_time: bool,
+        scalars: int = 0,
     ) -> None:
         super().__init__(in_channels, out_channels)
+        if scalars < 0:
+            raise ValueError(f"scalars is {scalars}; expected how many numbers the symbol sees")
         self.scale, self.depends_on_x, self.takes_time = scale, depends_on_x, takes_time
+        self.scalars = scalars
 
     space: SymbolMLP | None
 
+    @property
+    def numbers(self) -> int:
+        """How many numbers it sees beside x and ξ: the time, if it takes it, and the scalars."""
+        return self.takes_time + self.scalars
+
     @abstractmethod
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex; B after I if t is (B,)."""
+        """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex.
+
+        t are the numbers that it sees, (P,), or (B, P), which puts B after I; None without any.
+        """
 
     def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
         """c at the kept modes of a grid, given as ξ / frequency_scale."""
@@ -54,11 +69,11 @@ class SeparatedSymbol(Symbol):
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
         """b at x · coordinate_scale, (*N, d) -> (R, O or 1, I or 1, *N) real; B as for c.
 
-        Here that of one network `space` of x (and t) for all pairs.
+        Here that of one network `space` of x (and the numbers t) for all pairs.
         """
         assert self.space is not None
         # all pairs of a point lie together in memory, as the operator reads them
-        return self._by_pairs(self.space(with_time(x, t)).movedim(-1, 0))
+        return self._by_pairs(self.space(with_numbers(x, t)).movedim(-1, 0))
 
     def _by_pairs(self, values: Tensor) -> Tensor:
         """(O·I, *N) -> (1, O, I, *N)."""
@@ -78,7 +93,7 @@ class SeparatedSymbol(Symbol):
         With `smooth_frequency` c may be interpolated between the modes, to float32.
         """
         like = next(self.parameters())
-        times = check_time(t, self.takes_time, like)
+        times = check_numbers(t, self.takes_time, self.scalars, like)
         xi = self.scale.xi(grid, modes, like)
         interpolated = smooth_frequency and not self.exact_structure and times is None
         c = self._interpolate_frequency(xi) if interpolated and grid.dim == 1 else None
@@ -139,7 +154,7 @@ class SeparatedSymbol(Symbol):
             cure = "build it with one, or use it on a grid first"
             raise ValueError(f"this symbol has not chosen its frequency_scale yet: {cure}")
         like = next(self.parameters())
-        times = check_time(t, self.takes_time, like)
+        times = check_numbers(t, self.takes_time, self.scalars, like)
         seen = (xi.to(like.device) / self.scale.frequency.to(like.device)).to(like.dtype)
         b = self.space_factor(self._scaled(x, like), times) if self.depends_on_x else None
         return _times_first(self.frequency_factor(seen, times), b, times)
@@ -159,18 +174,40 @@ def check_time(t: Time, takes_time: bool, like: Tensor) -> Tensor | None:
     return times
 
 
-def with_time(points: Tensor, t: Tensor | None) -> Tensor:
-    """Append t to every point: (*N, d) -> (*N, d + 1), or (B, *N, d + 1) for t of shape (B,)."""
+def check_numbers(t: Time, takes_time: bool, scalars: int, like: Tensor) -> Tensor | None:
+    """What a symbol sees, (P,) for all samples or (B, P): its time, and then its scalars.
+
+    One number alone may come without the last axis, (), or (B,).
+    """
+    if not scalars:
+        times = check_time(t, takes_time, like)
+        return None if times is None else times[..., None]
+    names = f"{'the time and ' if takes_time else ''}{scalars} scalars of the equation"
+    if t is None:
+        raise ValueError(f"this symbol sees {names}: give them, (B, {takes_time + scalars})")
+    seen = torch.as_tensor(t, dtype=like.dtype, device=like.device)
+    if takes_time + scalars == 1 and seen.dim() < 2:
+        return seen[..., None]
+    if seen.dim() != 2 or seen.shape[1] != takes_time + scalars:
+        expected = f"(B, {takes_time + scalars}), one row for each sample or for all"
+        raise ValueError(
+            f"this symbol sees {names}, given {tuple(seen.shape)}: expected {expected}"
+        )
+    return seen[0] if len(seen) == 1 else seen
+
+
+def with_numbers(points: Tensor, t: Tensor | None) -> Tensor:
+    """Append t to every point: (*N, d) -> (*N, d + P), or (B, *N, d + P) for t of shape (B, P)."""
     if t is None:
         return points
-    if t.dim():
+    if t.dim() == 2:
         points = points.expand(len(t), *points.shape)
-        t = t.reshape(-1, *[1] * (points.dim() - 1))
-    return torch.cat([points, t.expand(*points.shape[:-1], 1)], dim=-1)
+        t = t.reshape(len(t), *[1] * (points.dim() - 2), -1)
+    return torch.cat([points, t.expand(*points.shape[:-1], t.shape[-1])], dim=-1)
 
 
 def _times_first(c: Tensor, b: Tensor | None, t: Tensor | None, *tables: Any) -> SymbolValues:
-    """(R, O, I, B, *K) -> (B, R, O, I, *K) where there is one time per sample."""
-    if t is not None and t.dim():
+    """(R, O, I, B, *K) -> (B, R, O, I, *K) where each sample has its own numbers."""
+    if t is not None and t.dim() == 2:
         c, b = c.movedim(3, 0), None if b is None else b.movedim(3, 0)
     return SymbolValues(c, b, *tables)

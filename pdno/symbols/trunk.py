@@ -12,14 +12,14 @@ set, so a2 is in S^0_{1,0} in every dimension; docs/theory_symbol_classes.md has
 
 __all__ = ["TrunkSymbol"]
 
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 
 from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
-from pdno.symbols.separated import SeparatedSymbol, with_time
+from pdno.symbols.separated import SeparatedSymbol, with_numbers
 
 SCALES = (1.0, 4.0)  # the s of the features, in units of the `frequency_scale`
 GAIN = 3.0  # features lie on spheres, where torch's own start would be almost linear
@@ -29,7 +29,8 @@ class TrunkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ) with a2 in S^0_{1,0} (eq. 9, 16), one trunk for all of a2.
 
     Arguments:
-        in_channels, out_channels, scale, depends_on_x, takes_time: As in `SeparatedSymbol`.
+        in_channels, out_channels, scale, depends_on_x, takes_time, scalars: Those of a
+            `SeparatedSymbol`.
         space_hidden: Width of the network a1; None for that of the trunk.
         network: Arguments of `SymbolMLP`, for the trunk.
     """
@@ -42,18 +43,19 @@ class TrunkSymbol(SeparatedSymbol):
         scale: InputScale,
         depends_on_x: bool = True,
         takes_time: bool = False,
+        scalars: int = 0,
         space_hidden: int | None = None,
         **network: Unpack[MLPOptions],
     ) -> None:
-        sizes = in_channels, out_channels
-        super().__init__(*sizes, scale=scale, depends_on_x=depends_on_x, takes_time=takes_time)
-        pairs, features = in_channels * out_channels, len(SCALES) * (scale.dim + 1) + takes_time
-        self.trunk = SymbolMLP(features, 2 * pairs, **network)
+        parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
+        super().__init__(in_channels, out_channels, scalars=scalars, **parts)
+        pairs, features = in_channels * out_channels, len(SCALES) * (scale.dim + 1)
+        self.trunk = SymbolMLP(features + self.numbers, 2 * pairs, **network)
         with torch.no_grad():
             self.trunk.linear_in.weight.mul_(GAIN)
         if space_hidden is not None:
             network["hidden"] = space_hidden
-        space = SymbolMLP(scale.dim + takes_time, pairs, **network) if depends_on_x else None
+        space = SymbolMLP(scale.dim + self.numbers, pairs, **network) if depends_on_x else None
         self.space = space
         names = [network.get("activation", "gelu"), network.get("first_activation")]
         self.smooth = all(ACTIVATIONS[name].order is not None for name in names if name)
@@ -68,5 +70,5 @@ class TrunkSymbol(SeparatedSymbol):
         for s in SCALES:
             root = (s * s + squares).sqrt()
             features += [xi / root, s / root]
-        values = self.trunk.fields(with_time(torch.cat(features, dim=-1), t))
+        values = self.trunk.fields(with_numbers(torch.cat(features, dim=-1), t))
         return self._by_pairs(join_parts(*values.chunk(2)))

@@ -33,7 +33,7 @@ from torch import nn
 
 from pdno.display import draw, html_facts
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.symbols.base import Symbol
+from pdno.symbols.base import Symbol, Time
 from pdno.symbols.separated import SeparatedSymbol
 from pdno.theory.measurement import EVERY_POWER, LOST, Measurement, Row, judge, measure
 from pdno.theory.probe import AnySymbol, Probe, make_probe
@@ -137,7 +137,7 @@ def certify(
     order: float | None = None,
     *,
     dim: int | None = None,
-    t: float | None = None,
+    t: Time = None,
     space: Literal["torus", "box"] = "torus",
     frequencies: Literal["integer", "real"] | None = None,
     **rare: Unpack[_Rare],
@@ -149,6 +149,7 @@ def certify(
             ξ (1, M, d) to (P, M) or (O, I, P, M).
         order: m; None takes the order that is fitted.
         dim: n, for functions and formulas that do not know it.
+        t: The time, for symbols that have one; (1, P) numbers for those that see scalars, too.
         space: "torus", or "box" to judge smoothness inside of the box only.
         frequencies: "real" asks for smoothness on R^n as well, "integer" does not. None means
             "real" for networks, else "integer".
@@ -223,11 +224,11 @@ def _only_symbol(given: AnySymbol | nn.Module) -> AnySymbol:
     return given
 
 
-def _proven_order(symbol: AnySymbol, probe: Probe, t: float | None, acting: bool) -> float | None:
+def _proven_order(symbol: AnySymbol, probe: Probe, t: Time, acting: bool) -> float | None:
     """m if the symbol, or the part of it that acts on real functions, is proven to be in S^m."""
     if not isinstance(symbol, Symbol) or (acting and probe.dim > 1 and not symbol.hermitian):
         return None
-    return symbol.proven_order(t)
+    return symbol.proven_order(None if t is None else float(torch.as_tensor(t).flatten()[0]))
 
 
 def _certainty(verdict: Verdict, by_theorem: bool, seen: Measurement, proven: float | None) -> str:

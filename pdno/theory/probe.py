@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from pdno.symbols.analytic import Advection, AnalyticSymbol, Derivative, Multiplication
-from pdno.symbols.base import Symbol
+from pdno.symbols.base import Symbol, Time
 from pdno.symbols.direct import FullSymbol
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.scale import scale_per_axis
-from pdno.symbols.separated import SeparatedSymbol, check_time
+from pdno.symbols.separated import SeparatedSymbol, check_numbers, check_time
 from pdno.theory.stencil import MultiIndex, Stencil, derivative_stencil
 
 # a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)
@@ -249,7 +249,7 @@ class DirectProbe(Probe):
 
 @torch.no_grad()
 def evaluate_at(
-    symbol: AnySymbol, x: Tensor, xi: Tensor, *, t: float | None = None, acting: bool = False
+    symbol: AnySymbol, x: Tensor, xi: Tensor, *, t: Time = None, acting: bool = False
 ) -> Tensor:
     """a_ij(x, ξ) at all pairs of points (P, d) and frequencies (M, d), (O, I, P, M), complex128.
 
@@ -275,7 +275,7 @@ def make_probe(
     symbol: AnySymbol,
     *,
     dim: int | None = None,
-    t: float | None = None,
+    t: Time = None,
     acting: bool = False,
     frequency_scale: float | Sequence[float] | None = None,
     shells: int = 16,
@@ -322,7 +322,7 @@ def _known_dim(symbol: AnySymbol) -> int | None:
     return len(symbol.velocity) if isinstance(symbol, Advection) else None
 
 
-def _factors(symbol: Symbol, t: float | None) -> tuple[Factor, Factor | None]:
+def _factors(symbol: Symbol, t: Time) -> tuple[Factor, Factor | None]:
     """c and b; a table is zero outside of its modes."""
     if isinstance(symbol, TableSymbol):
         return _stored(symbol), None
@@ -365,14 +365,17 @@ def _stored(symbol: TableSymbol) -> Factor:
     return stored
 
 
-def _first_layer(symbol: SeparatedSymbol, t: float | None) -> Tensor | None:
+def _first_layer(symbol: SeparatedSymbol, t: Time) -> Tensor | None:
     """Rows (w, b) of the units w·ξ/s + b of networks that see ξ itself."""
     if not isinstance(symbol, (NetworkSymbol, LowRankSymbol)):
         return None
     layers = (symbol.real.linear_in, symbol.imaginary.linear_in)
     rows = torch.cat([torch.cat([layer.weight, layer.bias[:, None]], dim=1) for layer in layers])
     w, b = rows[:, : symbol.scale.dim], rows[:, -1:]
-    return torch.cat([w, b if t is None else b + t * rows[:, -2:-1]], dim=1)
+    numbers = check_numbers(t, symbol.takes_time, symbol.scalars, rows)
+    if numbers is not None:
+        b = b + rows[:, symbol.scale.dim : -1] @ numbers[:, None]
+    return torch.cat([w, b], dim=1)
 
 
 def _what_acts(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -131,8 +130,8 @@ class Run(NamedTuple):
     def _predicted(self, kind: str, index: int, data: OperatorDataset | None) -> Any:
         known = self.data if data is None else data
         inputs, target = known[index]
-        predict = partial(self.model.predict, grid=known.grid, times=known.target_times)
-        prediction = predict(inputs[None])[0]
+        at: Any = {"grid": known.grid, "times": known.target_times}
+        prediction = self.model.predict(inputs[None], **at, scalars=known.scalars([index]))[0]
         error = float(relative_l2(prediction[None], target[None]))
         title = f"sample {index}, relative L2 error {error:.3g}"
         return getattr(known, kind)(index, prediction, title=title)
@@ -372,7 +371,8 @@ class _Loop:
         for start in range(0, len(share), EVALUATION_BATCH):
             rows = share[start : start + EVALUATION_BATCH]
             inputs, targets = tests.batch(rows)
-            prediction = self.learner.predict(inputs, grid=data.grid, times=data.target_times)
+            at: Any = {"grid": data.grid, "times": data.target_times}
+            prediction = self.learner.predict(inputs, **at, scalars=data.scalars(rows))
             errors[rows] = relative_l2(prediction, targets).double().cpu()
         return float(self.group.all_reduce(errors).mean())
 

@@ -3,6 +3,9 @@
 *Pointwise* statistics are fields, as in the published Darcy runs. They carry their grid; on other
 grids they are splines of themselves, so a normaliser serves every resolution. *Channel* statistics
 are one pair of numbers per channel.
+
+Scalars of the equation, which the symbols of a network see or which it gets as constant channels,
+are brought to [-1, 1], their logarithms where they range over a decade or more.
 """
 
 __all__ = [
@@ -10,14 +13,16 @@ __all__ = [
     "NormalizedNetwork",
     "Normalizer",
     "Normalizers",
+    "ScalarScale",
     "fit_normalizer",
     "move",
 ]
 
+import copy
 import inspect
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakSet
 
 import torch
@@ -92,6 +97,39 @@ def fit_normalizer(
     return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
 
 
+DECADE = 10.0
+
+
+class ScalarScale(nn.Module):
+    """μ -> 2 (g(μ) - g(low)) / (g(high) - g(low)) - 1, g = log for μ over a decade or more.
+
+    Shapes: low and high (P,), those of the training samples.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, low: Tensor, high: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+
+    def forward(self, scalars: Tensor) -> Tensor:
+        """Scalars (B, P) as networks see them; outside of the training they leave [-1, 1]."""
+        low, high = self.low.double(), self.high.double()
+        log = (low > 0) & (high >= DECADE * low)
+        values = scalars.to(low.device).double()
+        bad = (log & (values <= 0)).nonzero()
+        if len(bad):
+            number = float(values[tuple(bad[0])])
+            raise ValueError(
+                f"a scalar is {number:g}; expected a positive one, as in the training"
+            )
+        low, high, values = (torch.where(log, one.abs().log(), one) for one in (low, high, values))
+        span = torch.where(high > low, high - low, 1.0)
+        return (2 * (values - low) / span - 1).to(scalars.dtype)
+
+
 INSIDE: WeakSet[nn.Module] = WeakSet()
 """Networks inside normalisers: alone, they do not predict in the units of the data."""
 Maybe = Normalizer | None
@@ -99,14 +137,33 @@ Normalizers = tuple[Maybe, Maybe]  # of inputs and of outputs
 
 
 class NormalizedNetwork(nn.Module):
-    """decode ∘ network ∘ encode, where one output has `channels` channels."""
+    """decode ∘ network ∘ encode, where one output has `channels` channels.
+
+    Where samples have scalars of the equation, `at` gives the same network for those of a batch:
+    its symbols see them, or it gets them as constant channels before the others.
+    """
 
     def __init__(
-        self, network: nn.Module, inputs: Maybe = None, outputs: Maybe = None, *, channels: int = 1
+        self,
+        network: nn.Module,
+        inputs: Maybe = None,
+        outputs: Maybe = None,
+        *,
+        channels: int = 1,
+        scalars: ScalarScale | None = None,
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.outputs = network, inputs, outputs
-        self.channels = channels
+        self.channels, self.scalars = channels, scalars
+        self.seen: Tensor | None = None
+        count = 0 if scalars is None else len(scalars.low)
+        self._in_symbols = int(getattr(getattr(network, "network", network), "scalars", 0))
+        if self._in_symbols not in (0, count):
+            raise ValueError(
+                f"the symbols of this {type(network).__name__} see {self._in_symbols} scalars, "
+                f"the samples have {count}: build it with scalars={count}, or give data with as "
+                "many, from_arrays(..., scalars={name: numbers}) or generate(..., vary=...)"
+            )
         if inputs is not None or outputs is not None:
             INSIDE.add(network)
         self._takes_grid = "grid" in inspect.signature(network.forward).parameters
@@ -119,10 +176,40 @@ class NormalizedNetwork(nn.Module):
         """Outputs of the network in the units of the data."""
         return u if self.outputs is None else self.outputs.decode(u, grid)
 
+    def at(self, scalars: Tensor | None) -> "NormalizedNetwork":
+        """The same network for samples with these scalars, (B, P) in the units of the data."""
+        if (scalars is None) != (self.scalars is None):
+            given = "none" if scalars is None else f"{scalars.shape[-1]} scalars"
+            wanted = 0 if self.scalars is None else len(self.scalars.low)
+            raise ValueError(f"this operator was trained with {wanted} scalars, and given {given}")
+        if scalars is None or self.scalars is None:
+            return self
+        bound = copy.copy(self)
+        bound.seen = self.scalars(scalars)
+        return bound
+
+    @property
+    def in_symbols(self) -> Tensor | None:
+        """What the symbols see of the scalars, (B, P); None where they see none."""
+        return self.seen if self._in_symbols else None
+
+    def with_channels(self, f: Tensor) -> Tensor:
+        """f after a constant channel for each scalar that no symbol sees, (B, P + C, *N)."""
+        if self.seen is None or self._in_symbols:
+            return f
+        constant = self.seen.to(f).reshape(*self.seen.shape, *[1] * (f.dim() - 2))
+        return torch.cat([constant.expand(len(f), -1, *f.shape[2:]), f], dim=1)
+
     def apply_network(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
         """The network alone; one that knows no grid gets the field alone."""
-        options = ({} if t is None else {"t": t}) | ({"grid": grid} if self._takes_grid else {})
-        output: Tensor = self.network(f, **options)
+        scalars = self.in_symbols
+        if scalars is not None and t is not None:
+            # one time for all, or one for each sample, and then the scalars
+            t = torch.cat([t.reshape(-1, 1).expand(len(scalars), 1).to(scalars), scalars], dim=1)
+        numbers = scalars if t is None else t
+        options: dict[str, Any] = {} if numbers is None else {"t": numbers}
+        options |= {"grid": grid} if self._takes_grid else {}
+        output: Tensor = self.network(self.with_channels(f), **options)
         return output
 
     def forward(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:

@@ -31,7 +31,7 @@ from pdno.networks.neural_operator import count_parameters
 from pdno.networks.pdno import PDNO
 from pdno.networks.transport import Transport
 from pdno.training.checkpoint import read_tensors, write_tensors
-from pdno.training.normalizer import NormalizedNetwork, Normalizer, move
+from pdno.training.normalizer import NormalizedNetwork, Normalizer, ScalarScale, move
 from pdno.training.operator_record import OperatorRecord, TrainingRecord, model_card
 from pdno.training.sampling import Sampling
 from pdno.training.task import TASKS, Learner, Task, task_of
@@ -115,7 +115,10 @@ def assemble(
         for name in ("inputs", "outputs")
         if f"{(key := f'normalized.{name}')}.mean" in tensors
     }
-    normalized = NormalizedNetwork(network, **found, channels=sampling.output_channels)
+    ends = [f"normalized.scalars.{end}" for end in ("low", "high")]
+    scale = ScalarScale(*(tensors[end] for end in ends)) if ends[0] in tensors else None
+    parts: Any = {**found, "channels": sampling.output_channels, "scalars": scale}
+    normalized = NormalizedNetwork(network, **parts)
     return Learner(normalized, task, sampling)
 
 

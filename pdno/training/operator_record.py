@@ -53,9 +53,11 @@ def model_card(record: OperatorRecord, metrics: Mapping[str, Any]) -> str:
 
 def _use(record: OperatorRecord) -> str:
     told = "" if record.network else f", network={record.network_class}(...)"
+    names = ", ".join(f'"{name}": ...' for name in record.sampling.scalars)
+    given = f", scalars={{{names}}}" if names else ""
     made = ", ".join(f"{name} {number}" for name, number in record.versions.items())
     return (
-        f"```python\noperator = pdno.load(FOLDER{told})\nu = operator.predict(f)\n```\n\n"
+        f"```python\noperator = pdno.load(FOLDER{told})\nu = operator.predict(f{given})\n```\n\n"
         f"f {_channels(record, 'input')}, as numpy or torch, in the units of the data; u "
         f"{_channels(record, 'output')}. Made with {made}."
     )
@@ -86,6 +88,7 @@ def _training(record: OperatorRecord) -> str:
     lines = {
         "samples": training.samples,
         "grid": f"{grid.shape} points, {kind}, the first at offset {grid.offset:g}",
+        **{name: f"{a:g} to {b:g}" for name, (a, b) in _ranges(sampling)},
         "times of the targets": None if times is None else ", ".join(f"{t:g}" for t in times),
         "task": ", ".join(f"{name} {value}" for name, value in record.task.items()),
         "normalisation": training.normalization,
@@ -93,6 +96,10 @@ def _training(record: OperatorRecord) -> str:
         "seconds": f"{training.seconds:.3g}",
     }
     return "\n".join(f"- {name}: {value}" for name, value in lines.items() if value is not None)
+
+
+def _ranges(sampling: Sampling) -> list[tuple[str, tuple[float, float]]]:
+    return list(zip(sampling.scalars, sampling.ranges, strict=True))
 
 
 def _errors(metrics: Mapping[str, Any]) -> str:
@@ -114,6 +121,8 @@ def _limits(record: OperatorRecord) -> str:
         f"It was trained on {grid.shape} points. It takes other resolutions; measure the error "
         "there before you trust it.",
     ]
+    for name, (low, high) in _ranges(sampling):
+        told.append(f"Nothing is known of its error where {name} is not in {low:g} to {high:g}.")
     if not grid.periodic:
         told.append("Its points lie in a box; how it meets the boundary was learned, not imposed.")
     if sampling.times is not None and record.task["kind"] != "static":

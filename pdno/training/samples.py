@@ -29,11 +29,15 @@ MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are rea
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,) where there are any."""
+    """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,) where there are any.
+
+    `scalars` are numbers of the equation of each example, (B, P), where the dataset has them.
+    """
 
     inputs: Tensor
     targets: Tensor
     t: Tensor | None = None
+    scalars: Tensor | None = None
 
 
 class Samples:
@@ -48,6 +52,8 @@ class Samples:
         size = sum(part.numel() * part.element_size() for part in first) * len(data)
         self._kept: tuple[Tensor, Tensor] | None = None
         self._trajectories: Tensor | None = None
+        numbers = data.scalars()
+        self._scalars = None if numbers is None else numbers.to(device, dtype)
         if size <= MOST_IN_MEMORY:
             self._kept = self.batch()
             if data.input_frames is not None:
@@ -68,6 +74,10 @@ class Samples:
             return self._kept
         rows = torch.as_tensor(indices, device=self.device)
         return self._kept[0][rows], self._kept[1][rows]
+
+    def scalars(self, indices: Sequence[int]) -> Tensor | None:
+        """The numbers of the equation of some samples, (B, P); None where they have none."""
+        return None if self._scalars is None else self._scalars[list(indices)]
 
     def trajectories(self, indices: Sequence[int] | None = None) -> Tensor:
         """All frames of all or some samples, those of the window first, (B, T, C, *N)."""
@@ -104,7 +114,8 @@ def whole_samples(samples: Samples, steps: int | None = None) -> Examples:
 
     def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         inputs, targets = samples.batch(indices)
-        return Batch(inputs, targets if steps is None else targets[:, :steps])
+        chosen = targets if steps is None else targets[:, :steps]
+        return Batch(inputs, chosen, scalars=samples.scalars(indices))
 
     return Examples(len(samples), batch)
 
@@ -129,11 +140,13 @@ def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples
             one = variants[draw.integers(len(variants))].batch([index], seed=seed, epoch=epoch)
             move = symmetries[int(draw.integers(len(symmetries)))]
             inputs, targets = (move.apply(f, data.grid) for f in (one.inputs, one.targets))
-            parts.append(Batch(inputs, targets, one.t))
+            parts.append(Batch(inputs, targets, one.t, one.scalars))
         times = [part.t for part in parts if part.t is not None]
+        scalars = [part.scalars for part in parts if part.scalars is not None]
         inputs = torch.cat([part.inputs for part in parts])
         targets = torch.cat([part.targets for part in parts])
-        return Batch(inputs, targets, torch.cat(times) if times else None)
+        both = (torch.cat(numbers) if numbers else None for numbers in (times, scalars))
+        return Batch(inputs, targets, *both)
 
     return Examples(len(variants[0]), batch)
 

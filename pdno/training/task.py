@@ -29,8 +29,7 @@ __all__ = [
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, overload
 
 import numpy as np
@@ -42,7 +41,13 @@ from pdno.grid import Grid
 from pdno.metrics import relative_error, relative_l2
 from pdno.networks.rollout import shared_step, unroll
 from pdno.record import Record, by_kind
-from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizers, fit_normalizer
+from pdno.training.normalizer import (
+    Normalization,
+    NormalizedNetwork,
+    Normalizers,
+    ScalarScale,
+    fit_normalizer,
+)
 from pdno.training.samples import Batch, Examples, Samples, example_noise, whole_samples
 from pdno.training.sampling import Sampling
 
@@ -51,6 +56,7 @@ Times = Sequence[float] | None  # of the frames of a prediction; None for a stat
 Frames = Annotated[int, Field(ge=1)]
 Noise = Annotated[float, Field(ge=0)]
 Array = np.ndarray[Any, Any]
+Scalars = Mapping[str, Any] | Tensor | None  # of the equation, by name or as (B, P) numbers
 AT_ONCE = 20  # samples of a prediction
 
 
@@ -129,12 +135,12 @@ class _Recurrent(Task):
 
     def step(self, net: NormalizedNetwork, grid: Grid) -> Callable[[Tensor], Tensor]:
         """The function from a window to the next frame, with symbols evaluated once."""
-        shared = shared_step(net.network, grid)
-        inner = partial(net.apply_network, grid=grid) if shared is net.network else shared
+        shared, told = shared_step(net.network, grid, net.in_symbols), net.with_channels
+        alone = shared is net.network
 
         def advance(window: Tensor) -> Tensor:
             seen = net.encode(window, grid)
-            frame = inner(seen)
+            frame = net.apply_network(seen, grid) if alone else shared(told(seen))
             last = seen[:, -frame.shape[1] :]
             return net.decode(frame + last if self.residual else frame, grid)
 
@@ -196,7 +202,7 @@ class _OneStep(_Recurrent):
                 deviation = inputs.flatten(1).std(dim=1).reshape(-1, *[1] * (inputs.dim() - 1))
                 noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
                 inputs = inputs + self.noise * deviation * noise
-            return Batch(inputs, frames[:, -1].contiguous())
+            return Batch(inputs, frames[:, -1].contiguous(), scalars=samples.scalars(rows))
 
         return Examples(len(samples) * per_sample, batch)
 
@@ -259,7 +265,8 @@ class OneShot(Task):
             inputs, targets = samples.batch(rows)
             chosen = torch.tensor(frames, device=inputs.device) * self.train_every
             t = inputs.new_tensor([times[frame] for frame in frames])
-            return Batch(inputs, targets[torch.arange(len(rows), device=inputs.device), chosen], t)
+            each = torch.arange(len(rows), device=inputs.device)
+            return Batch(inputs, targets[each, chosen], t, samples.scalars(rows))
 
         return Examples(len(samples) * len(times), batch)
 
@@ -301,7 +308,7 @@ class SpaceTime(Task):
     def predict(self, net: NormalizedNetwork, inputs: Tensor, grid: Grid, times: Times) -> Tensor:
         steps = len(self._need(times))
         seen = net.encode(inputs, grid)[..., None].expand(*inputs.shape, steps)
-        return net.decode(net.network(seen).movedim(-1, 1), grid)
+        return net.decode(net.network(net.with_channels(seen)).movedim(-1, 1), grid)
 
 
 _ALL: tuple[type[Task], ...] = (
@@ -346,7 +353,7 @@ class Learner(nn.Module):
 
     def forward(self, batch: Batch, grid: Grid, order: float = 0.0) -> tuple[Tensor, Tensor]:
         """Terms of the loss (B, K) and relative L2 errors (B,) of a batch of examples."""
-        output = self.task.forward(self.normalized, batch, grid)
+        output = self.task.forward(self.normalized.at(batch.scalars), batch, grid)
         output = output.to(batch.targets.dtype)  # autocast may have left it in half precision
         terms = self.task.loss_terms(output, batch.targets, dim=grid.dim, order=order)
         with torch.no_grad():
@@ -354,38 +361,78 @@ class Learner(nn.Module):
 
     @overload
     def predict(
-        self, inputs: Tensor, *, grid: Grid | None = None, times: Times = None
+        self,
+        inputs: Tensor,
+        *,
+        grid: Grid | None = None,
+        times: Times = None,
+        scalars: Scalars = None,
     ) -> Tensor: ...
 
     @overload
     def predict(
-        self, inputs: Array, *, grid: Grid | None = None, times: Times = None
+        self,
+        inputs: Array,
+        *,
+        grid: Grid | None = None,
+        times: Times = None,
+        scalars: Scalars = None,
     ) -> Array: ...
 
     def predict(
-        self, inputs: Tensor | Array, *, grid: Grid | None = None, times: Times = None
+        self,
+        inputs: Tensor | Array,
+        *,
+        grid: Grid | None = None,
+        times: Times = None,
+        scalars: Scalars = None,
     ) -> Tensor | Array:
         """The prediction for inputs (B, C, *N) of any resolution: (B, C, *N), or (B, T, C, *N).
 
         Inputs are a tensor or a numpy array in the units of the data, and so is the prediction, in
         the same precision. Without a grid they are taken as the training samples were (see
-        `Sampling`), and frames come at the times of the training unless others are given.
+        `Sampling`), and frames come at the times of the training unless others are given. An
+        operator of a family of equations is told which one: `scalars` by name, for example
+        {"viscosity": 1e-4}, one for all inputs or one for each, or as (B, P) numbers.
         """
         if not isinstance(inputs, Tensor):
             array = np.ascontiguousarray(inputs)
-            return self.predict(torch.from_numpy(array), grid=grid, times=times).numpy()
+            given = torch.from_numpy(array)
+            return self.predict(given, grid=grid, times=times, scalars=scalars).numpy()
         if inputs.is_complex():
             raise ValueError(f"inputs are of type {inputs.dtype}; expected real numbers")
         given = inputs if inputs.is_floating_point() else inputs.to(torch.get_default_dtype())
         if grid is None:
             grid, times = self._as_trained(given, times)
+        numbers = self._numbers(scalars, len(given))
         with evaluation_mode(self):
             like = next((p for p in self.parameters() if p.is_floating_point()), given)
-            parts = [
-                self.task.predict(self.normalized, part.to(like), grid, times).to(given)
-                for part in torch.split(given, AT_ONCE)
-            ]
+            parts = []
+            for first in range(0, max(len(given), 1), AT_ONCE):
+                some = slice(first, first + AT_ONCE)
+                net = self.normalized.at(None if numbers is None else numbers[some].to(like))
+                parts.append(self.task.predict(net, given[some].to(like), grid, times).to(given))
             return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _numbers(self, scalars: Scalars, count: int) -> Tensor | None:
+        """Scalars as (B, P) numbers, in the order of the training."""
+        names = () if self.sampling is None else self.sampling.scalars
+        if scalars is None:
+            if names:
+                asked = f'scalars={{"{names[0]}": ...}}'
+                raise ValueError(f"this operator is one of a family: give {asked}, by name")
+            return None
+        if isinstance(scalars, Mapping):
+            if set(scalars) != set(names):
+                told = ", ".join(map(str, scalars)) or "none"
+                raise ValueError(f"scalars {told}; expected {', '.join(names) or 'none'}")
+            values = [torch.as_tensor(scalars[name], dtype=torch.float64) for name in names]
+            scalars = torch.stack([one.expand(count) for one in values], dim=1)
+        given = torch.as_tensor(scalars, dtype=torch.float64)
+        if given.shape != (count, len(names)):
+            told = f"scalars have shape {tuple(given.shape)}"
+            raise ValueError(f"{told}; expected ({count}, {len(names)}) for {', '.join(names)}")
+        return given
 
     def _as_trained(self, inputs: Tensor, times: Times) -> tuple[Grid, Times]:
         """Grid and times of inputs that come without."""
@@ -422,5 +469,7 @@ def make_learner(
     task.examples(samples)
     # statistics need all samples in memory
     both = (None, None) if normalization == "none" else task.normalizers(samples, normalization)
-    normalized = NormalizedNetwork(network, *both, channels=samples.channels)
+    numbers = samples.scalars(range(len(samples)))
+    scale = None if numbers is None else ScalarScale(numbers.amin(dim=0), numbers.amax(dim=0))
+    normalized = NormalizedNetwork(network, *both, channels=samples.channels, scalars=scale)
     return Learner(normalized, task, Sampling.of(samples.data))

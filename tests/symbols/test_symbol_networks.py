@@ -7,7 +7,7 @@ from torch import nn
 from pdno import Grid
 from pdno.symbols import InputScale, LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.mlp import SymbolMLP
-from pdno.symbols.separated import with_time
+from pdno.symbols.separated import with_numbers
 
 GRIDS = [Grid((8,)), Grid((7, 6)), Grid((4, 5, 6))]
 SMALL = {"layers": 1, "hidden": 5}
@@ -64,10 +64,11 @@ def test_one_time_per_sample_is_each_time_by_itself(kind, grid):
 
 def test_time_is_the_last_input():
     points = torch.randn(4, 3, 2)
-    one, many = with_time(points, torch.tensor(0.5)), with_time(points, torch.tensor([0.5, 2.0]))
+    numbers = torch.tensor([0.5]), torch.tensor([[0.5], [2.0]])
+    one, many = (with_numbers(points, t) for t in numbers)
     assert torch.equal(one[..., :2], points) and bool((one[..., 2] == 0.5).all())
     assert torch.equal(many[0], one) and bool((many[1, ..., 2] == 2.0).all())
-    assert with_time(points, None) is points
+    assert with_numbers(points, None) is points
 
 
 @pytest.mark.parametrize("kind", [NetworkSymbol, LowRankSymbol])
