@@ -74,20 +74,21 @@ def compare_heat_symbol(
     times: Sequence[float],
     *,
     excitation: Tensor,
-    seen_times: Sequence[float] | None = None,
+    seen_times: Sequence[float] | Tensor | None = None,
     limit: int = 12,
 ) -> SymbolComparison:
     """Compare a learned a1(x, t) a2(ξ, t) of one channel to an exact symbol, for |ξ| <= limit.
 
     Arguments:
         excitation: The inputs u₀ of the training on its grid, of one axis, (B, 1, N).
-        seen_times: What the learned symbol sees of `times` where it was trained on scaled ones.
+        seen_times: What the learned symbol sees of `times` where it was trained on scaled ones;
+            (T, P) numbers for one that sees scalars of the equation as well.
     """
     seen = times if seen_times is None else seen_times
     if not times or len(seen) != len(times):
         raise ValueError(f"{len(times)} times and {len(seen)} seen ones; expected one for each")
     _check(symbol, exact, grid, excitation, limit)
-    t, t_seen = (torch.tensor(one, dtype=torch.float64) for one in (times, seen))
+    t, t_seen = (torch.as_tensor(one, dtype=torch.float64) for one in (times, seen))
     with torch.no_grad():
         values = symbol.evaluate(grid, None, t_seen)
         truth = exact.evaluate(grid, None, t).frequency.flatten(1).to(torch.complex128).cpu()

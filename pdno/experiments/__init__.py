@@ -23,7 +23,8 @@ PRESETS: tuple[Preset, ...] = get_args(Preset)
 Ablation = Literal["darcy-modes", "darcy-activation", "navier-stokes-width"]
 Training = Literal["darcy-training", "burgers-training", "navier-stokes-training"]
 Problem = Literal["heat", "darcy", "navier-stokes", "burgers"]
-ExperimentName = Literal[Problem, "resources", Ablation, Training]
+Family = Literal["heat-family", "navier-stokes-family"]
+ExperimentName = Literal[Problem, "resources", Ablation, Training, Family]
 
 EXPERIMENTS: dict[ExperimentName, str] = {
     "heat": "one operator learns the heat equation, its symbol against the exact one (fig. 3)",
@@ -37,6 +38,8 @@ EXPERIMENTS: dict[ExperimentName, str] = {
     "darcy-training": "what pays in training on Darcy: Muon, symmetries, padding, symbols, ...",
     "burgers-training": "what pays in training on Burgers",
     "navier-stokes-training": "what pays in training on Navier-Stokes, 100 CPU seconds each",
+    "heat-family": "one operator for heat with any diffusivity, its symbol e^{-4π²|ξ|²ct}",
+    "navier-stokes-family": "one operator for viscosities 1e-5 to 1e-3: a(ξ,ν) against FNO",
 }
 
 RECIPES: dict[str, Callable[..., Any]] = {}
@@ -44,9 +47,9 @@ RECIPES: dict[str, Callable[..., Any]] = {}
 
 
 def presets_of(experiment: str) -> tuple[Preset, ...]:
-    """The presets of an experiment: what pays in training is not in the paper, and only the four
-    problems have a flagship."""
-    if experiment in get_args(Training):
+    """The presets of an experiment: what pays in training and families are not in the paper, and
+    only the four problems have a flagship."""
+    if experiment in (*get_args(Training), *get_args(Family)):
         return ("smoke", "small")
     return PRESETS if experiment in get_args(Problem) else ("smoke", "small", "paper")
 

@@ -26,6 +26,7 @@ from pdno.evaluation.evaluate import Predictions, evaluate_resolutions, evaluate
 from pdno.evaluation.speed import coarse_solves, compare_speed
 from pdno.evaluation.symbol_recovery import compare_heat_symbol
 from pdno.experiments.datasets import ExperimentData
+from pdno.experiments.families import measure_family
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
 from pdno.metrics import relative_l2
@@ -63,6 +64,8 @@ def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> tuple[
     effort = {"cpu seconds": run.cpu_seconds, "steps": float(run.history[-1].step)}
     parts.append((points, "training", effort))
     pictures = {**_fields(test), **_symbols(run, samples)}
+    if experiment.problem is not None and experiment.problem.vary:
+        parts += measure_family(experiment, run, test)
     heat = _heat_operator(experiment, run.network)
     c = learned_diffusivity(experiment, run.network, samples.train.grid)
     if heat is not None and c is not None:
@@ -114,7 +117,8 @@ def _errors(experiment: Experiment, run: Run, train: Predictions, test: Predicti
 def _heat_operator(experiment: Experiment, network: nn.Module) -> HeatRun | None:
     """Problem, task and operator, where one operator alone learns heat."""
     problem, task = experiment.problem, experiment.task
-    if not isinstance(problem, HeatProblem) or not isinstance(task, OneShot):
+    single = isinstance(problem, HeatProblem) and not problem.vary
+    if not isinstance(problem, HeatProblem) or not single or not isinstance(task, OneShot):
         return None
     return (problem, task, network) if isinstance(network, Operator) else None
 
@@ -149,18 +153,22 @@ def _fields(test: Predictions) -> Pictures:
 def _symbols(run: Run, samples: ExperimentData) -> Pictures:
     """The first rank term of the symbols of all blocks, for a few pairs.
 
-    They are taken at the last time of the training where they depend on time.
+    They are taken at the last time of the training where they depend on time, and in the middle of
+    the ranges where they see scalars.
     """
     task, grid, times = run.model.task, samples.train.grid, samples.train.target_times
     if isinstance(task, SpaceTime):  # these have one axis more than the pictures
         return {}
-    last = task.scaled_time(float(times[-1])) if isinstance(task, OneShot) and times else None
+    last = [task.scaled_time(float(times[-1]))] if isinstance(task, OneShot) and times else []
+    operators = [m for m in run.network.modules() if isinstance(m, Operator)]
+    # what networks see of scalars is 0 in the middle of their ranges
+    numbers = last + [0.0] * max((operator.scalars for operator in operators), default=0)
     with torch.no_grad():
-        if isinstance(run.network, NeuralOperator) and last is None:
+        if isinstance(run.network, NeuralOperator) and not numbers:
             blocks = [values.on_grid() for values in run.network.evaluate_symbols(grid)]
         else:
-            operators = [m for m in run.network.modules() if isinstance(m, Operator)]
-            blocks = [operator.values(grid, last) for operator in operators]
+            t = torch.tensor([numbers]) if len(numbers) > len(last) else last[0] if last else None
+            blocks = [operator.values(grid, t) for operator in operators]
     found: Pictures = {}
     for layer, values in enumerate(blocks):
         a2 = values.frequency[0, :PAIRS, :PAIRS].cpu()

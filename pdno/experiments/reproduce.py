@@ -19,7 +19,15 @@ from typing import Any
 from pdno.data.workers import start_ray
 from pdno.errors import suggest, unknown_name
 from pdno.evaluation.rows import Row, read_rows, write_rows
-from pdno.experiments import EXPERIMENTS, RECIPES, Preset, ReproduceOptions, recipes, what_pays
+from pdno.experiments import (
+    EXPERIMENTS,
+    RECIPES,
+    Preset,
+    ReproduceOptions,
+    families,
+    recipes,
+    what_pays,
+)
 from pdno.experiments.datasets import ensure_dataset
 from pdno.experiments.recipes import Study
 from pdno.experiments.resources import resources
@@ -59,7 +67,7 @@ def study_of(
     known = [name for name in (*EXPERIMENTS, *RECIPES) if name != "resources"]
     if experiment not in known:
         raise ValueError(unknown_name("no study", experiment, known))
-    ours = {**vars(recipes), **vars(what_pays)}
+    ours = {**vars(recipes), **vars(what_pays), **vars(families)}
     recipe = RECIPES.get(experiment) or ours[experiment.replace("-", "_")]
     given = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - signature(recipe).parameters.keys():

@@ -24,6 +24,7 @@ from pdno.progress import track
 from pdno.report.figures_symbols import plot_symbol_layer
 from pdno.report.style import save_figure
 from pdno.run_folder import SYMBOL, SYMBOL_FOLDER, is_finished
+from pdno.symbols.base import Time
 from pdno.theory.certificate import Certificate, certify
 from pdno.theory.lipschitz import lipschitz_report
 from pdno.theory.norm_bound import norm_bound
@@ -59,7 +60,7 @@ def inspect_symbols(
             texts.append(f"layer {number}\n{text}")
             advance(1)
     result: dict[str, Any] = {"source": str(source), "order": order, "layers": layers}
-    if isinstance(network, NeuralOperator) and not network.takes_time:
+    if isinstance(network, NeuralOperator) and t is None:
         lipschitz = lipschitz_report(network, grid)
         result["lipschitz_bound"] = lipschitz.bound
         texts.append(str(lipschitz))
@@ -77,11 +78,15 @@ def inspect_symbols(
     return whole, place
 
 
-def _of_run(run: FinishedRun, resolution: int | None) -> tuple[nn.Module, Grid, float | None]:
+def _of_run(run: FinishedRun, resolution: int | None) -> tuple[nn.Module, Grid, Time]:
     """The network, the grid to look at it on, and a time where its symbols need one."""
     task, sampling = run.model.task, run.model.sampling
     first = sampling.times[0] if sampling is not None and sampling.times else 1.0
-    t = task.scaled_time(float(first)) if isinstance(task, OneShot) else None
+    t: Time = task.scaled_time(float(first)) if isinstance(task, OneShot) else None
+    symbols = [m.symbol for m in run.model.modules() if isinstance(m, PseudoDifferentialOperator)]
+    if count := max((symbol.scalars for symbol in symbols), default=0):
+        # what symbols see of scalars is 0 in the middle of their ranges
+        t = torch.tensor([[*([] if t is None else [t]), *[0.0] * count]])
     points = resolution or min(max(run.grid.shape), LARGEST_GRID)
     every = max(run.grid.shape) // points
     return run.model.network, run.grid.coarsen(every) if every > 1 else run.grid, t
@@ -101,7 +106,7 @@ def _of_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, 
 
 
 def _layer(
-    operator: PseudoDifferentialOperator, grid: Grid, t: float | None, order: float, stem: Path
+    operator: PseudoDifferentialOperator, grid: Grid, t: Time, order: float, stem: Path
 ) -> tuple[dict[str, Any], str]:
     """Numbers, text and figures of one layer: is its symbol in S^m_{1,0}, what is its norm?"""
     certificate = certify(operator.symbol, order, dim=grid.dim, t=t)

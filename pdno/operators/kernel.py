@@ -101,8 +101,11 @@ def apply_values(
     if values.frequency.dim() == 3 + grid.dim:
         return _apply(values, f_hat, fourier)
     # one time per sample: each has a symbol of its own
-    spaces = [None] * len(f) if values.space is None else values.space
-    samples = zip(values.frequency, spaces, f_hat, strict=True)
+    if values.space is None:
+        c = values.frequency.squeeze(1) if values.frequency.shape[1] == 1 else None
+        c = values.frequency.sum(dim=1) if c is None else c
+        return fourier.inverse(torch.einsum("boi...,bi...->bo...", c, f_hat))
+    samples = zip(values.frequency, values.space, f_hat, strict=True)
     tables = (values.basis, values.rows)
     parts = [_apply(SymbolValues(c, b, *tables), one[None], fourier) for c, b, one in samples]
     return torch.cat(parts)
