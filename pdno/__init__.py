@@ -56,6 +56,9 @@ if TYPE_CHECKING:
     from pdno.theory.norm_bound import norm_bound as norm_bound
     from pdno.theory.recovery import recover_diffusivity as recover_diffusivity
     from pdno.theory.sobolev import operator_norm as operator_norm
+    from pdno.training.ensemble import Ensemble as Ensemble
+    from pdno.training.ensemble import fit_ensemble as fit_ensemble
+    from pdno.training.error_bars import ErrorBars as ErrorBars
     from pdno.training.fit import fit as fit
     from pdno.training.settings import TrainingSettings as TrainingSettings
     from pdno.training.task import Markov as Markov

@@ -247,18 +247,29 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         flips = [turn for turn in self._symmetries(whole).turns if turn.axes == same]
         return [self._view(_turn=turn) for turn in flips]
 
-    def plot(self, index: int = 0, prediction: Tensor | None = None, *, title: str = "") -> Any:
+    def plot(
+        self,
+        index: int = 0,
+        prediction: Tensor | None = None,
+        *,
+        title: str = "",
+        band: Tensor | None = None,
+    ) -> Any:
         """A figure of one sample; beside a prediction of it, of the shape of its target, if any.
 
-        Notebooks show it; `figure.savefig(path)` writes it.
+        `band` is the half width of error bars around the prediction, of its shape. Notebooks show
+        the figure; `figure.savefig(path)` writes it.
         """
-        return self._draw("plot_sample", index, prediction, title)
+        given: dict[str, Any] = {} if band is None else {"band": band.detach().cpu().numpy()}
+        return self._draw("plot_sample", index, prediction, title, **given)
 
     def animate(self, index: int = 0, prediction: Tensor | None = None, *, title: str = "") -> Any:
         """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
         return self._draw("animate_sample", index, prediction, title)
 
-    def _draw(self, name: str, index: int, prediction: Tensor | None, title: str) -> Any:
+    def _draw(
+        self, name: str, index: int, prediction: Tensor | None, title: str, **options: Any
+    ) -> Any:
         given, target = self[index]
         if prediction is not None and prediction.shape != target.shape:
             raise ValueError(
@@ -272,7 +283,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         if isinstance(self.source, ShardSource):
             told = self.source.manifest.fields
             names = _words(told["input"]), _words(told["output"])
-        return draw(name, *fields, times=self.target_times, names=names, title=title)
+        options |= {"times": self.target_times, "names": names, "title": title}
+        return draw(name, *fields, **options)
 
     def _facts(self) -> dict[str, str]:
         """What it is, in words; nothing is read for it."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from pdno.equations.symmetries import Symmetries, box_symmetries
+from pdno.fourier import inverse, transform
 from pdno.grid import Grid
 
 
@@ -55,6 +56,19 @@ class EvolutionEquation(ABC):
     @abstractmethod
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """The equation on the modes of `grid`."""
+
+    def rate(self, u: Tensor) -> Tensor:
+        """L u + N(u) of real fields (B, 1, *N) on the torus, on the modes that a solver keeps.
+
+        It may be differentiated. What u has in other modes is left out.
+        """
+        grid = Grid(tuple(u.shape[2:]))
+        parts = self.discretise(grid, u.device)
+        u_hat = transform(u.double(), grid.dim, parts.modes)
+        total = parts.linear * u_hat
+        if parts.nonlinear is not None:
+            total = total + parts.nonlinear(u_hat)
+        return inverse(total, grid.shape, parts.modes).to(u.dtype)
 
     def symmetries(self, grid: Grid) -> Symmetries:
         """The maps of states on `grid` that turn solutions into solutions; at least x -> x."""

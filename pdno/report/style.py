@@ -128,8 +128,9 @@ def draw_field(
 ) -> Callable[[Any], Any]:
     """A field (*N) of the unit box, or a function of ξ from its lowest modes on.
 
-    In 1D a curve, else a map with its colour bar, of a volume the first slice; the first array
-    axis runs to the right. Returns what shows other values in its place.
+    In 1D a curve, with error bars where the style has a `band`, else a map with its colour bar, of
+    a volume the first slice; the first array axis runs to the right. Returns what shows other
+    values in its place.
     """
     x, y = ("x₁", "x₂") if low is None else ("ξ₁", "ξ₂")
     axes.set_title(title, fontsize=8)
@@ -137,10 +138,14 @@ def draw_field(
     axes.set_xlabel(x if values.ndim > 1 else x[0], labelpad=1, fontsize=8)
     if values.ndim == 1:
         places = np.arange(values.size) / values.size if low is None else np.arange(values.size)
-        least, most = min(style["vmin"], values.min()), max(style["vmax"], values.max())
+        band = style.get("band", 0.0)  # error bars around the curve
+        least = min(style["vmin"], (values - band).min())
+        most = max(style["vmax"], (values + band).max())
         if -np.inf < least < most < np.inf:
             axes.set_ylim(least - 0.05 * (most - least), most + 0.05 * (most - least))
         (line,) = axes.plot(places, values)
+        if "band" in style:
+            axes.fill_between(places, values - band, values + band, alpha=0.3, linewidth=0)
         return line.set_ydata  # type: ignore[no-any-return]
     axes.set_ylabel(y, labelpad=1, fontsize=8)
     extent: Sequence[float] = (0, 1, 0, 1)

@@ -41,13 +41,21 @@ ICONS |= {"fast-backward": "⏮", "fast-forward": "⏭", "step-backward": "«", 
 Panel = tuple[str, Array, dict[str, Any]]  # title, field (*N) or frames of it, colours
 
 
-def panels_of(name: str, target: Array, prediction: Array | None = None) -> list[Panel]:
-    """Target, and prediction and error; the first two share their colours."""
+def panels_of(
+    name: str, target: Array, prediction: Array | None = None, band: Array | None = None
+) -> list[Panel]:
+    """Target, and prediction and error; the first two share their colours.
+
+    With error bars the prediction of one axis has them around it, that of two a map of them.
+    """
     colours = map_of(target)
     if prediction is None:
         return [(name, target, colours)]
-    pair = [(name, target, colours), ("prediction", prediction, colours)]
-    return [*pair, ("error", prediction - target, signed(prediction - target))]
+    drawn = colours if band is None or band.ndim > 1 else {**colours, "band": band}
+    pair = [(name, target, colours), ("prediction", prediction, drawn)]
+    error = ("error", prediction - target, signed(prediction - target))
+    bars = [("error bars ±", band, map_of(band))] if band is not None and band.ndim > 1 else []
+    return [*pair, error, *bars]
 
 
 def draw_panels(places: Any, rows: Sequence[Sequence[Any]]) -> None:
@@ -66,11 +74,13 @@ def plot_sample(
     times: Sequence[float] | None = None,
     names: tuple[str, str] = ("input", "target"),
     title: str = "",
+    band: Array | None = None,
 ) -> Figure:
     """One sample: given (C, *N), and target, or target and prediction, as the outcome.
 
-    Shapes: outcome (C, *N), or (T, C, *N) at some times.
+    Shapes: outcome and band, the half width of error bars, (C, *N), or (T, C, *N) at some times.
     """
+    outcome = outcome if band is None else (*outcome, band)
     frames = [field if times else field[None] for field in outcome]
     labels = {k: f", t = {times[k]:g}" if times else "" for k in some(len(frames[0]), FRAMES)}
     channels = min(max(len(given), frames[0].shape[1]), CHANNELS)

@@ -12,7 +12,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from pdno.progress import Advance, track
 from pdno.record import refuse_unknown
 from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState, write_history
 from pdno.training.distributed import ProcessGroup, process_group
+from pdno.training.losses import Loss, RelativeError
 from pdno.training.normalizer import Normalization, move
 from pdno.training.operator_folder import save_operator
 from pdno.training.operator_record import TrainingRecord
@@ -40,6 +41,7 @@ from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.task import Learner, Task, make_learner, task_of
 
 EVALUATION_BATCH = 20
+Callback = Callable[[EpochRow, Learner], object]
 # settings that do not decide the weights: a run may go on with others
 MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
 
@@ -112,14 +114,16 @@ class Run(NamedTuple):
         count = count_parameters(self.network, complex_once=False)
         found: dict[str, Any] = {"seconds": self.seconds, "parameters": count}
         found[f"training {points}"] = {"relative_l2 of the last epoch": last.train}
-        if last.test is not None:
-            found[f"test {points}"] = {"relative_l2": last.test}
+        test = last.best if self.training.settings.keep == "best" else last.test
+        if test is not None:
+            found[f"test {points}"] = {"relative_l2": test}
         return found
 
     def plot(self, index: int = 0, data: OperatorDataset | None = None) -> Any:
         """A figure of input, target, prediction and error of a sample of the test, or of `data`.
 
-        Notebooks show it; `figure.savefig(path)` writes it.
+        Error bars are drawn where the model has been calibrated. Notebooks show the figure;
+        `figure.savefig(path)` writes it.
         """
         return self._predicted("plot", index, data)
 
@@ -128,13 +132,7 @@ class Run(NamedTuple):
         return self._predicted("animate", index, data)
 
     def _predicted(self, kind: str, index: int, data: OperatorDataset | None) -> Any:
-        known = self.data if data is None else data
-        inputs, target = known[index]
-        at: Any = {"grid": known.grid, "times": known.target_times}
-        prediction = self.model.predict(inputs[None], **at, scalars=known.scalars([index]))[0]
-        error = float(relative_l2(prediction[None], target[None]))
-        title = f"sample {index}, relative L2 error {error:.3g}"
-        return getattr(known, kind)(index, prediction, title=title)
+        return self.model.draw(kind, self.data if data is None else data, index)
 
     def _facts(self) -> dict[str, str]:
         numbers = f"{count_parameters(self.network):,}"
@@ -166,6 +164,8 @@ def fit(
     tensorboard: bool = False,
     title: str = "training",
     save: bool = True,
+    loss: Loss | None = None,
+    callbacks: Sequence[Callback] = (),
     **changes: Any,
 ) -> Run:
     """Train a network; run under torchrun it uses all processes.
@@ -179,6 +179,10 @@ def fit(
             there is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
         save: Whether the operator is written to the folder at the end.
+        loss: What is made small (see `training.losses`); None is the relative error in H^s, s the
+            loss_order of the settings.
+        callbacks: Each is called after every epoch with its row of the history and the model,
+            which may predict; under torchrun by the first process.
         **changes: Settings by name, for example epochs=20.
 
     Example:
@@ -203,7 +207,7 @@ def fit(
         samples = Samples(train, group.device, dtype)
         learner = make_learner(network, task_of(task or "static"), samples, normalization)
         tests = None if test is None else Samples(test, group.device, dtype)
-        loop = _Loop(learner, samples, tests, chosen, group)
+        loop = _Loop(learner, samples, tests, chosen, group, loss, callbacks)
         place = None if folder is None else Path(folder)
         try:
             state = loop.run(place, title=title, tensorboard=tensorboard)
@@ -237,11 +241,17 @@ class _Loop:
     tests: Samples | None
     settings: TrainingSettings
     group: ProcessGroup
+    loss: Loss | None = None
+    callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
         settings, learner = self.settings, self.learner
-        if settings.patience is not None and self.tests is None:
-            raise ValueError(f"patience={settings.patience} needs test samples to measure")
+        for name, value in (("patience", settings.patience), ("keep", settings.keep)):
+            if value not in (None, "last") and self.tests is None:
+                raise ValueError(f"{name}={value} needs test samples to measure")
+        if self.loss is not None and settings.loss_order:
+            order = f"loss_order={settings.loss_order:g}"
+            raise ValueError(f"{order} and a loss: give loss=RelativeError(order) alone")
         make, self.grid = learner.task.examples, self.samples.data.grid
         self.examples = augmented(make, self.samples) if settings.augment else make(self.samples)
         self.steps_per_epoch = math.ceil(len(self.examples) / settings.batch_size)
@@ -258,6 +268,7 @@ class _Loop:
             **{f"task.{name}": value for name, value in task.items()},
             "examples": len(self.examples),
             "grid": str(self.grid),
+            **({} if self.loss is None else {"loss": self.loss.describe()}),
         }
         self.recorder = RunRecorder(folder, identity, group, every, tensorboard)
         self.state = self.recorder.resume(self.learner, self.optimiser)
@@ -278,6 +289,7 @@ class _Loop:
             self._save()
             self._stop_if(self._sum([len(self.signals)])[0])
         self.optimiser.finish()
+        self.optimiser.restore_best()
         self.learner.eval()
         return self.state
 
@@ -320,16 +332,17 @@ class _Loop:
         batch = self.examples.batch(share or indices[:1], seed=settings.seed, epoch=epoch)
         half = settings.precision == "bfloat16"
         with torch.autocast(group.device.type, dtype=torch.bfloat16, enabled=half):
-            terms, errors = self.wrapped(batch, self.grid, settings.loss_order)
+            loss = self.loss or RelativeError(settings.loss_order)
+            terms, errors = self.wrapped(batch, self.grid, loss)
         weight = 1.0 if share else 0.0
-        loss: Tensor = terms.sum() * weight
+        total: Tensor = terms.sum() * weight
         # gradients are averaged over the processes; the sum is wanted
         count = len(indices) * terms.shape[1] if settings.reduction == "mean" else 1
         self.optimiser.zero_grad()
-        torch.autograd.backward(loss * (group.size / count))
+        torch.autograd.backward(total * (group.size / count))
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.learner.parameters(), settings.clip)
-        return [float(loss.detach()), float(errors.sum()) * weight, float(len(share))]
+        return [float(total.detach()), float(errors.sum()) * weight, float(len(share))]
 
     def _end_epoch(self) -> None:
         """Measure and note; an error that is no number is not better than anything."""
@@ -342,8 +355,10 @@ class _Loop:
         if due and self.tests is not None:
             with self.optimiser.mean_weights():
                 test = self._test_error(self.tests)
-            if test < (math.inf if state.best is None else state.best):
-                state.best, state.best_epoch = test, epoch
+                if test < (math.inf if state.best is None else state.best):
+                    state.best, state.best_epoch = test, epoch
+                    if settings.keep == "best":
+                        self.optimiser.remember()
         rate = learning_rate(settings, state.step - 1, self.steps_per_epoch)
         means = (state.sums[0] / state.sums[2], state.sums[1] / state.sums[2])
         self._spend(*start)
@@ -352,6 +367,8 @@ class _Loop:
         state.sums = [0.0, 0.0, 0.0]
         state.finished = self._is_over()
         self.recorder.write_history(state)
+        for callback in self.callbacks if self.group.is_rank_0 else ():
+            callback(row, self.learner)
 
     def _spend(self, clock: float, processor: float) -> None:
         """Count what has passed since these times."""

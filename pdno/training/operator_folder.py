@@ -1,6 +1,6 @@
 """Trained operators in folders: weights as safetensors, what they are as JSON, and a model card.
 
-    weights.safetensors   network and normalisers
+    weights.safetensors   network, normalisers and error bars
     operator.json         how to make the network again, its task, grid, times and training
     model_card.md         the same for a reader, with errors and limits
     metrics.json          the errors; written last, so that a folder with it is whole
@@ -31,6 +31,7 @@ from pdno.networks.neural_operator import count_parameters
 from pdno.networks.pdno import PDNO
 from pdno.networks.transport import Transport
 from pdno.training.checkpoint import read_tensors, write_tensors
+from pdno.training.error_bars import ErrorBars
 from pdno.training.normalizer import NormalizedNetwork, Normalizer, ScalarScale, move
 from pdno.training.operator_record import OperatorRecord, TrainingRecord, model_card
 from pdno.training.sampling import Sampling
@@ -75,6 +76,7 @@ def save_operator(
             "torch": torch.__version__,
             "python": platform.python_version(),
         },
+        coverage=None if learner.bars is None else float(learner.bars.coverage),
     )
     write_text(folder / run_folder.OPERATOR, record.model_dump_json(indent=2) + "\n")
     write_text(folder / run_folder.MODEL_CARD, model_card(record, metrics))
@@ -119,7 +121,11 @@ def assemble(
     scale = ScalarScale(*(tensors[end] for end in ends)) if ends[0] in tensors else None
     parts: Any = {**found, "channels": sampling.output_channels, "scalars": scale}
     normalized = NormalizedNetwork(network, **parts)
-    return Learner(normalized, task, sampling)
+    learner = Learner(normalized, task, sampling)
+    if "bars.field" in tensors:
+        field, point, coverage = (tensors[f"bars.{name}"] for name in ErrorBars.KEPT)
+        learner.bars = ErrorBars(field, point, coverage, sampling.grid)
+    return learner
 
 
 def read_record(folder: Path) -> OperatorRecord:

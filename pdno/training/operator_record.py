@@ -36,6 +36,7 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
     sampling: Sampling
     training: TrainingRecord
     versions: dict[str, str]
+    coverage: float | None = None  #: of its error bars; None without
 
 
 def model_card(record: OperatorRecord, metrics: Mapping[str, Any]) -> str:
@@ -121,6 +122,11 @@ def _limits(record: OperatorRecord) -> str:
         f"It was trained on {grid.shape} points. It takes other resolutions; measure the error "
         "there before you trust it.",
     ]
+    if record.coverage is not None:
+        told.append(
+            f"Its error bars hold for {100 * record.coverage:g} % of samples drawn as those of "
+            "the calibration, on their grid; of other samples they promise nothing."
+        )
     for name, (low, high) in _ranges(sampling):
         told.append(f"Nothing is known of its error where {name} is not in {low:g} to {high:g}.")
     if not grid.periodic:

@@ -21,7 +21,7 @@ from torch.optim import Adam, AdamW, Muon, Optimizer
 from pdno.training.settings import TrainingSettings
 
 SMALLEST_MATRIX = 16  # matrices with a shorter side are left to AdamW
-MEAN = "mean"  # key of the running mean in the state of a weight
+MEAN, BEST = "mean", "best"  # keys of the running mean and of the best in a weight's state
 
 
 class Optimiser:
@@ -79,6 +79,18 @@ class Optimiser:
             with torch.no_grad():
                 for weight, value in zip(self.weights, now, strict=True):
                     weight.copy_(value)
+
+    def remember(self) -> None:
+        """Keep the weights as they are now as the best ones."""
+        for weight in self.weights:
+            self.state[weight][BEST] = weight.detach().clone()
+
+    @torch.no_grad()
+    def restore_best(self) -> None:
+        """Let the weights be the best ones for good, if any were kept."""
+        for weight in self.weights:
+            if BEST in self.state.get(weight, {}):
+                weight.copy_(self.state[weight][BEST])
 
     @torch.no_grad()
     def finish(self) -> None:

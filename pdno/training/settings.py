@@ -65,6 +65,9 @@ class TrainingSettings(Record):
     """Number type of the weights; bfloat16 is float32 with autocast."""
     patience: Count | None = None
     """Epochs without a better test error after which training stops; None never does."""
+    keep: Literal["last", "best"] = "last"
+    """Whether the weights at the end are those of the last epoch, or of that with the best test
+    error: give validation samples as the test then, and measure on others."""
     evaluate_every: Count = 1
     """Epochs between two measurements of the test error; the last epoch is always measured."""
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 60.0

@@ -37,10 +37,13 @@ import torch
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
 from torch import Tensor, nn
 
+from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.metrics import relative_error, relative_l2
 from pdno.networks.rollout import shared_step, unroll
 from pdno.record import Record, by_kind
+from pdno.training.error_bars import ErrorBars, Kind
+from pdno.training.losses import Loss, RelativeError
 from pdno.training.normalizer import (
     Normalization,
     NormalizedNetwork,
@@ -336,7 +339,8 @@ def task_of(given: Task | str | dict[str, Any]) -> Task:
 class Learner(nn.Module):
     """decode ∘ network ∘ encode, used as a task says; it predicts in the units of the data.
 
-    A trained one knows its `sampling`, and one that was loaded the `metrics` of its folder.
+    A trained one knows its `sampling`, and one that was loaded the `metrics` of its folder. One
+    that was calibrated has error `bars`.
     """
 
     def __init__(
@@ -344,6 +348,7 @@ class Learner(nn.Module):
     ) -> None:
         super().__init__()
         self.normalized, self.task, self.sampling = network, task, sampling
+        self.bars: ErrorBars | None = None
         self.metrics: dict[str, Any] = {}
 
     @property
@@ -351,11 +356,11 @@ class Learner(nn.Module):
         """The network alone."""
         return self.normalized.network
 
-    def forward(self, batch: Batch, grid: Grid, order: float = 0.0) -> tuple[Tensor, Tensor]:
-        """Terms of the loss (B, K) and relative L2 errors (B,) of a batch of examples."""
+    def forward(self, batch: Batch, grid: Grid, loss: Loss | None = None) -> tuple[Tensor, Tensor]:
+        """Terms of the loss (B, K), relative L2 by default, and relative L2 errors (B,)."""
         output = self.task.forward(self.normalized.at(batch.scalars), batch, grid)
         output = output.to(batch.targets.dtype)  # autocast may have left it in half precision
-        terms = self.task.loss_terms(output, batch.targets, dim=grid.dim, order=order)
+        terms = (loss or RelativeError()).terms(self, batch, grid, output)
         with torch.no_grad():
             return terms, relative_l2(output, batch.targets)
 
@@ -413,6 +418,52 @@ class Learner(nn.Module):
                 net = self.normalized.at(None if numbers is None else numbers[some].to(like))
                 parts.append(self.task.predict(net, given[some].to(like), grid, times).to(given))
             return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def calibrate(self, data: OperatorDataset, coverage: float = 0.9) -> ErrorBars:
+        """Error bars for a share `coverage` of samples to come, from samples it has never seen.
+
+        They are kept as `bars`, drawn by `plot` and saved with the operator.
+        """
+        at: Any = {"grid": data.grid, "times": data.target_times}
+        predictions, targets = [], []
+        for first in range(0, len(data), AT_ONCE):
+            rows = range(first, min(first + AT_ONCE, len(data)))
+            inputs, target = data.batch(rows)
+            targets.append(target)
+            predictions.append(self.predict(inputs, **at, scalars=data.scalars(rows)))
+        both = torch.cat(predictions), torch.cat(targets)
+        self.bars = ErrorBars.fit(*both, data.grid, coverage)
+        return self.bars
+
+    def interval(
+        self, inputs: Tensor, *, kind: Kind = "field", grid: Grid | None = None, **given: Any
+    ) -> tuple[Tensor, Tensor]:
+        """The lower and upper end of the error bars around the prediction of some inputs.
+
+        The bars hold for whole fields or at each point by itself; `given` are the other arguments
+        of `predict`.
+        """
+        if self.bars is None:
+            raise ValueError("no error bars yet: call calibrate(data) with samples never seen")
+        where = grid or self._as_trained(inputs, given.get("times"))[0]
+        middle = self.predict(inputs, grid=grid, **given)
+        width = self.bars.band(where, kind).to(middle)
+        return middle - width, middle + width
+
+    def plot(self, data: OperatorDataset, index: int = 0) -> Any:
+        """A figure of input, target, prediction and error of a sample, with error bars if any."""
+        return self.draw("plot", data, index)
+
+    def draw(self, kind: str, data: OperatorDataset, index: int) -> Any:
+        """`OperatorDataset.plot` or `animate` of a sample and its prediction."""
+        inputs, target = data[index]
+        at: Any = {"grid": data.grid, "times": data.target_times}
+        prediction = self.predict(inputs[None], **at, scalars=data.scalars([index]))[0]
+        error = float(relative_l2(prediction[None], target[None]))
+        title = f"sample {index}, relative L2 error {error:.3g}"
+        band = None if self.bars is None or kind != "plot" else self.bars.band(data.grid).cpu()
+        options = {} if band is None else {"band": band.expand(target.shape)}
+        return getattr(data, kind)(index, prediction, title=title, **options)
 
     def _numbers(self, scalars: Scalars, count: int) -> Tensor | None:
         """Scalars as (B, P) numbers, in the order of the training."""

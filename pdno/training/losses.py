@@ -1,0 +1,122 @@
+"""Losses: what a training makes small, as objects that add up and are written into its record.
+
+    RelativeError(s)     ‖v - u‖ / ‖u‖ in H^s, for predictions v and targets u; s = 0 is L2
+    Residual(equation)   ‖∂v/∂t - L v - N(v)‖ T / ‖u₀‖ in H^s, and ‖v(0) - u₀‖ / ‖u₀‖
+
+The residual needs no targets: physics without data, `loss=Residual(pdno.Burgers())`, or beside
+them, `loss=RelativeError() + 0.1 * Residual(pdno.Burgers())`. ∂/∂t is that of the network itself,
+by forward differentiation, L and N are those of the equation, on the modes that its solver keeps.
+In H^{-2} a residual of second order in x weighs all modes about alike.
+"""
+
+__all__ = ["Loss", "RelativeError", "Residual", "Weighted"]
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pdno.grid import Grid
+from pdno.metrics import sobolev_norm
+from pdno.training.samples import Batch
+
+if TYPE_CHECKING:
+    from pdno.training.task import Learner
+
+
+class Loss(ABC):
+    """A loss; `a + b` and `2 * a` are losses, too."""
+
+    @abstractmethod
+    def terms(self, learner: "Learner", batch: Batch, grid: Grid, output: Tensor) -> Tensor:
+        """The terms of each example, (B, K), which a step adds up; `output` is the prediction."""
+
+    @abstractmethod
+    def describe(self) -> Any:
+        """What it is, as plain JSON: a run goes on only with the loss that it began with."""
+
+    def __add__(self, other: "Loss") -> "Weighted":
+        return Weighted((*_parts(self), *_parts(other)))
+
+    def __rmul__(self, weight: float) -> "Weighted":
+        return Weighted(tuple((weight * w, part) for w, part in _parts(self)))
+
+
+def _parts(loss: Loss) -> tuple[tuple[float, Loss], ...]:
+    return loss.parts if isinstance(loss, Weighted) else ((1.0, loss),)
+
+
+@dataclass(frozen=True)
+class Weighted(Loss):
+    """Σ_k w_k loss_k."""
+
+    parts: tuple[tuple[float, Loss], ...]
+
+    def terms(self, learner: "Learner", batch: Batch, grid: Grid, output: Tensor) -> Tensor:
+        found = [w * part.terms(learner, batch, grid, output) for w, part in self.parts]
+        return torch.cat(found, dim=1)
+
+    def describe(self) -> Any:
+        return [[w, part.describe()] for w, part in self.parts]
+
+
+@dataclass(frozen=True)
+class RelativeError(Loss):
+    """‖v - u‖ / ‖u‖ in H^order of the torus, L2 for order 0; in a rollout frame by frame."""
+
+    order: float = 0.0
+
+    def terms(self, learner: "Learner", batch: Batch, grid: Grid, output: Tensor) -> Tensor:
+        return learner.task.loss_terms(output, batch.targets, dim=grid.dim, order=self.order)
+
+    def describe(self) -> Any:
+        return {"relative error in H": self.order}
+
+
+class HasRate(Protocol):
+    """An evolution equation u_t = rate(u), as those of `pdno.equations`."""
+
+    def rate(self, u: Tensor) -> Tensor:
+        """L u + N(u) of real fields (B, 1, *N)."""
+
+
+@dataclass(frozen=True)
+class Residual(Loss):
+    """‖∂v/∂t - L v - N(v)‖_{H^order} T / ‖u₀‖ and ‖v(0) - u₀‖ / ‖u₀‖ of v(t) = G(u₀, t).
+
+    The network takes time (task `OneShot`). Of the data the inputs and times are used, not the
+    targets. T is the time span that the task gives the network as 1.
+    """
+
+    equation: HasRate
+    order: float = -2.0
+
+    def terms(self, learner: "Learner", batch: Batch, grid: Grid, output: Tensor) -> Tensor:
+        scaled = getattr(learner.task, "scaled_time", None)
+        if scaled is None or batch.t is None:
+            told = (
+                f"a residual needs ∂/∂t, and task {learner.task.kind!r} gives the network no time"
+            )
+            raise ValueError(f"{told}: take task=OneShot() and a network with takes_time=True")
+        net, u0 = learner.normalized.at(batch.scalars), batch.inputs
+
+        def solution(t: Tensor) -> Tensor:
+            return net.forward(u0, grid, scaled(t))
+
+        with_rate: Any = torch.func.jvp(solution, (batch.t,), (torch.ones_like(batch.t),))
+        v, v_t = with_rate
+        size, span = u0.flatten(1).norm(dim=1), float(learner.task.span)  # type: ignore[attr-defined]
+        residual = sobolev_norm(v_t - self.equation.rate(v), self.order, dim=grid.dim)
+        # coefficients are means over the points: those of u₀ in the same norm
+        whole = sobolev_norm(u0, 0.0, dim=grid.dim)
+        start = (solution(torch.zeros_like(batch.t)) - u0).flatten(1).norm(dim=1)
+        return torch.stack([span * residual / whole, start / size], dim=1)
+
+    def describe(self) -> Any:
+        given: Any = self.equation
+        plain = dataclasses.is_dataclass(given)
+        numbers = dataclasses.asdict(given) if plain else str(given)
+        return {"residual of": type(given).__name__, "numbers": numbers, "in H": self.order}
