@@ -1,13 +1,14 @@
-"""Functions that are not periodic: padding.
+"""Functions that are not periodic: what to do about the ends of a box.
 
-    python examples/non_periodic.py [FOLDER]
+    python examples/non_periodic.py [FOLDER [darcy]]
 
-u(x) = ∫₀ˣ f is Volterra's map on a box. Fourier modes see the ends 0 and 1 as one point, where u
-jumps; `padding=0.25` adds a quarter of the domain as zeros, inside of the network only.
+u(x) = ∫₀ˣ f is Volterra's map, and Darcy's k -> u has u = 0 on the boundary. Fourier modes take
+opposite ends for one point. Six ways to meet that, from nothing to zeros or reflections around.
 """
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,39 +16,42 @@ from matplotlib.figure import Figure
 
 import pdno
 
-
-def make_data(samples: int = 140, points: int = 65) -> pdno.OperatorDataset:
-    """Random cosine series f and their integrals u, on a box with both ends."""
-    random, k = np.random.default_rng(0), np.arange(1, 9)[:, None]
-    x = np.linspace(0, 1, points)
-    coefficients = random.standard_normal((samples, 8)) / k[:, 0]
-    f = coefficients @ np.cos(np.pi * k * x)
-    u = coefficients @ (np.sin(np.pi * k * x) / (np.pi * k))
-    mean = random.standard_normal((samples, 1))
-    grid = pdno.Grid((points,), periodic=False)
-    return pdno.OperatorDataset.from_arrays((f + mean)[:, None], (u + mean * x)[:, None], grid)
+WAYS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "no coordinates": {"coordinates": "none"},
+    "periodic coordinates": {"coordinates": "periodic"},
+    "padding 0.25": {"padding": 0.25},
+    "even extension": {"padding": "even"},
+    "odd extension": {"padding": "odd"},
+}
 
 
-def main(folder: Path, epochs: int = 30) -> dict[float, float]:
-    """Relative L2 errors by padding."""
-    train, test = make_data().split(test=20)
-    f, u = test.batch()
-    figure = Figure(figsize=(6.4, 2.6), layout="constrained")
-    axes, errors = figure.subplots(), {}
-    for padding in (0.0, 0.25):
+def make_data(name: str) -> pdno.OperatorDataset:
+    """Random cosine series and their integrals, or permeabilities and pressures."""
+    if name == "darcy":
+        return pdno.generate(pdno.Darcy(), pdno.Grid.cells((16, 16)), samples=340)
+    random, k, x = np.random.default_rng(0), np.arange(1, 9)[:, None], np.linspace(0, 1, 65)
+    mean, waves = random.standard_normal((140, 1)), random.standard_normal((140, 8)) / k[:, 0]
+    f = mean + waves @ np.cos(np.pi * k * x)
+    u = mean * x + waves @ (np.sin(np.pi * k * x) / (np.pi * k))
+    return pdno.OperatorDataset.from_arrays(f[:, None], u[:, None], pdno.Grid((65,), False))
+
+
+def main(folder: Path, name: str = "volterra", epochs: int = 30) -> dict[str, float]:
+    """Relative L2 errors of each way."""
+    (train, test), errors = make_data(name).split(test=40 if name == "darcy" else 20), {}
+    for way, options in WAYS.items():
         torch.manual_seed(0)
-        sizes = {"width": 8, "layers": 2, "modes": 16, "symbol_hidden": 12}
-        model = pdno.PDNO(1, 1, 1, **sizes, padding=padding)
-        run = pdno.fit(model, train, test, epochs=epochs, learning_rate=1e-2)
-        errors[padding] = pdno.evaluate(run.model, test).mean()
-        miss = (run.model.predict(f) - u).abs().mean(dim=(0, 1))
-        label = f"padding {padding:g}: relative L2 {errors[padding]:.4f}"
-        axes.semilogy(test.grid.axes()[0].numpy(), miss.numpy(), label=label)
-    axes.set(xlabel="x", ylabel="mean error at x")
-    figure.legend(loc="outside upper center", ncols=2)
+        sizes = {"width": 8, "layers": 2, "modes": 5 if name == "darcy" else 16, **options}
+        model = pdno.PDNO(train.grid.dim, 1, 1, symbol_hidden=12, **sizes)
+        run = pdno.fit(model, train, epochs=epochs, learning_rate=1e-2, normalization="channel")
+        errors[way] = pdno.evaluate(run.model, test).mean()
+    axes = (figure := Figure(figsize=(6.4, 2.4), layout="constrained")).subplots()
+    axes.barh(list(errors), list(errors.values()))
+    axes.set(xlabel=f"relative L2 error, {name}", xscale="log")
     figure.savefig(folder / "non_periodic.png")
     return errors
 
 
 if __name__ == "__main__":
-    print(main(Path(*sys.argv[1:])))
+    print(main(Path(*sys.argv[1:2]), *sys.argv[2:]))

@@ -32,8 +32,8 @@ from pdno.record import Record, by_kind
 
 Size = Annotated[int, Field(ge=1, le=4096)]
 SymbolLayers = Annotated[int, Field(ge=0, le=64)]
-Padding = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)]
-"""Points (int) or a fraction of the domain (float)."""
+Padding = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] | Literal["even", "odd"]
+"""Points (int) or a fraction of the domain (float) of zeros, or a reflection."""
 Scalars = Annotated[int, Field(ge=0, le=64)]
 """Numbers of the equation that the symbols see."""
 FeedForward = Annotated[int, Field(ge=0, le=4096)]
@@ -120,6 +120,7 @@ class FNONetwork(NetworkRecord):
     coordinate_scale: float | tuple[float, ...] = 1.0
     padding: Padding | tuple[Padding, ...] = 0.0
     feed_forward: FeedForward = 0
+    coordinates: Literal["appended", "periodic", "none"] = "appended"
     space_time: bool = False
     transport: bool = False
 

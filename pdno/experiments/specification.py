@@ -34,6 +34,7 @@ from pdno.training.task import (
     TeacherForcing,
 )
 
+LETTERS = str.maketrans({"ξ": "xi", "ν": "nu", "μ": "mu"})  # that names of folders have
 Recurrent = Rollout | TeacherForcing | Markov
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
@@ -163,7 +164,8 @@ class Experiment(Record):
     @property
     def slug(self) -> str:
         """A folder name for this run."""
-        words = re.sub(r"[\W_]+", "-", self.model.replace("ξ", "xi").lower()).strip("-")
+        plain = self.model.translate(LETTERS)
+        words = re.sub(r"[\W_]+", "-", plain.lower()).strip("-")
         return f"{words}-{self.resolution}-seed{self.seed}"
 
     def with_changes(self, **changes: Any) -> "Experiment":

@@ -5,7 +5,7 @@ __all__ = ["FNO"]
 from collections.abc import Sequence
 from typing import Any
 
-from pdno.networks.neural_operator import NeuralOperator, check_sizes
+from pdno.networks.neural_operator import Coordinates, NeuralOperator, Padding, check_sizes
 from pdno.operators.pseudo_differential import FourierIntegralOperator
 
 
@@ -33,12 +33,13 @@ class FNO(NeuralOperator):
         modes: Sequence[int] | int = 12,
         *,
         coordinate_scale: float | Sequence[float] = 1.0,
-        padding: float | Sequence[float] = 0.0,
+        padding: Padding = 0.0,
         feed_forward: int = 0,
+        coordinates: Coordinates = "appended",
     ) -> None:
         channels: Any = {"in_channels": in_channels, "out_channels": out_channels}
         kept = check_sizes(dim, modes, width=width, layers=layers, **channels) or ()
         operators = [FourierIntegralOperator(width, width, modes=kept) for _ in range(layers)]
         inner: Any = {"width": width, "coordinate_scale": coordinate_scale, "padding": padding}
-        inner["feed_forward"] = feed_forward
+        inner |= {"feed_forward": feed_forward, "coordinates": coordinates}
         super().__init__(dim, **channels, operators=operators, **inner)

@@ -7,7 +7,7 @@ integral operator, Q has one hidden layer of 128. As in the published code the l
 With a feed-forward part F = W₂ σ(W₁ · + b₁) + b₂ (not in the paper) a block is v + F[(W + K) v].
 """
 
-__all__ = ["NeuralOperator", "PointwiseLinear", "check_sizes", "count_parameters"]
+__all__ = ["NeuralOperator", "Padding", "PointwiseLinear", "check_sizes", "count_parameters"]
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +28,8 @@ from pdno.symbols.scale import ExactScales, scale_per_axis
 PROJECT_HIDDEN = 128
 Kept = Sequence[int] | int | None
 Coordinates = Literal["appended", "periodic", "none"]
+Extension = Literal["even", "odd"]
+Padding = float | Sequence[float] | Extension
 
 
 class PointwiseLinear(nn.Module):
@@ -59,6 +61,8 @@ class NeuralOperator(ExactScales):
     the `coordinate_scale`; that is a sawtooth on the torus. "periodic" ones are cos 2πx and
     sin 2πx, "none" are left out. `padding` are zeros after the last point of an axis: a fraction
     of the domain, the same at every resolution, or, as an int, a number of points as published.
+    Padding "even" or "odd" reflects what is lifted at the last point of each axis instead, as v or
+    as -v, so that the blocks see a function of the torus without a jump, or with a zero there.
     `feed_forward` is the hidden width of F in residual blocks; 0 has the blocks of the paper.
     """
 
@@ -73,7 +77,7 @@ class NeuralOperator(ExactScales):
         width: int,
         operators: Sequence[PseudoDifferentialOperator],
         coordinate_scale: float | Sequence[float] = 1.0,
-        padding: float | Sequence[float] = 0.0,
+        padding: Padding = 0.0,
         feed_forward: int = 0,
         coordinates: Coordinates = "appended",
     ) -> None:
@@ -84,6 +88,11 @@ class NeuralOperator(ExactScales):
             raise ValueError(f"coordinates {coordinates!r}; expected one of {expected}")
         self.coordinates = coordinates
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
+        self.extension: Extension | None = None
+        if isinstance(padding, str):
+            if padding not in ("even", "odd"):
+                raise ValueError(f"padding is {padding!r}; expected 'even', 'odd' or a number")
+            self.extension, padding = padding, 0.0
         zeros = (padding,) * dim if isinstance(padding, (int, float)) else tuple(padding)
         if len(zeros) != dim or min(zeros) < 0:
             expected = f"a fraction >= 0 or a number of points, or one for each of {dim} axes"
@@ -181,7 +190,10 @@ class NeuralOperator(ExactScales):
             yield operator
 
     def inner_grid(self, grid: Grid) -> Grid:
-        """The grid of the blocks: that of f with the padding."""
+        """The grid of the blocks: that of f with the padding, or twice as many points."""
+        if self.extension is not None:
+            # on a box with both ends these are not repeated
+            return Grid(tuple(2 * n - 2 * _has_ends(grid) for n in grid.shape))
         if not any(self.padding):
             return grid
         pairs = zip(grid.shape, self.padding, strict=True)
@@ -196,7 +208,30 @@ class NeuralOperator(ExactScales):
             else:
                 x = x * self.coordinate_scale.reshape(-1, *[1] * self.dim)
             f = torch.cat([f, x.to(f.dtype).expand(len(f), *x.shape)], dim=1)
-        return pad(self.lift(f), self.inner_grid(grid))
+        return self.surround(self.lift(f), grid)
+
+    def surround(self, v: Tensor, grid: Grid) -> Tensor:
+        """v with what is around it in the blocks: zeros, or its reflections."""
+        if self.extension is None:
+            return pad(v, self.inner_grid(grid))
+        sign = 1.0 if self.extension == "even" else -1.0
+        return extend(v, grid.dim, sign, ends=_has_ends(grid))
+
+
+def _has_ends(grid: Grid) -> bool:
+    """Whether the points of a box are its two ends and those between."""
+    return not grid.periodic and grid.offset == 0
+
+
+def extend(v: Tensor, dim: int, sign: float, *, ends: bool) -> Tensor:
+    """v and its reflection along each axis, times the sign; (B, C, *N) -> (B, C, *2N).
+
+    Points that are `ends` of the axis are not reflected, which makes 2N - 2.
+    """
+    for axis in range(-dim, 0):
+        inside = v.narrow(axis, 1, v.shape[axis] - 2) if ends else v
+        v = torch.cat([v, sign * inside.flip(axis)], dim=axis)
+    return v
 
 
 def perceptron(hidden: nn.Module, last: nn.Module, v: Tensor) -> Tensor:

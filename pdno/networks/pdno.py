@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from pdno.networks.neural_operator import Coordinates, NeuralOperator, check_sizes
+from pdno.networks.neural_operator import Coordinates, NeuralOperator, Padding, check_sizes
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.record import refuse_unknown
 from pdno.symbols.base import Symbol
@@ -35,7 +35,8 @@ class PDNOOptions:
             "classical" (⟨ξ⟩^m b of the `order` m, in S^m_{1,0}).
         frequency_scale: The networks see ξ/frequency_scale, with None [-4, 4] for the kept modes,
             and x·coordinate_scale.
-        padding: Fraction of the domain (float) or points (int) of zeros after each axis.
+        padding: Fraction of the domain (float) or points (int) of zeros after each axis; "even" or
+            "odd" reflects the lifted input instead.
         feed_forward: Hidden width of residual blocks v + F[(W + K) v]; 0 has those of the paper.
         coordinates: What is lifted beside the input: "appended" x, "periodic" cos 2πx and sin 2πx,
             or "none". None is periodic for classical symbols, so that the whole network is one
@@ -58,7 +59,7 @@ class PDNOOptions:
     first_activation: str | None = None
     frequency_scale: Scale = None
     coordinate_scale: float | Sequence[float] = 1.0
-    padding: float | Sequence[float] = 0.0
+    padding: Padding = 0.0
     space_hidden: int | None = None
     feed_forward: int = 0
     coordinates: Coordinates | None = None

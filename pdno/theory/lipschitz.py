@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pdno.grid import Grid
-from pdno.networks.neural_operator import NeuralOperator, PointwiseLinear, cut, pad, perceptron
+from pdno.networks.neural_operator import NeuralOperator, PointwiseLinear, cut, perceptron
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.theory.norm_bound import norm_bound
 from pdno.theory.sobolev import LinearMap, evaluated, operator_norm
@@ -98,6 +98,8 @@ def lipschitz_report(
     """
     if network.activation is not functional.gelu:
         raise ValueError("the network has another activation than GELU; expected that")
+    if network.extension is not None:
+        raise ValueError("the network reflects its input; expected padding by zeros, or none")
     network = _in_double_precision(network)
     inner, last = network.inner_grid(grid), len(network.operators)
     norm = partial(operator_norm, iterations=iterations, tolerance=tolerance)
@@ -218,7 +220,7 @@ def linearise(
     hidden, project = network.project_hidden.weight.detach(), network.project.weight.detach()
 
     def derivative(f: Tensor) -> Tensor:
-        w = pad(_mix(lift, f), inner)
+        w = network.surround(_mix(lift, f), where)
         for step in steps:
             w = step(w)
         return _mix(project, outside * _mix(hidden, cut(w, where)))

@@ -211,6 +211,10 @@ def other(problem, name):
     kinds = {"scheme": "published", "amplitude": "printed", "dtype": "float64"}
     if name in kinds:
         return problem.model_copy(update={name: kinds[name]})
+    if name == "vary":
+        varied = problem.parameter_names[0]
+        ends = (getattr(problem, varied), 2 * getattr(problem, varied))
+        return problem.model_copy(update={name: {varied: ends}})
     if name == "solver_resolution":
         return problem.model_copy(update={name: 2 * problem.solver_points})
     return problem.model_copy(update={name: value * 2 if value else value + 1})
