@@ -42,7 +42,8 @@ def main(folder: Path, name: str = "volterra", epochs: int = 30) -> dict[str, fl
     (train, test), errors = make_data(name).split(test=40 if name == "darcy" else 20), {}
     for way, options in WAYS.items():
         torch.manual_seed(0)
-        sizes = {"width": 8, "layers": 2, "modes": 5 if name == "darcy" else 16, **options}
+        modes = (5 if name == "darcy" else 16) * (2 if "extension" in way else 1)
+        sizes = {"width": 8, "layers": 2, "modes": modes, **options}
         model = pdno.PDNO(train.grid.dim, 1, 1, symbol_hidden=12, **sizes)
         run = pdno.fit(model, train, epochs=epochs, learning_rate=1e-2, normalization="channel")
         errors[way] = pdno.evaluate(run.model, test).mean()

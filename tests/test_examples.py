@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_a_unet_learns_with_a_layer_of_ours(tmp_path):
 
 def test_padding_helps_where_nothing_is_periodic(tmp_path):
     errors = load("non_periodic.py").main(tmp_path)
-    assert errors[0.25] < 0.8 * errors[0.0] and errors[0.25] < 0.1
+    assert errors["padding 0.25"] < 0.8 * errors["nothing"] and errors["padding 0.25"] < 0.1
     check_picture(tmp_path / "non_periodic.png")
 
 
@@ -90,6 +91,13 @@ def test_a_viscosity_that_was_not_seen(tmp_path):
     errors = load("family_of_equations.py").main(tmp_path)
     assert len(errors) == 3 and max(errors.values()) < 0.25
     check_picture(tmp_path / "family_of_equations.png")
+
+
+def test_an_operator_is_learned_from_the_residual_alone(tmp_path):
+    with warnings.catch_warnings():
+        errors = load("physics_without_data.py").main(tmp_path, samples=20, epochs=12)
+    assert errors["heat", "residual"] < 0.2
+    check_picture(tmp_path / "physics_without_data.png")
 
 
 def test_certificates_of_trained_layers(tmp_path):
@@ -148,7 +156,7 @@ def test_a_new_equation_obeys_its_laws(tmp_path):
 
 def test_the_gallery_has_every_example_and_its_picture():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert len(EXAMPLES) == 10
+    assert len(EXAMPLES) == 11
     assert sorted(re.findall(r"literalinclude} \.\./examples/(\w+)\.py", page)) == [
         path.stem for path in EXAMPLES
     ]
