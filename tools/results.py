@@ -20,7 +20,13 @@ from pdno.report.runs import Group, Results, find_runs
 from pdno.report.tables import MISSING, Table
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = ("README.md", "results/README.md", "docs/results.md", "docs/training.md")
+FILES = (
+    "README.md",
+    "results/README.md",
+    "docs/results.md",
+    "docs/training.md",
+    "docs/families.md",
+)
 MARKED = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 Cell = Callable[[Group], str]
 
@@ -63,6 +69,25 @@ FINER: dict[str, Cell] = {
     f"{points}, {split}": measured(split, points=points)
     for points in (64, 128)
     for split in ("zero-shot", "interpolated")
+}
+BEYOND = ("diffusivity 0.005 to 0.01", "diffusivity 0.1 to 0.2", "t 1 to 2")
+HEAT_FAMILY: dict[str, Cell] = {
+    "worst sample": measured("test", "worst relative_l2"),
+    "symbol, where excited": measured("symbol", "symbol difference excited"),
+    **{part: measured("outside", f"relative_l2 {part}") for part in BEYOND},
+}
+BY_VISCOSITY = (
+    "1e-05 to 3.16e-05",
+    "3.16e-05 to 0.0001",
+    "0.0001 to 0.000316",
+    "0.000316 to 0.001",
+)
+FLOW_FAMILY: dict[str, Cell] = {
+    **{part: measured("by scalar", f"relative_l2 viscosity {part}") for part in BY_VISCOSITY},
+    **{
+        f"outside, {part}": measured("outside", f"relative_l2 viscosity {part}")
+        for part in ("5e-06 to 1e-05", "0.001 to 0.002")
+    },
 }
 TIMES: dict[str, Cell] = {
     f"t = {t}": measured("test", f"relative_l2 t={t}") for t in (11, 13, 15, 17, 19, 20)
@@ -109,6 +134,8 @@ TABLES = {
     "darcy-paper": Written("darcy-paper", {**ERRORS, "test / train": _gap, **BUDGET}),
     "navier-stokes": Written("navier-stokes-small", {**ERRORS, **TIMES, **BUDGET}),
     "navier-stokes-transport": Written("navier-stokes-transport", {**ERRORS, **TIMES, **BUDGET}),
+    "heat-family": Written("heat-family", {**ERRORS, **HEAT_FAMILY, **BUDGET}),
+    "navier-stokes-family": Written("navier-stokes-family", {**ERRORS, **FLOW_FAMILY, **BUDGET}),
     "darcy-pays": Written("darcy-training", PAYS, "validation"),
     "navier-stokes-pays": Written("navier-stokes-training", PAYS, "validation"),
 }
