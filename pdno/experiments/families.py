@@ -76,9 +76,9 @@ def heat_family(preset: Preset = "small", *, seeds: int = 1) -> Study:
 def navier_stokes_family(preset: Preset = "small", *, seeds: int = 1) -> Study:
     """Navier-Stokes with a viscosity from 1e-5 to 1e-3, drawn for each trajectory.
 
-    One-step training on frames t = 1..20, tested by rollouts from t = 10 to 20. A step of PDNO takes
-    about three times as long as one of FNO, which has twice the epochs. The data are solved on
-    64 x 64 points, which at ν = 1e-5 is an approximation that both networks learn.
+    One-step training on frames t = 1..20, tested by rollouts from t = 10 to 20. A step of PDNO
+    takes about three times as long as one of FNO, which has twice the epochs. The data are solved
+    on 64 x 64 points, which at ν = 1e-5 is an approximation that both networks learn.
     """
     name, smoke = "navier-stokes-family", preset == "smoke"
     check_size(preset, known=presets_of(name))
