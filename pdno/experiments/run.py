@@ -16,7 +16,7 @@ __all__ = [
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class FinishedRun:
     experiment: Experiment | None
     model: Learner
     grid: Grid
-    rows: list[Row]
+    rows: list[Row] = field(repr=False)
 
 
 def run_experiment(
@@ -157,6 +157,8 @@ def load(
     """
     place = Path(folder)
     if not run_folder.is_finished(place):
+        if not place.is_dir():
+            raise ValueError(f"there is no folder {place}: give one of `pdno.fit` or `pdno train`")
         raise ValueError(
             f"{place} holds no finished run ({run_folder.METRICS} is missing): finish it with the "
             "command that began it"
