@@ -40,10 +40,11 @@ from pdno.experiments.networks import build_network
 from pdno.experiments.specification import Experiment, read_experiment
 from pdno.grid import Grid
 from pdno.networks.neural_operator import count_parameters
-from pdno.training.checkpoint import read_tensors, write_tensors
+from pdno.training.checkpoint import read_tensors
 from pdno.training.distributed import check_device, process_group
 from pdno.training.fit import Run, fit
 from pdno.training.operator_folder import assemble, load_operator, save_operator
+from pdno.training.pictures import write_pictures
 from pdno.training.sampling import Sampling
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Learner, Task
@@ -122,10 +123,7 @@ def _measure_and_save(
     rows = []
     for resolution, split, metrics in measured:
         rows += make_rows(metrics, resolution=resolution, split=split, **common)
-    grid, times = samples.test.grid, samples.test.target_times
-    shown = json.dumps([grid.shape, grid.periodic, grid.offset])
-    header = {"grid": shown, "times": json.dumps(times)}
-    write_tensors(place / run_folder.PICTURES, pictures, header)
+    write_pictures(place, pictures, samples.test)
     grid, (inputs, out) = samples.train.grid, _channels(experiment.task, samples.train)
     shape = {"dim": grid.dim, "in": inputs, "out": out, "grid": grid.shape}
     shape |= {"periodic": grid.periodic, "offset": grid.offset}

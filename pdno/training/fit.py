@@ -37,6 +37,7 @@ from pdno.training.normalizer import Normalization, move
 from pdno.training.operator_folder import save_operator
 from pdno.training.operator_record import TrainingRecord
 from pdno.training.optimiser import Optimiser
+from pdno.training.pictures import first_sample, symbol_pictures, write_pictures
 from pdno.training.samples import Samples, augmented, epoch_order
 from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.task import Learner, Task, Times, make_learner, task_of
@@ -109,6 +110,8 @@ class Run(NamedTuple):
             assert self.model.sampling is not None
             self.model.sampling = self.model.sampling.named(inputs, outputs)
         write_history(place, self.history)
+        shown = {**first_sample(self.model, self.data), **symbol_pictures(self.model, self.data)}
+        write_pictures(place, shown, self.data)
         save_operator(place, self.model, self.training, self._metrics())
 
     def _metrics(self) -> dict[str, Any]:
