@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := PIP_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install --quiet
 PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest
+# The Well's format checker is in its repository alone: without it and without a network its test is skipped
+CHECKER := https://raw.githubusercontent.com/PolymathicAI/the_well/v1.2.0/scripts/check_thewell_formatting.py
+CHECKER_SHA256 := 71b1f4fea7321c10bb76110ac4392abd40d5c59beae9eea172f732324862b93c
 SPHINX := OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet
 .DEFAULT_GOAL := help
 
@@ -20,6 +23,11 @@ $(VENV)/.%: $(VENV)/.made pyproject.toml constraints.txt
 	$(INSTALL) -e '.$(if $(filter run,$*),,[$*])'
 	@touch $@
 
+$(VENV)/the_well/check_thewell_formatting.py: $(VENV)/.made
+	@mkdir -p $(@D)
+	-@curl --fail --silent --show-error --location --max-time 60 --output $@.part $(CHECKER) \
+	  && echo '$(CHECKER_SHA256)  $@.part' | sha256sum --check --quiet && mv $@.part $@
+
 install: $(VENV)/.run  ## Install pdno into .venv
 
 demo: $(VENV)/.run  ## Draw every problem, train PDNO and FNO, write a report
@@ -28,8 +36,8 @@ demo: $(VENV)/.run  ## Draw every problem, train PDNO and FNO, write a report
 test: $(VENV)/.test  ## Run the tests (minutes)
 	$(PYTEST) -n 2 tests
 
-test-all: $(VENV)/.test  ## Run all tests, the slow ones too
-	$(PYTEST) -n 2 -m 'slow or not slow' tests
+test-all: $(VENV)/.test,well $(VENV)/the_well/check_thewell_formatting.py  ## Run all tests, the slow ones too
+	PYTHONPATH="$(CURDIR)/$(VENV)/the_well" $(PYTEST) -n 2 -m 'slow or not slow' tests
 
 check: $(VENV)/.dev  ## Lint, types, tests, doctests, examples, manual
 	$(BIN)/ruff check .

@@ -6,6 +6,8 @@ used. Editable installations compile at first use, too, because their sources ch
 
 The tag names the machine only, `linux_x86_64`: manylinux would be a promise about C libraries that
 nobody has checked here.
+
+The README of a package has no folder beside it, so its paths are made addresses; see `for_index`.
 """
 
 import atexit
@@ -13,6 +15,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -22,8 +25,10 @@ from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 HOME = "pdno/native"
+PATH = r"\]\((?!https?:|#)([^)]*)\)"  # the end of a link or picture of the repository
 
 
 class NativeCodeHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -86,6 +91,34 @@ class NativeCodeHook(BuildHookInterface):  # type: ignore[type-arg]
         content = json.dumps({"sources": sources.digest, "libraries": entries}, indent=2)
         index.write_text(content + "\n", encoding="utf-8")
         return [*made, index]
+
+
+class ReadmeHook(MetadataHookInterface):
+    """The README as a package index shows it."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set the readme.
+
+        Arguments:
+            metadata: The table `project` of pyproject.toml.
+        """
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        text = for_index(text, metadata.get("urls", {}).get("Repository"))
+        metadata["readme"] = {"content-type": "text/markdown", "text": text}
+
+
+def for_index(text: str, repository: str | None) -> str:
+    """A README whose paths lead to the repository; without its address there are none.
+
+    Arguments:
+        text: Markdown with paths of files in links and pictures.
+        repository: For example https://github.com/OWNER/NAME.
+    """
+    if repository is None:
+        parts = [part for part in text.split("\n\n") if not re.search(r"!\[[^\]]*" + PATH, part)]
+        return re.sub(r"\[([^\]]*)" + PATH, r"\1", "\n\n".join(parts))
+    text = re.sub(r"(!\[[^\]]*)" + PATH, rf"\1]({repository}/raw/HEAD/\2)", text)
+    return re.sub(PATH, rf"]({repository}/blob/HEAD/\1)", text)
 
 
 def load_file(name: str, path: Path) -> ModuleType:

@@ -1,10 +1,10 @@
-"""How objects show themselves: as a table in a notebook, and as figures that the report draws.
+"""How objects show themselves: in a line, as a table in a notebook, and as figures of the report.
 
 The report is a layer above data, training and theory, which may not import it. So `pdno`, which is
 imported before any of its modules, hands in where its figures are.
 """
 
-__all__ = ["draw", "html_facts"]
+__all__ = ["draw", "html_facts", "line_of_facts"]
 
 import html
 from collections.abc import Callable, Mapping
@@ -18,6 +18,16 @@ def draw(name: str, *given: Any, **options: Any) -> Any:
     """The figure that a function of the report makes, by its name."""
     assert figures is not None
     return figures(name)(*given, **options)
+
+
+def line_of_facts(title: str, facts: Mapping[str, str]) -> str:
+    """The facts in one line, for `__repr__`.
+
+    Example:
+        >>> line_of_facts("Run", {"network": "FNO", "epochs": "2"})
+        '<Run network FNO, epochs 2>'
+    """
+    return f"<{title} {', '.join(f'{name} {fact}' for name, fact in facts.items())}>"
 
 
 def html_facts(title: str, facts: Mapping[Any, object]) -> str:

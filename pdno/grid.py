@@ -43,8 +43,8 @@ class Grid:
         try:
             object.__setattr__(self, "shape", tuple(map(int, self.shape)))
         except TypeError as problem:
-            one = f"Grid(({self.shape},)) has one axis, Grid(({self.shape}, {self.shape})) two"
-            told = f"Grid shape is {self.shape}; expected points per axis: {one}"
+            one = "Grid((32,)) has one axis, Grid((32, 32)) two"
+            told = f"Grid shape is {self.shape!r}; expected points per axis: {one}"
             raise ValueError(told) from problem
         if not 1 <= len(self.shape) <= 3:
             raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
@@ -56,7 +56,7 @@ class Grid:
     @classmethod
     def cells(cls, shape: Sequence[int]) -> "Grid":
         """The cell centres x_i = (i + 1/2) / N of a box."""
-        return cls(tuple(shape), periodic=False, offset=0.5)
+        return cls(shape, periodic=False, offset=0.5)  # type: ignore[arg-type]  # it makes a tuple
 
     @property
     def dim(self) -> int:

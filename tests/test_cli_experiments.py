@@ -25,6 +25,9 @@ from pdno.experiments.datasets import ensure_dataset
 from pdno.experiments.run import load_run
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
+from pdno.report.runs import Results, find_runs
+from pdno.report.tables import number
+from pdno.report.your_runs import run_entries
 from pdno.training.checkpoint import load_checkpoint
 
 COMMANDS = ("list", "reproduce", "train", "evaluate", "predict")
@@ -225,6 +228,20 @@ def test_every_command_takes_what_fit_wrote(capsys, tmp_path, own):
     row = rows["test", "relative_l2"]
     assert (row.experiment, row.model, row.resolution) == ("own", "PDNO", 8)
     assert row.value == own.history[-1].test and row.parameters > 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert f"<td>{number(own.history[-1].train)}*</td>" in page and "A budget" not in page
+
+
+def test_the_report_shows_a_prediction_and_the_symbol_of_what_fit_wrote(tmp_path, own):
+    results = Results(tuple(find_runs([tmp_path / "own"])))
+    ((entry,), (group,)) = run_entries(results), results.every_group
+    titles = [axes.get_title() for axes in entry(results).axes if axes.get_title()]
+    assert titles[1:4] == ["input", "target", "prediction"] and titles[5:] == ["Re a2_11"]
+    inputs, target = own.data.batch([0])
+    expected = {"input": inputs, "target": target, "prediction": own.predict(inputs)}
+    assert all(np.array_equal(group.picture(name), f) for name, f in expected.items())
+    a2 = own.network.operators[1].values(own.data.grid).frequency[0]
+    assert np.allclose(group.picture("symbol.1.real"), a2.real.detach(), atol=1e-6)
 
 
 # Wrong input

@@ -1,5 +1,6 @@
 """What is said to common slips: the name that was meant, the cure, in one line."""
 
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
@@ -92,6 +93,52 @@ def test_a_single_layer_is_the_layer_of_a_network(symbol):
     assert torch.equal(layer(f), same(f))
     assert pdno.PDIO(2, 3, 5, modes=4, symbol=symbol)(f).shape == (2, 5, 16, 12)
     assert layer(f.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    "network",
+    [pdno.PDNO(1, 1, 1, width=2, modes=4), pdno.FNO(1, 1, 1, width=2, modes=4), pdno.MWT(1, 1)],
+    ids=["PDNO", "FNO", "MWT"],
+)
+def test_every_network_says_what_numbers_it_takes(network):
+    f = np.zeros((2, 1, 16))
+    with pytest.raises(ValueError, match=r"type ndarray; expected a tensor: give torch.as_tensor"):
+        network(f)
+    with pytest.raises(ValueError, match=r"input is float64, the weights are float32: give f.to"):
+        network(torch.from_numpy(f))
+
+
+def test_what_is_no_network_no_symbol_and_no_folder_is_named(data, tmp_path):
+    with pytest.raises(ValueError, match="the network is 'pdno'; expected a torch module"):
+        pdno.fit("pdno", data)
+    with pytest.raises(ValueError, match="did you mean 'classical'"):
+        pdno.PDIO(1, 1, 1, symbol="clasical")
+    with pytest.raises(ValueError, match=r"a dict is no symbol; .* run.network.operators\[0\]"):
+        pdno.certify({})
+    with pytest.raises(ValueError, match="there is no folder .*absent"):
+        pdno.load(tmp_path / "absent")
+    for shape in (32, 32.0):
+        with pytest.raises(ValueError, match=rf"Grid shape is {shape}; .* Grid\(\(32,\)\)"):
+            pdno.Grid.cells(shape)
+
+
+def test_what_predicts_says_in_a_line_what_it_is(data, tmp_path):
+    run = pdno.fit(
+        pdno.FNO(1, 1, 1, width=4, modes=4), data, data, epochs=1, normalization="channel"
+    )
+    run.save(tmp_path)
+    operator, errors = pdno.load(tmp_path), pdno.evaluate(run, data)
+    inputs = data.batch()[0].numpy()
+    assert np.array_equal(run.predict(inputs), operator.predict(inputs))
+    assert torch.equal(errors.values(), pdno.evaluate(run.model, data).values())
+    told = f"channels 1 -> 1, trained on 16 periodic, error of test 16 {errors.mean():.4g}"
+    assert repr(operator).startswith("<Learner network FNO, parameters ") and told in repr(
+        operator
+    )
+    assert "normalisers yes" in repr(run.model) and "<td>static</td>" in operator._repr_html_()
+    assert repr(errors) == f"<Evaluation samples 4, relative_l2 {errors.mean():.4g}>"
+    assert f"<th>relative_h1</th><td>{errors.mean('relative_h1'):.4g}</td>" in errors._repr_html_()
+    assert len(repr(pdno.load_run(tmp_path))) < 500
 
 
 def test_models_may_be_typed_without_greek_or_capitals():

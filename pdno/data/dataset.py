@@ -31,7 +31,7 @@ from pdno.data.sources import (
     Source,
     stacked_pairs,
 )
-from pdno.display import draw, html_facts
+from pdno.display import draw, html_facts, line_of_facts
 from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
 from pdno.grid import Grid
 
@@ -279,27 +279,30 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         if self.input_frames is not None:  # of a window its last frame
             given = given[-target.shape[1] :]
         fields = [f.detach().cpu().numpy() for f in (given, target, prediction) if f is not None]
-        names = ("input", "target")
-        if isinstance(self.source, ShardSource):
-            told = self.source.manifest.fields
-            names = _words(told["input"]), _words(told["output"])
-        options |= {"times": self.target_times, "names": names, "title": title}
+        options |= {"times": self.target_times, "names": self._titles(), "title": title}
         return draw(name, *fields, **options)
+
+    def _titles(self) -> tuple[list[str], list[str]]:
+        """Above the panels of the channels of inputs and of targets."""
+        given, solution = (
+            [name.replace("_", " ") for name in part] for part in self.source.channels
+        )
+        if self.input_frames is not None and self.times is not None:
+            last = f", t = {self.times[self.input_frames - 1]:g}"
+            given = [name.replace("output", "input") + last for name in solution]
+        return given, [name.replace("output", "target") for name in solution]
 
     def _facts(self) -> dict[str, str]:
         """What it is, in words; nothing is read for it."""
         kind = "periodic" if self.grid.periodic else "box"
-        channels = (1, 1)  # of a folder
-        if isinstance(self.source, ArraySource):
-            fields = self.source.inputs, self.source.outputs
-            channels = (fields[0].shape[1], fields[1].shape[-1 - self.grid.dim])
+        given, solution = map(len, self.source.channels)
         facts = {
             "samples": str(len(self)),
-            "channels": f"{channels[0]} -> {channels[1]}",
+            "channels": f"{given} -> {solution}",
             "grid": f"{' x '.join(map(str, self.grid.shape))} {kind}",
         }
         if self.input_frames is not None:
-            facts["channels"] = f"{self.input_frames} frames of {channels[1]} -> {channels[1]}"
+            facts["channels"] = f"{self.input_frames} frames of {solution} -> {solution}"
         for name, values in self.source.scalars.items():
             facts[name] = f"{float(values.min()):g} to {float(values.max()):g}"
         if (times := self.target_times) is not None:
@@ -307,8 +310,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         return facts
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{name} {fact}" for name, fact in self._facts().items())
-        return f"<OperatorDataset {facts}>"
+        return line_of_facts("OperatorDataset", self._facts())
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -401,7 +403,3 @@ def _short(choice: int | Sequence[int]) -> str:
 def _file_names(names: Sequence[str]) -> list[str]:
     """Names of fields in a shard, where a slash would be a group."""
     return [name.replace("/", ".") for name in names]
-
-
-def _words(name: str | tuple[str, ...]) -> str:
-    return (name if isinstance(name, str) else ", ".join(name)).replace("_", " ")

@@ -61,6 +61,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset, Pairs
+from pdno.display import html_facts, line_of_facts
 from pdno.grid import Grid
 from pdno.metrics import band_errors, relative_error, relative_l2
 from pdno.spectral import resample
@@ -124,6 +125,15 @@ class Evaluation:
             "best relative_l2": float(whole.min()),
             "worst relative_l2": float(whole.max()),
         }
+
+    def __repr__(self) -> str:
+        facts = {"samples": str(len(self.values())), "relative_l2": f"{self.mean():.4g}"}
+        return line_of_facts("Evaluation", facts)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: all means."""
+        means = {name: f"{value:.4g}" for name, value in self.metrics().items()}
+        return html_facts(f"Evaluation of {len(self.values())} samples", means)
 
 
 def evaluate(

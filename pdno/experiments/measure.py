@@ -1,12 +1,8 @@
 """What is measured and kept of a trained network: errors, other resolutions and times, speed and
 symbol as numbers, and what figures are made of, so that no model is needed later.
 
-The pictures are, all float32:
+The pictures are those of `pdno.training.pictures`, of all test samples up to a budget, and
 
-    input, target, prediction        test samples, all of them up to a budget, else the first
-    error                            relative L2 error of every test sample, (samples,)
-    symbol.K.real, symbol.K.imaginary    a2 of block K for the first channel pairs, (O, I, *N^)
-    symbol.K.space                   a1 of block K for these pairs, (O, I, *N), where it has one
     heat.learned, heat.exact         Re ā(ξ, t) and e^{-4π²cξ²t}, (T, M)
     heat.xi, heat.times              the modes (M,) and times (T,) of these
     heat.weight                      how strongly the data excite a mode, (T, M)
@@ -18,7 +14,7 @@ __all__ = ["learned_diffusivity", "measure"]
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import HeatProblem
@@ -30,19 +26,17 @@ from pdno.experiments.families import measure_family
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
 from pdno.metrics import relative_l2
-from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator as Operator
 from pdno.symbols.analytic import Heat
 from pdno.theory.recovery import Estimate, recover_diffusivity
 from pdno.training.fit import Run
-from pdno.training.task import OneShot, SpaceTime
+from pdno.training.pictures import Pictures, symbol_pictures
+from pdno.training.task import OneShot
 
 Parts = list[tuple[int, str, dict[str, float]]]  # resolution, split and metrics of some rows
-Pictures = dict[str, Tensor]
 HeatRun = tuple[HeatProblem, OneShot, Operator]
 MOST_XI = 12  # of figure 3
 MOST_NUMBERS = 2**23  # of predictions that are kept: 32 MiB
-PAIRS = 3  # channels, in and out, whose symbols are kept
 
 
 def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> tuple[Parts, Pictures]:
@@ -63,7 +57,7 @@ def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> tuple[
         parts.append((points, "validation", on_validation.metrics()))
     effort = {"cpu seconds": run.cpu_seconds, "steps": float(run.history[-1].step)}
     parts.append((points, "training", effort))
-    pictures = {**_fields(test), **_symbols(run, samples)}
+    pictures = {**_fields(test), **symbol_pictures(run.model, samples.train)}
     if experiment.problem is not None and experiment.problem.vary:
         parts += measure_family(experiment, run, test)
     heat = _heat_operator(experiment, run.network)
@@ -73,7 +67,7 @@ def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> tuple[
         metrics |= {"diffusivity": c.value, "diffusivity standard error": c.error}
         parts.append((points, "symbol", metrics))
         pictures |= drawn
-    return parts, {name: picture.float() for name, picture in pictures.items()}
+    return parts, pictures
 
 
 def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) -> Estimate | None:
@@ -148,31 +142,3 @@ def _fields(test: Predictions) -> Pictures:
     inputs, targets = test.data.batch(range(kept))
     prediction = torch.cat(test.batches)[:kept]
     return {"input": inputs, "target": targets, "prediction": prediction, "error": errors}
-
-
-def _symbols(run: Run, samples: ExperimentData) -> Pictures:
-    """The first rank term of the symbols of all blocks, for a few pairs.
-
-    They are taken at the last time of the training where they depend on time, and in the middle of
-    the ranges where they see scalars.
-    """
-    task, grid, times = run.model.task, samples.train.grid, samples.train.target_times
-    if isinstance(task, SpaceTime):  # these have one axis more than the pictures
-        return {}
-    last = [task.scaled_time(float(times[-1]))] if isinstance(task, OneShot) and times else []
-    operators = [m for m in run.network.modules() if isinstance(m, Operator)]
-    # what networks see of scalars is 0 in the middle of their ranges
-    numbers = last + [0.0] * max((operator.scalars for operator in operators), default=0)
-    with torch.no_grad():
-        if isinstance(run.network, NeuralOperator) and not numbers:
-            blocks = [values.on_grid() for values in run.network.evaluate_symbols(grid)]
-        else:
-            t = torch.tensor([numbers]) if len(numbers) > len(last) else last[0] if last else None
-            blocks = [operator.values(grid, t) for operator in operators]
-    found: Pictures = {}
-    for layer, values in enumerate(blocks):
-        a2 = values.frequency[0, :PAIRS, :PAIRS].cpu()
-        found |= {f"symbol.{layer}.real": a2.real, f"symbol.{layer}.imaginary": a2.imag}
-        if values.space is not None:
-            found[f"symbol.{layer}.space"] = values.space[0, :PAIRS, :PAIRS].cpu()
-    return found

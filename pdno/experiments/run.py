@@ -16,7 +16,7 @@ __all__ = [
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,11 @@ from pdno.experiments.networks import build_network
 from pdno.experiments.specification import Experiment, read_experiment
 from pdno.grid import Grid
 from pdno.networks.neural_operator import count_parameters
-from pdno.training.checkpoint import read_tensors, write_tensors
+from pdno.training.checkpoint import read_tensors
 from pdno.training.distributed import check_device, process_group
 from pdno.training.fit import Run, fit
 from pdno.training.operator_folder import assemble, load_operator, save_operator
+from pdno.training.pictures import write_pictures
 from pdno.training.sampling import Sampling
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Learner
@@ -62,7 +63,7 @@ class FinishedRun:
     experiment: Experiment | None
     model: Learner
     grid: Grid
-    rows: list[Row]
+    rows: list[Row] = field(repr=False)
 
 
 def run_experiment(
@@ -122,10 +123,7 @@ def _measure_and_save(
     rows = []
     for resolution, split, metrics in measured:
         rows += make_rows(metrics, resolution=resolution, split=split, **common)
-    grid, times = samples.test.grid, samples.test.target_times
-    shown = json.dumps([grid.shape, grid.periodic, grid.offset])
-    header = {"grid": shown, "times": json.dumps(times)}
-    write_tensors(place / run_folder.PICTURES, pictures, header)
+    write_pictures(place, pictures, samples.test)
     grid, (inputs, out) = samples.train.grid, _channels(experiment, samples.train)
     shape = {"dim": grid.dim, "in": inputs, "out": out, "grid": grid.shape}
     shape |= {"periodic": grid.periodic, "offset": grid.offset}
@@ -157,6 +155,8 @@ def load(
     """
     place = Path(folder)
     if not run_folder.is_finished(place):
+        if not place.is_dir():
+            raise ValueError(f"there is no folder {place}: give one of `pdno.fit` or `pdno train`")
         raise ValueError(
             f"{place} holds no finished run ({run_folder.METRICS} is missing): finish it with the "
             "command that began it"

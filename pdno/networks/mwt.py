@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from pdno.arguments import KeepsArguments
 from pdno.grid import Grid
+from pdno.networks.neural_operator import check_numbers
 from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 
 HIDDEN = 128  # channels of the projection, in all published multiwavelet networks
@@ -75,6 +76,7 @@ class MWT(KeepsArguments, nn.Module):
 
     def forward(self, f: Tensor) -> Tensor:
         """Map f (B, in_channels, *N) to u (B, out_channels, *N)."""
+        check_numbers(f, self.lift.weight)
         if f.dim() != 2 + self.axes or f.shape[1] != self.in_channels:
             layout = "(B, C, N_1, N_2, T)" if self.space_time else "(B, C, *N)"
             expected = f"{layout} with C={self.in_channels} and dim={self.dim}"

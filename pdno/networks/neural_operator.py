@@ -7,7 +7,14 @@ integral operator, Q has one hidden layer of 128. As in the published code the l
 With a feed-forward part F = W₂ σ(W₁ · + b₁) + b₂ (not in the paper) a block is v + F[(W + K) v].
 """
 
-__all__ = ["NeuralOperator", "Padding", "PointwiseLinear", "check_sizes", "count_parameters"]
+__all__ = [
+    "NeuralOperator",
+    "Padding",
+    "PointwiseLinear",
+    "check_numbers",
+    "check_sizes",
+    "count_parameters",
+]
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -118,6 +125,7 @@ class NeuralOperator(ExactScales):
 
         Symbols that see scalars get (B, P) numbers for t, time first where they take it.
         """
+        check_numbers(f, self.lift.weight)
         if len(f) == 0:
             raise ValueError("the batch is empty: give at least one sample")
         if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
@@ -128,10 +136,6 @@ class NeuralOperator(ExactScales):
                 f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
                 f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}"
             )
-        if f.dtype != self.lift.weight.dtype and not torch.is_autocast_enabled(f.device.type):
-            given, own = (str(dtype)[6:] for dtype in (f.dtype, self.lift.weight.dtype))
-            cure = f"give f.to(torch.{own}), or network.to(torch.{given})"
-            raise ValueError(f"input is {given}, the weights are {own}: {cure}")
         where = grid or Grid(tuple(f.shape[2:]))
         where.check(f, "f")
         v, inner = self.enter(f, where), self.inner_grid(where)
@@ -254,6 +258,17 @@ def cut(v: Tensor, grid: Grid) -> Tensor:
     for axis, n in enumerate(grid.shape, start=2):
         v = v.narrow(axis, 0, n)
     return v
+
+
+def check_numbers(f: Tensor, weight: Tensor) -> None:
+    """Refuse inputs that are no tensor or not of the precision of the weights."""
+    if not isinstance(f, Tensor):
+        cure = "give torch.as_tensor(f, dtype=torch.float32), or take predict, which takes arrays"
+        raise ValueError(f"input is of type {type(f).__name__}; expected a tensor: {cure}")
+    if f.dtype != weight.dtype and not torch.is_autocast_enabled(f.device.type):
+        given, own = (str(dtype)[6:] for dtype in (f.dtype, weight.dtype))
+        cure = f"give f.to(torch.{own}), or network.to(torch.{given})"
+        raise ValueError(f"input is {given}, the weights are {own}: {cure}")
 
 
 def check_sizes(dim: int, modes: Kept, **sizes: int) -> tuple[int, ...] | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from pdno.errors import unknown_name
 from pdno.networks.neural_operator import Coordinates, NeuralOperator, Padding, check_sizes
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.record import refuse_unknown
@@ -114,7 +115,7 @@ def make_symbol(
     """The symbol from one number of channels to another."""
     kind = options.symbol
     if kind not in SYMBOLS:
-        raise ValueError(f"symbol {kind!r}; expected one of {', '.join(map(repr, SYMBOLS))}")
+        raise ValueError(unknown_name("symbol", kind, SYMBOLS))
     if kind == "table":
         if modes is None or options.takes_time or options.scalars:
             least = "a table symbol needs modes, for example modes=12, and no time"

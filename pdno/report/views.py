@@ -38,6 +38,7 @@ PER_SECOND = 8
 SETTINGS: Any = {"savefig.dpi": 100, "animation.embed_limit": 100.0}
 ICONS = {"minus": "−", "plus": "+", "play": "▶", "play fa-flip-horizontal": "◀", "pause": "⏸"}
 ICONS |= {"fast-backward": "⏮", "fast-forward": "⏭", "step-backward": "«", "step-forward": "»"}
+Names = tuple[Sequence[str], Sequence[str]]
 Panel = tuple[str, Array, dict[str, Any]]  # title, field (*N) or frames of it, colours
 
 
@@ -72,26 +73,28 @@ def plot_sample(
     given: Array,
     *outcome: Array,
     times: Sequence[float] | None = None,
-    names: tuple[str, str] = ("input", "target"),
+    names: Names = (["input"], ["target"]),
     title: str = "",
     band: Array | None = None,
 ) -> Figure:
     """One sample: given (C, *N), and target, or target and prediction, as the outcome.
 
     Shapes: outcome and band, the half width of error bars, (C, *N), or (T, C, *N) at some times.
+    `names` are those of the channels of both, or one for all.
     """
     outcome = outcome if band is None else (*outcome, band)
     frames = [field if times else field[None] for field in outcome]
     labels = {k: f", t = {times[k]:g}" if times else "" for k in some(len(frames[0]), FRAMES)}
-    channels = min(max(len(given), frames[0].shape[1]), CHANNELS)
+    counts = len(given), frames[0].shape[1]
+    channels = min(max(counts), CHANNELS)
     rows: list[list[Panel | None]] = []
     for c in range(channels):
-        before, after = (f"{name} {c + 1}" if channels > 1 else name for name in names)
+        before, after = (name_of(part, c, n) for part, n in zip(names, counts, strict=True))
         first = (before, given[c], map_of(given[c])) if c < len(given) else None
         columns = [
             panels_of(after + label, *(field[k, c] for field in frames))
             for k, label in labels.items()
-            if c < frames[0].shape[1]
+            if c < counts[1]
         ]
         below = list(zip(*columns, strict=True)) if times else [sum(columns, [])]
         rows += [[None if k else first, *line] for k, line in enumerate(below or [()])]
@@ -100,6 +103,13 @@ def plot_sample(
     draw_panels(drawn.subplots(len(rows), width, squeeze=False), rows)
     drawn.suptitle(title, fontsize=10)
     return drawn
+
+
+def name_of(names: Sequence[str], channel: int, count: int) -> str:
+    """The name of a channel; channels with one name are counted from 1."""
+    if len(names) > 1:
+        return names[min(channel, len(names) - 1)]
+    return f"{names[0]} {channel + 1}" if count > 1 else names[0]
 
 
 def draw_training(axes: Any, errors: Mapping[str, Sequence[tuple[float, float | None]]]) -> None:
@@ -169,14 +179,15 @@ def animate_sample(
     given: Array,
     *outcome: Array,
     times: Sequence[float] | None = None,
-    names: tuple[str, str] = ("input", "target"),
+    names: Names = (["input"], ["target"]),
     title: str = "",
 ) -> Animation:
     """A trajectory, arguments as in `plot_sample`; colours are the same for all times."""
     if not times:
         raise ValueError("a static sample has no times to go through: use plot instead of animate")
-    channels = range(min(outcome[0].shape[1], CHANNELS))
-    rows = [panels_of(names[1], *(field[:, c] for field in outcome)) for c in channels]
+    count = min(outcome[0].shape[1], CHANNELS)
+    titles = [name_of(names[1], c, count) for c in range(count)]
+    rows = [panels_of(name, *(field[:, c] for field in outcome)) for c, name in enumerate(titles)]
     drawn = Figure(figsize=(2.6 * len(rows[0]), 2.3 * len(rows) + 0.3))
     places = drawn.subplots(len(rows), len(rows[0]), squeeze=False).ravel()
     panels = list(zip(places, itertools.chain(*rows), strict=True))

@@ -26,6 +26,8 @@ def runs_table(results: Results) -> Table:
         settings, row, machine = run.specification, run.rows[0], run.environment
         epochs = f"{run.history[-1]['epoch']:.0f}" if run.history else MISSING
         errors = [number(_error(run, split)) for split in SPLITS]
+        if errors[0] == MISSING and run.history:  # `pdno.fit` measures no other one
+            errors[0] = f"{number(run.history[-1].get('train'))}*"
         counted = f"{row.parameters:,}" if settings and row.parameters is not None else MISSING
         had = (counted, epochs, str(settings.get("train", MISSING)), number(row.seconds))
         seed, name = str(run.seed) if settings else MISSING, run.folder.name
@@ -36,6 +38,8 @@ def runs_table(results: Results) -> Table:
             machines.setdefault(words, []).append(name)
     several = len(machines) > 1
     notes = [f"{m}: {', '.join(names)}" if several else m for m, names in machines.items()]
+    if any(line[4].endswith("*") for line in lines):
+        notes.append("*: mean over the last epoch, each batch before its update")
     return Table((*head, "seconds", "folder"), tuple(lines), tuple(f"{n}." for n in notes))
 
 

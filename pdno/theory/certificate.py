@@ -221,6 +221,10 @@ def _only_symbol(given: AnySymbol | nn.Module) -> AnySymbol:
             f"a {type(given).__name__} has no single symbol; its layers with one are {found}: "
             f"give that of a layer, {cure}"
         )
+    if not callable(given):
+        wanted = "a symbol, a layer with one, or a function a(x, ξ)"
+        cure = "of a run it is for example run.network.operators[0]"
+        raise ValueError(f"a {type(given).__name__} is no symbol; expected {wanted}: {cure}")
     return given
 
 

@@ -23,8 +23,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from pdno import run_folder
 from pdno.data.dataset import OperatorDataset, Pairs
-from pdno.display import draw, html_facts
+from pdno.display import draw, html_facts, line_of_facts
 from pdno.errors import TrainingStopped
+from pdno.grid import Grid
 from pdno.metrics import relative_l2
 from pdno.networks.neural_operator import count_parameters
 from pdno.progress import Advance, track
@@ -36,9 +37,10 @@ from pdno.training.normalizer import Normalization, move
 from pdno.training.operator_folder import save_operator
 from pdno.training.operator_record import TrainingRecord
 from pdno.training.optimiser import Optimiser
+from pdno.training.pictures import first_sample, symbol_pictures, write_pictures
 from pdno.training.samples import Samples, augmented, epoch_order
 from pdno.training.settings import TrainingSettings, learning_rate
-from pdno.training.task import Learner, Task, make_learner, task_of
+from pdno.training.task import Learner, Task, Times, make_learner, task_of
 
 EVALUATION_BATCH = 20
 Callback = Callable[[EpochRow, Learner], object]
@@ -63,7 +65,7 @@ class History(list[EpochRow]):
         return {"epochs": str(len(self)), **known}
 
     def __repr__(self) -> str:
-        return f"<History {_in_words(self.facts())}>"
+        return line_of_facts("History", self.facts())
 
     def _repr_html_(self) -> str:
         """For notebooks."""
@@ -90,6 +92,10 @@ class Run(NamedTuple):
         """The network alone."""
         return self.model.network
 
+    def predict(self, inputs: Any, *, grid: Grid | None = None, times: Times = None) -> Any:
+        """As `model` does, whose normalisers and task it has: see `Learner.predict`."""
+        return self.model.predict(inputs, grid=grid, times=times)
+
     def save(
         self, folder: Path | str, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
     ) -> None:
@@ -105,6 +111,8 @@ class Run(NamedTuple):
             assert self.model.sampling is not None
             self.model.sampling = self.model.sampling.named(inputs, outputs)
         write_history(place, self.history)
+        shown = {**first_sample(self.model, self.data), **symbol_pictures(self.model, self.data)}
+        write_pictures(place, shown, self.data)
         save_operator(place, self.model, self.training, self._metrics())
 
     def _metrics(self) -> dict[str, Any]:
@@ -140,15 +148,11 @@ class Run(NamedTuple):
         return {**about, **self.history.facts(), "seconds": f"{self.seconds:.3g}"}
 
     def __repr__(self) -> str:
-        return f"<Run {_in_words(self._facts())}>"
+        return line_of_facts("Run", self._facts())
 
     def _repr_html_(self) -> str:
         """For notebooks."""
         return html_facts("Run", self._facts())
-
-
-def _in_words(facts: dict[str, str]) -> str:
-    return ", ".join(f"{name} {fact}" for name, fact in facts.items())
 
 
 def fit(
@@ -194,6 +198,9 @@ def fit(
         >>> [row.epoch for row in run.history]
         [1, 2]
     """
+    if not isinstance(network, nn.Module):
+        wanted = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
+        raise ValueError(f"the network is {network!r:.60}; expected {wanted}")
     refuse_unknown("fit", TrainingSettings.model_fields, changes)
     chosen = TrainingSettings(**{**(settings or TrainingSettings()).model_dump(), **changes})
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32

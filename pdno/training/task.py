@@ -38,8 +38,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
+from pdno.display import html_facts, line_of_facts
 from pdno.grid import Grid
 from pdno.metrics import relative_error, relative_l2
+from pdno.networks.neural_operator import count_parameters
 from pdno.networks.rollout import shared_step, unroll
 from pdno.record import Record, by_kind
 from pdno.training.error_bars import ErrorBars, Kind
@@ -355,6 +357,31 @@ class Learner(nn.Module):
     def network(self) -> nn.Module:
         """The network alone."""
         return self.normalized.network
+
+    def _facts(self) -> dict[str, str]:
+        """What predicts, and on what it was trained; `network` shows its layers."""
+        inside = self.normalized.inputs is not None or self.normalized.outputs is not None
+        facts = {
+            "network": type(self.network).__name__,
+            "parameters": f"{count_parameters(self.network):,}",
+            "task": self.task.kind,
+            "normalisers": "yes" if inside else "none",
+        }
+        if (known := self.sampling) is not None:
+            kind = "periodic" if known.grid.periodic else "box"
+            facts["channels"] = f"{known.input_channels} -> {known.output_channels}"
+            facts["trained on"] = f"{' x '.join(map(str, known.grid.shape))} {kind}"
+        for split, found in self.metrics.items():
+            if isinstance(found, dict) and "relative_l2" in found:
+                facts[f"error of {split}"] = f"{found['relative_l2']:.4g}"
+        return facts
+
+    def __repr__(self) -> str:
+        return line_of_facts("Learner", self._facts())
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_facts("Learner", self._facts())
 
     def forward(self, batch: Batch, grid: Grid, loss: Loss | None = None) -> tuple[Tensor, Tensor]:
         """Terms of the loss (B, K), relative L2 by default, and relative L2 errors (B,)."""

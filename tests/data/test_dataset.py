@@ -449,8 +449,25 @@ def test_a_sample_is_drawn_as_it_is_and_a_window_by_its_last_frame():
     curves = [axes.lines[0].get_ydata() for axes in figure.axes]
     expected = [frames[1, k, 0].numpy() for k in range(1, 5)]
     assert all((a == b).all() for a, b in zip(curves, expected, strict=True))
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["input, t = 1", *(f"target, t = {t}" for t in (2, 3, 4))]
     assert figure.get_suptitle() == "mine" and data.animate(0).frames == 5
     with pytest.raises(ValueError, match=r"the prediction has shape \(5, 8\); expected"):
         data.plot(0, frames[0, :, 0])
     with pytest.raises(IndexError, match="sample 3 of a dataset with 3"):
         data.plot(3)
+
+
+def test_panels_are_called_after_their_channels(tmp_path):
+    f = torch.randn(2, 1, 8)
+    u = torch.randn(2, 3, 2, 8)
+    names = (["k"], ["speed_x", "heat"])
+    data = OperatorDataset.from_arrays(f, u, Grid((8,)), times=[1, 2, 3], channels=names)
+    data.save(tmp_path / "saved")
+    for known in (data, open_dataset(tmp_path / "saved")):
+        titles = [axes.get_title() for axes in known.plot(0).axes if axes.get_visible()]
+        frames = [[f"{name}, t = {t}" for t in (1, 2, 3)] for name in ("speed x", "heat")]
+        assert titles == ["k", *frames[0], *frames[1]]
+        moving = [axes.get_title() for axes in known.animate(0, u[0]).figure.axes]
+        assert moving == ["speed x", "prediction", "error", "heat", "prediction", "error"]
+        assert known.window(2).plot(0).axes[0].get_title() == "speed x, t = 2"

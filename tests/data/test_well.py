@@ -83,7 +83,8 @@ def write_well(path, *, kinds=("periodic", "periodic"), seed=0, x=None, times=(0
 def test_the_checker_of_the_well_passes_our_folders(tmp_path, problem, capsys):
     checker = pytest.importorskip(
         "check_thewell_formatting",
-        reason="scripts/check_thewell_formatting.py of The Well's repository is not on the path",
+        reason="scripts/check_thewell_formatting.py of The Well's repository is not on the path; "
+        "`make test-all` fetches it where there is a network",
     )
     make(problem, tmp_path / "made")
     pdno.open_dataset(tmp_path / "made").save(tmp_path / "saved")
@@ -106,7 +107,7 @@ def test_the_checker_of_the_well_passes_our_folders(tmp_path, problem, capsys):
 @pytest.mark.slow
 @every_problem
 def test_the_loader_of_the_well_gives_our_samples(tmp_path, problem):
-    well = pytest.importorskip("the_well.data", reason="the package the_well is not installed")
+    well = pytest.importorskip("the_well.data", reason="pip install pdno[well]")
     from the_well.data.normalization import ZScoreNormalization
 
     make(problem, tmp_path / "made")

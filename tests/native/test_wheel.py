@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -98,6 +99,22 @@ def test_a_wheel_holds_a_library_for_each_instruction_set(project):
     if LINUX:
         assert wheel.name.endswith("-py3-none-linux_x86_64.whl")
         assert names == ["avx512", "avx2", "baseline"]
+
+
+def test_the_readme_of_a_package_has_no_path_of_the_repository(project):
+    """A package index has no files beside it: without an address pictures are left out."""
+    settings = project / "pyproject.toml"
+    address, told = "https://example.org/ours", settings.read_text(encoding="utf-8")
+    for urls, pictures in (("", []), (f'[project.urls]\nRepository = "{address}"\n', ["raw"])):
+        settings.write_text(f"{told}\n{urls}", encoding="utf-8")
+        with zipfile.ZipFile(make_wheel(project, PDNO_NATIVE="0")) as archive:
+            (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+            text = archive.read(name).decode()
+        assert "Content-Type: text/markdown" in text and "## Eleven lines that work" in text
+        targets = re.findall(r"(!?)\[[^\]]*\]\(([^)]*)\)", text)
+        assert targets and all(target.startswith("https://") for _, target in targets)
+        shown = {target.split("/")[4] for mark, target in targets if mark}
+        assert sorted(shown) == pictures and (not pictures or f"{address}/blob/HEAD/docs/" in text)
 
 
 @pytest.mark.usefixtures("compiler")

@@ -384,7 +384,7 @@ def test_parameters_are_real_and_move_to_any_device(options):
         ({"modes": 0}, "modes 0; expected a positive number, or one for each of 2 axes"),
         ({"modes": (3,)}, r"modes \(3,\); expected a positive number, or one for each of 2"),
         ({"padding": -1}, "padding is -1; expected a fraction >= 0 or a number of points"),
-        ({"symbol": "fourier"}, "'fourier'; expected one of 'network', 'trunk', 'low-rank'"),
+        ({"symbol": "fourier"}, "'fourier'; expected one of network, trunk, low-rank"),
         ({"symbol": "table"}, "needs modes, for example modes=12, and no time"),
         ({"symbol": "table", "modes": 3, "takes_time": True}, "needs modes.*and no time"),
         ({"symbol": "low-rank", "rank": 0}, "rank is 0; expected at least 1"),

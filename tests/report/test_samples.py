@@ -44,7 +44,7 @@ def test_a_trajectory_has_a_column_for_each_of_a_few_times(count):
         rng.standard_normal((2, count, 1, 4, 6)),
     )
     times = np.arange(1, count + 1) / 10
-    figure = plot_sample(given, target, prediction, names=("k", "u"), times=tuple(times))
+    figure = plot_sample(given, target, prediction, names=(["k"], ["u"]), times=tuple(times))
     panels = shown(figure)
     columns = min(count, 4)
     assert len(panels) == 1 + columns + 2 and np.array_equal(panels["k"][0], given[0])
@@ -124,7 +124,7 @@ def test_a_figure_is_written_in_the_style_and_the_same_each_time(tmp_path, endin
     given = np.sin(np.arange(16.0))
     contents = []
     for number in range(2):
-        figure = plot_sample(given[None], given[None], names=("a", "b"), title="title")
+        figure = plot_sample(given[None], given[None], names=(["a"], ["b"]), title="title")
         path = save_figure(figure, tmp_path / f"{number}" / f"picture.{ending}")
         contents.append(path.read_bytes())
         assert [item.name for item in path.parent.iterdir()] == [f"picture.{ending}"]
@@ -135,7 +135,7 @@ def test_a_figure_is_written_in_the_style_and_the_same_each_time(tmp_path, endin
 
 def test_a_figure_that_cannot_be_written_leaves_nothing(tmp_path):
     given = np.zeros(4)
-    figure = plot_sample(given[None], given[None], names=("a", "b"), title="title")
+    figure = plot_sample(given[None], given[None], names=(["a"], ["b"]), title="title")
     with pytest.raises(ValueError, match="not supported"):
         save_figure(figure, tmp_path / "picture.xyz")
     assert list(tmp_path.iterdir()) == []
