@@ -19,7 +19,7 @@ __all__ = [
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -260,7 +260,7 @@ def cut(v: Tensor, grid: Grid) -> Tensor:
     return v
 
 
-def check_numbers(f: Tensor, weight: Tensor) -> None:
+def check_numbers(f: Any, weight: Tensor) -> None:
     """Refuse inputs that are no tensor or not of the precision of the weights."""
     if not isinstance(f, Tensor):
         cure = "give torch.as_tensor(f, dtype=torch.float32), or take predict, which takes arrays"

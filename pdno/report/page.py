@@ -73,8 +73,7 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     }
     known = {name: [part for part in parts if part] for name, parts in chapters.items()}
     target = out / "report.html"
-    words = _introduction(results, places, budgets=any(made.values()))
-    write_text(target, _page(words, known))
+    write_text(target, _page(_introduction(results, places), known))
     return target
 
 
@@ -152,14 +151,15 @@ def _write_figure(made: Figure, out: Path, entry: Entry) -> str:
     )
 
 
-def _introduction(results: Results, places: Sequence[Path], *, budgets: bool) -> list[str]:
+def _introduction(results: Results, places: Sequence[Path]) -> list[str]:
     count = len(results.records)
     sentences = [
         f"Made from {count} finished run{'s' if count > 1 else ''}; every number is of a run "
         "folder or, where it says so, of the paper. Errors are relative L2, means over the test "
         "samples, and ± is the standard deviation over seeds."
     ]
-    if budgets:
+    studies = {study for entry in (*TABLES, *FIGURES) for study in entry.studies}
+    if any(map(results.study, studies)):
         sentences.append(
             "A budget says how much training the runs had: smoke tests nothing, small is less "
             "than the paper's, paper is as much."

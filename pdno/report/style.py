@@ -147,6 +147,8 @@ def draw_field(
         if "band" in style:
             axes.fill_between(places, values - band, values + band, alpha=0.3, linewidth=0)
         return line.set_ydata  # type: ignore[no-any-return]
+    if values.ndim > 2:
+        axes.set_xlabel(f"{x}, at the first {x[0]}₃", labelpad=1, fontsize=8)
     axes.set_ylabel(y, labelpad=1, fontsize=8)
     extent: Sequence[float] = (0, 1, 0, 1)
     if low is None:

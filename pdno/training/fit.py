@@ -198,9 +198,7 @@ def fit(
         >>> [row.epoch for row in run.history]
         [1, 2]
     """
-    if not isinstance(network, nn.Module):
-        wanted = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
-        raise ValueError(f"the network is {network!r:.60}; expected {wanted}")
+    _check_network(network)
     refuse_unknown("fit", TrainingSettings.model_fields, changes)
     chosen = TrainingSettings(**{**(settings or TrainingSettings()).model_dump(), **changes})
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
@@ -228,6 +226,12 @@ def fit(
             run.save(place)
         group.barrier()  # every process may load it now
         return run
+
+
+def _check_network(given: Any) -> None:
+    if not isinstance(given, nn.Module):
+        wanted = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
+        raise ValueError(f"the network is {given!r:.60}; expected {wanted}")
 
 
 def _stopped(problem: FloatingPointError, loop: "_Loop", folder: Path | None) -> TrainingStopped:

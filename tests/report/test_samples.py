@@ -66,6 +66,10 @@ def test_every_channel_has_its_row_and_a_map_its_axes_and_colour_bar():
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("x₁", "x₂")
         assert image.colorbar is not None
     assert len(maps) == 5
+    volume = np.random.default_rng(0).standard_normal((1, 4, 6, 3))
+    (first, *_) = plot_sample(volume, volume).axes
+    assert np.array_equal(first.images[0].get_array().T, volume[0, ..., 0])
+    assert first.get_xlabel() == "x₁, at the first x₃"
 
 
 def test_target_and_prediction_share_their_colours():
