@@ -114,7 +114,7 @@ def describe_file(path: str | Path, *, own: bool = False) -> str:
             layout = _recognise(file_format, arrays)
             times, notes = _times_and_notes(Path(path), layout, arrays)
         except PublishedFileError as problem:
-            told = [f"not published data: {problem}", f"if it is your own, {NAME_THEM}"]
+            told = [f"if it is your own, {NAME_THEM}", f"not published data: {problem}"]
             return "\n".join([*lines, *told])
         sizes = _sizes(layout, arrays)
         points = " x ".join(str(sizes[axis]) for axis in "xy" if axis in sizes)

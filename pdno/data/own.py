@@ -63,7 +63,8 @@ def open_file(file: DataFile) -> OperatorDataset:
     try:
         return _open_published(file.path)
     except PublishedFileError as problem:
-        raise PublishedFileError(f"{problem}. If it is your own, {NAME_THEM}") from problem
+        cure = f"if {file.path} is your own, {NAME_THEM}"
+        raise PublishedFileError(f"{cure}. As a published file: {problem}") from problem
 
 
 def read_inputs(arrays: dict[str, Numbers], layout: Layout) -> Tensor:

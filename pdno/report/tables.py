@@ -164,7 +164,7 @@ def _by_resolution(
     results: Results, study: str, paper: Mapping[int, Any], head: tuple[str, ...]
 ) -> Table:
     ours = require(results.by_resolution(study))
-    blocks = [(str(s), ours.get(s, []), paper.get(s, {})) for s in sorted({*paper, *ours})]
+    blocks = [(str(s), ours[s], paper.get(s, {})) for s in sorted(ours)]
     notes = []
     if missing := [points for points in paper if points not in ours]:
         command = command_of(study, resolution=missing[0])
@@ -184,7 +184,6 @@ def navier_stokes_table(results: Results) -> Table:
         if dataset is not None and dataset.samples not in (samples, 10000):
             other_sizes.append(f"{label} beside {dataset}")
         blocks.append((label, groups, TABLE_2[dataset] if dataset else {}))
-    blocks += [(str(dataset), [], TABLE_2[dataset]) for dataset in missing]
     notes = [f"Other data than the paper's: {'; '.join(other_sizes)}."] if other_sizes else []
     if missing:
         names = "; ".join(map(str, missing))

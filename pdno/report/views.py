@@ -121,6 +121,7 @@ def draw_training(axes: Any, errors: Mapping[str, Sequence[tuple[float, float | 
             marker = {"marker": "o", "markersize": 3} if len(known) < 8 else {}
             axes.plot(*zip(*known, strict=True), label=split, **style, **marker)
     axes.set_xlabel("epoch", labelpad=1, fontsize=8)
+    axes.locator_params(axis="x", integer=True)
     axes.tick_params(labelsize=7)
     axes.legend(fontsize=7)
     logarithmic(axes, "y")

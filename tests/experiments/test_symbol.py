@@ -97,6 +97,8 @@ def test_what_cannot_be_looked_into_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no finished run"):
         inspect_symbols(tmp_path, tmp_path / "out")
     weights = tmp_path / "weights.bin"
+    with pytest.raises(ValueError, match="there is no .*weights.bin: give a run folder"):
+        inspect_symbols(weights, tmp_path / "out")
     weights.write_bytes(b"PK")
     with pytest.raises(ValueError, match="--resolution"):
         inspect_symbols(weights, tmp_path / "out")

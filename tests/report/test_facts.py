@@ -15,6 +15,7 @@ from pdno.report.claims import CLAIMS, judge
 from pdno.report.page import TABLES
 from pdno.report.runs import Results, find_runs
 from pdno.report.style import marker_of
+from pdno.report.tables import MISSING
 
 OLD = json.loads(Path(__file__).with_name("old_runs.json").read_text(encoding="utf-8"))
 
@@ -126,6 +127,9 @@ def test_the_tables_of_old_folders_are_the_same(old_results):
     made = {entry.key: entry(old_results) for entry in TABLES}
     for key, lines in OLD["tables"].items():
         # datasets stand in the order of the paper now
+        if made[key].head[-1] == "seconds":  # of the paper's rows those beside runs of ours
+            ran = {line[0] for line in lines if line[-1] != MISSING}
+            lines = [line for line in lines if line[0] in ran]
         assert sorted(made[key].lines) == sorted(map(tuple, lines)), key
 
 
