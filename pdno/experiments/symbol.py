@@ -97,7 +97,9 @@ def _of_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, 
     if source.is_dir():
         raise ValueError(f"{source} holds no finished run: finish it, or name another folder")
     if not source.exists():
-        raise ValueError(f"there is no {source}: give a run folder, or a file of published weights")
+        raise ValueError(
+            f"there is no {source}: give a run folder, or a file of published weights"
+        )
     if resolution is None:
         raise ValueError(
             "published weights do not say at which resolution they were trained: give "
