@@ -10,6 +10,8 @@ First symbol classes, judged by `certify`, then operators:
     stencil        differences and derivatives as sums over a few points
     sobolev        norms of operators between Sobolev spaces, from below
     norm_bound     the same from above, proven
+    enclosure      proven constants of classical symbols, norms and errors in the continuum
+    interval       balls and jets that contain exact numbers
     lipschitz      Lipschitz constants of a network, and its derivative at a state
     extraction     the symbol of any operator
     recovery       physical constants from a learned symbol

@@ -1,0 +1,417 @@
+"""Proven constants of classical symbols a(x, ξ) = a1(x) ⟨ξ/s⟩^m a2(ω), and what follows from them.
+
+    C_αβ = sup_{x, ξ} |∂_ξ^α ∂_x^β a(x, ξ)| ⟨ξ⟩^{|α|-m},     |α|, |β| <= 2,
+
+are enclosed by interval arithmetic (`pdno.theory.interval`). C_αβ is the supremum of one factor
+times that of the other. Of ξ it is taken over a compact set: with A(τ, ξ) = r^m a2((τ, ξ)/r),
+r² = τ² + |ξ|², and w² = τ² + Σ_j s_j² ξ_j²,
+
+    ∂_ξ^α [a2](ξ) ⟨ξ⟩^{|α|-m} = s^{-α} w^{|α|-m} ∂_ξ^α A    at (1, ξ/s) times any λ > 0,
+
+since the right side is homogeneous of degree 0: so it is enough to look at the half τ >= 0 of the
+surface of the cube max(|τ|, |ξ_j|) = 1. Both sets are cut into boxes, and those with the largest
+bounds are halved until the bound is near a value that is attained, or the boxes are too many.
+
+With the constants, everything in the continuum and rounding included,
+
+    norm        ‖K f‖_{H^{s-m}} <= norm(s) ‖f‖_{H^s}
+    truncation  ‖K f - K_k f‖_{H^r} <= truncation(k, s, r) ‖f‖_{H^s}, with kept modes k
+    aliasing    ‖K_N f - K f‖_{L2 of the grid N} <= aliasing(N, s) ‖f - Π_N f‖_{H^s},
+
+where Π_N f are the modes |ξ_j| < N_j/2 of f (proofs in docs/theory_operators.md). The weights are
+the numbers that they are; the symbol is that of exact arithmetic.
+"""
+
+__all__ = ["ProvenConstants", "enclose"]
+
+import copy
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdno.symbols.classical import ClassicalSymbol, ParityMLP
+from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP
+from pdno.theory.interval import Ball, Jet, join, stack
+from pdno.theory.stencil import MultiIndex, multi_indices
+
+NUMBERS_AT_ONCE = 2**18
+SLACK = 1 + 1e-12  # of the few operations on bounds after the enclosure
+SHELLS = 64  # of aliases that are summed one by one
+Sizes = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+Matrix = tuple[Jet, Jet]
+"""Real and imaginary part, (..., O, I)."""
+
+
+@dataclass(frozen=True)
+class ProvenConstants:
+    """Enclosures of suprema, (2, O, I): attained, and no less than the supremum.
+
+    The keys of `space` are β, "gradient" and "laplacian" of a1, those of `frequency` are α and
+    "matrix", the norm of the whole channel matrix of the other factor.
+    """
+
+    order: float  #: m
+    dim: int  #: n
+    space: dict[MultiIndex | str, Tensor] | None  #: None if a does not depend on x
+    frequency: dict[MultiIndex | str, Tensor]
+    boxes: int  #: how many were looked at
+    shared: bool = False  #: whether all pairs have the same a1
+
+    def seminorm(self, alpha: MultiIndex, beta: MultiIndex) -> tuple[float, float]:
+        """C_αβ, the largest of all pairs of channels, from below and from above."""
+        both = self.frequency[alpha]
+        if self.space is not None:
+            both = both * self.space[beta]
+        elif sum(beta):
+            return 0.0, 0.0
+        low, high = both.amax(dim=(1, 2)).tolist()
+        return low / SLACK, high * SLACK
+
+    def norm(self, s: float = 0.0) -> float:
+        """A bound of K from H^s to H^{s-m} on the torus, for |s - m| <= 2."""
+        whole = float(self.frequency["matrix"][1].max())
+        if self.space is None:
+            return whole * SLACK
+        factors = self._multiplication(abs(s - self.order))
+        entries = torch.linalg.matrix_norm(factors * self.frequency[(0,) * self.dim][1], 2)
+        bounds = [float(entries), *([float(factors.max()) * whole] if self.shared else [])]
+        return min(bounds) * SLACK
+
+    def truncation(self, modes: int, s: float, r: float = 0.0) -> float:
+        """A bound of K - K_k from H^s to H^r, with r <= s - m and |r| <= 2."""
+        gain = s - self.order - r
+        if modes < 1 or gain < 0:
+            problem = f"modes {modes}, s {s:g} and r {r:g} for a symbol of order {self.order:g}"
+            raise ValueError(f"{problem}; expected modes >= 1 and r <= s - m")
+        return float(self.norm(r + self.order) * (1 + modes**2) ** (-gain / 2)) * SLACK
+
+    def aliasing(self, points: int, s: float) -> float:
+        """A bound of K_N - K from f - Π_N f in H^s to L2 of a grid with N >= points on all axes.
+
+        It needs s > m + n/2 and s > n/2. Between two grids f is the function that the finer one
+        resolves.
+        """
+        power = s - max(self.order, 0.0)
+        if points < 2 or 2 * power <= self.dim:
+            problem = f"points {points} and s {s:g} for order {self.order:g} and n = {self.dim}"
+            raise ValueError(f"{problem}; expected points >= 2 and s - max(m, 0) > n/2")
+        n, total = self.dim, 0.0
+        for k in range(1, SHELLS):
+            count = (2 * k + 1) ** n - (2 * k - 1) ** n
+            total += count * (1 + (points * (k - 0.5)) ** 2) ** -power
+        edge, q = SHELLS - 0.5, n - 1 - 2 * power
+        rest = edge**q + edge ** (q + 1) / (-q - 1)
+        total += 2 * n * (2 * (1 + 1 / edge)) ** (n - 1) * points ** (-2 * power) * rest
+        return 2 * self.norm(self.order) * math.sqrt(total) * SLACK
+
+    def _multiplication(self, sigma: float) -> Tensor:
+        """Bounds of f -> a1 f on H^σ and H^-σ, (O, I), for 0 <= σ <= 2."""
+        assert self.space is not None
+        if sigma > 2:
+            raise ValueError(f"|s - m| is {sigma:g}; expected at most 2: a1 has two derivatives")
+        value, gradient, laplacian = (
+            self.space[key][1] for key in ((0,) * self.dim, "gradient", "laplacian")
+        )
+        one = value + gradient / (2 * math.pi)
+        two = one + laplacian / (4 * math.pi**2)
+        if sigma <= 1:
+            return value ** (1 - sigma) * one**sigma
+        return one ** (2 - sigma) * two ** (sigma - 1)
+
+
+@torch.no_grad()
+def enclose(
+    symbol: ClassicalSymbol, *, looseness: float = 1.5, boxes: int = 2**14
+) -> ProvenConstants:
+    """The constants of a classical symbol, of each factor to that looseness or with so many boxes.
+
+    Symbols with time and elliptic ones that are not self-adjoint or dissipative are exponentials
+    of matrices, and those that are not Hermitian act by other values: they are refused.
+
+    Example:
+        >>> from pdno.symbols import InputScale
+        >>> symbol = ClassicalSymbol(1, 1, scale=InputScale(1, 1.0, 4.0), order=-1.0, hidden=4)
+        >>> constants = enclose(symbol)
+        >>> low, high = constants.seminorm((1,), (0,))
+        >>> low <= high <= 3 * low
+        True
+    """
+    exponential = symbol.elliptic and not (symbol.self_adjoint or symbol.dissipative)
+    if symbol.takes_time or exponential or not symbol.hermitian or not symbol.scale.chosen:
+        raise ValueError(
+            "this symbol has time, is elliptic with a unitary factor, is not Hermitian or has no "
+            "frequency_scale yet; expected none of these: e^{tA} has norm 1 at most by "
+            "construction, the others have bounds on grids (pdno.theory.norm_bound)"
+        )
+    double = copy.deepcopy(symbol).double()
+    dim, indices = symbol.scale.dim, list(multi_indices(symbol.scale.dim, 2))
+    pairs, jet = symbol.in_channels * symbol.out_channels, math.comb(dim + 3, 3)
+    at_once = max(1, NUMBERS_AT_ONCE // (2 * jet * max(pairs, symbol.real.linear_in.out_features)))
+    space: dict[MultiIndex | str, Tensor] | None = None
+    frequency: dict[MultiIndex | str, Tensor]
+    used = 0
+    if symbol.depends_on_x:
+        torus = _cells([[(0.0, 1.0)] * dim])
+        sizes = functools.partial(_of_x, double, indices)
+        found, used = _suprema(sizes, torus, looseness, boxes, at_once)
+        space = dict(zip([*indices, "gradient", "laplacian"], found, strict=True))
+    # τ = 1, where -ξ has the same sizes as ξ, and ξ_j = 1
+    whole, half = (-1.0, 1.0), (0.0, 1.0)
+    cube = _cells([[half, *[whole] * (dim - 1)]] * (dim + 1))
+    found, more = _suprema(
+        functools.partial(_of_xi, double, indices), cube, looseness, boxes, at_once
+    )
+    frequency = dict(zip([*indices, "matrix"], found, strict=True))
+    return ProvenConstants(symbol.order, dim, space, frequency, used + more, symbol.elliptic)
+
+
+def _cells(faces: Sequence[Sequence[tuple[float, float]]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Boxes of which each side is at most 1/2 long, lower and upper corners, and their faces."""
+    lows, highs, numbers = list[Tensor](), list[Tensor](), list[Tensor]()
+    for number, sides in enumerate(faces):
+        edges = [
+            torch.linspace(a, b, round(2 * (b - a)) + 1, dtype=torch.float64) for a, b in sides
+        ]
+        for cells, ends in ((lows, [e[:-1] for e in edges]), (highs, [e[1:] for e in edges])):
+            cells.append(torch.cartesian_prod(*ends).reshape(-1, len(sides)))
+        numbers.append(torch.full((len(lows[-1]),), number))
+    return torch.cat(lows), torch.cat(highs), torch.cat(numbers)
+
+
+def _suprema(
+    sizes: Sizes,
+    boxes: tuple[Tensor, Tensor, Tensor],
+    looseness: float,
+    budget: int,
+    at_once: int,
+) -> tuple[Tensor, int]:
+    """Enclosures (rows, 2, O, I) over boxes (P, n), by halving those whose bound is too large."""
+    best, done, used = torch.zeros(()), torch.zeros(()), 0
+    lo, hi, face = boxes
+    while len(lo):
+        used += len(lo)
+        upper, lower = _on_faces(sizes, lo, hi, face, at_once)
+        best = torch.maximum(best, lower.amax(dim=1))
+        enough = looseness * best.amax(dim=(1, 2)) + 1e-6 * best.max()
+        excess = (upper.amax(dim=(2, 3)) / enough[:, None]).amax(dim=0)
+        order = excess.argsort(descending=True)
+        again = order[: min(int((excess > 1).sum()), max(0, (budget - used) // 2))]
+        kept = torch.ones(len(lo), dtype=torch.bool)
+        kept[again] = False
+        if bool(kept.any()):
+            done = torch.maximum(done, upper[:, kept].amax(dim=1))
+        lo, hi = _halves(lo[again], hi[again])
+        face = face[again].repeat(2)
+    return torch.stack([torch.minimum(best, done), done], dim=1), used
+
+
+def _on_faces(
+    sizes: Sizes, lo: Tensor, hi: Tensor, face: Tensor, at_once: int
+) -> tuple[Tensor, Tensor]:
+    """Sizes over boxes and at their middles, some boxes of one face at a time."""
+    uppers, lowers, places = list[Tensor](), list[Tensor](), list[Tensor]()
+    for number in sorted(set(face.tolist())):
+        for some in (face == number).nonzero()[:, 0].split(at_once):
+            upper, lower = sizes(number, lo[some], hi[some])
+            uppers.append(upper)
+            lowers.append(lower)
+            places.append(some)
+    back = torch.cat(places).argsort()
+    return torch.cat(uppers, dim=1)[:, back], torch.cat(lowers, dim=1)[:, back]
+
+
+def _halves(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+    """Each box cut in two across its longest side."""
+    side = torch.nn.functional.one_hot((hi - lo).argmax(dim=1), lo.shape[1]).bool()
+    middle = 0.5 * (lo + hi)
+    lows = torch.cat([lo, torch.where(side, middle, lo)])
+    return lows, torch.cat([torch.where(side, middle, hi), hi])
+
+
+def _boxes(lo: Tensor, hi: Tensor) -> tuple[Ball, Tensor]:
+    """Middles and boxes (2P, n), and half widths (P, n)."""
+    box = Ball.between(lo, hi)
+    return join([Ball.point(box.mid), box]), box.rad
+
+
+def _of_xi(
+    symbol: ClassicalSymbol, indices: list[MultiIndex], face: int, lo: Tensor, hi: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Sizes of s^{-α} w^{|α|-m} ∂_ξ^α A over boxes of one face, (rows, P, O, I), and at middles.
+
+    The variables are all of (τ, ξ) but the one that is 1 on the face.
+    """
+    (at, half), n, m = _boxes(lo, hi), lo.shape[1], symbol.order
+    one = Ball.point(torch.ones_like(at.mid[:, 0]))
+    variable = {c: v for v, c in enumerate(c for c in range(n + 1) if c != face)}
+    points = [at[:, variable[c]] if c in variable else one for c in range(n + 1)]
+    jets = [Jet.of_variable(point, variable.get(c), n) for c, point in enumerate(points)]
+    squared = functools.reduce(Jet.__add__, [jet.square() for jet in jets])
+    shrink = squared.power(-0.5)
+    omega = Jet(_last([(jet * shrink).all for jet in jets]), n)
+    lifted = squared.power(m / 2)[..., None, None]
+    parts = [(lifted * part).centred(half) for part in _structured(symbol, omega, half)]
+    weight = points[0].square()
+    for point, s in zip(points[1:], symbol.scale.frequency.tolist(), strict=True):
+        weight = weight + point.square() * Ball.near(s * s)
+    rows, wide = [], [point[:, None, None] for point in points]
+    for alpha in indices:
+        factor = weight.power((sum(alpha) - m) / 2)
+        for s, power in zip(symbol.scale.frequency.tolist(), alpha, strict=True):
+            factor = factor * Ball.near(s**-power)
+        known = [_homogeneous(part, (0, *alpha), m, wide, variable) for part in parts]
+        rows.append(_sizes([one * factor[:, None, None] for one in known]))
+        if not sum(alpha):
+            norms = _matrix_norm(*(one * factor[:, None, None] for one in known))
+    return _split([*rows, norms], len(half))
+
+
+def _homogeneous(
+    jet: Jet, index: MultiIndex, degree: float, points: list[Ball], variable: dict[int, int]
+) -> Ball:
+    """∂^index of a function of (τ, ξ) that is homogeneous, where one coordinate is 1.
+
+    Euler: Σ_c p_c ∂_c A = degree A gives the derivative by that coordinate.
+    """
+    missing = next(c for c in range(len(index)) if c not in variable)
+    if index[missing] == 0:
+        return jet(*(variable[c] for c, power in enumerate(index) for _ in range(power)))
+    less = tuple(power - (c == missing) for c, power in enumerate(index))
+    rest = degree - sum(less)
+    value = _homogeneous(jet, less, degree, points, variable) * Ball.near(rest)
+    for c in variable:
+        more = tuple(power + (k == c) for k, power in enumerate(less))
+        value = value - points[c] * _homogeneous(jet, more, degree, points, variable)
+    return value
+
+
+def _of_x(
+    symbol: ClassicalSymbol, indices: list[MultiIndex], face: int, lo: Tensor, hi: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Sizes of ∂_x^β a1, |∇a1| and |Δa1| over boxes, (rows, P, O, I), and at their middles."""
+    (at, half), n = _boxes(lo, hi), lo.shape[1]
+    turns = [Jet.of_variable(at[:, v], v, n).all * Ball.near(2 * math.pi) for v in range(n)]
+    waves = [Jet(turn, n).apply(name).all for name in ("cos", "sin") for turn in turns]
+    assert symbol.space is not None
+    a1 = _read(symbol.space, _features(symbol.space, Jet(_last(waves), n), half), half)
+    a1 = a1.exponential().centred(half) if symbol.elliptic else a1
+    shape = (symbol.out_channels, symbol.in_channels)
+    sizes = (1, 1) if symbol.elliptic else shape
+    a1 = a1.map(lambda values: values.reshape(*values.shape[:2], *sizes))
+    rows = [_sizes([a1(*(v for v, power in enumerate(b) for _ in range(power)))]) for b in indices]
+    rows.append(_sizes([a1(v) for v in range(n)]))
+    rows.append(_sizes([functools.reduce(Ball.__add__, [a1(v, v) for v in range(n)])]))
+    whole = [(low.expand(-1, *shape), high.expand(-1, *shape)) for low, high in rows]
+    return _split(whole, len(half))
+
+
+def _structured(symbol: ClassicalSymbol, omega: Jet, half: Tensor) -> Matrix:
+    """A ⟨ξ⟩^{-m} from its networks, as `ClassicalSymbol` puts it together."""
+    n = _complex(symbol, symbol.real, symbol.imaginary, omega, half)
+    if not symbol.exact_structure:
+        return n
+    turned = [part.map(lambda values: values.mT) for part in n]
+    if not (symbol.elliptic or symbol.dissipative):
+        return (n[0] + turned[0]).scale(0.5), (n[1] - turned[1]).scale(0.5)
+    real, imaginary = _squared(
+        _complex(symbol, symbol.root_real, symbol.root_imaginary, omega, half)
+    )
+    if symbol.elliptic:
+        unit = torch.eye(symbol.in_channels, dtype=torch.float64)
+        unit_c = Ball.near(float(symbol.log_ellipticity.exp())) * Ball.point(unit)
+        weight = Jet.of_variable(
+            Ball.point(torch.ones_like(omega.all.mid[0, :, 0])), None, omega.variables
+        )
+        if symbol.dissipative:
+            squares = [omega[..., c].square() for c in range(1, symbol.scale.dim + 1)]
+            weight = functools.reduce(Jet.__add__, squares)
+        real = real + Jet(weight[..., None, None].all * unit_c, omega.variables)
+    if not symbol.dissipative:
+        return real, imaginary
+    if symbol.self_adjoint:
+        return real.scale(-1.0), imaginary.scale(-1.0)
+    return (n[0] - turned[0]).scale(0.5) - real, (n[1] + turned[1]).scale(0.5) - imaginary
+
+
+def _squared(root: Matrix) -> Matrix:
+    """M M*."""
+    (re, im), reals, imaginaries = root, list[Jet](), list[Jet]()
+    for k in range(re.all.mid.shape[-1]):
+        rows = re[..., :, None, k], im[..., :, None, k]
+        columns = re[..., None, :, k], im[..., None, :, k]
+        reals += [rows[0] * columns[0], rows[1] * columns[1]]
+        imaginaries.append(rows[1] * columns[0] - rows[0] * columns[1])
+    return functools.reduce(Jet.__add__, reals), functools.reduce(Jet.__add__, imaginaries)
+
+
+def _complex(
+    symbol: ClassicalSymbol, real: ParityMLP, imaginary: ParityMLP, omega: Jet, half: Tensor
+) -> Matrix:
+    """A complex network of ω as matrices of channels, (J, 2P, O, I)."""
+    parts, shape = [], (symbol.out_channels, symbol.in_channels)
+    for network in (real, imaginary):
+        z = _features(network, omega, half)
+        if network.parity != "none":
+            mirrored = _features(network, omega, half, mirror=True)
+            z = (z + mirrored if network.parity == "even" else z - mirrored).scale(0.5)
+        values = _read(network, z, half)
+        parts.append(values.map(lambda part: part.reshape(*part.shape[:2], *shape)))
+    return parts[0], parts[1]
+
+
+def _features(network: SymbolMLP, points: Jet, half: Tensor, *, mirror: bool = False) -> Jet:
+    """The last hidden layer over boxes, of points or of (τ, -ξ)."""
+    # a deep copy has another object for a partial function
+    names = {_key(one.function): name for name, one in ACTIVATIONS.items()}
+    weight = network.linear_in.weight
+    if mirror:
+        weight = torch.cat([weight[:, :1], -weight[:, 1:]], dim=1)
+    z = points.linear(weight, network.linear_in.bias).centred(half)
+    z = z.apply(names[_key(network.first_activation)])
+    for layer in network.hidden:
+        assert isinstance(layer, torch.nn.Linear)
+        z = z.linear(layer.weight, layer.bias).centred(half).apply(names[_key(network.activation)])
+    return z
+
+
+def _key(function: Callable[[Tensor], Tensor]) -> Any:
+    return getattr(function, "func", function)
+
+
+def _read(network: SymbolMLP, z: Jet, half: Tensor) -> Jet:
+    return z.linear(network.linear_out.weight, network.linear_out.bias).centred(half)
+
+
+def _last(parts: Sequence[Ball]) -> Ball:
+    """Side by side along a new last axis."""
+    stacked = stack(parts)
+    return Ball(stacked.mid.movedim(0, -1), stacked.rad.movedim(0, -1))
+
+
+def _sizes(parts: Sequence[Ball]) -> tuple[Tensor, Tensor]:
+    """Euclidean sizes of vectors, from below and from above."""
+    low = torch.stack([part.mignitude() for part in parts]).square().sum(dim=0).sqrt()
+    high = torch.stack([part.size() for part in parts]).square().sum(dim=0).sqrt()
+    return low / SLACK, high * SLACK
+
+
+def _matrix_norm(real: Ball, imaginary: Ball) -> tuple[Tensor, Tensor]:
+    """Norms of matrices (P, O, I), in all of their entries."""
+    norm = torch.linalg.matrix_norm(torch.complex(real.mid, imaginary.mid), 2)
+    spread = torch.linalg.matrix_norm(torch.complex(real.rad, imaginary.rad)) * SLACK
+    low, high = ((norm - spread) / SLACK).clamp_min(0.0), (norm + spread) * SLACK
+    return low[:, None, None].expand(real.mid.shape), high[:, None, None].expand(real.mid.shape)
+
+
+def _split(rows: Sequence[tuple[Tensor, Tensor]], count: int) -> tuple[Tensor, Tensor]:
+    """From above over the boxes, from below at their middles."""
+    upper = torch.stack([high[count:] for _, high in rows])
+    # where the box is so large that a power has no bound
+    return upper.nan_to_num(nan=math.inf, posinf=math.inf), torch.stack(
+        [low[:count] for low, _ in rows]
+    )

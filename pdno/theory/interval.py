@@ -1,0 +1,337 @@
+"""Balls of float64 numbers that contain what they should, rounding included, and jets of them.
+
+A ball m ± r stands for every number so near to m. The sum, product or function of balls is one
+that contains all sums, products or values. Rounding is part of the radius: for each operation a
+bound of its relative error, for matrix products
+
+    |fl(W v) - W v| <= γ_n |W| |v|,    γ_n = n u / (1 - n u),    u = 2^-53,
+
+which holds for every order of summation (Rump's form by middle and radius). Functions have
+Taylor's formula with a bound B_k of |σ^(k)|,
+
+    σ^(k)(m ± r) ⊂ σ^(k)(m) ± (r |σ^(k+1)(m)| + r² B_{k+2} / 2).
+
+The elementary functions of torch are taken to err by less than `MARGIN`, relative to 1, to |z| and
+to their value; tests/theory/test_interval.py compares them and the B_k with 40 digits.
+
+A function and its derivatives of order up to three over a box make a `Jet`, which goes through
+sums, products and functions by the rules of calculus. The mean value theorem makes it smaller:
+with the middle c of a box of half widths h,
+
+    ∂^α f(p) ∈ ∂^α f(c) + Σ_v ∂_v ∂^α f(box) [-h_v, h_v],      |α| <= 2,
+
+so that the error of all but the third derivatives is of second order in h.
+"""
+
+__all__ = ["FUNCTIONS", "Ball", "Jet", "join", "stack"]
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MARGIN = 2.0**-44
+UNIT = 2.0**-52
+TINY = 1e-300
+Index = tuple[int, ...]
+"""Variables by which a function is differentiated, in rising order."""
+
+
+@dataclass(frozen=True)
+class Ball:
+    """m ± r, entry by entry of two tensors of one shape."""
+
+    mid: Tensor
+    rad: Tensor
+
+    @classmethod
+    def point(cls, value: Tensor) -> "Ball":
+        """Numbers that are known exactly."""
+        return cls(value, torch.zeros_like(value))
+
+    @classmethod
+    def near(cls, value: float) -> "Ball":
+        """A number that is known up to a few roundings."""
+        at = torch.tensor(value, dtype=torch.float64)
+        return cls(at, MARGIN * (1 + at.abs()))
+
+    @classmethod
+    def between(cls, lo: Tensor, hi: Tensor) -> "Ball":
+        """All numbers from lo to hi."""
+        mid = 0.5 * (lo + hi)
+        return _rounded(mid, torch.maximum(hi - mid, mid - lo))
+
+    def __getitem__(self, index: Any) -> "Ball":
+        return Ball(self.mid[index], self.rad[index])
+
+    def __neg__(self) -> "Ball":
+        return Ball(-self.mid, self.rad)
+
+    def __add__(self, other: "Ball") -> "Ball":
+        return _rounded(self.mid + other.mid, self.rad + other.rad)
+
+    def __sub__(self, other: "Ball") -> "Ball":
+        return _rounded(self.mid - other.mid, self.rad + other.rad)
+
+    def __mul__(self, other: "Ball | float") -> "Ball":
+        if not isinstance(other, Ball):
+            return _rounded(self.mid * other, self.rad * abs(other))
+        spread = self.mid.abs() * other.rad + self.rad * (other.mid.abs() + other.rad)
+        return _rounded(self.mid * other.mid, spread)
+
+    def square(self) -> "Ball":
+        """z², which is not negative."""
+        lo, hi = self.mignitude().square(), self.size().square()
+        return Ball.between(lo * (1 - 8 * UNIT), hi * (1 + 8 * UNIT))
+
+    def power(self, exponent: float) -> "Ball":
+        """z^exponent of z > 0, which rises or falls."""
+        lo = ((self.mid - self.rad) * (1 - UNIT)).clamp_min(0.0)
+        ends = lo**exponent, ((self.mid + self.rad) * (1 + UNIT)) ** exponent
+        least, most = torch.minimum(*ends), torch.maximum(*ends)
+        return Ball.between(least * (1 - MARGIN), most * (1 + MARGIN))
+
+    def size(self) -> Tensor:
+        """The largest |z|, up to one rounding."""
+        return self.mid.abs() + self.rad
+
+    def mignitude(self) -> Tensor:
+        """The smallest |z|, up to one rounding."""
+        return (self.mid.abs() - self.rad).clamp_min(0.0)
+
+    def smaller(self, other: "Ball") -> "Ball":
+        """That of two balls around one number which has the smaller radius."""
+        ours = (self.rad <= other.rad).to(self.mid)
+        # both products are exact, and one of them is zero
+        mid = self.mid * ours + other.mid * (1 - ours)
+        return Ball(mid, torch.minimum(self.rad, other.rad))
+
+    def linear(self, weight: Tensor) -> "Ball":
+        """W z of z (..., I) with an exact matrix W (O, I)."""
+        loss = (weight.shape[1] + 4) * UNIT  # twice γ_n and more
+        spread = (self.rad + loss * self.mid.abs()) @ weight.abs().T
+        return _rounded(self.mid @ weight.T, spread * (1 + loss))
+
+
+def stack(balls: Sequence[Ball]) -> Ball:
+    """Side by side along a new first axis."""
+    return Ball(torch.stack([b.mid for b in balls]), torch.stack([b.rad for b in balls]))
+
+
+def join(balls: Sequence[Ball], dim: int = 0) -> Ball:
+    """One after another along an axis."""
+    return Ball(torch.cat([b.mid for b in balls], dim), torch.cat([b.rad for b in balls], dim))
+
+
+def _rounded(mid: Tensor, rad: Tensor) -> Ball:
+    """A result that was computed with a few roundings."""
+    return Ball(mid, torch.add(rad * (1 + 4 * UNIT), mid.abs(), alpha=UNIT).add_(TINY))
+
+
+@lru_cache(maxsize=16)
+def indices_of(variables: int) -> tuple[Index, ...]:
+    """All derivatives of order up to three, in the order of a jet."""
+    orders = (itertools.combinations_with_replacement(range(variables), k) for k in range(4))
+    return tuple(itertools.chain(*orders))
+
+
+@lru_cache(maxsize=64)
+def _splits(index: Index) -> tuple[tuple[Index, Index], ...]:
+    """Leibniz: all ways to give the derivatives to two factors."""
+    places = range(len(index))
+    chosen = itertools.chain(*(itertools.combinations(places, k) for k in range(len(index) + 1)))
+    return tuple(
+        (tuple(index[p] for p in some), tuple(index[p] for p in places if p not in some))
+        for some in chosen
+    )
+
+
+@dataclass(frozen=True)
+class Jet:
+    """All derivatives ∂^α f, |α| <= 3, over boxes, along the first axis of one ball."""
+
+    all: Ball
+    variables: int
+
+    def __call__(self, *index: int) -> Ball:
+        """∂_v ∂_w ... f; f itself without an index."""
+        return self.all[indices_of(self.variables).index(tuple(sorted(index)))]
+
+    def __getitem__(self, index: tuple[Any, ...]) -> "Jet":
+        return Jet(self.all[(slice(None), *index)], self.variables)
+
+    @classmethod
+    def of_variable(cls, at: Ball, v: int | None, variables: int) -> "Jet":
+        """The v-th variable itself, or with None a constant."""
+        count = len(indices_of(variables)) - 1
+        slopes = at.mid.new_zeros(count, *at.mid.shape)
+        if v is not None:
+            slopes[v] = 1.0
+        return cls(join([at[None], Ball.point(slopes)]), variables)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Jet":
+        """Entries in another order or shape."""
+        return Jet(Ball(change(self.all.mid), change(self.all.rad)), self.variables)
+
+    def __add__(self, other: "Jet") -> "Jet":
+        return Jet(self.all + other.all, self.variables)
+
+    def __sub__(self, other: "Jet") -> "Jet":
+        return Jet(self.all - other.all, self.variables)
+
+    def scale(self, factor: float) -> "Jet":
+        """f times a number."""
+        return Jet(self.all * factor, self.variables)
+
+    def __mul__(self, other: "Jet") -> "Jet":
+        rows = []
+        for index in indices_of(self.variables):
+            first, *rest = [self(*ours) * other(*theirs) for ours, theirs in _splits(index)]
+            rows.append(sum(rest, start=first))
+        return Jet(stack(rows), self.variables)
+
+    def compose(self, of: Sequence[Ball]) -> "Jet":
+        """σ(f) by the ranges of σ, σ', σ'' and σ''' over the values of f (Faà di Bruno)."""
+        rows, products = [of[0]], dict[Index, Ball]()
+        for index in indices_of(self.variables)[1:]:
+            row = of[1] * self(*index)
+            if len(index) > 1:
+                ways = range(1 if len(index) == 2 else 3)
+                pairs = [self(index[k]) * self(*index[:k], *index[k + 1 :]) for k in ways]
+                row = row + of[2] * sum(pairs[1:], start=pairs[0])
+                products[index] = pairs[0]
+            if len(index) == 3:
+                row = row + of[3] * (self(index[0]) * products[index[1:]])
+            rows.append(row)
+        return Jet(stack(rows), self.variables)
+
+    def apply(self, name: str) -> "Jet":
+        """σ(f) for a function of `FUNCTIONS`."""
+        z, function = self(), FUNCTIONS[name]
+        at, square = function.derivatives(z.mid), 0.5 * z.rad.square()
+        of = []
+        for k in range(4):
+            reach = z.rad * at[k + 1].abs() + square * function.bounds[k + 2]
+            if k:
+                reach = torch.minimum(reach, at[k].abs() + function.bounds[k])
+            slack = MARGIN * (1 + z.mid.abs() + at[k].abs())
+            of.append(_rounded(at[k], reach * (1 + MARGIN) + slack))
+        return self.compose(of)
+
+    def square(self) -> "Jet":
+        """f²."""
+        z, two = self(), torch.full_like(self().mid, 2.0)
+        return self.compose([z.square(), z * 2.0, Ball.point(two), Ball.point(0 * two)])
+
+    def exponential(self) -> "Jet":
+        """e^f."""
+        z = self()
+        lo, hi = torch.exp(z.mid - z.rad), torch.exp(z.mid + z.rad)
+        slack = MARGIN * (1 + z.size())  # an end that is rounded by u |z| moves e^z by that share
+        return self.compose([Ball.between(lo * (1 - slack), hi * (1 + slack))] * 4)
+
+    def power(self, exponent: float) -> "Jet":
+        """f^exponent of f > 0."""
+        factors = [math.prod(exponent - j for j in range(k)) for k in range(4)]
+        of = [self().power(exponent - k) * Ball.near(c) for k, c in enumerate(factors)]
+        return self.compose(of)
+
+    def linear(self, weight: Tensor, bias: Tensor) -> "Jet":
+        """W f + b of f (..., I)."""
+        mapped = self.all.linear(weight)
+        return Jet(join([mapped[:1] + Ball.point(bias), mapped[1:]]), self.variables)
+
+    def centred(self, half: Tensor) -> "Jet":
+        """The same by the mean value theorem, where it says more.
+
+        Along axis 1 the first half are middles, the second half the boxes around them, with half
+        widths (P, V).
+        """
+        count, known = len(half), [i for i in indices_of(self.variables) if len(i) < 3]
+        at, box = self.all[:, :count], Jet(self.all[:, count:], self.variables)
+        steps = half.reshape(*half.shape, *[1] * (self.all.mid.dim() - 2)).unbind(1)
+        reach = [
+            torch.stack([h * box(*i, v).size() for v, h in enumerate(steps)]).sum(dim=0)
+            for i in known
+        ]
+        middle = at[: len(known)]
+        around = _rounded(middle.mid, middle.rad + torch.stack(reach) * (1 + MARGIN))
+        smaller = join([box.all[: len(known)].smaller(around), box.all[len(known) :]])
+        return Jet(join([at, smaller], dim=1), self.variables)
+
+
+@dataclass(frozen=True)
+class Function:
+    """σ, ..., σ^(4) at points, and bounds of |σ|, ..., |σ^(5)|; those of σ and σ' may be none."""
+
+    derivatives: Callable[[Tensor], list[Tensor]]
+    bounds: tuple[float, ...]
+
+
+def _gelu(z: Tensor) -> list[Tensor]:
+    normal, z2 = 0.5 * torch.erfc(-z / math.sqrt(2)), z.square()
+    density = torch.exp(-0.5 * z2) / math.sqrt(2 * math.pi)
+    fourth = density * (z2 * (7 - z2) - 4)
+    return [z * normal, normal + z * density, density * (2 - z2), density * z * (z2 - 4), fourth]
+
+
+def _by_polynomials(start: Callable[[Tensor], Tensor], slope: Sequence[int]) -> Any:
+    """Derivatives of a function y with y' = slope(y), a polynomial, as polynomials of y."""
+    rows, row = list[list[int]](), [0, 1]
+    for _ in range(6):
+        rows.append(row)
+        derived = [k * c for k, c in enumerate(row)][1:]
+        row = [0] * (len(derived) + len(slope) - 1)
+        for (i, a), (j, b) in itertools.product(enumerate(derived), enumerate(slope)):
+            row[i + j] += a * b
+
+    def derivatives(z: Tensor) -> list[Tensor]:
+        y = start(z)
+        values = []
+        for polynomial in rows:
+            value = torch.zeros_like(y)
+            for coefficient in reversed(polynomial):
+                value = value * y + coefficient
+            values.append(value)
+        return values
+
+    return derivatives
+
+
+_tanh = _by_polynomials(torch.tanh, (1, 0, -1))
+_sigmoid = _by_polynomials(torch.sigmoid, (0, 1, -1))
+
+
+def _silu(z: Tensor) -> list[Tensor]:
+    s = _sigmoid(z)
+    return [z * s[0], *(k * s[k - 1] + z * s[k] for k in range(1, 5))]
+
+
+def _softplus(z: Tensor) -> list[Tensor]:
+    return [torch.logaddexp(z, torch.zeros_like(z)), *_sigmoid(z)[:4]]
+
+
+def _cos(z: Tensor) -> list[Tensor]:
+    c, s = torch.cos(z), torch.sin(z)
+    return [c, -s, -c, s, c]
+
+
+def _sin(z: Tensor) -> list[Tensor]:
+    c, s = torch.cos(z), torch.sin(z)
+    return [s, c, -s, -c, s]
+
+
+FUNCTIONS: dict[str, Function] = {
+    "gelu": Function(_gelu, (math.inf, 1.13, 0.80, 0.78, 1.60, 2.85)),
+    "tanh": Function(_tanh, (1.0, 1.0, 0.77, 2.0, 4.09, 16.0)),
+    "sigmoid": Function(_sigmoid, (1.0, 0.25, 0.0963, 0.125, 0.128, 0.25)),
+    "softplus": Function(_softplus, (math.inf, 1.0, 0.25, 0.0963, 0.125, 0.128)),
+    "silu": Function(_silu, (math.inf, 1.10, 0.50, 0.309, 0.50, 0.66)),
+    "cos": Function(_cos, (1.0,) * 6),
+    "sin": Function(_sin, (1.0,) * 6),
+}
