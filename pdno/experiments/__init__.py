@@ -22,9 +22,10 @@ PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 Ablation = Literal["darcy-modes", "darcy-activation", "navier-stokes-width"]
 Training = Literal["darcy-training", "burgers-training", "navier-stokes-training"]
+Certified = Literal["burgers-rollout"]
 Problem = Literal["heat", "darcy", "navier-stokes", "burgers"]
 Family = Literal["heat-family", "navier-stokes-family"]
-ExperimentName = Literal[Problem, "resources", Ablation, Training, Family]
+ExperimentName = Literal[Problem, "resources", Ablation, Training, Family, Certified]
 
 EXPERIMENTS: dict[ExperimentName, str] = {
     "heat": "one operator learns the heat equation, its symbol against the exact one (fig. 3)",
@@ -40,6 +41,7 @@ EXPERIMENTS: dict[ExperimentName, str] = {
     "navier-stokes-training": "what pays in training on Navier-Stokes, 100 CPU seconds each",
     "heat-family": "one operator for heat with any diffusivity, its symbol e^{-4π²|ξ|²ct}",
     "navier-stokes-family": "one operator for viscosities 1e-5 to 1e-3: a(ξ,ν) against FNO",
+    "burgers-rollout": "a step e^A u + B σ(W u + b), and how long its rollouts are guaranteed",
 }
 
 RECIPES: dict[str, Callable[..., Any]] = {}
@@ -47,9 +49,9 @@ RECIPES: dict[str, Callable[..., Any]] = {}
 
 
 def presets_of(experiment: str) -> tuple[Preset, ...]:
-    """The presets of an experiment: what pays in training and families are not in the paper, and
-    only the four problems have a flagship."""
-    if experiment in (*get_args(Training), *get_args(Family)):
+    """The presets of an experiment: what pays in training, families and what is certified are not
+    in the paper, and only the four problems have a flagship."""
+    if experiment in (*get_args(Training), *get_args(Family), *get_args(Certified)):
         return ("smoke", "small")
     return PRESETS if experiment in get_args(Problem) else ("smoke", "small", "paper")
 

@@ -12,6 +12,7 @@ __all__ = [
     "NetworkRecord",
     "PDIONetwork",
     "PDNONetwork",
+    "SemigroupNetwork",
     "build_network",
 ]
 
@@ -27,6 +28,7 @@ from pdno.errors import unknown_name
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDIO, PDNO, SYMBOLS, PDNOOptions
+from pdno.networks.semigroup import SemigroupStep
 from pdno.networks.transport import Transport
 from pdno.record import Record, by_kind
 
@@ -184,7 +186,29 @@ class PDIONetwork(NetworkRecord):
         return PDIO(dim, in_channels, out_channels, **self.model_dump(exclude={"kind"}))
 
 
-_ALL: tuple[type[NetworkRecord], ...] = (PDNONetwork, FNONetwork, MWTNetwork, PDIONetwork)
+class SemigroupNetwork(NetworkRecord):
+    """`pdno.networks.semigroup.SemigroupStep`, a step with a guarantee, for rollouts."""
+
+    network = SemigroupStep
+    kind: Literal["semigroup"] = "semigroup"
+    width: Size = 16
+    modes: Modes = None
+    order: Annotated[float, Field(ge=-8, le=8)] = 2.0
+    local_order: Annotated[float, Field(ge=-8, le=8)] = -1.0
+    self_adjoint: bool = False
+    symbol_layers: SymbolLayers = 1
+    symbol_hidden: Size = 32
+    frequency_scale: float | None = None
+
+    @property
+    def family(self) -> tuple[str, str]:
+        return "PDNO", "semigroup"
+
+
+_ALL: tuple[type[NetworkRecord], ...] = (
+    *(PDNONetwork, FNONetwork, MWTNetwork, PDIONetwork),
+    SemigroupNetwork,
+)
 NETWORKS = {str(record.model_fields["kind"].default): record for record in _ALL}
 """By kind; `pdno.register` adds those of other packages."""
 AnyNetwork = Annotated[

@@ -9,6 +9,7 @@ problem, hours on two cores; `paper` is the published protocol. Where no resolut
 __all__ = [
     "Study",
     "burgers",
+    "burgers_rollout",
     "darcy",
     "darcy_activation",
     "darcy_modes",
@@ -24,7 +25,14 @@ from pydantic import BaseModel, Field
 
 from pdno.data import problems
 from pdno.experiments import PRESETS, Preset, presets_of
-from pdno.experiments.networks import AnyNetwork, FNONetwork, MWTNetwork, PDIONetwork, PDNONetwork
+from pdno.experiments.networks import (
+    AnyNetwork,
+    FNONetwork,
+    MWTNetwork,
+    PDIONetwork,
+    PDNONetwork,
+    SemigroupNetwork,
+)
 from pdno.experiments.specification import Experiment
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Markov, OneShot, Rollout, SpaceTime
@@ -327,6 +335,33 @@ def _burgers(preset: Preset, s: int) -> Known:
     }
     data = problems.BurgersProblem, BURGERS_STORED[preset], BURGERS_SOLVED.get(preset)
     return _static_runs(preset, *data, runs, resolution=s)
+
+
+def burgers_rollout(preset: Preset = "small", *, seeds: int = 1) -> Study:
+    """Steps of 0.02 from one frame by e^A u + B σ(W u + b), rolled out over 29 of them.
+
+    `pdno symbol RUN` prints and draws how long a rollout is guaranteed.
+    """
+    name, smoke = "burgers-rollout", preset == "smoke"
+    check_size(preset, known=presets_of(name))
+    samples, points, frames = (6, 32, 4) if smoke else (120, 64, 30)
+    problem = problems.BurgersProblem(
+        samples=samples, resolution=points, solver_resolution=256, final_time=0.02 * frames,
+        frames=frames,
+    )  # fmt: skip
+    experiment = Experiment(
+        name=name,
+        model="e^A u + B σ(W u)",
+        problem=problem,
+        train=4 if smoke else 100,
+        test=2 if smoke else 20,
+        resolution=points,
+        window=1,
+        network=SemigroupNetwork(width=8, modes=8 if smoke else 16, symbol_hidden=16),
+        task=Markov(residual=False, noise=0.0),
+        training=one_cycle(preset, 40, 1e-2, optimiser="adam", batch_size=32),
+    )
+    return make_study(name, preset, [experiment], seeds)
 
 
 # Navier-Stokes, frames at t = 1..10 -> the frames after them (section 5.2, table 2)

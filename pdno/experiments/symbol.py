@@ -1,6 +1,7 @@
 """Look inside a learned operator: certificate, norms and pictures of the symbol of every layer.
 
-For a whole network also its Lipschitz constants, and for heat the diffusivity that it has learned.
+For a whole network also its Lipschitz constants, for heat the diffusivity that it has learned, and
+for a semigroup step how long its rollouts are guaranteed.
 """
 
 __all__ = ["inspect_symbols"]
@@ -14,24 +15,28 @@ import torch
 from torch import nn
 
 from pdno.atomic import write_text
+from pdno.experiments.datasets import ensure_dataset, open_experiment_data
 from pdno.experiments.measure import learned_diffusivity
 from pdno.experiments.run import FinishedRun, load_run
 from pdno.grid import Grid
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published
+from pdno.networks.semigroup import SemigroupStep
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.progress import track
-from pdno.report.figures_symbols import plot_symbol_layer
+from pdno.report.figures_symbols import plot_guarantee, plot_symbol_layer
 from pdno.report.style import save_figure
-from pdno.run_folder import SYMBOL, SYMBOL_FOLDER, is_finished
+from pdno.run_folder import DATA, SYMBOL, SYMBOL_FOLDER, is_finished
 from pdno.symbols.base import Time
 from pdno.theory.certificate import Certificate, certify
 from pdno.theory.lipschitz import lipschitz_report
 from pdno.theory.norm_bound import norm_bound
+from pdno.theory.rollout_bound import guarantee
 from pdno.theory.sobolev import operator_norm
 from pdno.training.task import OneShot
 
 PAIRS = 3
+TOLERANCE = 0.1  # relative L2 error that a rollout is guaranteed to stay within
 PROVEN = "symbols that are in this class by construction (docs/theory_symbol_classes.md)"
 LARGEST_GRID = 64  # points per axis of the norms: they do not depend on it, their cost does
 
@@ -55,7 +60,9 @@ def inspect_symbols(
     layers, texts = [], []
     with track("symbols", total=len(operators)) as advance:
         for number, operator in enumerate(operators, start=1):
-            found, text = _layer(operator, grid, t, order, place / f"layer-{number}")
+            needs = t is None and getattr(operator.symbol, "takes_time", False)
+            when = 1.0 if needs else t  # a step of a semigroup is e^A
+            found, text = _layer(operator, grid, when, order, place / f"layer-{number}")
             layers.append({"layer": number, **found})
             texts.append(f"layer {number}\n{text}")
             advance(1)
@@ -64,6 +71,9 @@ def inspect_symbols(
         lipschitz = lipschitz_report(network, grid)
         result["lipschitz_bound"] = lipschitz.bound
         texts.append(str(lipschitz))
+    if run and isinstance(network, SemigroupStep):
+        result["guarantee"], told = _guarantee(run, network, place)
+        texts.append(told)
     experiment = run.experiment if run else None
     c = learned_diffusivity(experiment, network, run.grid) if run and experiment else None
     if experiment and experiment.problem and c is not None:
@@ -90,6 +100,32 @@ def _of_run(run: FinishedRun, resolution: int | None) -> tuple[nn.Module, Grid, 
     points = resolution or min(max(run.grid.shape), LARGEST_GRID)
     every = max(run.grid.shape) // points
     return run.model.network, run.grid.coarsen(every) if every > 1 else run.grid, t
+
+
+def _guarantee(run: FinishedRun, step: SemigroupStep, place: Path) -> tuple[dict[str, Any], str]:
+    """How long rollouts of the test samples are proven to stay near the truth, drawn too."""
+    experiment = run.experiment
+    if experiment is None or experiment.problem is None or experiment.normalization != "none":
+        return {}, "no guarantee: the run has no problem to roll out, or a normaliser"
+    ensure_dataset(experiment.problem, run.folder.parent / DATA)
+    test = open_experiment_data(experiment, run.folder.parent / DATA).test
+    inputs, targets = test.batch()
+    found = guarantee(step, torch.cat([inputs[:, None], targets], dim=1), test.grid)
+    times = test.target_times or ()
+    dt = times[1] - times[0] if len(times) > 1 else 1.0
+    proven, made = (sorted(found.steps(TOLERANCE, made=m)) for m in (False, True))
+    middle, last = len(proven) // 2, made[len(made) // 2]
+    figure = plot_guarantee(times, found.bound, found.error, TOLERANCE)
+    save_figure(figure, place / "guarantee.png")
+    spread = f"{proven[0] * dt:.3g} to {proven[-1] * dt:.3g}"
+    text = (
+        f"rollouts: a step enlarges errors by {found.factor:.4g} at most where |u| <= "
+        f"{found.largest:.3g}; they stay within {TOLERANCE:.0%} for a time of "
+        f"{proven[middle] * dt:.3g} by proof ({spread}), and of {last * dt:.3g} in truth, of "
+        f"{len(times) * dt:.3g}"
+    )
+    facts = {"factor": found.factor, "tolerance": TOLERANCE, "steps": proven, "made": made}
+    return facts, text
 
 
 def _of_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, None]:

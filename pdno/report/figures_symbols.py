@@ -5,7 +5,14 @@ figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[
 heat       the exact symbol is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2
 """
 
-__all__ = ["centred", "lowest", "plot_certificate", "plot_symbol_layer", "symbol_values"]
+__all__ = [
+    "centred",
+    "lowest",
+    "plot_certificate",
+    "plot_guarantee",
+    "plot_symbol_layer",
+    "symbol_values",
+]
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -167,6 +174,21 @@ def plot_certificate(
     if seen := [pair for pair in witness if 0 < pair[1] < np.inf]:
         axes.loglog(*zip(*seen, strict=True), "k--", label="witness")
     axes.set(xlabel="|ξ|", ylabel="largest |Δ^α a| ⟨ξ⟩^(|α| - m)", title=title)
+    axes.legend()
+    return drawn
+
+
+def plot_guarantee(
+    times: Sequence[float], bound: Tensor, error: Tensor, tolerance: float
+) -> Figure:
+    """Relative errors of rollouts (B, T): what is proven over what is made, sample by sample."""
+    drawn = Figure(figsize=(5.6, 3.4))
+    axes = drawn.subplots()
+    for values, colour, label in ((bound, COLOURS[1], "proven"), (error, COLOURS[0], "made")):
+        lines = axes.semilogy(times, values.T.numpy(), color=colour, alpha=0.5)
+        lines[0].set_label(label)
+    axes.axhline(tolerance, color="k", linestyle="--", label=f"{tolerance:.0%}")
+    axes.set(xlabel="t", ylabel="relative L2 error", title="Rollouts, guaranteed and true")
     axes.legend()
     return drawn
 

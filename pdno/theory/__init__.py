@@ -13,6 +13,7 @@ First symbol classes, judged by `certify`, then operators:
     enclosure      proven constants of classical symbols, norms and errors in the continuum
     interval       balls and jets that contain exact numbers
     lipschitz      Lipschitz constants of a network, and its derivative at a state
+    rollout_bound  how long a rollout is guaranteed
     extraction     the symbol of any operator
     recovery       physical constants from a learned symbol
     calculus       products, adjoints, inverses and commutators of symbols

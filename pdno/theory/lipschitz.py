@@ -3,11 +3,16 @@
     u = Q ∘ (W_L + K_L) ∘ σ(W_{L-1} + K_{L-1}) ∘ ... ∘ σ(W_1 + K_1) ∘ P [f, x]
 
 From above, Lip(u) <= ‖P‖ · Π_l Lip(σ) ‖W_l + K_l‖ · ‖Q₂‖ Lip(σ) ‖Q₁‖, where each ‖W_l + K_l‖ has
-the proven bound of `pdno.theory.norm_bound`. Norms of products are smaller than products of norms:
+the proven bound of `pdno.theory.norm_bound`. Norms of products are smaller than products of norms,
+and σ' lies around 1/2: with A_0 = (W_1 + K_1) P, A_l = W_{l+1} + K_{l+1}, the last with Q₁, then
+A_L = Q₂, and slopes σ'(z_l) = d_l + e_l, |e_l| <= ε_l, the norm of the derivative is at most T_L,
 
-    Lip(u) <= ‖(W_1 + K_1) P‖ · Lip(σ) Π_l ‖W_l + K_l‖ · Lip(σ) ‖Q₁ (W_L + K_L)‖ · Lip(σ) ‖Q₂‖
+    T_j = N_0j + Σ_{i=1..j} N_ij ε_i T_{i-1},    N_ij = ‖A_j d_j A_{j-1} ... d_{i+1} A_i‖,
 
-with the upper bounds of the iteration, of which all hold but for a probability of failure that is
+by the last slope of which e_i is taken. Everywhere d = 1/2 and ε = Lip(σ) - 1/2 = 0.629. On a ball
+‖δf‖ <= ρ around f (`local_bound`), d_l = σ'(z_l(f)) and ε_l = sup |σ''| T_{l-1} ρ, in the norm
+that is a sum over points and so bounds every value. All N_ij are the upper bounds
+of the iteration, which hold together but for a probability of failure that is
 chosen (`NormEstimate.upper`). Coordinates are constant, so only the columns of P
 that f meets count; padding with zeros and cutting off have norm one. From below, Lip(u) is no
 less than the norm of the derivative at any state, which is exact: its parts are the layers without
@@ -18,13 +23,21 @@ their biases, with the numbers z that the state makes before each σ,
 A residual block v + F[(W + K) v] has the bound 1 + ‖W₂‖ Lip(σ) ‖W₁‖ ‖W + K‖.
 """
 
-__all__ = ["GELU_LIPSCHITZ", "LayerConstants", "LipschitzReport", "linearise", "lipschitz_report"]
+__all__ = [
+    "GELU_LIPSCHITZ",
+    "LayerConstants",
+    "LipschitzReport",
+    "linearise",
+    "lipschitz_report",
+    "local_bound",
+]
 
 import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,7 +53,10 @@ GELU_LIPSCHITZ = (1 + math.erf(1)) / 2 + 1 / (math.e * math.sqrt(math.pi))
 """GELU'' = φ(z) (2 - z²) vanishes at z = ±√2: it is GELU'(√2) = Φ(√2) + √2 φ(√2)."""
 
 
-STEPS = 100  # of the iteration for probable bounds: three percent above, for 2^16 numbers
+GELU_CURVATURE = 2 / math.sqrt(2 * math.pi)
+"""sup |GELU''| = 2 φ(0)."""
+
+STEPS = 60  # of the iteration for probable bounds: three percent above, for 2^16 numbers
 
 
 @dataclass(frozen=True)
@@ -123,42 +139,117 @@ def lipschitz_report(
     layers.append(LayerConstants("project", project, project))
     at = [linearise(network, f[None], grid=grid, t=t) for f in ([] if states is None else states)]
     sampled = [norm(slopes, grid, channels=network.in_channels).value for slopes in at]
-    probable = _by_products(network, grid, t, iterations, failure)
+    if network.expand:
+        probable = _by_residual_blocks(network, grid, t, iterations, failure)
+    else:
+        probable = _by_products(_maps(network, grid, t), None, 0.0, failure)
     return LipschitzReport(tuple(layers), max(sampled, default=None), probable, failure)
 
 
-def _by_products(
-    network: NeuralOperator, grid: Grid, t: float | None, iterations: int, failure: float
+def local_bound(
+    network: NeuralOperator,
+    state: Tensor,
+    radius: float,
+    *,
+    grid: Grid | None = None,
+    t: float | None = None,
+    failure: float = 1e-9,
 ) -> float:
-    """‖(W_1 + K_1) P‖ · ... · ‖Q₁ (W_L + K_L)‖ · ‖Q₂‖ with the constants of σ between them.
+    """A bound of ‖u(g) - u(h)‖ / ‖g - h‖ for all g, h at most `radius` from a state f (1, C, *N).
 
-    Residual blocks cannot be merged with what is before and after them: there it is
-    ‖P‖ · Π (1 + ‖W₂‖ Lip(σ) ‖W₁ (W + K)‖) · ‖Q₂‖ Lip(σ) ‖Q₁‖.
+    Norms are means over the points; the bound is wrong with a probability of at most `failure`.
+    With the radius it falls to the norm of the derivative at f. Blocks are those of the paper.
     """
-    if network.expand:
-        return _by_residual_blocks(network, grid, t, iterations, failure)
-    inner, count = network.inner_grid(grid), len(network.operators)
+    if network.expand or network.activation is not functional.gelu:
+        raise ValueError("the network has residual blocks or another activation than GELU")
+    network = _in_double_precision(network)
+    where = grid or Grid(tuple(state.shape[2:]))
+    maps, slopes = _maps(network, where, t), _slopes_at(network, state.double(), where, t)
+    return _by_products(maps, slopes, radius * math.sqrt(where.size), failure)
+
+
+class _Map(NamedTuple):
+    """One A_l, the channels and the grid of its input, and its norm where that is known."""
+
+    apply: LinearMap
+    channels: int
+    grid: Grid
+    norm: float | None = None
+
+
+def _maps(network: NeuralOperator, grid: Grid, t: float | None) -> list[_Map]:
+    """A_0, ..., A_L."""
+    inner, last = network.inner_grid(grid), len(network.operators) - 1
     lift = network.lift.weight[:, : network.in_channels].detach()
-    hidden = network.project_hidden.weight.detach()
-    bound = GELU_LIPSCHITZ**count * _norm(network.project.weight)
+    hidden, project = network.project_hidden.weight.detach(), network.project.weight.detach()
+    maps = list[_Map]()
     for number, (operator, local) in enumerate(_blocks(network)):
         block = _block(evaluated(operator, inner, t), local.weight.detach())
-        first, last = number == 0, number == count - 1
 
-        def product(
-            f: Tensor, block: LinearMap = block, first: bool = first, last: bool = last
-        ) -> Tensor:
-            v = block(_mix(lift, f) if first else f)
-            return _mix(hidden, v) if last else v
+        def product(v: Tensor, block: LinearMap = block, number: int = number) -> Tensor:
+            v = block(pad(_mix(lift, v), inner) if number == 0 else v)
+            return _mix(hidden, cut(v, grid)) if number == last else v
 
-        channels = network.in_channels if first else network.width
-        bound *= _probable_norm(product, inner, channels, iterations, failure / count)
-    return bound
+        enters = (network.width, inner) if number else (network.in_channels, grid)
+        maps.append(_Map(product, *enters))
+    return [*maps, _Map(lambda v: _mix(project, v), len(hidden), grid, _norm(project))]
+
+
+def _slopes_at(
+    network: NeuralOperator, state: Tensor, grid: Grid, t: float | None
+) -> list[Tensor]:
+    """σ'(z_l) at a state, l = 1, ..., L."""
+    slopes, inner, last = list[Tensor](), network.inner_grid(grid), len(network.operators) - 1
+    with torch.no_grad():
+        v = network.enter(state, grid)
+        for number, (operator, local) in enumerate(_blocks(network)):
+            z = local.add_to(evaluated(operator, inner, t)(v), v)
+            z = network.project_hidden(cut(z, grid)) if number == last else z
+            slopes.append(_slope(functional.gelu, z))
+            v = functional.gelu(z)
+    return slopes
+
+
+def _by_products(
+    maps: list[_Map], slopes: list[Tensor] | None, radius: float, failure: float
+) -> float:
+    """T_L, everywhere or, with the slopes at a state, on a ball around it."""
+    count = len(maps)
+    chance = 2 * failure / (count * (count + 1))
+    bounds, half = list[float](), GELU_LIPSCHITZ - 0.5
+    reach = list[float]()  # ε_1, ..., ε_L
+    for j in range(count):
+        if j:
+            near = GELU_CURVATURE * bounds[-1] * radius
+            reach.append(half if slopes is None else min(near, 0.5 + GELU_LIPSCHITZ))
+        norms = [_chain_norm(maps, slopes, i, j, chance) for i in range(j + 1)]
+        rest = (n * e * b for n, e, b in zip(norms[1:], reach, bounds, strict=True))
+        bounds.append(norms[0] + sum(rest))
+    return bounds[-1]
+
+
+def _chain_norm(
+    maps: list[_Map], slopes: list[Tensor] | None, first: int, last: int, failure: float
+) -> float:
+    """N_ij: an upper bound of the iteration."""
+
+    def chain(v: Tensor) -> Tensor:
+        for place in range(first, last + 1):
+            if place > first:
+                v = 0.5 * v if slopes is None else slopes[place - 1] * v
+            v = maps[place].apply(v)
+        return v
+
+    start = maps[first]
+    if first == last and start.norm is not None:
+        return start.norm
+    return _probable_norm(chain, start.grid, start.channels, STEPS, failure)
 
 
 def _by_residual_blocks(
     network: NeuralOperator, grid: Grid, t: float | None, iterations: int, failure: float
 ) -> float:
+    """‖P‖ · Π (1 + ‖W₂‖ Lip(σ) ‖W₁ (W + K)‖) · ‖Q₂‖ Lip(σ) ‖Q₁‖: blocks cannot be merged."""
     inner, count = network.inner_grid(grid), len(network.operators)
     bound = _norm(network.lift.weight[:, : network.in_channels]) * GELU_LIPSCHITZ
     bound *= _norm(network.project.weight) * _norm(network.project_hidden.weight)

@@ -9,15 +9,15 @@ from torch.nn import functional
 
 import pdno
 from pdno import Grid
-from pdno.theory.lipschitz import GELU_LIPSCHITZ, linearise, lipschitz_report
+from pdno.theory.lipschitz import GELU_LIPSCHITZ, linearise, lipschitz_report, local_bound
 from pdno.theory.sobolev import operator_norm
 
 
 def network(seed=0, **options):
     """A small network with weights large enough for its output to move."""
     torch.manual_seed(seed)
-    size = {"width": 3, "layers": 2, "symbol_hidden": 5}
-    made = pdno.PDNO(options.pop("dim", 1), 2, 1, **size, **options)
+    size = {"width": 3, "layers": 2, "symbol_hidden": 5, **options}
+    made = pdno.PDNO(size.pop("dim", 1), 2, 1, **size)
     for weights in made.parameters():
         weights.data *= 2
     return made
@@ -71,6 +71,28 @@ def test_the_truth_lies_between(options):
     assert float((moved / (f - g).flatten(1).norm(dim=1)).max()) < report.probable
     for layer in report.layers:
         assert layer.estimate <= layer.bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("options", [{"padding": 0.5}, {"layers": 1}])
+def test_local_bounds_hold_on_their_ball_and_tend_to_the_derivative(options):
+    net = network(**options)
+    grid = Grid((6,) * net.dim)
+    state = torch.randn(1, 2, *grid.shape, dtype=torch.float64)
+    double = net.double()
+    exact = float(
+        torch.linalg.matrix_norm(operator_matrix(linearise(double, state), grid, channels=2), 2)
+    )
+    bounds = [local_bound(net, state, radius) for radius in (0.0, 1e-7, 0.03)]
+    assert exact <= bounds[0] * (1 + 1e-9) and bounds[0] < 1.1 * exact
+    assert bounds[0] < bounds[1] < 1.1 * bounds[0] and bounds[1] < bounds[2]
+    directions = torch.randn(2, 64, 2, *grid.shape, dtype=torch.float64)
+    size = directions.flatten(2).square().sum(dim=2).div(grid.size).sqrt()
+    f, g = state + 0.03 * directions / size.reshape(2, 64, *[1] * (net.dim + 1))
+    with torch.no_grad():
+        moved = (double(f) - double(g)).flatten(1).norm(dim=1)
+    assert float((moved / (f - g).flatten(1).norm(dim=1)).max()) < bounds[2]
+    with pytest.raises(ValueError, match="residual blocks"):
+        local_bound(network(feed_forward=4), state, 0.1)
 
 
 def test_bounds_know_that_residual_blocks_hand_their_input_on():

@@ -1,0 +1,79 @@
+"""A step in time as a semigroup and a local term: exponential Euler with learned symbols.
+
+    u(t + Δt) = e^{A(D)} u + B(D) σ(W u + b)
+
+A is dissipative, so ‖e^{A(D)}‖ <= 1 whatever the weights are, σ(W u + b) is local, and A and B are
+classical symbols. For u_t = L(D) u + G(D) g(u) the method of exponential Euler has A = Δt L and
+B = (e^{ΔtL} - 1) L⁻¹ G. By how much a step may enlarge an error is a maximum over modes:
+`pdno.theory.rollout_bound`.
+"""
+
+__all__ = ["SemigroupStep"]
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pdno.arguments import KeepsArguments
+from pdno.grid import Grid
+from pdno.networks.neural_operator import Kept, PointwiseLinear, check_sizes
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.symbols.classical import ClassicalSymbol
+from pdno.symbols.mlp import MLPOptions
+from pdno.symbols.scale import InputScale
+
+
+class SemigroupStep(KeepsArguments, nn.Module):
+    """e^{A(D)} u + B(D) σ(W u + b), (B, C, *N) -> (B, C, *N).
+
+    A of order `order` is dissipative, and elliptic if that is positive; `self_adjoint` leaves its
+    skew part out, so that nothing is transported by it. B is of order `local_order`, from `width`
+    channels. `modes` are kept.
+
+    Example:
+        >>> import torch
+        >>> step = SemigroupStep(1, 1, 1, width=4, modes=8)
+        >>> step(torch.randn(2, 1, 32)).shape
+        torch.Size([2, 1, 32])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        in_channels: int,
+        out_channels: int,
+        *,
+        width: int = 16,
+        modes: Kept = None,
+        order: float = 2.0,
+        local_order: float = -1.0,
+        self_adjoint: bool = False,
+        symbol_layers: int = 1,
+        symbol_hidden: int = 32,
+        frequency_scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        kept = check_sizes(dim, modes, width=width, in_channels=in_channels)
+        if in_channels != out_channels:
+            channels = f"from {in_channels} to {out_channels} channels"
+            raise ValueError(f"a step {channels}; expected as many: give it one frame, window=1")
+        self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
+        sizes: MLPOptions = {"layers": symbol_layers, "hidden": symbol_hidden}
+        scale = InputScale(dim, 1.0, frequency_scale, kept)
+        generator = ClassicalSymbol(
+            in_channels, in_channels, scale=scale, order=order, depends_on_x=False,
+            takes_time=True, self_adjoint=self_adjoint, **sizes,
+        )  # fmt: skip
+        scale = InputScale(dim, 1.0, frequency_scale, kept)
+        forcing = ClassicalSymbol(
+            width, in_channels, scale=scale, order=local_order, depends_on_x=False, **sizes
+        )
+        self.semigroup = PseudoDifferentialOperator(generator, kept)
+        self.forcing = PseudoDifferentialOperator(forcing, kept)
+        self.local = PointwiseLinear(in_channels, width)
+
+    def forward(self, f: Tensor, *, grid: Grid | None = None) -> Tensor:
+        """The next frame on the grid of f, which is periodic unless given."""
+        where = grid or Grid(tuple(f.shape[2:]))
+        linear: Tensor = self.semigroup(f, where, 1.0)
+        forced: Tensor = self.forcing(functional.gelu(self.local(f)), where)
+        return linear + forced
