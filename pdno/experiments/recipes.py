@@ -351,7 +351,7 @@ def burgers_rollout(preset: Preset = "small", *, seeds: int = 1) -> Study:
     )  # fmt: skip
     experiment = Experiment(
         name=name,
-        model="e^A u + B σ(W u)",
+        model="PDNO semigroup",
         problem=problem,
         train=4 if smoke else 100,
         test=2 if smoke else 20,

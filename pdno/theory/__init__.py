@@ -16,6 +16,7 @@ First symbol classes, judged by `certify`, then operators:
     rollout_bound  how long a rollout is guaranteed
     extraction     the symbol of any operator
     recovery       physical constants from a learned symbol
+    microlocal     principal symbols, characteristic sets, wave packets
     calculus       products, adjoints, inverses and commutators of symbols
 """
 

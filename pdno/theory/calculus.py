@@ -11,7 +11,8 @@ Let T_a f(x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x} and D = ∂_x / 2πi. For a
 With `differences`, Newton's series takes the place of Taylor's, for symbols that are known at
 integers only: Δ_j a(ξ) = a(ξ + e_j) - a(ξ) that of ∂_ξj, and D_j (D_j - 1) ... (D_j - α_j + 1)
 that of D_j^α_j (Ruzhansky and Turunen, Pseudo-Differential Operators and Symmetries, theorem
-4.7.10). A symbol is a function of x (P, 1, d) and ξ (1, M, d) with values (P, M), for one channel.
+4.7.10). A symbol is a function of x (P, 1, d) and ξ (1, M, d) with values (P, M) for one channel,
+or (O, I, P, M): products are then those of matrices, 1/a is an inverse, conj a the adjoint matrix.
 """
 
 __all__ = [
@@ -52,7 +53,8 @@ def adjoint(
     """The symbol (2) of the adjoint in L2 by the terms |α| < `terms`."""
 
     def conjugate(x: Tensor, xi: Tensor) -> Tensor:
-        return _as_complex(a(x, xi)).conj().resolve_conj()
+        values = _as_complex(a(x, xi)).conj().resolve_conj()
+        return values.transpose(0, 1) if values.dim() == 4 else values
 
     return _sum(
         _in_xi(_in_x(conjugate, alpha, differences), alpha, differences)
@@ -64,10 +66,10 @@ def parametrix(
     a: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
     """The symbol (3) of an inverse from the right up to order -terms; a has no zero."""
-    parts: list[SymbolFunction] = [lambda x, xi: 1 / _as_complex(a(x, xi))]
+    parts: list[SymbolFunction] = [lambda x, xi: _invert(_as_complex(a(x, xi)))]
 
     def next_part(rest: SymbolFunction) -> SymbolFunction:
-        return lambda x, xi: -parts[0](x, xi) * rest(x, xi)
+        return lambda x, xi: -_multiply(parts[0](x, xi), rest(x, xi))
 
     for k in range(1, terms):
         rest = [_products(a, parts[j], dim, [k - j], differences) for j in range(k)]
@@ -93,7 +95,13 @@ def poisson_bracket(a: SymbolFunction, b: SymbolFunction, *, dim: int) -> Symbol
 
 def as_full_symbol(a: SymbolFunction) -> FullSymbol:
     """The symbol as one that `pdno.apply_symbol` takes, for small grids."""
-    return FullSymbol(lambda x, xi: _as_complex(a(x, xi)).expand(len(x), xi.shape[1])[None, None])
+
+    def values(x: Tensor, xi: Tensor) -> Tensor:
+        found = _as_complex(a(x, xi))
+        found = found if found.dim() == 4 else found[None, None]
+        return found.expand(*found.shape[:2], len(x), xi.shape[1])
+
+    return FullSymbol(values)
 
 
 def measured_order(values: Tensor, xi: Tensor) -> float:
@@ -124,7 +132,7 @@ def _products(
 
     def product(alpha: MultiIndex) -> SymbolFunction:
         left, right = _in_xi(a, alpha, differences), _in_x(b, alpha, differences)
-        return lambda x, xi: left(x, xi) * right(x, xi)
+        return lambda x, xi: _multiply(left(x, xi), right(x, xi))
 
     indices = multi_indices(dim, max(lengths, default=0))
     return [product(alpha) for alpha in indices if sum(alpha) in lengths]
@@ -165,14 +173,34 @@ def _slope(a: SymbolFunction, axis: int, *, less: int | None = None) -> SymbolFu
                 variable = variable.detach().clone().requires_grad_()
             value = _as_complex(a(x, variable) if less is None else a(variable, xi))
             value = value + 0 * variable[..., axis]  # for those that do not depend on it
-            units = (torch.full_like(value, unit) for unit in (1, 1j))
-            parts = [torch.autograd.grad(value, variable, u, create_graph=True)[0] for u in units]
-            slope = torch.complex(*parts)[..., axis]
+            entries = [_entry_slope(one, variable) for one in value.reshape(-1, *shape[:-1])]
+            slope = torch.stack(entries)[..., axis].reshape(value.shape)
             if less is not None:
                 slope = slope / (2j * math.pi) - less * value
         return slope.detach() if outermost else slope
 
     return derived
+
+
+def _entry_slope(value: Tensor, variable: Tensor) -> Tensor:
+    """The gradient of a complex value (P, M) by its own point, (P, M, d)."""
+    units = (torch.full_like(value, unit) for unit in (1, 1j))
+    parts = [torch.autograd.grad(value, variable, u, create_graph=True)[0] for u in units]
+    return torch.complex(*parts)
+
+
+def _multiply(a: Tensor, b: Tensor) -> Tensor:
+    """The product of numbers (P, M) or of matrices (O, I, P, M), or of both."""
+    if a.dim() == 4 and b.dim() == 4:
+        return torch.einsum("ijpm,jkpm->ikpm", a, b)
+    return a * b
+
+
+def _invert(a: Tensor) -> Tensor:
+    if a.dim() == 4:
+        inverse: Tensor = torch.linalg.inv(a.movedim((0, 1), (-2, -1)))
+        return inverse.movedim((-2, -1), (0, 1))
+    return 1 / a
 
 
 def _difference(a: SymbolFunction, axis: int) -> SymbolFunction:
