@@ -187,7 +187,7 @@ def _maps(network: NeuralOperator, grid: Grid, t: float | None) -> list[_Map]:
         block = _block(evaluated(operator, inner, t), local.weight.detach())
 
         def product(v: Tensor, block: LinearMap = block, number: int = number) -> Tensor:
-            v = block(pad(_mix(lift, v), inner) if number == 0 else v)
+            v = block(network.surround(_mix(lift, v), grid) if number == 0 else v)
             return _mix(hidden, cut(v, grid)) if number == last else v
 
         enters = (network.width, inner) if number else (network.in_channels, grid)
