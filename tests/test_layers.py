@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "operators": {"symbols", "native"},
     "data": {"fields", "equations", "solvers"},
     "networks": {"operators", "symbols"},
-    "training": {"data", "networks"},
+    "training": {"data", "symbols", "operators", "networks"},
     "evaluation": {"training", "data", "symbols"},
     "report": {"evaluation"},
     "theory": {"symbols", "operators", "networks"},
