@@ -30,7 +30,7 @@ $(VENV)/the_well/check_thewell_formatting.py: $(VENV)/.made
 
 install: $(VENV)/.run  ## Install pdno into .venv
 
-demo: $(VENV)/.run  ## Draw every problem, train PDNO and FNO, write a report
+demo: $(VENV)/.export  ## Draw every problem, train PDNO and FNO, write a report and two pages
 	$(BIN)/pdno demo --out demo
 
 test: $(VENV)/.test  ## Run the tests (minutes)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         PseudoDifferentialOperator as PseudoDifferentialOperator,
     )
     from pdno.operators.pseudo_differential import apply_symbol as apply_symbol
+    from pdno.portable.export import export as export
     from pdno.solvers.solve import solve as solve
     from pdno.theory.certificate import certify as certify
     from pdno.theory.extraction import extract_symbol as extract_symbol

@@ -84,16 +84,24 @@ def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -
     print(describe_data(DataFile(path=path, **layout.told())))
 
 
-def demo(out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small") -> None:
+def demo(
+    out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small", pages: bool = True
+) -> None:
     """Draw each problem, train PDNO and FNO on heat and a small Darcy problem, write a report.
 
     Arguments:
         out: Folder for everything.
         preset: small takes minutes, smoke seconds.
+        pages: Train a network for Navier-Stokes, too, and write two pages that run in a browser
+            (extra export, and npm).
     """
-    from pdno.experiments.demo import run_demo
+    from pdno.experiments.demo import run_demo, train_for_pages
 
     print(run_demo(out, preset=preset))
+    if pages and preset != "smoke":
+        from pdno.laboratory.page import try_pages
+
+        print(try_pages(train_for_pages(out, preset=preset), out))
 
 
 def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, ...] = ()) -> None:
@@ -241,6 +249,56 @@ def symbol(
     print(text, f"figures and symbol.json: {place}", sep="\n")
 
 
+def export(
+    run: Source,
+    format: Literal["onnx", "torch-export", "aoti", "safetensors", "page"] = "onnx",
+    out: Path | None = None,
+    resolution: int | None = None,
+    frames: int | None = None,
+    speed: bool = False,
+    beside: tuple[Path, ...] = (),
+) -> None:
+    """Write a trained operator as one file that runs without pdno, and compare it with torch.
+
+    Arguments:
+        run: The run folder.
+        format: onnx (extra export), torch-export, aoti (compiled for this machine), safetensors
+            (the tables), or page: a folder that runs it in a browser (needs npm).
+        out: The file, or the folder of the page; operator.onnx, or as the format ends, in the run
+            folder by default.
+        resolution: Points per axis, which are fixed in the file; those of the training by default.
+        frames: Frames of a rollout as one graph; one step, for a loop of yours, by default.
+        speed: Time torch and the file, batches of 1 and 20.
+        beside: Further run folders for a page, to compare with.
+    """
+    if format == "page":
+        from pdno.laboratory.page import write_page
+
+        print(write_page([run, *beside], out or run / "page", resolution=resolution))
+        return
+    from pdno.experiments.run import export_run
+
+    options = {"resolution": resolution, "frames": frames, "speed": speed}
+    print(export_run(run, out, format=format, **options))
+
+
+def serve(
+    runs: Positional[tuple[Path, ...]],
+    port: int = 8000,
+    host: Literal["127.0.0.1", "::1"] = "127.0.0.1",
+) -> None:
+    """Try trained operators in a browser, with the solvers beside them (extra serve).
+
+    Arguments:
+        runs: Run folders, or folders that hold some.
+        port: Where to listen; 0 takes a free one.
+        host: An address of this machine; others cannot reach the laboratory.
+    """
+    from pdno.laboratory.server import serve as run_server
+
+    run_server(list(runs), port=port, host=host)
+
+
 def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> None:
     """Show run folders, and the tables and figures of the paper that they fill, as one page.
 
@@ -297,7 +355,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         print(f"pdno {version('pdno')}")
         return 0
-    rest = reproduce, train, evaluate, predict, symbol, report, generate, data, demo, bench, info
+    rest = reproduce, train, evaluate, predict, symbol, report, export, serve, generate
+    rest += data, demo, bench, info
     named = {"list": list_experiments} | {command.__name__: command for command in rest}
     try:
         words = _load_plugins(words)

@@ -16,6 +16,7 @@ BASE = "layer 0"
 PHYSICS = {"fields", "equations", "solvers"}
 LEARNING = {"symbols", "operators", "networks", "training"}
 BELOW_EXPERIMENTS = {*PHYSICS, *LEARNING, "native", "data", "evaluation", "report", "theory"}
+BELOW_EXPERIMENTS |= {"portable"}
 
 # Which packages a package may import besides itself and layer 0.
 MAY_IMPORT = {
@@ -30,11 +31,12 @@ MAY_IMPORT = {
     "networks": {"operators", "symbols"},
     "training": {"data", "symbols", "operators", "networks"},
     "evaluation": {"training", "data", "symbols"},
+    "portable": {"training", "networks", "operators"},
     "report": {"evaluation"},
     "theory": {"symbols", "operators", "networks"},
     "experiments": BELOW_EXPERIMENTS,
-    "explorer": {*BELOW_EXPERIMENTS, "experiments"},
-    "cli": {"data", "evaluation", "experiments", "explorer", "report"},
+    "laboratory": {*BELOW_EXPERIMENTS, "experiments"},
+    "cli": {"data", "evaluation", "experiments", "laboratory", "report"},
     "__main__": {"cli"},
 }
 

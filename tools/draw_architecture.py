@@ -62,8 +62,10 @@ BOXES = {
     "training": Box("result", 286, 462),
     "evaluation": Box("result", 546, 462),
     "report": Box("result", 806, 462),
-    "experiments": Box("command", 26, 584, width=696, height=78),
-    "cli": Box("command", 806, 584, height=78),
+    "portable": Box("result", 286, 592),
+    "laboratory": Box("command", 806, 592, height=92),
+    "experiments": Box("command", 26, 722, width=696, height=78),
+    "cli": Box("command", 806, 722, height=78),
 }
 """Rooms that import each other are neighbours: no arrow runs behind a box."""
 
@@ -86,7 +88,7 @@ WAYS = (
     ("symbols", "operators", "networks", "training"),
     ("fields", "equations", "solvers", "data", "training", "evaluation", "report"),
 )
-HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1008 680" role="img">
+HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1008 818" role="img">
 <title>The rooms of pdno and the way of the data through them</title>
 <style>
 text { font: 11px Helvetica, Arial, "Liberation Sans", sans-serif; fill: #24292f }
@@ -114,7 +116,7 @@ rect.result { stroke: #33608f } rect.command { stroke: #7a4f9e } .against { stro
  markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0L8 4L0 8Z"/></marker>
 <marker id="along" viewBox="0 0 12 16" refX="0" refY="8" markerWidth="12" markerHeight="16"
  markerUnits="userSpaceOnUse" orient="auto"><path class="along" d="M4 2L9 8L4 14"/></marker>
-<rect class="paper" width="1008" height="680" rx="10"/>
+<rect class="paper" width="1008" height="818" rx="10"/>
 """
 
 

@@ -22,7 +22,7 @@ NAME_OF_MODULE = re.compile(rf"{PACKAGE}(\.[a-z]\w*)+")
 FLOW = (
     *(PACKAGE, "fields", "equations", "solvers", "data"),
     *("native", "symbols", "operators", "networks", "training"),
-    *("evaluation", "theory", "report", "experiments", "cli"),
+    *("evaluation", "theory", "report", "portable", "experiments", "laboratory", "cli"),
 )
 """A room uses rooms before it; an import of a later one goes against the flow."""
 

@@ -1,6 +1,6 @@
 """The demo: data of every problem, made and drawn; PDNO and FNO trained; a report."""
 
-__all__ = ["DEMO", "demo", "draw_problems", "run_demo"]
+__all__ = ["DEMO", "demo", "draw_problems", "run_demo", "train_for_pages"]
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,9 +13,12 @@ from pdno.experiments import Preset
 from pdno.experiments.networks import FNONetwork, PDNONetwork
 from pdno.experiments.recipes import Study, check_size, heat, one_cycle, runs_by_model
 from pdno.experiments.reproduce import run_folder, run_study
+from pdno.experiments.run import run_experiment
+from pdno.experiments.specification import Experiment
 from pdno.experiments.symbol import inspect_symbols
 from pdno.report.page import write_report
 from pdno.report.style import save_figure
+from pdno.training.task import Markov
 
 EPOCHS = 30
 DEMO = (
@@ -65,6 +68,41 @@ def demo(preset: Preset = "small") -> Study:
     sets = [runs_by_model(networks, name=name, train=train, **one) for name, one in data.items()]
     runs = [known[model] for model in networks for known in sets]
     return Study(name="demo", preset=preset, experiments=(symbol, *runs))
+
+
+def train_for_pages(folder: Path, *, preset: Preset = "small") -> dict[str, list[Path]]:
+    """The runs to be shown in a browser, by the name of the page, after `run_demo`.
+
+    Darcy flow by PDNO and FNO, and a network that steps Navier-Stokes, which is trained here.
+    """
+    flows = [one for one in demo(preset).experiments if one.name == "darcy"]
+    steps = _steps(preset)
+    place = run_folder(steps, folder / "runs")
+    run_experiment(steps, place)
+    darcy = [run_folder(one, folder / "runs") for one in flows]
+    return {"darcy": darcy, "navier-stokes": [place]}
+
+
+def _steps(preset: Preset) -> Experiment:
+    """One step of a slow flow from one frame, which a page repeats: about a minute."""
+    smoke = preset == "smoke"
+    samples, points, last = (4, 16, 4) if smoke else (40, 32, 20)
+    solved = {"solver_resolution": 2 * points, "viscosity": 1e-3, "final_time": last}
+    return Experiment(
+        name="navier-stokes",
+        model="PDNO by steps",
+        problem=problems.NavierStokesProblem(samples=samples, resolution=points, **solved),
+        train=samples - (2 if smoke else 8),
+        test=2 if smoke else 8,
+        resolution=points,
+        window=1,
+        network=PDNONetwork(
+            width=16, modes=6 if smoke else 12, symbol="trunk", coordinates="none"
+        ),
+        task=Markov(),
+        normalization="channel",
+        training=one_cycle(preset, 12, 4e-3, optimiser="adam", batch_size=20),
+    )
 
 
 def draw_problems(folder: Path, drawn: Sequence[problems.Problem] = DEMO) -> list[Path]:

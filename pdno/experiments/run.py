@@ -40,6 +40,7 @@ from pdno.experiments.networks import build_network
 from pdno.experiments.specification import Experiment, read_experiment
 from pdno.grid import Grid
 from pdno.networks.neural_operator import count_parameters
+from pdno.portable.export import FORMATS, Exported, Format, export
 from pdno.training.checkpoint import read_tensors
 from pdno.training.distributed import check_device, process_group
 from pdno.training.fit import Run, fit
@@ -50,6 +51,7 @@ from pdno.training.settings import TrainingSettings
 from pdno.training.task import Learner
 
 Times = Sequence[float] | None
+MOST_KEPT = 4  # samples that an exported file is run on
 
 
 @dataclass(frozen=True)
@@ -330,6 +332,26 @@ def predict_run(
     with atomic_path(out) as temporary, open(temporary, "wb") as file:
         np.save(file, prediction.numpy())
     return tuple(prediction.shape)
+
+
+def export_run(run: Path, out: Path | None = None, *, format: Format, **options: Any) -> Exported:
+    """Write the operator of a run as a file (see `portable.export`), compared on its test samples.
+
+    Runs that kept no test samples are compared on random ones.
+    """
+    model = load(run)
+    target = out or run / f"operator{FORMATS[format]}"
+    return export(model, target, format=format, samples=kept_samples(run), card=run, **options)
+
+
+def kept_samples(run: Path) -> tuple[Tensor, Grid] | None:
+    """A few test inputs that lie in a run folder, and their grid; None where there are none."""
+    path = run / run_folder.PICTURES
+    if not path.is_file():
+        return None
+    tensors, header = read_tensors(path, "cpu")
+    shape, periodic, offset = json.loads(header["grid"])
+    return tensors["input"][:MOST_KEPT], Grid(tuple(shape), periodic, offset)
 
 
 def _read_inputs(path: Path, array: str | None, dim: int, trained: DataFile | None) -> Tensor:

@@ -6,8 +6,9 @@ v are the last channels of the input, in a rollout the latest frame. A step of a
 of it and no short Fourier series; what is left to say, δ and r, is smooth and small.
 """
 
-__all__ = ["Transport", "warp"]
+__all__ = ["Transport", "read_between", "warp"]
 
+from functools import reduce
 from itertools import product
 
 import torch
@@ -53,19 +54,24 @@ def warp(v: Tensor, displacement: Tensor) -> Tensor:
     v is brought to a finer grid by its Fourier series and read there by cubic convolution (Keys),
     which is exact at grid points and has an error of order three between them.
     """
-    shape = v.shape[2:]
-    fine = [REFINE * n for n in shape]
-    values = resample(v, fine).flatten(2)
+    return read_between(resample(v, [REFINE * n for n in v.shape[2:]]), displacement)
+
+
+def read_between(values: Tensor, displacement: Tensor) -> Tensor:
+    """v(x + δ(x)) for v on the finer grid, (B, C, *M) and (B, d, *N) -> (B, C, *N)."""
+    shape, fine = displacement.shape[2:], list(values.shape[2:])
+    channels, values = values.shape[1], values.flatten(2)
     taps = [_taps(displacement[:, axis], axis, shape, fine) for axis in range(len(shape))]
-    total = torch.zeros_like(v)
-    for chosen in product(range(4), repeat=len(shape)):
+
+    def term(chosen: tuple[int, ...]) -> Tensor:
         pairs = [axis_taps[k] for axis_taps, k in zip(taps, chosen, strict=True)]
         place, weight = pairs[0]
         for next_place, next_weight in pairs[1:]:
             place, weight = place + next_place, weight * next_weight
-        index = place.flatten(1)[:, None].expand(-1, v.shape[1], -1)
-        total = total + weight[:, None] * values.gather(2, index).view_as(v)
-    return total
+        index = place.flatten(1)[:, None].expand(-1, channels, -1)
+        return weight[:, None] * values.gather(2, index).unflatten(2, shape)
+
+    return reduce(torch.add, map(term, product(range(4), repeat=len(shape))))
 
 
 def _taps(

@@ -1,0 +1,376 @@
+// The page: what is chosen, and what follows from it.
+
+import { chooseBackend } from "./backends.js";
+import { LINES, mapOf } from "./colours.js";
+import { Painter, drawCurves, drawMap } from "./draw.js";
+import { decode, randomField, readFile, regrid, relativeL2, sizeOf } from "./fields.js";
+
+const $ = (id) => document.getElementById(id);
+const backend = chooseBackend();
+const page = { operators: [], found: [], truth: null, frame: 0, turn: 0, playing: null, solving: null };
+globalThis.pdno = page; // for tests, and for the curious
+const painter = new Painter($("input"), { change: () => predict(), done: () => predict() });
+
+function say(text, problem = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("problem", problem);
+}
+
+async function attempt(work) {
+  try {
+    await work();
+  } catch (problem) {
+    if (problem.name !== "AbortError") say(problem.message || String(problem), true);
+  }
+}
+
+const operator = () => page.operators[$("operator").value];
+const second = () => page.operators[$("second").value];
+const chosen = () => [operator(), second()].filter(Boolean);
+const milliseconds = (seconds) => (seconds == null ? "–" : seconds < 10 ? `${(1000 * seconds).toFixed(1)} ms` : `${seconds.toFixed(1)} s`);
+
+function option(text, value) {
+  const made = document.createElement("option");
+  made.textContent = text;
+  made.value = value;
+  return made;
+}
+
+// Operators that take the same input as another one.
+function alike(one, other) {
+  const shape = (o) => JSON.stringify([o.problem, o.grid.shape.length, o.input, o.window, o.constants.length, o.any_time, o.times === null]);
+  return one !== other && shape(one) === shape(other);
+}
+
+function chooseOperator() {
+  const one = operator();
+  const others = page.operators.map((o, k) => [o, k]).filter(([o]) => alike(one, o));
+  $("second").replaceChildren(option("none", ""), ...others.map(([o, k]) => option(o.title, k)));
+  const known = one.resolutions.includes(Math.max(...one.grid.shape)) ? Math.max(...one.grid.shape) : one.resolutions[0];
+  $("resolution").replaceChildren(...one.resolutions.map((n) => option(n, n)));
+  $("resolution").value = known;
+  const phases = one.input.phases;
+  const brushes = phases ? phases.map((v) => option(`permeability ${v}`, v)) : [option("raise", 1), option("lower", -1)];
+  $("brush").replaceChildren(...brushes);
+  $("brush").value = phases ? phases[1] : 1;
+  $("amplitude").disabled = Boolean(phases);
+  $("constants").replaceChildren(...one.constants.map(constantControl));
+  $("samples").replaceChildren(option("none", ""), ...(one.samples ?? []).map((_, k) => option(k + 1, k)));
+  $("samples-label").hidden = !one.samples?.length;
+  const only = Boolean(one.window) && backend.name === "browser";
+  for (const id of ["drawing", "brush", "size", "file"]) $(id).disabled = only;
+  $("player").hidden = one.times === null;
+  $("frames").value = one.times?.length ?? 1;
+  $("frames").disabled = one.any_time;
+  $("moment-label").hidden = !(one.any_time && backend.name === "server");
+  $("moment").value = "";
+  $("layer").replaceChildren(...one.layers.map((_, k) => option(k + 1, k)));
+  $("certificate").hidden = true;
+  $("inside").replaceChildren();
+  const error = one.error === null ? "" : `, test error ${one.error.toPrecision(2)}`;
+  $("about").textContent = `${one.equation ?? "your data"}; ${one.weights.toLocaleString("en")} parameters${error}`;
+  $("input-name").textContent = phases ? "permeability k(x)" : one.window ? `state at t = 0; the operator sees the next ${one.window} frames` : "initial state";
+  page.frame = 0;
+  if (only && one.samples?.length) {
+    $("samples").value = 0;
+    takeSample();
+  } else drawAtRandom();
+}
+
+function constantControl(name, k) {
+  const label = document.createElement("label"), input = document.createElement("input");
+  label.textContent = name;
+  Object.assign(input, { type: "range", min: -5, max: 5, step: 0.05, value: 0, id: `constant-${k}` });
+  input.addEventListener("input", () => predict());
+  label.append(input);
+  return label;
+}
+
+function gridShape() {
+  const { shape } = operator().grid, longest = Math.max(...shape);
+  return shape.map((n) => (n * Number($("resolution").value)) / longest);
+}
+
+function drawAtRandom() {
+  const law = operator().input, shape = gridShape();
+  const settings = { seed: Number($("seed").value) || 0, amplitude: law.phases ? 1 : Number($("amplitude").value), smoothness: Number($("smoothness").value) };
+  let values = randomField(law, shape, settings);
+  if (law.phases) values = values.map((v) => (v >= 0 ? law.phases[1] : law.phases[0]));
+  setState({ values, shape });
+  $("samples").value = "";
+}
+
+function takeSample() {
+  const sample = operator().samples[$("samples").value];
+  if (!sample) return;
+  $("resolution").value = Math.max(...operator().grid.shape);
+  const input = decode(sample.input), [frames, ...shape] = input.shape, size = sizeOf(shape);
+  const window = Array.from({ length: frames }, (_, k) => input.values.slice(k * size, (k + 1) * size));
+  setState({ values: window.at(-1).slice(), shape, window, truth: decode(sample.target), exact: true });
+}
+
+function setState(state) {
+  page.state = state;
+  showInput();
+  predict();
+}
+
+function showInput() {
+  const { values, shape } = page.state, phases = operator().input.phases;
+  let limit = 0;
+  for (const v of values) limit = Math.max(limit, Math.abs(v));
+  const value = Number($("brush").value);
+  const brush = { size: Number($("size").value), sets: phases ? value : null, lifts: 0.08 * value * (limit || 1) };
+  painter.show(values, shape, brush);
+}
+
+function options(one) {
+  const constants = one.constants.map((_, k) => Number($(`constant-${k}`).value));
+  const moment = Number($("moment").value);
+  const times = one.any_time && moment > 0 ? [moment] : [];
+  const frames = Math.min(Math.max(Math.round(Number($("frames").value)) || 1, 1), 40);
+  return { constants, frames: one.times === null ? 1 : frames, ...(backend.name === "server" ? { times } : {}) };
+}
+
+// Predict what is drawn now; while one prediction is on its way, only the latest of others waits.
+async function predict() {
+  page.turn += 1;
+  if (page.state.exact && painter.painting) page.state = { values: page.state.values, shape: page.state.shape };
+  page.truth = page.state.truth ?? null;
+  if (page.busy) return;
+  page.busy = true;
+  await attempt(async () => {
+    let turn;
+    do {
+      turn = page.turn;
+      const state = { ...page.state, values: page.state.values.slice() };
+      const answers = await Promise.all(chosen().map((one) => backend.predict(one, state, options(one))));
+      if (turn === page.turn) {
+        page.found = answers;
+        say("");
+        showResults();
+      }
+    } while (turn !== page.turn);
+  });
+  page.busy = false;
+  document.body.dataset.predictions = Number(document.body.dataset.predictions ?? 0) + 1;
+}
+
+function frameOf({ values, shape }, k) {
+  const size = sizeOf(shape.slice(1));
+  const at = Math.min(k, shape[0] - 1);
+  return values.subarray(at * size, (at + 1) * size);
+}
+
+function frameCount() {
+  return page.found[0]?.shape[0] ?? 1;
+}
+
+function picture(title, key) {
+  const found = document.querySelector(`#${key.place} [data-key="${key.name}"]`);
+  const figure = found ?? document.createElement("figure");
+  if (!found) {
+    figure.dataset.key = key.name;
+    const canvas = document.createElement("canvas");
+    canvas.setAttribute("role", "img");
+    figure.append(canvas, document.createElement("figcaption"));
+    $(key.place).append(figure);
+  }
+  const canvas = figure.querySelector("canvas");
+  canvas.dataset.title = title;
+  figure.querySelector("figcaption").textContent = title;
+  return canvas;
+}
+
+function keepOnly(place, names) {
+  for (const figure of [...$(place).children]) if (!names.includes(figure.dataset.key)) figure.remove();
+}
+
+function showResults() {
+  const k = Math.min(page.frame, frameCount() - 1), names = [], shape = page.state.shape;
+  const fields = page.found.map((found) => frameOf(found, k));
+  const truth = page.truth && page.truth.values.length >= sizeOf(shape) * (k + 1) ? frameOf(page.truth, k) : null;
+  const line = shape.length === 1;
+  const shown = (name, title, values, map) => {
+    names.push(name);
+    drawMap(picture(title, { place: "pictures", name }), values, shape, map);
+  };
+  if (line) {
+    names.push("curves");
+    const curves = [{ values: page.state.values, label: "input", colour: "#7f7f7f" }, ...fields.map((values, n) => ({ values, label: page.found.length > 1 ? `operator ${n + 1}` : "prediction", colour: LINES[n] }))];
+    if (truth) curves.push({ values: truth, label: "solver", colour: LINES[2] });
+    drawCurves(picture(titleOf(k), { place: "pictures", name: "curves" }), curves);
+    if (truth) {
+      names.push("error");
+      const errors = fields.map((values, n) => ({ values: values.map((v, i) => v - truth[i]), label: `error ${n + 1}`, colour: LINES[n] }));
+      drawCurves(picture("prediction − solver", { place: "pictures", name: "error" }), errors);
+    }
+  } else {
+    const map = mapOf(...(truth ? [truth] : fields));
+    fields.forEach((values, n) => shown(`prediction-${n}`, `${chosen()[n].title}${titleOf(k)}`, values, map));
+    if (truth) {
+      shown("truth", `solver${titleOf(k)}`, truth, map);
+      const errors = fields.map((values) => values.map((v, i) => v - truth[i]));
+      const same = mapOf(...errors);
+      errors.forEach((values, n) => shown(`error-${n}`, `error of ${chosen()[n].title}`, values, same));
+    }
+  }
+  keepOnly("pictures", names);
+  showNumbers(fields, truth);
+  showPlayer(k);
+}
+
+function times() {
+  const one = operator(), moment = Number($("moment").value);
+  if (one.any_time) return moment > 0 && backend.name === "server" ? [moment] : one.times;
+  return Array.from({ length: frameCount() }, (_, k) => (one.step ?? 1) * (one.window + k + 1));
+}
+
+function titleOf(k) {
+  return operator().times === null ? "" : `, t = ${Number(times()[k]?.toPrecision(4))}`;
+}
+
+function showNumbers(fields, truth) {
+  const rows = page.found.map((found, n) => {
+    const row = document.createElement("tr");
+    const error = truth ? relativeL2(fields[n], truth).toPrecision(3) : "–";
+    const solver = page.truth?.seconds == null ? "–" : `${milliseconds(page.truth.seconds)} on ${page.truth.points.join(" × ")} points`;
+    const cells = [chosen()[n].title, error, milliseconds(found.seconds), solver];
+    row.append(...cells.map((text) => Object.assign(document.createElement("td"), { textContent: text })));
+    return row;
+  });
+  $("numbers").replaceChildren(...rows);
+}
+
+function showPlayer(k) {
+  $("frame").max = frameCount() - 1;
+  $("frame").value = k;
+  $("time").textContent = operator().times === null ? "" : `t = ${Number(times()[k]?.toPrecision(4))} (${k + 1} of ${frameCount()})`;
+}
+
+function go(k) {
+  page.frame = ((k % frameCount()) + frameCount()) % frameCount();
+  showResults();
+}
+
+function play(on) {
+  clearInterval(page.playing);
+  page.playing = on ? setInterval(() => go(page.frame + 1), 300) : null;
+  $("play").textContent = on ? "Pause" : "Play";
+}
+
+async function solve() {
+  const one = operator();
+  page.solving = new AbortController();
+  $("solve").disabled = true;
+  $("cancel").hidden = false;
+  say("Solving …");
+  const turn = page.turn;
+  await attempt(async () => {
+    const state = { ...page.state, values: page.state.values.slice() };
+    const truth = await backend.truth(one, state, options(one), page.solving.signal);
+    if (turn !== page.turn) throw new Error("the input has changed: solve again");
+    page.truth = truth;
+    say("Solved.");
+    showResults();
+  });
+  if (page.solving.signal.aborted) say("Solving was stopped.");
+  $("solve").disabled = false;
+  $("cancel").hidden = true;
+}
+
+async function look() {
+  const one = operator(), layer = Number($("layer").value), sizes = one.layers[layer];
+  const pair = { output: Number($("output").value), input: Number($("channel").value) };
+  for (const [name, most] of [["output", sizes.outputs], ["input", sizes.inputs]]) {
+    if (!(pair[name] >= 0 && pair[name] < most)) throw new Error(`the ${name} channel is from 0 to ${most - 1} in this layer`);
+  }
+  const moment = one.any_time && backend.name === "server" ? { time: times()[Math.min(page.frame, times().length - 1)] } : {};
+  const found = await backend.layer(one, page.state, { layer, ...pair, ...(backend.name === "server" ? { ...options(one), ...moment } : {}) });
+  const titles = { space: "a1(x)", real: "Re a2(ξ)", imaginary: "Im a2(ξ)", before: `channel ${pair.input} before the layer`, after: "what this pair makes of it" };
+  const names = Object.keys(titles).filter((name) => found[name]);
+  for (const name of names) {
+    const canvas = picture(titles[name], { place: "inside", name });
+    const { values, shape } = found[name];
+    if (shape.length === 1) drawCurves(canvas, [{ values }]);
+    else drawMap(canvas, ...(name === "real" || name === "imaginary" ? centred(values, shape) : [values, shape]));
+  }
+  keepOnly("inside", names);
+  if (!found.space) say("This symbol does not depend on x: it is a2(ξ) alone.");
+  else say("");
+}
+
+// Modes of the first axis in the order -k .. k-1 instead of that of the FFT.
+function centred(values, [rows, columns]) {
+  const out = new Float32Array(values.length), half = Math.floor(rows / 2);
+  for (let i = 0; i < rows; i++) out.set(values.subarray(i * columns, (i + 1) * columns), ((i + half) % rows) * columns);
+  return [out, [rows, columns]];
+}
+
+async function certify() {
+  say("Looking for what speaks against it …");
+  const found = await backend.certificate(operator(), Number($("layer").value));
+  $("certificate").hidden = false;
+  $("verdict").textContent = found.headline;
+  $("reasons").replaceChildren(...found.reasons.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+  const curves = Object.entries(found.curves).map(([order, values], n) => ({ values: values.map((v) => v ?? NaN), label: `|α| = ${order}`, colour: LINES[n] }));
+  if (found.ray) curves.push({ values: found.ray.values.map((v) => v ?? NaN), xs: found.ray.radii.map((r) => Math.max(r, found.radii[0])), label: "witness", colour: "#7f7f7f" });
+  drawCurves($("curves"), curves, { logarithmic: true, xs: found.radii });
+  say("");
+}
+
+async function upload() {
+  const file = $("file").files[0];
+  if (!file) return;
+  const { shape, values } = await readFile(file), one = operator(), wanted = gridShape();
+  if (shape.length !== wanted.length) throw new Error(`${file.name} has ${shape.length} axes; this operator takes ${wanted.length}`);
+  if (one.input.phases && !values.every((v) => v > 0)) throw new Error("a permeability has to be positive everywhere");
+  setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(one.input.phases) }), shape: wanted });
+}
+
+function changeResolution() {
+  const one = operator(), { values, shape } = page.state, wanted = gridShape();
+  if (page.state.window?.length > 1 && backend.name === "browser") throw new Error("a sample of several frames has its own points: it stays there");
+  setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(one.input.phases) }), shape: wanted });
+}
+
+function listen() {
+  const on = (id, name, work) => $(id).addEventListener(name, () => attempt(async () => work()));
+  on("operator", "change", chooseOperator);
+  on("second", "change", predict);
+  on("resolution", "change", changeResolution);
+  for (const id of ["seed", "amplitude", "smoothness"]) on(id, "input", drawAtRandom);
+  on("next-seed", "click", () => ($("seed").value = Number($("seed").value) + 1, drawAtRandom()));
+  for (const id of ["brush", "size"]) on(id, "change", showInput);
+  on("samples", "change", takeSample);
+  on("file", "change", upload);
+  on("frames", "change", predict);
+  on("moment", "change", predict);
+  on("play", "click", () => play(page.playing === null));
+  on("back", "click", () => (play(false), go(page.frame - 1)));
+  on("forward", "click", () => (play(false), go(page.frame + 1)));
+  on("frame", "input", () => (play(false), go(Number($("frame").value))));
+  on("solve", "click", solve);
+  on("cancel", "click", () => page.solving.abort());
+  on("look", "click", look);
+  on("certify", "click", certify);
+  on("layer", "change", look);
+  on("theme", "click", () => {
+    const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+    document.documentElement.dataset.theme = dark ? "light" : "dark";
+    $("theme").setAttribute("aria-pressed", String(!dark));
+    painter.draw();
+    showResults();
+  });
+  addEventListener("resize", () => page.state && (painter.draw(), showResults()));
+}
+
+await attempt(async () => {
+  page.operators = await backend.operators();
+  $("operator").replaceChildren(...page.operators.map((one, k) => option(one.title, k)));
+  $("solve").hidden = backend.name === "browser";
+  $("footer").textContent = backend.name === "browser" ? `This page predicts in your browser; nothing leaves it. ${page.operators[0].size ?? ""}` : "Predicted and solved by pdno on this machine.";
+  listen();
+  chooseOperator();
+  document.body.dataset.ready = "true";
+});

@@ -1,0 +1,147 @@
+// A reader in headless Chromium: node browser.mjs '{"url": ..., "backend": ..., "pictures": ...}'
+// What it saw goes to standard output as JSON.
+
+import { createRequire } from "node:module";
+
+const task = JSON.parse(process.argv[2]);
+const { chromium } = createRequire(`${task.modules}/`)("playwright-core");
+const quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+const browser = await chromium.launch({ executablePath: task.chromium, args: quiet });
+const seen = { problems: [], outside: [], steps: {} };
+const origin = new URL(task.url).origin;
+
+async function open(options) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.setDefaultTimeout(task.patience ?? 60000);
+  page.on("console", (message) => message.type() === "error" && seen.problems.push(message.text()));
+  page.on("pageerror", (problem) => seen.problems.push(String(problem)));
+  page.on("request", (request) => /^(blob|data):/.test(request.url()) || new URL(request.url()).origin === origin || seen.outside.push(request.url()));
+  await page.goto(task.url);
+  await page.waitForSelector("body[data-ready]");
+  await settled(page);
+  return page;
+}
+
+// All predictions that were asked for have come.
+async function settled(page) {
+  await page.waitForFunction(() => pdno.found.length > 0 && !pdno.busy);
+}
+
+// The last prediction with what it was made of.
+function result(page) {
+  return page.evaluate(() => ({
+    input: [...pdno.state.values], shape: pdno.state.shape,
+    found: pdno.found.map((one) => ({ values: [...one.values], shape: one.shape, seconds: one.seconds })),
+    truth: pdno.truth && { values: [...pdno.truth.values], shape: pdno.truth.shape },
+    numbers: [...document.querySelectorAll("#numbers tr")].map((row) => [...row.cells].map((cell) => cell.textContent)),
+    status: document.getElementById("status").textContent,
+  }));
+}
+
+async function choose(page, title) {
+  await page.selectOption("#operator", { label: title });
+  await settled(page);
+}
+
+async function paint(page) {
+  const box = await page.locator("#input").boundingBox();
+  await page.mouse.move(box.x + 0.3 * box.width, box.y + 0.3 * box.height);
+  await page.mouse.down();
+  await page.mouse.move(box.x + 0.5 * box.width, box.y + 0.5 * box.height, { steps: 5 });
+  await page.mouse.up();
+  await settled(page);
+}
+
+async function draw(page) {
+  await choose(page, task.flow);
+  await page.fill("#seed", "3");
+  await settled(page);
+  seen.steps.random = await result(page);
+  await paint(page);
+  seen.steps.painted = await result(page);
+  await page.focus("#input");
+  for (const key of ["ArrowRight", "ArrowUp", "Space"]) await page.keyboard.press(key);
+  await settled(page);
+  seen.steps.keyboard = await result(page);
+  const timed = [];
+  for (let turn = 0; turn < 5; turn++) {
+    await page.click("#next-seed");
+    await settled(page);
+    timed.push((await result(page)).found[0].seconds);
+  }
+  seen.steps.seconds = timed;
+}
+
+async function compare(page) {
+  await page.selectOption("#second", { label: task.other });
+  await settled(page);
+  if (task.backend === "server") {
+    await page.click("#solve");
+    await page.waitForFunction(() => pdno.truth !== null);
+  } else {
+    await page.selectOption("#samples", { index: 1 });
+    await settled(page);
+  }
+  seen.steps.compared = await result(page);
+  await page.screenshot({ path: `${task.pictures}/${task.backend}-compare.png`, fullPage: true });
+  await page.selectOption("#resolution", { index: task.backend === "server" ? 2 : 1 });
+  await settled(page);
+  seen.steps.finer = await result(page);
+}
+
+async function play(page) {
+  await choose(page, task.fluid);
+  await page.click("#play");
+  await page.waitForFunction(() => pdno.frame >= 2);
+  await page.click("#play");
+  const paused = await page.evaluate(() => pdno.frame);
+  await page.waitForTimeout(700);
+  seen.steps.paused = (await page.evaluate(() => pdno.frame)) === paused;
+  await page.click("#forward");
+  seen.steps.stepped = (await page.evaluate(() => pdno.frame)) - paused;
+  await page.locator("#frame").fill("0");
+  seen.steps.played = { ...(await result(page)), frame: await page.evaluate(() => pdno.frame), time: await page.textContent("#time") };
+  await page.screenshot({ path: `${task.pictures}/${task.backend}-play.png`, fullPage: true });
+}
+
+async function look(page) {
+  await choose(page, task.flow);
+  await page.selectOption("#layer", "1");
+  await page.click("#look");
+  await page.waitForSelector('#inside [data-key="space"]');
+  await page.click("#certify");
+  await page.waitForSelector("#certificate:not([hidden])");
+  seen.steps.symbol = { pictures: await page.$$eval("#inside figure", (all) => all.map((one) => one.dataset.key)), verdict: await page.textContent("#verdict") };
+  await page.screenshot({ path: `${task.pictures}/${task.backend}-symbol.png`, fullPage: true });
+  await page.fill("#output", "9999");
+  await page.click("#look");
+  await page.waitForSelector("#status.problem");
+  seen.steps.told = await page.textContent("#status");
+}
+
+async function manners() {
+  const page = await open({ viewport: { width: 390, height: 844 }, colorScheme: "dark" });
+  seen.steps.phone = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+  seen.steps.unnamed = await page.$$eval("button, input, select, canvas", (all) => all.filter((one) => {
+    const name = one.getAttribute("aria-label") ?? one.closest("label")?.textContent ?? one.textContent;
+    return one.offsetParent !== null && !name.trim();
+  }).map((one) => one.outerHTML));
+  await page.keyboard.press("Tab");
+  seen.steps.skip = await page.evaluate(() => document.activeElement.className);
+  await page.screenshot({ path: `${task.pictures}/${task.backend}-phone.png`, fullPage: true });
+}
+
+try {
+  const page = await open({ viewport: { width: 1280, height: 900 } });
+  await draw(page);
+  await compare(page);
+  await play(page);
+  await look(page);
+  await manners();
+} catch (problem) {
+  seen.problems.push(`${problem.stack ?? problem}`);
+} finally {
+  await browser.close();
+}
+console.log(JSON.stringify(seen));

@@ -1,0 +1,117 @@
+"""Both pages in headless Chromium: draw, predict, compare, play, look inside, on any screen."""
+
+import functools
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import pdno
+from pdno.laboratory.page import runtime_files, write_page
+
+HERE = Path(__file__).parent
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+MISSING = [name for name in ("node", "npm") if shutil.which(name) is None]
+MISSING += [] if CHROMIUM else ["chromium"]
+PICTURES = os.environ.get("PDNO_PICTURES")  # a folder for the screenshots, to look at them
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"not found: {', '.join(MISSING)}"),
+]
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory):
+    """Playwright, from npm."""
+    place = tmp_path_factory.mktemp("node")
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / name, place)
+    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"npm cannot fetch playwright-core: {done.stderr[-200:]}")
+    return place / "node_modules"
+
+
+def visit(address, backend, modules, folder):
+    """What a reader saw."""
+    pictures = Path(PICTURES or folder)
+    pictures.mkdir(parents=True, exist_ok=True)
+    names = {"flow": "darcy: PDNO", "other": "darcy: FNO", "fluid": "flow: steps"}
+    task = {"url": address, "backend": backend, "chromium": CHROMIUM, "modules": str(modules)}
+    task |= {"pictures": str(pictures), **names}
+    command = ["node", str(HERE / "browser.mjs"), json.dumps(task)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["problems"] == [] and seen["outside"] == []
+    return seen["steps"]
+
+
+def field(step):
+    return torch.tensor(step["input"]).reshape(1, 1, *step["shape"])
+
+
+def prediction(step, number=0):
+    found = step["found"][number]
+    return torch.tensor(found["values"]).reshape(found["shape"])
+
+
+def close(found, expected, tolerance):
+    return float((found - expected).norm() / expected.norm()) < tolerance
+
+
+def check(steps, runs, tolerance):
+    """What both pages have to show."""
+    ours, theirs, fluid = (pdno.load(runs[place]) for place in (0, 1, 2))
+    for name in ("random", "painted", "keyboard", "finer"):
+        expected = ours.predict(field(steps[name]))[0]
+        assert close(prediction(steps[name]), expected, tolerance), name
+    assert steps["random"]["input"] != steps["painted"]["input"] != steps["keyboard"]["input"]
+    compared = steps["compared"]
+    assert close(prediction(compared, 1), theirs.predict(field(compared))[0], tolerance)
+    truth = torch.tensor(compared["truth"]["values"]).reshape(compared["truth"]["shape"])
+    for row, number in zip(compared["numbers"], (0, 1), strict=True):
+        error = float((prediction(compared, number) - truth).norm() / truth.norm())
+        assert float(row[1]) == pytest.approx(error, rel=1e-2)
+    assert steps["finer"]["shape"] == [32, 32]
+    played = steps["played"]
+    expected = fluid.predict(field(played), times=[3, 4])[0, :, 0]
+    assert close(prediction(played)[:2], expected, 10 * tolerance)
+    assert steps["paused"] and steps["stepped"] in (1, -1) and played["frame"] == 0
+    assert {"space", "real", "imaginary"} <= set(steps["symbol"]["pictures"])
+    assert "S^1" in steps["symbol"]["verdict"] and "channel is from 0 to 3" in steps["told"]
+    assert steps["phone"] and steps["unnamed"] == [] and steps["skip"] == "skip"
+
+
+def test_the_laboratory_in_a_browser(runs, laboratory, modules, tmp_path):
+    with laboratory(runs) as address:
+        steps = visit(f"{address}/", "server", modules, tmp_path)
+    check(steps, runs, 1e-5)
+    assert {"before", "after"} <= set(steps["symbol"]["pictures"])
+
+
+def test_the_page_without_a_server(runs, modules, tmp_path):
+    pytest.importorskip("onnxruntime", reason="pip install 'pdno[export]'")
+    try:
+        runtime_files()
+    except ValueError as problem:
+        pytest.skip(str(problem))
+    site = tmp_path / "site"
+    told = write_page([runs[0], runs[1], runs[2]], site)
+    assert "MiB" in told
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
+        threading.Thread(target=host.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{host.server_address[1]}/"
+        steps = visit(address, "browser", modules, tmp_path)
+        host.shutdown()
+    check(steps, runs, 1e-4)
+    print("seconds of predictions in the browser:", steps["seconds"])

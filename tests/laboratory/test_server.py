@@ -1,0 +1,260 @@
+"""The laboratory answers with the numbers of torch and of the solver, and refuses the rest."""
+
+import asyncio
+import base64
+import json
+import os
+import socket
+import time
+
+import numpy as np
+import pytest
+import torch
+
+import pdno
+from pdno.laboratory.catalogue import Catalogue, solve
+from pdno.laboratory.solver import Solver
+
+httpx = pytest.importorskip("httpx", reason="pip install 'pdno[test]'")
+pytest.importorskip("fastapi", reason="pip install 'pdno[serve]'")
+
+from pdno.laboratory import server  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def catalogue(runs):
+    return Catalogue.of_runs(runs)
+
+
+@pytest.fixture(scope="module")
+def client(runs, laboratory):
+    with laboratory(runs) as address, httpx.Client(base_url=address, timeout=120) as made:
+        yield made
+
+
+def field(*shape, positive=False):
+    noise = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
+    smooth = (
+        pdno.spectral.resample(noise, shape)
+        if len(shape) == 2
+        else torch.sin(2 * torch.pi * torch.arange(shape[0]) / shape[0])
+    )
+    return torch.where(smooth > 0, 12.0, 3.0) if positive else smooth
+
+
+def ask(operator, values, **more):
+    data = base64.b64encode(values.numpy().astype("<f4").tobytes()).decode()
+    return {"operator": operator, "shape": list(values.shape), "data": data, **more}
+
+
+def numbers(answer):
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    raw = np.frombuffer(base64.b64decode(told["data"]), dtype="<f4")
+    return torch.from_numpy(raw.reshape(told["shape"]).copy())
+
+
+def close(found, expected, tolerance=1e-6):
+    return float((found - expected).norm() / expected.norm()) < tolerance
+
+
+def test_operators_are_described(client):
+    told = {one["key"]: one for one in client.get("/api/operators").json()["operators"]}
+    assert list(told) == ["darcy-PDNO", "darcy-FNO", "flow-steps", "flow-window", "heat-PDIO"]
+    assert told["darcy-PDNO"]["input"]["phases"] == [3.0, 12.0]
+    assert told["darcy-PDNO"]["resolutions"] == [8, 16, 32, 64]
+    assert (told["flow-steps"]["window"], told["flow-window"]["window"]) == (0, 2)
+    assert told["heat-PDIO"]["any_time"] and not told["flow-steps"]["any_time"]
+    assert all(one["truth"] for one in told.values())
+
+
+@pytest.mark.parametrize("points", [16, 32])
+def test_a_prediction_is_that_of_the_operator(client, runs, points):
+    k = field(points, points, positive=True)
+    found = numbers(client.post("/api/predict", json=ask("darcy-PDNO", k)))
+    assert close(found[None], pdno.load(runs[0]).predict(k[None, None]))
+
+
+def test_steps_windows_and_times_are_predicted(client, runs):
+    w = field(16, 16)
+    found = numbers(client.post("/api/predict", json=ask("flow-steps", w, frames=3)))
+    assert close(found, pdno.load(runs[2]).predict(w[None, None], times=[3, 4, 5])[0, :, 0])
+    problem = pdno.load_run(runs[3]).experiment.problem
+    window = solve(problem, w, [1.0, 2.0])[0].float()
+    expected = pdno.load(runs[3]).predict(window[None], times=[3, 4])[0, :, 0]
+    found = numbers(client.post("/api/predict", json=ask("flow-window", w, frames=2)))
+    assert close(found, expected, 1e-4)
+    u, times = field(32), [0.21, 0.7]
+    found = numbers(client.post("/api/predict", json=ask("heat-PDIO", u, times=times)))
+    assert close(found, pdno.load(runs[4]).predict(u[None, None], times=times)[0, :, 0])
+
+
+def test_the_truth_is_that_of_the_solver(client):
+    u, times = field(32), [0.3]
+    found = numbers(client.post("/api/truth", json=ask("heat-PDIO", u, times=times)))
+    exact = u * np.exp(-4 * np.pi**2 * 0.05 * 0.3)
+    assert close(found[0], exact)
+    k = torch.full((16, 16), 5.0)
+    found = numbers(client.post("/api/truth", json=ask("darcy-FNO", k)))
+    twice = numbers(client.post("/api/truth", json=ask("darcy-FNO", 2 * k)))
+    assert close(found, 2 * twice) and float(found.min()) > 0
+    w = field(16, 16)
+    later = numbers(client.post("/api/truth", json=ask("flow-window", w, frames=2)))
+    sooner = numbers(client.post("/api/truth", json=ask("flow-steps", w, frames=4)))
+    assert later.shape[0] == 2 and close(later, sooner[2:], 1e-5)
+
+
+def test_a_pair_of_channels_adds_up_to_the_layer(client, catalogue):
+    """Σ_i K_ji v_i is what the layer gives for output j."""
+    k, entry = field(16, 16, positive=True), catalogue["darcy-PDNO"]
+    operator, seen = entry.operators[1], []
+    hook = operator.register_forward_hook(lambda _, given, made: seen.append(made))
+    entry.predict(k[None, None], entry.grid, None)
+    hook.remove()
+    total = torch.zeros(16, 16)
+    for channel in range(4):
+        body = ask("darcy-PDNO", k, layer=1, output=2, input=channel)
+        found = client.post("/api/layer", json=body).json()
+        raw = base64.b64decode(found["after"]["data"])
+        total += torch.from_numpy(np.frombuffer(raw, dtype="<f4").reshape(16, 16).copy())
+        assert found["space"]["shape"] == [16, 16] and found["real"]["shape"] == [6, 3]
+    assert close(total, seen[0][0, 2].detach(), 1e-5)
+
+
+def test_certificates_are_given_in_words(client):
+    found = client.get("/api/certificate", params={"operator": "heat-PDIO", "layer": 0}).json()
+    assert found["verdict"] in ("accepted", "undecided", "refused") and found["reasons"]
+    assert len(found["radii"]) == len(found["curves"]["0"])
+
+
+def test_predictions_that_wait_are_made_together(catalogue):
+    entry, k = catalogue["darcy-FNO"], field(16, 16, positive=True)[None, None]
+    sizes, predict = [], entry.predict
+
+    def slowly(inputs, grid, times):
+        sizes.append(len(inputs))
+        time.sleep(0.05)
+        return predict(inputs, grid, times)
+
+    async def many():
+        batches = server.Batches(at_once=8)
+        asked = [batches.predict(entry, scale * k, entry.grid, None) for scale in range(1, 13)]
+        return await asyncio.gather(*asked)
+
+    entry.predict = slowly
+    try:
+        found = asyncio.run(many())
+    finally:
+        del entry.predict
+    assert sum(sizes) == 12 and len(sizes) <= 3 and max(sizes) == 8
+    for scale, one in enumerate(found, start=1):
+        assert close(one, predict(scale * k, entry.grid, None)[0])
+
+
+def test_a_solve_ends_when_the_reader_leaves():
+    problem = {"kind": "navier-stokes", "viscosity": 1e-5, "resolution": 64}
+    state = field(64, 64).numpy()
+
+    async def leave():
+        solver = Solver()
+        task = asyncio.ensure_future(solver.solve(problem, state, [1000.0]))
+        while solver.process is None:
+            await asyncio.sleep(0.05)
+        number = solver.process.pid
+        await asyncio.sleep(0.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        with pytest.raises(ProcessLookupError):
+            os.kill(number, 0)
+        heat = {"kind": "heat", "resolution": 32}
+        found, _ = await solver.solve(heat, field(32).numpy(), [0.1])  # a new process
+        await solver.end()
+        return found
+
+    assert asyncio.run(leave()).shape == (1, 32)
+
+
+K = field(16, 16, positive=True)
+GOOD = ask("darcy-PDNO", K)
+HOSTILE = {
+    "unknown operator": GOOD | {"operator": "../../etc/passwd"},
+    "no operator": {"shape": [16, 16]},
+    "another number of axes": GOOD | {"shape": [16]},
+    "shape and data differ": GOOD | {"shape": [32, 32]},
+    "not square": GOOD | {"shape": [16, 32]},
+    "a shape that is not served": ask("darcy-PDNO", field(12, 12, positive=True)),
+    "huge": GOOD | {"shape": [10**9, 10**9]},
+    "negative": GOOD | {"shape": [-16, -16]},
+    "no base64": GOOD | {"data": "%%%%"},
+    "NaN": ask("darcy-PDNO", K * float("nan")),
+    "infinite": ask("darcy-PDNO", K * float("inf")),
+    "too large": ask("darcy-PDNO", K * 1e9),
+    "not positive": ask("darcy-PDNO", -K),
+    "constants": GOOD | {"constants": [1.0]},
+    "too many frames": GOOD | {"frames": 10**6},
+    "frames as text": GOOD | {"frames": "3"},
+    "times below zero": GOOD | {"times": [-1.0]},
+    "another key": GOOD | {"__class__": "x"},
+    "a list": [1, 2, 3],
+    "null": None,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_is_not_asked_well_is_refused(client, name):
+    for path in ("predict", "truth", "layer"):
+        answer = client.post(f"/api/{path}", json=HOSTILE[name])
+        assert 400 <= answer.status_code < 500 and answer.json()["detail"], path
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"[" * 10**6, "application/json", 4),
+        (b'{"frames": NaN}', "application/json", 422),
+        (b"\xff\xfe", "application/json", 4),
+        (b"a" * (5 * 2**20), "application/json", 413),
+        (json.dumps(GOOD).encode(), "text/plain", 415),
+        (json.dumps(GOOD).encode(), "multipart/form-data", 415),
+        (b"operator=1", "application/x-www-form-urlencoded", 415),
+    ],
+)
+def test_other_content_is_refused(client, content, kind, status):
+    answer = client.post("/api/predict", content=content, headers={"content-type": kind})
+    assert str(answer.status_code).startswith(str(status))
+
+
+def test_no_path_of_a_request_reaches_the_disk(client, monkeypatch):
+    asked = ["/../pyproject.toml", "/..%2f..%2fetc%2fpasswd", "/etc/passwd", "/%00", "/app.js/.."]
+    asked += ["/web/app.js", "/server.py", "/package.json", "//etc/passwd", "/.git/config"]
+    for path in asked:
+        assert client.get(path).status_code == 404, path
+    assert client.get("/").text.startswith("<!doctype html>")
+    assert client.get("/app.js").headers["content-type"].startswith("text/javascript")
+    assert "default-src 'self'" in client.get("/").headers["content-security-policy"]
+
+
+def test_other_hosts_are_not_served(client):
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+SLOW = (
+    b"GET / HT",
+    b"POST /api/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    b"content-length: 100\r\n\r\n{",
+)
+
+
+def test_slow_readers_are_sent_away(runs, laboratory, monkeypatch):
+    monkeypatch.setattr(server, "SECONDS_TO_SEND", 0.5)
+    with laboratory(runs[:1]) as address:
+        port = int(address.rpartition(":")[2])
+        for sent in SLOW:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
+                slow.sendall(sent)
+                assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_a_folder_without_runs_is_told(tmp_path):
+    with pytest.raises(ValueError, match="no finished run there"):
+        Catalogue.of_runs([tmp_path])

@@ -1,0 +1,217 @@
+"""The laboratory under load, and under attack.
+
+    python tools/load_laboratory.py RUN [--users 50] [--seconds 60] [--points 64]
+
+Serves a Darcy run and asks for predictions of `points` x `points` by many users at once, first
+with requests that wait made together and then one by one: failures, p50 and p95, memory. Then 200
+hostile requests: each has to be refused with a status 4xx, and the server has to be alive.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+
+HEAD = "POST /api/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+
+
+def serve(run: Path, at_once: int) -> None:
+    """What the other process does: serve, and say where."""
+    import uvicorn
+
+    from pdno.laboratory.catalogue import Catalogue
+    from pdno.laboratory.server import make_app, server_settings
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    app = make_app(Catalogue.of_runs([run]), at_once=at_once)
+    print(listening.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, **server_settings())).run(sockets=[listening])
+
+
+def start(run: Path, at_once: int) -> tuple[subprocess.Popen[str], int]:
+    """A serving process and its port."""
+    command = [sys.executable, __file__, str(run), "--serve", str(at_once)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def resident(process: subprocess.Popen[str]) -> float:
+    """MiB of memory of a process."""
+    text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    return int(text.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def request(operator: str, points: int, seed: int) -> dict[str, object]:
+    """A permeability of two phases."""
+    waves = np.random.default_rng(seed).standard_normal((4, 4))
+    x = np.cos(np.pi * np.outer(np.arange(4), (np.arange(points) + 0.5) / points))
+    k = np.where(x.T @ waves @ x > 0, 12.0, 3.0).astype("<f4")
+    data = base64.b64encode(k.tobytes()).decode()
+    return {"operator": operator, "shape": [points, points], "data": data}
+
+
+async def load(port: int, users: int, seconds: float, points: int) -> tuple[list[float], int]:
+    """Seconds of all answers, and how many failed."""
+    limits = httpx.Limits(max_connections=users)
+    taken, failed = list[float](), 0
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{port}", limits=limits, timeout=60
+    ) as client:
+        operators = (await client.get("/api/operators")).json()["operators"]
+        bodies = [request(operators[0]["key"], points, seed) for seed in range(20)]
+        end = time.perf_counter() + seconds
+
+        async def user(number: int) -> None:
+            nonlocal failed
+            chooses = random.Random(number)
+            while time.perf_counter() < end:
+                begin = time.perf_counter()
+                answer = await client.post("/api/predict", json=chooses.choice(bodies))
+                taken.append(time.perf_counter() - begin)
+                failed += answer.status_code != 200
+
+        await asyncio.gather(*(user(number) for number in range(users)))
+    return taken, failed
+
+
+def under_load(run: Path, at_once: int, users: int, seconds: float, points: int) -> str:
+    """One line of the table."""
+    process, port = start(run, at_once)
+    try:
+        asyncio.run(load(port, users, min(5.0, seconds / 4), points))  # warms up
+        before = resident(process)
+        taken, failed = asyncio.run(load(port, users, seconds, points))
+        after = resident(process)
+    finally:
+        process.kill()
+        process.wait()
+    p50, p95 = (1e3 * float(np.quantile(taken, q)) for q in (0.5, 0.95))
+    told = f"{len(taken)} requests, {failed} failed, {len(taken) / seconds:.0f} per second"
+    return f"{told}, p50 {p50:.0f} ms, p95 {p95:.0f} ms, memory {before:.0f} -> {after:.0f} MiB"
+
+
+def hostile(operator: str, points: int) -> list[bytes]:
+    """200 requests that must not be answered well, as raw bytes."""
+    good = request(operator, points, 0)
+    values = np.frombuffer(base64.b64decode(str(good["data"])), dtype="<f4").copy()
+    wrong: list[object] = [None, [], 1, "x", {}, [good], {"operator": operator}]
+    for bad in (np.nan, np.inf, -np.inf, 1e30, -1.0, 0.0):
+        spoiled = values.copy()
+        spoiled[7] = bad
+        wrong.append(good | {"data": base64.b64encode(spoiled.tobytes()).decode()})
+    for shape in ([], [0, 0], [-1, 64], [1], [10**9] * 2, [64, 65], [2**63, 1], ["64", 64], [6.4]):
+        wrong.append(good | {"shape": shape})
+    for data in ("", "====", "A", "é" * 100, "A" * 10**5, str(good["data"])[:-4], 7, None, ["A"]):
+        wrong.append(good | {"data": data})
+    for name in ("", "../x", "/etc/passwd", "\x00", "a" * 10**4, {"$ne": 1}, None, 3, "%2e%2e"):
+        wrong.append(good | {"operator": name})
+    for key, value in (("frames", 0), ("frames", -1), ("frames", 10**12), ("frames", "1")):
+        wrong.append(good | {key: value})
+    for times in ([-1], [0], [1e300], ["a"], [1.0] * 1000, {}, [None], [[1]]):
+        wrong.append(good | {"times": times})
+    wrong += [good | {key: 1} for key in ("__proto__", "constructor", "path", "file", "extra")]
+    wrong += [good | {"constants": one} for one in ([1.0], [1e9], ["x"], [None] * 100)]
+    raws = [post(json.dumps(one).encode()) for one in wrong]
+    nested = [b"[" * n for n in (10**3, 10**5, 10**6)] + [b'{"a":' * n for n in (10**3, 10**5)]
+    broken = [b"", b"{", b"\xff" * 99, b"NaN", b'{"a":NaN}', b"[1,]", b"'x'", b"\x00" * 64]
+    raws += [post(body) for body in nested + broken]
+    kinds = ("text/plain", "text/html", "multipart/form-data; boundary=x", "application/xml", "")
+    kinds += ("application/x-www-form-urlencoded", "application/octet-stream", "application/jsonx")
+    raws += [post(json.dumps(good).encode(), kind=kind) for kind in kinds]
+    paths = ("/../../etc/passwd", "/..%2f..%2fetc/passwd", "/%00", "/.git/config", "/a" * 2000)
+    paths += ("//etc/passwd", "/app.js/../../server.py", "/server.py", "/api", "/api/../app.js")
+    paths += ("/api/certificate", "/api/certificate?operator=x&layer=0", "/openapi.json", "/docs")
+    paths += (f"/api/certificate?operator={operator}&layer=-1", "/C:/windows/win.ini", "/~root")
+    paths += (f"/api/certificate?operator={operator}&layer=1e9", "/api/certificate?layer[]=1")
+    raws += [f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode() for path in paths]
+    hosts = ("evil.example", "127.0.0.1.evil.example", "localhost@evil", "", "a" * 500)
+    raws += [f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode() for host in hosts]
+    methods = ("PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "BREW")
+    raws += [f"{one} /api/predict HTTP/1.1\r\nhost: localhost\r\n\r\n".encode() for one in methods]
+    raws += [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\r\n" * 5 + b"x\r\n\r\n"]
+    raws += [b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 10**5]
+    raws += [post(b"a" * 5 * 2**20), f"{HEAD}content-length: 99999999\r\n\r\n{{".encode()]
+    raws += [f"{HEAD}content-length: {size}\r\n\r\n".encode() for size in ("-1", "x", "1e9")]
+    raws += [f"{HEAD}content-length: 400\r\n\r\n{{".encode()] * 4  # never sends the rest
+    raws += [f"{HEAD}transfer-encoding: chunked\r\n\r\nzz\r\n".encode()] * 2
+    raws += [b"GET / HTTP/1.1\r\nhost: localho"] * 4  # never ends its head
+    fuzz = random.Random(0)
+    while len(raws) < 200:
+        body = bytearray(json.dumps(good | {"data": "A" * 64}).encode())
+        for _ in range(8):
+            body[fuzz.randrange(len(body))] = fuzz.randrange(256)
+        raws.append(post(bytes(body)))
+    return raws[:200]
+
+
+def post(body: bytes, kind: str = "application/json") -> bytes:
+    head = f"POST /api/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n"
+    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+
+
+def status(port: int, raw: bytes) -> int:
+    """The status of the answer to raw bytes; 0 for none."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with contextlib.suppress(OSError):  # refused before all was sent
+            connection.sendall(raw)
+        try:
+            answer = connection.recv(64)
+        except OSError:
+            return 0
+    return int(answer.split()[1]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+def under_attack(run: Path, points: int) -> str:
+    """How the hostile requests were answered."""
+    process, port = start(run, 20)
+    try:
+        home = f"http://127.0.0.1:{port}"
+        operator = httpx.get(f"{home}/api/operators").json()["operators"][0]["key"]
+        before, found = resident(process), dict[int, int]()
+        for raw in hostile(operator, points):
+            code = status(port, raw)
+            found[code] = found.get(code, 0) + 1
+            if not 400 <= code < 500:
+                print("answered", code, raw[:120])
+        alive = httpx.post(f"{home}/api/predict", json=request(operator, points, 1), timeout=60)
+        after = resident(process)
+    finally:
+        process.kill()
+        process.wait()
+    refused = sum(count for code, count in found.items() if 400 <= code < 500)
+    told = ", ".join(f"{code}: {count}" for code, count in sorted(found.items()))
+    good = alive.status_code == 200
+    return f"{refused} of 200 refused ({told}), alive: {good}, {before:.0f} -> {after:.0f} MiB"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--users", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--points", type=int, default=64)
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve is not None:
+        serve(given.run, given.serve)
+        return
+    for name, at_once in (("together", 20), ("one by one", 1)):
+        line = under_load(given.run, at_once, given.users, given.seconds, given.points)
+        print(f"{given.users} users, {name}: {line}", flush=True)
+    print(f"hostile: {under_attack(given.run, given.points)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
