@@ -278,25 +278,22 @@ def export(
         return
     from pdno.experiments.run import export_run
 
-    options = {"resolution": resolution, "frames": frames, "speed": speed}
-    print(export_run(run, out, format=format, **options))
+    made = export_run(run, out, format=format, resolution=resolution, frames=frames)
+    print(made, *([made.speed()] if speed else []), sep="\n")
 
 
-def serve(
-    runs: Positional[tuple[Path, ...]],
-    port: int = 8000,
-    host: Literal["127.0.0.1", "::1"] = "127.0.0.1",
-) -> None:
+def serve(runs: Positional[tuple[Path, ...]], port: int = 8000) -> None:
     """Try trained operators in a browser, with the solvers beside them (extra serve).
+
+    Others cannot reach it: it listens on this machine alone.
 
     Arguments:
         runs: Run folders, or folders that hold some.
         port: Where to listen; 0 takes a free one.
-        host: An address of this machine; others cannot reach the laboratory.
     """
     from pdno.laboratory.server import serve as run_server
 
-    run_server(list(runs), port=port, host=host)
+    run_server(list(runs), port=port)
 
 
 def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> None:

@@ -18,142 +18,38 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from pdno.errors import SolverError
 from pdno.grid import Grid
-from pdno.laboratory.catalogue import LARGEST, MOST_FRAMES, Catalogue, Entry, State
+from pdno.laboratory.catalogue import Catalogue, Entry, State
+from pdno.laboratory.limits import (
+    Ask,
+    AskLayer,
+    Channel,
+    Guard,
+    Key,
+    Refused,
+    decode,
+    need,
+    protocol,
+)
 from pdno.laboratory.solver import Busy, Solver
 
-MOST_BYTES = 4 * 2**20  # of a request
-SECONDS_TO_SEND = 10.0
 MOST_CONNECTIONS = 256
 AT_ONCE = 20  # samples of one prediction
-LARGEST_VALUE = 1e6
-HOSTS = ["localhost", "127.0.0.1", "[::1]", "testserver"]
-HEADERS = {
-    "content-security-policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; "
-    "img-src 'self' data: blob:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
+HOST = "127.0.0.1"
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-Number = Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE, allow_inf_nan=False)]
-Moment = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)]
-Key = Annotated[str, Field(min_length=1, max_length=300)]
-Channel = Annotated[int, Field(ge=0, le=4096)]
-Points = Annotated[int, Field(ge=4, le=max(LARGEST.values()))]
-
-
-class Ask(BaseModel):
-    """A state for an operator: float32 numbers, little-endian in base64, row by row."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    operator: Key
-    shape: Annotated[list[Points], Field(min_length=1, max_length=3)]
-    data: Annotated[str, Field(max_length=MOST_BYTES)]
-    constants: Annotated[list[Number], Field(max_length=8)] = []
-    frames: Annotated[int, Field(ge=1, le=MOST_FRAMES)] = 1
-    times: Annotated[list[Moment], Field(max_length=MOST_FRAMES)] = []
-
-
-class AskLayer(Ask):
-    """The same, with a layer and a channel pair to look at."""
-
-    layer: Channel = 0
-    output: Channel = 0
-    input: Channel = 0
-    time: Moment | None = None
-
-
-class Refused(ValueError):
-    """A request that is understood and not done; becomes status 422, or another one."""
-
-    def __init__(self, message: str, status: int = 422) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-class Guard:
-    """Refuses what is too large, too slow or no JSON before the application sees it."""
-
-    def __init__(self, app: Callable[..., Awaitable[None]]) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        headers = {name.lower(): value for name, value in scope["headers"]}
-        body = b""
-        if scope["method"] == "POST":
-            kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-            if kind != b"application/json":
-                await refuse(send, 415, "expected content of type application/json")
-                return
-            try:
-                body = await asyncio.wait_for(read_body(receive), SECONDS_TO_SEND)
-            except TimeoutError:
-                await refuse(send, 408, f"expected the request within {SECONDS_TO_SEND:g} seconds")
-                return
-            except Refused as problem:
-                await refuse(send, problem.status, str(problem))
-                return
-        sent = False
-
-        async def replay() -> dict[str, Any]:
-            nonlocal sent
-            if sent:
-                return await receive()
-            sent = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def with_headers(message: dict[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *added]
-            await send(message)
-
-        await self.app(scope, replay, with_headers)
-
-
-async def read_body(receive: Receive) -> bytes:
-    """The body of a request, up to the limit."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refused("the reader has left", 400)
-        body += message.get("body", b"")
-        if len(body) > MOST_BYTES:
-            raise Refused(f"expected at most {MOST_BYTES:,} bytes", 413)
-        if not message.get("more_body", False):
-            return bytes(body)
-
-
-async def refuse(send: Send, status: int, message: str) -> None:
-    """Answer without the application; what was not read yet is not waited for."""
-    content = b'{"detail":"' + message.encode() + b'"}'
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": content})
 
 
 class Batches:
@@ -290,21 +186,6 @@ class Laboratory:
         return self.certificates[key, layer]
 
 
-def decode(data: str, shape: list[int]) -> Tensor:
-    """The numbers of a request."""
-    try:
-        raw = base64.b64decode(data, validate=True)
-    except ValueError as problem:
-        raise Refused("data are not base64") from problem
-    wanted = 4 * int(np.prod(shape))
-    if len(raw) != wanted:
-        raise Refused(f"{len(raw)} bytes of data; expected {wanted} for the shape {shape}")
-    values = torch.from_numpy(np.frombuffer(raw, dtype="<f4").reshape(shape).astype(np.float32))
-    if not bool(values.isfinite().all()) or float(values.abs().max()) > LARGEST_VALUE:
-        raise Refused(f"data have to be finite, and at most {LARGEST_VALUE:g}")
-    return values
-
-
 def encode(values: Tensor) -> dict[str, Any]:
     """Numbers for an answer, as those of a request."""
     raw = values.float().contiguous().numpy().astype("<f4").tobytes()
@@ -353,26 +234,17 @@ def make_app(catalogue: Catalogue, *, at_once: int = AT_ONCE) -> Any:
     app = fastapi.FastAPI(
         title="pdno laboratory", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
     )
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
     app.add_middleware(Guard)
-    descriptions = [entry.describe() for entry in catalogue.values()]
-    add_routes(app, laboratory, descriptions, files)
+    add_refusals(app)
+    add_routes(app, laboratory, [entry.describe() for entry in catalogue.values()])
+    add_page(app, files)
     return app
 
 
-def add_routes(
-    app: Any, laboratory: Laboratory, descriptions: list[Any], files: dict[str, bytes]
-) -> None:
-    """The routes, and how refusals are told."""
+def add_routes(app: Any, laboratory: Laboratory, descriptions: list[Any]) -> None:
+    """What the page asks for."""
     from fastapi import Request
-    from fastapi.responses import JSONResponse, Response
-
-    def told(status: int, message: str) -> Any:
-        return JSONResponse({"detail": message}, status)
-
-    app.add_exception_handler(Refused, lambda _, problem: told(problem.status, str(problem)))
-    app.add_exception_handler(Busy, lambda _, problem: told(429, str(problem)))
-    app.add_exception_handler(SolverError, lambda _, problem: told(422, str(problem)))
 
     @app.get("/api/operators")
     async def operators() -> Any:
@@ -394,28 +266,49 @@ def add_routes(
     async def certificate(operator: Key, layer: Channel) -> Any:
         return await laboratory.certificate(operator, layer)
 
-    @app.get("/{name}")
-    async def file(name: str) -> Any:
-        if name not in files:
-            return told(404, "there is no such page")
-        return Response(files[name], media_type=TYPES[Path(name).suffix])
+
+def add_page(app: Any, files: dict[str, bytes]) -> None:
+    """The files of the page, from memory."""
+    from fastapi.responses import JSONResponse, Response
 
     @app.get("/")
     async def page() -> Any:
         return Response(files["index.html"], media_type="text/html")
 
+    @app.get("/{name}")
+    async def file(name: str) -> Any:
+        if name not in files:
+            return JSONResponse({"detail": "there is no such page"}, 404)
+        return Response(files[name], media_type=TYPES[Path(name).suffix])
 
-def serve(runs: list[Path], *, port: int = 8000, host: Literal["127.0.0.1", "::1"]) -> None:
-    """Serve the operators of run folders until interrupted."""
+
+def add_refusals(app: Any) -> None:
+    """How refusals are told: one sentence, and nothing of what was sent, which may be anything."""
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse
+
+    def unreadable(_: Any, problem: Any) -> Any:
+        first = problem.errors()[0]
+        place = ".".join(str(part)[:40] for part in first["loc"][1:])
+        message = f"{place}: {first['msg']}" if place else str(first["msg"])
+        return JSONResponse({"detail": message}, 422)
+
+    def refused(_: Any, problem: Exception) -> Any:
+        status = {Busy: 429}.get(type(problem), getattr(problem, "status", 422))
+        return JSONResponse({"detail": str(problem)}, status)
+
+    app.add_exception_handler(RequestValidationError, unreadable)
+    for kind in (Refused, Busy, SolverError):
+        app.add_exception_handler(kind, refused)
+
+
+def serve(runs: list[Path], *, port: int = 8000) -> None:
+    """Serve the operators of run folders until interrupted; port 0 takes a free one."""
     uvicorn: Any = need("uvicorn")
-    catalogue = Catalogue.of_runs(runs)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listening:
-        port = listening.getsockname()[1]
-        place = f"[{host}]" if ":" in host else host
-        print(f"{len(catalogue)} operators: http://{place}:{port}/", flush=True)
-        server = uvicorn.Server(uvicorn.Config(make_app(catalogue), **server_settings()))
-        server.run(sockets=[listening])
+    app = make_app(Catalogue.of_runs(runs))
+    with socket.create_server((HOST, port)) as listening:
+        print(f"laboratory: http://{HOST}:{listening.getsockname()[1]}/", flush=True)
+        uvicorn.Server(uvicorn.Config(app, **server_settings())).run(sockets=[listening])
 
 
 def server_settings() -> dict[str, Any]:
@@ -423,50 +316,3 @@ def server_settings() -> dict[str, Any]:
     limits = {"limit_concurrency": MOST_CONNECTIONS, "timeout_keep_alive": 30}
     kind = {"http": protocol(), "ws": "none", "server_header": False}
     return limits | kind | {"log_level": "warning", "timeout_graceful_shutdown": 2}
-
-
-def protocol() -> Any:
-    """HTTP/1.1 that does not wait for ever for the head of a request."""
-    h11, base = need("h11"), need("uvicorn.protocols.http.h11_impl").H11Protocol
-
-    class Impatient(base):  # type: ignore[misc, valid-type]
-        timer: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self.timer = self.loop.call_later(SECONDS_TO_SEND, self.give_up)
-
-        def connection_lost(self, problem: Exception | None) -> None:
-            if self.timer is not None:
-                self.timer.cancel()
-            super().connection_lost(problem)
-
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.timer is not None and self.conn.their_state is not h11.IDLE:
-                self.timer.cancel()
-                self.timer = None
-            elif (
-                self.timer is None
-                and self.conn.their_state is h11.IDLE
-                and self.conn.trailing_data[0]
-            ):
-                self.timer = self.loop.call_later(SECONDS_TO_SEND, self.give_up)
-
-        def give_up(self) -> None:
-            if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
-                head = b"HTTP/1.1 408 Request Timeout\r\n"
-                self.transport.write(head + b"connection: close\r\ncontent-length: 0\r\n\r\n")
-                self.transport.close()
-
-    return Impatient
-
-
-def need(module: str) -> Any:
-    """A module of the extra `serve`."""
-    try:
-        return import_module(module)
-    except ImportError as problem:
-        raise ValueError(
-            f"the laboratory needs the package {module.split('.')[0]}: pip install 'pdno[serve]'"
-        ) from problem

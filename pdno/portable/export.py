@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
@@ -53,24 +54,35 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written: how much it differs from torch, and what it takes and gives.
-
-    `seconds` are the best of a prediction by torch and by the file, by batch size; where measured.
-    """
+    """A file that was written: how much it differs from torch, and what it takes and gives."""
 
     path: Path
     format: Format
     difference: float
     description: dict[str, Any]
-    seconds: dict[int, tuple[float, float]]
+    run: Run  #: by the file
+    predict: Run  #: by torch
+    inputs: Tensor  #: that both were given
 
     def __str__(self) -> str:
         size = self.path.stat().st_size / 2**20
         told = f"{size:.1f} MiB, relative difference from torch {self.difference:.1e}"
-        lines = [f"{self.path}: {told} (at most {TOLERANCE:g} is kept)"]
-        for batch, (ours, theirs) in self.seconds.items():
-            both = f"torch {1e3 * ours:.1f} ms, {self.format} {1e3 * theirs:.1f} ms"
-            lines.append(f"  batch of {batch}: {both}")
+        return f"{self.path}: {told} (at most {TOLERANCE:g} is kept)"
+
+    def speed(self) -> str:
+        """Best milliseconds of a prediction by torch and by the file, which take turns."""
+        lines = []
+        for size in BATCHES:
+            batch = self.inputs[torch.arange(size) % len(self.inputs)].contiguous()
+            best = [float("inf"), float("inf")]
+            for turn in range(REPEATS + 1):  # the first warms up
+                for place, predict in enumerate((self.predict, self.run)):
+                    start = time.perf_counter()
+                    predict(batch)
+                    seconds = time.perf_counter() - start
+                    best[place] = min(best[place], seconds if turn else best[place])
+            both = f"torch {1e3 * best[0]:.2f} ms, {self.format} {1e3 * best[1]:.2f} ms"
+            lines.append(f"batch of {size}: {both}")
         return "\n".join(lines)
 
 
@@ -83,7 +95,6 @@ def export(
     frames: int | None = None,
     samples: tuple[Tensor, Grid] | None = None,
     card: Path | None = None,
-    speed: bool = False,
 ) -> Exported:
     """Write a trained operator as a file of some format, run the file and compare it with torch.
 
@@ -97,7 +108,6 @@ def export(
             the times of their training, by default all.
         samples: Inputs (B, C, *N) to compare on, and their grid; smooth random ones by default.
         card: Folder of the operator, whose model card becomes part of that of the file.
-        speed: Whether to time torch and the file.
     """
     if format not in FORMATS:
         raise ValueError(f"format {format!r}; expected one of {', '.join(FORMATS)}")
@@ -107,16 +117,15 @@ def export(
     frozen = freeze(operator, resolution, _times(operator, frames))
     inputs = _inputs(operator, frozen, samples)
     target.parent.mkdir(parents=True, exist_ok=True)
-    description = describe(frozen)
+    description, predict = describe(frozen), partial(_predict, operator, frozen)
     with atomic_path(target) as temporary, tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / target.name
         run = WRITERS[format](frozen, inputs, made, description)
-        difference = _compare(run, operator, frozen, inputs, format)
+        difference = _compare(run, predict, inputs, format)
         temporary.write_bytes(made.read_bytes())
-        seconds = _time(run, operator, frozen, inputs) if speed else {}
         told = _card(target.name, format, description, difference, card)
         write_text(target.with_name(f"{target.name}.md"), told)
-    return Exported(target, format, difference, description, seconds)
+    return Exported(target, format, difference, description, run, predict, inputs)
 
 
 def describe(frozen: FrozenPredictor) -> dict[str, Any]:
@@ -167,11 +176,9 @@ def _inputs(
     return given[:, -frozen.input_channels :].float().cpu().contiguous()
 
 
-def _compare(
-    run: Run, learner: Learner, frozen: FrozenPredictor, inputs: Tensor, format: Format
-) -> float:
+def _compare(run: Run, predict: Run, inputs: Tensor, format: Format) -> float:
     """The largest relative difference of a sample; ValueError where it is not small."""
-    expected, worst = _predict(learner, frozen, inputs), 0.0
+    expected, worst = predict(inputs), 0.0
     for batch in (inputs, inputs[:1]):
         found = run(batch)
         wanted = expected[: len(batch)]
@@ -196,23 +203,6 @@ def _predict(learner: Learner, frozen: FrozenPredictor, inputs: Tensor) -> Tenso
     with evaluation_mode(learner):
         found = learner.task.predict(learner.normalized, given, frozen.grid, times).float().cpu()
     return found[:, 0] if one_step else found
-
-
-def _time(
-    run: Run, learner: Learner, frozen: FrozenPredictor, inputs: Tensor
-) -> dict[int, tuple[float, float]]:
-    found = {}
-    for size in BATCHES:
-        batch = inputs[torch.arange(size) % len(inputs)].contiguous()
-        best = [float("inf"), float("inf")]
-        for turn in range(REPEATS + 1):  # they take turns; the first warms up
-            for place, predict in enumerate((lambda x: _predict(learner, frozen, x), run)):
-                start = time.perf_counter()
-                predict(batch)
-                if turn:
-                    best[place] = min(best[place], time.perf_counter() - start)
-        found[size] = (best[0], best[1])
-    return found
 
 
 def _graph(frozen: FrozenPredictor, inputs: Tensor) -> ExportedProgram:

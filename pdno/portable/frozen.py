@@ -101,8 +101,8 @@ class FrozenOperator(nn.Module):
         modes = c.permute(0, 1, 2, *reversed(range(3, c.dim())))
         if self.pairs:  # (R·O, I, *K', 1, K_1), to multiply both parts
             modes = modes.flatten(0, 1).unsqueeze(-2)
-            self.register_buffer("real", modes.real.contiguous())
-            self.register_buffer("imaginary", modes.imag.contiguous())
+            self.register_buffer("real", modes.real.clone())
+            self.register_buffer("imaginary", modes.imag.clone())
         else:  # a matrix for each mode
             self.register_buffer("mix", real_form(modes.flatten(0, 1).flatten(2).permute(2, 1, 0)))
         factors = None if b is None else (b if self.pairs else b[:, :, 0]).detach().clone()
@@ -246,6 +246,8 @@ class FrozenPredictor(nn.Module):
         known: Shared = {}
         self.networks = nn.ModuleList(freeze_network(net.network, where, t, known) for t in at)
         move(self, "cpu", torch.float32)
+        for buffer in self.buffers():  # files hold them row by row
+            buffer.data = buffer.data.contiguous()
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The prediction in the units of the data."""

@@ -92,6 +92,9 @@ async function compare(page) {
 
 async function play(page) {
   await choose(page, task.fluid);
+  await page.fill("#frames", "6");
+  await page.press("#frames", "Enter");
+  await page.waitForFunction(() => pdno.found[0].shape[0] === 6);
   await page.click("#play");
   await page.waitForFunction(() => pdno.frame >= 2);
   await page.click("#play");

@@ -21,7 +21,7 @@ SMALL = {"width": 4, "layers": 2, "modes": 3}
 
 def experiments():
     flow = DarcyProblem(samples=4, resolution=16, solver_resolution=32)
-    medium = {"name": "darcy", "problem": flow, "resolution": 16, "normalization": "pointwise"}
+    medium = {"name": "darcy", "problem": flow, "resolution": 16, "normalization": "channel"}
     vortices = NavierStokesProblem(
         samples=4, resolution=16, solver_resolution=16, final_time=4, viscosity=1e-2
     )

