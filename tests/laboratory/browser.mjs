@@ -60,6 +60,7 @@ async function draw(page) {
   seen.steps.random = await result(page);
   await paint(page);
   seen.steps.painted = await result(page);
+  await page.selectOption("#brush", { index: 0 });
   await page.focus("#input");
   for (const key of ["ArrowRight", "ArrowUp", "Space"]) await page.keyboard.press(key);
   await settled(page);

@@ -9,7 +9,10 @@ const $ = (id) => document.getElementById(id);
 const backend = chooseBackend();
 const page = { operators: [], found: [], truth: null, frame: 0, turn: 0, playing: null, solving: null };
 globalThis.pdno = page; // for tests, and for the curious
-const painter = new Painter($("input"), { change: () => predict(), done: () => predict() });
+const painter = new Painter($("input"), (values, shape) => {
+  page.state = { values, shape }; // a sample that is painted on is none any more, and has no truth
+  predict();
+});
 
 function say(text, problem = false) {
   $("status").textContent = text;
@@ -59,6 +62,7 @@ function chooseOperator() {
   $("samples-label").hidden = !one.samples?.length;
   const only = Boolean(one.window) && backend.name === "browser";
   for (const id of ["drawing", "brush", "size", "file"]) $(id).disabled = only;
+  painter.locked = only;
   $("player").hidden = one.times === null;
   $("frames").value = one.times?.length ?? 1;
   $("frames").disabled = one.any_time;
@@ -106,7 +110,7 @@ function takeSample() {
   $("resolution").value = Math.max(...operator().grid.shape);
   const input = decode(sample.input), [frames, ...shape] = input.shape, size = sizeOf(shape);
   const window = Array.from({ length: frames }, (_, k) => input.values.slice(k * size, (k + 1) * size));
-  setState({ values: window.at(-1).slice(), shape, window, truth: decode(sample.target), exact: true });
+  setState({ values: window.at(-1).slice(), shape, window, truth: decode(sample.target) });
 }
 
 function setState(state) {
@@ -135,7 +139,6 @@ function options(one) {
 // Predict what is drawn now; while one prediction is on its way, only the latest of others waits.
 async function predict() {
   page.turn += 1;
-  if (page.state.exact && painter.painting) page.state = { values: page.state.values, shape: page.state.shape };
   page.truth = page.state.truth ?? null;
   if (page.busy) return;
   page.busy = true;
@@ -334,6 +337,12 @@ function changeResolution() {
   setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(one.input.phases) }), shape: wanted });
 }
 
+// The button names the other theme.
+function setTheme(name) {
+  document.documentElement.dataset.theme = name;
+  $("theme").textContent = name === "dark" ? "Light" : "Dark";
+}
+
 function listen() {
   const on = (id, name, work) => $(id).addEventListener(name, () => attempt(async () => work()));
   on("operator", "change", chooseOperator);
@@ -356,9 +365,7 @@ function listen() {
   on("certify", "click", certify);
   on("layer", "change", look);
   on("theme", "click", () => {
-    const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-    document.documentElement.dataset.theme = dark ? "light" : "dark";
-    $("theme").setAttribute("aria-pressed", String(!dark));
+    setTheme($("theme").textContent.toLowerCase());
     painter.draw();
     showResults();
   });
@@ -370,6 +377,7 @@ await attempt(async () => {
   $("operator").replaceChildren(...page.operators.map((one, k) => option(one.title, k)));
   $("solve").hidden = backend.name === "browser";
   $("footer").textContent = backend.name === "browser" ? `This page predicts in your browser; nothing leaves it. ${page.operators[0].size ?? ""}` : "Predicted and solved by pdno on this machine.";
+  setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   listen();
   chooseOperator();
   document.body.dataset.ready = "true";

@@ -59,7 +59,7 @@ export function drawCurves(canvas, curves, { low, high, logarithmic = false, xs 
   const all = curves.flatMap((curve) => [...curve.values]).filter((v) => Number.isFinite(v) && (!logarithmic || v > 0));
   const place = logarithmic ? Math.log10 : (v) => v;
   const bottom = place(low ?? Math.min(...all, ...(logarithmic ? [] : [0]))), top = place(high ?? Math.max(...all)) || 1;
-  const left = 44 * scale, under = 18 * scale, width = canvas.width - left - 8 * scale, height = canvas.height - under - 8 * scale;
+  const left = 54 * scale, under = 18 * scale, width = canvas.width - left - 8 * scale, height = canvas.height - under - 8 * scale;
   const y = (v) => 8 * scale + height * (1 - (place(v) - bottom) / (top - bottom || 1));
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.strokeStyle = style("--line");
@@ -99,10 +99,10 @@ function describe(canvas, range) {
   canvas.setAttribute("aria-label", `${canvas.dataset.title ?? "picture"}, ${range}`);
 }
 
-// The input: painted on with a brush. `change` is called while painting, `done` after it.
+// The input: painted on with a brush; `change` is called with values and shape.
 export class Painter {
-  constructor(canvas, { change, done }) {
-    Object.assign(this, { canvas, change, done, cursor: [0.5, 0.5], painting: false });
+  constructor(canvas, change) {
+    Object.assign(this, { canvas, change, cursor: [0.5, 0.5], painting: false, locked: false });
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       this.painting = true;
@@ -110,10 +110,7 @@ export class Painter {
     });
     canvas.addEventListener("pointermove", (event) => this.painting && this.#move(event));
     for (const name of ["pointerup", "pointercancel"]) {
-      canvas.addEventListener(name, () => {
-        if (this.painting) this.done();
-        this.painting = false;
-      });
+      canvas.addEventListener(name, () => (this.painting = false));
     }
     canvas.addEventListener("keydown", (event) => this.#key(event));
   }
@@ -157,7 +154,6 @@ export class Painter {
       this.draw();
     } else if (event.key === " " || event.key === "Enter") {
       this.#paint();
-      this.done();
     } else {
       return;
     }
@@ -166,6 +162,7 @@ export class Painter {
 
   // The brush sets the value of a disc, or lifts a field smoothly; on a line it draws the curve.
   #paint() {
+    if (this.locked) return;
     const { values, shape, brush } = this;
     const [x, y] = this.cursor;
     const radius = brush.size / 2;
@@ -189,6 +186,6 @@ export class Painter {
       }
     }
     this.draw();
-    this.change();
+    this.change(values, shape);
   }
 }

@@ -1,0 +1,68 @@
+"""The page is whole: its colours are those of the report, and what it lacks is said."""
+
+import json
+import re
+from pathlib import Path
+
+import matplotlib
+import pytest
+from matplotlib.colors import to_hex
+
+from pdno.laboratory import page
+from pdno.laboratory.server import page_files
+from pdno.report.style import COLOURS, signed
+
+WEB = Path(page.__file__).parent / "web"
+
+
+def test_the_colours_are_those_of_the_report():
+    text = (WEB / "colours.js").read_text(encoding="utf-8")
+    for name, map_name in (("SEQUENTIAL", "viridis"), ("DIVERGING", signed()["cmap"])):
+        table = re.search(rf"const {name} = \[(.*?)\]", text, re.DOTALL)[1]
+        found = re.findall(r'"(#[0-9a-f]{6})"', table)
+        colours, last = matplotlib.colormaps[map_name], len(found) - 1
+        assert found == [to_hex(colours(k / last)) for k in range(last + 1)]
+    lines = re.search(r"LINES = \[(.*?)\]", text)[1]
+    assert json.loads(f"[{lines}]") == list(COLOURS[:6])
+
+
+def test_the_page_has_all_that_it_names_and_names_nothing_outside():
+    files = page_files()
+    for name, content in files.items():
+        text = content.decode()
+        for module in re.findall(r'from "\./([\w.]+)"', text):
+            assert module in files, (name, module)
+        addresses = set(re.findall(r"https?://[\w./]+", text))
+        assert addresses <= {"http://www.w3.org/2000/svg"}, name
+    html = files["index.html"].decode()
+    named = re.findall(r'(?:href|src)="([\w.]+)"', html)
+    assert set(named) <= set(files)
+    ids = set(re.findall(r'id="([\w-]+)"', html))
+    script = files["app.js"].decode()
+    assert set(re.findall(r'\$\("([\w-]+)"\)', script)) <= ids
+    assert set(re.findall(r'on\("([\w-]+)"', script)) <= ids
+
+
+def test_the_lock_file_names_no_host():
+    for folder in (WEB, Path(__file__).parent):
+        text = (folder / "package-lock.json").read_text(encoding="utf-8")
+        assert "resolved" not in text and "registry" not in text
+
+
+def test_without_npm_the_cure_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("PDNO_ONNXRUNTIME_WEB", raising=False)
+    monkeypatch.setattr(page.shutil, "which", lambda _: None)
+    with pytest.raises(ValueError, match="install Node.js, or set PDNO_ONNXRUNTIME_WEB"):
+        page.runtime_files()
+    monkeypatch.setenv("PDNO_ONNXRUNTIME_WEB", str(tmp_path))
+    with pytest.raises(ValueError, match="has not ort.wasm.bundle.min.mjs"):
+        page.runtime_files()
+    assert page.try_pages({"a": [tmp_path]}, tmp_path).startswith("no page for a: ")
+
+
+def test_a_folder_of_others_is_left_alone(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ValueError, match="is no page of pdno"):
+        page.write_page([tmp_path], tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
