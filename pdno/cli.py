@@ -352,8 +352,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         print(f"pdno {version('pdno')}")
         return 0
-    rest = reproduce, train, evaluate, predict, symbol, report, export, serve, generate
-    rest += data, demo, bench, info
+    runs = (reproduce, train, evaluate, predict, symbol, report, export, serve)
+    rest = (*runs, generate, data, demo, bench, info)
     named = {"list": list_experiments} | {command.__name__: command for command in rest}
     try:
         words = _load_plugins(words)

@@ -87,7 +87,11 @@ def _steps(preset: Preset) -> Experiment:
     """One step of a slow flow from one frame, which a page repeats: about a minute."""
     smoke = preset == "smoke"
     samples, points, last = (4, 16, 4) if smoke else (40, 32, 20)
-    solved = {"solver_resolution": 2 * points, "viscosity": 1e-3, "final_time": last}
+    solved: dict[str, Any] = {
+        "solver_resolution": 2 * points,
+        "viscosity": 1e-3,
+        "final_time": last,
+    }
     return Experiment(
         name="navier-stokes",
         model="PDNO by steps",

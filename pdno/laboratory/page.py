@@ -37,13 +37,11 @@ SAMPLES = 3
 PAIRS = 3
 
 
-def write_page(
-    runs: list[Path], out: Path, *, resolution: int | None = None, quick: bool = False
-) -> str:
+def write_page(runs: list[Path], out: Path, *, resolution: int | None = None) -> str:
     """Write the page of some run folders; what it holds, in words.
 
     Without a resolution there are two models of each operator: on the points of the training, and
-    on twice as many. `quick` leaves out certificates, which take seconds for each layer.
+    on twice as many.
     """
     if out.exists() and not (out / OPERATORS).is_file():
         raise ValueError(f"{out} exists and is no page of pdno: name another folder")
@@ -55,8 +53,7 @@ def write_page(
         descriptions = []
         for number, run in enumerate(runs):
             entry = Entry(run.resolve().name, load_run(run))
-            told = _write_operator(entry, run, made, number, resolution, quick)
-            descriptions.append(told)
+            descriptions.append(_write_operator(entry, run, made, number, resolution))
         for name, content in page_files().items():
             if name == "index.html":
                 content = content.replace(b'data-backend="server"', b'data-backend="browser"')
@@ -64,12 +61,9 @@ def write_page(
         for path in runtime:
             shutil.copy(path, made / path.name)
         size = sum(path.stat().st_size for path in made.iterdir()) / 2**20
-        told_size = f"The whole page is {size:.1f} MiB."
-        content = {
-            "backend": "browser",
-            "operators": [d | {"size": told_size} for d in descriptions],
-        }
-        (made / OPERATORS).write_text(json.dumps(content), encoding="utf-8")
+        whole = {"size": f"The whole page is {size:.1f} MiB."}
+        listed = {"backend": "browser", "operators": [one | whole for one in descriptions]}
+        (made / OPERATORS).write_text(json.dumps(listed), encoding="utf-8")
         if out.exists():
             shutil.rmtree(out)
         made.rename(out)
@@ -89,7 +83,7 @@ def try_pages(runs: dict[str, list[Path]], folder: Path) -> str:
 
 
 def _write_operator(
-    entry: Entry, run: Path, made: Path, number: int, resolution: int | None, quick: bool
+    entry: Entry, run: Path, made: Path, number: int, resolution: int | None
 ) -> dict[str, Any]:
     """The models and the inside of one operator; its description."""
     if not entry.operators:
@@ -104,7 +98,7 @@ def _write_operator(
         found = export(entry.learner, path, resolution=size, samples=samples, card=run)
         models[size], sees = path.name, found.description["inputs"][1]
     inside = made / f"inside-{number}.json"
-    inside.write_text(json.dumps(_inside(entry, quick)), encoding="utf-8")
+    inside.write_text(json.dumps(_inside(entry)), encoding="utf-8")
     told = entry.describe() | {"resolutions": sizes, "truth": False, "sees": sees}
     told |= {"models": models, "inside": inside.name, "samples": _samples(entry, run)}
     return told
@@ -125,7 +119,7 @@ def _samples(entry: Entry, run: Path) -> list[dict[str, Any]]:
 
 
 @torch.no_grad()
-def _inside(entry: Entry, quick: bool) -> list[dict[str, Any]]:
+def _inside(entry: Entry) -> list[dict[str, Any]]:
     """a1(x) and a2(ξ) of the first channel pairs of each layer, and its certificate."""
     layers = []
     times = entry.sampling.times
@@ -141,15 +135,7 @@ def _inside(entry: Entry, quick: bool) -> list[dict[str, Any]]:
                 encoded: dict[str, Any] = {name: encode(part) for name, part in parts.items()}
                 encoded["space"] = None if space is None else encode(space)
                 pairs.append({"output": j, "input": i, **encoded})
-        judged = {
-            "headline": "not judged",
-            "reasons": [],
-            "radii": [1, 10],
-            "curves": {},
-            "ray": None,
-        }
-        certificate = judged if quick else entry.certificate(number)
-        layers.append({"pairs": pairs, "certificate": certificate})
+        layers.append({"pairs": pairs, "certificate": entry.certificate(number)})
     return layers
 
 

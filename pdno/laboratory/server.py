@@ -246,40 +246,41 @@ def add_routes(app: Any, laboratory: Laboratory, descriptions: list[Any]) -> Non
     """What the page asks for."""
     from fastapi import Request
 
-    @app.get("/api/operators")
     async def operators() -> Any:
         return {"backend": "server", "operators": descriptions}
 
-    @app.post("/api/predict")
     async def predict(ask: Ask, request: Request) -> Any:
         return await while_listening(request, laboratory.predict(ask))
 
-    @app.post("/api/truth")
     async def truth(ask: Ask, request: Request) -> Any:
         return await while_listening(request, laboratory.truth(ask))
 
-    @app.post("/api/layer")
     async def layer(ask: AskLayer, request: Request) -> Any:
         return await while_listening(request, laboratory.layer(ask))
 
-    @app.get("/api/certificate")
     async def certificate(operator: Key, layer: Channel) -> Any:
         return await laboratory.certificate(operator, layer)
+
+    for answer in (operators, certificate):
+        app.add_api_route(f"/api/{answer.__name__}", answer, methods=["GET"])
+    for answer in (predict, truth, layer):
+        app.add_api_route(f"/api/{answer.__name__}", answer, methods=["POST"])
 
 
 def add_page(app: Any, files: dict[str, bytes]) -> None:
     """The files of the page, from memory."""
     from fastapi.responses import JSONResponse, Response
 
-    @app.get("/")
     async def page() -> Any:
         return Response(files["index.html"], media_type="text/html")
 
-    @app.get("/{name}")
     async def file(name: str) -> Any:
         if name not in files:
             return JSONResponse({"detail": "there is no such page"}, 404)
         return Response(files[name], media_type=TYPES[Path(name).suffix])
+
+    app.add_api_route("/", page)
+    app.add_api_route("/{name}", file)
 
 
 def add_refusals(app: Any) -> None:
@@ -294,7 +295,7 @@ def add_refusals(app: Any) -> None:
         return JSONResponse({"detail": message}, 422)
 
     def refused(_: Any, problem: Exception) -> Any:
-        status = {Busy: 429}.get(type(problem), getattr(problem, "status", 422))
+        status = 429 if isinstance(problem, Busy) else getattr(problem, "status", 422)
         return JSONResponse({"detail": str(problem)}, status)
 
     app.add_exception_handler(RequestValidationError, unreadable)

@@ -69,7 +69,7 @@ def read_between(values: Tensor, displacement: Tensor) -> Tensor:
         for next_place, next_weight in pairs[1:]:
             place, weight = place + next_place, weight * next_weight
         index = place.flatten(1)[:, None].expand(-1, channels, -1)
-        return weight[:, None] * values.gather(2, index).unflatten(2, shape)
+        return weight[:, None] * torch.unflatten(values.gather(2, index), 2, shape)
 
     return reduce(torch.add, map(term, product(range(4), repeat=len(shape))))
 

@@ -271,7 +271,8 @@ def _write_compiled(
             f"AOTInductor found no C++ compiler ({problem}): install g++, or take --format onnx"
         ) from problem
     model: Any = aoti_load_package(made)
-    return lambda x: model(x)  # type: ignore[no-any-return]
+    run: Run = model
+    return run
 
 
 def _write_tables(

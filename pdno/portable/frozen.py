@@ -4,8 +4,8 @@
 
 Nothing is complex, and what does not depend on the input is evaluated once, so products and sums
 of real numbers remain (and the Erf of GELU), which every runtime has. x-factors of channel pairs
-b_ji(x) become sums of as few terms as `RANK_ERROR` allows, by a singular value decomposition (see
-`operators.cache`): R·O inverse transforms instead of I·O.
+b_ji(x) become sums of as few terms as `RANK_ERROR` allows, by a singular value decomposition as in
+`operators.cache`: R·O inverse transforms instead of I·O.
 """
 
 __all__ = ["FrozenPredictor", "freeze"]
@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pdno.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
-from pdno.networks.neural_operator import NeuralOperator, cut, pad
+from pdno.networks.neural_operator import NeuralOperator, PointwiseLinear, cut, pad
 from pdno.networks.rollout import unroll
 from pdno.networks.transport import REACH, REFINE, Transport, read_between
-from pdno.operators.cache import lower_rank
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral import resample
 from pdno.training.normalizer import Normalizer, move
@@ -61,7 +60,7 @@ class Tables(nn.Module):
         h = f @ self.get_buffer(f"there_{self.dim - 1}")
         for axis in reversed(range(self.dim - 1)):
             h = self._next(h, 2 + self.dim - 2 - axis) @ self.get_buffer(f"there_{axis}")
-        return h.unflatten(-1, (2, -1))
+        return torch.unflatten(h, -1, (2, -1))
 
     def synthesise(self, h: Tensor) -> Tensor:
         """F⁻¹."""
@@ -72,7 +71,7 @@ class Tables(nn.Module):
 
     def _next(self, h: Tensor, done: int) -> Tensor:
         """Put the last axis, which is done, to its place and the next one last: (..., 2·N)."""
-        h = h.unflatten(-1, (2, -1))
+        h = torch.unflatten(h, -1, (2, -1))
         *rest, following, parts, last = range(h.dim())
         return h.permute(*rest[:done], last, *rest[done:], parts, following).flatten(-2)
 
@@ -93,42 +92,63 @@ class FrozenOperator(nn.Module):
         kept = kept_per_axis(grid.shape, operator.modes)
         if (key := (grid.shape, kept)) not in known:
             known[key] = Tables(*key)
-        self.tables = known[key]
-        lowered, _ = lower_rank(operator.values(grid, t), RANK_ERROR)
-        c, b = lowered.frequency.detach(), lowered.space
-        c = c if b is not None else c.sum(dim=0, keepdim=True)
-        self.sizes, self.pairs = tuple(c.shape[:3]), b is not None and b.shape[2] > 1
-        modes = c.permute(0, 1, 2, *reversed(range(3, c.dim())))
-        if self.pairs:  # (R·O, I, *K', 1, K_1), to multiply both parts
-            modes = modes.flatten(0, 1).unsqueeze(-2)
-            self.register_buffer("real", modes.real.clone())
-            self.register_buffer("imaginary", modes.imag.clone())
-        else:  # a matrix for each mode
-            self.register_buffer("mix", real_form(modes.flatten(0, 1).flatten(2).permute(2, 1, 0)))
-        factors = None if b is None else (b if self.pairs else b[:, :, 0]).detach().clone()
-        self.register_buffer("space", factors)
+        self.tables, values = known[key], operator.values(grid, t)
+        c, b = values.frequency, values.space
+        # the modes in the order of the tables
+        c = c.permute(0, 1, 2, *reversed(range(3, c.dim())))
+        self.pairs = b is not None and b.shape[2] > 1
+        if b is not None and b.shape[2] > 1:
+            self._keep_pairs(c, b)
+            return
+        self.rank = 1 if b is None else len(c)
+        c = c.sum(dim=0) if b is None else c.flatten(0, 1)
+        # a matrix for each mode
+        self.register_buffer("mix", real_form(c.flatten(2).permute(2, 1, 0)))
+        self.register_buffer("space", None if b is None else b[:, :, 0].clone())
+
+    def _keep_pairs(self, c: Tensor, b: Tensor) -> None:
+        """(R, O, I, *K) and (R, O or 1, I, *N); r counts like further inputs."""
+        b = b.expand(*c.shape[:3], *b.shape[3:]).movedim(0, 1).flatten(1, 2)
+        self.repeats, modes = len(c), c.movedim(0, 1).flatten(1, 2).unsqueeze(-2)
+        self.register_buffer("real", modes.real.clone())
+        self.register_buffer("imaginary", modes.imag.clone())
+        u, size, v = torch.linalg.svd(b.flatten(2).double(), full_matrices=False)
+        squares = size.square().flip(-1).cumsum(-1).flip(-1)
+        self.rank = int((squares > RANK_ERROR**2 * squares[:, :1]).sum(dim=1).max())
+        fewer = self.rank < b.shape[1]
+        lower = (u * size[:, None])[..., : self.rank].transpose(1, 2) if fewer else None
+        self.register_buffer("lower", lower)
+        few = v[:, : self.rank].reshape(len(b), -1, *b.shape[2:])
+        self.register_buffer("space", few.clone() if fewer else b.clone())
 
     def forward(self, f: Tensor) -> Tensor:
-        rank, outputs, inputs = self.sizes
         f_hat = self.tables.analyse(f)
-        if self.pairs:
-            turned = torch.cat([-f_hat[..., 1:, :], f_hat[..., :1, :]], dim=-2)
-            real, imaginary = self.get_buffer("real"), self.get_buffer("imaginary")
-            product = f_hat[:, None] * real + turned[:, None] * imaginary
-            parts = self.tables.synthesise(product.flatten(1, 2))
-            parts = parts.unflatten(1, (rank, outputs, inputs)) * self.get_buffer("space")
-            return parts.sum(dim=(1, 3))
-        *middle, last = f_hat.shape[2:-2] + f_hat.shape[-1:]
-        axes = tuple(range(2, f_hat.dim()))
+        return self._sum_pairs(f_hat) if self.pairs else self._mix(f_hat)
+
+    def _sum_pairs(self, f_hat: Tensor) -> Tensor:
+        """Σ_i b_ji F⁻¹[c_ji f̂_i], or Σ_r b_jr F⁻¹[Σ_i l_jri c_ji f̂_i] by b_ji = Σ_r l_jri b_jr."""
+        turned = torch.cat([-f_hat[..., 1:, :], f_hat[..., :1, :]], dim=-2)
+        both = [torch.cat([part] * self.repeats, dim=1)[:, None] for part in (f_hat, turned)]
+        product = both[0] * self.get_buffer("real") + both[1] * self.get_buffer("imaginary")
+        if self.lower is not None:
+            lowered = self.get_buffer("lower") @ product.flatten(3)
+            product = torch.unflatten(lowered, 3, product.shape[3:])
+        space = self.get_buffer("space")
+        parts = self.tables.synthesise(product.flatten(1, 2))
+        return (torch.unflatten(parts, 1, space.shape[:2]) * space).sum(dim=2)
+
+    def _mix(self, f_hat: Tensor) -> Tensor:
+        """Σ_r b_rj F⁻¹[Σ_i c_rji f̂_i]."""
+        sizes, axes = (*f_hat.shape[2:-2], f_hat.shape[-1]), tuple(range(2, f_hat.dim()))
         moved = f_hat.permute(*axes[:-2], axes[-1], 0, axes[-2], 1)  # (*K', K_1, B, 2, I)
         mixed = moved.flatten(0, -4).flatten(-2) @ self.get_buffer("mix")
-        mixed = mixed.unflatten(-1, (2, -1)).unflatten(0, (*middle, last))
+        mixed = torch.unflatten(torch.unflatten(mixed, -1, (2, -1)), 0, sizes)
         count = mixed.dim()
         order = (count - 3, count - 1, *range(count - 4), count - 2, count - 4)
         parts = self.tables.synthesise(mixed.permute(*order))
         if self.space is None:
             return parts
-        return (parts.unflatten(1, (rank, outputs)) * self.get_buffer("space")).sum(dim=1)
+        return (torch.unflatten(parts, 1, (self.rank, -1)) * self.get_buffer("space")).sum(dim=1)
 
 
 class Pointwise(nn.Module):
@@ -141,7 +161,13 @@ class Pointwise(nn.Module):
 
     def forward(self, v: Tensor) -> Tensor:
         mapped = self.get_buffer("weight") @ v.flatten(2) + self.get_buffer("bias")
-        return mapped.unflatten(-1, v.shape[2:])
+        return torch.unflatten(mapped, -1, v.shape[2:])
+
+
+def freeze_pointwise(one: nn.Module) -> Pointwise:
+    """A `PointwiseLinear` as a table."""
+    assert isinstance(one, PointwiseLinear)
+    return Pointwise(one.weight, one.bias[:, None])
 
 
 class FrozenNetwork(nn.Module):
@@ -158,12 +184,10 @@ class FrozenNetwork(nn.Module):
         self.lift = Pointwise(weight[:, : network.in_channels], bias)
         freeze_one = partial(freeze_network, grid=self.inner, t=t, known=known)
         self.operators = nn.ModuleList(map(freeze_one, network.operators))
-        self.locals, self.expand, self.contract, (self.hidden, self.project) = (
-            nn.ModuleList(Pointwise(one.weight, one.bias[:, None]) for one in maps)
-            for maps in (
-                *(network.locals, network.expand, network.contract),
-                (network.project_hidden, network.project),
-            )
+        last = (network.project_hidden, network.project)
+        maps = (network.locals, network.expand, network.contract, last)
+        self.locals, self.expand, self.contract, self.last = (
+            nn.ModuleList(map(freeze_pointwise, some)) for some in maps
         )
 
     def forward(self, f: Tensor) -> Tensor:
@@ -175,7 +199,8 @@ class FrozenNetwork(nn.Module):
             else:
                 v = functional.gelu(v) if layer else v
                 v = local(v) + operator(v)
-        u: Tensor = self.project(functional.gelu(self.hidden(cut(v, self.grid))))
+        hidden, project = self.last
+        u: Tensor = project(functional.gelu(hidden(cut(v, self.grid))))
         return u
 
 
