@@ -8,6 +8,7 @@ static input are constants, as the parameter μ of a family of equations.
 __all__ = ["Catalogue", "Entry", "State"]
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,14 +27,14 @@ from pdno.grid import Grid
 from pdno.networks.neural_operator import count_parameters
 from pdno.operators.kernel import apply_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.spectral import resample
+from pdno.spectral import interpolate, resample
 from pdno.symbols.base import SymbolValues
 from pdno.theory.certificate import Certificate, certify
 from pdno.training.task import OneShot, StaticMap, evaluation_mode
 
-LARGEST = {1: 4096, 2: 256, 3: 32}  # points per axis that a reader may ask for
+LARGEST = {1: 4096, 2: 256}  # points per axis that a reader may ask for
 MOST_FRAMES = 40
-SOLVER = {1: 2048, 2: 128, 3: 32}  # points per axis of the solver, which a reader waits for
+SOLVER = {1: 2048, 2: 128}  # points per axis of the solver, which a reader waits for
 MOST_LAYERS = 64
 
 
@@ -57,8 +58,8 @@ class Entry:
         self.rows = run.rows
         assert run.model.sampling is not None
         self.sampling, self.task = run.model.sampling, run.model.task
-        if self.task.kind == "space-time":
-            raise ValueError(f"{run.folder} predicts a block of space and time: not shown here")
+        if self.task.kind == "space-time" or self.grid.dim > 2:
+            raise ValueError(f"{run.folder} has three axes; the page shows one or two")
         seen = getattr(self.task, "frames", None)
         window = self.sampling.input_frames or 0
         count = seen if seen is not None else window
@@ -263,7 +264,12 @@ class Catalogue(dict[str, Entry]):
         for place in places:
             name = place.resolve().name
             key = name if name not in found else f"{name}-{len(found) + 1}"
-            found[key] = Entry(key, load_run(place))
+            try:
+                found[key] = Entry(key, load_run(place))
+            except ValueError as problem:
+                if len(places) == 1:
+                    raise
+                print(f"left out: {problem}", file=sys.stderr)
         return found
 
 
@@ -275,23 +281,24 @@ def _run_folders(folder: Path) -> list[Path]:
 
 
 def solve(
-    problem: Problem, state: Tensor, times: Sequence[float] | None
+    problem: Problem, state: Tensor, grid: Grid, times: Sequence[float] | None
 ) -> tuple[Tensor, tuple[int, ...]]:
-    """The solution (T, *N) for a state (*N) on its own points, and the grid of the solver.
+    """The solution (T, *N) for a state on a grid, at its points, and the points of the solver.
 
-    The solver works on a finer grid, whose every r-th point is one of the state. A permeability is
-    constant around each of its points there, an initial state is its Fourier series.
+    The solver works on a finer grid. A permeability is constant around each of its points there
+    and the pressure comes back by splines; an initial state is its Fourier series.
     """
-    shape = tuple(state.shape)
-    limit = min(SOLVER[len(shape)], problem.solver_points)
+    static, shape = isinstance(problem, DarcyProblem), grid.shape
+    limit = min(SOLVER[grid.dim] * (2 if static else 1), problem.solver_points)
     every = max(1, limit // max(shape))
     fine, given = tuple(every * n for n in shape), state.double()
-    if isinstance(problem, DarcyProblem):
-        for axis in range(len(shape)):
+    if static:
+        for axis in range(grid.dim):
             given = given.repeat_interleave(every, dim=axis)
     else:
         given = resample(given, fine)
     solved, _ = problem.solve(given[None, None], times)
     frames = solved.reshape(-1, *fine)
-    points = (slice(None), *(slice(None, None, every),) * len(shape))
-    return frames[points], fine
+    if static:
+        return interpolate(frames, Grid.cells(fine), grid), fine
+    return frames[(slice(None), *(slice(None, None, every),) * grid.dim)], fine

@@ -32,7 +32,7 @@ from pdno.training.checkpoint import read_tensors
 
 OPERATORS = "operators.json"
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
-LARGEST = {1: 4096, 2: 128, 3: 16}  # points per axis of a model beyond the training
+LARGEST = {1: 4096, 2: 128}  # points per axis of a model beyond the training
 SAMPLES = 3
 PAIRS = 3
 

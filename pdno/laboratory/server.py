@@ -143,7 +143,8 @@ class Laboratory:
             raise Refused("no solver is known for the data of this operator")
         told = {"kind": entry.problem.name, **entry.problem.model_dump(mode="json")}
         times = entry.solver_times(state)
-        return await self.solver.solve(told, state.values.numpy(), times)
+        offset = entry.grid_at(max(state.values.shape)).offset
+        return await self.solver.solve(told, state.values.numpy(), times, offset)
 
     async def predict(self, ask: Ask) -> dict[str, Any]:
         entry, state, grid = self.state(ask)
@@ -261,9 +262,10 @@ def add_routes(app: Any, laboratory: Laboratory, descriptions: list[Any]) -> Non
     async def certificate(operator: Key, layer: Channel) -> Any:
         return await laboratory.certificate(operator, layer)
 
-    for answer in (operators, certificate):
-        app.add_api_route(f"/api/{answer.__name__}", answer, methods=["GET"])
-    for answer in (predict, truth, layer):
+    app.add_api_route("/api/operators", operators)
+    app.add_api_route("/api/certificate", certificate)
+    answers: list[Any] = [predict, truth, layer]
+    for answer in answers:
         app.add_api_route(f"/api/{answer.__name__}", answer, methods=["POST"])
 
 

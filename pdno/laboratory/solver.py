@@ -19,6 +19,7 @@ import torch
 
 from pdno.data.problems import PROBLEMS
 from pdno.errors import SolverError
+from pdno.grid import Grid
 from pdno.laboratory.catalogue import solve
 
 SECONDS = 120.0  # of one solve
@@ -38,15 +39,19 @@ class Solver:
         self.process: asyncio.subprocess.Process | None = None
 
     async def solve(
-        self, problem: dict[str, Any], state: Array, times: list[float] | None
+        self, problem: dict[str, Any], state: Array, times: list[float] | None, offset: float = 0.0
     ) -> tuple[Array, dict[str, Any]]:
-        """The frames (T, *N) and what the solver says; cancelling this ends the process."""
+        """The frames (T, *N) and what the solver says; cancelling this ends the process.
+
+        `offset` is that of the grid of the state.
+        """
         if self.waiting >= MOST_WAITING:
             raise Busy("too many solves are waiting: try again in a minute")
         self.waiting += 1
         try:
             async with self.lock:
                 request = {"problem": problem, "times": times, "shape": list(state.shape)}
+                request["offset"] = offset
                 return await asyncio.wait_for(self._ask(request, state), self.seconds)
         except TimeoutError as problem_:
             raise SolverError(0, f"took more than {self.seconds:g} seconds") from problem_
@@ -94,7 +99,8 @@ def answer(request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], byt
     try:
         options = dict(request["problem"])
         problem = PROBLEMS[options.pop("kind")](**options)
-        frames, points = solve(problem, state, request["times"])
+        grid = Grid(tuple(state.shape), problem.periodic, request["offset"])
+        frames, points = solve(problem, state, grid, request["times"])
         if not bool(frames.isfinite().all()):
             raise SolverError(0, "has no finite solution")
     except (ValueError, SolverError) as cause:

@@ -85,6 +85,9 @@ def real_form(matrix: Tensor) -> Tensor:
 class FrozenOperator(nn.Module):
     """K[f] on one grid and at one time, (B, I, *N) -> (B, O, *N)."""
 
+    space: Tensor | None
+    lower: Tensor | None
+
     def __init__(
         self, operator: PseudoDifferentialOperator, grid: Grid, t: float | None, known: Shared
     ) -> None:
