@@ -24,7 +24,8 @@ from pdno.experiments.run import FinishedRun, load_run
 from pdno.fields.gaussian import GaussianField
 from pdno.fields.laws import TwoPhaseField
 from pdno.grid import Grid
-from pdno.networks.neural_operator import count_parameters
+from pdno.networks.neural_operator import NeuralOperator, count_parameters
+from pdno.networks.transport import Transport
 from pdno.operators.kernel import apply_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral import interpolate, resample
@@ -55,7 +56,7 @@ class Entry:
         self.key, self.learner, self.grid = key, run.model, run.grid
         self.title = f"{run.experiment.name}: {run.experiment.model}" if run.experiment else key
         self.problem: Problem | None = run.experiment.problem if run.experiment else None
-        self.rows = run.rows
+        self.rows, self.frozen = run.rows, Grid((2,))
         assert run.model.sampling is not None
         self.sampling, self.task = run.model.sampling, run.model.task
         if self.task.kind == "space-time" or self.grid.dim > 2:
@@ -169,10 +170,19 @@ class Entry:
     def predict(self, inputs: Tensor, grid: Grid, times: Sequence[float] | None) -> Tensor:
         """(B, C, *N) -> (B, T, *N); a static operator gives one frame."""
         like = next(self.learner.parameters())
+        self._freeze(grid)
         with evaluation_mode(self.learner):
             found = self.task.predict(self.learner.normalized, inputs.to(like), grid, times)
         found = found[:, None] if self.is_static else found
         return found[:, :, 0].float()
+
+    def _freeze(self, grid: Grid) -> None:
+        """Evaluate symbols once for the predictions on a grid."""
+        network = self.learner.network
+        network = network.network if isinstance(network, Transport) else network
+        if isinstance(network, NeuralOperator) and not network.takes_time and self.frozen != grid:
+            network.freeze(grid)
+            self.frozen = grid
 
     def inputs_of(self, state: State, window: Tensor | None) -> Tensor:
         """(1, C, *N) from a state and the frames (k, *N) that the solver made of it."""

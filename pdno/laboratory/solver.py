@@ -50,8 +50,8 @@ class Solver:
         self.waiting += 1
         try:
             async with self.lock:
-                request = {"problem": problem, "times": times, "shape": list(state.shape)}
-                request["offset"] = offset
+                request: dict[str, Any] = {"problem": problem, "times": times, "offset": offset}
+                request |= {"shape": list(state.shape)}
                 return await asyncio.wait_for(self._ask(request, state), self.seconds)
         except TimeoutError as problem_:
             raise SolverError(0, f"took more than {self.seconds:g} seconds") from problem_

@@ -40,7 +40,7 @@ def test_the_page_has_all_that_it_names_and_names_nothing_outside():
     ids = set(re.findall(r'id="([\w-]+)"', html))
     script = files["app.js"].decode()
     assert set(re.findall(r'\$\("([\w-]+)"\)', script)) <= ids
-    assert set(re.findall(r'on\("([\w-]+)"', script)) <= ids
+    assert set(re.findall(r'^  on\("([\w-]+)"', script, re.MULTILINE)) <= ids
 
 
 def test_the_lock_file_names_no_host():
