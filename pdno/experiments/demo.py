@@ -11,14 +11,13 @@ from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
 from pdno.experiments import Preset
 from pdno.experiments.networks import FNONetwork, PDNONetwork
-from pdno.experiments.recipes import Study, check_size, heat, one_cycle, runs_by_model
+from pdno.experiments.recipes import Study, check_size, heat, markov_runs, one_cycle, runs_by_model
 from pdno.experiments.reproduce import run_folder, run_study
 from pdno.experiments.run import run_experiment
 from pdno.experiments.specification import Experiment
 from pdno.experiments.symbol import inspect_symbols
 from pdno.report.page import write_report
 from pdno.report.style import save_figure
-from pdno.training.task import Markov
 
 EPOCHS = 30
 DEMO = (
@@ -92,6 +91,7 @@ def _steps(preset: Preset) -> Experiment:
         "viscosity": 1e-3,
         "final_time": last,
     }
+    run = markov_runs(preset, 16, 6 if smoke else 10, {"PDNO": 8, "FNO": 8})["PDNO Markov"]
     return Experiment(
         name="navier-stokes",
         model="PDNO by steps",
@@ -100,12 +100,7 @@ def _steps(preset: Preset) -> Experiment:
         test=2 if smoke else 8,
         resolution=points,
         window=1,
-        network=PDNONetwork(
-            width=16, modes=6 if smoke else 12, symbol="trunk", coordinates="none"
-        ),
-        task=Markov(),
-        normalization="channel",
-        training=one_cycle(preset, 12, 4e-3, optimiser="adam", batch_size=20),
+        **run,
     )
 
 

@@ -452,14 +452,14 @@ def _flow_small(preset: Preset) -> Known:
     runs = {
         "PDNO rollout": {"network": pdno, "training": ours, "task": Rollout()},
         "FNO rollout": {"network": fno, "training": theirs, "task": Rollout()},
-        **_markov_runs(preset, width, modes, {"PDNO": 31, "FNO": 34}),
+        **markov_runs(preset, width, modes, {"PDNO": 31, "FNO": 34}),
     }
     train, points = 4 if smoke else 200, problem.resolution
     sizes = {"train": train, "test": problem.samples - train, "resolution": points // 2}
     return _flow(problem, runs, **sizes, zero_shot=(points,))
 
 
-def _markov_runs(preset: Preset, width: int, modes: int, epochs: Mapping[str, int]) -> Runs:
+def markov_runs(preset: Preset, width: int, modes: int, epochs: Mapping[str, int]) -> Runs:
     """One-step training with transport head, Muon and symmetries."""
     trunk: Any = {"symbol": "trunk", "depends_on_x": False}
     trunk["symbol_hidden"] = 16 if preset == "smoke" else 64
@@ -484,7 +484,7 @@ def _flow_best() -> Known:
     problem = problems.NavierStokesProblem(
         samples=1140, resolution=64, solver_resolution=128, final_time=20
     )
-    runs = _markov_runs("best", 32, 16, {"PDNO": 30, "FNO": 30})
+    runs = markov_runs("best", 32, 16, {"PDNO": 30, "FNO": 30})
     return _flow(problem, runs, train=1000, validation=40, test=100, resolution=64)
 
 

@@ -44,12 +44,16 @@ async function choose(page, title) {
   await settled(page);
 }
 
+// One stroke with each brush; the second ends the first, so something changes.
 async function paint(page) {
   const box = await page.locator("#input").boundingBox();
-  await page.mouse.move(box.x + 0.3 * box.width, box.y + 0.3 * box.height);
-  await page.mouse.down();
-  await page.mouse.move(box.x + 0.5 * box.width, box.y + 0.5 * box.height, { steps: 5 });
-  await page.mouse.up();
+  for (const [index, x] of [[1, 0.3], [0, 0.4]]) {
+    await page.selectOption("#brush", { index });
+    await page.mouse.move(box.x + x * box.width, box.y + 0.3 * box.height);
+    await page.mouse.down();
+    await page.mouse.move(box.x + (x + 0.2) * box.width, box.y + 0.5 * box.height, { steps: 5 });
+    await page.mouse.up();
+  }
   await settled(page);
 }
 
@@ -60,7 +64,7 @@ async function draw(page) {
   seen.steps.random = await result(page);
   await paint(page);
   seen.steps.painted = await result(page);
-  await page.selectOption("#brush", { index: 0 });
+  await page.selectOption("#brush", { index: 1 });
   await page.focus("#input");
   for (const key of ["ArrowRight", "ArrowUp", "Space"]) await page.keyboard.press(key);
   await settled(page);

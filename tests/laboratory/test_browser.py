@@ -74,7 +74,8 @@ def check(steps, runs, tolerance):
     for name in ("random", "painted", "keyboard", "finer"):
         expected = ours.predict(field(steps[name]))[0]
         assert close(prediction(steps[name]), expected, tolerance), name
-    assert steps["random"]["input"] != steps["painted"]["input"] != steps["keyboard"]["input"]
+    drawn = [steps[name]["input"] for name in ("random", "painted", "keyboard")]
+    assert drawn[0] != drawn[1] and drawn[1] != drawn[2]
     compared = steps["compared"]
     assert close(prediction(compared, 1), theirs.predict(field(compared))[0], tolerance)
     truth = torch.tensor(compared["truth"]["values"]).reshape(compared["truth"]["shape"])
