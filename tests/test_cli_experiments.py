@@ -269,13 +269,13 @@ def test_the_report_shows_a_prediction_and_the_symbol_of_what_fit_wrote(tmp_path
         (["train", "keys.yaml", "--out", "OUT"], "Keys should be strings"),
         (["train", "good.yaml"], "--out"),
         (["train", "good.yaml", "--out", "OUT", "--epochs", "0"], "epochs: Input should be"),
-        (["evaluate", "absent"], "absent holds no finished run"),
+        (["evaluate", "absent"], "there is no folder absent"),
         (["evaluate", "RUN", "--resolution", "12"], "resolution 12 does not divide"),
         (["evaluate", "RUN", "--resolution", "0"], "resolution is 0"),
         (["evaluate", "RUN", "--file", "absent"], "absent"),
         (["predict", "RUN", "absent.npy", "--out", "OUT"], "absent.npy"),
         (["predict", "RUN", "good.yaml", "--out", "OUT"], "good.yaml"),
-        (["predict", "absent", "absent.npy"], "absent holds no finished run"),
+        (["predict", "absent", "absent.npy"], "there is no folder absent"),
     ],
 )
 def test_wrong_input_is_one_message_and_exit_code_2(

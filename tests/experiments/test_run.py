@@ -370,10 +370,10 @@ def test_every_sample_is_predicted_once_per_resolution(
     predicted, compared, fitted = [], [], []
     predict, fit, compare = Learner.predict, running.fit, measuring.compare_heat_symbol
 
-    def count(self, inputs, *, grid, times=None):
+    def count(self, inputs, *, grid, **options):
         if fitted:
             predicted.append((grid.shape[0], len(inputs)))
-        return predict(self, inputs, grid=grid, times=times)
+        return predict(self, inputs, grid=grid, **options)
 
     monkeypatch.setattr(Learner, "predict", count)
     monkeypatch.setattr(running, "fit", lambda *a, **k: (fit(*a, **k), fitted.append(1))[0])

@@ -173,6 +173,7 @@ def test_two_processes_go_on_to_the_bit(two_processes):
         "metrics.json",
         "model_card.md",
         "operator.json",
+        "pictures.safetensors",
         "weights.safetensors",
     ]
 

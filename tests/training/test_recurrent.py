@@ -11,6 +11,7 @@ from pdno import FNO, rollout
 from pdno.data.dataset import OperatorDataset
 from pdno.grid import Grid
 from pdno.metrics import relative_error
+from pdno.training.losses import RelativeError
 from pdno.training.samples import Samples
 from pdno.training.task import Markov, Rollout, TeacherForcing, make_learner
 
@@ -107,7 +108,7 @@ def test_the_loss_is_the_sum_over_steps_and_its_gradient_goes_through_all(order,
     samples, frames = random_frames(total=6)
     task = Rollout(recompute=recompute)
     learner = make_learner(Mix(3, 1), task, samples)
-    terms, errors = learner(all_of(task.examples(samples)), GRID, order)
+    terms, errors = learner(all_of(task.examples(samples)), GRID, RelativeError(order))
     terms.sum().backward()
 
     def by_hand(*, cut):
