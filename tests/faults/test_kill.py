@@ -21,7 +21,7 @@ SMALL = NavierStokesProblem(
 FULL = SMALL.model_copy(
     update={"samples": 64, "resolution": 64, "solver_resolution": 64, "final_time": 20}
 )
-GRACE = 2.0
+GRACE = 10.0  # seconds; a worker that is still importing notices late on a busy machine
 
 
 def start(problem, folder, *, workers=2, samples=None):

@@ -237,12 +237,14 @@ def test_the_facts_of_a_recipe_are_those_that_its_names_told(name):
 def test_every_network_has_a_colour_and_a_marker_of_its_own():
     assert len({colour for colour, _ in MARKERS.values()}) == len(MARKERS)
     assert len({marker for _, marker in MARKERS.values()}) == len(MARKERS)
-    # the palette of Okabe and Ito, grey, and two of networks that are ours
+    # the palette of Okabe and Ito, grey, and those of networks that are ours
     assert {colour for colour, _ in MARKERS.values()} <= {
         *COLOURS,
         "#7F7F7F",
         "#332288",
         "#117733",
+        "#882255",
+        "#44AA99",
     }
     fno = Facts("darcy", family="FNO", of_paper=True)
     markov = Facts("darcy", family="FNO", mode="markov")
