@@ -120,6 +120,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         rows = [self._rows[index] for index in chosen]
         return torch.stack([values[rows] for values in self.source.scalars.values()], dim=1)
 
+    def told(self, indices: Sequence[int]) -> dict[str, Any]:
+        """What `predict` is told of some samples: grid, times, and scalars where there are any."""
+        told: dict[str, Any] = {"grid": self.grid, "times": self.target_times}
+        return told | ({"scalars": self.scalars(indices)} if self.source.scalars else {})
+
     def without_scalars(self) -> "OperatorDataset":
         """The same samples for networks that are not told the numbers of their equations."""
         source = copy.copy(self.source)

@@ -181,11 +181,8 @@ def predict_batches(
     for first in range(0, len(data), batch_size):
         rows = range(first, min(first + batch_size, len(data)))
         inputs, targets = data.batch(rows)
-        at: dict[str, Any] = {"grid": data.grid, "times": data.target_times}
-        if data.scalar_names:  # other predictors need not know of scalars
-            at["scalars"] = data.scalars(rows)
         with evaluation_mode(model):
-            prediction = model.predict(inputs.to(device), **at)
+            prediction = model.predict(inputs.to(device), **data.told(rows))
         if prediction.shape != targets.shape:
             raise ValueError(
                 f"the prediction has shape {tuple(prediction.shape)}; expected that of the "

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,16 +73,13 @@ def compare_speed(
         raise ValueError(f"batch_size is {batch_size}, repeats {repeats}; expected 1 or more each")
     if problem.dim != data.grid.dim or (problem.times is None) != (data.times is None):
         raise ValueError(f"the data are not of the {problem.name} problem: give what made them")
-    model, times = as_predictor(predictor), data.target_times
+    model = as_predictor(predictor)
     size = min(batch_size, len(data))
     inputs = data.batch(range(size))[0]
 
     def predict(chosen: Tensor) -> Tensor:
         with evaluation_mode(model):
-            at: dict[str, Any] = {"grid": data.grid, "times": times}
-            if data.scalar_names:
-                at["scalars"] = data.scalars(range(len(chosen)))
-            return model.predict(chosen.to(device), **at).cpu()
+            return model.predict(chosen.to(device), **data.told(range(len(chosen)))).cpu()
 
     contenders: dict[str, Callable[[], object]] = {
         "batch": lambda: predict(inputs),

@@ -399,8 +399,7 @@ class _Loop:
         for start in range(0, len(share), EVALUATION_BATCH):
             rows = share[start : start + EVALUATION_BATCH]
             inputs, targets = tests.batch(rows)
-            at: Any = {"grid": data.grid, "times": data.target_times}
-            prediction = self.learner.predict(inputs, **at, scalars=data.scalars(rows))
+            prediction = self.learner.predict(inputs, **data.told(rows))
             errors[rows] = relative_l2(prediction, targets).double().cpu()
         return float(self.group.all_reduce(errors).mean())
 

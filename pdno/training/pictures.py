@@ -14,7 +14,6 @@ import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,8 +34,7 @@ PAIRS = 3  # channels, in and out, whose symbols are kept
 def first_sample(learner: Learner, data: OperatorDataset) -> Pictures:
     """The first sample of a dataset and its prediction."""
     inputs, target = data.batch([0])
-    at: Any = {"grid": data.grid, "times": data.target_times, "scalars": data.scalars([0])}
-    prediction = learner.predict(inputs, **at)
+    prediction = learner.predict(inputs, **data.told([0]))
     error = relative_l2(prediction, target)
     return {"input": inputs, "target": target, "prediction": prediction, "error": error}
 

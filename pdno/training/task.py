@@ -451,13 +451,12 @@ class Learner(nn.Module):
 
         They are kept as `bars`, drawn by `plot` and saved with the operator.
         """
-        at: Any = {"grid": data.grid, "times": data.target_times}
         predictions, targets = [], []
         for first in range(0, len(data), AT_ONCE):
             rows = range(first, min(first + AT_ONCE, len(data)))
             inputs, target = data.batch(rows)
             targets.append(target)
-            predictions.append(self.predict(inputs, **at, scalars=data.scalars(rows)))
+            predictions.append(self.predict(inputs, **data.told(rows)))
         both = torch.cat(predictions), torch.cat(targets)
         self.bars = ErrorBars.fit(*both, data.grid, coverage)
         return self.bars
@@ -484,8 +483,7 @@ class Learner(nn.Module):
     def draw(self, kind: str, data: OperatorDataset, index: int) -> Any:
         """`OperatorDataset.plot` or `animate` of a sample and its prediction."""
         inputs, target = data[index]
-        at: Any = {"grid": data.grid, "times": data.target_times}
-        prediction = self.predict(inputs[None], **at, scalars=data.scalars([index]))[0]
+        prediction = self.predict(inputs[None], **data.told([index]))[0]
         error = float(relative_l2(prediction[None], target[None]))
         title = f"sample {index}, relative L2 error {error:.3g}"
         band = None if self.bars is None or kind != "plot" else self.bars.band(data.grid).cpu()
