@@ -182,7 +182,7 @@ def plot_guarantee(
     times: Sequence[float], bound: Tensor, error: Tensor, tolerance: float
 ) -> Figure:
     """Relative errors of rollouts (B, T): what is proven over what is made, sample by sample."""
-    drawn = Figure(figsize=(5.6, 3.4))
+    drawn = Figure(figsize=(5.6, 3.4), layout="constrained")
     axes = drawn.subplots()
     for values, colour, label in ((bound, COLOURS[1], "proven"), (error, COLOURS[0], "made")):
         lines = axes.semilogy(times, values.T.numpy(), color=colour, alpha=0.5)

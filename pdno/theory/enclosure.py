@@ -85,6 +85,7 @@ class ProvenConstants:
     def truncation(self, modes: int, s: float, r: float = 0.0) -> float:
         """A bound of K - K_k from H^s to H^r, with r <= s - m and |r| <= 2."""
         gain = s - self.order - r
+        gain = 0.0 if abs(gain) < 1e-12 else gain  # s = m + r, as decimals are rounded
         if modes < 1 or gain < 0:
             problem = f"modes {modes}, s {s:g} and r {r:g} for a symbol of order {self.order:g}"
             raise ValueError(f"{problem}; expected modes >= 1 and r <= s - m")

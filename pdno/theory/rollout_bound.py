@@ -1,12 +1,12 @@
 """How long a rollout is guaranteed: from the factor of a step and its residuals.
 
-With frames u_k, a step S of which S(u) and S(v) are at most L ‖u - v‖ apart, and the rollout
-û_{k+1} = S(û_k), û_0 = u_0, the errors E_k = ‖u_k - û_k‖ obey
+With frames u_k, a step S, the rollout û_{k+1} = S(û_k), û_0 = u_0, and factors L_k with
+‖S(u_k) - S(û_k)‖ <= L_k ‖u_k - û_k‖, the errors E_k = ‖u_k - û_k‖ obey
 
-    E_{k+1} <= ‖u_{k+1} - S(u_k)‖ + L E_k,      so    E_T <= Σ_{k<T} L^{T-1-k} ‖u_{k+1} - S(u_k)‖.
+    E_{k+1} <= ‖u_{k+1} - S(u_k)‖ + L_k E_k,    E_0 = 0.
 
-For S(u) = e^{A(D)} u + B(D) σ(W u + b) and fields with |u| <= U, each slope σ'(z_h) lies in an
-interval d_h ± e_h, since |z_h - b_h| <= U Σ_i |W_hi|, and
+For S(u) = e^{A(D)} u + B(D) σ(W u + b) and fields with values c_i ± r_i in channel i, each slope
+σ'(z_h) lies in an interval d_h ± e_h, since |z_h - b_h - Σ_i W_hi c_i| <= Σ_i |W_hi| r_i, and
 
     L = max_ξ ‖e^{A(ξ)} + B(ξ) diag(d) W‖₂ + max_ξ ‖B(ξ) diag(e)^{1/2}‖₂ ‖diag(e)^{1/2} W‖₂,
 
@@ -36,8 +36,7 @@ SLACK = 1 + 1e-10  # of rounding in float64
 class RolloutGuarantee:
     """What is proven of a rollout, and what happens, relative to ‖u_k‖, (B, T)."""
 
-    factor: float  #: L
-    largest: float  #: U
+    factors: Tensor  #: L_k
     bound: Tensor  #: of the relative error after each step
     error: Tensor  #: that was made
 
@@ -51,33 +50,38 @@ class RolloutGuarantee:
 def step_factor(step: SemigroupStep, grid: Grid, largest: float = math.inf) -> float:
     """L on fields whose values are at most `largest`, in float64."""
     step = copy.deepcopy(step).double()
-    weight, bias = step.local.weight, step.local.bias
-    slopes, reach = _slopes(bias, largest * weight.abs().sum(dim=1))
-    semigroup, forcing = (_multiplier(one, grid) for one in (step.semigroup, step.forcing))
-    root = reach.sqrt()
-    centre = semigroup + forcing @ (slopes[:, None] * weight).to(forcing)
-    rest = _largest(forcing * root) * torch.linalg.matrix_norm(root[:, None] * weight, 2)
-    return float(_largest(centre) + rest) * SLACK
+    ends = step.local.weight.new_full((step.in_channels,), largest)
+    return _factor(step, _multipliers(step, grid), -ends, ends)
 
 
 @torch.no_grad()
 def guarantee(step: SemigroupStep, frames: Tensor, grid: Grid) -> RolloutGuarantee:
     """Bound and error of rollouts from the first of some frames (B, T + 1, C, *N)."""
     step, frames = copy.deepcopy(step).double(), frames.double()
-    true, at = frames[:, 1:], frames[:, 0]
-    residuals, errors, largest = list[Tensor](), list[Tensor](), float(frames.abs().max())
-    for k in range(true.shape[1]):
+    acting, at = _multipliers(step, grid), frames[:, 0]
+    bound, rows = torch.zeros(len(frames), dtype=torch.float64), list[Tensor]()
+    for now, then in zip(frames[:, :-1].unbind(1), frames[:, 1:].unbind(1), strict=True):
+        both = torch.stack([now, at]).flatten(3)
+        ends = zip(both.amin(dim=(0, 3)), both.amax(dim=(0, 3)), strict=True)
+        factors = bound.new_tensor([_factor(step, acting, low, high) for low, high in ends])
+        bound = (_norm(then - step(now, grid=grid)) + factors * bound) * SLACK
         at = step(at, grid=grid)
-        residuals.append(_norm(true[:, k] - step(frames[:, k], grid=grid)))
-        errors.append(_norm(true[:, k] - at))
-        largest = max(largest, float(at.abs().max()))
-    factor, bound, bounds = step_factor(step, grid, largest), torch.zeros(()), list[Tensor]()
-    for residual in residuals:
-        bound = residual + factor * bound
-        bounds.append(bound)
-    size = _norm(true.flatten(0, 1)).reshape(true.shape[:2])
-    over = torch.stack(bounds, dim=1) / size
-    return RolloutGuarantee(factor, largest, over, torch.stack(errors, dim=1) / size)
+        rows.append(torch.stack([factors, bound / _norm(then), _norm(then - at) / _norm(then)]))
+    return RolloutGuarantee(*torch.stack(rows, dim=-1))
+
+
+def _factor(
+    step: SemigroupStep, acting: tuple[Tensor, Tensor], low: Tensor, high: Tensor
+) -> float:
+    """L on fields with values between two numbers in each channel."""
+    weight, (semigroup, forcing) = step.local.weight, acting
+    middle = torch.where(low.isinf(), 0.0, 0.5 * (low + high))
+    radius = weight.abs() @ torch.maximum(high - middle, middle - low)
+    slopes, reach = _slopes(step.local.bias + weight @ middle, radius * SLACK)
+    root = reach.sqrt()
+    centre = semigroup + forcing @ (slopes[:, None] * weight).to(forcing)
+    rest = _largest(forcing * root) * torch.linalg.matrix_norm(root[:, None] * weight, 2)
+    return float(_largest(centre) + rest) * SLACK
 
 
 def _slopes(bias: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,6 +95,11 @@ def _slopes(bias: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
 
 def _slope(z: Tensor) -> Tensor:
     return FUNCTIONS["gelu"].derivatives(z)[1]
+
+
+def _multipliers(step: SemigroupStep, grid: Grid) -> tuple[Tensor, Tensor]:
+    """e^A and B."""
+    return _multiplier(step.semigroup, grid), _multiplier(step.forcing, grid)
 
 
 def _multiplier(operator: PseudoDifferentialOperator, grid: Grid) -> Tensor:

@@ -69,8 +69,9 @@ def _blocks(learner: Learner, data: OperatorDataset) -> list[SymbolValues]:
     t: Time = torch.tensor([numbers]) if len(numbers) > 1 else next(iter(numbers), None)
     found = []
     for operator in operators:
+        step = t is None and getattr(operator.symbol, "takes_time", False)
         with contextlib.suppress(ValueError):  # a layer on other axes than those of the data
-            found.append(operator.values(grid, t))
+            found.append(operator.values(grid, 1.0 if step else t))  # a step of a semigroup is e^A
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pdno.experiments.measure import learned_diffusivity
-from pdno.experiments.recipes import darcy, heat
+from pdno.experiments.recipes import burgers_rollout, darcy, heat
 from pdno.experiments.run import run_experiment
 from pdno.experiments.symbol import inspect_symbols
 from pdno.grid import Grid
@@ -67,6 +67,16 @@ def test_a_run_is_looked_into_layer_by_layer(tmp_path, in_process):
         for kind in ("symbol", "certificate"):
             pixels = matplotlib.image.imread(tmp_path / "out" / f"layer-{number}-{kind}.png")
             assert pixels.std() > 0.01
+
+
+def test_a_semigroup_step_says_how_long_its_rollouts_are_guaranteed(tmp_path, in_process):
+    (experiment,) = burgers_rollout("smoke").experiments
+    run_experiment(experiment, tmp_path / "run")
+    text, place = inspect_symbols(tmp_path / "run")
+    assert "by proof" in text and matplotlib.image.imread(place / "guarantee.png").std() > 0
+    found = json.loads((place / "symbol.json").read_text())["guarantee"]
+    assert len(found["factors"]) == 3
+    assert all(p <= m for p, m in zip(found["steps"], found["made"], strict=True))
 
 
 def test_a_refusal_names_the_symbols_that_are_in_the_class(tmp_path, in_process):

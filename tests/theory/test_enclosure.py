@@ -1,7 +1,5 @@
 """Proven constants against suprema that are sampled, and bounds against errors that are made."""
 
-import math
-
 import pytest
 import torch
 
@@ -107,8 +105,8 @@ def test_constants_in_the_plane():
 @pytest.mark.timeout(3600)
 def test_constants_of_two_hundred_symbols():
     """Most are at most 3 times the largest sample, and none is below it."""
-    ratios = [check_constants(seed, 1) for seed in range(160)]
-    ratios += [check_constants(seed, 2, boxes=2000) for seed in range(40)]
+    ratios = [check_constants(seed, 1, boxes=1000) for seed in range(160)]
+    ratios += [check_constants(seed, 2, boxes=1000) for seed in range(40)]
     within = sum(ratio <= 3 for ratio in ratios)
     print(f"{within} of 200 within 3; median {sorted(ratios)[100]:.2f}, most {max(ratios):.2f}")
     assert within >= 100
@@ -153,7 +151,7 @@ def check_errors(seed, dim=1):
                 kept = PseudoDifferentialOperator(symbol, (k,) * dim)(f)
                 for s, r in ((m, 0.0), (m + 1.0, 1.0), (m + 2.5, 0.5)):
                     error = sobolev_norm(exact - kept, fine, r)
-                    bound = constants.truncation(k, s, r) if s >= m + r else math.inf
+                    bound = constants.truncation(k, s, r)
                     assert error <= bound * sobolev_norm(f, fine, s) * (1 + 1e-9) + 1e-12
             here = (slice(None), slice(None), *[slice(None, None, every)] * dim)
             error = float((whole(f[here]) - exact[here]).square().sum(dim=1).mean().sqrt())
