@@ -96,12 +96,13 @@ def run_experiment(
         group.barrier()
         samples = datasets.open_experiment_data(experiment, store)
         grid, channels = samples.train.grid, _channels(experiment, samples.train)
+        silent = experiment.problem or "normalization" in experiment.model_fields_set
         run = fit(
             build_network(experiment.network, grid.dim, *channels, seed=experiment.seed),
             samples.train,
             samples.watched,
             task=experiment.task,
-            normalization=experiment.normalization,
+            normalization=experiment.normalization if silent else None,
             settings=experiment.training,
             folder=place,
             device=group.device,

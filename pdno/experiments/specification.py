@@ -47,8 +47,10 @@ class Experiment(Record):
     (`pdno.data.layout`).
     """
 
-    name: Annotated[str, Field(min_length=1)]  #: of the experiment, for example darcy
-    model: Annotated[str, Field(min_length=1)]  #: what the tables call this network
+    #: of the experiment, for example darcy; by default that of the problem or the file
+    name: Annotated[str, Field(min_length=1)]
+    #: what the tables call this network; by default its kind, for example PDNO
+    model: Annotated[str, Field(min_length=1)]
     study: str = ""  #: that it belongs to, for example darcy-modes; by default its name
     of_paper: bool = False  #: whether the paper trains such a network this way
     sweep: tuple[Literal["modes", "width"], ...] = ()  #: what the study varies of the network
@@ -67,6 +69,25 @@ class Experiment(Record):
     normalization: Normalization = "none"  #: of inputs and outputs
     training: TrainingSettings = TrainingSettings()
     zero_shot: tuple[Count, ...] = ()  #: other resolutions to evaluate at
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        file, problem, network = (values.get(key) for key in ("file", "problem", "network"))
+        file = file.get("path") if isinstance(file, dict) else file
+        if isinstance(file, str) and file and "resolution" not in values:
+            points = f"the points per axis in training, which `pdno data info {file}` says"
+            raise ValueError(f"resolution is missing: give {points}, or a divisor of them")
+        usual: dict[str, Any] = {}
+        if isinstance(file, str) and Path(file).stem:
+            usual["name"] = Path(file).stem
+        if isinstance(problem, dict):
+            usual |= {key: problem[key] for key in ("name", "resolution") if key in problem}
+        if isinstance(network, dict) and isinstance(network.get("kind"), str):
+            usual["model"] = network["kind"].upper()
+        return {**usual, **values}
 
     @field_validator("problem", mode="before")
     @classmethod
@@ -170,7 +191,7 @@ class Experiment(Record):
 
     def with_changes(self, **changes: Any) -> "Experiment":
         """This experiment with other values, checked as a whole."""
-        return Experiment(**{**{k: getattr(self, k) for k in type(self).model_fields}, **changes})
+        return Experiment(**{**{k: getattr(self, k) for k in self.model_fields_set}, **changes})
 
 
 def read_experiment(path: Path) -> Experiment:

@@ -15,7 +15,7 @@ from pdno.experiments.specification import Experiment
 from pdno.training.task import Markov
 
 Part = Mapping[str, Mapping[str, Any]]
-"""What a part changes: options of the `network`, the `training` and the `task`."""
+"""What a part changes: options of the `network`, the `training`, the `task`, or the experiment."""
 Parts = Mapping[str, Part]
 PARTS: Parts = {
     "Muon": {"training": {"optimiser": "muon", "learning_rate": 2e-3}},
@@ -25,6 +25,8 @@ PARTS: Parts = {
 }
 """What every network can use."""
 PADDING: Parts = {"padding": {"network": {"padding": 0.25}}}
+NORMALISERS: Parts = {"normalisers": {"experiment": {"normalization": "channel"}}}
+"""The velocities of Burgers at t = 1 have the size 0.008."""
 TRANSPORT: Parts = {
     "transport": {"network": {"transport": True}, "task": {"residual": False}},
 }
@@ -53,7 +55,7 @@ def darcy_training(preset: Preset = "small", *, seeds: int = 1) -> Study:
 
 
 def burgers_training(preset: Preset = "small", *, seeds: int = 1) -> Study:
-    """Burgers on 1024 points, fewer epochs than the recipe has: there are eighteen runs."""
+    """Burgers on 1024 points, fewer epochs than the recipe has: there are twenty runs."""
     name, models = "burgers-training", ("PDNO a(x,ξ)", "FNO")
     check_size(preset, known=presets_of(name))
     points = None if preset == "smoke" else 1024
@@ -62,8 +64,9 @@ def burgers_training(preset: Preset = "small", *, seeds: int = 1) -> Study:
         run.with_changes(training=run.training.model_copy(update=epochs))
         for run in recipes.burgers(preset, resolution=points, models=models).experiments
     )
-    runs = _by_parts(name, _plain(preset, pdno, 5e-3), PARTS, {**TRUNK, **CLASSICAL})
-    runs += _by_parts(name, _plain(preset, fno, 2e-3), PARTS)
+    every = {**PARTS, **NORMALISERS}
+    runs = _by_parts(name, _plain(preset, pdno, 5e-3), every, {**TRUNK, **CLASSICAL})
+    runs += _by_parts(name, _plain(preset, fno, 2e-3), every)
     return make_study(name, preset, runs, seeds)
 
 
@@ -113,6 +116,9 @@ def _by_parts(
     for label, chosen in groups.items():
         changed: dict[str, Any] = {}
         for place, options in (item for part in chosen for item in known[part].items()):
+            if place == "experiment":
+                changed |= options
+                continue
             changed[place] = changed.get(place, getattr(base, place)).model_copy(update=options)
         words = f"{family}, {label}" if label else family
         runs.append(base.with_changes(study=name, model=words, of_paper=False, **changed))

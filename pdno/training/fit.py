@@ -12,6 +12,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,7 @@ from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.task import Learner, Task, Times, make_learner, task_of
 
 EVALUATION_BATCH = 20
+FAR_FROM_ONE = 30.0  # a root mean square beyond it, or below its inverse, wants a normaliser
 Callback = Callable[[EpochRow, Learner], object]
 # settings that do not decide the weights: a run may go on with others
 MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
@@ -161,7 +163,7 @@ def fit(
     test: Pairs | None = None,
     *,
     task: Task | str | None = None,
-    normalization: Normalization = "none",
+    normalization: Normalization | None = None,
     settings: TrainingSettings | None = None,
     folder: Path | str | None = None,
     device: torch.device | str | None = None,
@@ -179,6 +181,8 @@ def fit(
         train: A dataset, or what gives pairs (input, target): see `OperatorDataset.from_pairs`.
         test: Samples whose error is measured after the epochs.
         task: How the network meets the data: a `Task` or its kind, "static" by default.
+        normalization: Of inputs and targets, "channel", "pointwise" or "none"; None has none, too,
+            and warns where the data are far from 1.
         folder: For checkpoints, history and the trained operator (see `pdno.load`); a run found
             there is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
@@ -210,6 +214,9 @@ def fit(
         train = OperatorDataset.from_pairs(train)
         test = None if test is None else OperatorDataset.from_pairs(test)
         samples = Samples(train, group.device, dtype)
+        if normalization is None:
+            normalization = "none"
+            _tell_of_size(samples)
         learner = make_learner(network, task_of(task or "static"), samples, normalization)
         tests = None if test is None else Samples(test, group.device, dtype)
         loop = _Loop(learner, samples, tests, chosen, group, loss, callbacks)
@@ -226,6 +233,16 @@ def fit(
             run.save(place)
         group.barrier()  # every process may load it now
         return run
+
+
+def _tell_of_size(samples: Samples) -> None:
+    """Networks begin with outputs of size one, and reach data of another size slowly."""
+    parts = samples.batch(range(min(len(samples), EVALUATION_BATCH)))
+    for name, part in zip(("inputs", "targets"), parts, strict=True):
+        size = float(part.double().square().mean().sqrt())
+        if size > 0 and not 1 / FAR_FROM_ONE < size < FAR_FROM_ONE:  # and where it is not finite
+            told = f"the {name} have the size {size:.2g}, far from 1, and training may be slow"
+            warnings.warn(f"{told}: pass normalization='channel'", UserWarning, stacklevel=3)
 
 
 def _check_network(given: Any) -> None:

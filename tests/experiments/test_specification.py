@@ -162,6 +162,7 @@ def test_changes_are_checked_and_the_rest_stays(heat):
         ("a.yaml", "", "holds no specification"),
         ("a.yaml", "1: 2\n", "Keys should be strings"),
         ("a.yaml", "name: heat\n", "Field required"),
+        ("a.yaml", "file: own.npz\n", "resolution is missing: .*pdno data info own.npz"),
     ],
 )
 def test_other_files_are_refused(tmp_path, name, text, message):
@@ -171,6 +172,17 @@ def test_other_files_are_refused(tmp_path, name, text, message):
         read_experiment(path)
     if not isinstance(failure.value, ValidationError):
         assert name in str(failure.value) and "\n" not in str(failure.value)
+
+
+def test_names_are_those_of_the_file_or_the_problem(tmp_path):
+    rest = "train: 2\ntest: 1\nnetwork: {kind: fno}\n"
+    path = tmp_path / "short.yaml"
+    path.write_text(f"file: {{path: data/own.npz, inputs: a}}\nresolution: 16\n{rest}")
+    own = read_experiment(path)
+    path.write_text(f"problem: {{name: heat, samples: 3, resolution: 32}}\n{rest}")
+    made = read_experiment(path)
+    assert (own.name, own.model, own.resolution) == ("own", "FNO", 16)
+    assert (made.name, made.model, made.resolution) == ("heat", "FNO", 32)
 
 
 def test_the_folder_name_of_a_run_is_plain(heat):

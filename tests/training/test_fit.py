@@ -79,6 +79,22 @@ def test_it_finds_the_heat_propagator():
     assert table[0].real.item() == pytest.approx(1.0, abs=1e-4)
 
 
+def test_data_of_another_size_are_told_and_normalisers_cure_it():
+    f = smooth(20).float()
+    data = OperatorDataset.from_arrays(f, 1e-3 * f, GRID)
+
+    def error(**options):
+        torch.manual_seed(0)
+        network = FNO(1, 1, 1, width=8, layers=2, modes=4)
+        return fit(network, data, epochs=20, batch_size=5, **options).history[-1].train
+
+    with pytest.warns(
+        UserWarning, match=r"targets have the size 0\.0\d+.*normalization='channel'"
+    ):
+        raw = error()
+    assert error(normalization="channel") < raw / 2
+
+
 def test_a_network_learns_to_double():
     run = fit(
         FNO(1, 1, 1, width=8, layers=2, modes=4),
