@@ -1,18 +1,20 @@
 """Look inside a learned operator: certificate, norms and pictures of the symbol of every layer.
 
-For a whole network also its Lipschitz constants, for heat the diffusivity that it has learned, and
-for a semigroup step how long its rollouts are guaranteed.
+For a whole network also its Lipschitz constants, for heat the diffusivity that it has learned, for
+a semigroup step how long its rollouts are guaranteed, and for data of a problem the learned beside
+the true operator in phase space.
 """
 
 __all__ = ["inspect_symbols"]
 
+import copy
 import json
 import math
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pdno.atomic import write_text
 from pdno.experiments.datasets import ensure_dataset, open_experiment_data
@@ -24,20 +26,22 @@ from pdno.networks.published_weights import load_published
 from pdno.networks.semigroup import SemigroupStep
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.progress import track
-from pdno.report.figures_symbols import plot_guarantee, plot_symbol_layer
+from pdno.report.figures_symbols import plot_guarantee, plot_phase_space, plot_symbol_layer
 from pdno.report.style import save_figure
 from pdno.run_folder import DATA, SYMBOL, SYMBOL_FOLDER, is_finished
 from pdno.symbols.base import Time
 from pdno.theory.certificate import Certificate, certify
+from pdno.theory.extraction import extract_symbol
 from pdno.theory.lipschitz import lipschitz_report
 from pdno.theory.norm_bound import norm_bound
 from pdno.theory.rollout_bound import guarantee
 from pdno.theory.sobolev import operator_norm
-from pdno.training.task import OneShot
+from pdno.training.task import Markov, OneShot, StaticMap
 
 PAIRS = 3
 TOLERANCE = 0.1  # relative L2 error that a rollout is guaranteed to stay within
 PROVEN = "symbols that are in this class by construction (docs/theory_symbol_classes.md)"
+WAVES = 16  # |ξ| of the waves that are sent through learned and true operators
 LARGEST_GRID = 64  # points per axis of the norms: they do not depend on it, their cost does
 
 
@@ -74,6 +78,10 @@ def inspect_symbols(
     if run and isinstance(network, SemigroupStep):
         result["guarantee"], told = _guarantee(run, network, place)
         texts.append(told)
+    if run and (pictured := _phase_space(run)):
+        result["phase_space"] = pictured
+        save_figure(plot_phase_space({"": pictured}), place / "phase-space.png")
+        texts.append(f"phase space: {pictured['distance']:.3g} from the symbol of the solver")
     experiment = run.experiment if run else None
     c = learned_diffusivity(experiment, network, run.grid) if run and experiment else None
     if experiment and experiment.problem and c is not None:
@@ -131,6 +139,52 @@ def _guarantee(run: FinishedRun, step: SemigroupStep, place: Path) -> tuple[dict
         "made": made,
     }
     return facts, text
+
+
+def _phase_space(run: FinishedRun) -> dict[str, Any] | None:
+    """|a(x, ξ)| of the learned and of the true operator at the input of the last test sample.
+
+    Both are derivatives at that input, on the grid of the run; of several axes x and ξ vary along
+    the first, through the middle. None where there is no solver, or it has no such map.
+    """
+    experiment, task = run.experiment, run.model.task
+    problem = None if experiment is None else experiment.problem
+    known = isinstance(task, StaticMap | OneShot | Markov)
+    if experiment is None or problem is None or problem.vary or not known:
+        return None
+    grid = run.grid.coarsen(max(1, max(run.grid.shape) // LARGEST_GRID))
+    every = problem.solver_points // max(grid.shape)
+    law, last, times = problem.physics()[0], problem.samples - 1, list(problem.times or ())
+    data = law.sample(problem.solver_grid(), seed=problem.seed, indices=[last])
+    window, spent = experiment.window, 0.0
+    if isinstance(task, Markov) and window:
+        data, spent = problem.solve(data, times[:window])[0][:, -1], times[window - 1]
+        times = times[window:]
+    points: tuple[Any, ...] = (..., *(slice(None, None, every),) * grid.dim)
+    state = data[points]
+    when, learner = times[:1] or None, copy.deepcopy(run.model).double()
+
+    def learned(f: Tensor) -> Tensor:
+        frames: Tensor = learner.predict(f, grid=grid, times=when)
+        return frames if when is None else frames[:, 0]
+
+    def true(f: Tensor) -> Tensor:
+        solved = problem.solve(f, None if when is None else [when[0] - spent])[0]
+        return solved if when is None else solved[:, 0]
+
+    modes = (min(WAVES, grid.shape[0] // 2), *[1] * (grid.dim - 1))
+    step = 1e-3 * float(state.square().mean().sqrt())
+    found = [extract_symbol(f, grid, state=state, modes=modes, step=step) for f in (learned, true)]
+    line: tuple[Any, ...] = (0, 0, slice(None), *(n // 2 for n in grid.shape[1:]))
+    xi, order = found[0].xi[..., 0].flatten().sort()
+    a, b = (one.values[line].flatten(1)[:, order] for one in found)
+    return {
+        "xi": xi.tolist(),
+        "learned": a.abs().tolist(),
+        "true": b.abs().tolist(),
+        "difference": (a - b).abs().tolist(),
+        "distance": float((a - b).norm() / b.norm()),
+    }
 
 
 def _of_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, None]:

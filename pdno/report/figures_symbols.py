@@ -10,6 +10,7 @@ __all__ = [
     "lowest",
     "plot_certificate",
     "plot_guarantee",
+    "plot_phase_space",
     "plot_symbol_layer",
     "symbol_values",
 ]
@@ -191,6 +192,44 @@ def plot_guarantee(
     axes.set(xlabel="t", ylabel="relative L2 error", title="Rollouts, guaranteed and true")
     axes.legend()
     return drawn
+
+
+PHASE_SPACE = {
+    "learned": "learned |a(x, ξ)|",
+    "true": "solver",
+    "difference": "|learned - solver|",
+}
+
+
+def plot_phase_space(found: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Symbols of learned and true operators over x, to the right, and ξ: one row for each."""
+    drawn = Figure(figsize=(8.4, 2.5 * len(found)), layout="constrained")
+    panels = drawn.subplots(len(found), len(PHASE_SPACE), squeeze=False)
+    for row, (name, parts) in zip(panels, found.items(), strict=True):
+        most = float(np.max([parts["learned"], parts["true"]]))
+        low, high = parts["xi"][0] - 0.5, parts["xi"][-1] + 0.5
+        for axes, (part, title) in zip(row, PHASE_SPACE.items(), strict=True):
+            values = np.asarray(parts[part]).T
+            limit = values.max() if part == "difference" else most
+            style = {"cmap": "viridis", "vmin": 0.0, "vmax": limit, "aspect": "auto"}
+            image = axes.imshow(values, extent=(0, 1, low, high), origin="lower", **style)
+            drawn.colorbar(image, ax=axes)
+            axes.set_title(title, fontsize=8)
+            axes.set(xlabel="x₁", ylabel="ξ₁")
+        row[0].set_ylabel(f"{name}\nξ₁" if name else "ξ₁")
+    return drawn
+
+
+@figure("phase-space", 0, [SYMBOL_COMMAND], "Learned and true operator in phase space")
+def plot_phase_spaces(results: Results) -> Figure:
+    """What the derivative of an operator at a test input makes of waves of frequency ξ near x, for
+    the runs that `pdno symbol RUN` has looked into. Along the first axis, through the middle."""
+    found = {
+        f"{run.facts.study}: {run.model}": inside["phase_space"]
+        for run in results.records
+        if (inside := run.inside).get("phase_space")
+    }
+    return plot_phase_space(require(found))
 
 
 @figure("certificates", 0, [SYMBOL_COMMAND], "Certificates of the symbol class")

@@ -9,7 +9,7 @@ import torch
 
 from pdno.experiments.measure import learned_diffusivity
 from pdno.experiments.recipes import burgers_rollout, darcy, heat
-from pdno.experiments.run import run_experiment
+from pdno.experiments.run import load, run_experiment
 from pdno.experiments.symbol import inspect_symbols
 from pdno.grid import Grid
 from pdno.networks.fno import FNO
@@ -67,6 +67,22 @@ def test_a_run_is_looked_into_layer_by_layer(tmp_path, in_process):
         for kind in ("symbol", "certificate"):
             pixels = matplotlib.image.imread(tmp_path / "out" / f"layer-{number}-{kind}.png")
             assert pixels.std() > 0.01
+
+
+def test_phase_space_has_the_learned_and_the_exact_symbol(tmp_path, in_process):
+    experiment = heat("smoke").experiments[0]
+    run_experiment(experiment, tmp_path / "run")
+    text, place = inspect_symbols(tmp_path / "run")
+    found = json.loads((place / "symbol.json").read_text())["phase_space"]
+    xi, t = torch.tensor(found["xi"]).double(), experiment.problem.times[0]
+    exact = torch.exp(-4 * math.pi**2 * experiment.problem.diffusivity * xi**2 * t)
+    assert (torch.tensor(found["true"]).double() - exact).abs().max() < 1e-6
+    model = load(tmp_path / "run")
+    values = model.network.values(model.sampling.grid, experiment.task.scaled_time(t))
+    learned = (values.space.mean() * values.frequency[0, 0, 0, : len(xi)]).abs()
+    shown = torch.tensor(found["learned"])
+    assert (shown.mean(dim=0) - learned.detach()).abs()[1:].max() < 0.05 * shown.max()
+    assert "phase space: " in text and matplotlib.image.imread(place / "phase-space.png").std() > 0
 
 
 def test_a_semigroup_step_says_how_long_its_rollouts_are_guaranteed(tmp_path, in_process):

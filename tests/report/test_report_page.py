@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from pdno.report.claims import CLAIMS, judge
 from pdno.report.figures_errors import plot_error_by_time, plot_resolutions
 from pdno.report.figures_fields import choose_sample, plot_frames
-from pdno.report.figures_symbols import plot_certificates, plot_heat_symbol
+from pdno.report.figures_symbols import plot_certificates, plot_heat_symbol, plot_phase_spaces
 from pdno.report.page import FIGURES, TABLES, write_report
 from pdno.report.published import TABLE_6
 from pdno.report.runs import Results, find_runs
@@ -185,6 +185,9 @@ def section_of(text, key):
     return text[start : text.index("</section>", start)]
 
 
+INSIDE = {"certificates", "phase-space"}  # of runs that `pdno symbol` has looked into
+
+
 def read(*places):
     return Results(tuple(find_runs(places)))
 
@@ -193,7 +196,7 @@ def read(*places):
 
 
 def test_every_table_and_figure_is_made(report):
-    made = [entry for entry in FIGURES if entry.key != "certificates"]
+    made = [entry for entry in FIGURES if entry.key not in INSIDE]
     keys = [*(entry.key for entry in made), *OWN]
     figures = {f"{key}.{ending}" for key in keys for ending in ("png", "pdf")}
     assert {path.name for path in (report / "figures").iterdir()} == figures
@@ -219,7 +222,7 @@ def test_the_page_needs_nothing_else(report):
     text = (report / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.open == [] and page.scripts == 0
-    assert len(page.sources) == len(FIGURES) - 1 + len(OWN)
+    assert len(page.sources) == len(FIGURES) - len(INSIDE) + len(OWN)
     for source in page.sources:
         start = "data:image/png;base64,"
         assert source.startswith(start)
@@ -235,7 +238,7 @@ def test_every_anchor_resolves_and_every_entry_is_in_the_contents(report):
     anchors = [link[1:] for link in page.links if link.startswith("#")]
     assert len(set(page.identifiers)) == len(page.identifiers)
     assert anchors == page.identifiers
-    made = {entry.key for entry in (*FIGURES, *TABLES)} - {"certificates"}
+    made = {entry.key for entry in (*FIGURES, *TABLES)} - INSIDE
     assert made | {"runs", *OWN, "verdicts", "not-run"} == set(anchors)
     assert anchors[: 1 + len(OWN)] == ["runs", *OWN] and anchors[-1] == "not-run"
 
@@ -243,7 +246,7 @@ def test_every_anchor_resolves_and_every_entry_is_in_the_contents(report):
 def test_the_page_says_number_command_and_budget(report):
     text = (report / "report.html").read_text(encoding="utf-8")
     for entry in (*FIGURES, *TABLES):
-        if entry.key == "certificates":
+        if entry.key in INSIDE:
             continue
         section = section_of(text, entry.key)
         assert entry.number in section
@@ -309,7 +312,16 @@ def test_certificates_are_those_of_pdno_symbol(tmp_path, lone):
     copy = shutil.copytree(run, tmp_path / "run")
     assert plot_certificates(read(copy)) is None
     (copy / "symbol").mkdir()
-    (copy / "symbol" / "symbol.json").write_text(json.dumps({"order": 1.0, "layers": [layer]}))
+    phases = {
+        "learned": [[1.0, 0.5]] * 3,
+        "true": [[1.0, 0.25]] * 3,
+        "difference": [[0.0, 0.25]] * 3,
+    }
+    inside = {"order": 1.0, "layers": [layer], "phase_space": {"xi": [0, 1], **phases}}
+    (copy / "symbol" / "symbol.json").write_text(json.dumps(inside))
+    maps = [axes.images[0] for axes in plot_phase_spaces(read(copy)).axes if axes.images]
+    assert [float(image.get_array().max()) for image in maps[:3]] == [1.0, 1.0, 0.25]
+    assert maps[0].get_extent() == [0, 1, -0.5, 1.5] and maps[0].get_array().shape == (2, 3)
     (axes,) = plot_certificates(read(copy)).axes
     assert "not in S^1" in axes.get_title()
     claim = next(claim for claim in CLAIMS if claim.key == "symbol-class")
@@ -474,6 +486,6 @@ def test_a_browser_shows_every_picture(report):
         widths = page.eval_on_selector_all("img", "all => all.map(one => one.naturalWidth)")
         wide = page.evaluate("document.documentElement.scrollWidth")
         browser.close()
-    assert len(widths) == len(FIGURES) - 1 + len(OWN) and min(widths) > 0
+    assert len(widths) == len(FIGURES) - len(INSIDE) + len(OWN) and min(widths) > 0
     assert problems == [] and wide <= 390
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
