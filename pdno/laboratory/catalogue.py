@@ -1,15 +1,15 @@
 """The operators of some run folders: what they take and predict, and what they look like inside.
 
 A reader gives one *state*: a coefficient or an initial value on a grid, (*N). What else an
-operator needs follows: the frames of a window come from the solver, and further channels of a
-static input are constants, as the parameter μ of a family of equations.
+operator needs follows: the frames of a window come from the solver. Further channels of a static
+input are constants, and so are the numbers μ of a family of equations.
 """
 
 __all__ = ["Catalogue", "Entry", "State"]
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,7 +29,7 @@ from pdno.networks.transport import Transport
 from pdno.operators.kernel import apply_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral import interpolate, resample
-from pdno.symbols.base import SymbolValues
+from pdno.symbols.base import SymbolValues, Time
 from pdno.theory.certificate import Certificate, certify
 from pdno.training.task import OneShot, StaticMap, evaluation_mode
 
@@ -41,7 +41,7 @@ MOST_LAYERS = 64
 
 @dataclass(frozen=True)
 class State:
-    """What a reader gives: values on (*N), constants of further channels, and which times."""
+    """What a reader gives: values on (*N), constants (channels, then scalars), and which times."""
 
     values: Tensor
     constants: tuple[float, ...] = ()
@@ -59,6 +59,7 @@ class Entry:
         self.rows, self.frozen = run.rows, Grid((2,))
         assert run.model.sampling is not None
         self.sampling, self.task = run.model.sampling, run.model.task
+        self.scalars = self.sampling.scalars
         if self.task.kind == "space-time" or self.grid.dim > 2:
             raise ValueError(f"{run.folder} has three axes; the page shows one or two")
         seen = getattr(self.task, "frames", None)
@@ -80,6 +81,23 @@ class Entry:
     def constants(self) -> int:
         """Channels after the state."""
         return 0 if self.sampling.input_frames else self.sampling.input_channels - 1
+
+    def scalars_of(self, state: State) -> dict[str, float]:
+        """The numbers of the equation by name; ValueError for those far from the training."""
+        numbers = dict(zip(self.scalars, state.constants[self.constants :], strict=True))
+        for (name, number), (low, high) in zip(
+            numbers.items(), self.sampling.ranges, strict=False
+        ):
+            if not low / 2 <= number <= 2 * high:
+                raise ValueError(f"{name} {number:g}; expected {low / 2:g} to {2 * high:g}")
+        return numbers
+
+    def fix(self, scalars: Mapping[str, float] | None) -> None:
+        """Keep one member of a family alone, for a page without a server."""
+        if self.scalars:
+            self.learner = self.learner.fixed(scalars)
+            told = ", ".join(f"{name} {number:g}" for name, number in (scalars or {}).items())
+            self.title, self.scalars = f"{self.title}, {told}", ()
 
     def resolutions(self) -> list[int]:
         """Points of the longest axis that may be asked for: half of the training's, to 4 times."""
@@ -117,8 +135,7 @@ class Entry:
             "grid": {"shape": list(self.grid.shape), "periodic": self.grid.periodic},
             "resolutions": self.resolutions(),
             "input": self.describe_input(),
-            "constants": list(sampling.input_names[1:])
-            or [f"μ{k + 1}" for k in range(self.constants)],
+            "constants": self.describe_constants(),
             "window": self.window,
             "times": None if self.is_static else list(sampling.times or ()),
             "step": sampling.step,
@@ -131,6 +148,13 @@ class Entry:
             "weights": count_parameters(self.learner.network, complex_once=False),
             "error": rows[0].value if rows and math.isfinite(rows[0].value) else None,
         }
+
+    def describe_constants(self) -> list[dict[str, Any]]:
+        """Sliders of the further channels, and of the numbers of the equation in their ranges."""
+        names = self.sampling.input_names[1:] or [f"μ{k + 1}" for k in range(self.constants)]
+        ranges = [(-5.0, 5.0)] * self.constants + list(self.sampling.ranges)
+        known = zip([*names[: self.constants], *self.scalars], ranges, strict=False)
+        return [{"name": name, "low": low, "high": high} for name, (low, high) in known]
 
     @property
     def is_static(self) -> bool:
@@ -167,12 +191,23 @@ class Entry:
         step = self.sampling.step or 1.0
         return [step * (k + 1) for k in range(self.window + state.frames)]
 
-    def predict(self, inputs: Tensor, grid: Grid, times: Sequence[float] | None) -> Tensor:
+    def predict(
+        self,
+        inputs: Tensor,
+        grid: Grid,
+        times: Sequence[float] | None,
+        scalars: Mapping[str, float] | None = None,
+    ) -> Tensor:
         """(B, C, *N) -> (B, T, *N); a static operator gives one frame."""
         like = next(self.learner.parameters())
-        self._freeze(grid)
+        network = self.learner.normalized
+        if scalars:
+            numbers = torch.tensor([list(scalars.values())], dtype=torch.float64)
+            network = network.at(numbers.to(like))
+        else:
+            self._freeze(grid)
         with evaluation_mode(self.learner):
-            found = self.task.predict(self.learner.normalized, inputs.to(like), grid, times)
+            found = self.task.predict(network, inputs.to(like), grid, times)
         found = found[:, None] if self.is_static else found
         return found[:, :, 0].float()
 
@@ -189,23 +224,32 @@ class Entry:
         if window is not None:
             return window[None].float()
         values = state.values[None]
-        constants = [torch.full_like(values, value) for value in state.constants]
+        constants = [torch.full_like(values, value) for value in state.constants[: self.constants]]
         return torch.cat([values, *constants])[None].float()
 
     @torch.no_grad()
     def look_inside(
-        self, inputs: Tensor, grid: Grid, layer: int, pair: tuple[int, int], t: float | None
+        self,
+        inputs: Tensor,
+        grid: Grid,
+        layer: int,
+        pair: tuple[int, int],
+        at: tuple[float | None, Mapping[str, float]],
     ) -> dict[str, Tensor | None]:
-        """a1(x) and a2(ξ) of an output j and an input i, v_i before the layer and K_ji v_i."""
+        """a1(x) and a2(ξ) of an output j and an input i, v_i before the layer and K_ji v_i.
+
+        All of it `at` a time and numbers of the equation.
+        """
+        t, scalars = at
         operator, seen = self.operators[layer], list[tuple[Any, ...]]()
         hook = operator.register_forward_hook(lambda _, given, __: seen.append(given))
         try:
             times = None if self.is_static else [1.0 if t is None else t]
-            self.predict(inputs, grid, times)
+            self.predict(inputs, grid, times, scalars)
         finally:
             hook.remove()
         v, inner = seen[0][0], seen[0][1] if len(seen[0]) > 1 else grid
-        values = operator.values(inner or grid, self.scaled_time(t))
+        values = operator.values(inner or grid, self.seen(t, scalars))
         j, i = pair
         c = values.frequency[:, j : j + 1, i : i + 1].to(v.dtype.to_complex())
         b = values.space
@@ -223,15 +267,25 @@ class Entry:
 
     def certificate(self, layer: int) -> dict[str, Any]:
         """Whether the symbol of a layer is in S^1, with what speaks against it."""
-        symbol, t = (
-            self.operators[layer].symbol,
-            self.scaled_time((self.sampling.times or (1.0,))[0]),
-        )
+        symbol = self.operators[layer].symbol
+        middle = {
+            name: math.sqrt(low * high) if low > 0 else (low + high) / 2
+            for name, (low, high) in zip(self.scalars, self.sampling.ranges, strict=False)
+        }
+        t = self.seen((self.sampling.times or (1.0,))[0], middle)
         return plain_certificate(certify(symbol, 1.0, dim=self.grid.dim, t=t))
 
-    def scaled_time(self, t: float | None) -> float | None:
-        """What the symbols see of a time; None where they have none."""
-        return self.task.scaled_time(t) if isinstance(self.task, OneShot) and t else None
+    def seen(self, t: float | None, scalars: Mapping[str, float] | None = None) -> Time:
+        """What the symbols see of a time and of numbers; None where they see neither."""
+        moment = self.task.scaled_time(t) if isinstance(self.task, OneShot) and t else None
+        network = self.learner.normalized
+        if scalars:
+            numbers = torch.tensor([list(scalars.values())], dtype=torch.float64)
+            network = network.at(numbers.to(next(self.learner.parameters())))
+        told = network.in_symbols
+        if told is None or moment is None:
+            return moment if told is None else told
+        return torch.cat([told.new_tensor([[moment]]), told], dim=1)
 
 
 def plain_certificate(found: Certificate) -> dict[str, Any]:

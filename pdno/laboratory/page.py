@@ -16,6 +16,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,17 @@ SAMPLES = 3
 PAIRS = 3
 
 
-def write_page(runs: list[Path], out: Path, *, resolution: int | None = None) -> str:
+def write_page(
+    runs: list[Path],
+    out: Path,
+    *,
+    resolution: int | None = None,
+    scalars: Mapping[str, float] | None = None,
+) -> str:
     """Write the page of some run folders; what it holds, in words.
 
     Without a resolution there are two models of each operator: on the points of the training, and
-    on twice as many.
+    on twice as many. Operators of a family are those of the `scalars`.
     """
     if out.exists() and not (out / OPERATORS).is_file():
         raise ValueError(f"{out} exists and is no page of pdno: name another folder")
@@ -53,6 +60,7 @@ def write_page(runs: list[Path], out: Path, *, resolution: int | None = None) ->
         descriptions = []
         for number, run in enumerate(runs):
             entry = Entry(run.resolve().name, load_run(run))
+            entry.fix(scalars)
             descriptions.append(_write_operator(entry, run, made, number, resolution))
         for name, content in page_files().items():
             if name == "index.html":
@@ -107,7 +115,8 @@ def _write_operator(
 def _samples(entry: Entry, run: Path) -> list[dict[str, Any]]:
     """A few test samples with the solver's truth, as they lie in the run folder."""
     kept = kept_samples(run)
-    if kept is None or kept[1] != entry.grid or entry.constants:
+    family = bool(entry.sampling.scalars)  # whose samples are of other members
+    if kept is None or kept[1] != entry.grid or entry.constants or family:
         return []
     tensors, _ = read_tensors(run / PICTURES, "cpu")
     inputs, targets = kept[0], tensors["target"]
@@ -123,7 +132,7 @@ def _inside(entry: Entry) -> list[dict[str, Any]]:
     """a1(x) and a2(ξ) of the first channel pairs of each layer, and its certificate."""
     layers = []
     times = entry.sampling.times
-    t = entry.scaled_time(times[0]) if times else None
+    t = entry.seen(times[0] if times else None)
     for number, operator in enumerate(entry.operators):
         values = operator.values(entry.grid, t)
         c, b = values.frequency[0], None if values.space is None else values.space[0]

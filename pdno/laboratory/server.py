@@ -62,11 +62,17 @@ class Batches:
         self.running: asyncio.Task[None] | None = None
 
     async def predict(
-        self, entry: Entry, inputs: Tensor, grid: Grid, times: list[float] | None
+        self,
+        entry: Entry,
+        inputs: Tensor,
+        grid: Grid,
+        times: list[float] | None,
+        scalars: dict[str, float] | None = None,
     ) -> Tensor:
         """(1, C, *N) -> (T, *N)."""
         future: asyncio.Future[Tensor] = asyncio.get_running_loop().create_future()
-        self.queue.append(((entry, grid, tuple(times or ())), inputs, future))
+        same = (entry, grid, tuple(times or ()), tuple((scalars or {}).items()))
+        self.queue.append((same, inputs, future))
         if self.running is None or self.running.done():
             self.running = asyncio.create_task(self._run())
         return await future
@@ -84,9 +90,10 @@ class Batches:
             self.queue = [one for one in self.queue if id(one) not in taken and not one[2].done()]
             if not chosen:
                 continue
-            entry, grid, times = first
-            inputs = torch.cat([one[1] for one in chosen])
-            predict = functools.partial(entry.predict, inputs, grid, list(times) or None)
+            entry, grid, times, numbers = first
+            inputs, given = torch.cat([one[1] for one in chosen]), [grid, list(times) or None]
+            given += [dict(numbers)] if numbers else []
+            predict = functools.partial(entry.predict, inputs, *given)
             try:
                 found = await self.run(predict)
             except Exception as problem:
@@ -120,20 +127,25 @@ class Laboratory:
         grid = entry.grid_at(max(ask.shape))
         if list(grid.shape) != ask.shape or max(ask.shape) not in entry.resolutions():
             raise Refused(f"shape {ask.shape}; expected one of {entry.resolutions()} points")
-        if len(ask.constants) != entry.constants:
-            raise Refused(f"{len(ask.constants)} constants; expected {entry.constants}")
+        wanted = entry.constants + len(entry.scalars)
+        if len(ask.constants) != wanted:
+            raise Refused(f"{len(ask.constants)} constants; expected {wanted}")
         values = decode(ask.data, ask.shape)
         phases = entry.describe_input()["phases"]
         if phases and float(values.min()) <= 0:
             raise Refused("a permeability has to be positive everywhere")
         state = State(values, tuple(ask.constants), ask.frames, tuple(sorted(set(ask.times))))
+        try:
+            entry.scalars_of(state)
+        except ValueError as problem:
+            raise Refused(str(problem)) from problem
         return entry, state, grid
 
     async def window(self, entry: Entry, state: State) -> Tensor | None:
         """The frames that an operator sees, made by the solver where it sees several."""
         if not entry.window:
             return None
-        one_more = State(state.values, frames=1)
+        one_more = State(state.values, state.constants, frames=1)
         frames, _ = await self.solve(entry, one_more)
         return torch.from_numpy(frames[: entry.window].copy())
 
@@ -141,7 +153,8 @@ class Laboratory:
         """Frames of the solver from a state on."""
         if entry.problem is None or entry.constants:
             raise Refused("no solver is known for the data of this operator")
-        told = {"kind": entry.problem.name, **entry.problem.model_dump(mode="json")}
+        problem = entry.problem.at(entry.scalars_of(state))
+        told = {"kind": problem.name, **problem.model_dump(mode="json")}
         times = entry.solver_times(state)
         offset = entry.grid_at(max(state.values.shape)).offset
         return await self.solver.solve(told, state.values.numpy(), times, offset)
@@ -150,7 +163,8 @@ class Laboratory:
         entry, state, grid = self.state(ask)
         inputs = entry.inputs_of(state, await self.window(entry, state))
         start = time.perf_counter()
-        found = await self.batches.predict(entry, inputs, grid, entry.times_of(state))
+        times, scalars = entry.times_of(state), entry.scalars_of(state)
+        found = await self.batches.predict(entry, inputs, grid, times, scalars)
         return encode(found) | {"seconds": time.perf_counter() - start}
 
     async def truth(self, ask: Ask) -> dict[str, Any]:
@@ -173,7 +187,8 @@ class Laboratory:
         inputs = entry.inputs_of(state, await self.window(entry, state))
         pair = (ask.output, ask.input)
         t = ask.time or (entry.sampling.times or (1.0,))[0]
-        look = functools.partial(entry.look_inside, inputs, grid, ask.layer, pair, t)
+        at = (t, entry.scalars_of(state))
+        look = functools.partial(entry.look_inside, inputs, grid, ask.layer, pair, at)
         found = await self.batches.run(look)
         return {name: value if value is None else encode(value) for name, value in found.items()}
 

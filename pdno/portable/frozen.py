@@ -25,6 +25,7 @@ from pdno.networks.rollout import unroll
 from pdno.networks.transport import REACH, REFINE, Transport, read_between
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral import resample
+from pdno.symbols.base import Time
 from pdno.training.normalizer import Normalizer, move
 from pdno.training.task import Learner, Markov, OneShot, Rollout, SpaceTime, TeacherForcing
 
@@ -89,7 +90,7 @@ class FrozenOperator(nn.Module):
     lower: Tensor | None
 
     def __init__(
-        self, operator: PseudoDifferentialOperator, grid: Grid, t: float | None, known: Shared
+        self, operator: PseudoDifferentialOperator, grid: Grid, t: Time, known: Shared
     ) -> None:
         super().__init__()
         kept = kept_per_axis(grid.shape, operator.modes)
@@ -176,9 +177,7 @@ def freeze_pointwise(one: nn.Module) -> Pointwise:
 class FrozenNetwork(nn.Module):
     """A `NeuralOperator` on one grid and at one time; coordinates are part of the first bias."""
 
-    def __init__(
-        self, network: NeuralOperator, grid: Grid, t: float | None, known: Shared
-    ) -> None:
+    def __init__(self, network: NeuralOperator, grid: Grid, t: Time, known: Shared) -> None:
         super().__init__()
         self.grid, self.inner = grid, network.inner_grid(grid)
         weight = network.lift.weight
@@ -265,12 +264,22 @@ class FrozenPredictor(nn.Module):
         self.inputs = FrozenNormalizer(net.inputs, count, grid) if net.inputs else None
         count = self.output_channels
         self.outputs = FrozenNormalizer(net.outputs, count, grid) if net.outputs else None
-        at: list[float | None] = [None]
+        # numbers of the equation are fixed: symbols see them beside the time, or they are channels
+        told = net.in_symbols
+        at: list[Time] = [told]
         where = grid
         if isinstance(task, OneShot):
-            at = [task.scaled_time(float(t)) for t in self.times or ()]
+            moments = [task.scaled_time(float(t)) for t in self.times or ()]
+            at = [
+                t if told is None else torch.cat([told.new_tensor([[t]]), told], 1)
+                for t in moments
+            ]
         elif isinstance(task, SpaceTime):
             where = Grid((*grid.shape, len(self.times or ())))
+        self.constants = 0
+        if net.seen is not None and told is None:
+            self.constants = net.seen.shape[1]
+            self.register_buffer("constant", net.seen.reshape(1, -1, *[1] * grid.dim))
         known: Shared = {}
         self.networks = nn.ModuleList(freeze_network(net.network, where, t, known) for t in at)
         move(self, "cpu", torch.float32)
@@ -281,6 +290,7 @@ class FrozenPredictor(nn.Module):
         """The prediction in the units of the data."""
         if isinstance(self.task, OneShot):
             seen = self._encode(inputs)
+            seen = self._with_constants(seen)
             return torch.stack([self._decode(network(seen)) for network in self.networks], dim=1)
         if isinstance(self.task, SpaceTime):
             seen = self._encode(inputs)[..., None]
@@ -292,10 +302,16 @@ class FrozenPredictor(nn.Module):
 
     def _step(self, f: Tensor) -> Tensor:
         seen = self._encode(f)
-        frame = self.networks[0](seen)
+        frame = self.networks[0](self._with_constants(seen))
         if getattr(self.task, "residual", False):
             frame = frame + seen[:, -self.output_channels :]
         return self._decode(frame)
+
+    def _with_constants(self, f: Tensor) -> Tensor:
+        if not self.constants:
+            return f
+        constant = self.get_buffer("constant").expand(len(f), -1, *f.shape[2:])
+        return torch.cat([constant, f], dim=1)
 
     def _encode(self, f: Tensor) -> Tensor:
         return f if self.inputs is None else self.inputs.encode(f)
@@ -304,7 +320,7 @@ class FrozenPredictor(nn.Module):
         return u if self.outputs is None else self.outputs.decode(u)
 
 
-def freeze_network(network: nn.Module, grid: Grid, t: float | None, known: Shared) -> nn.Module:
+def freeze_network(network: nn.Module, grid: Grid, t: Time, known: Shared) -> nn.Module:
     """A network, or a part of one, on a grid and at a time; transforms are shared."""
     if isinstance(network, Transport):
         return FrozenTransport(freeze_network(network.network, grid, t, known), grid)

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 import contextlib
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, overload
@@ -489,6 +490,15 @@ class Learner(nn.Module):
         band = None if self.bars is None or kind != "plot" else self.bars.band(data.grid).cpu()
         options = {} if band is None else {"band": band.expand(target.shape)}
         return getattr(data, kind)(index, prediction, title=title, **options)
+
+    def fixed(self, scalars: Scalars) -> "Learner":
+        """This operator for one member of the family; itself where it is of none."""
+        numbers = self._numbers(scalars, 1)
+        if numbers is None:
+            return self
+        one = copy.deepcopy(self)
+        one.normalized = one.normalized.at(numbers.to(next(self.parameters())))
+        return one
 
     def _numbers(self, scalars: Scalars, count: int) -> Tensor | None:
         """Scalars as (B, P) numbers, in the order of the training."""

@@ -27,6 +27,7 @@ def experiments():
     )
     fluid = {"name": "flow", "problem": vortices, "resolution": 16, "window": 2}
     state = HeatProblem(samples=4, resolution=32, solver_resolution=32, frames=3)
+    family = state.model_copy(update={"vary": {"diffusivity": (0.01, 0.1)}})
     pdno = PDNONetwork(**SMALL, symbol_hidden=6)
     return [
         Experiment(model="PDNO", network=pdno, **medium, **QUICK),
@@ -38,12 +39,18 @@ def experiments():
             **{"network": PDIONetwork(symbol_hidden=6), "task": OneShot()},
             **QUICK,
         ),
+        Experiment(
+            **{"name": "family", "model": "PDIO", "problem": family, "resolution": 32},
+            **{"network": PDIONetwork(symbol_hidden=6, scalars=1), "task": OneShot()},
+            **QUICK,
+        ),
     ]
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
-    """Run folders, in this order: darcy PDNO and FNO, flow by steps and by windows, heat."""
+    """Run folders, in this order: darcy PDNO and FNO, flow by steps and by windows, heat, and
+    heat of any diffusivity."""
     place, before = tmp_path_factory.mktemp("laboratory"), generation._make_all
 
     def make_all(problem, folder, missing, workers):

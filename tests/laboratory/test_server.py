@@ -60,7 +60,8 @@ def close(found, expected, tolerance=1e-6):
 
 def test_operators_are_described(client):
     told = {one["key"]: one for one in client.get("/api/operators").json()["operators"]}
-    assert list(told) == ["darcy-PDNO", "darcy-FNO", "flow-steps", "flow-window", "heat-PDIO"]
+    names = ["darcy-PDNO", "darcy-FNO", "flow-steps", "flow-window", "heat-PDIO", "family-PDIO"]
+    assert list(told) == names
     assert told["darcy-PDNO"]["input"]["phases"] == [3.0, 12.0]
     assert told["darcy-PDNO"]["resolutions"] == [8, 16, 32, 64]
     assert (told["flow-steps"]["window"], told["flow-window"]["window"]) == (0, 2)
@@ -87,6 +88,31 @@ def test_steps_windows_and_times_are_predicted(client, runs):
     u, times = field(32), [0.21, 0.7]
     found = numbers(client.post("/api/predict", json=ask("heat-PDIO", u, times=times)))
     assert close(found, pdno.load(runs[4]).predict(u[None, None], times=times)[0, :, 0])
+
+
+def test_a_family_is_told_which_equation_it_is(client, runs):
+    (slider,) = next(
+        one["constants"]
+        for one in client.get("/api/operators").json()["operators"]
+        if one["key"] == "family-PDIO"
+    )
+    low, high = slider["low"], slider["high"]
+    assert slider["name"] == "diffusivity" and 0.01 <= low < high <= 0.1
+    u, t = field(32), 0.3
+    for c in (low, (low + high) / 2):
+        body = ask("family-PDIO", u, times=[t], constants=[c])
+        found = numbers(client.post("/api/predict", json=body))
+        told = {"times": [t], "scalars": {"diffusivity": c}}
+        assert close(found, pdno.load(runs[5]).predict(u[None, None], **told)[0, :, 0])
+        truth = numbers(client.post("/api/truth", json=body))
+        assert close(truth[0], u * np.exp(-4 * np.pi**2 * c * t))
+        inside = client.post("/api/layer", json=body | {"layer": 0, "time": t}).json()
+        assert inside["real"]["shape"] == [17] and inside["after"]["shape"] == [32]
+    for wrong in ([], [10 * high], [c, c]):
+        body = ask("family-PDIO", u, times=[t], constants=wrong)
+        assert client.post("/api/predict", json=body).status_code == 422
+    found = client.get("/api/certificate", params={"operator": "family-PDIO", "layer": 0})
+    assert found.json()["reasons"]
 
 
 def test_the_truth_is_that_of_the_solver(client, catalogue):

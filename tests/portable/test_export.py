@@ -70,6 +70,35 @@ def test_frozen_operators_predict_as_they_did(family, points):
                 assert relative(window[:, -1:], frame) < 5e-6
 
 
+@pytest.mark.parametrize("network", ["symbols", "time", "channel"])
+def test_a_member_of_a_family_is_fixed_in_the_file(network, tmp_path):
+    """Symbols see the number, or see it beside the time, or it is a channel."""
+    times = [0.1, 0.2] if network == "time" else [0.1]
+    ranges = {"diffusivity": (0.01, 0.1)}
+    data = pdno.generate(
+        pdno.Heat(), pdno.Grid((32,)), samples=6, times=times, seed=0, vary=ranges
+    )
+    size = {"width": 4, "layers": 2, "modes": 6}
+    torch.manual_seed(0)
+    made = {
+        "symbols": lambda: pdno.PDNO(1, 1, 1, scalars=1, symbol_hidden=6, **size),
+        "time": lambda: pdno.PDIO(1, 1, 1, modes=6, scalars=1, takes_time=True, symbol_hidden=6),
+        "channel": lambda: pdno.FNO(1, 2, 1, **size),
+    }[network]()
+    task = "one-shot" if network == "time" else "static"
+    learner = pdno.fit(made, data, task=task, epochs=1, normalization="channel").model
+    with pytest.raises(ValueError, match="one of a family"):
+        pdno.export(learner, tmp_path / "a.safetensors", format="safetensors")
+    for c in (0.02, 0.08):
+        path = tmp_path / f"{c}.safetensors"
+        one = pdno.export(learner, path, format="safetensors", scalars={"diffusivity": c})
+        f = data.batch()[0]
+        given = {"grid": data.grid, "times": times, "scalars": {"diffusivity": c}}
+        expected = learner.predict(f, **given).reshape(one.run(f).shape)
+        assert one.description["scalars"] == {"diffusivity": c}
+        assert relative(one.run(f), expected) < 5e-6
+
+
 def test_x_factors_of_a_wide_layer_become_few_terms():
     learner = OPERATORS["network"]()
     torch.manual_seed(0)

@@ -81,13 +81,20 @@ function chooseOperator() {
   } else drawAtRandom();
 }
 
-function constantControl(name, k) {
-  const label = document.createElement("label"), input = document.createElement("input");
-  label.textContent = name;
-  Object.assign(input, { type: "range", min: -5, max: 5, step: 0.05, value: 0, id: `constant-${k}` });
-  input.addEventListener("input", () => predict());
-  label.append(input);
+// A slider for a constant; over a decade or more it is logarithmic.
+function constantControl({ name, low, high }, k) {
+  const label = document.createElement("label"), input = document.createElement("input"), told = document.createElement("output");
+  const number = () => constantOf(input.value / 1000, low, high);
+  const show = () => (told.textContent = number().toPrecision(3));
+  Object.assign(input, { type: "range", min: 0, max: 1000, step: 1, value: 500, id: `constant-${k}` });
+  input.addEventListener("input", () => (show(), predict()));
+  label.append(`${name} `, input, told);
+  show();
   return label;
+}
+
+function constantOf(part, low, high) {
+  return low > 0 && high >= 10 * low ? low * (high / low) ** part : low + part * (high - low);
 }
 
 function gridShape() {
@@ -129,7 +136,7 @@ function showInput() {
 }
 
 function options(one) {
-  const constants = one.constants.map((_, k) => Number($(`constant-${k}`).value));
+  const constants = one.constants.map(({ low, high }, k) => constantOf($(`constant-${k}`).value / 1000, low, high));
   const moment = Number($("moment").value);
   const times = one.any_time && moment > 0 ? [moment] : [];
   const frames = Math.min(Math.max(Math.round(Number($("frames").value)) || 1, 1), 40);
