@@ -292,7 +292,7 @@ def test_hidden_files_of_others_are_kept(tmp_path, in_process):
 def test_a_second_writer_is_refused(copied, in_process):
     with open(copied / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ValueError, match="another process is generating into"):
+        with pytest.raises(ValueError, match="another process is writing to"):
             generate_dataset(HEAT, copied)
     assert generate_dataset(HEAT, copied).complete
 
