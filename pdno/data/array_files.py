@@ -209,8 +209,8 @@ def _read_numpy(
     """A block of the numbers that begin after so many bytes of a stream."""
     wanted = shape
     if shape and not fortran:  # the rows up to the last one that is asked for lie first
-        last = max(range(*cut[0].indices(shape[0])), default=-1)
-        wanted = (last + 1, *shape[1:])
+        rows = range(*cut[0].indices(shape[0]))
+        wanted = (1 + max(rows[0], rows[-1]) if rows else 0, *shape[1:])
     count = math.prod(wanted) * dtype.itemsize
     check_array(name, count)
     numbers, stream = bytearray(), start()
