@@ -188,6 +188,11 @@ def _numpy_array(name: str, start: Callable[[], IO[bytes]], most: int) -> Array:
     text.seek(8)
     parse = np.lib.format.read_array_header_2_0 if wide else np.lib.format.read_array_header_1_0
     shape, fortran, dtype = parse(text)
+    if dtype.hasobject:
+        raise PublishedFileError(
+            f"array {name} holds Python objects; refused because reading them could run code: "
+            "save arrays of numbers"
+        )
     total = math.prod(shape) * dtype.itemsize
     if total > most or min(shape, default=0) < 0:
         told = f"array {name} declares {total:,} bytes, more than its file can hold"

@@ -242,6 +242,8 @@ def read_manifest(folder: Path) -> Manifest:
         found = Manifest.model_validate_json(text)
     except ValidationError as error:
         reasons = [f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors()]
+        if any(e["loc"] == ("sha256",) for e in error.errors()):
+            reasons.insert(0, "it was changed by hand, and no longer ends with its SHA-256")
         raise _damaged(path, "; ".join(reasons)) from error
     except (ValueError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
