@@ -4,6 +4,7 @@ import io
 import os
 import struct
 import zipfile
+from itertools import pairwise
 
 import h5py
 import numpy as np
@@ -137,7 +138,6 @@ def test_numpy_files_of_every_kind_come_back(tmp_path):
     [
         ("deep.json", b"[" * 100_000, "not readable as json"),
         ("deep.yaml", b"[" * 500, "nested deeper than 64 levels"),
-        ("laughs.yaml", b"a: &a [1,1]\n" + b"", "network"),
         ("latin.yaml", b"name: \xff", "not readable as text in UTF-8"),
         ("date.yaml", b"name: 2020-99-99", "not readable as yaml"),
         ("long.json", b"1" * 5000, "not readable as json"),
@@ -148,12 +148,12 @@ def test_text_that_is_no_specification_is_named(tmp_path, name, content, told):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=told) as refused:
         read_experiment(tmp_path / name)
-    assert name in str(refused.value) or told == "network"
+    assert name in str(refused.value)
 
 
 def test_few_lines_of_yaml_do_not_become_many_values(tmp_path):
     lines = ["a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
-    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in zip("abcdefgh", "bcdefghi")]
+    lines += [f"{b}: &{b} [{', '.join([f'*{a}'] * 10)}]" for a, b in pairwise("abcdefghi")]
     (tmp_path / "laughs.yaml").write_text("\n".join(lines))
     with pytest.raises(ValueError, match="laughs.yaml is nested too deep, or too large"):
         read_experiment(tmp_path / "laughs.yaml")
