@@ -314,6 +314,21 @@ def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> No
     print(write_report(list(runs), out))
 
 
+def verify(paths: Positional[tuple[Path, ...]]) -> int:
+    """Say of each file whether it is as it was written: right, missing, changed or unknown.
+
+    The exit code is 1 where something is wrong.
+
+    Arguments:
+        paths: Datasets, run folders, folders that hold some, or exported files.
+    """
+    from pdno.experiments.verify import verify as look
+
+    text, right = look(list(paths))
+    print(text)
+    return 0 if right else 1
+
+
 def _print_rows(rows: list[Any], folder: Path, note: str = "") -> None:
     from pdno.report.summary import summarise
 
@@ -351,24 +366,27 @@ def _check_names(words: list[str], commands: Iterable[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0, or 2 where the input was wrong, or 75 where the same command goes on."""
+    """Run a command; 0, or 2 where the input was wrong, or 75 where the same command goes on.
+
+    `pdno verify` has 1 where files are wrong.
+    """
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     tune_allocator()
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if words == ["--version"]:
         print(f"pdno {version('pdno')}")
         return 0
-    runs = (reproduce, train, evaluate, predict, symbol, report, export, serve)
+    runs = (reproduce, train, evaluate, predict, symbol, report, export, serve, verify)
     rest = (*runs, generate, data, demo, bench, info)
     named = {"list": list_experiments} | {command.__name__: command for command in rest}
     try:
         words = _load_plugins(words)
         _check_names(words, named)
         config = (CascadeSubcommandArgs, DisallowNone)
-        tyro.extras.subcommand_cli_from_dict(
+        code = tyro.extras.subcommand_cli_from_dict(
             named, prog="pdno", description=ABOUT, args=words, config=config
         )
-        return 0
+        return code or 0
     except KeyboardInterrupt:
         message, code = "interrupted; the same command goes on where it stopped", 130
     except ValidationError as error:

@@ -15,6 +15,8 @@ MODEL_CARD = "model_card.md"  # the same for a reader, with errors and limits
 PICTURES = "pictures.safetensors"  # fields and symbols for figures
 ROWS = "rows.csv"  # the numbers, as tidy rows
 METRICS = "metrics.json"  # the same by split and metric, and the seconds; written last
+SEAL = "seal.json"  # the SHA-256 of all of these, written just before (`pdno.seal`)
+SEALED = (SPECIFICATION, ENVIRONMENT, HISTORY, WEIGHTS, OPERATOR, MODEL_CARD, PICTURES, ROWS)
 SYMBOL_FOLDER, SYMBOL = "symbol", "symbol.json"  # what `pdno symbol` found
 DATA = "data"
 
@@ -22,3 +24,9 @@ DATA = "data"
 def is_finished(folder: Path) -> bool:
     """Whether the run in this folder has ended."""
     return (folder / METRICS).is_file()
+
+
+def reopen(folder: Path) -> None:
+    """From now on the run in this folder is not finished, and its files may be written."""
+    (folder / METRICS).unlink(missing_ok=True)
+    (folder / SEAL).unlink(missing_ok=True)

@@ -23,6 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pdno.bounds import MemoryLimitError, check_memory, open_regular
+
 _Containers: TypeAlias = "list[Contents] | tuple[Contents, ...] | dict[str | int, Contents]"
 Contents: TypeAlias = "Tensor | str | int | float | None | _Containers"
 
@@ -50,7 +52,7 @@ def read_tensor_file(path: str | Path) -> Contents:
 
     Views of one storage share memory, as they did when they were saved.
     """
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         try:
             start, size = file.read(4), file.seek(0, 2)
             if start[:1] == b"\x80":
@@ -58,9 +60,10 @@ def read_tensor_file(path: str | Path) -> Contents:
             if start != b"PK\x03\x04":
                 problem = f"it starts with {start!r}, which no torch.save file does"
                 raise TensorFileError(f"{problem}; {AGAIN}")
+            check_memory("its tensors", size)  # records are not packed
             with zipfile.ZipFile(file) as archive:
                 return _checked(_Machine(archive, size).run())
-        except TensorFileError as problem:
+        except (TensorFileError, MemoryLimitError) as problem:
             raise TensorFileError(f"cannot read {path}: {problem}") from problem
         # Damaged bytes make zipfile and pickletools stumble in many ways; all mean the same.
         except Exception as problem:

@@ -17,11 +17,13 @@ four elements, flags with the class, axes, name, numbers, or those compressed. N
 stored in a smaller type than their class. Those that are not compressed are mapped, not read.
 
 What a header declares is not to be believed: nothing is allocated before its declared size has
-been compared with that of the file, and no block is read that does not fit into memory.
+been compared with that of the file, and no block is read that needs more memory than readers may
+use (`pdno.bounds`). Of NumPy files, too, headers are read first and numbers when asked for.
 """
 
 __all__ = ["Array", "PublishedFileError", "hdf5_array", "open_arrays", "read_arrays"]
 
+import io
 import math
 import os
 import struct
@@ -29,15 +31,16 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import IO, Any, BinaryIO, TypeAlias
 
 import h5py
 import numpy as np
 from torch import Tensor
 
+from pdno.bounds import MemoryLimitError, check_memory, open_regular
 from pdno.data.manifest import MANIFEST
 from pdno.tensor_file import AGAIN, Contents, TensorFileError, read_tensor_file
 
@@ -63,14 +66,30 @@ class Array:
     read: Callable[[Cut], Numbers] | None = None
 
 
-def check_memory(name: str, size: int) -> None:
-    """Refuse to read `size` bytes if the machine has less memory."""
-    known = hasattr(os, "sysconf")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if known else math.inf
-    if size > memory:
-        cure = "read fewer samples with samples=slice(...)"
-        needed = f"array {name} needs {size:,} bytes, this machine has {memory:,}"
-        raise PublishedFileError(f"{needed}; {cure}")
+def check_array(name: str, size: int) -> None:
+    """Refuse to read `size` bytes if they are more than the limit of all readers."""
+    try:
+        check_memory(f"array {name}", size, "read fewer samples with samples=slice(...)")
+    except MemoryLimitError as problem:
+        raise PublishedFileError(str(problem)) from problem
+
+
+def _bounded(name: str, array: Array) -> Array:
+    """The same array, which is not read beyond the limit."""
+    inner = array.read
+    if inner is None:
+        return array
+    try:
+        each = np.dtype(array.dtype.split()[-1]).itemsize
+    except TypeError:  # what NumPy does not know is read as a float
+        each = 4
+
+    def read(cut: Cut) -> Numbers:
+        shape = (len(range(*one.indices(n))) for one, n in zip(cut, array.shape, strict=True))
+        check_array(name, each * math.prod(shape))
+        return inner(cut)
+
+    return replace(array, read=read)
 
 
 def _check_size(name: str, size: int, file_size: int) -> None:
@@ -84,12 +103,13 @@ def _check_size(name: str, size: int, file_size: int) -> None:
 @contextmanager
 def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
     """The format and the arrays of a file; they can be read until the block ends."""
-    with open(path, "rb") as file, ExitStack() as stack:
+    with open_regular(path) as file, ExitStack() as stack:
         try:
             file_format, arrays = _arrays(path, file, stack)
             # A name that could drive a terminal never gets into a message.
             safe = ("".join(c if c.isprintable() else "?" for c in name) for name in arrays)
-            yield file_format, dict(zip(safe, arrays.values(), strict=True))
+            pairs = zip(safe, arrays.values(), strict=True)
+            yield file_format, {name: _bounded(name, array) for name, array in pairs}
         except TensorFileError:
             raise
         except PublishedFileError as problem:
@@ -102,10 +122,15 @@ def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
 def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, Array]]:
     size = os.fstat(file.fileno()).st_size
     head = file.read(520)
-    zipped = head[:2] == b"PK" and zipfile.is_zipfile(file)
-    members = zipfile.ZipFile(file).namelist() if zipped else []
-    if head[:6] == b"\x93NUMPY" or any(name.endswith(".npy") for name in members):
-        return "NumPy", dict(_numpy_arrays(Path(path), file))
+    if head[:6] == _NUMPY:
+        return "NumPy", {
+            Path(path).stem: _numpy_array(Path(path).stem, partial(_again, file), size)
+        }
+    if head[:2] == b"PK" and zipfile.is_zipfile(file):
+        archive = zipfile.ZipFile(file)
+        members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
+        if members:
+            return "NumPy", dict(_zipped_arrays(archive, members))
     if head[:2] == b"PK" or head[:1] == b"\x80":
         return "torch archive", dict(_torch_arrays(read_tensor_file(path), ""))
     if b"\x89HDF\r\n\x1a\n" in (head[:8], head[512:]):
@@ -124,13 +149,84 @@ def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, di
     )
 
 
-def _numpy_arrays(path: Path, file: BinaryIO) -> Iterator[tuple[str, Array]]:
-    """The arrays of an .npz file, or the one of an .npy file, which is called after the file."""
+_NUMPY, _LONGEST_HEADER, _PIECE = b"\x93NUMPY", 10_000, 1 << 24
+
+
+def _again(file: BinaryIO) -> IO[bytes]:
     file.seek(0)
-    loaded = np.load(file)  # which unpickles nothing unless told to
-    for name, array in [(path.stem, loaded)] if isinstance(loaded, np.ndarray) else loaded.items():
-        real = array.dtype.kind in "fiub"
-        yield name, Array(array.shape, str(array.dtype), array.__getitem__ if real else None)
+    return file
+
+
+def _zipped_arrays(
+    archive: zipfile.ZipFile, members: Sequence[zipfile.ZipInfo]
+) -> Iterator[tuple[str, Array]]:
+    """The arrays of an .npz file."""
+    for one in members:
+        name = one.filename.removesuffix(".npy")
+        if one.flag_bits & 1:
+            raise PublishedFileError(f"array {name} is encrypted; save it without a password")
+        if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise PublishedFileError(f"array {name} is packed as numpy.savez packs none; {AGAIN}")
+        packed = one.compress_type == zipfile.ZIP_DEFLATED
+        most = one.compress_size * (_EXPANSION if packed else 1)
+        yield name, _numpy_array(name, partial(archive.open, one), most)
+
+
+def _numpy_array(name: str, start: Callable[[], IO[bytes]], most: int) -> Array:
+    """The array that a stream of at most so many bytes holds; its header alone is read now.
+
+    `start` opens the stream at its beginning.
+    """
+    stream = start()
+    head = stream.read(8)
+    wide = head[6:7] != b"\x01"
+    head += stream.read(4 if wide else 2)
+    (length,) = struct.unpack("<I" if wide else "<H", head[8:])
+    if head[:6] != _NUMPY or length > _LONGEST_HEADER:
+        raise PublishedFileError(f"array {name} has no header of NumPy; {AGAIN}")
+    text = io.BytesIO(head + stream.read(length))
+    text.seek(8)
+    parse = np.lib.format.read_array_header_2_0 if wide else np.lib.format.read_array_header_1_0
+    shape, fortran, dtype = parse(text)
+    if dtype.hasobject:
+        raise PublishedFileError(
+            f"array {name} holds Python objects; refused because reading them could run code: "
+            "save arrays of numbers"
+        )
+    total = math.prod(shape) * dtype.itemsize
+    if total > most or min(shape, default=0) < 0:
+        told = f"array {name} declares {total:,} bytes, more than its file can hold"
+        raise PublishedFileError(f"{told}; {AGAIN}")
+    skip = len(head) + length
+    read = partial(_read_numpy, name, start, skip, shape, dtype, bool(fortran))
+    return Array(tuple(shape), str(dtype), read if dtype.kind in "fiub" else None)
+
+
+def _read_numpy(
+    name: str,
+    start: Callable[[], IO[bytes]],
+    skip: int,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    fortran: bool,
+    cut: Cut,
+) -> Numbers:
+    """A block of the numbers that begin after so many bytes of a stream."""
+    wanted = shape
+    if shape and not fortran:  # the rows up to the last one that is asked for lie first
+        rows = range(*cut[0].indices(shape[0]))
+        wanted = (1 + max(rows[0], rows[-1]) if rows else 0, *shape[1:])
+    count = math.prod(wanted) * dtype.itemsize
+    check_array(name, count)
+    numbers, stream = bytearray(), start()
+    stream.read(skip)
+    while len(numbers) < count and (piece := stream.read(min(_PIECE, count - len(numbers)))):
+        numbers += piece
+    if len(numbers) < count:
+        raise PublishedFileError(f"array {name} is cut off; {AGAIN}")
+    if wanted == shape:
+        stream.read(1)  # the end, where zipfile compares the checksum
+    return np.frombuffer(numbers, dtype).reshape(wanted, order="F" if fortran else "C")[cut]
 
 
 def _torch_arrays(contents: Contents, name: str) -> Iterator[tuple[str, Array]]:
@@ -166,6 +262,9 @@ def hdf5_array(name: str, dataset: Any, size: int, *, matlab: bool) -> Array:
     # A chunk is read whole, whatever part of it is asked for.
     count = max(math.prod(shape), math.prod(dataset.chunks or ()))
     _check_size(name, count * dataset.dtype.itemsize, size)
+    check_array(
+        f"{name}, one chunk of it,", math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
+    )
     if dataset.is_virtual or dataset.external:
         raise PublishedFileError(f"array {name} is stored in another file; give a whole file")
     # MATLAB has no numbers without axes; a plain dataset may have no place for numbers at all
@@ -276,7 +375,7 @@ class _Variable:
             offset = self.start + at
             return np.memmap(self.file, dtype, "r", offset=offset, shape=shape, order="F")[cut]
         count = math.prod(shape) * dtype.itemsize
-        check_memory(name, count)
+        check_array(name, count)
         # the whole variable, of so many bytes and at most 7 of padding
         stream, data, wanted = zlib.decompressobj(), bytearray(), at + count
         self.file.seek(self.start + 8)
@@ -303,12 +402,13 @@ def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[st
                 raise ValueError(f"{path} has no array {name!r}: it has {known}")
         wanted = [file for file in files if names is None or file.stem in names]
         return {name: one for file in wanted for name, one in read_arrays(file).items()}
+    found, total = dict[str, Numbers](), 0
     with open_arrays(path) as (_, arrays):
-        found = {
-            name: array.read((slice(None),) * len(array.shape))
-            for name, array in arrays.items()
-            if array.read is not None and (names is None or name in names)
-        }
+        for name, array in arrays.items():
+            if array.read is not None and (names is None or name in names):
+                found[name] = array.read((slice(None),) * len(array.shape))
+                total += found[name].nbytes
+                check_array(f"{name}, with those before it,", total)
     for name in names or ():
         if name not in arrays:
             raise ValueError(f"{path} has no array {name!r}: it has {', '.join(arrays)}")

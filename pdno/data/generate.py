@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import os
 import shutil
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from pdno.atomic import atomic_path, sha256, sweep
+from pdno.atomic import atomic_path, explained, only_writer, sha256, sweep
 from pdno.data.dataset import OperatorDataset
 from pdno.data.manifest import MANIFEST, Manifest, ShardRecord, read_manifest, write_manifest
 from pdno.data.problems import PROBLEMS, Problem
@@ -39,6 +39,7 @@ Engine = Literal["processes", "ray"]
 LOCAL: Engine = "processes"
 # At most what a shard takes besides its samples and axes, with its record in the manifest.
 SHARD_OVERHEAD = 32 * 2**10
+KEPT = "the shards listed in its manifest are kept"
 
 
 def generate(
@@ -91,18 +92,25 @@ def usual_law(equation: EvolutionEquation | Darcy) -> Law:
 
 
 def generate_dataset(
-    problem: Problem, folder: Path | str, *, workers: int | None = None, engine: Engine = LOCAL
+    problem: Problem,
+    folder: Path | str,
+    *,
+    workers: int | None = None,
+    engine: Engine = LOCAL,
+    wait: bool = False,
 ) -> Manifest:
     """Generate a dataset in `folder`, or finish one that was interrupted.
 
     It is made by so many processes of this machine, None for one per core, or with the engine
-    "ray" by a cluster that shares the folder.
+    "ray" by a cluster that shares the folder. Where another process writes there, `wait` says
+    whether to wait for it, or else to raise.
     """
     folder = Path(folder)
     count = workers if workers is not None else (os.cpu_count() or 1)
     if count < 1:
         raise ValueError(f"workers is {count}; expected at least 1")
-    with _only_writer(folder):
+    _refuse_others(folder)
+    with only_writer(folder, wait=wait):
         sweep(folder)
         try:
             manifest = _start_or_resume(problem, folder)
@@ -134,7 +142,7 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
     drawn = [problem.of_sample(index).parameters for index in indices]
     scalars = problem.parameters | {n: np.array([one[n] for one in drawn]) for n in problem.vary}
     content = build_shard(Manifest.of(problem), first, *fields, scalars)
-    with _explained(folder), atomic_path(folder / file) as temporary:
+    with explained(folder, KEPT), atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
     return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=residual)
@@ -159,7 +167,7 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     ]
     manifest = wanted.listing(trusted)
     if manifest != there:
-        with _explained(folder):
+        with explained(folder, KEPT):
             write_manifest(folder, manifest)
     return manifest
 
@@ -184,7 +192,7 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
         for record in records:
             done[record.file] = record
             manifest = manifest.listing(done.values())
-            with _explained(folder):
+            with explained(folder, KEPT):
                 write_manifest(folder, manifest)
             advance(record.count)
     return manifest
@@ -203,37 +211,12 @@ def _make_all(
             yield future.result()
 
 
-@contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Say what could not be written and what to do about it."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            f"cannot write to {folder} ({error.strerror or error}): free some space or choose "
-            "another folder; the shards listed in its manifest are kept when you run the same "
-            "command again"
-        ) from error
-
-
-@contextlib.contextmanager
-def _only_writer(folder: Path) -> Iterator[None]:
-    """Make the folder unless it has files of others, and hold its lock, which dies with us."""
+def _refuse_others(folder: Path) -> None:
+    """Refuse a folder that has files of others."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; expected a folder: choose another name")
-    folder.mkdir(parents=True, exist_ok=True)
-    foreign = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    there = folder.iterdir() if folder.is_dir() else ()
+    foreign = sorted(path.name for path in there if not path.name.startswith("."))
     if foreign and MANIFEST not in foreign:
         names = ", ".join(foreign[:3])
         raise ValueError(f"{folder} holds other files ({names}): choose an empty or a new folder")
-    try:
-        import fcntl
-    except ImportError:  # no such lock on this system
-        yield
-        return
-    with open(folder / ".lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ValueError(f"another process is generating into {folder}: let it end") from error
-        yield

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.data.array_files import BARE, Array, PublishedFileError, Shape, check_memory, open_arrays
+from pdno.data.array_files import BARE, Array, PublishedFileError, Shape, check_array, open_arrays
 from pdno.data.layout import NAME_THEM
 from pdno.tensor_file import AGAIN
 
@@ -131,7 +131,7 @@ def _load(name: str, arrays: Arrays, axes: str, rows: range, frames: int | None 
     array, parts = arrays[name], {"n": slice(rows.start, rows.stop, rows.step), "t": slice(frames)}
     cut = tuple(parts.get(axis, slice(None)) for axis in axes)
     kept = [len(range(n)[part]) for n, part in zip(array.shape, cut, strict=True)]
-    check_memory(name, 4 * math.prod(kept))
+    check_array(name, 4 * math.prod(kept))
     assert array.read is not None  # a layout names only arrays of reals
     block = array.read(cut)
     block = np.moveaxis(block, axes.index("t"), 1) if "t" in axes else block

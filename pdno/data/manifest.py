@@ -8,9 +8,10 @@ __all__ = ["Manifest", "ShardRecord", "describe_dataset", "read_manifest", "writ
 
 import math
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -20,12 +21,15 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
+    field_validator,
     model_serializer,
     model_validator,
 )
 
 from pdno.atomic import write_text
+from pdno.bounds import check_memory, read_text
 from pdno.data.problems import Problem
+from pdno.seal import signed, unsigned
 
 if TYPE_CHECKING:
     from pdno.grid import Grid
@@ -40,6 +44,15 @@ SHARDS_AT_LEAST = 32
 
 def _libraries() -> dict[str, str]:
     return {name: version(name) for name in ("pdno", "torch", "numpy", "scipy", "h5py")}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        for part in parts:
+            yield from _texts(part)
 
 
 class _Record(BaseModel):
@@ -97,6 +110,23 @@ class Manifest(_Record):
         """Datasets without scalars of their samples are written as they always were."""
         plain: dict[str, Any] = handler(self)
         return plain if self.scalars else {k: v for k, v in plain.items() if k != "scalars"}
+
+    @field_validator("problem", "equation", "scheme", "fields", "scalars", "parameters")
+    @classmethod
+    def _printable(cls, value: Any) -> Any:
+        wrong = next((text for text in _texts(value) if not text.isprintable()), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong!r} could drive a terminal; expected printable text")
+        return value
+
+    @field_validator("times")
+    @classmethod
+    def _rising(cls, times: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if times is not None:
+            rising = all(a < b for a, b in pairwise(times))
+            if not times or not rising or not all(map(math.isfinite, times)):
+                raise ValueError("expected one or more finite, increasing times")
+        return times
 
     @model_validator(mode="after")
     def _check_shards(self) -> "Manifest":
@@ -205,19 +235,33 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(f"{folder} is not a dataset: it has no {MANIFEST}; see `pdno generate`")
+    text, right = unsigned(read_text(path))  # older ones are not signed
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        if right is False:
+            raise ValueError("its SHA-256 is not the one in its last line")
+        found = Manifest.model_validate_json(text)
     except ValidationError as error:
         reasons = [f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors()]
-        raise ValueError(
-            f"{path} is damaged or not a manifest of ours ({'; '.join(reasons)[:300]}): bring it "
-            "back from a copy, or delete the folder and generate it again"
-        ) from error
+        if any(e["loc"] == ("sha256",) for e in error.errors()):
+            reasons.insert(0, "it was changed by hand, and no longer ends with its SHA-256")
+        raise _damaged(path, "; ".join(reasons)) from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+    check_memory(f"one sample of {folder}", found.sample_bytes())
+    return found
+
+
+def _damaged(path: Path, reason: str) -> ValueError:
+    plain = "".join(c if c.isprintable() else "?" for c in reason[:300])
+    return ValueError(
+        f"{path} is damaged or not a manifest of ours ({plain}): bring it back from a copy, or "
+        "delete the folder and generate it again"
+    )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest, whole or not at all."""
-    write_text(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+    """Write the manifest with its SHA-256, whole or not at all."""
+    write_text(folder / MANIFEST, signed(manifest.model_dump_json(indent=1)))
 
 
 def describe_dataset(folder: Path) -> str:

@@ -12,6 +12,7 @@ do, outputs all frames of these. Components of vectors are channels, velocity_x 
 __all__ = ["WellSource", "is_well", "open_well", "save_well"]
 
 import itertools
+import math
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,8 @@ import yaml
 from torch import Tensor
 
 from pdno.atomic import write_text
-from pdno.data.array_files import Numbers, hdf5_array
+from pdno.bounds import MemoryLimitError, check_memory
+from pdno.data.array_files import Numbers, PublishedFileError, hdf5_array
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.layout import Layout
 from pdno.data.manifest import MANIFEST
@@ -78,7 +80,8 @@ def is_well(path: Path) -> bool:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted([*path.glob("*.h5"), *path.glob("*.hdf5")])
+        inside = [*path.glob("*.h5"), *path.glob("*.hdf5")]
+        return sorted(one for one in inside if one.is_file())
     return [path] if path.is_file() else []
 
 
@@ -87,6 +90,8 @@ def _opened(path: Path) -> Iterator[h5py.File]:
     try:
         with h5py.File(path, "r") as file:
             yield file
+    except (MemoryLimitError, PublishedFileError) as problem:
+        raise ValueError(f"cannot read {path} in The Well's layout: {problem}") from problem
     except Exception as problem:
         told = str(problem).strip("'\"")
         raise ValueError(f"cannot read {path} in The Well's layout: {told}; {AGAIN}") from problem
@@ -140,6 +145,9 @@ def _read_header(path: Path) -> _Header:
     with _opened(path) as file:
         count, dimensions = int(file.attrs["n_trajectories"]), file["dimensions"]
         axes = tuple(map(_text, dimensions.attrs["spatial_dims"]))
+        for name in (*axes, "time"):
+            hdf5_array(name, dimensions[name], size, matlab=False)  # refuses what is too large
+            check_memory(f"dimension {name}", 8 * dimensions[name].size)
         points = [np.asarray(dimensions[axis], dtype=float) for axis in axes]
         # coordinates or times that vary from sample to sample have an axis for them
         points = [x.reshape(-1, x.shape[-1])[0] for x in points]
@@ -151,6 +159,8 @@ def _read_header(path: Path) -> _Header:
         for name, field in fields.items():
             kinds.add(file[field.place].dtype)
             _check_shape(name, field, file[field.place].shape, expected, shape)
+            whole = len(shape) ** field.order * (len(times) if field.by_time else 1)
+            check_memory(f"one sample of field {name}", 8 * whole * math.prod(shape))
         boundaries = file["boundary_conditions"].values()
         periodic = all(_text(one.attrs["bc_type"]).lower() == "periodic" for one in boundaries)
     grid = _grid(path, dict(zip(axes, points, strict=True)), periodic=periodic)

@@ -24,7 +24,6 @@ __all__ = [
 
 import csv
 import io
-import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -33,8 +32,21 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from pdno import run_folder
 from pdno.atomic import write_text
+from pdno.bounds import read_json, read_text
+from pdno.seal import checked
 
 Column = Literal["experiment", "resolution", "split", "metric"]
+
+
+def check_cell(name: str, text: str) -> None:
+    """Refuse text that is no line of a table, or that a spreadsheet would compute."""
+    if any(mark in text for mark in "\r\n\0"):
+        raise ValueError(f"{name} is {text!r}; expected one line of text")
+    if text.startswith(("=", "+", "-", "@", "\t")):
+        raise ValueError(
+            f"{name} is {text!r}, which a spreadsheet would take for a formula: begin it with a "
+            "letter"
+        )
 
 
 @dataclass(frozen=True)
@@ -55,6 +67,10 @@ class Facts:
     mode: str = ""
     of_paper: bool = False
     sweep: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for name in ("study", "dataset", "family", "variant", "mode"):
+            check_cell(name, getattr(self, name))
 
     @property
     def network(self) -> str:
@@ -110,8 +126,8 @@ class Row:
             value = kind(given)
             if kind is int and value != given:
                 raise ValueError(f"{name} is {given!r}; expected a whole number")
-            if kind is str and any(mark in value for mark in "\r\n\0"):
-                raise ValueError(f"{name} is {given!r}; expected one line of text")
+            if kind is str:
+                check_cell(name, value)
             object.__setattr__(self, name, value)
 
 
@@ -159,12 +175,11 @@ def read_rows(path: Path | str) -> list[Row]:
 
     Files of older versions have no columns of facts.
     """
-    with open(path, encoding="utf-8", newline="") as file:
-        reader = csv.reader(file, strict=True)
-        try:
-            header, *lines = list(reader) or [[]]
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        header, *lines = list(reader) or [[]]
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
     expected = COLUMNS if set(header) & set(FACTS) else NUMBERS
     problems = {
         "unknown": [name for name in header if name not in expected],
@@ -182,11 +197,10 @@ def read_rows(path: Path | str) -> list[Row]:
 
 def rows_of_run(folder: Path) -> list[Row]:
     """The rows of a run folder; those of one that `pdno.fit` wrote are its metrics."""
-    if (folder / run_folder.ROWS).is_file():
+    if checked(folder / run_folder.ROWS).is_file():
         return read_rows(folder / run_folder.ROWS)
     record, metrics = (
-        json.loads((folder / name).read_text(encoding="utf-8"))
-        for name in (run_folder.OPERATOR, run_folder.METRICS)
+        read_json(checked(folder / name)) for name in (run_folder.OPERATOR, run_folder.METRICS)
     )
     facts = Facts(folder.name, "own data", mode=record["task"]["kind"])
     common = {"experiment": folder.name, "model": record["network_class"], "facts": facts}

@@ -43,7 +43,7 @@ def ensure_dataset(problem: Problem, folder: Path, *, engine: Engine = "processe
     place.parent.mkdir(parents=True, exist_ok=True)
     # a complete one is only read, which several runs may do at once
     if not ((place / MANIFEST).is_file() and read_manifest(place).complete):
-        generate_dataset(problem, place, engine=engine)
+        generate_dataset(problem, place, engine=engine, wait=True)
     return place
 
 

@@ -16,6 +16,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+from pdno.atomic import only_writer
 from pdno.data.workers import start_ray
 from pdno.errors import suggest, unknown_name
 from pdno.evaluation.rows import Row, read_rows, write_rows
@@ -34,6 +35,7 @@ from pdno.experiments.resources import resources
 from pdno.experiments.run import run_experiment
 from pdno.experiments.specification import Experiment
 from pdno.run_folder import DATA, METRICS, ROWS
+from pdno.seal import checked
 
 
 def reproduce(experiment: str, out: Path | str, **options: Any) -> list[Row]:
@@ -113,7 +115,8 @@ def run_study(
         _run_with_ray(study, place, device)
         return gather_rows(place)
     for experiment in study.experiments:
-        run_experiment(experiment, run_folder(experiment, place), data=place / DATA, device=device)
+        folder = run_folder(experiment, place)
+        run_experiment(experiment, folder, data=place / DATA, device=device, wait=True)
         rows = gather_rows(place)
     return rows
 
@@ -126,9 +129,10 @@ def run_folder(experiment: Experiment, out: Path) -> Path:
 
 def gather_rows(out: Path) -> list[Row]:
     """The rows of all finished runs of a folder, also written to its rows.csv."""
-    finished = sorted(path.parent for path in out.glob(f"*/{METRICS}"))
-    rows = [row for folder in finished for row in read_rows(folder / ROWS)]
-    write_rows(out / ROWS, rows)
+    with only_writer(out, wait=True):  # two sweeps must not write what each has seen alone
+        finished = sorted(path.parent for path in out.glob(f"*/{METRICS}"))
+        rows = [row for folder in finished for row in read_rows(checked(folder / ROWS))]
+        write_rows(out / ROWS, rows)
     return rows
 
 
@@ -146,5 +150,5 @@ def _run_one(specification: str, out: str, device: str | None) -> str:
     """One run, by its specification; runs are resumable, so it may be tried again."""
     experiment = Experiment.model_validate_json(specification)
     folder = run_folder(experiment, Path(out))
-    run_experiment(experiment, folder, data=Path(out) / DATA, device=device)
+    run_experiment(experiment, folder, data=Path(out) / DATA, device=device, wait=True)
     return str(folder)

@@ -26,7 +26,8 @@ from pdno.experiments.recipes import check_size
 from pdno.grid import Grid
 from pdno.networks.neural_operator import count_parameters
 from pdno.progress import track
-from pdno.run_folder import METRICS, ROWS, is_finished
+from pdno.run_folder import METRICS, ROWS, SEALED, is_finished
+from pdno.seal import write_seal
 from pdno.training.normalizer import NormalizedNetwork
 from pdno.training.samples import Batch
 from pdno.training.task import Learner, Rollout
@@ -58,7 +59,9 @@ def resources(out: Path, *, preset: Preset = "small") -> list[Row]:
             rows += make_rows(metrics, model=model, parameters=parameters, facts=facts, **common)
             advance(1)
     write_rows(place / ROWS, rows)
-    write_text(place / METRICS, json.dumps({"networks": list(networks)}) + "\n")
+    told = json.dumps({"networks": list(networks)}) + "\n"
+    write_seal(place, SEALED, {METRICS: told})
+    write_text(place / METRICS, told)
     return rows
 
 

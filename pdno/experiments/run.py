@@ -13,8 +13,10 @@ __all__ = [
     "train",
 ]
 
+import contextlib
 import json
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +27,8 @@ import torch
 from torch import Tensor, nn
 
 from pdno import run_folder
-from pdno.atomic import atomic_path, write_text
+from pdno.atomic import atomic_path, only_writer, write_text
+from pdno.bounds import read_json
 from pdno.data.array_files import read_arrays
 from pdno.data.dataset import OperatorDataset
 from pdno.data.layout import DataFile
@@ -41,8 +44,9 @@ from pdno.experiments.specification import Experiment, read_experiment
 from pdno.grid import Grid
 from pdno.networks.neural_operator import count_parameters
 from pdno.portable.export import FORMATS, Exported, Format, export
+from pdno.seal import checked
 from pdno.training.checkpoint import read_tensors
-from pdno.training.distributed import check_device, process_group
+from pdno.training.distributed import ProcessGroup, check_device, process_group
 from pdno.training.fit import Run, fit
 from pdno.training.operator_folder import assemble, load_operator, save_operator
 from pdno.training.pictures import write_pictures
@@ -75,22 +79,25 @@ def run_experiment(
     data: Path | str | None = None,
     device: torch.device | str | None = None,
     tensorboard: bool = False,
+    wait: bool = False,
 ) -> list[Row]:
     """Run an experiment, go on with one that was interrupted, or return what a finished one found.
 
-    Datasets lie in the folder `data`, or else in `data` beside the run folder.
+    Datasets lie in the folder `data`, or else in `data` beside the run folder. Where another
+    process runs it, `wait` says whether to wait for that, or else to raise.
     """
     place = Path(folder)
     store = place.parent / run_folder.DATA if data is None else Path(data)
-    with process_group(device) as group:
-        if _has_run(place, experiment):
-            return read_rows(place / run_folder.ROWS)
+    with process_group(device) as group, contextlib.ExitStack() as stack:
+        if _has_run(place, experiment):  # which reads, and needs no lock
+            return read_rows(checked(place / run_folder.ROWS))
         if group.is_rank_0:
-            place.mkdir(parents=True, exist_ok=True)
-            environment = run_environment(group.device, group.size)
-            write_text(place / run_folder.ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
-            text = experiment.model_dump_json(indent=2)
-            write_text(place / run_folder.SPECIFICATION, text + "\n")
+            stack.enter_context(only_writer(place, wait=wait))
+            if _has_run(place, experiment):  # by the process that we waited for
+                if group.size == 1:
+                    return read_rows(checked(place / run_folder.ROWS))
+                raise ValueError(f"{place} was finished by another process: run the command again")
+            _begin(experiment, place, group)
             if experiment.problem is not None:
                 datasets.ensure_dataset(experiment.problem, store)
         group.barrier()
@@ -113,6 +120,19 @@ def run_experiment(
         rows = _measure_and_save(experiment, run, samples, place) if group.is_rank_0 else []
         group.barrier()
         return rows
+
+
+def _begin(experiment: Experiment, place: Path, group: ProcessGroup) -> None:
+    """Write what is to be run, and where."""
+    run_folder.reopen(place)
+    path, environment = place / run_folder.ENVIRONMENT, run_environment(group.device, group.size)
+    before = read_json(path) if path.is_file() else {}
+    then, now = before.get("native", environment["native"]), environment["native"]
+    if then != now:
+        told = f"this run began with compiled loops {then}, and goes on with {now}"
+        print(f"pdno: {told}: its last digits are not those of one machine", file=sys.stderr)
+    write_text(path, json.dumps(environment, indent=2) + "\n")
+    write_text(place / run_folder.SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")
 
 
 def _measure_and_save(
@@ -165,23 +185,27 @@ def load(
             "command that began it"
         )
     check_device(device)
-    if (place / run_folder.OPERATOR).is_file():
+    if checked(place / run_folder.OPERATOR).is_file():
         return load_operator(place, network, device)
-    return _load_older(place, read_experiment(place / run_folder.SPECIFICATION), device)
+    return _load_older(place, _experiment(place), device)
 
 
 def load_run(folder: Path | str, device: torch.device | str = "cpu") -> FinishedRun:
     """Read a run folder: the experiment, the trained model and its numbers."""
     place, model = Path(folder), load(folder, device=device)
     assert model.sampling is not None
-    specification = place / run_folder.SPECIFICATION
+    specification = checked(place / run_folder.SPECIFICATION)
     experiment = read_experiment(specification) if specification.is_file() else None
     return FinishedRun(place, experiment, model, model.sampling.grid, rows_of_run(place))
 
 
+def _experiment(place: Path) -> Experiment:
+    return read_experiment(checked(place / run_folder.SPECIFICATION))
+
+
 def _load_older(place: Path, experiment: Experiment, device: torch.device | str) -> Learner:
     """The operator of a folder without operator.json, by its specification."""
-    tensors, header = read_tensors(place / run_folder.WEIGHTS, device)
+    tensors, header = read_tensors(checked(place / run_folder.WEIGHTS), device)
     shape = json.loads(header["shape"])
     sizes = (shape["dim"], shape["in"], shape["out"])
     network = build_network(experiment.network, *sizes, seed=experiment.seed)
@@ -196,7 +220,7 @@ def _load_older(place: Path, experiment: Experiment, device: torch.device | str)
     dtype = torch.float64 if experiment.training.precision == "float64" else torch.float32
     learner = assemble(network, experiment.task, sampling, tensors).to(device, dtype)
     learner.load_state_dict(tensors)
-    learner.metrics = json.loads((place / run_folder.METRICS).read_text(encoding="utf-8"))
+    learner.metrics = read_json(checked(place / run_folder.METRICS))
     return learner.eval()
 
 
@@ -213,7 +237,7 @@ def _has_run(place: Path, experiment: Experiment) -> bool:
     """Whether the folder holds this run, finished; ValueError where it holds another one."""
     if not (place / run_folder.SPECIFICATION).is_file():
         return False
-    before = read_experiment(place / run_folder.SPECIFICATION).completed_by(experiment)
+    before = _experiment(place).completed_by(experiment)
     if before != experiment:
         then, now = before.model_dump(mode="json"), experiment.model_dump(mode="json")
         other = ", ".join(_differences(then, now))
@@ -329,10 +353,21 @@ def predict_run(
     found = load_run(run, device)
     trained = None if found.experiment is None else found.experiment.file
     given = _read_inputs(inputs, array, found.grid.dim, trained)
+    _check_finite(f"the inputs in {inputs}", given)
     prediction = found.model.predict(given, times=times)
+    _check_finite("the prediction", prediction)
     with atomic_path(out) as temporary, open(temporary, "wb") as file:
         np.save(file, prediction.numpy())
     return tuple(prediction.shape)
+
+
+def _check_finite(what: str, field: Tensor) -> None:
+    bad = (~field.isfinite()).flatten(1).any(dim=1).nonzero()
+    if len(bad):
+        raise ValueError(
+            f"{what} has NaN or infinity in sample {int(bad[0])}: nothing was written; leave such "
+            "inputs out"
+        )
 
 
 def export_run(run: Path, out: Path | None = None, *, format: Format, **options: Any) -> Exported:
@@ -347,7 +382,7 @@ def export_run(run: Path, out: Path | None = None, *, format: Format, **options:
 
 def kept_samples(run: Path) -> tuple[Tensor, Grid] | None:
     """A few test inputs that lie in a run folder, and their grid; None where there are none."""
-    path = run / run_folder.PICTURES
+    path = checked(run / run_folder.PICTURES)
     if not path.is_file():
         return None
     tensors, header = read_tensors(path, "cpu")

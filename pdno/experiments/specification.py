@@ -15,10 +15,11 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, field_serializer, field_validator, model_validator
 
+from pdno.bounds import DEEPEST, check_plain, read_text
 from pdno.data.layout import DataFile
 from pdno.data.problems import PROBLEMS, NavierStokesProblem, Problem
 from pdno.errors import unknown_name
-from pdno.evaluation.rows import Facts
+from pdno.evaluation.rows import Facts, check_cell
 from pdno.experiments.networks import AnyNetwork
 from pdno.record import Record
 from pdno.report.published import Dataset
@@ -109,6 +110,8 @@ class Experiment(Record):
 
     @model_validator(mode="after")
     def _check_together(self) -> "Experiment":
+        for name in ("name", "model", "study"):
+            check_cell(name, getattr(self, name))
         if (self.problem is None) == (self.file is None):
             raise ValueError("give either a problem or a file, and not both")
         if self.problem is not None:
@@ -127,6 +130,7 @@ class Experiment(Record):
                     f"task {self.task.kind!r} and {option}={given} contradict: networks "
                     f"{networks}, and only they"
                 )
+        _ = self.facts  # whose cells are checked, too
         return self
 
     def _check_problem(self, problem: Problem) -> None:
@@ -194,14 +198,26 @@ class Experiment(Record):
         return Experiment(**{**{k: getattr(self, k) for k in self.model_fields_set}, **changes})
 
 
+def _read_yaml(text: str) -> Any:
+    """What a text holds; levels are counted first, as each of them costs time."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+    return yaml.safe_load(text)
+
+
 def read_experiment(path: Path) -> Experiment:
     """Read a specification from a JSON or YAML file."""
-    text = path.read_text(encoding="utf-8")
+    text, kind = read_text(path), "json" if path.suffix == ".json" else "yaml"
     try:
-        values = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (json.JSONDecodeError, yaml.YAMLError) as problem:
+        values = json.loads(text) if kind == "json" else _read_yaml(text)
+    except Exception as problem:  # damaged text makes yaml stumble in many ways
         told = " ".join(str(problem).split())  # YAML draws the place over several lines
-        raise ValueError(f"{path} is not readable as {path.suffix[1:]}: {told}") from problem
+        raise ValueError(f"{path} is not readable as {kind}: {told}") from problem
+    check_plain(path, values)
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no specification: expected keys such as name and network")
     return Experiment.model_validate(values)

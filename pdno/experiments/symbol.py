@@ -28,7 +28,8 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.progress import track
 from pdno.report.figures_symbols import plot_guarantee, plot_phase_space, plot_symbol_layer
 from pdno.report.style import save_figure
-from pdno.run_folder import DATA, SYMBOL, SYMBOL_FOLDER, is_finished
+from pdno.run_folder import DATA, SEAL, SYMBOL, SYMBOL_FOLDER, is_finished
+from pdno.seal import write_seal
 from pdno.symbols.base import Time
 from pdno.theory.certificate import Certificate, certify
 from pdno.theory.extraction import extract_symbol
@@ -91,8 +92,12 @@ def inspect_symbols(
     if not all(layer["accepted"] for layer in layers):
         texts.append(f'refused: PDNO(symbol="classical", order={order:g}) has {PROVEN}')
     whole = "\n\n".join(texts)
+    if out is None:
+        (place / SEAL).unlink(missing_ok=True)
     write_text(place / SYMBOL, json.dumps(result, indent=2) + "\n")
     write_text(place / "symbol.txt", whole + "\n")
+    if out is None:
+        write_seal(place, [SYMBOL, "symbol.txt"])
     return whole, place
 
 

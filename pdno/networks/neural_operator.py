@@ -126,8 +126,6 @@ class NeuralOperator(ExactScales):
         Symbols that see scalars get (B, P) numbers for t, time first where they take it.
         """
         check_numbers(f, self.lift.weight)
-        if len(f) == 0:
-            raise ValueError("the batch is empty: give at least one sample")
         if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
             axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
             last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
@@ -261,10 +259,12 @@ def cut(v: Tensor, grid: Grid) -> Tensor:
 
 
 def check_numbers(f: Any, weight: Tensor) -> None:
-    """Refuse inputs that are no tensor or not of the precision of the weights."""
+    """Refuse inputs that are no tensor, empty, or not of the precision of the weights."""
     if not isinstance(f, Tensor):
         cure = "give torch.as_tensor(f, dtype=torch.float32), or take predict, which takes arrays"
         raise ValueError(f"input is of type {type(f).__name__}; expected a tensor: {cure}")
+    if f.dim() and len(f) == 0:
+        raise ValueError("the batch is empty: give at least one sample")
     if f.dtype != weight.dtype and not torch.is_autocast_enabled(f.device.type):
         given, own = (str(dtype)[6:] for dtype in (f.dtype, weight.dtype))
         cure = f"give f.to(torch.{own}), or network.to(torch.{given})"

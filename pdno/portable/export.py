@@ -32,6 +32,7 @@ from pdno import run_folder
 from pdno.atomic import atomic_path, write_text
 from pdno.grid import Grid
 from pdno.portable.frozen import FrozenPredictor, freeze
+from pdno.seal import checked, write_seal
 from pdno.spectral import interpolate, resample
 from pdno.training.checkpoint import read_tensors, write_tensors
 from pdno.training.task import Learner, evaluation_mode
@@ -130,7 +131,11 @@ def export(
         difference = _compare(run, predict, inputs, format)
         temporary.write_bytes(made.read_bytes())
         told = _card(target.name, format, description, difference, card)
+        # what the folder knows of another file of this name is no longer true
+        target.with_name(f"{target.name}.{run_folder.SEAL}").unlink(missing_ok=True)
         write_text(target.with_name(f"{target.name}.md"), told)
+    names = [target.name, f"{target.name}.md"]
+    write_seal(target.parent, names, record=f"{target.name}.{run_folder.SEAL}")
     return Exported(target, format, difference, description, run, predict, inputs)
 
 
@@ -347,7 +352,7 @@ def _card(
         f"Run after it was written: it differs from torch by {difference:.1e} relative in L2 at "
         f"most; more than {TOLERANCE:g} would not have been kept.\n"
     )
-    path = None if home is None else home / run_folder.MODEL_CARD
+    path = None if home is None else checked(home / run_folder.MODEL_CARD)
     if path is None or not path.is_file():
         return text
     return f"{text}\n## The operator\n\n{path.read_text(encoding='utf-8').replace('# ', '## ')}"

@@ -11,19 +11,22 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from pdno import run_folder
+from pdno.bounds import read_json, read_text
 from pdno.evaluation.rows import Facts, Row, Summary, rows_of_run, table
 from pdno.report import published
 from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
+from pdno.seal import checked
 
 ERROR = "relative_l2"
 WRITTEN_FACTS = ("study", "of_paper", "sweep")
@@ -42,6 +45,15 @@ def require(found: T | None) -> T:
     if not found:
         raise MissingRunsError
     return found
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except SafetensorError as problem:
+        cure = "remove the folder and run it again"
+        raise ValueError(f"cannot read {path}, which is damaged ({problem}): {cure}") from problem
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +86,9 @@ class RunRecord:
 
     @cached_property
     def _pictures(self) -> Any:
-        path = self.folder / run_folder.PICTURES
-        return safe_open(path, framework="numpy") if path.is_file() else None
+        path = checked(self.folder / run_folder.PICTURES)
+        with _explained(path):
+            return safe_open(path, framework="numpy") if path.is_file() else None
 
     @property
     def picture_names(self) -> tuple[str, ...]:
@@ -85,7 +98,8 @@ class RunRecord:
         """One array of its pictures, float64."""
         if name not in self.picture_names:
             raise ValueError(f"{self.folder} has no picture {name}: run it again")
-        return np.asarray(self._pictures.get_tensor(name), dtype=np.float64)
+        with _explained(self.folder / run_folder.PICTURES):
+            return np.asarray(self._pictures.get_tensor(name), dtype=np.float64)
 
     @cached_property
     def inside(self) -> Mapping[str, Any]:
@@ -130,13 +144,22 @@ def _read_run(folder: Path) -> RunRecord:
     if not rows:
         place = folder / run_folder.ROWS
         raise ValueError(f"{place} has no row: remove the folder and run it again")
+    checked(folder / run_folder.METRICS)
     settings = _read_json(folder / run_folder.SPECIFICATION) or _own_specification(folder)
     machine = _read_json(folder / run_folder.ENVIRONMENT)
     known = [row if row.facts else replace(row, facts=old_facts(row, settings)) for row in rows]
-    path = folder / run_folder.HISTORY
-    epochs = csv.DictReader(path.read_text("utf-8").splitlines() if path.is_file() else [])
-    history = [{name: float(cell or "nan") for name, cell in line.items()} for line in epochs]
-    return RunRecord(folder, settings, machine, tuple(known), tuple(history))
+    history = tuple(_read_history(folder / run_folder.HISTORY))
+    return RunRecord(folder, settings, machine, tuple(known), history)
+
+
+def _read_history(path: Path) -> Iterator[Mapping[str, float]]:
+    lines = read_text(path).splitlines() if checked(path).is_file() else []
+    for line in csv.DictReader(lines, restkey=""):
+        try:
+            yield {name: float(cell or "nan") for name, cell in line.items()}
+        except (TypeError, ValueError) as problem:
+            told = f"{path} is not readable as a history ({problem})"
+            raise ValueError(f"{told}: remove the folder and run it again") from problem
 
 
 def _own_specification(folder: Path) -> Mapping[str, Any]:
@@ -159,10 +182,7 @@ def _own_specification(folder: Path) -> Mapping[str, Any]:
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except json.JSONDecodeError as problem:
-        raise ValueError(f"{path} is not readable as JSON: {problem}") from problem
+    found = read_json(path) if checked(path).is_file() else {}
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds {type(found).__name__}; expected keys and values")
     return found

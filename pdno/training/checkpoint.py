@@ -20,6 +20,7 @@ __all__ = [
 import csv
 import io
 import json
+import os
 import re
 import sys
 import time
@@ -33,13 +34,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from pdno.atomic import atomic_path, sha256, sweep, write_text
+from pdno.atomic import atomic_path, explained, sha256, sweep, write_text
+from pdno.bounds import check_memory, open_regular
 from pdno.run_folder import CHECKPOINTS, HISTORY
 from pdno.training.distributed import ProcessGroup
 from pdno.training.optimiser import Optimiser
 from pdno.training.settings import TrainingSettings
 
 KEPT, DIGITS = 2, 16
+KEPT_THERE = "the run goes on from its last checkpoint"
 ANEW = "take another folder, or remove its checkpoints to begin anew"
 NAME = re.compile(rf"step-\d{{8,}}-[0-9a-f]{{{DIGITS}}}\.safetensors")
 
@@ -141,7 +144,6 @@ class RunRecorder:
         if self.place is None:
             return
         folder = self.place / CHECKPOINTS
-        folder.mkdir(parents=True, exist_ok=True)
         tensors = {f"learner.{name}": value for name, value in learner.state_dict().items()}
         names: dict[Tensor, str] = {p: name for name, p in learner.named_parameters()}
         for parameter, values in optimiser.state.items():
@@ -150,9 +152,11 @@ class RunRecorder:
             raise FloatingPointError(f"the network is not finite at step {state.step}")
         draft = folder / f"step-{state.step:08d}.draft"
         record = {"identity": self.identity, **asdict(state)}
-        write_tensors(draft, tensors, {"state": json.dumps(record)})
-        final = folder / f"{draft.stem}-{sha256(draft)[:DIGITS]}.safetensors"
-        draft.replace(final)
+        with explained(self.place, KEPT_THERE):
+            folder.mkdir(exist_ok=True)
+            write_tensors(draft, tensors, {"state": json.dumps(record)})
+            final = folder / f"{draft.stem}-{sha256(draft)[:DIGITS]}.safetensors"
+            draft.replace(final)
         # what claims to be later, or of the same step, was damaged or unfinished: it is superseded
         before = [path for path in _existing(folder) if _step(path) < state.step]
         for old in {*_existing(folder)} - {final, *before[: KEPT - 1]}:
@@ -163,7 +167,8 @@ class RunRecorder:
         """Write the epochs so far, for TensorBoard as well."""
         if self.place is None or not state.history:
             return
-        write_history(self.place, state.history)
+        with explained(self.place, KEPT_THERE):
+            write_history(self.place, state.history)
         if self.event_writer is not None:
             for old in self.place.glob("events.out.tfevents.*"):
                 old.unlink()
@@ -176,7 +181,6 @@ class RunRecorder:
 
 def write_history(folder: Path, history: Sequence[EpochRow]) -> None:
     """Write epochs as CSV; an error that was not measured is empty."""
-    folder.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
     writer = csv.DictWriter(text, [one.name for one in fields(EpochRow)], lineterminator="\n")
     writer.writeheader()
@@ -228,6 +232,8 @@ def read_tensors(
     path: Path, device: torch.device | str = "cpu"
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the header of a safetensors file."""
+    with open_regular(path) as opened:  # what safetensors declares is never more than its file
+        check_memory(str(path), os.fstat(opened.fileno()).st_size)
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -94,6 +94,12 @@ def check_device(device: torch.device | str) -> torch.device:
         raise ValueError(
             f"device {str(device)!r}: there are {torch.cuda.device_count()} GPUs here"
         )
+    if given.type not in ("cpu", "cuda"):
+        try:
+            torch.ones(1, device=given).cpu()
+        except Exception as error:  # each kind of device that is not there stumbles its own way
+            told = f"device {str(device)!r}: torch cannot compute on it here"
+            raise ValueError(f"{told}; take cpu, or see `pdno info`") from error
     return given
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pdno import run_folder
+from pdno.atomic import only_writer
 from pdno.data.dataset import OperatorDataset, Pairs
 from pdno.display import draw, html_facts, line_of_facts
 from pdno.errors import TrainingStopped
@@ -112,10 +113,12 @@ class Run(NamedTuple):
         if inputs or outputs:
             assert self.model.sampling is not None
             self.model.sampling = self.model.sampling.named(inputs, outputs)
-        write_history(place, self.history)
         shown = {**first_sample(self.model, self.data), **symbol_pictures(self.model, self.data)}
-        write_pictures(place, shown, self.data)
-        save_operator(place, self.model, self.training, self._metrics())
+        with only_writer(place):
+            run_folder.reopen(place)
+            write_history(place, self.history)
+            write_pictures(place, shown, self.data)
+            save_operator(place, self.model, self.training, self._metrics())
 
     def _metrics(self) -> dict[str, Any]:
         """The errors after the last epoch, by split and points."""
@@ -206,7 +209,8 @@ def fit(
     refuse_unknown("fit", TrainingSettings.model_fields, changes)
     chosen = TrainingSettings(**{**(settings or TrainingSettings()).model_dump(), **changes})
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
-    with process_group(device) as group:
+    place = None if folder is None else Path(folder)
+    with process_group(device) as group, only_writer(place if group.is_rank_0 else None):
         lacks = group.device.type == "cuda" and not torch.cuda.is_bf16_supported()
         if chosen.precision == "bfloat16" and lacks:
             raise ValueError("this device has no bfloat16: take precision='float32'")
@@ -220,7 +224,6 @@ def fit(
         learner = make_learner(network, task_of(task or "static"), samples, normalization)
         tests = None if test is None else Samples(test, group.device, dtype)
         loop = _Loop(learner, samples, tests, chosen, group, loss, callbacks)
-        place = None if folder is None else Path(folder)
         try:
             state = loop.run(place, title=title, tensorboard=tensorboard)
         except FloatingPointError as problem:
@@ -302,6 +305,8 @@ class _Loop:
         self.state = self.recorder.resume(self.learner, self.optimiser)
         if self.state.history:  # its patience may be another one now
             self.state.finished = self._is_over()
+        if self.recorder.place is not None and not self.state.finished:
+            run_folder.reopen(self.recorder.place)
         self.recorder.write_history(self.state)
         total = self.settings.epochs * self.steps_per_epoch
         cuda = [group.device] if group.device.type == "cuda" else []

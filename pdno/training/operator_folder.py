@@ -3,6 +3,7 @@
     weights.safetensors   network, normalisers and error bars
     operator.json         how to make the network again, its task, grid, times and training
     model_card.md         the same for a reader, with errors and limits
+    seal.json             the SHA-256 of all files, compared when one is read (`pdno.seal`)
     metrics.json          the errors; written last, so that a folder with it is whole
 
 Nothing is unpickled and no code is imported by name (see `pdno.arguments`). A network that does
@@ -25,11 +26,13 @@ from torch import Tensor, nn
 from pdno import run_folder
 from pdno.arguments import describe, rebuild
 from pdno.atomic import sha256, write_text
+from pdno.bounds import read_json, read_text
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.neural_operator import count_parameters
 from pdno.networks.pdno import PDNO
 from pdno.networks.transport import Transport
+from pdno.seal import checked, write_seal
 from pdno.training.checkpoint import read_tensors, write_tensors
 from pdno.training.error_bars import ErrorBars
 from pdno.training.normalizer import NormalizedNetwork, Normalizer, ScalarScale, move
@@ -55,7 +58,7 @@ def save_operator(
     if learner.sampling is None:
         raise ValueError("this learner does not know what it was trained on: train it by pdno.fit")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / run_folder.METRICS).unlink(missing_ok=True)
+    run_folder.reopen(folder)
     weights = folder / run_folder.WEIGHTS
     write_tensors(weights, learner.state_dict(), header or {})
     try:
@@ -80,7 +83,10 @@ def save_operator(
     )
     write_text(folder / run_folder.OPERATOR, record.model_dump_json(indent=2) + "\n")
     write_text(folder / run_folder.MODEL_CARD, model_card(record, metrics))
-    write_text(folder / run_folder.METRICS, json.dumps(metrics, indent=2) + "\n")
+    told = json.dumps(metrics, indent=2) + "\n"
+    # before the metrics, by which a folder is finished: what is finished is sealed
+    write_seal(folder, run_folder.SEALED, {run_folder.METRICS: told})
+    write_text(folder / run_folder.METRICS, told)
 
 
 def load_operator(
@@ -88,7 +94,7 @@ def load_operator(
 ) -> Learner:
     """The operator of a folder; into `network`, where that does not keep its arguments."""
     record = read_record(folder)
-    weights = folder / run_folder.WEIGHTS
+    weights = checked(folder / run_folder.WEIGHTS)
     if not weights.is_file() or sha256(weights) != record.sha256:
         told = "damaged, or of another operator" if weights.is_file() else "missing"
         cure = "copy the whole folder again, or save it anew"
@@ -104,7 +110,7 @@ def load_operator(
         raise ValueError(
             f"the weights of {folder} are of another {record.network_class} than this one: {told}"
         ) from problem
-    learner.metrics = json.loads((folder / run_folder.METRICS).read_text(encoding="utf-8"))
+    learner.metrics = read_json(checked(folder / run_folder.METRICS))
     return learner.eval()
 
 
@@ -132,7 +138,7 @@ def read_record(folder: Path) -> OperatorRecord:
     """The record of a folder."""
     path = folder / run_folder.OPERATOR
     try:
-        return OperatorRecord.model_validate_json(path.read_text(encoding="utf-8"))
+        return OperatorRecord.model_validate_json(read_text(checked(path)))
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"

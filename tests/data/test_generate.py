@@ -104,8 +104,7 @@ def test_the_manifest_names_neither_clock_nor_machine(whole):
     text = (whole / "manifest.json").read_text()
     assert os.uname().nodename not in text and str(whole) not in text
     # scalars are named only where samples have some
-    # scalars are named only where samples have some
-    assert json.loads(text).keys() == Manifest.model_fields.keys() - {"scalars"} - {"scalars"}
+    assert {*json.loads(text)} == {*Manifest.model_fields, "sha256"} - {"scalars"}
 
 
 def test_a_finished_dataset_is_left_alone(copied, in_process):
@@ -269,8 +268,52 @@ def test_a_manifest_that_contradicts_itself_is_refused(copied, changes, message)
     else:
         manifest |= changes
     path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match="changed by hand"):
+        open_dataset(copied)
+    del manifest["sha256"]
+    path.write_text(json.dumps(manifest))  # as older versions wrote it
     with pytest.raises(ValueError, match=message):
         open_dataset(copied)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"times": [0.2, 0.1]}, "increasing times"),
+        ({"times": [float("nan")]}, "increasing times"),
+        ({"equation": "\x1b[2J"}, "could drive a terminal"),
+        ({"grid": {"shape": [2**30, 2**30], "periodic": True, "offset": 0.0}}, "needs .* bytes"),
+    ],
+)
+def test_a_hostile_manifest_is_refused_before_anything_is_read(copied, changes, message):
+    path = copied / "manifest.json"
+    manifest = json.loads(path.read_text()) | changes
+    del manifest["sha256"]
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=message) as refused:
+        open_dataset(copied)
+    assert str(refused.value).isprintable()
+
+
+def test_a_changed_byte_of_a_manifest_is_told_wherever_it_is(copied):
+    path = copied / "manifest.json"
+    content = path.read_bytes()
+    for place in range(0, len(content), 97):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        with pytest.raises(ValueError, match="manifest.json is "):
+            read_manifest(copied)
+    path.write_bytes(content)
+    read_manifest(copied)
+
+
+def test_a_lock_is_no_link(copied, in_process, tmp_path):
+    (tmp_path / "victim").write_text("precious")
+    for make in (os.symlink, os.link):
+        (copied / ".lock").unlink()
+        make(tmp_path / "victim", copied / ".lock")
+        with pytest.raises(ValueError, match=".lock is a link.*: remove it"):
+            generate_dataset(HEAT, copied)
+    assert (tmp_path / "victim").read_text() == "precious"
 
 
 def test_a_foreign_folder_is_refused_and_not_touched(tmp_path, in_process):
@@ -292,7 +335,7 @@ def test_hidden_files_of_others_are_kept(tmp_path, in_process):
 def test_a_second_writer_is_refused(copied, in_process):
     with open(copied / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(ValueError, match="another process is generating into"):
+        with pytest.raises(ValueError, match="another process is writing to"):
             generate_dataset(HEAT, copied)
     assert generate_dataset(HEAT, copied).complete
 

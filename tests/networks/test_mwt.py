@@ -178,3 +178,8 @@ def test_wrong_states_are_named():
         convert_published_mwt(partial)
     with pytest.raises(ValueError, match=r"Lc0\.weight"):
         convert_published_mwt({**state, "Lc0.weight": torch.zeros(64, 8)})
+
+
+def test_an_empty_batch_is_refused():
+    with pytest.raises(ValueError, match="the batch is empty: give at least one sample"):
+        MWT(1, 1, width=2, wavelets=2, modes=3, blocks=1)(torch.zeros(0, 1, 16))

@@ -1,0 +1,214 @@
+"""Sealed runs: a changed byte is told by whatever reads it, and `pdno verify` says which."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import pdno
+from pdno import run_folder
+from pdno.atomic import LOCK, only_writer
+from pdno.cli import main
+from pdno.data.dataset import OperatorDataset
+from pdno.experiments.run import evaluate_run, export_run, load, load_run, run_experiment
+from pdno.experiments.verify import verify
+from pdno.grid import Grid
+from pdno.networks.fno import FNO
+from pdno.report.runs import find_runs
+from pdno.seal import signed, unsigned
+
+READERS = {
+    **{name: load_run for name in ("weights.safetensors", "operator.json", "specification.json")},
+    **{name: load_run for name in ("rows.csv", "metrics.json", "seal.json")},
+    **{name: lambda run: find_runs([run]) for name in ("history.csv", "environment.json")},
+    "pictures.safetensors": lambda run: find_runs([run])[0].picture("input"),
+    "model_card.md": lambda run: export_run(run, format="safetensors"),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder with a run, and with its dataset."""
+    return tmp_path_factory.mktemp("sealed")
+
+
+@pytest.fixture
+def run(finished, darcy, tmp_path):
+    if not (finished / "run").exists():
+        run_experiment(darcy, finished / "run")
+    shutil.copytree(finished, tmp_path / "all")
+    return tmp_path / "all" / "run"
+
+
+def change(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_changed_byte_is_one_message_with_the_cure(run, name):
+    READERS[name](run)
+    size = (run / name).stat().st_size
+    for place in (0, size // 2, size - 1):
+        change(run / name, place)
+        with pytest.raises(ValueError, match=f"{name} .*: bring it back from a copy"):
+            READERS[name](run)
+        text, right = verify([run])
+        assert not right and f"changed  {run / name}: bring it back" in text
+        change(run / name, place)
+    assert verify([run])[1]
+
+
+def test_a_file_that_is_missing_or_too_many_is_told(run):
+    (run / "history.csv").unlink()
+    with pytest.raises(ValueError, match="history.csv is missing"):
+        find_runs([run])
+    assert f"missing  {run / 'history.csv'}" in verify([run])[0]
+    operator = run.parent / "operator"
+    field = torch.randn(4, 1, 8, generator=torch.Generator().manual_seed(0))
+    data = OperatorDataset.from_arrays(field, field, Grid((8,)))
+    pdno.fit(FNO(1, 1, 1, 2, 1, 2), data, epochs=1, folder=operator)
+    assert verify([operator])[1]
+    shutil.copy(run / "rows.csv", operator)  # which would be read instead of its metrics
+    with pytest.raises(ValueError, match="rows.csv was not there when .*: remove it"):
+        load_run(operator)
+    assert not verify([operator])[1]
+
+
+def test_verify_looks_at_datasets_runs_and_exports(run, capsys):
+    made = export_run(run, format="safetensors").path
+    (run / "notes.txt").write_text("mine")
+    assert main(["verify", str(run.parent)]) == 0
+    told = capsys.readouterr().out
+    assert f"unknown  {run / 'notes.txt'}\n" in told and f"right    {made}\n" in told
+    shard = next(run.parent.rglob("shard-00000.h5"))
+    change(shard, -1)
+    change(made, -1)
+    assert main(["verify", str(run.parent)]) == 1
+    told = capsys.readouterr().out
+    assert f"changed  {shard}: run the dataset's `pdno generate` command again" in told
+    assert f"changed  {made}: bring it back from a copy, or export it again" in told
+    assert main(["verify", str(made)]) == 1 and main(["verify", str(made) + ".md"]) == 0
+    assert main(["verify", str(run / "notes.txt")]) == main(["verify", str(run / "none")]) == 2
+
+
+def test_folders_of_older_versions_are_read_with_one_note(run, capsys):
+    from pdno.seal import _tell_of_old
+
+    _tell_of_old.cache_clear()
+    (run / "seal.json").unlink()
+    load_run(run)
+    load(run)
+    assert capsys.readouterr().err.count("has no seal.json") == 1
+
+
+def test_a_new_training_in_a_folder_takes_the_seal_of_the_old_one_away(tmp_path):
+    field = torch.randn(4, 1, 8, generator=torch.Generator().manual_seed(0))
+    data = OperatorDataset.from_arrays(field, field, Grid((8,)))
+    pdno.fit(FNO(1, 1, 1, 2, 1, 2), data, epochs=1, folder=tmp_path)
+    shutil.rmtree(tmp_path / run_folder.CHECKPOINTS)
+    seen = []
+    look = [lambda row, model: seen.append(run_folder.is_finished(tmp_path))]
+    pdno.fit(FNO(1, 1, 1, 2, 1, 2), data, epochs=2, folder=tmp_path, callbacks=look)
+    assert seen == [False, False] and verify([tmp_path])[1]
+
+
+def test_the_signature_covers_every_byte():
+    text = signed(json.dumps({"a": 1, "b": [2]}, indent=1))
+    assert json.loads(text)["b"] == [2] and unsigned(text) == (
+        json.dumps({"a": 1, "b": [2]}, indent=1),
+        True,
+    )
+    for place in range(len(text)):
+        other = text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :]
+        assert not unsigned(other)[1]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from pdno.atomic import only_writer
+with only_writer(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_second_trainer_is_told_who_writes_and_a_killed_one_lets_go(darcy, datasets, tmp_path):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout.readline() == "held\n"
+        told = f"process {holder.pid} on {os.uname().nodename} is writing to .*: let it end"
+        with pytest.raises(ValueError, match=told):
+            run_experiment(darcy, tmp_path / "run", data=datasets)
+        with pytest.raises(ValueError, match=told):
+            pdno.fit(FNO(1, 1, 1, 2, 1, 2), [], folder=tmp_path / "run")
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with only_writer(tmp_path / "run"), only_writer(tmp_path / "run"):  # one may ask twice
+        pass
+    assert (tmp_path / "run" / LOCK).read_text() == ""
+
+
+def test_who_waits_goes_on_when_the_other_has_ended(tmp_path, capsys):
+    held, done, waited = threading.Event(), threading.Event(), []
+
+    def hold():
+        with only_writer(tmp_path):
+            held.set()
+            done.wait(30)
+
+    def wait():
+        with only_writer(tmp_path, wait=True):
+            waited.append(True)
+
+    first, second = threading.Thread(target=hold), threading.Thread(target=wait)
+    first.start()
+    held.wait(30)
+    second.start()
+    while f"waiting for process {os.getpid()}" not in capsys.readouterr().err:
+        assert second.is_alive()
+    assert not waited
+    done.set()
+    first.join()
+    second.join()
+    assert waited
+
+
+def test_a_folder_that_is_removed_while_training_is_told(tmp_path):
+    field = torch.randn(4, 1, 8, generator=torch.Generator().manual_seed(0))
+    data = OperatorDataset.from_arrays(field, field, Grid((8,)))
+    remove = [lambda row, model: shutil.rmtree(tmp_path / "run")]
+    with pytest.raises(OSError, match="cannot write to .*removed meanwhile.*last checkpoint"):
+        pdno.fit(FNO(1, 1, 1, 2, 1, 2), data, epochs=3, folder=tmp_path / "run", callbacks=remove)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_prediction_of_what_is_no_number_is_refused(run, tmp_path):
+    inputs = np.ones((3, 1, 8, 8), np.float32)
+    inputs[1, 0, 2, 2] = np.nan
+    np.save(tmp_path / "inputs.npy", inputs)
+    out = tmp_path / "prediction.npy"
+    assert main(["predict", str(run), str(tmp_path / "inputs.npy"), "--out", str(out)]) == 2
+    assert not out.exists()
+    assert len(evaluate_run(run)) > 0
+
+
+def test_a_run_that_changes_its_arithmetic_says_so(darcy, datasets, tmp_path, capsys, monkeypatch):
+    run_experiment(darcy, tmp_path / "run", data=datasets)
+    run_folder.reopen(tmp_path / "run")
+    path = tmp_path / "run" / run_folder.ENVIRONMENT
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"native": "available: other"}))
+    run_experiment(darcy, tmp_path / "run", data=datasets)
+    assert "began with compiled loops available: other" in capsys.readouterr().err
