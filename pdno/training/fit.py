@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pdno import run_folder
-from pdno.atomic import sweep
 from pdno.data.dataset import OperatorDataset, Pairs
 from pdno.display import draw, html_facts, line_of_facts
 from pdno.errors import TrainingStopped
@@ -113,7 +112,6 @@ class Run(NamedTuple):
         if inputs or outputs:
             assert self.model.sampling is not None
             self.model.sampling = self.model.sampling.named(inputs, outputs)
-        sweep(place)  # what a save that was killed has left
         write_history(place, self.history)
         shown = {**first_sample(self.model, self.data), **symbol_pictures(self.model, self.data)}
         write_pictures(place, shown, self.data)

@@ -93,10 +93,11 @@ class Disk:
         struck = self._is_struck(kind, name)
         if struck:
             self._before(half=lambda: None)
-        found = real(*arguments, **options)
-        if struck:
-            self._end()
-        return found
+        try:
+            return real(*arguments, **options)
+        finally:  # also of a folder that was there, or a file that was not
+            if struck:
+                self._end()
 
     def write(self, file, name, data):
         """Write data; where it is struck only half of them."""

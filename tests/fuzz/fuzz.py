@@ -185,7 +185,12 @@ def keep(folder, reader, outcome, told, made):
         packed = None
     name = f"{reader.strip('.').replace(' ', '-').replace('.', '-')}-{outcome}"
     name += f"-{hashlib.sha256(data).hexdigest()[:8]}.json"
-    record = {"reader": reader, "outcome": outcome, "said": told.strip()[-200:].rpartition("\n")[2], "seed": seed}
+    record = {
+        "reader": reader,
+        "outcome": outcome,
+        "said": told.strip()[-200:].rpartition("\n")[2],
+        "seed": seed,
+    }
     record |= {"number": number, "mutations": mutations, "file": packed}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
