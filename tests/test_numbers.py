@@ -69,11 +69,8 @@ def test_fields_without_structure_have_finite_outputs_and_gradients(name, size):
 @torch.no_grad()
 def test_how_a_field_lies_in_memory_does_not_matter(name):
     network, whole = make(name), torch.randn(32, 1, 4)
-    for f in (
-        whole.permute(2, 1, 0),
-        whole.T.movedim(-1, 2)[..., ::2],
-        whole[0, :, :1].expand(2, 1, 16),
-    ):
+    across, one = whole.permute(2, 1, 0), whole[0, :, :1]
+    for f in (across, across[..., ::2], one.expand(2, 1, 16)):
         assert not f.is_contiguous()
         assert torch.equal(network(f), network(f.contiguous()))
 

@@ -53,7 +53,8 @@ SHARES = {
 }
 WORK_TURNS = ("generate", "train", "command", "save", "generate", "train", "sweep", "export")
 REPORT_EVERY = 25  # figures take seconds
-LONGEST = 120.0  # seconds for anything
+LONGEST = 120.0  # seconds for work in a fork
+LONGEST_START = 600.0  # and for a command that starts from nothing on a busy machine
 
 
 class Fell(Exception):
@@ -301,7 +302,7 @@ class Harness:
                 [sys.executable, *launch, *words], stdout=said, stderr=said, start_new_session=True
             )
         try:
-            process.wait(LONGEST if moment is None else moment)
+            process.wait(LONGEST_START if moment is None else moment)
         except subprocess.TimeoutExpired:
             self.kill_session(process, kind)
             if moment is None:
