@@ -10,10 +10,14 @@ CHECKER_SHA256 := 71b1f4fea7321c10bb76110ac4392abd40d5c59beae9eea172f732324862b9
 SPHINX := OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet
 .DEFAULT_GOAL := help
 
-.PHONY: help install demo test test-all check docs bench results house clean
+FAULTS ?= 100
+CASES ?= 5000
+SEED ?= 0
+
+.PHONY: help install demo test test-all test-faults fuzz check docs bench results house clean
 
 help:  ## Print the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +42,12 @@ test: $(VENV)/.test  ## Run the tests (minutes)
 
 test-all: $(VENV)/.test,well $(VENV)/the_well/check_thewell_formatting.py  ## Run all tests, the slow ones too
 	PYTHONPATH="$(CURDIR)/$(VENV)/the_well" $(PYTEST) -n 2 -m 'slow or not slow' tests
+
+test-faults: $(VENV)/.test  ## Inject FAULTS=100 faults into work on files, with SEED=0
+	$(BIN)/python tests/faults/inject.py --faults $(FAULTS) --seed $(SEED)
+
+fuzz: $(VENV)/.test  ## Read CASES=5000 damaged files of all kinds, with SEED=0
+	$(BIN)/python tests/fuzz/fuzz.py --cases $(CASES) --seed $(SEED)
 
 check: $(VENV)/.dev  ## Lint, types, tests, doctests, examples, manual
 	$(BIN)/ruff check .

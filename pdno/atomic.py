@@ -8,6 +8,7 @@ with the process, however that ends.
 __all__ = ["atomic_path", "explained", "only_writer", "sha256", "sweep", "write_text"]
 
 import contextlib
+import glob
 import hashlib
 import os
 import platform
@@ -29,6 +30,7 @@ _held: dict[Path, int] = {}  # by which thread of this process
 @contextlib.contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path; when the block ends well, it becomes `target`."""
+    _clear(target)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -44,6 +46,26 @@ def atomic_path(target: Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _clear(target: Path) -> None:
+    """Remove what processes of this machine left that died while they wrote the same file."""
+    if os.name != "posix":  # elsewhere there is no harmless signal to ask a process with
+        return
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        number = path.name.rsplit(".", 2)[1]
+        if number.isdigit() and not _lives(int(number)):
+            path.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of somebody else, or no process of this machine
+        return True
+    return True
 
 
 def write_text(target: Path, text: str) -> None:

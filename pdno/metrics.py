@@ -13,6 +13,8 @@ from torch import Tensor
 from pdno.fourier import half_weights, transform
 from pdno.grid import Device, Grid
 
+LEAST, MOST = 1e-15, 1e15  # norms whose squares float32 holds with all digits
+
 
 def relative_l2(prediction: Tensor, target: Tensor, *, keep: int = 1) -> Tensor:
     """‖prediction - target‖ / ‖target‖ over all axes but the first `keep`.
@@ -25,7 +27,11 @@ def relative_l2(prediction: Tensor, target: Tensor, *, keep: int = 1) -> Tensor:
         [0.5, 0.5]
     """
     error = _difference(prediction, target).flatten(keep).norm(dim=-1)
-    return _quotient(error, target.flatten(keep).norm(dim=-1))
+    norm = target.flatten(keep).norm(dim=-1)
+    if _is_beyond(norm):
+        wide = relative_l2(prediction.double(), target.double(), keep=keep)
+        return wide.to(error.dtype)
+    return _quotient(error, norm)
 
 
 def relative_error(
@@ -35,7 +41,11 @@ def relative_error(
     if s == 0:
         return relative_l2(prediction, target, keep=keep)
     error = sobolev_norm(_difference(prediction, target), s, dim=dim, keep=keep)
-    return _quotient(error, sobolev_norm(target, s, dim=dim, keep=keep))
+    norm = sobolev_norm(target, s, dim=dim, keep=keep)
+    if _is_beyond(norm):
+        wide = relative_error(prediction.double(), target.double(), dim=dim, s=s, keep=keep)
+        return wide.to(error.dtype)
+    return _quotient(error, norm)
 
 
 def sobolev_norm(u: Tensor, s: float, *, dim: int, keep: int = 1) -> Tensor:
@@ -61,6 +71,9 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
     Shapes: (B, ..., *N) -> (B, bands). Band b holds edges[b] <= max_j |ξ_j| < edges[b + 1], the
     last one goes on to the end; their squares add up to the square of the relative L2 error.
     """
+    if _is_beyond(target.flatten(1).norm(dim=-1)):
+        wide = band_errors(prediction.double(), target.double(), dim=dim, edges=edges)
+        return wide.to(target.dtype)
     difference, grid = _difference(prediction, target), Grid(tuple(target.shape[-dim:]))
     radius = grid.modes(device=target.device).abs().amax(dim=-1)
     weights = half_weights(grid.shape[-1], None, target.dtype, target.device)
@@ -70,6 +83,12 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
     inside = [(radius >= low) & (radius < high) for low, high in zip(edges, ends, strict=True)]
     bands = [(error * band).flatten(1).sum(dim=1) for band in inside]
     return _quotient(torch.stack(bands, dim=1).sqrt(), whole.sqrt()[:, None])
+
+
+def _is_beyond(norm: Tensor) -> bool:
+    """Whether squares of such numbers leave the range of their type, which double holds."""
+    low, high = norm > LEAST, norm < MOST
+    return norm.dtype != torch.float64 and not bool((low & high).all())
 
 
 def _quotient(error: Tensor, norm: Tensor) -> Tensor:

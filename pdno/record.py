@@ -15,6 +15,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pdno.errors import suggest, unknown_name
 
+LONGEST_KEY = 60  # of a key that is told to be unknown
+
 
 class Record(BaseModel):
     """A frozen record without unknown keys."""
@@ -39,7 +41,7 @@ def refuse_unknown(title: str, known: Iterable[str], values: Mapping[str, Any]) 
                 "unknown key; {near}known: {known}",
                 {"near": suggest(key, names), "known": ", ".join(names)},
             ),
-            loc=(key,),
+            loc=(key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}...",),
             input=value,
         )
         for key, value in values.items()

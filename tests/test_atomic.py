@@ -1,4 +1,7 @@
 import hashlib
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -20,6 +23,17 @@ def test_sweep_removes_what_dead_runs_left(tmp_path):
     (tmp_path / "shard.h5").write_text("whole")
     assert sweep(tmp_path) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["shard.h5"]
+
+
+def test_what_a_dead_process_left_of_a_file_goes_when_it_is_written_again(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    (tmp_path / f".file.{dead.pid}.tmp").write_text("half")
+    (tmp_path / f".other.{dead.pid}.tmp").write_text("half")
+    (tmp_path / f".file.{os.getppid()}.tmp").write_text("half, by one that lives")
+    write_text(tmp_path / "file", "whole")
+    left = {"file", f".other.{dead.pid}.tmp", f".file.{os.getppid()}.tmp"}
+    assert {path.name for path in tmp_path.iterdir()} == left
 
 
 def test_sha256(tmp_path):

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from pdno.arguments import KeepsArguments
 from pdno.grid import Grid
-from pdno.networks.neural_operator import Kept, PointwiseLinear, check_sizes
+from pdno.networks.neural_operator import Kept, PointwiseLinear, check_numbers, check_sizes
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.mlp import MLPOptions
@@ -73,6 +73,7 @@ class SemigroupStep(KeepsArguments, nn.Module):
 
     def forward(self, f: Tensor, *, grid: Grid | None = None) -> Tensor:
         """The next frame on the grid of f, which is periodic unless given."""
+        check_numbers(f, self.local.weight)
         where = grid or Grid(tuple(f.shape[2:]))
         linear: Tensor = self.semigroup(f, where, 1.0)
         forced: Tensor = self.forcing(functional.gelu(self.local(f)), where)

@@ -28,6 +28,7 @@ from pdno.fourier import Method, Modes, choose_method, inverse, transform
 from pdno.grid import Grid, kept_per_axis
 from pdno.native.build import warn_if_slow
 from pdno.operators.backends import native, reference, triton
+from pdno.operators.backends.axes import can_plan
 from pdno.operators.backends.native import Sizes, find_fields, find_loops, native_library
 from pdno.symbols.base import SymbolValues, interpolate_rows
 from pdno.tracing import is_traced, is_transformed
@@ -76,7 +77,11 @@ class _Transform(NamedTuple):
         return [ALL if k is None else k for k in kept_per_axis(self.grid.shape, self.modes)]
 
     def backend(self, dtype: torch.dtype, device: torch.device, work: int = 0) -> Backend:
-        return choose_backend(dtype, device, work) if self.method == "auto" else "reference"
+        if self.method != "auto":
+            return "reference"
+        chosen = choose_backend(dtype, device, work)
+        fits = chosen != "native" or can_plan(self.grid.shape, tuple(self.kept))
+        return chosen if fits else "reference"
 
     def forward(self, f: Tensor) -> Tensor:
         if self.backend(f.dtype, f.device) != "native":

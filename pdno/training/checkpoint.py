@@ -225,7 +225,17 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
     copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     with atomic_path(path) as temporary:
         # bytes, as save_file has a temporary file of its own that a kill would leave behind
-        temporary.write_bytes(save(copies, dict(header)))
+        temporary.write_bytes(_in_order(save(copies, dict(header))))
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same safetensors file with its header in order, which is random as it is written."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    parts = json.loads(content[8:end])
+    parts["__metadata__"] = dict(sorted(parts.get("__metadata__", {}).items()))
+    text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 def read_tensors(

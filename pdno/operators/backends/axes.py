@@ -1,6 +1,6 @@
 """How the compiled loops transform an axis: fast or directly, the tables for it, what it costs."""
 
-__all__ = ["Axis", "most_nodes", "plan_axis"]
+__all__ = ["Axis", "can_plan", "most_nodes", "plan_axis"]
 
 import ctypes
 import math
@@ -19,6 +19,8 @@ DIRECT_TABLES = ("cosines", "sines", "cosines_back", "sines_back")
 FAST_COST = {8: 7.0, 7: 9.0, 5: 7.5, 4: 5.0, 3: 5.0, 2: 3.0}
 NODE_WORK = 1.2  # of the sum over inputs at a node, per mode and input; measured against a row's
 PAIR_WORK = 6.0  # of b at a point, its network and the products with it, per pair; measured
+
+MOST_DIRECT = 2**24  # numbers of a table of a direct transform, of which there are four
 
 
 class Axis(ctypes.Structure):
@@ -52,6 +54,14 @@ def plan_axis(points: int, kept: int | None, *, half: bool) -> Axis:
     for name, table in zip(names, record.tables, strict=True):
         setattr(record, name, table.data_ptr())
     return record
+
+
+@lru_cache(maxsize=256)
+def can_plan(shape: tuple[int, ...], kept: tuple[int, ...]) -> bool:
+    """Whether tables fit into memory: N has small factors, or they are few modes of few points."""
+    modes = (n if k < 0 else min(n, 2 * k) for n, k in zip(shape, kept, strict=True))
+    tables = zip(shape, modes, strict=True)
+    return all(n * m <= 4 * MOST_DIRECT or _radices(n) is not None for n, m in tables)
 
 
 def _fast_cost(radices: list[int], *, half: bool) -> float:

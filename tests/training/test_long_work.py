@@ -1,0 +1,133 @@
+"""Long work does not grow: data beyond a limit of memory, a thousand epochs, many runs."""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pdno.data.problems import HeatProblem
+from pdno.experiments.networks import FNONetwork
+from pdno.experiments.recipes import Study
+from pdno.experiments.reproduce import run_folder, run_study
+from pdno.experiments.specification import Experiment
+from pdno.run_folder import DATA
+from pdno.training.settings import TrainingSettings
+
+# what is left of memory beside the program, and data of more than twice its size
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+import pdno, pdno.data.generate as generation, pdno.training.samples as samples
+from pdno.data.generate import generate_dataset, make_shard
+from pdno.data.problems import HeatProblem
+generation._make_all = lambda problem, folder, missing, workers: (
+    make_shard(problem, folder, *entry) for entry in missing
+)
+samples.MOST_IN_MEMORY = 32 * 2**20
+warm = pdno.generate(pdno.Heat(0.05), pdno.Grid((64,)), samples=4, times=[0.1])
+pdno.fit(pdno.FNO(1, 1, 1, width=4, modes=4), warm, task="one-shot", epochs=1, batch_size=2)
+LIMIT, place = 200 * 2**20, Path(sys.argv[1])
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+limit = pages * resource.getpagesize() + LIMIT
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+problem = HeatProblem(samples=240, resolution=16384, frames=32)
+generate_dataset(problem, place, workers=1)
+size = sum(path.stat().st_size for path in place.glob("*.h5"))
+assert size > 2 * LIMIT, size
+try:
+    torch.empty(size, dtype=torch.uint8).fill_(1)
+    raise SystemExit("the limit is none")
+except RuntimeError:
+    pass
+train, test = pdno.open_dataset(place).split(test=40)
+network = pdno.FNO(1, 1, 1, width=2, modes=8)
+run = pdno.fit(network, train, test, task="one-shot", epochs=1, batch_size=16)
+print(pdno.evaluate(run.model, test, batch_size=4).mean())
+"""
+
+THOUSAND = """
+import torch
+torch.set_num_threads(1)
+import pdno
+from pathlib import Path
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+f = torch.randn(4, 1, 16, generator=torch.Generator().manual_seed(0))
+data = pdno.OperatorDataset.from_arrays(f, 2 * f, pdno.Grid((16,)))
+sizes = []
+pdno.fit(pdno.FNO(1, 1, 1, width=4, modes=4), data, data, epochs=1000, batch_size=4,
+         callbacks=[lambda row, model: sizes.append(resident())])
+growth = max(sizes[-100:]) - max(sizes[:100])
+print(growth)
+assert len(sizes) == 1000 and growth < 8 * 2**20, growth
+"""
+
+
+def run(script, *words):
+    command = [sys.executable, "-c", script, *map(str, words)]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr[-3000:]
+    return found.stdout
+
+
+@pytest.mark.slow
+def test_data_beyond_a_limit_of_memory_are_made_trained_on_and_evaluated(tmp_path):
+    assert 0 < float(run(LIMITED, tmp_path / "data")) < 10
+
+
+@pytest.mark.slow
+def test_a_thousand_epochs_take_the_memory_of_a_hundred():
+    run(THOUSAND)
+
+
+def fifty_runs():
+    problem = HeatProblem(samples=5, resolution=16, frames=3)
+    common = {"problem": problem, "train": 3, "test": 2, "resolution": 16, "window": 1}
+    common |= {"network": FNONetwork(width=2, layers=1, modes=3), "task": {"kind": "markov"}}
+    settings = (TrainingSettings(epochs=2, batch_size=3, seed=seed) for seed in range(50))
+    runs = [Experiment(name="tiny", model="FNO", training=one, **common) for one in settings]
+    return Study(name="tiny", preset="smoke", experiments=tuple(runs))
+
+
+@pytest.mark.slow
+def test_fifty_runs_on_a_cluster_that_loses_a_node(tmp_path):
+    """All runs end, none is lost, and each has the weights of a run on one machine."""
+    ray = pytest.importorskip("ray")
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    study = fifty_runs()
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    lost = cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address, log_to_driver=False)
+
+    def lose():
+        while len(list(tmp_path.glob("out/*/metrics.json"))) < 5:
+            stopped.wait(0.1)
+        cluster.remove_node(lost, allow_graceful=False)
+
+    stopped = threading.Event()
+    thread = threading.Thread(target=lose, daemon=True)
+    thread.start()
+    try:
+        rows = run_study(study, tmp_path / "out", engine="ray")
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+    thread.join(1)
+    assert not thread.is_alive()
+    folders = [run_folder(one, tmp_path / "out") for one in study.experiments]
+    assert {row.seed for row in rows} == set(range(50))
+    assert sorted(
+        p for p in (tmp_path / "out").iterdir() if p.is_dir() and p.name != DATA
+    ) == sorted(folders)
+    here = study.model_copy(update={"experiments": study.experiments[::10]})
+    run_study(here, tmp_path / "here")
+    for one in here.experiments:
+        weights = [
+            Path(run_folder(one, tmp_path / place)) / "weights.safetensors"
+            for place in ("out", "here")
+        ]
+        assert weights[0].read_bytes() == weights[1].read_bytes()
