@@ -209,7 +209,7 @@ function showResults() {
     names.push("curves");
     const curves = [{ values: page.state.values, label: "input", colour: "#7f7f7f" }, ...fields.map((values, n) => ({ values, label: page.found.length > 1 ? `operator ${n + 1}` : "prediction", colour: LINES[n] }))];
     if (truth) curves.push({ values: truth, label: "solver", colour: LINES[2] });
-    drawCurves(picture(titleOf(k), { place: "pictures", name: "curves" }), curves);
+    drawCurves(picture(`input and prediction${titleOf(k)}`, { place: "pictures", name: "curves" }), curves);
     if (truth) {
       names.push("error");
       const errors = fields.map((values, n) => ({ values: values.map((v, i) => v - truth[i]), label: `error ${n + 1}`, colour: LINES[n] }));

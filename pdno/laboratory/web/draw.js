@@ -60,6 +60,7 @@ export function drawCurves(canvas, curves, { low, high, logarithmic = false, xs 
   const place = logarithmic ? Math.log10 : (v) => v;
   const bottom = place(low ?? Math.min(...all, ...(logarithmic ? [] : [0]))), top = place(high ?? Math.max(...all)) || 1;
   const left = 54 * scale, under = 18 * scale, width = canvas.width - left - 8 * scale, height = canvas.height - under - 8 * scale;
+  const step = Math.min(90 * scale, width / curves.length);
   const y = (v) => 8 * scale + height * (1 - (place(v) - bottom) / (top - bottom || 1));
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.strokeStyle = style("--line");
@@ -89,7 +90,7 @@ export function drawCurves(canvas, curves, { low, high, logarithmic = false, xs 
     context.stroke();
     context.setLineDash([]);
     context.fillStyle = curve.colour ?? LINES[number % LINES.length];
-    if (curve.label) context.fillText(curve.label, left + 6 * scale + number * 90 * scale, canvas.height - 4 * scale);
+    if (curve.label) context.fillText(curve.label, left + 6 * scale + number * step, canvas.height - 4 * scale);
   });
   describe(canvas, `from ${short(back(bottom))} to ${short(back(top))}`);
   return { left, width, y0: 8 * scale, height, bottom, top };
