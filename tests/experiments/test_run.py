@@ -27,6 +27,8 @@ from pdno.training.settings import TrainingSettings
 from pdno.training.task import Learner, Markov, OneShot, SpaceTime, StaticMap, TeacherForcing
 
 FILES = {
+    ".lock",
+    "seal.json",
     "specification.json",
     "environment.json",
     "history.csv",
@@ -269,6 +271,7 @@ def test_a_folder_of_an_older_version_is_the_same_run(tmp_path, datasets, darcy,
     for name in ("study", "of_paper", "sweep"):
         del values[name]
     path.write_text(json.dumps(values), encoding="utf-8")
+    (tmp_path / "seal.json").unlink()
     before = fingerprint(tmp_path)
     assert run_experiment(named, tmp_path, data=datasets) == rows
     assert run_experiment(darcy, tmp_path, data=datasets) == rows
