@@ -12,8 +12,8 @@ sys.path.insert(0, str(HERE))
 
 from mutations import BINARY, TEXT, mutate  # noqa: E402
 
-# digests of files of runs, and a damaged heap of strings in which HDF5 itself never ends
-UNSEALED = pytest.mark.xfail(reason="files of runs have no digests yet", strict=False)
+# a damaged heap of strings in which HDF5 itself never ends
+KNOWN = {"The-Well-hang-b5ea67fb.json"}
 
 
 def fuzz(*options):
@@ -37,13 +37,12 @@ def test_a_mutation_takes_the_shortest_of_files(mutation):
         assert isinstance(mutation(b"x", random.Random(seed)), bytes)
 
 
-@UNSEALED
 def test_cases_that_failed_once_hold():
-    code, said = fuzz("--replay")
-    assert code == 0, said
+    _, said = fuzz("--replay")
+    failed = {line.split()[1] for line in said.splitlines() if line.startswith("FAILED")}
+    assert failed <= KNOWN and "held" in said, said
 
 
-@UNSEALED
 @pytest.mark.slow
 def test_a_thousand_damaged_files(tmp_path):
     code, said = fuzz("--cases", 1000, "--seed", 7, "--keep", tmp_path)
