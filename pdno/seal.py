@@ -13,7 +13,6 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -103,8 +102,12 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-@lru_cache(maxsize=1)
+_OLD = list[Path]()  # the folder that was told of
+
+
 def _tell_of_old(folder: Path) -> None:
-    """Once, whatever is read then."""
-    told = f"{folder} has no {run_folder.SEAL}, as older versions wrote none"
-    print(f"pdno: {told}; changes of its files are not noticed", file=sys.stderr)
+    """Once in a process, whatever is read then."""
+    if not _OLD:
+        _OLD.append(folder)
+        told = f"{folder} has no {run_folder.SEAL}, as older versions wrote none"
+        print(f"pdno: {told}; changes of its files are not noticed", file=sys.stderr)

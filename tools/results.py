@@ -138,6 +138,7 @@ TABLES = {
     "navier-stokes-family": Written("navier-stokes-family", {**ERRORS, **FLOW_FAMILY, **BUDGET}),
     "darcy-pays": Written("darcy-training", PAYS, "validation"),
     "navier-stokes-pays": Written("navier-stokes-training", PAYS, "validation"),
+    "burgers-pays": Written("burgers-training", PAYS, "validation"),
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import pdno
-from pdno import run_folder
+from pdno import run_folder, seal
 from pdno.atomic import LOCK, only_writer
 from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
@@ -99,13 +99,13 @@ def test_verify_looks_at_datasets_runs_and_exports(run, capsys):
     assert main(["verify", str(run / "notes.txt")]) == main(["verify", str(run / "none")]) == 2
 
 
-def test_folders_of_older_versions_are_read_with_one_note(run, capsys):
-    from pdno.seal import _tell_of_old
-
-    _tell_of_old.cache_clear()
+def test_folders_of_older_versions_are_read_with_one_note(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(seal, "_OLD", [])
     (run / "seal.json").unlink()
+    other = shutil.copytree(run, tmp_path / "other")
     load_run(run)
     load(run)
+    load(other)
     assert capsys.readouterr().err.count("has no seal.json") == 1
 
 
