@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "networks": {"operators", "symbols"},
     "training": {"data", "symbols", "operators", "networks"},
     "evaluation": {"training", "data", "symbols"},
-    "portable": {"training", "networks", "operators"},
+    "portable": {"training", "networks", "operators", "symbols"},
     "report": {"evaluation"},
     "theory": {"symbols", "operators", "networks"},
     "experiments": BELOW_EXPERIMENTS,

@@ -219,7 +219,8 @@ def test_older_runs_on_files_need_to_be_told_the_times(tmp_path, flow):
     predict_run(tmp_path / "run", tmp_path / "f.npy", tmp_path / "u.npy", times=None)
     known = np.load(tmp_path / "u.npy")
     assert known.shape[1] == len(flow.problem.times) - 2
-    (tmp_path / "run" / "operator.json").unlink()  # which older versions did not write
+    for name in ("operator.json", "seal.json"):  # which older versions did not write
+        (tmp_path / "run" / name).unlink()
     with pytest.raises(ValueError, match="this run predicts frames: give the times"):
         predict_run(tmp_path / "run", tmp_path / "f.npy", tmp_path / "u.npy", times=None)
     shape = predict_run(tmp_path / "run", tmp_path / "f.npy", tmp_path / "u.npy", times=[3, 4])
@@ -260,6 +261,7 @@ def test_the_times_that_a_network_sees_are_scaled_when_it_predicts(trained, tmp_
     record = json.loads((shifted / "operator.json").read_text())
     record["task"] |= {"start": 1.0, "span": 2.0}
     (shifted / "operator.json").write_text(json.dumps(record))
+    (shifted / "seal.json").unlink()  # of the file as it was
     np.save(tmp_path / "f.npy", np.random.default_rng(0).standard_normal((2, 32)))
     for run, times in ((folder, [0.25, 0.5]), (shifted, [1.5, 2.0])):
         predict_run(run, tmp_path / "f.npy", tmp_path / f"{len(times)}{run.name}.npy", times=times)

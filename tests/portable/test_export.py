@@ -144,7 +144,8 @@ def check_format(family, folder, format, frames):
     assert path.is_file() and made.difference <= exporting.TOLERANCE
     card = (folder / f"{path.name}.md").read_text(encoding="utf-8")
     assert f"{made.difference:.1e}" in card and '"inputs"' in card
-    assert sorted(found.name for found in folder.iterdir()) == [path.name, f"{path.name}.md"]
+    names = [path.name, f"{path.name}.md", f"{path.name}.seal.json"]
+    assert sorted(found.name for found in folder.iterdir()) == names
 
 
 @onnx

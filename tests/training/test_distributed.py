@@ -168,12 +168,14 @@ def test_two_processes_go_on_to_the_bit(two_processes):
     (first, second), folder = two_processes
     assert first["broken"] == second["broken"] == first["sum"]
     assert sorted(path.name for path in (folder / "run").iterdir()) == [
+        ".lock",
         "checkpoints",
         "history.csv",
         "metrics.json",
         "model_card.md",
         "operator.json",
         "pictures.safetensors",
+        "seal.json",
         "weights.safetensors",
     ]
 

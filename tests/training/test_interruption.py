@@ -246,6 +246,7 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path, undisturbed):
     train(tmp_path, checkpoint_seconds=1000.0)
     assert_same(tmp_path, undisturbed)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
         "checkpoints",
         "history.csv",
         "metrics.json",
@@ -253,6 +254,7 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path, undisturbed):
         "notes.tmp",
         "operator.json",
         "pictures.safetensors",
+        "seal.json",
         "weights.safetensors",
     ]
     assert all(path.suffix == ".safetensors" for path in checkpoints(tmp_path))
