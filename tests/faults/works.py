@@ -137,7 +137,7 @@ WORKS = {
 
 def specification_file(folder: Path) -> Path:
     """A specification for commands in processes of their own, with more steps."""
-    longer = EXPERIMENT.training.model_copy(update={"epochs": 30})
+    longer = EXPERIMENT.training.model_copy(update={"epochs": 10})
     text = EXPERIMENT.with_changes(training=longer).model_dump_json()
     path = folder / "longer.json"
     path.write_text(json.dumps(json.loads(text)), encoding="utf-8")

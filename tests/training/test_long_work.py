@@ -31,11 +31,11 @@ samples.MOST_IN_MEMORY = 32 * 2**20
 warm = pdno.generate(pdno.Heat(0.05), pdno.Grid((64,)), samples=4, times=[0.1, 0.2])
 network = pdno.FNO(1, 1, 1, width=2, modes=8)
 pdno.fit(network, warm.window(inputs=1), task="markov", epochs=1, batch_size=2)
-LIMIT, place = 100 * 2**20, Path(sys.argv[1])
+LIMIT, place = 160 * 2**20, Path(sys.argv[1])
 pages = int(Path("/proc/self/statm").read_text().split()[0])
 limit = pages * resource.getpagesize() + LIMIT
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-problem = HeatProblem(samples=1200, resolution=16384, frames=2)
+problem = HeatProblem(samples=1800, resolution=16384, frames=2)
 generate_dataset(problem, place, workers=1)
 size = sum(path.stat().st_size for path in place.glob("*.h5"))
 assert size > 2 * LIMIT, size
@@ -44,9 +44,9 @@ try:
     raise SystemExit("the limit is none")
 except RuntimeError:
     pass
-train, test = pdno.open_dataset(place).window(inputs=1).split(test=200)
-run = pdno.fit(network, train, test, task="markov", epochs=1, batch_size=32)
-print(pdno.evaluate(run.model, test).mean())
+train, test = pdno.open_dataset(place).window(inputs=1).split(test=100)
+run = pdno.fit(network, train, test, task="markov", epochs=1, batch_size=8)
+print(pdno.evaluate(run.model, test, batch_size=8).mean())
 """
 
 THOUSAND = """
