@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -280,3 +281,15 @@ def test_the_error_that_the_published_weights_are_measured_by(factor, error, tmp
     found = example.measure(Constant(factor), data.window(inputs=10), tmp_path / "first.png")
     steps = [found.mean(f"relative_l2 t={t}") for t in range(11, 21)]
     assert [found.mean(), *steps] == pytest.approx([error] * 11)
+
+
+def test_every_module_is_on_a_page_of_the_api():
+    """So that the manual does not end with a warning that only its build would show."""
+    settings = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    internal = tuple(
+        re.findall(r'"(pdno[\w.]*)"', re.search(r"^INTERNAL = .*", settings, re.M)[0])
+    )
+    modules = pkgutil.walk_packages(pdno.__path__, "pdno.")
+    names = {one.name for one in modules if not one.ispkg and not one.name.startswith(internal)}
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    assert len(names) > 100 and names - set(re.findall(r"automodule:: (\S+)", pages)) == set()
