@@ -128,7 +128,8 @@ HIGHEST = figure(
 def plot_heat_surfaces(results: Results) -> Figure:
     """The first test sample; half of the times were not in training."""
     run = results.best("heat", "prediction")
-    times = np.asarray(require(run.times))
+    frames = require(run.times)
+    times = np.asarray(require(frames if len(frames) > 1 else None))  # one frame is no surface
     target, prediction = run.picture("target")[0, :, 0], run.picture("prediction")[0, :, 0]
     error = float(np.linalg.norm(prediction - target) / np.linalg.norm(target))
     step = max(1, target.shape[-1] // MOST_POINTS)

@@ -16,7 +16,7 @@ from matplotlib.image import imread
 
 from pdno.report.claims import CLAIMS, judge
 from pdno.report.figures_errors import plot_error_by_time, plot_resolutions
-from pdno.report.figures_fields import choose_sample, plot_frames
+from pdno.report.figures_fields import choose_sample, plot_frames, plot_heat_surfaces
 from pdno.report.figures_symbols import plot_certificates, plot_heat_symbol, plot_phase_spaces
 from pdno.report.page import FIGURES, TABLES, write_report
 from pdno.report.published import TABLE_6
@@ -300,6 +300,15 @@ def test_captions_name_the_preset_of_the_runs(tmp_path):
     section = section_of(page, "figure-03-heat-symbol")
     assert "<code>pdno reproduce heat --preset smoke</code>" in section
     assert "--preset small" not in page[: page.index('<section id="not-run">')]
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_one_frame_is_no_surface(tmp_path, frames):
+    wave = np.sin(2 * np.pi * np.arange(16) / 16) * np.ones((1, frames, 1, 16))
+    kept = {"input": wave[:, 0], "target": wave, "prediction": 1.1 * wave}
+    options = {"times": [0.1 * (k + 1) for k in range(frames)], "pictures": kept}
+    write_run(tmp_path, "heat", "PDIO a(x,ξ,t)", metrics=metrics(0.1, 0.1), **options)
+    assert (plot_heat_surfaces(read(tmp_path)) is None) == (frames == 1)
 
 
 def test_certificates_are_those_of_pdno_symbol(tmp_path, lone):
