@@ -31,6 +31,7 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral import interpolate, resample
 from pdno.symbols.base import SymbolValues, Time
 from pdno.theory.certificate import Certificate, certify
+from pdno.training.normalizer import NormalizedNetwork
 from pdno.training.task import OneShot, StaticMap, evaluation_mode
 
 LARGEST = {1: 4096, 2: 256}  # points per axis that a reader may ask for
@@ -199,17 +200,21 @@ class Entry:
         scalars: Mapping[str, float] | None = None,
     ) -> Tensor:
         """(B, C, *N) -> (B, T, *N); a static operator gives one frame."""
-        like = next(self.learner.parameters())
-        network = self.learner.normalized
-        if scalars:
-            numbers = torch.tensor([list(scalars.values())], dtype=torch.float64)
-            network = network.at(numbers.to(like))
-        else:
+        like, network = next(self.learner.parameters()), self._member(scalars)
+        if not scalars:
             self._freeze(grid)
         with evaluation_mode(self.learner):
             found = self.task.predict(network, inputs.to(like), grid, times)
         found = found[:, None] if self.is_static else found
         return found[:, :, 0].float()
+
+    def _member(self, scalars: Mapping[str, float] | None) -> NormalizedNetwork:
+        """The network for one equation of the family, where it is of one."""
+        network = self.learner.normalized
+        if not scalars:
+            return network
+        numbers = torch.tensor([list(scalars.values())], dtype=torch.float64)
+        return network.at(numbers.to(next(self.learner.parameters())))
 
     def _freeze(self, grid: Grid) -> None:
         """Evaluate symbols once for the predictions on a grid."""
@@ -278,11 +283,7 @@ class Entry:
     def seen(self, t: float | None, scalars: Mapping[str, float] | None = None) -> Time:
         """What the symbols see of a time and of numbers; None where they see neither."""
         moment = self.task.scaled_time(t) if isinstance(self.task, OneShot) and t else None
-        network = self.learner.normalized
-        if scalars:
-            numbers = torch.tensor([list(scalars.values())], dtype=torch.float64)
-            network = network.at(numbers.to(next(self.learner.parameters())))
-        told = network.in_symbols
+        told = self._member(scalars).in_symbols
         if told is None or moment is None:
             return moment if told is None else told
         return torch.cat([told.new_tensor([[moment]]), told], dim=1)
