@@ -63,7 +63,7 @@ docs: $(VENV)/.docs  ## Build the manual, docs/_build/html/index.html
 bench: $(VENV)/.bench  ## Measure speed and memory against other implementations
 	$(BIN)/pdno bench --out bench
 
-results: $(VENV)/.run  ## Write the tables of README and manual from results/
+results: $(VENV)/.run  ## Write tables and figures of README and manual from results/
 	$(BIN)/python tools/results.py
 
 house:  ## Print size and hard places of the package, before and after it was rebuilt
