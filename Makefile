@@ -34,7 +34,7 @@ $(VENV)/the_well/check_thewell_formatting.py: $(VENV)/.made
 
 install: $(VENV)/.run  ## Install pdno into .venv
 
-demo: $(VENV)/.export  ## Draw every problem, train PDNO and FNO, write a report and two pages
+demo: $(VENV)/.export  ## Show a trained operator, draw every problem, train PDNO and FNO, write a report
 	$(BIN)/pdno demo --out demo
 
 test: $(VENV)/.test  ## Run the tests (minutes)
