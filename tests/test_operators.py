@@ -9,7 +9,7 @@ import pytest
 import pdno
 from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
-from pdno.experiments.run import load_run
+from pdno.experiments.run import export_run, load_run
 from pdno.metrics import relative_l2
 from pdno.seal import examine
 from pdno.training.checkpoint import read_tensors
@@ -54,6 +54,14 @@ def test_it_is_small_and_predicts_what_it_predicted(folder):
     assert float(relative_l2(predicted, tensors["prediction"])) < 1e-3  # other machines round
 
 
+@pytest.mark.slow
+@every
+def test_it_runs_in_a_browser(folder, tmp_path):
+    """The file of a page is kept only where it agrees with torch on the kept sample."""
+    pytest.importorskip("onnxruntime", reason="pip install 'pdno[export]'")
+    assert export_run(folder, tmp_path / "operator.onnx", format="onnx").path.is_file()
+
+
 @by_cost
 def test_its_error_on_new_samples_is_that_of_its_record(folder, tmp_path):
     run = load_run(folder)
@@ -78,7 +86,9 @@ def test_numbers_are_kept_without_weights_and_an_operator_whole(tmp_path):
     whole = keep.keep(source, tmp_path / "whole", whole=True)
     for path in source.iterdir():
         assert (whole / path.name).read_bytes() == path.read_bytes(), path.name
-    with pytest.raises(ValueError, match="whole is there already: remove it first"):
+    assert keep.keep(source, whole, whole=True) == whole  # once more changes nothing
+    (whole / "rows.csv").write_text("")
+    with pytest.raises(ValueError, match="whole is another run: remove it first"):
         keep.keep(source, whole, whole=True)
 
 

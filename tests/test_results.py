@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "report")]
-from fabricated_runs import errors, write_run  # noqa: E402
+from fabricated_runs import errors, write_resources, write_run  # noqa: E402
 
 import results  # noqa: E402  (a tool of the repository, not of the package)
 
@@ -86,6 +86,27 @@ def test_seeds_have_a_mean_and_a_deviation_and_blocks_a_best(monkeypatch, tmp_pa
         "| PDNO a(x,ξ) | **0.0100** | 0.0100 | 300 | 1 | 60 |",
         "| FNO | 0.0220 ± 0.002 | 0.0220 ± 0.002 | 300 | 3 | 60 |",
     ]
+
+
+def test_lines_that_differ_in_data_or_points_say_so(monkeypatch, tmp_path):
+    for viscosity, points in ((1e-3, 32), (1e-3, 64), (1e-5, 64)):
+        name, told = f"navier-stokes nu={viscosity:g} T=20 N=200", errors(0.1, points / 1000)
+        told["test"] |= {f"relative_l2 t={t}": t / 100 for t in range(11, 21)}
+        write_run(tmp_path / "mine", name, "FNO", metrics=told, resolution=points, train=200)
+    write_resources(tmp_path / "costs", {"PDNO k_max=12 width=20": (1.0, 2.0, 3.0)})
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    results.results_of.cache_clear()
+    lines = results.table_of("mine").markdown().splitlines()
+    times = "t = 11 | t = 14 | t = 17 | t = 20"
+    assert lines[0].startswith("| network | data | points | parameters | train | test | test /")
+    assert times in lines[0]
+    assert [line.split(" | ")[1:3] for line in lines[2:]] == [
+        ["ν = 1e-3, T = 20, N = 200", "32"],
+        ["ν = 1e-3, T = 20, N = 200", "64"],
+        ["ν = 1e-5, T = 20, N = 200", "64"],
+    ]
+    assert "0.110 | 0.140 | 0.170 | 0.200" in lines[2]
+    assert results.table_of("costs").lines[0][:3] == ("PDNO", "12", "20")
 
 
 def test_learning_curves_have_a_column_for_each_number_of_samples(monkeypatch, tmp_path):

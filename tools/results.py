@@ -29,7 +29,7 @@ from pdno.experiments.reproduce import study_of
 from pdno.report import claims, figures_errors
 from pdno.report.runs import ERROR, Group, Results, find_runs, grouped
 from pdno.report.style import figure_style, some
-from pdno.report.tables import MISSING, SYMBOL_COMMAND, Table
+from pdno.report.tables import MISSING, SYMBOL_COMMAND, Table, resource_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -87,7 +87,7 @@ def _commits(group: Group) -> str:
     return ", ".join(str(commit) for commit in found if commit) or MISSING
 
 
-PARAMETERS: Cells = {"parameters": lambda group: f"{group.rows[0].parameters:,}"}
+PARAMETERS: Cells = {"parameters": lambda group: f"{group.rows[0].parameters or 0:,}"}
 ERRORS: Cells = {"train": measured("train"), "test": measured("test")}
 SEEDS: Cells = {"seeds": lambda group: str(group.budget.seeds)}
 EFFORT: Cells = {"CPU seconds": partial(_effort, "cpu seconds"), "commit": _commits}
@@ -185,6 +185,8 @@ def folders() -> list[str]:
 def table_of(folder: str, kind: str = "") -> Table:
     """The runs of a folder by data, points and samples, best first."""
     groups = results_of(folder).every_group
+    if not groups and (resources := resource_table(results_of(folder))) is not None:
+        return resources  # which has many networks in one run
     if not groups:
         raise SystemExit(f"no finished run in results/{folder}: expected {', '.join(folders())}")
     if kind == "samples":
