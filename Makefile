@@ -34,7 +34,7 @@ $(VENV)/the_well/check_thewell_formatting.py: $(VENV)/.made
 
 install: $(VENV)/.run  ## Install pdno into .venv
 
-demo: $(VENV)/.export  ## Draw every problem, train PDNO and FNO, write a report and two pages
+demo: $(VENV)/.export  ## Show a trained operator, draw every problem, train PDNO and FNO, write a report
 	$(BIN)/pdno demo --out demo
 
 test: $(VENV)/.test  ## Run the tests (minutes)
@@ -63,7 +63,7 @@ docs: $(VENV)/.docs  ## Build the manual, docs/_build/html/index.html
 bench: $(VENV)/.bench  ## Measure speed and memory against other implementations
 	$(BIN)/pdno bench --out bench
 
-results: $(VENV)/.run  ## Write the tables of README and manual from results/
+results: $(VENV)/.run  ## Write tables and figures of README and manual from results/
 	$(BIN)/python tools/results.py
 
 house:  ## Print size and hard places of the package, before and after it was rebuilt

@@ -87,21 +87,21 @@ def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -
 def demo(
     out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small", pages: bool = True
 ) -> None:
-    """Draw each problem, train PDNO and FNO on heat and a small Darcy problem, write a report.
+    """Show a trained operator, draw each problem, train PDNO and FNO, write a report.
 
     Arguments:
         out: Folder for everything.
         preset: small takes minutes, smoke seconds.
-        pages: Train a network for Navier-Stokes, too, and write two pages that run in a browser
-            (extra export, and npm).
+        pages: Write pages that run operators in a browser, too (extra export, and npm).
     """
-    from pdno.experiments.demo import run_demo, train_for_pages
+    from pdno.experiments.demo import run_demo, runs_for_pages, show_operator
 
+    print(show_operator(out), flush=True)
     print(run_demo(out, preset=preset))
     if pages and preset != "smoke":
         from pdno.laboratory.page import try_pages
 
-        print(try_pages(train_for_pages(out, preset=preset), out))
+        print(try_pages(runs_for_pages(out, preset=preset), out))
 
 
 def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, ...] = ()) -> None:

@@ -1,6 +1,7 @@
 """The command line: quick help, one message and exit code 2 for wrong input."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import matplotlib.image
 import numpy as np
 import pytest
+from PIL import Image
 
 import pdno.data.generate as generation
 from pdno.atomic import sha256
@@ -22,7 +24,7 @@ from pdno.data.problems import (
     HeatProblem,
     NavierStokesProblem,
 )
-from pdno.experiments.demo import DEMO, draw_problems
+from pdno.experiments.demo import DEMO, OPERATORS, draw_problems, runs_for_pages, show_operator
 
 HEAT = ("generate", "heat", "--samples", "3", "--resolution", "16", "--frames", "2")
 
@@ -255,11 +257,39 @@ def test_the_demo_draws_every_problem_the_same_each_time(tmp_path):
     assert len(set(first)) == 4 and not list(tmp_path.glob(".*"))
 
 
+def test_the_demo_shows_an_operator_on_a_new_sample(tmp_path):
+    """A trained one that comes with a clone; an installed package has none, and says so."""
+    told = show_operator(tmp_path, only(tmp_path, "heat"))
+    found = re.search(r"t = 0.05 to 1 in \S+ s with a relative L2 error of (\S+);", told)
+    assert found is not None and float(found[1]) < 1e-3
+    for ending in (".png", ".gif"):
+        with Image.open(tmp_path / f"heat-prediction{ending}") as picture:
+            assert np.ptp(np.asarray(picture.convert("L"))) > 100
+            assert getattr(picture, "n_frames", 1) == (20 if ending == ".gif" else 1)
+    assert "results/operators, and not in the package" in show_operator(tmp_path, tmp_path / "no")
+
+
+def test_the_pages_of_the_demo_have_the_operator_of_flows(tmp_path):
+    operators = only(tmp_path, "heat")
+    assert list(runs_for_pages(tmp_path, operators=operators)) == ["darcy"]
+    (operators / "heat").rename(operators / "navier-stokes")
+    pages = runs_for_pages(tmp_path, operators=operators)
+    assert pages["navier-stokes"] == [operators / "navier-stokes"]
+
+
+def only(folder, name):
+    """A folder of operators with one of them."""
+    place = folder / "operators"
+    shutil.copytree(OPERATORS / name, place / name)
+    return place
+
+
 @pytest.mark.slow
 def test_the_demo_command(tmp_path):
     ended = command("demo", "--preset", "smoke", "--out", str(tmp_path))
     assert ended.returncode == 0, ended.stderr
-    *pictures, last = ended.stdout.splitlines()
+    first, *pictures, last = ended.stdout.splitlines()
+    assert "an input that no training has seen" in first
     assert last == f"report: {tmp_path / 'report' / 'report.html'}"
     assert pictures == [str(tmp_path / f"{problem.name}.png") for problem in DEMO]
     assert all(np.ptp(matplotlib.image.imread(path)) > 0.5 for path in pictures)

@@ -21,11 +21,12 @@ Preset = Literal["smoke", "small", "best", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 
 Ablation = Literal["darcy-modes", "darcy-activation", "navier-stokes-width"]
+Curves = Literal["darcy-samples"]
 Training = Literal["darcy-training", "burgers-training", "navier-stokes-training"]
 Certified = Literal["burgers-rollout"]
 Problem = Literal["heat", "darcy", "navier-stokes", "burgers"]
 Family = Literal["heat-family", "navier-stokes-family"]
-ExperimentName = Literal[Problem, "resources", Ablation, Training, Family, Certified]
+ExperimentName = Literal[Problem, "resources", Ablation, Curves, Training, Family, Certified]
 
 EXPERIMENTS: dict[ExperimentName, str] = {
     "heat": "one operator learns the heat equation, its symbol against the exact one (fig. 3)",
@@ -36,6 +37,7 @@ EXPERIMENTS: dict[ExperimentName, str] = {
     "darcy-modes": "ablation: kept modes k_max on Darcy (fig. 9)",
     "darcy-activation": "ablation: GELU against ReLU symbol networks on Darcy (fig. 11)",
     "navier-stokes-width": "ablation: channels of PDNO a(ξ) and FNO on Navier-Stokes (fig. 10)",
+    "darcy-samples": "learning curves on Darcy: error against 50 to 1000 samples, equal steps",
     "darcy-training": "what pays in training on Darcy: Muon, symmetries, padding, symbols, ...",
     "burgers-training": "what pays in training on Burgers",
     "navier-stokes-training": "what pays in training on Navier-Stokes, 100 CPU seconds each",
@@ -49,9 +51,10 @@ RECIPES: dict[str, Callable[..., Any]] = {}
 
 
 def presets_of(experiment: str) -> tuple[Preset, ...]:
-    """The presets of an experiment: what pays in training, families and what is certified are not
-    in the paper, and only the four problems have a flagship."""
-    if experiment in (*get_args(Training), *get_args(Family), *get_args(Certified)):
+    """The presets of an experiment: learning curves, what pays in training, families and what is
+    certified are not in the paper, and only the four problems have a flagship."""
+    ours = (Curves, Training, Family, Certified)
+    if experiment in [name for kind in ours for name in get_args(kind)]:
         return ("smoke", "small")
     return PRESETS if experiment in get_args(Problem) else ("smoke", "small", "paper")
 

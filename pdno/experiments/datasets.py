@@ -65,10 +65,10 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
         )
     every, validation = points // experiment.resolution, None
     if experiment.validation:
-        rows = range(experiment.train, experiment.train + experiment.validation)
+        rows = range(experiment.pooled, experiment.pooled + experiment.validation)
         if rows.stop > len(finest) - experiment.test:
             raise ValueError(
-                f"train={experiment.train}, validation={experiment.validation} and "
+                f"train={experiment.pooled}, validation={experiment.validation} and "
                 f"test={experiment.test} overlap in {len(finest)} samples"
             )
         validation = finest.subset(rows).subsample(every)

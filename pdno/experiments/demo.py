@@ -1,25 +1,33 @@
-"""The demo: data of every problem, made and drawn; PDNO and FNO trained; a report."""
+"""The demo: a trained operator at work, data of every problem, PDNO and FNO trained, a report."""
 
-__all__ = ["DEMO", "demo", "draw_problems", "run_demo", "train_for_pages"]
+__all__ = ["DEMO", "demo", "draw_problems", "run_demo", "runs_for_pages", "show_operator"]
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pdno.data import problems
-from pdno.data.dataset import open_dataset
+from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import generate_dataset
 from pdno.experiments import Preset
 from pdno.experiments.networks import FNONetwork, PDNONetwork
-from pdno.experiments.recipes import Study, check_size, heat, markov_runs, one_cycle, runs_by_model
+from pdno.experiments.recipes import Study, check_size, heat, one_cycle, runs_by_model
 from pdno.experiments.reproduce import run_folder, run_study
-from pdno.experiments.run import run_experiment
-from pdno.experiments.specification import Experiment
+from pdno.experiments.run import load_run
 from pdno.experiments.symbol import inspect_symbols
+from pdno.metrics import relative_l2
 from pdno.report.page import write_report
 from pdno.report.style import save_figure
+from pdno.run_folder import is_finished
 
 EPOCHS = 30
+OPERATORS = Path(__file__).parents[2] / "results" / "operators"
+"""Of a clone; an installed package has none."""
+SHOWN = ("navier-stokes", "darcy", "burgers", "heat")
+"""The first that is there is shown."""
+UNSEEN = 10_000
+"""A seed of data that no run has."""
 DEMO = (
     problems.HeatProblem(samples=1),
     problems.BurgersProblem(samples=1, frames=4),
@@ -69,38 +77,61 @@ def demo(preset: Preset = "small") -> Study:
     return Study(name="demo", preset=preset, experiments=(symbol, *runs))
 
 
-def train_for_pages(folder: Path, *, preset: Preset = "small") -> dict[str, list[Path]]:
+def runs_for_pages(
+    folder: Path, *, preset: Preset = "small", operators: Path = OPERATORS
+) -> dict[str, list[Path]]:
     """The runs to be shown in a browser, by the name of the page, after `run_demo`.
 
-    Darcy flow by PDNO and FNO, and a network that steps Navier-Stokes, which is trained here.
+    Darcy flow by PDNO and FNO, and the trained operators of flows, where they are there.
     """
     flows = [one for one in demo(preset).experiments if one.name == "darcy"]
-    steps = _steps(preset)
-    place = run_folder(steps, folder / "runs")
-    run_experiment(steps, place)
-    darcy = [run_folder(one, folder / "runs") for one in flows]
-    return {"darcy": darcy, "navier-stokes": [place]}
+    flagship = operators / "navier-stokes"
+    found = {"darcy": [run_folder(one, folder / "runs") for one in flows]}
+    return found | ({"navier-stokes": [flagship]} if is_finished(flagship) else {})
 
 
-def _steps(preset: Preset) -> Experiment:
-    """One step of a slow flow from one frame, which a page repeats: about a minute."""
-    smoke = preset == "smoke"
-    samples, points, last = (4, 16, 4) if smoke else (40, 32, 20)
-    solved: dict[str, Any] = {
-        "solver_resolution": 2 * points,
-        "viscosity": 1e-3,
-        "final_time": last,
-    }
-    run = markov_runs(preset, 16, 6 if smoke else 10, {"PDNO": 8, "FNO": 8})["PDNO Markov"]
-    return Experiment(
-        name="navier-stokes",
-        model="PDNO by steps",
-        problem=problems.NavierStokesProblem(samples=samples, resolution=points, **solved),
-        train=samples - (2 if smoke else 8),
-        test=2 if smoke else 8,
-        resolution=points,
-        window=1,
-        **run,
+def show_operator(folder: Path, operators: Path = OPERATORS) -> str:
+    """A trained operator on a sample that it has never seen, drawn beside the truth; in words."""
+    place = next((operators / name for name in SHOWN if is_finished(operators / name)), None)
+    if place is None:
+        told = "no trained operator to show: they are in a clone of the repository"
+        return f"{told}, in results/operators, and not in the package"
+    run = load_run(place)
+    experiment, operator = run.experiment, run.model
+    if experiment is None or experiment.problem is None:
+        raise ValueError(f"{place} does not tell its problem: keep a run of `pdno reproduce`")
+    problem = experiment.problem.model_copy(update={"seed": UNSEEN})
+    begin = time.perf_counter()
+    given, truth, _ = problem.sample(0)
+    solving = time.perf_counter() - begin
+    names = [[name] for name in problem.fields]
+    data = OperatorDataset.from_arrays(
+        given[None].float(),
+        truth[None].float(),
+        problem.grid(),
+        problem.times,
+        channels=(names[0], names[1]),
+    )
+    if experiment.window is not None:
+        data = data.window(experiment.window, experiment.targets)
+    data = data.subsample(problem.resolution // experiment.resolution)
+    inputs, target = data.batch()
+    operator.predict(inputs, **data.told([0]))  # evaluates the symbols, once for all predictions
+    begin = time.perf_counter()
+    prediction = operator.predict(inputs, **data.told([0]))
+    predicting = time.perf_counter() - begin
+    error, times = float(relative_l2(prediction, target)), data.target_times
+    picture = folder / f"{problem.name}-prediction.png"
+    save_figure(operator.draw("plot", data, 0), picture)
+    made = [picture]
+    if times is not None and len(times) > 1:
+        made.append(operator.draw("animate", data, 0).save(picture.with_suffix(".gif")))
+    when = "" if times is None else f" t = {times[0]:g} to {times[-1]:g}"
+    begun = "" if times is None else " from t = 0 on"
+    return (
+        f"{problem.name}, an input that no training has seen: {experiment.model} predicts{when} "
+        f"in {predicting:.2g} s with a relative L2 error of {error:.2g}; the solver that makes "
+        f"the truth takes {solving:.2g} s{begun}. {', '.join(map(str, made))}"
     )
 
 

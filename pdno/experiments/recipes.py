@@ -13,11 +13,13 @@ __all__ = [
     "darcy",
     "darcy_activation",
     "darcy_modes",
+    "darcy_samples",
     "heat",
     "navier_stokes",
     "navier_stokes_width",
 ]
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
@@ -195,6 +197,8 @@ MODES = {
     "paper": (4, 8, 12, 16, 20, 32, 64, 128, None),
 }
 """k_max of figure 9 (our choice; the paper's list is not printed). None keeps all modes."""
+SAMPLES = {"smoke": (4, 8), "small": (50, 100, 200, 500, 1000)}
+"""Training samples of the learning curves."""
 
 
 def darcy(
@@ -231,6 +235,29 @@ def darcy_activation(
     check_size(preset, known=presets_of(name))
     for base in choose(_darcy(preset, resolution), ["PDNO a(x,ξ)"]):
         runs += [_change(base, name, f"PDNO {a}", activation=a.lower()) for a in ("GELU", "ReLU")]
+    return make_study(name, preset, runs, seeds)
+
+
+def darcy_samples(
+    preset: Preset = "small", *, models: Sequence[str] | None = None, seeds: int = 1
+) -> Study:
+    """Learning curves: Darcy flow with fewer training samples, in as many steps as with all.
+
+    Not in the paper. The data, the validation and the test samples are those of `darcy`.
+    """
+    name = "darcy-samples"
+    check_size(preset, known=presets_of(name))
+    (known,) = _darcy(preset, None)
+    usual = ("PDNO a(x,ξ)", "PDNO provable", "FNO", "MWT Leg")
+    runs, bases = list[Experiment](), _choose([{model: known[model] for model in usual}], models)
+    for samples, base in itertools.product(SAMPLES[preset], bases):
+        all_steps, steps = (-(-n // base.training.batch_size) for n in (base.train, samples))
+        way = {"epochs": base.training.epochs * all_steps // steps}
+        # measured as often, as that takes longer than an epoch of few samples
+        way["evaluate_every"] = all_steps // steps
+        changes: Any = {"name": f"{name} N={samples}", "study": name, "of_paper": False}
+        changes |= {"train": samples, "pool": base.train, "zero_shot": ()}
+        runs.append(base.with_changes(training=base.training.model_copy(update=way), **changes))
     return make_study(name, preset, runs, seeds)
 
 

@@ -62,6 +62,8 @@ class Experiment(Record):
     test: Count  #: number of test samples, the last ones
     #: number of samples after those for training, on which the run is watched instead of the test
     validation: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    #: first samples that are for training, where it takes fewer; None takes all of them
+    pool: Count | None = None
     resolution: Count  #: points per axis in training; the data are subsampled to it
     window: Count | None = None  #: frames that are the input; None takes that of the dataset
     targets: Count | None = None  #: frames after the window that are the target; None takes all
@@ -130,15 +132,20 @@ class Experiment(Record):
                     f"task {self.task.kind!r} and {option}={given} contradict: networks "
                     f"{networks}, and only they"
                 )
+        if self.pooled < self.train:
+            raise ValueError(
+                f"train={self.train} samples of a pool of {self.pool}: make it as large, or leave "
+                "it out"
+            )
         _ = self.facts  # whose cells are checked, too
         return self
 
     def _check_problem(self, problem: Problem) -> None:
-        if self.train + self.validation + self.test > problem.samples:
+        if self.pooled + self.validation + self.test > problem.samples:
             among = f" and validation={self.validation}" if self.validation else ""
+            first = f"train={self.train}" if self.pool is None else f"pool={self.pool}"
             raise ValueError(
-                f"train={self.train}{among} and test={self.test} overlap in {problem.samples} "
-                "samples"
+                f"{first}{among} and test={self.test} overlap in {problem.samples} samples"
             )
         seen = getattr(self.network, "scalars", 0)
         if seen not in (0, len(problem.vary)):
@@ -159,6 +166,11 @@ class Experiment(Record):
                     f"resolution {points} is not among the points of data stored at "
                     f"{problem.resolution}: take a divisor"
                 )
+
+    @property
+    def pooled(self) -> int:
+        """First samples that are for training, whether it takes them or not."""
+        return self.train if self.pool is None else self.pool
 
     @property
     def facts(self) -> Facts:

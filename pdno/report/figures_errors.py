@@ -77,6 +77,25 @@ def _costs(group: Group) -> tuple[float | None, ...]:
     return trained, seconds, next(parameters, None)
 
 
+@figure("samples", 0, ["darcy-samples"], "Error against training samples")
+def plot_samples(results: Results) -> Figure:
+    """Learning curves: equal steps, and the same test samples, for all numbers of training
+    samples. Solid: test, dashed: training."""
+
+    def draw(axes: Any, groups: Sequence[Group]) -> None:
+        networks = runs.grouped(groups, lambda group: group.facts.network)
+        for ours, split in itertools.product(networks.values(), SPLITS):
+            curve = sorted(ours, key=lambda group: group.budget.samples)
+            found = {g.budget.samples: error for g in curve if (error := g.summary(split))}
+            _draw(axes, found, f"{curve[0].model}, {split}", line_of(curve[0].facts, split))
+        axes.set_xscale("log")
+        counts = sorted({group.budget.samples for group in groups})
+        axes.set_xticks(counts, [str(count) for count in counts])
+        axes.minorticks_off()
+
+    return _panels([results.shown("darcy-samples")], draw, "training samples")
+
+
 @figure("resolutions", 0, SEVERAL, "Other resolutions without training")
 def plot_resolutions(results: Results) -> Figure:
     """Dotted: the prediction on the grid of the training, interpolated. A network that only
@@ -255,7 +274,9 @@ def _panels(
         facts, budget = groups[0].facts, groups[0].budget
         data = f", {facts.dataset}" if facts.study in runs.FLOW_STUDIES else ""
         what = f"{facts.study}{data}, s = {groups[0].resolution}"
-        had = f"({budget.level} budget, {runs.count_of(budget.epochs, 'epoch')})"
+        least, most = (end(group.budget.epochs for group in groups) for end in (min, max))
+        span = "" if least == most else f"{least} to "
+        had = f"({budget.level} budget, {span}{runs.count_of(most, 'epoch')})"
         axes.set(title=f"{what}\n{had}", xlabel=x, ylabel=y)
         draw(axes, groups)
         if log:

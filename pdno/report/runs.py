@@ -319,8 +319,9 @@ class Results:
         found: dict[str, dict[int, RunRecord]] = {}
         for record in self.records:
             if record.specification:
-                # older versions did not write the facts, which decide no number
-                plain = {k: v for k, v in record.specification.items() if k not in WRITTEN_FACTS}
+                # older versions did not write the facts, which decide no number, nor every None
+                found_there = record.specification.items()
+                plain = {k: v for k, v in found_there if k not in WRITTEN_FACTS and v is not None}
                 plain["training"] = {**plain.get("training", {}), "seed": None}
                 # the same run may lie in two folders; the first counts
                 same = found.setdefault(json.dumps(plain, sort_keys=True), {})

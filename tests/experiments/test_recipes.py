@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from pdno.experiments import EXPERIMENTS, families, presets_of, recipes, what_pays
+from pdno.experiments.datasets import ensure_dataset, open_experiment_data
 from pdno.experiments.reproduce import run_folder, study_of
 
 STUDIES = [name for name in EXPERIMENTS if name != "resources"]
@@ -69,6 +71,26 @@ def test_small_trainings_are_as_long_for_all_networks(name):
         for e in study_of(name, "small").experiments
     }
     assert settings[1:] == (20, "one-cycle")
+
+
+def test_learning_curves_have_equal_steps_and_the_samples_of_darcy(tmp_path):
+    curves, darcy = study_of("darcy-samples").experiments, study_of("darcy").experiments
+    sizes = {-(-e.train // e.training.batch_size) * e.training.epochs for e in curves}
+    assert sizes == {3000} and len(curves) == 4 * 5
+    assert all(e.problem == darcy[0].problem for e in curves)
+    by_model = {e.model: e for e in darcy}
+    for experiment in (e for e in curves if e.train == 1000):
+        alike = by_model[experiment.model]
+        for name in ("network", "training", "train", "validation", "test", "normalization"):
+            assert getattr(experiment, name) == getattr(alike, name), name
+    few, more = (study_of("darcy-samples", "smoke").experiments[k] for k in (0, -1))
+    ensure_dataset(few.problem, tmp_path)
+    one, other = (open_experiment_data(e, tmp_path) for e in (few, more))
+    assert (len(one.train), len(other.train)) == (4, 8)
+    for name in ("validation", "test"):
+        pair = [getattr(data, name).batch()[0] for data in (one, other)]
+        assert torch.equal(*pair) and len(pair[0]) == 2
+    assert torch.equal(one.train.batch()[0], other.train.batch()[0][:4])
 
 
 def only_change(experiments):

@@ -74,7 +74,7 @@ def check_smoke(name, out, **options):
         }
         assert {"train", "test"} <= {row.split for row in mine} and set(mine) <= set(rows)
         assert experiment.model in text
-    assert len({(row.model, row.seed) for row in rows}) == len(study.experiments)
+    assert len({(row.experiment, row.model, row.seed) for row in rows}) == len(study.experiments)
     assert len(list((out / "data").iterdir())) == 1  # all runs share their data
     return rows
 
@@ -86,6 +86,7 @@ def check_smoke(name, out, **options):
         ("darcy", {"models": ["PDNO a(x,ξ)", "MWT Leg"]}),
         ("navier-stokes", {"models": ["PDNO Markov", "FNO rollout"]}),
         ("darcy-modes", {}),
+        ("darcy-samples", {"models": ["FNO", "PDNO provable"]}),
     ],
 )
 def test_some_experiments_run_from_nothing_and_only_once(tmp_path, name, options):

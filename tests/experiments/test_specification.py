@@ -100,6 +100,8 @@ def test_unknown_keys_are_refused_by_name(heat, path):
         ("resolution", 12, "resolution 12 is not among the points of data stored at 32"),
         ("zero_shot", [16, 64], "resolution 64 is not among the points of data stored at 32"),
         ("test", 3, "train=3 and test=3 overlap in 5 samples"),
+        ("pool", 4, "pool=4 and test=2 overlap in 5 samples"),
+        ("pool", 2, "train=3 samples of a pool of 2: make it as large"),
         ("train", 0, "greater than or equal to 1"),
         ("name", "", "at least 1 character"),
         ("training.epochs", 0, "greater than or equal to 1"),

@@ -15,7 +15,7 @@ from fabricated_runs import write_resources, write_run
 from matplotlib.image import imread
 
 from pdno.report.claims import CLAIMS, judge
-from pdno.report.figures_errors import plot_error_by_time, plot_resolutions
+from pdno.report.figures_errors import plot_error_by_time, plot_resolutions, plot_samples
 from pdno.report.figures_fields import choose_sample, plot_frames, plot_heat_surfaces
 from pdno.report.figures_symbols import plot_certificates, plot_heat_symbol, plot_phase_spaces
 from pdno.report.page import FIGURES, TABLES, write_report
@@ -64,7 +64,7 @@ def heat_pictures():
     }
 
 
-OWN = [f"runs-{k}" for k in range(1, 11)]
+OWN = [f"runs-{k}" for k in range(1, 13)]
 """The figures of the gallery's own runs: one for each data and grid."""
 
 
@@ -119,6 +119,10 @@ def write_gallery(out):
     less = {"epochs": 60, "resolution": 8}
     for value in (4, 8, "all"):
         write_run(out, "darcy-modes", f"PDNO k_max={value}", metrics=metrics(0.1, 0.2), **less)
+    for samples, (model, kind) in product((50, 200), (("PDNO", "pdno"), ("FNO", "fno"))):
+        told = metrics(1 / samples, 2 / samples)
+        options = {"train": samples, "network": {"kind": kind}, **less}
+        write_run(out, f"darcy-samples N={samples}", model, metrics=told, **options)
     for study, model in product(TRAINING, ("PDNO", "PDNO, Muon")):
         effort = {
             "validation": metrics(1, 2)["test"],
@@ -413,6 +417,15 @@ def test_error_by_time_is_drawn_as_it_is(gallery):
     assert np.allclose(test.get_ydata(), [0.2 * t for t in TIMES])
     assert test.get_linestyle() == "-" and lines["PDNO rollout, train"].get_linestyle() == "--"
     assert len(lines) == 6 and "small budget" in axes.get_title()
+
+
+def test_learning_curves_are_told_apart_by_their_samples(gallery):
+    (axes,) = plot_samples(read(gallery)).axes
+    lines = {line.get_label(): line for line in axes.lines}
+    assert sorted(lines) == ["FNO, test", "FNO, train", "PDNO, test", "PDNO, train"]
+    for name, twice in (("PDNO, test", 2), ("FNO, train", 1)):
+        assert list(lines[name].get_xdata()) == [50, 200]
+        assert np.allclose(lines[name].get_ydata(), [twice / 50, twice / 200])
 
 
 def test_resolutions_start_at_that_of_the_training(gallery):

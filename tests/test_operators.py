@@ -1,0 +1,99 @@
+"""The operators in results/operators are what their records say, on samples that none has seen."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import pdno
+from pdno.data.dataset import open_dataset
+from pdno.data.generate import generate_dataset
+from pdno.experiments.run import export_run, load_run
+from pdno.metrics import relative_l2
+from pdno.seal import examine
+from pdno.training.checkpoint import read_tensors
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
+import keep  # noqa: E402  (a tool of the repository, not of the package)
+
+OPERATORS = sorted(path.parent for path in (ROOT / "results/operators").glob("*/metrics.json"))
+SEED = 20_000  # no run has data of it
+SAMPLES = {"navier-stokes": 2, "darcy": 4}
+"""New ones; eight of the others."""
+TOLERANCE = 0.5
+"""Of the mean error of so few samples against that of all test samples."""
+
+
+def problem_of(folder):
+    return json.loads((folder / "specification.json").read_text())["problem"]["name"]
+
+
+every = pytest.mark.parametrize("folder", OPERATORS, ids=[path.name for path in OPERATORS])
+by_cost = pytest.mark.parametrize(
+    "folder",
+    [
+        # a new flow takes its solver many seconds
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] * (name == "navier-stokes"))
+        for path in OPERATORS
+        for name in [problem_of(path)]
+    ],
+)
+
+
+def test_there_is_an_operator():
+    assert OPERATORS
+
+
+@every
+def test_it_is_small_and_predicts_what_it_predicted(folder):
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= keep.MOST_BYTES
+    tensors, _ = read_tensors(folder / "pictures.safetensors")
+    predicted = pdno.load(folder).predict(tensors["input"])
+    assert float(relative_l2(predicted, tensors["prediction"])) < 1e-3  # other machines round
+
+
+@pytest.mark.slow
+@every
+def test_it_runs_in_a_browser(folder, tmp_path):
+    """The file of a page is kept only where it agrees with torch on the kept sample."""
+    pytest.importorskip("onnxruntime", reason="pip install 'pdno[export]'")
+    assert export_run(folder, tmp_path / "operator.onnx", format="onnx").path.is_file()
+
+
+@by_cost
+def test_its_error_on_new_samples_is_that_of_its_record(folder, tmp_path):
+    run = load_run(folder)
+    experiment, problem = run.experiment, run.experiment.problem
+    samples = SAMPLES.get(problem.name, 8)
+    generate_dataset(problem.model_copy(update={"samples": samples, "seed": SEED}), tmp_path)
+    data = open_dataset(tmp_path)
+    if experiment.window is not None:
+        data = data.window(experiment.window, experiment.targets)
+    data = data.subsample(max(data.grid.shape) // experiment.resolution)
+    error = pdno.evaluate(run.model, data).mean()
+    recorded = run.model.metrics[f"test {experiment.resolution}"]["relative_l2"]
+    assert error == pytest.approx(recorded, rel=TOLERANCE)
+
+
+def test_numbers_are_kept_without_weights_and_an_operator_whole(tmp_path):
+    source = OPERATORS[0]
+    light = keep.keep(source, tmp_path / "light")
+    kept = {"specification", "environment", "history", "rows", "metrics", "seal"}
+    assert {path.stem for path in light.iterdir()} == kept
+    assert set(examine(light).values()) == {"right"}
+    whole = keep.keep(source, tmp_path / "whole", whole=True)
+    for path in source.iterdir():
+        assert (whole / path.name).read_bytes() == path.read_bytes(), path.name
+    assert keep.keep(source, whole, whole=True) == whole  # once more changes nothing
+    (whole / "rows.csv").write_text("")
+    with pytest.raises(ValueError, match="whole is another run: remove it first"):
+        keep.keep(source, whole, whole=True)
+
+
+def test_what_is_too_large_is_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(keep, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match=r"bytes, more than 1,000: take a smaller one"):
+        keep.keep(OPERATORS[0], tmp_path / "large", whole=True)
+    assert not (tmp_path / "large").exists()

@@ -1,0 +1,84 @@
+"""Keep finished runs in results/: their numbers, or an operator whole.
+
+    python tools/keep.py FOLDER RUNS...          the numbers of all finished runs in or below RUNS
+    python tools/keep.py --operator NAME RUN     results/operators/NAME, for `pdno.load`
+
+The same command again, when more runs are finished, adds these. Numbers are specification,
+environment, history and rows. An operator has its weights and its card as well, and of its test
+samples the first; it is small enough to be in the repository. What is kept is sealed anew;
+`make results` then writes tables and figures.
+"""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from pdno.report.runs import find_runs
+from pdno.run_folder import (
+    ENVIRONMENT,
+    HISTORY,
+    METRICS,
+    MODEL_CARD,
+    OPERATOR,
+    PICTURES,
+    ROWS,
+    SEALED,
+    SPECIFICATION,
+    WEIGHTS,
+)
+from pdno.seal import checked, write_seal
+from pdno.training.checkpoint import read_tensors, write_tensors
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
+MOST_BYTES = 4_000_000
+NUMBERS = (SPECIFICATION, ENVIRONMENT, HISTORY, ROWS, METRICS)
+WHOLE = (*NUMBERS, WEIGHTS, OPERATOR, MODEL_CARD)
+OF_SAMPLES = ("input", "target", "prediction", "error")
+
+
+def keep(run: Path, place: Path, *, whole: bool = False) -> Path:
+    """Copy a finished run into a folder; ValueError where another run is, or it is too large."""
+    if place.exists():
+        if (place / ROWS).read_bytes() == (run / ROWS).read_bytes():
+            return place
+        raise ValueError(f"{place} is another run: remove it first, or take another name")
+    names = WHOLE if whole else NUMBERS
+    found = [checked(run / name) for name in names if (run / name).is_file()]
+    place.mkdir(parents=True)
+    for path in found:
+        shutil.copyfile(path, place / path.name)
+    if whole and (run / PICTURES).is_file():
+        tensors, header = read_tensors(checked(run / PICTURES))
+        first = {name: tensors[name][:1] for name in OF_SAMPLES if name in tensors}
+        write_tensors(place / PICTURES, tensors | first, header)
+    write_seal(place, (*SEALED, METRICS))
+    size = sum(path.stat().st_size for path in place.iterdir())
+    if size > MOST_BYTES:
+        shutil.rmtree(place)
+        raise ValueError(f"{run} has {size:,} bytes, more than {MOST_BYTES:,}: take a smaller one")
+    return place
+
+
+def main() -> None:
+    """Keep what is named."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--operator", action="store_true", help="keep one run with its weights")
+    parser.add_argument("name", help="folder in results/, or in results/operators/")
+    parser.add_argument(
+        "runs", nargs="+", type=Path, help="run folders, or folders that hold some"
+    )
+    given = parser.parse_args()
+    try:
+        found = find_runs(given.runs)
+        if given.operator and len(found) > 1:
+            raise ValueError(f"an operator is one run, and these are {len(found)}: name one")
+        for record in found:
+            place = RESULTS / ("operators" if given.operator else given.name)
+            place /= given.name if given.operator else record.folder.name
+            print(keep(record.folder, place, whole=given.operator))
+    except ValueError as problem:
+        raise SystemExit(str(problem)) from problem
+
+
+if __name__ == "__main__":
+    main()
