@@ -249,7 +249,7 @@ def darcy_samples(
     check_size(preset, known=presets_of(name))
     (known,) = _darcy(preset, None)
     usual = ("PDNO a(x,ξ)", "PDNO provable", "FNO", "MWT Leg")
-    runs, bases = list[Experiment](), _choose([{model: known[model] for model in usual}], models)
+    runs, bases = list[Experiment](), choose([{model: known[model] for model in usual}], models)
     for samples, base in itertools.product(SAMPLES[preset], bases):
         all_steps, steps = (-(-n // base.training.batch_size) for n in (base.train, samples))
         way = {"epochs": base.training.epochs * all_steps // steps}
