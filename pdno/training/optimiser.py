@@ -3,13 +3,16 @@
 Muon moves a matrix along the orthogonal factor of its momentum, so that every direction of a
 layer learns at the same pace. Networks of symbols are stacks of matrices; free tables are not.
 
-    m ← 0.95 m + 0.05 g,   u = 0.05 g + 0.95 m,   W ← W - rate · √max(1, rows/columns) · X₅(u)
+    m ← 0.95 m + 0.05 g,   u = 0.05 g + 0.95 m,   W ← W - rate · s · X₅(u)
+    s² = rows/columns, but no less than 1 and no more than 16
     X₀ = u/‖u‖,   X_{k+1} = (a + b G_k + c G_k²) X_k,   G_k = X_k X_kᵀ        (Newton-Schulz)
 
 That is torch's Muon (Jordan 2024), which iterates in bfloat16: fast on a GPU, many times slower
 than float32 on a CPU that has no such numbers. Here the iteration runs on the Gram matrix, of the
 shorter side, G_{k+1} = P_k G_k P_k with P_k = a + b G_k + c G_k², and the matrix itself is
-multiplied once, by P₄ ⋯ P₀: cheaper, and in the precision of the weights.
+multiplied once, by P₄ ⋯ P₀: cheaper, and in the precision of the weights. And theirs has no bound
+of s: the last map of a symbol has a row for each pair of channels, which are no outputs of their
+own but add up in K, so that steps would grow with the width until training fails.
 
 A running mean of the weights, if wanted, is kept beside the state of the optimiser, and so it is
 in every checkpoint: a run that is resumed ends with the same mean to the bit.
@@ -32,6 +35,7 @@ from pdno.training.settings import TrainingSettings
 SMALLEST_MATRIX = 16  # matrices with a shorter side are left to AdamW
 MOMENTUM, ITERATIONS = 0.95, 5
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c: singular values come near 1, not to it
+MOST_ROWS = 16  # per column, that count
 MEAN, BEST = "mean", "best"  # keys of the running mean and of the best in a weight's state
 
 
@@ -127,9 +131,9 @@ class Muon(Optimizer):
                 momentum = state.setdefault("momentum_buffer", torch.zeros_like(matrix))
                 momentum.lerp_(matrix.grad, 1 - MOMENTUM)
                 moved = orthogonal_factor(matrix.grad.lerp(momentum, MOMENTUM))
-                rows, columns = matrix.shape
+                rows = min(max(1, matrix.shape[0] / matrix.shape[1]), MOST_ROWS)
                 matrix.mul_(1 - rate * decay)
-                matrix.sub_(moved, alpha=rate * math.sqrt(max(1, rows / columns)))
+                matrix.sub_(moved, alpha=rate * math.sqrt(rows))
 
 
 def orthogonal_factor(matrix: Tensor) -> Tensor:

@@ -78,6 +78,18 @@ class TestMuon:
         apart, moved = (ours - theirs).detach(), (theirs - 1).detach()
         assert float(apart.norm() / moved.norm()) < 0.02
 
+    def test_steps_do_not_grow_with_the_pairs_of_channels_of_a_symbol(self):
+        torch.manual_seed(0)
+        lengths = []
+        for rows in (16 * 16, 64 * 16, 256 * 16):
+            last = nn.Parameter(torch.zeros(rows, 16))
+            muon = Muon([last], weight_decay=0.0)
+            muon.param_groups[0]["lr"] = 0.02
+            last.grad = torch.randn(rows, 16)
+            muon.step()
+            lengths.append(float(torch.linalg.matrix_norm(last.detach(), 2)))
+        assert max(lengths) < 1.5 * 0.02 * 4 and max(lengths) < 1.2 * min(lengths)
+
     def test_without_a_gradient_nothing_moves(self):
         assert orthogonal_factor(torch.zeros(16, 20)).count_nonzero() == 0
         still = nn.Parameter(torch.ones(16, 16))
