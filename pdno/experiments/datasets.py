@@ -1,11 +1,13 @@
 """The data of an experiment: generated where they are missing, then opened and split."""
 
-__all__ = ["dataset_folder", "ensure_dataset", "open_experiment_data"]
+__all__ = ["dataset_folder", "ensure_dataset", "open_experiment_data", "unseen_samples"]
 
 import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+
+import torch
 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import Engine, generate_dataset
@@ -13,6 +15,9 @@ from pdno.data.manifest import MANIFEST, read_manifest
 from pdno.data.own import open_file
 from pdno.data.problems import Problem
 from pdno.experiments.specification import Experiment
+
+UNSEEN = 10_000
+"""A seed of data that no run has."""
 
 
 @dataclass(frozen=True)
@@ -73,3 +78,23 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
             )
         validation = finest.subset(rows).subsample(every)
     return ExperimentData(train.subsample(every), test.subsample(every), test, validation)
+
+
+def unseen_samples(experiment: Experiment, count: int) -> OperatorDataset:
+    """New samples of the problem of an experiment, solved now, as its network meets them."""
+    if experiment.problem is None:
+        raise ValueError(
+            f"{experiment.name} does not tell its problem: take a run on our own data"
+        )
+    problem = experiment.problem.model_copy(update={"seed": UNSEEN, "samples": count})
+    inputs, outputs, _ = zip(*map(problem.sample, range(count)), strict=True)
+    data = OperatorDataset.from_arrays(
+        torch.stack(inputs).float(),
+        torch.stack(outputs).float(),
+        problem.grid(),
+        problem.times,
+        channels=((problem.fields[0],), (problem.fields[1],)),
+    )
+    if experiment.window is not None:
+        data = data.window(experiment.window, experiment.targets)
+    return data.subsample(problem.resolution // experiment.resolution)

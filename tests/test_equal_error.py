@@ -1,0 +1,40 @@
+"""Speed at equal error: the curve of the solver is read between its grids."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from pdno.data.problems import NavierStokesProblem
+from pdno.experiments.datasets import unseen_samples
+from pdno.experiments.recipes import navier_stokes
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import equal_error  # noqa: E402  (a tool of the repository, not of the package)
+
+
+def test_a_power_law_is_read_exactly():
+    curve = {error: 2e-3 * error**-1.7 for error in (0.2, 0.1, 0.04)}
+    for error in (0.04, 0.05, 0.1, 0.13, 0.2):
+        assert equal_error.at_error(curve, error) == pytest.approx(2e-3 * error**-1.7)
+    with pytest.raises(ValueError, match=r"0\.3000 is not between those of the grids"):
+        equal_error.at_error(curve, 0.3)
+
+
+def test_an_exact_operator_has_no_error_and_finer_solvers_have_less(monkeypatch):
+    monkeypatch.setattr(equal_error, "GRIDS", (8, 16))
+    problem = NavierStokesProblem(
+        samples=6, resolution=16, solver_resolution=32, viscosity=1e-3, final_time=3
+    )
+    run = navier_stokes("smoke", models=["PDNO Markov"]).experiments[0]
+    data = unseen_samples(
+        run.with_changes(problem=problem, window=1, resolution=16, zero_shot=()), 2
+    )
+    truth = data.batch()[1]
+    error, ours, curves = equal_error.compare(lambda f: truth[: len(f)], data, problem, 1)
+    assert error == 0 and set(ours) == {"batch", "alone"}
+    assert all(seconds > 0 for curve in curves.values() for seconds in curve.values())
+    coarse, fine = curves["batch"]
+    assert fine < coarse < 1 and list(curves["alone"]) == [coarse, fine]
+    assert torch.equal(data.batch()[1], truth)
