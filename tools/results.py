@@ -19,12 +19,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from PIL import Image
 
 from pdno import run_folder
 from pdno.evaluation.rows import Summary
+from pdno.experiments import Preset
 from pdno.experiments.reproduce import study_of
 from pdno.report import claims, figures_errors
 from pdno.report.runs import ERROR, Group, Results, find_runs, grouped
@@ -185,8 +187,9 @@ def folders() -> list[str]:
 def table_of(folder: str, kind: str = "") -> Table:
     """The runs of a folder by data, points and samples, best first."""
     groups = results_of(folder).every_group
-    if not groups and (resources := resource_table(results_of(folder))) is not None:
-        return resources  # which has many networks in one run
+    resources: Table | None = None if groups else resource_table(results_of(folder))
+    if resources is not None:  # which has many networks in one run
+        return resources
     if not groups:
         raise SystemExit(f"no finished run in results/{folder}: expected {', '.join(folders())}")
     if kind == "samples":
@@ -275,7 +278,7 @@ def _cost(claim: claims.Claim) -> str:
         return "minutes"
     seconds, runs = 0.0, 0
     for study in claim.studies:
-        for experiment in study_of(study, claim.preset).experiments:
+        for experiment in study_of(study, cast("Preset", claim.preset)).experiments:
             assert experiment.problem is not None
             dim = 2 if experiment.problem.name in ("darcy", "navier-stokes") else 1
             work = experiment.training.epochs * experiment.train * experiment.resolution**dim
