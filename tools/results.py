@@ -222,7 +222,8 @@ def table_of(folder: str, kind: str = "") -> Table:
 
 def _learning_curves(groups: Sequence[Group]) -> Table:
     """A line for each network, a column for each number of training samples: test errors."""
-    by_model = {model: [g for g in groups if g.model == model] for model in _models(groups)}
+    ordered = sorted(groups, key=lambda group: (group.model, group.budget.samples))
+    by_model = grouped(ordered, lambda group: group.model)
     counts = sorted({group.budget.samples for group in groups})
     budget: Cells = {"steps": partial(_effort, "steps"), **SEEDS, **EFFORT}
     lines, cells = [], []
@@ -240,10 +241,6 @@ def _learning_curves(groups: Sequence[Group]) -> Table:
 def _least(groups: Sequence[Group], samples: int) -> float:
     found = [g.summary() for g in groups if g.budget.samples == samples]
     return min((summary.mean for summary in found if summary), default=float("inf"))
-
-
-def _models(groups: Sequence[Group]) -> list[str]:
-    return sorted({group.model for group in groups})
 
 
 def verdicts() -> Table:
