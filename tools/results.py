@@ -260,7 +260,8 @@ def verdicts() -> Table:
         for folder, verdict in tested:
             place = f"`results/{folder}`" if folder != "several" else "all"
             told = f"{verdict.numbers} ({verdict.budget})"
-            lines.append((claim.text, claim.place, verdict.answer, told, place))
+            part = ", as far as run" if "(not run: " in verdict.numbers else ""
+            lines.append((claim.text, claim.place, verdict.answer + part, told, place))
         if not tested:
             told = f"{verdict.numbers}: {_cost(claim)}"
             lines.append((claim.text, claim.place, verdict.answer, told, MISSING))
