@@ -3,12 +3,24 @@
 Muon moves a matrix along the orthogonal factor of its momentum, so that every direction of a
 layer learns at the same pace. Networks of symbols are stacks of matrices; free tables are not.
 
+    m ← 0.95 m + 0.05 g,   u = 0.05 g + 0.95 m,   W ← W - rate · s · X₅(u)
+    s² = rows/columns, but no less than 1 and no more than 16
+    X₀ = u/‖u‖,   X_{k+1} = (a + b G_k + c G_k²) X_k,   G_k = X_k X_kᵀ        (Newton-Schulz)
+
+That is torch's Muon (Jordan 2024), which iterates in bfloat16: fast on a GPU, many times slower
+than float32 on a CPU that has no such numbers. Here the iteration runs on the Gram matrix, of the
+shorter side, G_{k+1} = P_k G_k P_k with P_k = a + b G_k + c G_k², and the matrix itself is
+multiplied once, by P₄ ⋯ P₀: cheaper, and in the precision of the weights. And theirs has no bound
+of s: the last map of a symbol has a row for each pair of channels, which are no outputs of their
+own but add up in K, so that steps would grow with the width until training fails.
+
 A running mean of the weights, if wanted, is kept beside the state of the optimiser, and so it is
 in every checkpoint: a run that is resumed ends with the same mean to the bit.
 """
 
 __all__ = ["Optimiser"]
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +28,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam, AdamW, Muon, Optimizer
+from torch.optim import Adam, AdamW, Optimizer
 
 from pdno.training.settings import TrainingSettings
 
 SMALLEST_MATRIX = 16  # matrices with a shorter side are left to AdamW
+MOMENTUM, ITERATIONS = 0.95, 5
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # a, b, c: singular values come near 1, not to it
+MOST_ROWS = 16  # per column, that count
 MEAN, BEST = "mean", "best"  # keys of the running mean and of the best in a weight's state
 
 
@@ -98,3 +113,39 @@ class Optimiser:
         for weight in self.weights:
             if MEAN in self.state.get(weight, {}):
                 weight.copy_(self.state[weight][MEAN])
+
+
+class Muon(Optimizer):
+    """Momentum made orthogonal, for real matrices; see the module for the formula."""
+
+    def __init__(self, matrices: list[Tensor], weight_decay: float) -> None:
+        super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Move all matrices that have a gradient."""
+        for group in self.param_groups:
+            rate, decay = group["lr"], group["weight_decay"]
+            for matrix in (one for one in group["params"] if one.grad is not None):
+                state = self.state[matrix]
+                momentum = state.setdefault("momentum_buffer", torch.zeros_like(matrix))
+                momentum.lerp_(matrix.grad, 1 - MOMENTUM)
+                moved = orthogonal_factor(matrix.grad.lerp(momentum, MOMENTUM))
+                rows = min(max(1, matrix.shape[0] / matrix.shape[1]), MOST_ROWS)
+                matrix.mul_(1 - rate * decay)
+                matrix.sub_(moved, alpha=rate * math.sqrt(rows))
+
+
+def orthogonal_factor(matrix: Tensor) -> Tensor:
+    """About U Vᵀ of U S Vᵀ: singular values that are not tiny become 0.7 to 1.2."""
+    a, b, c = NEWTON_SCHULZ
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
+    wide = wide / wide.norm().clamp_min(torch.finfo(wide.dtype).tiny)
+    gram = wide @ wide.mT
+    product = torch.eye(len(gram)).to(gram)
+    for _ in range(ITERATIONS):
+        polynomial = torch.addmm(gram, gram, gram, beta=b, alpha=c)
+        polynomial.diagonal().add_(a)
+        product, gram = polynomial @ product, polynomial @ gram @ polynomial
+    moved: Tensor = product @ wide
+    return moved if moved.shape == matrix.shape else moved.mT

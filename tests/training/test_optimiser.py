@@ -11,14 +11,29 @@ from pdno.equations.darcy import Darcy
 from pdno.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit
-from pdno.training.optimiser import Optimiser
+from pdno.training.optimiser import Muon, Optimiser, orthogonal_factor
 from pdno.training.samples import Samples, augmented, whole_samples
 from pdno.training.settings import TrainingSettings
 
 
-def orthogonal_factor(matrix):
+def exact_factor(matrix):
     u, _, v = torch.linalg.svd(matrix, full_matrices=False)
     return u @ v
+
+
+def newton_schulz(matrix):
+    """The iteration as it is published, in double precision."""
+    x = matrix.double() / matrix.double().norm()
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x
+
+
+def matrix_with(singular_values, rows, columns):
+    u, _ = torch.linalg.qr(torch.randn(rows, len(singular_values), dtype=torch.float64))
+    v, _ = torch.linalg.qr(torch.randn(columns, len(singular_values), dtype=torch.float64))
+    return ((u * singular_values) @ v.mT).float()
 
 
 class TestMuon:
@@ -29,13 +44,57 @@ class TestMuon:
         settings = TrainingSettings(optimiser="muon", weight_decay=0, learning_rate=1e-3)
         optimiser = Optimiser(layer, settings)
         layer.weight.grad = torch.randn(48, 16)
-        expected = orthogonal_factor(layer.weight.grad)
+        expected = exact_factor(layer.weight.grad)
         optimiser.step(1e-3, 0)
         moved = (before - layer.weight.detach()) / (0.02 * 3**0.5)
         # five steps of Newton and Schulz bring singular values to 0.7 .. 1.2, not to 1
         assert torch.linalg.svdvals(moved).min() > 0.5
         assert torch.linalg.svdvals(moved).max() < 1.3
         assert float((moved * expected).sum() / (moved.norm() * expected.norm())) > 0.97
+
+    @pytest.mark.parametrize(("rows", "columns"), [(16, 16), (48, 16), (64, 400), (800, 64)])
+    @pytest.mark.parametrize("decades", [0.5, 3, 6, 12])
+    def test_the_iteration_on_the_gram_matrix_is_that_of_newton_and_schulz(
+        self, rows, columns, decades
+    ):
+        torch.manual_seed(0)
+        values = torch.logspace(0, -decades, min(rows, columns), dtype=torch.float64)
+        matrix = matrix_with(values, rows, columns)
+        expected = newton_schulz(matrix)
+        for scale in (1e-12, 1.0, 1e12):
+            found = orthogonal_factor(matrix * scale).double()
+            assert float((found - expected).abs().max() / expected.abs().max()) < 2e-3
+
+    def test_it_takes_the_steps_of_torch(self):
+        torch.manual_seed(0)
+        ours, theirs = (nn.Parameter(torch.ones(48, 16)) for _ in range(2))
+        muons = Muon([ours], weight_decay=0.1), torch.optim.Muon([theirs], lr=0.02)
+        muons[0].param_groups[0]["lr"] = 0.02
+        for _ in range(5):
+            ours.grad = theirs.grad = torch.randn(48, 16)
+            for muon in muons:
+                muon.step()
+        # theirs is in bfloat16
+        apart, moved = (ours - theirs).detach(), (theirs - 1).detach()
+        assert float(apart.norm() / moved.norm()) < 0.02
+
+    def test_steps_do_not_grow_with_the_pairs_of_channels_of_a_symbol(self):
+        torch.manual_seed(0)
+        lengths = []
+        for rows in (16 * 16, 64 * 16, 256 * 16):
+            last = nn.Parameter(torch.zeros(rows, 16))
+            muon = Muon([last], weight_decay=0.0)
+            muon.param_groups[0]["lr"] = 0.02
+            last.grad = torch.randn(rows, 16)
+            muon.step()
+            lengths.append(float(torch.linalg.matrix_norm(last.detach(), 2)))
+        assert max(lengths) < 1.3 * 0.02 * 4 and max(lengths) < 2 * min(lengths)
+
+    def test_without_a_gradient_nothing_moves(self):
+        assert orthogonal_factor(torch.zeros(16, 20)).count_nonzero() == 0
+        still = nn.Parameter(torch.ones(16, 16))
+        Muon([still], weight_decay=0.0).step()
+        assert torch.equal(still, torch.ones(16, 16))
 
     def test_small_matrices_vectors_and_tables_are_left_to_adamw(self):
         network = FNO(2, 1, 1, width=16, modes=3)
