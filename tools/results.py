@@ -19,12 +19,14 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from PIL import Image
 
 from pdno import run_folder
 from pdno.evaluation.rows import Summary
+from pdno.experiments import Preset
 from pdno.experiments.reproduce import study_of
 from pdno.report import claims, figures_errors
 from pdno.report.runs import ERROR, Group, Results, find_runs, grouped
@@ -185,8 +187,9 @@ def folders() -> list[str]:
 def table_of(folder: str, kind: str = "") -> Table:
     """The runs of a folder by data, points and samples, best first."""
     groups = results_of(folder).every_group
-    if not groups and (resources := resource_table(results_of(folder))) is not None:
-        return resources  # which has many networks in one run
+    resources: Table | None = None if groups else resource_table(results_of(folder))
+    if resources is not None:  # which has many networks in one run
+        return resources
     if not groups:
         raise SystemExit(f"no finished run in results/{folder}: expected {', '.join(folders())}")
     if kind == "samples":
@@ -219,7 +222,8 @@ def table_of(folder: str, kind: str = "") -> Table:
 
 def _learning_curves(groups: Sequence[Group]) -> Table:
     """A line for each network, a column for each number of training samples: test errors."""
-    by_model = {model: [g for g in groups if g.model == model] for model in _models(groups)}
+    ordered = sorted(groups, key=lambda group: (group.model, group.budget.samples))
+    by_model = grouped(ordered, lambda group: group.model)
     counts = sorted({group.budget.samples for group in groups})
     budget: Cells = {"steps": partial(_effort, "steps"), **SEEDS, **EFFORT}
     lines, cells = [], []
@@ -239,10 +243,6 @@ def _least(groups: Sequence[Group], samples: int) -> float:
     return min((summary.mean for summary in found if summary), default=float("inf"))
 
 
-def _models(groups: Sequence[Group]) -> list[str]:
-    return sorted({group.model for group in groups})
-
-
 def verdicts() -> Table:
     """Each claim by the runs of each folder that tests it; others with what they would cost."""
     lines: list[tuple[str, ...]] = []
@@ -260,7 +260,8 @@ def verdicts() -> Table:
         for folder, verdict in tested:
             place = f"`results/{folder}`" if folder != "several" else "all"
             told = f"{verdict.numbers} ({verdict.budget})"
-            lines.append((claim.text, claim.place, verdict.answer, told, place))
+            part = ", as far as run" if "(not run: " in verdict.numbers else ""
+            lines.append((claim.text, claim.place, verdict.answer + part, told, place))
         if not tested:
             told = f"{verdict.numbers}: {_cost(claim)}"
             lines.append((claim.text, claim.place, verdict.answer, told, MISSING))
@@ -275,7 +276,7 @@ def _cost(claim: claims.Claim) -> str:
         return "minutes"
     seconds, runs = 0.0, 0
     for study in claim.studies:
-        for experiment in study_of(study, claim.preset).experiments:
+        for experiment in study_of(study, cast("Preset", claim.preset)).experiments:
             assert experiment.problem is not None
             dim = 2 if experiment.problem.name in ("darcy", "navier-stokes") else 1
             work = experiment.training.epochs * experiment.train * experiment.resolution**dim
