@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from pdno.data import problems
-from pdno.data.dataset import OperatorDataset, open_dataset
+from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
 from pdno.experiments import Preset
+from pdno.experiments.datasets import unseen_samples
 from pdno.experiments.networks import FNONetwork, PDNONetwork
 from pdno.experiments.recipes import Study, check_size, heat, one_cycle, runs_by_model
 from pdno.experiments.reproduce import run_folder, run_study
@@ -26,8 +27,6 @@ OPERATORS = Path(__file__).parents[2] / "results" / "operators"
 """Of a clone; an installed package has none."""
 SHOWN = ("navier-stokes", "darcy", "burgers", "heat")
 """The first that is there is shown."""
-UNSEEN = 10_000
-"""A seed of data that no run has."""
 DEMO = (
     problems.HeatProblem(samples=1),
     problems.BurgersProblem(samples=1, frames=4),
@@ -98,30 +97,18 @@ def show_operator(folder: Path, operators: Path = OPERATORS) -> str:
         return f"{told}, in results/operators, and not in the package"
     run = load_run(place)
     experiment, operator = run.experiment, run.model
-    if experiment is None or experiment.problem is None:
-        raise ValueError(f"{place} does not tell its problem: keep a run of `pdno reproduce`")
-    problem = experiment.problem.model_copy(update={"seed": UNSEEN})
+    assert experiment is not None and experiment.problem is not None
     begin = time.perf_counter()
-    given, truth, _ = problem.sample(0)
+    data = unseen_samples(experiment, 1)
     solving = time.perf_counter() - begin
-    names = [[name] for name in problem.fields]
-    data = OperatorDataset.from_arrays(
-        given[None].float(),
-        truth[None].float(),
-        problem.grid(),
-        problem.times,
-        channels=(names[0], names[1]),
-    )
-    if experiment.window is not None:
-        data = data.window(experiment.window, experiment.targets)
-    data = data.subsample(problem.resolution // experiment.resolution)
     inputs, target = data.batch()
     operator.predict(inputs, **data.told([0]))  # evaluates the symbols, once for all predictions
     begin = time.perf_counter()
     prediction = operator.predict(inputs, **data.told([0]))
     predicting = time.perf_counter() - begin
     error, times = float(relative_l2(prediction, target)), data.target_times
-    picture = folder / f"{problem.name}-prediction.png"
+    name = experiment.problem.name
+    picture = folder / f"{name}-prediction.png"
     save_figure(operator.draw("plot", data, 0), picture)
     made = [picture]
     if times is not None and len(times) > 1:
@@ -129,7 +116,7 @@ def show_operator(folder: Path, operators: Path = OPERATORS) -> str:
     when = "" if times is None else f" t = {times[0]:g} to {times[-1]:g}"
     begun = "" if times is None else " from t = 0 on"
     return (
-        f"{problem.name}, an input that no training has seen: {experiment.model} predicts{when} "
+        f"{name}, an input that no training has seen: {experiment.model} predicts{when} "
         f"in {predicting:.2g} s with a relative L2 error of {error:.2g}; the solver that makes "
         f"the truth takes {solving:.2g} s{begun}. {', '.join(map(str, made))}"
     )
