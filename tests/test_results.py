@@ -132,8 +132,8 @@ def test_a_claim_is_judged_by_the_runs_of_one_folder(monkeypatch, tmp_path):
     monkeypatch.setattr(results, "_cost", lambda claim: "hours")
     lines = [line for line in results.verdicts().lines if line[0].startswith("Darcy test error")]
     assert [(line[2], line[4]) for line in lines] == [
-        ("does not hold", "`results/long`"),
-        ("holds", "`results/short`"),
+        ("does not hold, as far as run", "`results/long`"),
+        ("holds, as far as run", "`results/short`"),
     ]
     (heat,) = [line for line in results.verdicts().lines if "a1(x, t)" in line[0]]
     assert heat[2:] == ("not tested here", "needs pdno reproduce heat --preset small: hours", "–")
