@@ -26,6 +26,7 @@ from pdno.experiments.families import measure_family
 from pdno.experiments.specification import Experiment
 from pdno.grid import Grid
 from pdno.metrics import relative_l2
+from pdno.networks.transport import Transport
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator as Operator
 from pdno.symbols.analytic import Heat
 from pdno.theory.recovery import Estimate, recover_diffusivity
@@ -60,6 +61,10 @@ def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> tuple[
     pictures = {**_fields(test), **symbol_pictures(run.model, samples.train)}
     if experiment.problem is not None and experiment.problem.vary:
         parts += measure_family(experiment, run, test)
+    if isinstance(run.network, Transport) and run.network.log_c is not None:
+        first, second = (samples.train.times or ())[:2]
+        spread = float(run.network.c.mean()) / (second - first)
+        parts.append((points, "symbol", {"diffusivity": spread}))
     heat = _heat_operator(experiment, run.network)
     c = learned_diffusivity(experiment, run.network, samples.train.grid)
     if heat is not None and c is not None:

@@ -40,7 +40,7 @@ Scalars = Annotated[int, Field(ge=0, le=64)]
 """Numbers of the equation that the symbols see."""
 FeedForward = Annotated[int, Field(ge=0, le=4096)]
 Modes = tuple[Size, ...] | Size | None
-OUTSIDE = {"kind", "transport"}
+OUTSIDE = {"kind", "transport", "diffusion"}
 """What is no option of the network itself."""
 
 
@@ -53,7 +53,8 @@ def _known_symbol(name: str) -> str:
 class NetworkRecord(Record, ABC):
     """What every network has; the options have the names and defaults of the class it makes.
 
-    With `transport` it says where the next frame comes from (see `networks.transport`).
+    With `transport` it says where the next frame comes from (see `networks.transport`), which
+    diffuses on its way with `diffusion`.
     """
 
     network: ClassVar[Callable[..., nn.Module]]
@@ -103,6 +104,7 @@ class PDNONetwork(NetworkRecord):
     # files of before this option mean appended ones; `PDNO` itself decides by the symbol
     coordinates: Literal["appended", "periodic", "none"] = "appended"
     transport: bool = False
+    diffusion: bool = False
 
     @property
     def family(self) -> tuple[str, str]:
@@ -125,6 +127,7 @@ class FNONetwork(NetworkRecord):
     coordinates: Literal["appended", "periodic", "none"] = "appended"
     space_time: bool = False
     transport: bool = False
+    diffusion: bool = False
 
     @property
     def family(self) -> tuple[str, str]:
@@ -149,6 +152,7 @@ class MWTNetwork(NetworkRecord):
     space_time: bool = False
     append_coordinates: bool = True
     transport: bool = False
+    diffusion: bool = False
 
     @property
     def family(self) -> tuple[str, str]:
@@ -220,8 +224,10 @@ def build_network(
     record: NetworkRecord, dim: int, in_channels: int, out_channels: int, *, seed: int
 ) -> nn.Module:
     """The network with the initial weights of a seed; the global generator is left alone."""
-    moves = getattr(record, "transport", False)
+    moves, diffusion = getattr(record, "transport", False), getattr(record, "diffusion", False)
+    if diffusion and not moves:
+        raise ValueError("diffusion is that of what is carried: give transport: true with it")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = record.build(dim, in_channels, out_channels + dim * moves)
-        return Transport(network, dim) if moves else network
+        return Transport(network, dim, diffusion) if moves else network

@@ -487,10 +487,11 @@ def _flow_small(preset: Preset) -> Known:
 
 
 def markov_runs(preset: Preset, width: int, modes: int, epochs: Mapping[str, int]) -> Runs:
-    """One-step training with transport head, periodic coordinates, Muon and symmetries."""
+    """One-step training: transport with diffusion, periodic coordinates, Muon, symmetries."""
     trunk: Any = {"symbol": "trunk", "depends_on_x": False}
     trunk["symbol_hidden"] = 16 if preset == "smoke" else 64
-    sizes: Any = {"width": width, "modes": modes, "transport": True, "coordinates": "periodic"}
+    sizes: Any = {"width": width, "modes": modes, "coordinates": "periodic"}
+    sizes |= {"transport": True, "diffusion": True}
     networks: dict[str, AnyNetwork] = {
         "PDNO": PDNONetwork(**sizes, **trunk),
         "FNO": FNONetwork(**sizes),
@@ -510,11 +511,11 @@ def markov_runs(preset: Preset, width: int, modes: int, epochs: Mapping[str, int
 
 
 def _flow_best() -> Known:
-    """The flagship: 1000 trajectories, wider networks, one-step training; about an hour each."""
+    """The flagship: 1000 trajectories, wider networks, one-step training; half an hour each."""
     problem = problems.NavierStokesProblem(
         samples=1140, resolution=64, solver_resolution=128, final_time=20
     )
-    runs = markov_runs("best", 24, 16, {"PDNO": 18, "FNO": 22})  # as many seconds for both
+    runs = markov_runs("best", 24, 16, {"PDNO": 12, "FNO": 15})  # as many seconds for both
     return _flow(problem, runs, train=1000, validation=40, test=100, resolution=64)
 
 

@@ -38,8 +38,12 @@ PADDING: Parts = {"padding": {"network": {"padding": 0.25}}}
 NORMALISERS: Parts = {"normalisers": {"experiment": {"normalization": "channel"}}}
 """The velocities of Burgers at t = 1 have the size 0.008; these make them worse all the same."""
 TRANSPORT: Parts = {
-    "transport": {"network": {"transport": True}, "task": {"residual": False}},
+    "transport": {
+        "network": {"transport": True, "diffusion": True},
+        "task": {"residual": False},
+    },
 }
+"""What is carried also diffuses."""
 PERIODIC: Parts = {"periodic": {"network": {"coordinates": "periodic"}}}
 """Coordinates without a jump: cos 2πx and sin 2πx."""
 NO_COORDINATES: Parts = {"no coordinates": {"network": {"coordinates": "none"}}}

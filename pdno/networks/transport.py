@@ -4,9 +4,15 @@
 
 v are the last channels of the input, in a rollout the latest frame. A step of advection is a warp
 of it and no short Fourier series; what is left to say, δ and r, is smooth and small.
+
+What is carried also diffuses, which damps modes that r, made of the kept ones, does not reach:
+
+    u(x) = e^{cΔ}[v(· + δ)](x) + r(x),    with the symbol e^{-4π²c|ξ|²}
+
+c is one learned number for each channel, the viscosity times the step where there is such a thing.
 """
 
-__all__ = ["Transport", "read_between", "warp"]
+__all__ = ["Transport", "diffuse", "read_between", "warp"]
 
 from functools import reduce
 from itertools import product
@@ -15,26 +21,32 @@ import torch
 from torch import Tensor, nn
 
 from pdno.arguments import KeepsArguments
+from pdno.fourier import inverse, transform
 from pdno.grid import Grid
-from pdno.spectral import resample
+from pdno.spectral import laplacian_symbol, resample
 from pdno.symbols.base import Time
 
 REFINE = 2  # points on which v is read for each of its own; a factor 2 divides the error by 8
 REACH = 0.25  # the displacement that an output of 1 stands for, in units of the domain
 START = 0.1  # the last weights of a new network over their usual size: at first u is nearly v
+FIRST_C = 1e-6  # at first almost nothing diffuses
+PACE = 10.0  # c = FIRST_C e^{PACE p}: a step of 1e-3 of an optimiser changes c by a hundredth
 
 
 class Transport(KeepsArguments, nn.Module):
     """u(x) = v(x + δ(x)) + r(x) with (4δ, r) the outputs of a network, on a periodic domain.
 
     Shapes: (B, k·C, *N) -> (B, C, *N); the network has d + C outputs. Normalisers have to be the
-    same at every point ("none" or "channel"), for values of v move from point to point.
+    same at every point ("none" or "channel"), for values of v move from point to point. With
+    `diffusion` what is carried diffuses, e^{cΔ} v(x + δ(x)), with c learned.
     """
 
-    def __init__(self, network: nn.Module, dim: int) -> None:
+    def __init__(self, network: nn.Module, dim: int, diffusion: bool = False) -> None:
         super().__init__()
         self.network, self.dim = network, dim
         weight, bias = list(network.project.parameters())[-2:]  # type: ignore[union-attr]
+        start = weight.new_zeros(len(weight) - dim)
+        self.log_c = nn.Parameter(start) if diffusion else None
         with torch.no_grad():
             weight.mul_(START)
             bias.zero_()
@@ -44,8 +56,18 @@ class Transport(KeepsArguments, nn.Module):
         options = ({} if grid is None else {"grid": grid}) | ({} if t is None else {"t": t})
         moved = self.network(f, **options)
         displacement, rest = moved[:, : self.dim], moved[:, self.dim :]
-        frame: Tensor = warp(f[:, -rest.shape[1] :], REACH * displacement) + rest
+        carried = warp(f[:, -rest.shape[1] :], REACH * displacement)
+        if self.log_c is not None:
+            carried = diffuse(carried, self.c)
+        frame: Tensor = carried + rest
         return frame
+
+    @property
+    def c(self) -> Tensor:
+        """How much each channel diffuses in a step, (C,), in units of the domain; 0 where none."""
+        if self.log_c is None:
+            return next(self.parameters()).new_zeros(1)
+        return FIRST_C * torch.exp(PACE * self.log_c)
 
 
 def warp(v: Tensor, displacement: Tensor) -> Tensor:
@@ -55,6 +77,14 @@ def warp(v: Tensor, displacement: Tensor) -> Tensor:
     which is exact at grid points and has an error of order three between them.
     """
     return read_between(resample(v, [REFINE * n for n in v.shape[2:]]), displacement)
+
+
+def diffuse(v: Tensor, c: Tensor) -> Tensor:
+    """e^{cΔ} v for periodic fields, (B, C, *N) and (C,) -> (B, C, *N)."""
+    shape = tuple(v.shape[2:])
+    laplacian = laplacian_symbol(Grid(shape), v.device).to(c.dtype)
+    damping = torch.exp(c.reshape(-1, *[1] * len(shape)) * laplacian)
+    return inverse(transform(v, len(shape)) * damping, shape)
 
 
 def read_between(values: Tensor, displacement: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch.nn import functional
 from pdno.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.networks.neural_operator import NeuralOperator, PointwiseLinear, cut, pad
 from pdno.networks.rollout import unroll
-from pdno.networks.transport import REACH, REFINE, Transport, read_between
+from pdno.networks.transport import REACH, REFINE, Transport, diffuse, read_between
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral import resample
 from pdno.symbols.base import Time
@@ -207,14 +207,20 @@ class FrozenNetwork(nn.Module):
 
 
 class FrozenTransport(nn.Module):
-    """v(x + δ(x)) + r(x) (see `networks.transport`); v is refined by one matrix for each axis."""
+    """e^{cΔ} v(x + δ(x)) + r(x) (see `networks.transport`), on a grid.
 
-    def __init__(self, network: nn.Module, grid: Grid) -> None:
+    v is refined by one matrix for each axis, and diffuses by one for each axis and channel.
+    """
+
+    def __init__(self, network: nn.Module, grid: Grid, c: Tensor) -> None:
         super().__init__()
-        self.network, self.dim = network, grid.dim
+        self.network, self.dim, self.diffuses = network, grid.dim, bool(c.any())
         for axis, n in enumerate(grid.shape):
-            finer = resample(torch.eye(n, dtype=torch.float64), (REFINE * n,))
-            self.register_buffer(f"finer_{axis}", finer)
+            points = torch.eye(n, dtype=torch.float64)
+            self.register_buffer(f"finer_{axis}", resample(points, (REFINE * n,)))
+            if self.diffuses:  # (C, N, N)
+                spread = diffuse(points[:, None].expand(-1, len(c), -1), c).movedim(0, 1)
+                self.register_buffer(f"diffused_{axis}", spread)
 
     def forward(self, f: Tensor) -> Tensor:
         moved = self.network(f)
@@ -223,7 +229,13 @@ class FrozenTransport(nn.Module):
         for axis in range(self.dim):
             finer = self.get_buffer(f"finer_{axis}")
             fine = (fine.movedim(2 + axis, -1) @ finer).movedim(-1, 2 + axis)
-        frame: Tensor = read_between(fine, REACH * displacement) + rest
+        carried = read_between(fine, REACH * displacement)
+        for axis in range(self.dim if self.diffuses else 0):
+            along = carried.movedim(2 + axis, -1)
+            lines = along.flatten(2, -2) if self.dim > 1 else along.unsqueeze(2)
+            spread = (lines @ self.get_buffer(f"diffused_{axis}")).reshape(along.shape)
+            carried = spread.movedim(-1, 2 + axis)
+        frame: Tensor = carried + rest
         return frame
 
 
@@ -323,7 +335,8 @@ class FrozenPredictor(nn.Module):
 def freeze_network(network: nn.Module, grid: Grid, t: Time, known: Shared) -> nn.Module:
     """A network, or a part of one, on a grid and at a time; transforms are shared."""
     if isinstance(network, Transport):
-        return FrozenTransport(freeze_network(network.network, grid, t, known), grid)
+        inner = freeze_network(network.network, grid, t, known)
+        return FrozenTransport(inner, grid, network.c)
     if isinstance(network, NeuralOperator):
         return FrozenNetwork(network, grid, t, known)
     if isinstance(network, PseudoDifferentialOperator):

@@ -201,7 +201,7 @@ def test_the_folder_name_of_a_run_is_plain(heat):
 def test_a_record_has_the_options_of_its_network(record, network):
     known = inspect.signature(PDNOOptions if network is PDNO else network).parameters
     sizes = {"dim", "in_channels", "out_channels"}
-    own = {"kind", "transport"} | ({"space_time"} if record is FNONetwork else set())
+    own = {"kind", "transport", "diffusion"} | ({"space_time"} if record is FNONetwork else set())
     assert set(record.model_fields) - own == set(known) - sizes
     for name in set(known) - sizes - {"append_coordinates", "coordinates"}:
         assert record.model_fields[name].default == known[name].default, name

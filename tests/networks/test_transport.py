@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from pdno import FNO, PDNO, Grid, rollout
+from pdno import FNO, PDNO, Grid, Heat, Markov, fit, generate, rollout
 from pdno.networks.mwt import MWT
-from pdno.networks.transport import Transport, warp
+from pdno.networks.transport import Transport, diffuse, warp
 
 SHAPES = {1: (24,), 2: (12, 10), 3: (6, 8, 5)}
 
@@ -97,3 +97,40 @@ def test_rollouts_share_the_symbols_and_give_the_same(kind):
     for frame in frames.unbind(1):
         torch.testing.assert_close(head(window), frame, rtol=1e-5, atol=1e-6)
         window = torch.cat([window[:, 1:], frame], dim=1)
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_diffusion_damps_each_mode_by_its_symbol(dim):
+    shape = {1: (16,), 2: (12, 10), 3: (6, 8, 5)}[dim]
+    x, xi = Grid(shape).points(), torch.tensor([2, -1, 1][:dim], dtype=torch.float64)
+    v = torch.cos(2 * math.pi * (x @ xi) + 0.3).expand(2, 2, *shape)
+    c = torch.tensor([0.0, 3e-3], dtype=torch.float64)
+    expected = torch.exp(-4 * math.pi**2 * float(xi.square().sum()) * c)
+    found = diffuse(v, c)
+    torch.testing.assert_close(found, expected.reshape(2, *[1] * dim) * v, rtol=0, atol=1e-12)
+
+
+def test_gradients_of_diffusion():
+    v = torch.randn(1, 2, 6, 4, dtype=torch.float64, requires_grad=True)
+    c = torch.tensor([1e-3, 2e-2], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(diffuse, (v, c))
+
+
+def test_what_diffuses_is_found_out():
+    """The learned c of a step of the heat equation is diffusivity times step."""
+    torch.manual_seed(0)
+    heat = generate(Heat(diffusivity=2e-3), Grid((32,)), samples=16, times=[0.5, 1.0], seed=0)
+    model = Transport(FNO(1, 1, 2, width=4, modes=4, layers=1), 1, diffusion=True)
+    fit(
+        model,
+        heat.window(inputs=1),
+        task=Markov(residual=False, noise=0.0),
+        epochs=150,
+        batch_size=8,
+    )
+    assert float(model.c.detach()) == pytest.approx(2e-3 * 0.5, rel=0.1)
+
+
+def test_without_diffusion_there_is_no_number_for_it():
+    model = Transport(FNO(1, 1, 2, width=4, modes=4), 1)
+    assert "log_c" not in model.state_dict() and model.c.count_nonzero() == 0

@@ -19,6 +19,14 @@ step = partial(pdno.PDNO, 2, 2, 1, **SMALL)
 line = partial(pdno.PDNO, 1, 1, 1, width=5, layers=2, symbol_hidden=8)
 at_time = partial(pdno.PDIO, 1, 1, 1, takes_time=True, symbol_hidden=8)
 
+
+def diffusive(network):
+    """A transport head in which as much diffuses as in a step of a real flow."""
+    head = Transport(network, 2, diffusion=True)
+    torch.nn.init.constant_(head.log_c, 0.8)
+    return head
+
+
 OPERATORS = {
     "network": lambda: static(flow()),
     "trunk": lambda: static(flow(symbol="trunk")),
@@ -35,6 +43,7 @@ OPERATORS = {
     ),
     "increments": lambda: recurrent(flow(), pdno.Markov(), 2),
     "transport": lambda: recurrent(Transport(pdno.PDNO(2, 2, 3, **SMALL), 2), pdno.Rollout(), 2),
+    "diffusion": lambda: recurrent(diffusive(pdno.PDNO(2, 2, 3, **SMALL)), pdno.Rollout(), 2),
     "space-time": lambda: recurrent(
         pdno.FNO(3, 2, 1, width=4, layers=2, modes=(4, 4, 2)), pdno.SpaceTime(), 2
     ),
