@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from pdno.bounds import MemoryLimitError, check_memory, open_regular
+from pdno.errors import LONGEST_MESSAGE, printable
 
 _Containers: TypeAlias = "list[Contents] | tuple[Contents, ...] | dict[str | int, Contents]"
 Contents: TypeAlias = "Tensor | str | int | float | None | _Containers"
@@ -64,10 +65,11 @@ def read_tensor_file(path: str | Path) -> Contents:
             with zipfile.ZipFile(file) as archive:
                 return _checked(_Machine(archive, size).run())
         except (TensorFileError, MemoryLimitError) as problem:
-            raise TensorFileError(f"cannot read {path}: {problem}") from problem
+            raise TensorFileError(f"cannot read {path}: {printable(str(problem))}") from problem
         # Damaged bytes make zipfile and pickletools stumble in many ways; all mean the same.
         except Exception as problem:
-            raise TensorFileError(f"cannot read {path}: {problem}; {AGAIN}") from problem
+            told = printable(str(problem)[:LONGEST_MESSAGE])
+            raise TensorFileError(f"cannot read {path}: {told}; {AGAIN}") from problem
 
 
 @dataclass

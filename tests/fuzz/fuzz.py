@@ -4,7 +4,9 @@
 
 The files and their readers are in `readers.py`, the damages in `mutations.py`. Workers are forked
 from this process, so that none has to import torch, and live until they die; each has folders of
-its own and may use `MEMORY` bytes more than it begins with. A case ends as one of
+its own and may use `MEMORY` bytes more than it begins with; readers that declare their time have
+`TIME` seconds of computing, so that they end within `LONGEST` on a busy machine, too. A case ends
+as one of
 
     error       a clear error: ValueError or OSError with a message that a terminal can show
     same        the same data
@@ -43,7 +45,9 @@ import works  # noqa: E402
 from mutations import mutate  # noqa: E402
 from readers import READERS, digest, write_all  # noqa: E402
 
-LONGEST, MEMORY = 10.0, 1 << 30
+from pdno.bounds import TIME_LIMIT  # noqa: E402
+
+LONGEST, MEMORY, TIME = 10.0, 1 << 30, 2
 KEPT = Path(__file__).parent / "kept"
 MOST_KEPT = 3  # of a reader and an outcome, in one go
 OUTCOMES = ("error", "same", "other", "foreign", "memory", "crash", "hang")
@@ -104,6 +108,7 @@ def work(pipe, place, expected):
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1), os.dup2(sink, 2)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
+    os.environ[TIME_LIMIT] = f"{TIME}s"
     limit = pages * resource.getpagesize() + MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     with contextlib.suppress(EOFError):
