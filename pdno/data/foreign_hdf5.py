@@ -2,9 +2,10 @@
 
 The HDF5 library believes its files: a damaged heap can keep it busy for ever, and nothing can
 interrupt it. A process can be ended, though. So before a file of others is opened here, another
-one visits each group, dataset, attribute and reference of it, with the memory and the seconds
-of computing that readers may use (`pdno.bounds`), and the file is refused if that is not enough.
-What cannot be read for another reason is found again here, and said by who needs it.
+one visits each group, dataset, attribute and reference of it, and the list of its chunks, with the
+memory and the seconds of computing that readers may use (`pdno.bounds`). If that is not enough, or
+the library crashes, or would crash at a chunk that is shorter than its checksum, the file is
+refused. What cannot be read for another reason is found again here, and said by who needs it.
 
 This takes a tenth of a second, once for each file, or for all files of a folder together.
 """
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ except ImportError:  # no limits on this system
 # its modules are found where ours are, and never in the folder of the data
 START = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
 PROGRAM = 2**30  # bytes of addresses that the process has beside those of the file
+DAMAGED = 3  # the code of a process that says why on its standard error
+CHECKSUM = 4  # bytes at the end of a chunk
 _State = tuple[int, int, int]
 _seen: dict[str, tuple[_State, str]] = {}  # what was found out about a file, and of which state
 
@@ -76,6 +80,8 @@ def _verdict(path: str) -> str | None:
 
 def _reason(found: "subprocess.CompletedProcess[bytes]") -> str:
     last = found.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if found.returncode == DAMAGED:
+        return last
     return (
         "what it says of its contents cannot be read with "
         f"{memory_limit():,} bytes and in {time_limit():g} s of computing (the process that tried "
@@ -114,6 +120,13 @@ def _stumbling() -> Iterator[None]:
         pass
 
 
+def _check_chunk(least: int, chunk: Any) -> None:
+    if chunk.size < least:
+        told = f"the chunk at {chunk.chunk_offset} has {chunk.size} bytes, less than its checksum"
+        os.write(2, told.encode())
+        os._exit(DAMAGED)
+
+
 def _visit(item: Any, seen: set[int]) -> None:
     """An object, and what it holds; links that are not hard may lead to other files."""
     if hash(item.id) in seen:
@@ -128,7 +141,10 @@ def _visit(item: Any, seen: set[int]) -> None:
             with _stumbling():
                 if isinstance(item.get(name, getlink=True), h5py.HardLink):
                     _visit(item[name], seen)
-    elif h5py.check_ref_dtype(item.dtype) is h5py.Reference:
+        return
+    if item.chunks:
+        item.id.chunk_iter(partial(_check_chunk, CHECKSUM if item.fletcher32 else 0))
+    if h5py.check_ref_dtype(item.dtype) is h5py.Reference:
         for reference in np.ravel(item[()]):
             with _stumbling():
                 _visit(item.file[reference], seen)

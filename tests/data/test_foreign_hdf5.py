@@ -56,6 +56,19 @@ def test_a_heap_without_end_is_refused_in_time(tmp_path, processes, read):
     assert time.process_time() - before < 1 and processes == [1]
 
 
+def test_a_chunk_without_its_checksum_is_refused(tmp_path, processes):
+    """The HDF5 library would crash at it."""
+    path = tmp_path / "short.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("u", data=np.ones((3, 8)), chunks=(1, 8), fletcher32=True)
+    content = path.read_bytes()
+    assert content.count((8 * 8 + 4).to_bytes(8, "little")) == 3  # the sizes of chunks, and masks
+    path.write_bytes(content.replace((8 * 8 + 4).to_bytes(8, "little"), bytes(8), 1))
+    with pytest.raises(ValueError, match=r"short\.h5: the chunk at \(0, 0\) has 0 bytes"):
+        read_arrays(path)
+    assert processes == [1]
+
+
 def test_a_file_is_looked_through_once_unless_it_changes(tmp_path, processes):
     path = write(tmp_path / "whole.h5")
     for _ in range(3):
