@@ -5,7 +5,15 @@ One process at a time writes to a folder: it holds the lock of the file `.lock` 
 with the process, however that ends.
 """
 
-__all__ = ["atomic_path", "explained", "only_writer", "sha256", "sweep", "write_text"]
+__all__ = [
+    "atomic_path",
+    "clear_lock",
+    "explained",
+    "only_writer",
+    "sha256",
+    "sweep",
+    "write_text",
+]
 
 import contextlib
 import glob
@@ -127,6 +135,14 @@ def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def clear_lock(folder: Path) -> None:
+    """Take the name of a writer off the lock who was killed after all was written."""
+    with contextlib.suppress(OSError, ValueError):  # of folders that we may only read, or are held
+        if (folder / LOCK).stat().st_size:
+            with only_writer(folder):
+                pass
 
 
 def _open_lock(path: Path) -> int:
