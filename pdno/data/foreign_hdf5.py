@@ -7,7 +7,7 @@ memory and the seconds of computing that readers may use (`pdno.bounds`). If tha
 the library crashes, or would crash at a chunk that is shorter than its checksum, the file is
 refused. What cannot be read for another reason is found again here, and said by who needs it.
 
-This takes a tenth of a second, once for each file, or for all files of a folder together.
+This takes a fraction of a second, once for each file, or for all files of a folder together.
 """
 
 __all__ = ["look_through", "open_hdf5"]
