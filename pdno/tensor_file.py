@@ -96,7 +96,11 @@ class _Machine:
         self.root = roots[0]
         if len(self.records) != len(infos):
             raise TensorFileError(f"two records have the same name; {AGAIN}")
-        packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
+        # zipfile makes room for what is declared to be packed before it reads
+        packed = any(
+            info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size
+            for info in infos
+        )
         if packed or sum(info.file_size for info in infos) > file_size:
             problem = "its records are compressed or larger than the file"
             cure = "save the tensors again with torch.save"
