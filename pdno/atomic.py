@@ -16,6 +16,7 @@ __all__ = [
 ]
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
@@ -49,6 +50,9 @@ def atomic_path(target: Path) -> Iterator[Path]:
             descriptor = os.open(target.parent, os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)
+                if not os.fstat(descriptor).st_nlink:  # which syncs without a word
+                    gone = "the folder was removed meanwhile"
+                    raise FileNotFoundError(errno.ENOENT, gone, str(target.parent))
             finally:
                 os.close(descriptor)
     except BaseException:
