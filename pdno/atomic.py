@@ -5,9 +5,18 @@ One process at a time writes to a folder: it holds the lock of the file `.lock` 
 with the process, however that ends.
 """
 
-__all__ = ["atomic_path", "explained", "only_writer", "sha256", "sweep", "write_text"]
+__all__ = [
+    "atomic_path",
+    "clear_lock",
+    "explained",
+    "only_writer",
+    "sha256",
+    "sweep",
+    "write_text",
+]
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
@@ -41,6 +50,9 @@ def atomic_path(target: Path) -> Iterator[Path]:
             descriptor = os.open(target.parent, os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)
+                if not os.fstat(descriptor).st_nlink:  # which syncs without a word
+                    gone = "the folder was removed meanwhile"
+                    raise FileNotFoundError(errno.ENOENT, gone, str(target.parent))
             finally:
                 os.close(descriptor)
     except BaseException:
@@ -127,6 +139,14 @@ def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def clear_lock(folder: Path) -> None:
+    """Take the name of a writer off the lock who was killed after all was written."""
+    with contextlib.suppress(OSError, ValueError):  # of folders that we may only read, or are held
+        if (folder / LOCK).stat().st_size:
+            with only_writer(folder):
+                pass
 
 
 def _open_lock(path: Path) -> int:

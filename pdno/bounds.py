@@ -1,11 +1,21 @@
-"""What readers may use: regular files alone, and no more memory than one limit.
+"""What readers may use: regular files alone, and no more memory and time than their limits.
 
 A reader says what it needs before it reads. The limit is half of this machine's memory, or what
 the environment says, for example PDNO_MEMORY_LIMIT=8GiB. Parsed text takes many times the bytes of
-its file, and counts so.
+its file, and counts so. Time is that of computing, however busy the machine and slow its disk, and
+is asked for where what is read could keep a reader busy for ever (`pdno.data.foreign_hdf5`): it is
+5 s, or for example PDNO_TIME_LIMIT=60s.
 """
 
-__all__ = ["LIMIT", "MemoryLimitError", "check_memory", "open_regular", "read_json", "read_text"]
+__all__ = [
+    "LIMIT",
+    "TIME_LIMIT",
+    "MemoryLimitError",
+    "check_memory",
+    "open_regular",
+    "read_json",
+    "read_text",
+]
 
 import errno
 import json
@@ -17,9 +27,10 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-LIMIT = "PDNO_MEMORY_LIMIT"
+LIMIT, TIME_LIMIT = "PDNO_MEMORY_LIMIT", "PDNO_TIME_LIMIT"
 UNKNOWN = 4 * 2**30  # where a system does not tell its memory
 PARSED = 64  # bytes of lists, dicts and numbers that a byte of text may become
+SECONDS = 5.0
 MOST_VALUES, DEEPEST = 1_000_000, 64
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([KMGT])i?)?B?", re.IGNORECASE)
 
@@ -39,6 +50,15 @@ def memory_limit() -> int:
     if not hasattr(os, "sysconf"):
         return UNKNOWN
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def time_limit() -> float:
+    """Seconds of computing that a reader may use."""
+    given = os.environ.get(TIME_LIMIT, "") or f"{SECONDS}"
+    seconds = re.fullmatch(r"(\d{1,9}(?:\.\d+)?) ?s?", given.strip())
+    if seconds is None:
+        raise ValueError(f"{TIME_LIMIT} is {given!r}; expected seconds such as 60s")
+    return float(seconds[1])
 
 
 def check_memory(what: str, size: int, cure: str = "") -> None:
@@ -91,11 +111,14 @@ def read_json(path: Path | str) -> Any:
 
 
 def check_plain(path: Path | str, values: Any) -> None:
-    """Refuse lists and dicts that, walked as a tree, are too deep or too many."""
+    """Refuse lists and dicts that, walked as a tree, are too deep or too many, and odd keys."""
     waiting, count = [(values, 0)], 1
     while waiting:
         value, depth = waiting.pop()
         parts: Iterable[Any] = value.values() if isinstance(value, dict) else ()
+        for key in value if isinstance(value, dict) else ():
+            if not isinstance(key, str) or not key.isprintable():
+                raise ValueError(f"{path} has the key {key!r:.60}; expected a printable word")
         parts = value if isinstance(value, (list, tuple, set)) else parts
         new = [(part, depth + 1) for part in parts]
         count += len(new)

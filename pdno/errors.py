@@ -4,11 +4,12 @@ Wrong input is a ValueError, a file that cannot be read or written an OSError, a
 unknown name is answered with the nearest one that is known.
 """
 
-__all__ = ["SolverError", "TrainingStopped", "suggest", "unknown_name"]
+__all__ = ["SolverError", "TrainingStopped", "printable", "suggest", "unknown_name"]
 
 import difflib
 from collections.abc import Iterable
 
+LONGEST_NAME, LONGEST_MESSAGE = 60, 300  # of what was given, and of what another library says
 PLUGIN = "those of another package need `--plugin MODULE`, or an import in Python"
 
 
@@ -31,6 +32,11 @@ class TrainingStopped(RuntimeError):
         self.resumable = resumable
 
 
+def printable(text: str) -> str:
+    """The text, with ? for what could drive a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """The question "did you mean 'learning_rate'? " for learnig_rate, or for lr; else nothing."""
     names = {name.lower(): name for name in known}
@@ -43,5 +49,5 @@ def suggest(word: str, known: Iterable[str]) -> str:
 def unknown_name(what: str, given: object, known: Iterable[str]) -> str:
     """What to say of a name that no registry has; other packages may have it."""
     names = list(known)
-    near = suggest(str(given), names)
-    return f"{what} {given!r}; {near}expected one of {', '.join(names)}; {PLUGIN}"
+    near = suggest(str(given)[:LONGEST_NAME], names)
+    return f"{what} {given!r:.{LONGEST_NAME}}; {near}expected one of {', '.join(names)}; {PLUGIN}"

@@ -13,9 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from pdno.errors import suggest, unknown_name
-
-LONGEST_KEY = 60  # of a key that is told to be unknown
+from pdno.errors import LONGEST_NAME, suggest, unknown_name
 
 
 class Record(BaseModel):
@@ -41,7 +39,7 @@ def refuse_unknown(title: str, known: Iterable[str], values: Mapping[str, Any]) 
                 "unknown key; {near}known: {known}",
                 {"near": suggest(key, names), "known": ", ".join(names)},
             ),
-            loc=(key if len(key) <= LONGEST_KEY else f"{key[:LONGEST_KEY]}...",),
+            loc=(key if len(key) <= LONGEST_NAME else f"{key[:LONGEST_NAME]}...",),
             input=value,
         )
         for key, value in values.items()

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from pdno.bounds import MemoryLimitError, check_memory, open_regular
+from pdno.errors import LONGEST_MESSAGE, printable
 
 _Containers: TypeAlias = "list[Contents] | tuple[Contents, ...] | dict[str | int, Contents]"
 Contents: TypeAlias = "Tensor | str | int | float | None | _Containers"
@@ -64,10 +65,11 @@ def read_tensor_file(path: str | Path) -> Contents:
             with zipfile.ZipFile(file) as archive:
                 return _checked(_Machine(archive, size).run())
         except (TensorFileError, MemoryLimitError) as problem:
-            raise TensorFileError(f"cannot read {path}: {problem}") from problem
+            raise TensorFileError(f"cannot read {path}: {printable(str(problem))}") from problem
         # Damaged bytes make zipfile and pickletools stumble in many ways; all mean the same.
         except Exception as problem:
-            raise TensorFileError(f"cannot read {path}: {problem}; {AGAIN}") from problem
+            told = printable(str(problem)[:LONGEST_MESSAGE])
+            raise TensorFileError(f"cannot read {path}: {told}; {AGAIN}") from problem
 
 
 @dataclass
@@ -94,7 +96,11 @@ class _Machine:
         self.root = roots[0]
         if len(self.records) != len(infos):
             raise TensorFileError(f"two records have the same name; {AGAIN}")
-        packed = any(info.compress_type != zipfile.ZIP_STORED for info in infos)
+        # zipfile makes room for what is declared to be packed before it reads
+        packed = any(
+            info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size
+            for info in infos
+        )
         if packed or sum(info.file_size for info in infos) > file_size:
             problem = "its records are compressed or larger than the file"
             cure = "save the tensors again with torch.save"

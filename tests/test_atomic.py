@@ -1,5 +1,7 @@
 import hashlib
 import os
+import shutil
+import stat
 import subprocess
 import sys
 
@@ -39,3 +41,17 @@ def test_what_a_dead_process_left_of_a_file_goes_when_it_is_written_again(tmp_pa
 def test_sha256(tmp_path):
     (tmp_path / "f").write_bytes(b"abc")
     assert sha256(tmp_path / "f") == hashlib.sha256(b"abc").hexdigest()
+
+
+def test_a_folder_that_is_removed_at_the_last_moment_is_told(tmp_path, monkeypatch):
+    folder, sync = tmp_path / "removed", os.fsync
+    folder.mkdir()
+
+    def remove_first(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            shutil.rmtree(folder)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", remove_first)
+    with pytest.raises(FileNotFoundError, match="the folder was removed meanwhile"):
+        write_text(folder / "file", "text")

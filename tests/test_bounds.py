@@ -142,6 +142,8 @@ def test_numpy_files_of_every_kind_come_back(tmp_path):
         ("date.yaml", b"name: 2020-99-99", "not readable as yaml"),
         ("long.json", b"1" * 5000, "not readable as json"),
         ("tag.yaml", b"!!bool x", "not readable as yaml"),
+        ("key.yaml", b"problem: {true: 1}", "the key True; expected a printable word"),
+        ("key.json", b'{"mo\x7fel": 1}', r"the key 'mo\\x7fel'; expected a printable word"),
     ],
 )
 def test_text_that_is_no_specification_is_named(tmp_path, name, content, told):

@@ -41,7 +41,9 @@ import numpy as np
 from torch import Tensor
 
 from pdno.bounds import MemoryLimitError, check_memory, open_regular
+from pdno.data.foreign_hdf5 import open_hdf5
 from pdno.data.manifest import MANIFEST
+from pdno.errors import LONGEST_MESSAGE, printable
 from pdno.tensor_file import AGAIN, Contents, TensorFileError, read_tensor_file
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -107,16 +109,16 @@ def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
         try:
             file_format, arrays = _arrays(path, file, stack)
             # A name that could drive a terminal never gets into a message.
-            safe = ("".join(c if c.isprintable() else "?" for c in name) for name in arrays)
-            pairs = zip(safe, arrays.values(), strict=True)
-            yield file_format, {name: _bounded(name, array) for name, array in pairs}
+            safe = {printable(name): array for name, array in arrays.items()}
+            yield file_format, {name: _bounded(name, array) for name, array in safe.items()}
         except TensorFileError:
             raise
         except PublishedFileError as problem:
-            raise PublishedFileError(f"cannot read {path}: {problem}") from problem
+            raise PublishedFileError(f"cannot read {path}: {printable(str(problem))}") from problem
         # Damaged bytes make h5py and zlib stumble in many ways; all mean the same.
         except Exception as problem:
-            raise PublishedFileError(f"cannot read {path}: {problem}; {AGAIN}") from problem
+            told = printable(str(problem)[:LONGEST_MESSAGE])
+            raise PublishedFileError(f"cannot read {path}: {told}; {AGAIN}") from problem
 
 
 def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, Array]]:
@@ -135,7 +137,7 @@ def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, di
         return "torch archive", dict(_torch_arrays(read_tensor_file(path), ""))
     if b"\x89HDF\r\n\x1a\n" in (head[:8], head[512:]):
         matlab = head.startswith(b"MATLAB 7.3")
-        source = stack.enter_context(h5py.File(path, "r"))
+        source = stack.enter_context(open_hdf5(path))
         return "MAT v7.3" if matlab else "HDF5", _hdf5_arrays(source, size, matlab=matlab)
     if head[124:128] in (b"\x00\x01IM", b"\x01\x00MI"):
         return "MAT v5", dict(_mat5_arrays(file, size))

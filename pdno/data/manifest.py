@@ -29,6 +29,7 @@ from pydantic import (
 from pdno.atomic import write_text
 from pdno.bounds import check_memory, read_text
 from pdno.data.problems import Problem
+from pdno.errors import LONGEST_MESSAGE, printable
 from pdno.seal import signed, unsigned
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _damaged(path: Path, reason: str) -> ValueError:
-    plain = "".join(c if c.isprintable() else "?" for c in reason[:300])
+    plain = printable(reason[:LONGEST_MESSAGE])
     return ValueError(
         f"{path} is damaged or not a manifest of ours ({plain}): bring it back from a copy, or "
         "delete the folder and generate it again"

@@ -31,6 +31,7 @@ from pdno.atomic import write_text
 from pdno.bounds import MemoryLimitError, check_memory
 from pdno.data.array_files import Numbers, PublishedFileError, hdf5_array
 from pdno.data.dataset import OperatorDataset, open_dataset
+from pdno.data.foreign_hdf5 import look_through, open_hdf5
 from pdno.data.layout import Layout
 from pdno.data.manifest import MANIFEST
 from pdno.data.sources import Channels
@@ -72,7 +73,7 @@ def is_well(path: Path) -> bool:
     if not files or not h5py.is_hdf5(files[0]):
         return False
     try:
-        with h5py.File(files[0], "r") as file:
+        with open_hdf5(files[0]) as file:
             return "n_spatial_dims" in file.attrs and "dimensions" in file and "t0_fields" in file
     except Exception:  # damaged bytes make h5py stumble in many ways; readers say how
         return False
@@ -88,7 +89,7 @@ def _files(path: Path) -> list[Path]:
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
     try:
-        with h5py.File(path, "r") as file:
+        with open_hdf5(path) as file:
             yield file
     except (MemoryLimitError, PublishedFileError) as problem:
         raise ValueError(f"cannot read {path} in The Well's layout: {problem}") from problem
@@ -220,6 +221,7 @@ class WellSource:
     scalars: Mapping[str, Tensor] = {}
 
     def __init__(self, files: Sequence[Path], layout: Layout) -> None:
+        look_through(files)
         self.headers = [_read_header(path) for path in files]
         self.starts = [0, *itertools.accumulate(header.count for header in self.headers)]
         first = self.headers[0]

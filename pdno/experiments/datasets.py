@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from pdno.atomic import clear_lock
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import Engine, generate_dataset
 from pdno.data.manifest import MANIFEST, read_manifest
@@ -49,6 +50,7 @@ def ensure_dataset(problem: Problem, folder: Path, *, engine: Engine = "processe
     # a complete one is only read, which several runs may do at once
     if not ((place / MANIFEST).is_file() and read_manifest(place).complete):
         generate_dataset(problem, place, engine=engine, wait=True)
+    clear_lock(place)
     return place
 
 

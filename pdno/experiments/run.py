@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno import run_folder
-from pdno.atomic import atomic_path, only_writer, write_text
+from pdno.atomic import atomic_path, clear_lock, only_writer, write_text
 from pdno.bounds import read_json
 from pdno.data.array_files import read_arrays
 from pdno.data.dataset import OperatorDataset
@@ -90,6 +90,7 @@ def run_experiment(
     store = place.parent / run_folder.DATA if data is None else Path(data)
     with process_group(device) as group, contextlib.ExitStack() as stack:
         if _has_run(place, experiment):  # which reads, and needs no lock
+            clear_lock(place)
             return read_rows(checked(place / run_folder.ROWS))
         if group.is_rank_0:
             stack.enter_context(only_writer(place, wait=wait))

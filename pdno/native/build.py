@@ -321,6 +321,8 @@ class _Recipe:
         try:
             made = cc.compile_library(self.compiler, self.sources, (*cc.NATIVE, *flags), folder)
             return made, "native"
+        except cc.CompilerHung:
+            raise
         except CompilationError:
             return cc.compile_library(self.compiler, self.sources, flags, folder), "baseline"
 

@@ -13,6 +13,7 @@ __all__ = [
     "SOURCE",
     "CompilationError",
     "Compiler",
+    "CompilerHung",
     "InstructionSet",
     "Sources",
     "Variant",
@@ -30,6 +31,7 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,7 +42,7 @@ from typing import Any, Literal
 SOURCE = Path(__file__).with_name("pairwise.c")
 INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([\w.-]+)"', re.MULTILINE)
 CANDIDATES = ("cc", "gcc", "clang")
-SECONDS = 1200  # after which a compilation is given up
+SECONDS = 300  # after which a compilation, which computes for ten, is given up
 # sums may be reordered, but NaN and infinity keep their meaning
 REORDER = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-fno-math-errno")
 FLAGS = ("-O3", *REORDER, "-shared", "-fPIC")
@@ -56,6 +58,10 @@ class CompilationError(RuntimeError):
     def __init__(self, reason: str, output: str = "") -> None:
         super().__init__(reason)
         self.output = output or reason
+
+
+class CompilerHung(CompilationError):
+    """A compiler that does not end."""
 
 
 @dataclass(frozen=True)
@@ -167,18 +173,31 @@ def _run(command: list[str], *, seconds: float, folder: Path | None = None) -> s
     pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     pipes |= {"stderr": subprocess.STDOUT, "env": {**os.environ, **own}}
     try:
-        done = subprocess.run(command, cwd=folder, timeout=seconds, **pipes)
+        with subprocess.Popen(command, cwd=folder, process_group=0, **pipes) as process:
+            try:
+                told = process.communicate(timeout=seconds)[0]
+            except BaseException:
+                _end(process)
+                raise
     except subprocess.TimeoutExpired as problem:
-        raise CompilationError(f"{command[0]} took more than {seconds:.0f} s") from problem
+        raise CompilerHung(f"{command[0]} took more than {seconds:.0f} s") from problem
     except OSError as problem:
         raise CompilationError(f"{command[0]} cannot be run: {problem.strerror}") from problem
-    output = str(done.stdout, "utf-8", "replace")
-    if done.returncode:
+    output = str(told, "utf-8", "replace")
+    if process.returncode:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
-        told = next((line for line in lines if "error" in line), lines[-1] if lines else "")
-        reason = f"{command[0]} failed with code {done.returncode}: {told or 'it said nothing'}"
+        line = next((line for line in lines if "error" in line), lines[-1] if lines else "")
+        reason = f"{command[0]} failed with code {process.returncode}: {line or 'it said nothing'}"
         raise CompilationError(reason, f"{shlex.join(command)}\n{output}")
     return output
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a compiler and what it has started."""
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def processor_flags() -> frozenset[str]:

@@ -16,6 +16,7 @@ from pdno import run_folder, seal
 from pdno.atomic import LOCK, only_writer
 from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
+from pdno.experiments.datasets import ensure_dataset
 from pdno.experiments.run import evaluate_run, export_run, load, load_run, run_experiment
 from pdno.experiments.verify import verify
 from pdno.grid import Grid
@@ -159,6 +160,23 @@ def test_a_second_trainer_is_told_who_writes_and_a_killed_one_lets_go(darcy, dat
     with only_writer(tmp_path / "run"), only_writer(tmp_path / "run"):  # one may ask twice
         pass
     assert (tmp_path / "run" / LOCK).read_text() == ""
+
+
+def test_a_writer_that_was_killed_at_the_very_end_leaves_no_name(run, darcy):
+    """What is complete is only read, and yet its files become those of a run left in peace."""
+    (data,) = (run.parent / "data").glob(f"*/{LOCK}")
+    for lock in (run / LOCK, data):
+        assert lock.read_text() == ""
+        lock.write_text("process 1 on another machine\n")
+    with only_writer(run):  # a writer that lives keeps its name
+        found = threading.Thread(target=run_experiment, args=(darcy, run))
+        found.start()
+        found.join()
+        assert str(os.getpid()) in (run / LOCK).read_text()
+    (run / LOCK).write_text("process 1 on another machine\n")
+    run_experiment(darcy, run)
+    ensure_dataset(darcy.problem, run.parent / "data")
+    assert (run / LOCK).read_text() == data.read_text() == ""
 
 
 def test_who_waits_goes_on_when_the_other_has_ended(tmp_path, capsys):

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import threading
-from pathlib import Path
+from collections import Counter
 
 import pytest
 
@@ -12,7 +12,7 @@ from pdno.experiments.networks import FNONetwork
 from pdno.experiments.recipes import Study
 from pdno.experiments.reproduce import run_folder, run_study
 from pdno.experiments.specification import Experiment
-from pdno.run_folder import DATA
+from pdno.run_folder import DATA, METRICS, WEIGHTS
 from pdno.training.settings import TrainingSettings
 
 # what is left of memory beside the program, and data of more than twice its size
@@ -95,39 +95,45 @@ def fifty_runs():
 
 @pytest.mark.slow
 def test_fifty_runs_on_a_cluster_that_loses_a_node(tmp_path):
-    """All runs end, none is lost, and each has the weights of a run on one machine."""
+    """All runs end, none twice and none lost, each with the weights of a run on one machine."""
     ray = pytest.importorskip("ray")
     cluster_utils = pytest.importorskip("ray.cluster_utils")
-    study = fifty_runs()
+    study, out, nodes = fifty_runs(), tmp_path / "out", 3
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    lost = cluster.add_node(num_cpus=1)
+    lost = [cluster.add_node(num_cpus=1) for _ in range(nodes - 1)][0]
     ray.init(address=cluster.address, log_to_driver=False)
+    folders = [run_folder(one, out) for one in study.experiments]
+    early, stopped = {}, threading.Event()
+
+    def ended():
+        metrics = [folder / METRICS for folder in folders]
+        return {path: path.stat().st_mtime_ns for path in metrics if path.is_file()}
 
     def lose():
-        while len(list(tmp_path.glob("out/*/metrics.json"))) < 5:
-            stopped.wait(0.1)
-        cluster.remove_node(lost, allow_graceful=False)
+        while not early and not stopped.wait(0.01):
+            done = ended()
+            begun = sum(folder.is_dir() for folder in folders)
+            if len(done) >= 5 and begun - len(done) == nodes:  # each node is at a run
+                early.update(done)
+                cluster.remove_node(lost, allow_graceful=False)
 
-    stopped = threading.Event()
-    thread = threading.Thread(target=lose, daemon=True)
+    thread = threading.Thread(target=lose)
     thread.start()
     try:
-        rows = run_study(study, tmp_path / "out", engine="ray")
+        rows = run_study(study, out, engine="ray")
     finally:
+        stopped.set()
+        thread.join()
         ray.shutdown()
         cluster.shutdown()
-    thread.join(1)
-    assert not thread.is_alive()
-    folders = [run_folder(one, tmp_path / "out") for one in study.experiments]
-    assert {row.seed for row in rows} == set(range(50))
-    assert sorted(
-        p for p in (tmp_path / "out").iterdir() if p.is_dir() and p.name != DATA
-    ) == sorted(folders)
-    here = study.model_copy(update={"experiments": study.experiments[::10]})
-    run_study(here, tmp_path / "here")
-    for one in here.experiments:
-        weights = [
-            Path(run_folder(one, tmp_path / place)) / "weights.safetensors"
-            for place in ("out", "here")
-        ]
+    assert 5 <= len(early) < 50, "no node was lost while runs were going on"
+    late = ended()
+    assert len(late) == 50 and early.items() <= late.items()  # what had ended was not done again
+    found = {path for path in out.iterdir() if path.is_dir() and path.name != DATA}
+    assert found == set(folders)
+    times = Counter(row.seed for row in rows)
+    assert times.keys() == set(range(50)) and len({*times.values()}) == 1
+    run_study(study, tmp_path / "here")
+    for one in study.experiments:
+        weights = [run_folder(one, place) / WEIGHTS for place in (out, tmp_path / "here")]
         assert weights[0].read_bytes() == weights[1].read_bytes()
