@@ -63,7 +63,7 @@ def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> tuple[
         parts += measure_family(experiment, run, test)
     if isinstance(run.network, Transport) and run.network.log_c is not None:
         first, second = (samples.train.times or ())[:2]
-        spread = float(run.network.c.mean()) / (second - first)
+        spread = float(run.network.c.detach().mean()) / (second - first)
         parts.append((points, "symbol", {"diffusivity": spread}))
     heat = _heat_operator(experiment, run.network)
     c = learned_diffusivity(experiment, run.network, samples.train.grid)

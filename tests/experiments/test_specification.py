@@ -162,7 +162,7 @@ def test_changes_are_checked_and_the_rest_stays(heat):
         ("a.yaml", "- heat\n", "holds no specification"),
         ("a.json", "3", "holds no specification"),
         ("a.yaml", "", "holds no specification"),
-        ("a.yaml", "1: 2\n", "Keys should be strings"),
+        ("a.yaml", "1: 2\n", "expected a printable word"),
         ("a.yaml", "name: heat\n", "Field required"),
         ("a.yaml", "file: own.npz\n", "resolution is missing: .*pdno data info own.npz"),
     ],
