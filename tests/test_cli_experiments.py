@@ -266,7 +266,7 @@ def test_the_report_shows_a_prediction_and_the_symbol_of_what_fit_wrote(tmp_path
         ),
         (["train", "both.yaml", "--out", "OUT"], "give either a problem or a file, and not both"),
         (["train", "many.yaml", "--out", "OUT"], "train=5 and test=2 overlap in 6 samples"),
-        (["train", "keys.yaml", "--out", "OUT"], "Keys should be strings"),
+        (["train", "keys.yaml", "--out", "OUT"], "expected a printable word"),
         (["train", "good.yaml"], "--out"),
         (["train", "good.yaml", "--out", "OUT", "--epochs", "0"], "epochs: Input should be"),
         (["evaluate", "absent"], "there is no folder absent"),
