@@ -10,6 +10,7 @@ import pytest
 import scipy.io
 import torch
 
+from pdno.data.foreign_hdf5 import look_through
 from pdno.data.import_published import (
     PublishedData,
     PublishedFileError,
@@ -455,11 +456,19 @@ def damaged_files(tmp_path, save):
         yield bytes(damaged)
 
 
+def written(tmp_path, contents):
+    """The contents as files, walked through by one process in place of one for each."""
+    paths = []
+    for number, content in enumerate(contents):
+        paths.append(tmp_path / f"damaged-{number}.mat")
+        paths[-1].write_bytes(content)
+    look_through(paths)
+    return paths
+
+
 def test_damage_is_found_or_the_data_are_well_formed(tmp_path, save):
-    path = tmp_path / "damaged.mat"
     refused = 0
-    for content in damaged_files(tmp_path, save):
-        path.write_bytes(content)
+    for path in written(tmp_path, damaged_files(tmp_path, save)):
         try:
             data = read_published(path)
         except (PublishedFileError, TensorFileError) as problem:
@@ -469,7 +478,7 @@ def test_damage_is_found_or_the_data_are_well_formed(tmp_path, save):
             assert data.kind == "navier-stokes" and data.outputs.isfinite().all()
             assert data.outputs.shape[0] == 2 and len(data.times) == data.outputs.shape[1]
         try:
-            assert describe_file(path).startswith("damaged.mat")
+            assert describe_file(path).startswith(path.name)
         except (PublishedFileError, TensorFileError) as problem:
             assert str(path) in str(problem)
     assert refused > 100
@@ -479,10 +488,8 @@ def test_damage_is_found_or_the_data_are_well_formed(tmp_path, save):
 def test_truncation_is_always_found(tmp_path, writer):
     WRITERS[writer](tmp_path / "whole.mat", vorticity())
     whole = (tmp_path / "whole.mat").read_bytes()
-    path = tmp_path / "cut.mat"
-    for length in range(0, len(whole), 37):
-        path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"cut\.mat"):
+    for path in written(tmp_path, (whole[:length] for length in range(0, len(whole), 37))):
+        with pytest.raises(ValueError, match=path.name):
             read_published(path)
 
 
