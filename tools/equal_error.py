@@ -6,7 +6,7 @@ New flows are solved, and predicted by the operator from the frames that it is g
 the solver that made them, on coarser grids, from the last of these frames; between two grids its
 seconds are interpolated, as powers, to the error of the operator. All take turns in one process
 on one thread, and the best of several turns counts, for a batch and for one flow alone. The solver
-takes as many flows of a batch at once as suit it. With a format the operator is an exported file.
+takes as many flows of a batch at once as suit it. With a format an exported file takes part, too.
 """
 
 import argparse
@@ -31,36 +31,46 @@ from pdno.portable.export import FORMATS, Format
 from pdno.spectral import resample
 from pdno.training.task import evaluation_mode
 
-GRIDS = (48, 64, 80, 96, 112)
-AT_ONCE = (20, 5, 1)
+GRIDS = (48, 64, 80, 96)
+AT_ONCE = (5, 1)
 Curve = dict[float, float]
 """Seconds per flow of the solver by its error."""
+Predict = Callable[[Tensor], Tensor]
 
 
 def compare(
-    predict: Callable[[Tensor], Tensor], data: OperatorDataset, problem: Problem, turns: int
-) -> tuple[float, dict[str, float], dict[str, Curve]]:
-    """The error of the operator, its seconds per flow by batch and alone, those of the solver."""
+    predictors: Mapping[str, Predict], data: OperatorDataset, problem: Problem, turns: int
+) -> tuple[float, dict[str, dict[str, float]], dict[str, Curve]]:
+    """The error of the first predictor, seconds per flow of all, by batch and alone; the solver's.
+
+    All predictors are the same operator.
+    """
     inputs, targets = data.batch()
-    times, count = data.target_times or (), len(inputs)
+    times = data.target_times or ()
     start = max(t for t in data.times or () if t < times[0])
     groups = {"batch": inputs, "alone": inputs[:1]}
-    own: dict[str, Callable[[], object]] = {k: partial(predict, f) for k, f in groups.items()}
-    rivals: dict[tuple[str, float, int], Callable[[], object]] = {}
+    runs: dict[tuple[str, str, float, int], Callable[[], object]] = {
+        (group, name, 0.0, 1): partial(predict, frames)
+        for name, predict in predictors.items()
+        for group, frames in groups.items()
+    }
     for points in GRIDS:
         first = resample(inputs[:, -1:].double(), (points,) * problem.dim)
         solve = partial(_solve, problem, times=[t - start for t in times])
         error = _error(resample(solve(first, at_once=5), inputs.shape[2:]), targets)
         for size in AT_ONCE:
-            rivals["batch", error, size] = partial(solve, first, at_once=size)
-        rivals["alone", error, 1] = partial(solve, first[:1], at_once=1)
-    keys = {str(key): key for key in rivals}
-    taken = time_alternately(own | {str(k): run for k, run in rivals.items()}, repeats=turns)
-    curves: dict[str, Curve] = {"batch": {}, "alone": {}}
-    for name, (group, error, _) in keys.items():
-        seconds = taken[name] / len(groups[group])
-        curves[group][error] = min(seconds, curves[group].get(error, math.inf))
-    ours = {"batch": taken["batch"] / count, "alone": taken["alone"]}
+            runs["batch", "solver", error, size] = partial(solve, first, at_once=size)
+        runs["alone", "solver", error, 1] = partial(solve, first[:1], at_once=1)
+    taken = time_alternately({str(key): run for key, run in runs.items()}, repeats=turns)
+    ours: dict[str, dict[str, float]] = {name: {} for name in predictors}
+    curves: dict[str, Curve] = {group: {} for group in groups}
+    for group, name, error, size in runs:
+        seconds = taken[str((group, name, error, size))] / len(groups[group])
+        if name == "solver":
+            curves[group][error] = min(seconds, curves[group].get(error, math.inf))
+        else:
+            ours[name][group] = seconds
+    predict = next(iter(predictors.values()))
     return _error(predict(inputs), targets), ours, curves
 
 
@@ -87,7 +97,7 @@ def _by_torch(run: FinishedRun, data: OperatorDataset, frames: Tensor) -> Tensor
         return run.model.predict(frames, **data.told(range(len(frames))))
 
 
-def _by_file(folder: Path, place: Path, format: Format, frames: int) -> Callable[[Tensor], Tensor]:
+def _by_file(folder: Path, place: Path, format: Format, frames: int) -> Predict:
     made = export_run(folder, place / f"operator{FORMATS[format]}", format=format, frames=frames)
     channels = made.inputs.shape[1]
     return lambda frames: made.run(frames[:, -channels:].contiguous())
@@ -108,21 +118,24 @@ def main() -> None:
         raise SystemExit(f"{given.operator} is no operator of our flows that is given frames")
     data = unseen_samples(run.experiment, given.batch)
     with tempfile.TemporaryDirectory() as place:
-        predict: Callable[[Tensor], Tensor] = partial(_by_torch, run, data)
+        predictors: dict[str, Predict] = {"torch": partial(_by_torch, run, data)}
         if given.format is not None:
             frames = len(data.target_times or ())
-            predict = _by_file(given.operator, Path(place), given.format, frames)
-        error, ours, curves = compare(predict, data, run.experiment.problem, given.turns)
+            file = _by_file(given.operator, Path(place), given.format, frames)
+            predictors[given.format] = file
+        error, ours, curves = compare(predictors, data, run.experiment.problem, given.turns)
     print(f"{given.batch} new flows, seconds per flow on one thread, best of {given.turns} turns")
     print(f"{'':20}{'relative L2':>12}{'batch':>10}{'alone':>10}")
-    told = f"operator, {given.format or 'torch'}"
-    print(f"{told:20}{error:12.4f}{ours['batch']:10.4f}{ours['alone']:10.4f}")
-    for points, (wrong, seconds) in zip(GRIDS, curves["batch"].items(), strict=True):
+    for name, seconds in ours.items():
+        told = f"operator, {name}"
+        print(f"{told:20}{error:12.4f}{seconds['batch']:10.4f}{seconds['alone']:10.4f}")
+    for points, (wrong, batch) in zip(GRIDS, curves["batch"].items(), strict=True):
         told = f"solver, {points} x {points}"
-        print(f"{told:20}{wrong:12.4f}{seconds:10.4f}{curves['alone'][wrong]:10.4f}")
-    for group, seconds in ours.items():
-        rival = at_error(curves[group], error)
-        print(f"at equal error, {group}: {rival:.4f} s by the solver, {rival / seconds:.1f} times")
+        print(f"{told:20}{wrong:12.4f}{batch:10.4f}{curves['alone'][wrong]:10.4f}")
+    for group, curve in curves.items():
+        rival = at_error(curve, error)
+        times = ", ".join(f"{name} {rival / own[group]:.1f}" for name, own in ours.items())
+        print(f"at equal error, {group}: {rival:.4f} s by the solver, times that of {times}")
 
 
 if __name__ == "__main__":

@@ -332,6 +332,8 @@ class Harness:
         left = _session(process.pid)
         for one in left:
             _kill(one, signal.SIGKILL)
+        while _session(process.pid):  # who is not gone yet still holds the lock
+            time.sleep(0.02)
         if left and kind != "torchrun":
             raise Fell(f"processes {left} outlived the command")
 
