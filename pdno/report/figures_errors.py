@@ -31,8 +31,8 @@ def plot_cost(results: Results) -> Figure:
     solver on coarser and coarser grids, from the same input; a network pays where it is below.
     The seconds of a training are those of the processor where the run has noted them."""
     known = {study: [g for g in results.shown(study) if g.summary()] for study in STUDIES}
-    # one network alone compares with nothing
-    known = require({study: groups for study, groups in known.items() if len(groups) > 1})
+    # one network alone, without a solver, compares with nothing
+    known = require({k: groups for k, groups in known.items() if groups[1:] or _solver(groups)})
     heads = ("training, seconds", "one prediction, seconds", "parameters (real numbers)")
     drawn = Figure(figsize=(7.4, 2.6 * len(known) + 0.7))
     panels = drawn.subplots(len(known), len(heads), squeeze=False, sharey="row")
