@@ -72,7 +72,7 @@ def darcy_training(
     symbols = {**TRUNK, **CLASSICAL}
     runs = _by_parts(name, _plain(preset, pdno, 1e-2), every, symbols, alone=AVERAGING)
     runs += _by_parts(name, _plain(preset, fno, 3e-3), every, alone=AVERAGING)
-    return make_study(name, preset, choose([{run.model: run for run in runs}], models), seeds)
+    return _study(name, preset, runs, models, seeds)
 
 
 def burgers_training(
@@ -91,7 +91,7 @@ def burgers_training(
     symbols = {**TRUNK, **CLASSICAL}
     runs = _by_parts(name, _plain(preset, pdno, 5e-3), every, symbols, alone=alone)
     runs += _by_parts(name, _plain(preset, fno, 2e-3), every, alone=alone)
-    return make_study(name, preset, choose([{run.model: run for run in runs}], models), seeds)
+    return _study(name, preset, runs, models, seeds)
 
 
 def navier_stokes_training(
@@ -117,6 +117,12 @@ def navier_stokes_training(
             epochs = 1 if preset == "smoke" else HUNDRED_SECONDS.get(run.model, usual)
             training = run.training.model_copy(update={"epochs": epochs})
             runs.append(run.with_changes(training=training))
+    return _study(name, preset, runs, models, seeds)
+
+
+def _study(
+    name: str, preset: Preset, runs: list[Experiment], models: Sequence[str] | None, seeds: int
+) -> Study:
     return make_study(name, preset, choose([{run.model: run for run in runs}], models), seeds)
 
 
