@@ -67,6 +67,7 @@ class ReproduceOptions:
     preset: Preset = "small"
     seeds: int = 1  #: Number of seeds.
     resolution: int | None = None  #: Points per axis, where the experiment has several.
+    viscosity: float | None = None  #: Of Navier-Stokes: only the data with this one.
     models: tuple[str, ...] | None = None  #: Only these, by the names of the table; xi is ξ.
     #: serial, or ray to spread the runs over a Ray cluster (extra cluster).
     engine: Literal["serial", "ray"] = "serial"

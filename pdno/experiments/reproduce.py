@@ -47,7 +47,7 @@ def reproduce(experiment: str, out: Path | str, **options: Any) -> list[Row]:
         options: Those of `pdno.experiments.ReproduceOptions`, by name: preset, seeds, models, ...
     """
     chosen = ReproduceOptions(**options)
-    choice = {"resolution": chosen.resolution, "models": chosen.models}
+    choice = {name: getattr(chosen, name) for name in ("resolution", "viscosity", "models")}
     if experiment != "resources":
         study = study_of(experiment, chosen.preset, seeds=chosen.seeds, **choice)
         return run_study(study, out, engine=chosen.engine, device=chosen.device)

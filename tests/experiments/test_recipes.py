@@ -93,6 +93,21 @@ def test_learning_curves_have_equal_steps_and_the_samples_of_darcy(tmp_path):
     assert torch.equal(one.train.batch()[0], other.train.batch()[0][:4])
 
 
+@pytest.mark.parametrize("viscosity", [1e-3, 1e-4, 1e-5])
+def test_small_flows_of_every_viscosity_see_as_many_frames(viscosity):
+    """Of the flow that is asked for; longer trajectories have as many fewer epochs."""
+    study = study_of("navier-stokes", viscosity=viscosity)
+    assert {run.problem.viscosity for run in study.experiments} == {viscosity}
+    for run in study.experiments:
+        frames = run.problem.final_time - run.window
+        steps = run.problem.final_time - 1 if run.task.kind == "markov" else frames
+        usual = {"PDNO Markov": 31 * 19, "FNO Markov": 34 * 19}.get(run.model, 160)
+        assert usual - steps < run.training.epochs * steps <= usual
+        if run.task.kind == "one-shot":
+            assert run.task.scaled_time(run.problem.final_time) == 1
+            assert run.task.scaled_time(run.window) == 0
+
+
 def only_change(experiments):
     """The settings of the networks that differ between some experiments."""
     first, *rest = [experiment.network.model_dump() for experiment in experiments]
@@ -159,9 +174,12 @@ def test_wrong_options_are_refused_by_name(name, preset, options, message):
 
 
 def test_wrong_viscosities_are_refused():
-    with pytest.raises(ValueError, match=r"preset 'small' has viscosity 1e-5 only, not 0.001"):
-        recipes.navier_stokes("small", viscosity=1e-3)
-    with pytest.raises(ValueError, match=r"no dataset with viscosity 0.1: expected 1e-3"):
-        recipes.navier_stokes("paper", viscosity=0.1)
+    with pytest.raises(ValueError, match=r"preset 'best' has viscosity 1e-5 only, not 0.001"):
+        recipes.navier_stokes("best", viscosity=1e-3)
+    for preset in ("small", "paper"):
+        with pytest.raises(ValueError, match=r"no dataset with viscosity 0.1: expected 1e-3"):
+            recipes.navier_stokes(preset, viscosity=0.1)
+    with pytest.raises(ValueError, match="darcy has no option viscosity: leave it out"):
+        study_of("darcy", viscosity=1e-3)
     with pytest.raises(ValidationError, match="at least 1 item"):
         recipes.Study(name="none", preset="small", experiments=())
