@@ -1,6 +1,7 @@
 """The operators in results/operators are what their records say, on samples that none has seen."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -72,10 +73,19 @@ def test_its_error_on_new_samples_is_that_of_its_record(folder):
 
 def test_numbers_are_kept_without_weights_and_an_operator_whole(tmp_path):
     source = OPERATORS[0]
-    light = keep.keep(source, tmp_path / "light")
+    (tmp_path / "mine").mkdir()
+    for path in source.iterdir():  # as if the paper had it
+        shutil.copyfile(path, tmp_path / "mine" / path.name)
+    told = tmp_path / "mine" / "specification.json"
+    told.write_text(told.read_text().replace('"of_paper": false', '"of_paper": true'))
+    (tmp_path / "mine" / "seal.json").unlink()
     kept = {"specification", "environment", "history", "rows", "metrics", "seal"}
-    assert {path.stem for path in light.iterdir()} == kept
-    assert set(examine(light).values()) == {"right"}
+    for run, more in ((source, set()), (tmp_path / "mine", {"pictures"})):
+        light = keep.keep(run, tmp_path / f"light-{run.name}")
+        assert {path.stem for path in light.iterdir()} == kept | more
+        assert set(examine(light).values()) == {"right"}
+    tensors = read_tensors(light / "pictures.safetensors")[0]
+    assert set(tensors) == {"error", *(f"symbol.{k}.real" for k in range(4))}
     whole = keep.keep(source, tmp_path / "whole", whole=True)
     for path in source.iterdir():
         assert (whole / path.name).read_bytes() == path.read_bytes(), path.name

@@ -4,15 +4,18 @@
     python tools/keep.py --operator NAME RUN     results/operators/NAME, for `pdno.load`
 
 The same command again, when more runs are finished, adds these. Numbers are specification,
-environment, history and rows. An operator has its weights and its card as well, and of its test
-samples the first; it is small enough to be in the repository. What is kept is sealed anew;
-`make results` then writes tables and figures.
+environment, history and rows, what `pdno symbol` found, and of networks of the paper what verdicts
+go by besides: the learned symbols and the errors of each test sample. An operator has its weights
+and its card as well, and of its test samples the first; it is small enough to be in the
+repository. What is kept is sealed anew; `make results` then writes tables and figures.
 """
 
 import argparse
+import re
 import shutil
 from pathlib import Path
 
+from pdno.bounds import read_json
 from pdno.report.runs import find_runs
 from pdno.run_folder import (
     ENVIRONMENT,
@@ -24,6 +27,8 @@ from pdno.run_folder import (
     ROWS,
     SEALED,
     SPECIFICATION,
+    SYMBOL,
+    SYMBOL_FOLDER,
     WEIGHTS,
 )
 from pdno.seal import checked, write_seal
@@ -33,7 +38,8 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 MOST_BYTES = 4_000_000
 NUMBERS = (SPECIFICATION, ENVIRONMENT, HISTORY, ROWS, METRICS)
 WHOLE = (*NUMBERS, WEIGHTS, OPERATOR, MODEL_CARD)
-OF_SAMPLES = ("input", "target", "prediction", "error")
+OF_SAMPLES = ("input", "target", "prediction", "error", "frame_error")
+OF_VERDICTS = re.compile(r"error|frame_error|symbol\.\d+\.real")
 
 
 def keep(run: Path, place: Path, *, whole: bool = False) -> Path:
@@ -47,12 +53,20 @@ def keep(run: Path, place: Path, *, whole: bool = False) -> Path:
     place.mkdir(parents=True)
     for path in found:
         shutil.copyfile(path, place / path.name)
-    if whole and (run / PICTURES).is_file():
+    judged = read_json(place / SPECIFICATION).get("of_paper", False)
+    if (whole or judged) and (run / PICTURES).is_file():
         tensors, header = read_tensors(checked(run / PICTURES))
-        first = {name: tensors[name][:1] for name in OF_SAMPLES if name in tensors}
-        write_tensors(place / PICTURES, tensors | first, header)
+        if whole:
+            tensors |= {name: tensors[name][:1] for name in OF_SAMPLES if name in tensors}
+        else:
+            tensors = {n: tensor for n, tensor in tensors.items() if OF_VERDICTS.fullmatch(n)}
+        write_tensors(place / PICTURES, tensors, header)
     write_seal(place, (*SEALED, METRICS))
-    size = sum(path.stat().st_size for path in place.iterdir())
+    if (inside := run / SYMBOL_FOLDER / SYMBOL).is_file():
+        (place / SYMBOL_FOLDER).mkdir()
+        shutil.copyfile(checked(inside), place / SYMBOL_FOLDER / SYMBOL)
+        write_seal(place / SYMBOL_FOLDER, [SYMBOL])
+    size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     if size > MOST_BYTES:
         shutil.rmtree(place)
         raise ValueError(f"{run} has {size:,} bytes, more than {MOST_BYTES:,}: take a smaller one")

@@ -141,9 +141,12 @@ def _heat(found: HeatRun, data: OperatorDataset) -> tuple[dict[str, float], Pict
 
 def _fields(test: Predictions) -> Pictures:
     errors = torch.cat([relative_l2(prediction, target) for prediction, target in test.pairs()])
-    first = test.data[0]
+    found, first = {"error": errors}, test.data[0]
+    if test.data.target_times is not None:
+        frames = [relative_l2(*(u.flatten(0, 1) for u in pair)) for pair in test.pairs()]
+        found["frame_error"] = torch.cat(frames).reshape(len(errors), -1)
     per_sample = first[0].numel() + 2 * first[1].numel()
     kept = min(max(1, MOST_NUMBERS // per_sample), len(test.data))
     inputs, targets = test.data.batch(range(kept))
     prediction = torch.cat(test.batches)[:kept]
-    return {"input": inputs, "target": targets, "prediction": prediction, "error": errors}
+    return {"input": inputs, "target": targets, "prediction": prediction, **found}

@@ -4,6 +4,7 @@ All are float32:
 
     input, target, prediction        samples
     error                            relative L2 error of every test sample, (samples,)
+    frame_error                      that of every frame of them, (samples, times)
     symbol.K.real, symbol.K.imaginary    a2 of block K for the first channel pairs, (O, I, *N^)
     symbol.K.space                   a1 of block K for these pairs, (O, I, *N), where it has one
 """

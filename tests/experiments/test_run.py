@@ -194,6 +194,10 @@ def test_a_loaded_run_is_the_run(tmp_path, datasets, heat, darcy, flow, case):
         errors = evaluate(found.model, samples).metrics()
         told = {row.metric: row.value for row in rows if row.split == split}
         assert errors == {metric: told[metric] for metric in errors}
+    if times is not None:
+        frames = kept["frame_error"].mean(dim=0).tolist()
+        assert frames == pytest.approx([told[f"relative_l2 t={t:g}"] for t in times], rel=1e-5)
+    assert ("frame_error" in kept) == (times is not None)
 
 
 def test_a_run_is_watched_on_its_validation_and_never_on_its_test(tmp_path, datasets, darcy):
