@@ -19,14 +19,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 from PIL import Image
 
 from pdno import run_folder
 from pdno.evaluation.rows import Summary
-from pdno.experiments import Preset
 from pdno.experiments.reproduce import study_of
 from pdno.report import claims, figures_errors
 from pdno.report.runs import ERROR, Group, Results, find_runs, grouped
@@ -276,7 +274,7 @@ def _cost(claim: claims.Claim) -> str:
         return "minutes"
     seconds, runs = 0.0, 0
     for study in claim.studies:
-        for experiment in study_of(study, cast("Preset", claim.preset)).experiments:
+        for experiment in study_of(study, **claim.options).experiments:
             assert experiment.problem is not None
             dim = 2 if experiment.problem.name in ("darcy", "navier-stokes") else 1
             work = experiment.training.epochs * experiment.train * experiment.resolution**dim

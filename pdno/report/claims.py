@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -298,14 +299,14 @@ def costs(results: Results) -> Finding:
 class Claim(NamedTuple):
     """What the paper says, with our criterion: its name here and its place there.
 
-    The studies test it, as `pdno reproduce` calls them, from the smallest preset on.
+    The studies test it, as `pdno reproduce` calls them, with these options.
     """
 
     key: str
     place: str
     studies: tuple[str, ...]
     judge: Callable[[Results], Finding]
-    preset: str = "small"
+    options: Mapping[str, float] = MappingProxyType({})
     text: str = ""
 
 
@@ -337,7 +338,11 @@ TABLE = {
         "navier-stokes-best", "table 2", FLOW, partial(by_viscosity, 1e-5)
     ),
     "Navier-Stokes, ν = 1e-4 with 1000 samples: PDNO a(x,ξ) has the lowest test error.": Claim(
-        "navier-stokes-best-1e-4", "table 2", FLOW, partial(by_viscosity, 1e-4), "paper"
+        "navier-stokes-best-1e-4",
+        "table 2",
+        FLOW,
+        partial(by_viscosity, 1e-4),
+        {"viscosity": 1e-4},
     ),
     "Navier-Stokes: the recurrent PDNO a(x,ξ) is better than the one-shot PDNO a(x,ξ,t).": Claim(
         "navier-stokes-one-shot", "table 2", FLOW, one_shot
@@ -364,7 +369,7 @@ TABLE = {
         "modes-beat-baselines", "fig. 9", (*MODES, *DARCY), fewest_modes
     ),
     "Darcy: k_max of 20 and more is comparable to all modes (within a factor of 1.25).": Claim(
-        "modes-saturate", "fig. 9", MODES, many_modes, "paper"
+        "modes-saturate", "fig. 9", MODES, many_modes, {"resolution": 64}
     ),
     f"Darcy: ReLU symbols have a gap between training and test, GELU ones do not {LIMIT}.": Claim(
         "activation-gap", "fig. 11", ACTIVATION, lambda r: gap(r.study(*ACTIVATION), (RELU,))
@@ -404,7 +409,7 @@ def judge(claim: Claim, results: Results) -> Verdict:
     try:
         finding = claim.judge(results)
     except runs.MissingRunsError:
-        commands = " and ".join(command_of(study, preset=claim.preset) for study in claim.studies)
+        commands = " and ".join(command_of(study, **claim.options) for study in claim.studies)
         return Verdict(claim, "not tested here", f"needs {commands}", MISSING)
     budgets = [(group.model, group.budget) for group in finding.groups]
     budget = finding.budget or runs.describe_budgets(budgets)

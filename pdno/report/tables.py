@@ -65,17 +65,17 @@ def summary_text(summary: Summary | None) -> str:
     return mean if summary.count == 1 else f"{mean} ± {number(summary.deviation, digits=2)}"
 
 
-def command_of(study: str, *, preset: str = "small", resolution: int | None = None) -> str:
-    """The command that makes the data of a gap.
+def command_of(study: str, **options: str | float) -> str:
+    """The command that makes the data of a gap; the preset is `small` where none is given.
 
     Example:
         >>> command_of("darcy", resolution=64)
         'pdno reproduce darcy --preset small --resolution 64'
     """
-    points = "" if resolution is None else f" --resolution {resolution}"
-    return (
-        study if study == SYMBOL_COMMAND else f"pdno reproduce {study} --preset {preset}{points}"
-    )
+    if study == SYMBOL_COMMAND:
+        return study
+    given = {"preset": "small", **options}
+    return f"pdno reproduce {study} " + " ".join(f"--{name} {v}" for name, v in given.items())
 
 
 def marked(note: str, mark: str) -> str:

@@ -136,7 +136,7 @@ def test_navier_stokes_is_compared_by_rollout_and_says_what_is_missing(tmp_path,
     assert lowest.answer == "holds" and lowest.numbers.endswith("lowest at 2 of 2 times")
     assert verdict(tmp_path, "navier-stokes-gap").answer == "does not hold"
     later = verdict(tmp_path, "navier-stokes-best-1e-4")
-    assert later.numbers == "needs pdno reproduce navier-stokes --preset paper"
+    assert later.numbers == "needs pdno reproduce navier-stokes --preset small --viscosity 0.0001"
 
 
 def test_navier_stokes_the_other_way(tmp_path, make_run):
