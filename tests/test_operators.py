@@ -3,11 +3,13 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import pdno
+from pdno.evaluation.rows import read_rows, write_rows
 from pdno.experiments.datasets import unseen_samples
 from pdno.experiments.run import export_run, load_run
 from pdno.metrics import relative_l2
@@ -76,16 +78,17 @@ def test_numbers_are_kept_without_weights_and_an_operator_whole(tmp_path):
     (tmp_path / "mine").mkdir()
     for path in source.iterdir():  # as if the paper had it
         shutil.copyfile(path, tmp_path / "mine" / path.name)
-    told = tmp_path / "mine" / "specification.json"
-    told.write_text(told.read_text().replace('"of_paper": false', '"of_paper": true'))
     (tmp_path / "mine" / "seal.json").unlink()
+    rows = read_rows(tmp_path / "mine" / "rows.csv")
+    paper = [replace(row, facts=replace(row.facts, of_paper=True)) for row in rows]
+    write_rows(tmp_path / "mine" / "rows.csv", paper)
     kept = {"specification", "environment", "history", "rows", "metrics", "seal"}
     for run, more in ((source, set()), (tmp_path / "mine", {"pictures"})):
         light = keep.keep(run, tmp_path / f"light-{run.name}")
         assert {path.stem for path in light.iterdir()} == kept | more
         assert set(examine(light).values()) == {"right"}
     tensors = read_tensors(light / "pictures.safetensors")[0]
-    assert set(tensors) == {"error", *(f"symbol.{k}.real" for k in range(4))}
+    assert set(tensors) == {"error", "frame_error", *(f"symbol.{k}.real" for k in range(4))}
     whole = keep.keep(source, tmp_path / "whole", whole=True)
     for path in source.iterdir():
         assert (whole / path.name).read_bytes() == path.read_bytes(), path.name

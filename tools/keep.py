@@ -15,7 +15,7 @@ import re
 import shutil
 from pathlib import Path
 
-from pdno.bounds import read_json
+from pdno.evaluation.rows import rows_of_run
 from pdno.report.runs import find_runs
 from pdno.run_folder import (
     ENVIRONMENT,
@@ -53,8 +53,8 @@ def keep(run: Path, place: Path, *, whole: bool = False) -> Path:
     place.mkdir(parents=True)
     for path in found:
         shutil.copyfile(path, place / path.name)
-    judged = read_json(place / SPECIFICATION).get("of_paper", False)
-    if (whole or judged) and (run / PICTURES).is_file():
+    facts = rows_of_run(run)[0].facts
+    if (run / PICTURES).is_file() and (whole or (facts is not None and facts.of_paper)):
         tensors, header = read_tensors(checked(run / PICTURES))
         if whole:
             tensors |= {name: tensors[name][:1] for name in OF_SAMPLES if name in tensors}
