@@ -486,7 +486,7 @@ def _flow(data: problems.NavierStokesProblem, runs: Runs, **sizes: Any) -> Known
 def _flow_small(preset: Preset, viscosity: float) -> Known:
     """Rollouts and one shots as published, and one-step trainings in the best way that we know.
 
-    The latter take about 1,500 CPU seconds each; where there are more frames, all have as many
+    The latter take 600 to 1,500 CPU seconds each; where there are more frames, all have as many
     fewer epochs.
     """
     smoke, problem = preset == "smoke", _flow_problem(preset, viscosity)
