@@ -195,8 +195,10 @@ def test_who_waits_goes_on_when_the_other_has_ended(tmp_path, capsys):
     first.start()
     held.wait(30)
     second.start()
-    while f"waiting for process {os.getpid()}" not in capsys.readouterr().err:
+    told = ""  # in parts: a message may be read while it is written
+    while f"waiting for process {os.getpid()}" not in told:
         assert second.is_alive()
+        told += capsys.readouterr().err
     assert not waited
     done.set()
     first.join()
