@@ -71,7 +71,7 @@ def inspect_symbols(
             layers.append({"layer": number, **found})
             texts.append(f"layer {number}\n{text}")
             advance(1)
-    result: dict[str, Any] = {"source": str(source), "order": order, "layers": layers}
+    result: dict[str, Any] = {"source": source.name, "order": order, "layers": layers}
     if isinstance(network, NeuralOperator) and t is None:
         lipschitz = lipschitz_report(network, grid)
         result["lipschitz_bound"] = lipschitz.bound
