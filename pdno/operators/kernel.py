@@ -95,25 +95,38 @@ class _Transform(NamedTuple):
 
 
 def apply_values(
-    values: SymbolValues, f: Tensor, grid: Grid, modes: Modes = None, *, method: Method = "auto"
+    values: SymbolValues,
+    f: Tensor,
+    grid: Grid,
+    modes: Modes = None,
+    *,
+    method: Method = "auto",
+    which: Tensor | None = None,
 ) -> Tensor:
     """K[f] for the values of a symbol on this grid and these modes, (B, I, *N) -> (B, O, *N).
 
-    The method "fft" or "matrix" is one of plain torch; "auto" takes the cheapest of all.
+    The method "fft" or "matrix" is one of plain torch; "auto" takes the cheapest of all. Values at
+    several times are those of the samples one by one, or `which` (B,) says whose they are.
     """
     fourier = _Transform(grid, modes, method)
     f_hat = fourier.forward(f)
     if values.frequency.dim() == 3 + grid.dim:
         return _apply(values, f_hat, fourier)
-    # one time per sample: each has a symbol of its own
-    if values.space is None:
-        c = values.frequency.squeeze(1) if values.frequency.shape[1] == 1 else None
-        c = values.frequency.sum(dim=1) if c is None else c
-        return fourier.inverse(torch.einsum("boi...,bi...->bo...", c, f_hat))
-    samples = zip(values.frequency, values.space, f_hat, strict=True)
+    # one time per sample: each has a symbol of its own, or one with all of the same time
+    c, b = values.frequency, values.space
+    if b is None or c.shape[3] == 1:
+        c = c.sum(dim=1, keepdim=True) if b is None and c.shape[1] > 1 else c
+        product = torch.einsum("broi...,bi...->bro...", c if which is None else c[which], f_hat)
+        parts = fourier.inverse(product.flatten(1, 2)).reshape(*product.shape[:3], *grid.shape)
+        if b is not None:
+            parts = parts * (b if which is None else b[which])[:, :, :, 0]
+        return parts.sum(dim=1)
+    order = torch.arange(len(f_hat), device=f.device) if which is None else which.argsort()
+    sizes = [1] * len(f_hat) if which is None else which.bincount().tolist()
+    groups = zip(c, b, torch.split(f_hat[order], sizes), strict=True)
     tables = (values.basis, values.rows)
-    parts = [_apply(SymbolValues(c, b, *tables), one[None], fourier) for c, b, one in samples]
-    return torch.cat(parts)
+    outputs = [_apply(SymbolValues(*group[:2], *tables), group[2], fourier) for group in groups]
+    return torch.cat(outputs)[order.argsort()]
 
 
 def _apply(values: SymbolValues, f_hat: Tensor, fourier: _Transform) -> Tensor:

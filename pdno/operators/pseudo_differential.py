@@ -54,8 +54,9 @@ class PseudoDifferentialOperator(KeepsArguments, nn.Module):
         # half precision has too few digits for a Fourier transform
         with _full_precision(f.device):
             full = f if f.dtype in (torch.float32, torch.float64) else f.float()
+            t, which = _distinct(t, len(f))
             values = _like(self.values_at_nodes(where, t, like=full), full)
-            return apply_values(values, full, where, self.modes, method=self.method)
+            return apply_values(values, full, where, self.modes, method=self.method, which=which)
 
     def values(self, grid: Grid, t: Time = None) -> SymbolValues:
         """The values of the symbol on all modes and points of a grid, at time t if it has one."""
@@ -76,7 +77,7 @@ class PseudoDifferentialOperator(KeepsArguments, nn.Module):
                 symbol, modes = self.symbol, self.modes
                 if isinstance(symbol, SeparatedSymbol) and self._interpolates(example):
                     most = self._most_nodes(symbol, grid)
-                    return symbol.evaluate(grid, modes, t, most_nodes=most, smooth_frequency=True)
+                    return symbol.evaluate(grid, modes, t, most_nodes=most, smooth=True)
                 return symbol.evaluate(grid, modes, t)
 
         cached = self.cache.get(self.symbol, grid, evaluate) if t is None else None
@@ -152,6 +153,16 @@ def _check_channels(f: Tensor, grid: Grid, symbol: Symbol) -> None:
             f"f has shape {tuple(f.shape)}; this operator takes (B, {symbol.in_channels}, *N): "
             f"{symbol.in_channels} channels first"
         )
+
+
+def _distinct(t: Time, samples: int) -> tuple[Time, Tensor | None]:
+    """The different ones among the times of the samples, and which of them each sample has."""
+    if not isinstance(t, Tensor) or t.dim() == 0 or not len(t) == samples > 1:
+        return t, None
+    if is_traced() or t.requires_grad:  # how many there are must be known
+        return t, None
+    distinct, which = torch.unique(t, dim=0, return_inverse=True)
+    return distinct, which
 
 
 def _full_precision(device: torch.device) -> contextlib.AbstractContextManager[None]:

@@ -11,6 +11,7 @@ and then the scalars μ of the equation, such as a viscosity. Samples may have t
 __all__ = ["SeparatedSymbol", "check_numbers", "check_time", "with_numbers"]
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from pdno.symbols.mlp import SymbolMLP, join_parts
 from pdno.symbols.nodes import MOST, STEP, count_nodes, node_basis, node_points, probe_lines
 from pdno.symbols.scale import InputScale
 
-MODES_PER_NODE = 8  # from how many modes for each node on interpolation of c pays
+POINTS_PER_NODE = 8  # from how many points or modes for each node on interpolation pays
 
 
 class SeparatedSymbol(Symbol):
@@ -86,23 +87,26 @@ class SeparatedSymbol(Symbol):
         t: Time = None,
         *,
         most_nodes: int = 0,
-        smooth_frequency: bool = False,
+        smooth: bool = False,
     ) -> SymbolValues:
         """c on the kept modes, b on the whole grid, or at up to `most_nodes` nodes of its rows.
 
-        With `smooth_frequency` c may be interpolated between the modes, to float32.
+        With `smooth` both may be interpolated along the line of one dimension, to float32.
         """
         like = next(self.parameters())
         times = check_numbers(t, self.takes_time, self.scalars, like)
         xi = self.scale.xi(grid, modes, like)
-        interpolated = smooth_frequency and not self.exact_structure and times is None
-        c = self._interpolate_frequency(xi) if interpolated and grid.dim == 1 else None
+        line = smooth and grid.dim == 1
+        between = line and not self.exact_structure
+        c = _interpolate(self.frequency_factor, xi, times) if between else None
         c = self.frequency_on(grid, modes, xi, times) if c is None else c
         if not self.depends_on_x:
             return _times_first(c, None, times)
         counts = self._count_nodes(grid, times, most_nodes) if most_nodes else None
         if counts is None:
-            return _times_first(c, self.space_factor(self.scale.x(grid, like), times), times)
+            x = self.scale.x(grid, like)
+            b = _interpolate(self.space_factor, x, times) if line else None
+            return _times_first(c, self.space_factor(x, times) if b is None else b, times)
         axes, bases = grid.axes(), [like.new_empty(0, 0)] * grid.dim
         for axis, count in enumerate(counts):
             if count is not None:
@@ -112,24 +116,6 @@ class SeparatedSymbol(Symbol):
         points = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
         b = self.space_factor(self._scaled(points, like), times)
         return _times_first(c, b, times, bases[-1], tuple(basis.T for basis in bases[:-1]))
-
-    def _interpolate_frequency(self, xi: Tensor) -> Tensor | None:
-        """c at many modes of a line from few nodes, (K, 1) -> (R, O, I, K); None if too rough."""
-        if len(xi) < MODES_PER_NODE * STEP:
-            return None
-
-        def at_nodes(count: int) -> Tensor:
-            nodes = node_points(count, periodic=False).to(xi)
-            return self.frequency_factor(torch.lerp(xi[0], xi[-1], nodes[:, None]), None)
-
-        with torch.no_grad():
-            probed = torch.view_as_real(at_nodes(MOST)).movedim(-1, 0)
-        count = count_nodes(probed, periodic=False)
-        if count is None or len(xi) < MODES_PER_NODE * count:
-            return None
-        places = tuple(torch.linspace(0, 1, len(xi), dtype=torch.float64).tolist())
-        basis, c = node_basis(places, count, periodic=False).to(xi), at_nodes(count)
-        return join_parts(c.real @ basis, c.imag @ basis)
 
     def _count_nodes(self, grid: Grid, t: Tensor | None, most: int) -> list[int | None] | None:
         """Nodes of each axis that give b, None for all points; None if the last needs too many."""
@@ -204,6 +190,30 @@ def with_numbers(points: Tensor, t: Tensor | None) -> Tensor:
         points = points.expand(len(t), *points.shape)
         t = t.reshape(len(t), *[1] * (points.dim() - 2), -1)
     return torch.cat([points, t.expand(*points.shape[:-1], t.shape[-1])], dim=-1)
+
+
+def _interpolate(
+    factor: Callable[[Tensor, Tensor | None], Tensor], points: Tensor, t: Tensor | None
+) -> Tensor | None:
+    """A factor at many points of a line, (K, 1) -> (..., K), from few nodes; None if too rough."""
+    if len(points) < POINTS_PER_NODE * STEP:
+        return None
+
+    def at_nodes(count: int) -> Tensor:
+        nodes = node_points(count, periodic=False).to(points)
+        return factor(torch.lerp(points[0], points[-1], nodes[:, None]), t)
+
+    with torch.no_grad():
+        probed = at_nodes(MOST)
+    parts = torch.view_as_real(probed).movedim(-1, 0) if probed.is_complex() else probed
+    count = count_nodes(parts, periodic=False)
+    if count is None or len(points) < POINTS_PER_NODE * count:
+        return None
+    places = tuple(torch.linspace(0, 1, len(points), dtype=torch.float64).tolist())
+    basis, values = node_basis(places, count, periodic=False).to(points), at_nodes(count)
+    if not values.is_complex():
+        return values @ basis
+    return join_parts(values.real @ basis, values.imag @ basis)
 
 
 def _times_first(c: Tensor, b: Tensor | None, t: Tensor | None, *tables: Any) -> SymbolValues:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from pdno import PDNO, Grid
+from pdno import PDIO, PDNO, Grid
 from pdno.grid import kept_per_axis
 from pdno.operators import kernel
 from pdno.operators.backends import native
@@ -240,16 +240,30 @@ class TestManyModes:
         monkeypatch.setattr(
             symbol, "frequency_factor", lambda xi, t: asked.append(len(xi)) or factor(xi, t)
         )
-        smooth = symbol.evaluate(Grid((1024,)), smooth_frequency=True).frequency
+        smooth = symbol.evaluate(Grid((1024,)), smooth=True).frequency
         assert max(asked) <= 32 and len(asked) == 2
         assert error(smooth, symbol.evaluate(Grid((1024,))).frequency.detach()) < 4e-7
 
     def test_a_rough_one_is_asked_at_every_mode(self):
-        symbol = self.network(rough=100.0).operators[0].symbol
-        assert (
-            symbol._interpolate_frequency(symbol.scale.xi(Grid((1024,)), None, torch.ones(1)))
-            is None
+        symbol, asked = self.network(rough=100.0).operators[0].symbol, []
+        factor = symbol.frequency_factor
+        symbol.frequency_factor = lambda xi, t: asked.append(len(xi)) or factor(xi, t)
+        symbol.evaluate(Grid((1024,)), smooth=True)
+        assert asked[-1] == 513
+
+    def test_factors_with_times_are_asked_at_few_points(self):
+        torch.manual_seed(0)
+        operator = PDIO(1, 1, 1, takes_time=True, frequency_scale=512.0)
+        times, grid = torch.tensor([0.1, 0.9]), Grid((1024,))
+        asked, whole = [], operator.symbol.space.forward
+        operator.symbol.space.forward = lambda points: (
+            asked.append(points.shape[-2]) or whole(points)
         )
+        smooth = operator.symbol.evaluate(grid, t=times, smooth=True)
+        assert max(asked) <= 32 and len(asked) == 2
+        exact = operator.symbol.double().evaluate(grid, t=times)
+        assert error(smooth.frequency, exact.frequency.detach()) < 1e-6
+        assert error(smooth.space, exact.space.detach()) < 1e-6
 
     def test_gradients_are_those_of_all_modes(self):
         network, f = self.network(), torch.randn(3, 1, 1024)

@@ -128,6 +128,36 @@ def test_one_time_per_sample_is_each_sample_by_itself(kind, shape):
     assert (operator(f, t=0.2) - operator(f, t=0.5)).norm() > 1e-3 * together.norm()
 
 
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("kind", ["network", "xi", "low-rank", "shared"])
+@pytest.mark.parametrize("shape", [(12,), (6, 7)], ids=str)
+def test_samples_of_the_same_time_share_a_symbol(kind, shape, inputs, monkeypatch):
+    """Asked once for each different time, with the outputs and gradients of all by themselves."""
+    operator = make(kind, len(shape), takes_time=True, inputs=inputs)
+    f, times = noise(5, inputs, *shape), torch.tensor([0.5, 0.2, 0.5, 3.0, 0.2]).double()
+    asked, factor = [], operator.symbol.frequency_factor
+
+    def counted(xi, t):
+        asked.append(t)
+        return factor(xi, t)
+
+    monkeypatch.setattr(operator.symbol, "frequency_factor", counted)
+    parameters, weights = list(operator.parameters()), noise(5, 3, *shape)
+    together = operator(f, t=times)
+    assert [len(t) for t in asked] == [3]
+    alone = torch.cat([operator(f[i : i + 1], t=t) for i, t in enumerate(times.tolist())])
+    assert_close(together, alone)
+    both = [torch.autograd.grad((u * weights).sum(), parameters) for u in (together, alone)]
+    for given, expected in zip(*both, strict=True):
+        assert_close(given, expected)
+
+
+def test_an_operator_can_be_differentiated_by_the_times_of_samples():
+    operator, f = make("network", 1, takes_time=True), noise(3, 2, 12)
+    times = torch.tensor([0.5, 0.2, 0.5], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: operator(f, t=t), times)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @torch.no_grad()
 def test_a_network_symbol_is_a_low_rank_symbol_of_rank_inputs(shape):
