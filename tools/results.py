@@ -255,7 +255,7 @@ def verdicts() -> Table:
             and (verdict := claims.judge(claim, results_of(name))).answer != "not tested here"
         ]
         if not tested:  # or it takes two studies
-            verdict = claims.judge(claim, results_of(*known))
+            verdict = claims.judge(claim, results_of(*_alike(claim.studies, known)))
             tested = [("several", verdict)] if verdict.answer != "not tested here" else []
         for folder, verdict in tested:
             place = f"`results/{folder}`" if folder != "several" else "all"
@@ -268,6 +268,18 @@ def verdicts() -> Table:
     strong = frozenset((k, 2) for k, line in enumerate(lines) if line[2] == "holds")
     head = ("claim", "in the paper", "verdict here", "numbers, or what is missing", "runs")
     return Table(head, tuple(lines), strong=strong)
+
+
+def _alike(studies: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Folders for a claim on several studies: only those trained as long as the first of them."""
+    epochs = {
+        name: {group.budget.epochs for one in studies for group in results_of(name).study(one)}
+        for name in known
+    }
+    first = [epochs[name] for name in known if results_of(name).study(studies[0])]
+    if len(studies) == 1 or not first:
+        return list(known)
+    return [name for name in known if epochs[name] & set.union(*first)]
 
 
 def _cost(claim: claims.Claim) -> str:
