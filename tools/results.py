@@ -50,6 +50,7 @@ FIGURES = {
     ),
     "samples": (figures_errors.plot_samples, ("darcy-samples",)),
     "darcy_training": (figures_errors.plot_training, ("darcy-paper",)),
+    "heat_training": (figures_errors.plot_training, ("heat-paper",)),
 }
 """Pictures in docs/images, and the folders that they are drawn from, as far as they are there."""
 MARKED = re.compile(
