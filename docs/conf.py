@@ -56,7 +56,7 @@ html_show_sphinx = False
 html_copy_source = False
 
 LOGGER = logging.getLogger("pdno.docs")
-INTERNAL = ("pdno.__main__", "pdno.native", "pdno.experiments.bench")
+INTERNAL = ("pdno.__main__", "pdno.native", "pdno.benchmark")
 """Modules without a page: nobody should call them."""
 
 

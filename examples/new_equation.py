@@ -15,8 +15,8 @@ from torch import Tensor
 
 import pdno
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
-from pdno.fourier import inverse, transform
-from pdno.spectral import band_limits
+from pdno.spectral.calculus import band_limits
+from pdno.spectral.fourier import inverse, transform
 
 
 @dataclass(frozen=True)

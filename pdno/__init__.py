@@ -12,7 +12,7 @@ import pkgutil
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pdno import display as _display
+from pdno.interface import display as _display
 
 if TYPE_CHECKING:
     from pdno.data.dataset import OperatorDataset as OperatorDataset
@@ -29,15 +29,9 @@ if TYPE_CHECKING:
     from pdno.equations.navier_stokes import NavierStokes as NavierStokes
     from pdno.evaluation.evaluate import evaluate as evaluate
     from pdno.evaluation.evaluate import evaluate_resolutions as evaluate_resolutions
-    from pdno.experiments.plugins import register as register
-    from pdno.experiments.reproduce import reproduce as reproduce
-    from pdno.experiments.reproduce import run as run
-    from pdno.experiments.run import load as load
-    from pdno.experiments.run import load_run as load_run
-    from pdno.experiments.specification import Experiment as Experiment
+    from pdno.exports.export import export as export
+    from pdno.fields.distributions import TwoPhaseField as TwoPhaseField
     from pdno.fields.gaussian import GaussianField as GaussianField
-    from pdno.fields.laws import TwoPhaseField as TwoPhaseField
-    from pdno.grid import Grid as Grid
     from pdno.networks.fno import FNO as FNO
     from pdno.networks.mwt import MWT as MWT
     from pdno.networks.neural_operator import count_parameters as count_parameters
@@ -49,8 +43,14 @@ if TYPE_CHECKING:
         PseudoDifferentialOperator as PseudoDifferentialOperator,
     )
     from pdno.operators.pseudo_differential import apply_symbol as apply_symbol
-    from pdno.portable.export import export as export
+    from pdno.paper.reproduce import reproduce as reproduce
+    from pdno.paper.reproduce import run as run
+    from pdno.runs.plugins import register as register
+    from pdno.runs.run import load as load
+    from pdno.runs.run import load_run as load_run
+    from pdno.runs.specification import Experiment as Experiment
     from pdno.solvers.solve import solve as solve
+    from pdno.spectral.grid import Grid as Grid
     from pdno.theory.certificate import certify as certify
     from pdno.theory.extraction import extract_symbol as extract_symbol
     from pdno.theory.lipschitz import lipschitz_report as lipschitz_report
@@ -86,7 +86,7 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"pdno.{name}")
     if name == "recipes":
-        return import_module("pdno.experiments.recipes")
+        return import_module("pdno.paper.recipes")
     if name not in _HOMES:
         raise AttributeError(f"module 'pdno' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
@@ -95,7 +95,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _figures(name: str) -> Any:
-    return getattr(import_module("pdno.report.views"), name)
+    return getattr(import_module("pdno.figures.views"), name)
 
 
 _display.figures = _figures

@@ -15,13 +15,13 @@ import tyro
 from pydantic import ValidationError
 from tyro.conf import CascadeSubcommandArgs, DisallowNone, Positional, arg, subcommand
 
-from pdno.allocator import tune_allocator
 from pdno.data.layout import DataFile, Layout
 from pdno.data.problems import PROBLEMS, Problem
-from pdno.errors import SolverError, TrainingStopped, suggest, unknown_name
-from pdno.experiments import EXPERIMENTS, RECIPES, ReproduceOptions
-from pdno.experiments.plugins import load_plugins
-from pdno.run_folder import ROWS
+from pdno.files.run_folder import ROWS
+from pdno.interface.errors import SolverError, TrainingStopped, suggest, unknown_name
+from pdno.native.allocator import tune_allocator
+from pdno.paper import EXPERIMENTS, RECIPES, ReproduceOptions
+from pdno.runs.plugins import load_plugins
 
 ABOUT = """Pseudo-differential neural operators: data, networks and measurements.
 
@@ -81,7 +81,7 @@ def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -
     """
     from pdno.data.own import describe_data
 
-    print(describe_data(DataFile(path=path, **layout.told())))
+    print(describe_data(DataFile(path=path, **layout.keyword_arguments())))
 
 
 def demo(
@@ -94,7 +94,7 @@ def demo(
         preset: small takes minutes, smoke seconds.
         pages: Write pages that run operators in a browser, too (extra export, and npm).
     """
-    from pdno.experiments.demo import run_demo, runs_for_pages, show_operator
+    from pdno.paper.demo import run_demo, runs_for_pages, show_operator
 
     print(show_operator(out), flush=True)
     print(run_demo(out, preset=preset))
@@ -112,7 +112,7 @@ def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, .
         quick: Fewer repetitions and only the paper's Navier-Stokes setting.
         settings: Measure only these, for example 3d-32-k8 rollout; all by default.
     """
-    from pdno.experiments.bench.run import run_bench
+    from pdno.benchmark.run import run_bench
 
     print(run_bench(out, quick=quick, settings=settings))
 
@@ -123,7 +123,7 @@ def info(json: bool = False) -> None:
     Arguments:
         json: For programs.
     """
-    from pdno.experiments.environment import show_environment
+    from pdno.runs.environment import show_environment
 
     print(show_environment(as_json=json))
 
@@ -145,7 +145,7 @@ def reproduce(
         experiment: Which one, see `pdno list`.
         out: Folder for data, runs and rows.csv; runs/EXPERIMENT by default.
     """
-    from pdno.experiments.reproduce import reproduce as run
+    from pdno.paper.reproduce import reproduce as run
 
     place = out or Path("runs") / experiment
     rows = run(experiment, place, **vars(options))
@@ -173,7 +173,7 @@ def train(
         device: Where to train, for example cuda or cpu; CUDA by default where there is one.
         tensorboard: Write event files, too (extra track).
     """
-    from pdno.experiments.run import train as run
+    from pdno.runs.run import train as run
 
     changes = {"epochs": epochs, "seed": seed}
     _print_rows(run(specification, out, device=device, tensorboard=tensorboard, **changes), out)
@@ -198,10 +198,10 @@ def evaluate(
         out: A CSV file for the rows.
         device: Where to predict.
     """
-    from pdno.evaluation.rows import write_rows
-    from pdno.experiments.run import evaluate_run
+    from pdno.evaluation.metric_table import write_rows
+    from pdno.runs.run import evaluate_run
 
-    other = None if file is None else DataFile(path=file, **layout.told())
+    other = None if file is None else DataFile(path=file, **layout.keyword_arguments())
     rows = evaluate_run(run, file=other, resolution=resolution, device=device)
     if out is not None:
         write_rows(out, rows)
@@ -226,7 +226,7 @@ def predict(
         times: Times of the wanted frames; those of the training by default.
         device: Where to predict.
     """
-    from pdno.experiments.run import predict_run
+    from pdno.runs.run import predict_run
 
     print(f"{out}: {predict_run(run, inputs, out, array=array, times=times, device=device)}")
 
@@ -243,7 +243,7 @@ def symbol(
         order: m of the symbol class S^m that is asked about.
         resolution: Points per axis; needed for published weights, which do not say it.
     """
-    from pdno.experiments.symbol import inspect_symbols
+    from pdno.runs.symbol import inspect_symbols
 
     text, place = inspect_symbols(source, out, order=order, resolution=resolution)
     print(text, f"figures and symbol.json: {place}", sep="\n")
@@ -281,7 +281,7 @@ def export(
             write_page([run, *beside], out or run / "page", resolution=resolution, scalars=scalars)
         )
         return
-    from pdno.experiments.run import export_run
+    from pdno.runs.run import export_run
 
     sizes: dict[str, Any] = {"resolution": resolution, "frames": frames, "scalars": scalars}
     made = export_run(run, out, format=format, **sizes)
@@ -322,7 +322,7 @@ def verify(paths: Positional[tuple[Path, ...]]) -> int:
     Arguments:
         paths: Datasets, run folders, folders that hold some, or exported files.
     """
-    from pdno.experiments.verify import verify as look
+    from pdno.runs.verify import verify as look
 
     text, right = look(list(paths))
     print(text)

@@ -18,9 +18,9 @@ def one_thread() -> None:
 def forget():
     """What a test registers (see `pdno.register`) is forgotten after it."""
     from pdno.data.problems import PROBLEMS
-    from pdno.experiments import RECIPES
-    from pdno.experiments.networks import NETWORKS
     from pdno.networks.pdno import SYMBOLS
+    from pdno.paper import RECIPES
+    from pdno.runs.networks import NETWORKS
     from pdno.training.task import TASKS
 
     registries = (PROBLEMS, RECIPES, NETWORKS, TASKS, SYMBOLS)

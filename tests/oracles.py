@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from pdno.fourier import inverse, transform
-from pdno.grid import Grid
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import Grid
 
 
 def derivative(f, order):

@@ -132,15 +132,15 @@ RENAMED = SAME.replace("call", "other").replace("'a'", '"b # c"').replace("1", "
 IN_C = "int sum(void) {\nint a = 1;\nfor (;;)\na += 2;\nif (a)\nreturn a;\n}\n"
 
 SMALL = {
-    "pdno/__init__.py": "from pdno.grid import Grid as Grid\n",
-    "pdno/grid.py": "class Grid:\n    pass\n",
+    "pdno/__init__.py": "from pdno.spectral.grid import Grid as Grid\n",
+    "pdno/spectral/grid.py": "class Grid:\n    pass\n",
     "pdno/cli.py": "import pdno.report.page\n",
     "pdno/data/__init__.py": '"""Data."""\nfrom pdno.data.shards import Shard as Shard\n',
     "pdno/data/shards.py": "from ..grid import Grid\nShard = Grid  # type: ignore[misc]\n",
     "pdno/data/reader.py": "import_module('pdno.data.writer')\n",
     "pdno/data/writer.py": "import torch  # type: ignore\nX = 'type: ignore'\n",
     "pdno/report/page.py": "def f():\n    from pdno.data import Shard\n",
-    "pdno/fields/laws.py": "from pdno.report import page\n",
+    "pdno/fields/distributions.py": "from pdno.report import page\n",
     "pdno/native/sum.c": IN_C,
 }
 
@@ -163,7 +163,7 @@ def test_sizes_of_a_small_package():
 def test_modules_with_one_importer():
     """`grid` and `shards` have two: an __init__ counts, and so does a name taken through it."""
     assert measured()["modules with one importer"] == ["pdno/data/writer.py < pdno/data/reader.py"]
-    assert "pdno/grid.py < pdno/data/shards.py" in measure.single_importers(
+    assert "pdno/spectral/grid.py < pdno/data/shards.py" in measure.single_importers(
         SMALL | {"pdno/__init__.py": ""}
     )
 
@@ -269,9 +269,9 @@ def test_a_revision_is_read_from_the_history(tmp_path):
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "first"]):
         subprocess.run([*git, *command], check=True)
-    write(tmp_path / "pdno/grid.py", "")
+    write(tmp_path / "pdno/spectral/grid.py", "")
     assert tree.read_revision(tmp_path, "HEAD") == dict(sorted(SMALL.items()))
-    assert tree.read_folder(tmp_path) == SMALL | {"pdno/grid.py": ""}
+    assert tree.read_folder(tmp_path) == SMALL | {"pdno/spectral/grid.py": ""}
 
 
 def test_without_a_history_the_tree_is_measured_alone(tmp_path, monkeypatch, capsys):

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 import pdno.data.generate as generation
-from pdno.atomic import sha256
 from pdno.cli import main
 from pdno.data.dataset import open_dataset
 from pdno.data.generate import make_shard
@@ -24,7 +23,8 @@ from pdno.data.problems import (
     HeatProblem,
     NavierStokesProblem,
 )
-from pdno.experiments.demo import DEMO, OPERATORS, draw_problems, runs_for_pages, show_operator
+from pdno.files.atomic import sha256
+from pdno.paper.demo import DEMO, OPERATORS, draw_problems, runs_for_pages, show_operator
 
 HEAT = ("generate", "heat", "--samples", "3", "--resolution", "16", "--frames", "2")
 

@@ -19,15 +19,15 @@ import pdno.data.generate as generation
 from pdno.cli import main
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import DarcyProblem
-from pdno.evaluation.rows import read_rows
-from pdno.experiments import EXPERIMENTS
-from pdno.experiments.datasets import ensure_dataset
-from pdno.experiments.run import load_run
-from pdno.experiments.specification import Experiment
-from pdno.grid import Grid
+from pdno.evaluation.metric_table import read_rows
+from pdno.paper import EXPERIMENTS
+from pdno.paper.tables import number
 from pdno.report.runs import Results, find_runs
-from pdno.report.tables import number
 from pdno.report.your_runs import run_entries
+from pdno.runs.datasets import ensure_dataset
+from pdno.runs.run import load_run
+from pdno.runs.specification import Experiment
+from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 
 COMMANDS = ("list", "reproduce", "train", "evaluate", "predict")

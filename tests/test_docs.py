@@ -216,7 +216,11 @@ def resolves(name):
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("pdno.PDNO", True), ("pdno.fourier.transform", True), ("pdno.fourier.nothing", False)],
+    [
+        ("pdno.PDNO", True),
+        ("pdno.spectral.fourier.transform", True),
+        ("pdno.spectral.fourier.nothing", False),
+    ],
 )
 def test_the_reader_of_names_can_tell(name, expected):
     if expected:

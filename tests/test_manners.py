@@ -7,10 +7,10 @@ from pydantic import ValidationError
 
 import pdno
 from pdno.cli import main
-from pdno.errors import suggest
-from pdno.experiments.reproduce import study_of
-from pdno.experiments.run import load_run
+from pdno.interface.errors import suggest
 from pdno.networks.pdno import make_symbol
+from pdno.paper.reproduce import study_of
+from pdno.runs.run import load_run
 
 GRID = pdno.Grid((16,))
 
@@ -132,7 +132,7 @@ def test_what_predicts_says_in_a_line_what_it_is(data, tmp_path):
     assert np.array_equal(run.predict(inputs), operator.predict(inputs))
     assert torch.equal(errors.values(), pdno.evaluate(run.model, data).values())
     told = f"channels 1 -> 1, trained on 16 periodic, error of test 16 {errors.mean():.4g}"
-    assert repr(operator).startswith("<Learner network FNO, parameters ") and told in repr(
+    assert repr(operator).startswith("<TrainedOperator network FNO, parameters ") and told in repr(
         operator
     )
     assert "normalisers yes" in repr(run.model) and "<td>static</td>" in operator._repr_html_()

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from pdno import FNO, MWT, PDNO, Grid, OperatorDataset, apply_symbol, fit
-from pdno.metrics import band_errors, relative_error, relative_l2
 from pdno.networks.semigroup import SemigroupStep
 from pdno.networks.transport import Transport
+from pdno.spectral.metrics import band_errors, relative_error, relative_l2
 from pdno.symbols import Heat
 
 TINY = {"width": 4, "modes": 2}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import pdno
-from pdno.evaluation.rows import read_rows, write_rows
-from pdno.experiments.datasets import unseen_samples
-from pdno.experiments.run import export_run, load_run
-from pdno.metrics import relative_l2
-from pdno.seal import examine
+from pdno.evaluation.metric_table import read_rows, write_rows
+from pdno.files.checksums import examine
+from pdno.runs.datasets import unseen_samples
+from pdno.runs.run import export_run, load_run
+from pdno.spectral.metrics import relative_l2
 from pdno.training.checkpoint import read_tensors
 
 ROOT = Path(__file__).parents[1]

@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from pdno.allocator import tune_allocator
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import Problem
 from pdno.evaluation.speed import time_alternately
-from pdno.experiments.datasets import unseen_samples
-from pdno.experiments.run import FinishedRun, export_run, load_run
-from pdno.metrics import relative_l2
-from pdno.portable.export import FORMATS, Format
-from pdno.spectral import resample
+from pdno.exports.export import FORMATS, Format
+from pdno.native.allocator import tune_allocator
+from pdno.runs.datasets import unseen_samples
+from pdno.runs.run import FinishedRun, export_run, load_run
+from pdno.spectral.calculus import resample
+from pdno.spectral.metrics import relative_l2
 from pdno.training.task import evaluation_mode
 
 GRIDS = (48, 64, 80, 96)
@@ -94,7 +94,7 @@ def _error(found: Tensor, wanted: Tensor) -> float:
 
 def _by_torch(run: FinishedRun, data: OperatorDataset, frames: Tensor) -> Tensor:
     with evaluation_mode(run.model):
-        return run.model.predict(frames, **data.told(range(len(frames))))
+        return run.model.predict(frames, **data.keyword_arguments(range(len(frames))))
 
 
 def _by_file(folder: Path, place: Path, format: Format, frames: int) -> Predict:

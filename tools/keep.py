@@ -15,9 +15,9 @@ import re
 import shutil
 from pathlib import Path
 
-from pdno.evaluation.rows import rows_of_run
-from pdno.report.runs import find_runs
-from pdno.run_folder import (
+from pdno.evaluation.metric_table import rows_of_run
+from pdno.files.checksums import checked, write_seal
+from pdno.files.run_folder import (
     ENVIRONMENT,
     HISTORY,
     METRICS,
@@ -31,7 +31,7 @@ from pdno.run_folder import (
     SYMBOL_FOLDER,
     WEIGHTS,
 )
-from pdno.seal import checked, write_seal
+from pdno.report.runs import find_runs
 from pdno.training.checkpoint import read_tensors, write_tensors
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"

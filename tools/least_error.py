@@ -35,9 +35,9 @@ import torch
 from scipy.special import ndtr, ndtri
 
 from pdno.equations.darcy import Darcy
-from pdno.fields.laws import darcy_permeability
-from pdno.grid import Grid
+from pdno.fields.distributions import darcy_permeability
 from pdno.solvers.solve import solve
+from pdno.spectral.grid import Grid
 
 Array = np.ndarray
 LAW = darcy_permeability()

@@ -25,13 +25,13 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from pdno import run_folder
-from pdno.evaluation.rows import Summary
-from pdno.experiments.reproduce import study_of
-from pdno.report import claims, figures_errors
+from pdno.evaluation.metric_table import Summary
+from pdno.figures.style import figure_style, some
+from pdno.files import run_folder
+from pdno.paper import claims, figures_errors
+from pdno.paper.reproduce import study_of
+from pdno.paper.tables import MISSING, SYMBOL_COMMAND, Table, resource_table
 from pdno.report.runs import ERROR, Group, Results, find_runs, grouped
-from pdno.report.style import figure_style, some
-from pdno.report.tables import MISSING, SYMBOL_COMMAND, Table, resource_table
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"

@@ -7,7 +7,7 @@ program that wrote it: MATLAB counts the first axis fastest and HDF5 the last on
 MAT v7.3, which is HDF5 behind 512 bytes, are reversed. Undoing only the first and last would swap
 x1 and x2, which is no symmetry of the forced vorticity equation. Plain HDF5 is read as it lies. A
 cell array is a dataset of references to matrices; if these have one shape, the cells become the
-first axis of one array. Torch archives are read without unpickling (`pdno.tensor_file`); tensors
+first axis of one array. Torch archives are read without unpickling (`pdno.files.tensor_file`); tensors
 of nested dicts are named by their path, as in `layers.0.weight`, and one that is in no dict is
 called `BARE`.
 
@@ -18,7 +18,7 @@ stored in a smaller type than their class. Those that are not compressed are map
 
 What a header declares is not to be believed: nothing is allocated before its declared size has
 been compared with that of the file, and no block is read that needs more memory than readers may
-use (`pdno.bounds`). Of NumPy files, too, headers are read first and numbers when asked for.
+use (`pdno.files.limits`). Of NumPy files, too, headers are read first and numbers when asked for.
 """
 
 __all__ = ["Array", "PublishedFileError", "hdf5_array", "open_arrays", "read_arrays"]
@@ -40,11 +40,11 @@ import h5py
 import numpy as np
 from torch import Tensor
 
-from pdno.bounds import MemoryLimitError, check_memory, open_regular
 from pdno.data.foreign_hdf5 import open_hdf5
 from pdno.data.manifest import MANIFEST
-from pdno.errors import LONGEST_MESSAGE, printable
-from pdno.tensor_file import AGAIN, Contents, TensorFileError, read_tensor_file
+from pdno.files.limits import MemoryLimitError, check_memory, open_regular
+from pdno.files.tensor_file import AGAIN, Contents, TensorFileError, read_tensor_file
+from pdno.interface.errors import LONGEST_MESSAGE, printable
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Cut: TypeAlias = tuple[slice, ...]

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pdno.atomic import atomic_path
 from pdno.data.manifest import Manifest, ShardRecord, write_manifest
 from pdno.data.problems import PROBLEMS
 from pdno.data.shards import build_shard
@@ -31,9 +30,10 @@ from pdno.data.sources import (
     Source,
     stacked_pairs,
 )
-from pdno.display import draw, html_facts, line_of_facts
 from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
-from pdno.grid import Grid
+from pdno.files.atomic import atomic_path
+from pdno.interface.display import draw, html_facts, line_of_facts
+from pdno.spectral.grid import Grid
 
 
 class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
@@ -120,7 +120,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         rows = [self._rows[index] for index in chosen]
         return torch.stack([values[rows] for values in self.source.scalars.values()], dim=1)
 
-    def told(self, indices: Sequence[int]) -> dict[str, Any]:
+    def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
         """What `predict` is told of some samples: grid, times, and scalars where there are any."""
         told: dict[str, Any] = {"grid": self.grid, "times": self.target_times}
         return told | ({"scalars": self.scalars(indices)} if self.source.scalars else {})

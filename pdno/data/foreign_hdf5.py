@@ -3,7 +3,7 @@
 The HDF5 library believes its files: a damaged heap can keep it busy for ever, and nothing can
 interrupt it. A process can be ended, though. So before a file of others is opened here, another
 one visits each group, dataset, attribute and reference of it, and the list of its chunks, with the
-memory and the seconds of computing that readers may use (`pdno.bounds`). If that is not enough, or
+memory and the seconds of computing that readers may use (`pdno.files.limits`). If that is not enough, or
 the library crashes, or would crash at a chunk that is shorter than its checksum, the file is
 refused. What cannot be read for another reason is found again here, and said by who needs it.
 
@@ -26,7 +26,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pdno.bounds import LIMIT, TIME_LIMIT, memory_limit, time_limit
+from pdno.files.limits import LIMIT, TIME_LIMIT, memory_limit, time_limit
 
 try:
     import resource

@@ -20,7 +20,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from pdno.atomic import atomic_path, explained, only_writer, sha256, sweep
 from pdno.data.dataset import OperatorDataset
 from pdno.data.manifest import MANIFEST, Manifest, ShardRecord, read_manifest, write_manifest
 from pdno.data.problems import PROBLEMS, Problem
@@ -28,12 +27,13 @@ from pdno.data.shards import build_shard
 from pdno.data.workers import Entry, make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
-from pdno.errors import SolverError
-from pdno.fields.laws import Law
+from pdno.fields.distributions import Law
 from pdno.fields.scalars import Ranges, draw_scalars
-from pdno.grid import Grid
-from pdno.progress import track
+from pdno.files.atomic import atomic_path, explained, only_writer, sha256, sweep
+from pdno.interface.errors import SolverError
+from pdno.interface.progress import track
 from pdno.solvers.solve import solve
+from pdno.spectral.grid import Grid
 
 Engine = Literal["processes", "ray"]
 LOCAL: Engine = "processes"

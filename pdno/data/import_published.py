@@ -23,7 +23,7 @@ from torch import Tensor
 
 from pdno.data.array_files import BARE, Array, PublishedFileError, Shape, check_array, open_arrays
 from pdno.data.layout import NAME_THEM
-from pdno.tensor_file import AGAIN
+from pdno.files.tensor_file import AGAIN
 
 Kind: TypeAlias = Literal["heat", "burgers", "darcy", "navier-stokes"]
 Arrays: TypeAlias = dict[str, Array]

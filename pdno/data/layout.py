@@ -63,7 +63,7 @@ class Layout(BaseModel):
     def _one_name(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
 
-    def told(self) -> dict[str, Any]:
+    def keyword_arguments(self) -> dict[str, Any]:
         """What is said of the arrays, without what is left to the file."""
         return {name: getattr(self, name) for name in Layout.model_fields if self._said(name)}
 
@@ -83,5 +83,8 @@ class DataFile(Layout):
 
     def spelled(self) -> str | dict[str, Any]:
         """As in a specification: the path alone where nothing else is said."""
-        told = {name: list(v) if isinstance(v, tuple) else v for name, v in self.told().items()}
+        told = {
+            name: list(v) if isinstance(v, tuple) else v
+            for name, v in self.keyword_arguments().items()
+        }
         return {"path": str(self.path), **told} if told else str(self.path)

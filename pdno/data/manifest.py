@@ -26,14 +26,14 @@ from pydantic import (
     model_validator,
 )
 
-from pdno.atomic import write_text
-from pdno.bounds import check_memory, read_text
 from pdno.data.problems import Problem
-from pdno.errors import LONGEST_MESSAGE, printable
-from pdno.seal import signed, unsigned
+from pdno.files.atomic import write_text
+from pdno.files.checksums import signed, unsigned
+from pdno.files.limits import check_memory, read_text
+from pdno.interface.errors import LONGEST_MESSAGE, printable
 
 if TYPE_CHECKING:
-    from pdno.grid import Grid
+    from pdno.spectral.grid import Grid
 
 MANIFEST = "manifest.json"
 OWN = "own data"  # the problem of data that no problem of ours made
@@ -69,7 +69,7 @@ class GridRecord(_Record):
 
     def open(self) -> "Grid":
         """The grid itself."""
-        from pdno.grid import Grid  # with torch, which takes time
+        from pdno.spectral.grid import Grid  # with torch, which takes time
 
         return Grid(self.shape, self.periodic, self.offset)
 

@@ -23,7 +23,7 @@ from pdno.data.layout import NAME_THEM, DataFile, Layout
 from pdno.data.manifest import MANIFEST, describe_dataset, read_manifest
 from pdno.data.problems import PROBLEMS
 from pdno.data.well import is_well, open_well
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 
 SPACE = "xyz"
 USUAL_AXES = {2: "nx", 3: "nxy"}
@@ -45,7 +45,7 @@ def read_own(path: Path | str, **layout: Any) -> OperatorDataset:
 
 def open_file(file: DataFile) -> OperatorDataset:
     """The dataset of a file, read as it says."""
-    told = file.told()
+    told = file.keyword_arguments()
     if (file.path / MANIFEST).is_file():
         if told:
             raise ValueError(f"{file.path} says itself what it holds: leave out {', '.join(told)}")
@@ -181,8 +181,10 @@ def describe_data(file: DataFile) -> str:
         lines += [f"  {name} {array.shape} {array.dtype}" for name, array in found]
         lines += [f"  {name}: {_range(array)}" for name, array in found if array.size]
     else:
-        lines = [describe_file(path, own=bool(file.told())), *_array_ranges(path)]
-    return "\n".join([*lines, *(_dataset_lines(open_file(file)) if file.told() else [])])
+        lines = [describe_file(path, own=bool(file.keyword_arguments())), *_array_ranges(path)]
+    return "\n".join(
+        [*lines, *(_dataset_lines(open_file(file)) if file.keyword_arguments() else [])]
+    )
 
 
 def _array_ranges(path: Path) -> Iterator[str]:

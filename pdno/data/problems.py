@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from pdno.record import Record
+from pdno.interface.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from pdno.equations.base import EvolutionEquation
     from pdno.equations.darcy import Darcy
-    from pdno.fields.laws import Law, TwoPhaseField
-    from pdno.grid import Grid
+    from pdno.fields.distributions import Law, TwoPhaseField
+    from pdno.spectral.grid import Grid
 
     Physics = tuple[Law, EvolutionEquation | Darcy]
 
@@ -150,7 +150,7 @@ class Problem(Record, ABC):
 
     def solver_grid(self) -> "Grid":
         """The grid of the solver."""
-        from pdno.grid import Grid
+        from pdno.spectral.grid import Grid
 
         shape = (self.solver_points,) * self.dim
         return Grid(shape) if self.periodic else Grid.cells(shape)
@@ -206,7 +206,7 @@ class HeatProblem(Problem):
 
     def physics(self) -> "Physics":
         from pdno.equations.heat import Heat
-        from pdno.fields.laws import heat_initial
+        from pdno.fields.distributions import heat_initial
 
         return heat_initial(), Heat(self.diffusivity)
 
@@ -241,7 +241,7 @@ class BurgersProblem(Problem):
 
     def physics(self) -> "Physics":
         from pdno.equations.burgers import Burgers
-        from pdno.fields.laws import burgers_initial
+        from pdno.fields.distributions import burgers_initial
 
         return burgers_initial(), Burgers(self.viscosity, self.period)
 
@@ -273,7 +273,7 @@ class DarcyProblem(Problem):
 
     def physics(self) -> "tuple[TwoPhaseField, Darcy]":
         from pdno.equations.darcy import Darcy
-        from pdno.fields.laws import darcy_permeability
+        from pdno.fields.distributions import darcy_permeability
 
         return darcy_permeability(self.low, self.high), Darcy(self.forcing, self.scheme)
 
@@ -312,7 +312,7 @@ class NavierStokesProblem(Problem):
 
     def physics(self) -> "Physics":
         from pdno.equations.navier_stokes import NavierStokes
-        from pdno.fields.laws import navier_stokes_initial
+        from pdno.fields.distributions import navier_stokes_initial
 
         return navier_stokes_initial(self.amplitude), NavierStokes(self.viscosity, self.forcing)
 

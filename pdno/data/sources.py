@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampler
 
-from pdno.atomic import sha256
 from pdno.data.manifest import FieldKey, ShardRecord, read_manifest
 from pdno.data.problems import PROBLEMS
 from pdno.data.shards import read_samples, read_scalars
 from pdno.equations.symmetries import Symmetries
-from pdno.grid import Grid
+from pdno.files.atomic import sha256
+from pdno.spectral.grid import Grid
 
 Numbers = Tensor | np.ndarray[Any, np.dtype[Any]]
 

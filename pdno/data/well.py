@@ -27,16 +27,16 @@ import torch
 import yaml
 from torch import Tensor
 
-from pdno.atomic import write_text
-from pdno.bounds import MemoryLimitError, check_memory
 from pdno.data.array_files import Numbers, PublishedFileError, hdf5_array
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.foreign_hdf5 import look_through, open_hdf5
 from pdno.data.layout import Layout
 from pdno.data.manifest import MANIFEST
 from pdno.data.sources import Channels
-from pdno.grid import Grid
-from pdno.tensor_file import AGAIN
+from pdno.files.atomic import write_text
+from pdno.files.limits import MemoryLimitError, check_memory
+from pdno.files.tensor_file import AGAIN
+from pdno.spectral.grid import Grid
 
 SPLITS = ("train", "valid", "test")
 SAME = 1e-3  # relative to the spacing: coordinates are in single precision

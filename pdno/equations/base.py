@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from pdno.equations.symmetries import Symmetries, box_symmetries
-from pdno.fourier import inverse, transform
-from pdno.grid import Grid
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import Grid
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Semilinear:
     linear: Tensor
     """L(ξ), shape (*N^), float64 or complex128."""
     modes: tuple[int | None, ...]
-    """Kept modes per axis (None: all of that axis), as in `pdno.fourier`."""
+    """Kept modes per axis (None: all of that axis), as in `pdno.spectral.fourier`."""
     nonlinear: Callable[[Tensor], Tensor] | None = None
     rates: Callable[[Tensor], FlowRates] | None = None
     deformation: float = 0.1

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
 from pdno.equations.symmetries import Symmetries, all_translations, box_symmetries
-from pdno.fourier import inverse, transform
-from pdno.grid import Grid
-from pdno.spectral import band_limits, laplacian_symbol
+from pdno.spectral.calculus import band_limits, laplacian_symbol
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import Grid
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from pdno.equations.symmetries import Symmetries, box_symmetries
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 
 
 @dataclass(frozen=True)

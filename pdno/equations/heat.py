@@ -8,8 +8,8 @@ import torch
 
 from pdno.equations.base import EvolutionEquation, Semilinear
 from pdno.equations.symmetries import Symmetries, all_translations, box_symmetries
-from pdno.grid import Grid
-from pdno.spectral import laplacian_symbol
+from pdno.spectral.calculus import laplacian_symbol
+from pdno.spectral.grid import Grid
 
 
 @dataclass(frozen=True)

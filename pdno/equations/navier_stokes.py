@@ -24,9 +24,9 @@ from pdno.equations.symmetries import (
     all_translations,
     box_symmetries,
 )
-from pdno.fourier import inverse, transform
-from pdno.grid import Grid
-from pdno.spectral import band_limits, band_mask, laplacian_symbol
+from pdno.spectral.calculus import band_limits, band_mask, laplacian_symbol
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import Grid
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from itertools import permutations, product
 
 from torch import Tensor
 
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 
 
 @dataclass(frozen=True)

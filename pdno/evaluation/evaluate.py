@@ -61,12 +61,12 @@ import torch
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset, Pairs
-from pdno.display import html_facts, line_of_facts
-from pdno.grid import Grid
-from pdno.metrics import band_errors, relative_error, relative_l2
-from pdno.spectral import resample
+from pdno.interface.display import html_facts, line_of_facts
+from pdno.spectral.calculus import resample
+from pdno.spectral.grid import Grid
+from pdno.spectral.metrics import band_errors, relative_error, relative_l2
 from pdno.training.normalizer import INSIDE, NormalizedNetwork
-from pdno.training.task import Learner, StaticMap, evaluation_mode
+from pdno.training.task import StaticMap, TrainedOperator, evaluation_mode
 
 SAME_TIME = 1e-9
 """Relative distance up to which two times are one."""
@@ -84,7 +84,7 @@ def as_predictor(network: Predictor | nn.Module) -> Predictor:
     """A network that maps (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are.
 
     A `forward` that takes a `grid` is given that of the data. A network that is rolled out, takes
-    time or was trained inside normalisers needs them around it, see `Learner`: it is `run.model`.
+    time or was trained inside normalisers needs them around it, see `TrainedOperator`: it is `run.model`.
     """
     if isinstance(network, Predictor):
         return network
@@ -98,7 +98,7 @@ def as_predictor(network: Predictor | nn.Module) -> Predictor:
             f"this {type(network).__name__} was trained inside normalisers and alone does not "
             "predict in the units of the data: give run.model, which has both"
         )
-    return Learner(NormalizedNetwork(network), StaticMap())
+    return TrainedOperator(NormalizedNetwork(network), StaticMap())
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ def evaluate(
         device: Where to predict; None leaves the inputs where they are.
 
     Example:
-        >>> from pdno.grid import Grid
+        >>> from pdno.spectral.grid import Grid
         >>> u = torch.randn(6, 1, 32)
         >>> data = OperatorDataset.from_arrays(u, 1.25 * u, Grid((32,)))
         >>> result = evaluate(nn.Identity(), data)
@@ -182,7 +182,7 @@ def predict_batches(
         rows = range(first, min(first + batch_size, len(data)))
         inputs, targets = data.batch(rows)
         with evaluation_mode(model):
-            prediction = model.predict(inputs.to(device), **data.told(rows))
+            prediction = model.predict(inputs.to(device), **data.keyword_arguments(rows))
         if prediction.shape != targets.shape:
             raise ValueError(
                 f"the prediction has shape {tuple(prediction.shape)}; expected that of the "

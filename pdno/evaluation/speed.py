@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import Problem
 from pdno.evaluation.evaluate import Predictor, as_predictor
-from pdno.grid import Grid
-from pdno.metrics import relative_l2
-from pdno.spectral import interpolate, resample
+from pdno.spectral.calculus import interpolate, resample
+from pdno.spectral.grid import Grid
+from pdno.spectral.metrics import relative_l2
 from pdno.training.task import evaluation_mode
 
 FINEST = 4  # times the points of the data, of the solver that is a rival
@@ -79,7 +79,9 @@ def compare_speed(
 
     def predict(chosen: Tensor) -> Tensor:
         with evaluation_mode(model):
-            return model.predict(chosen.to(device), **data.told(range(len(chosen)))).cpu()
+            return model.predict(
+                chosen.to(device), **data.keyword_arguments(range(len(chosen)))
+            ).cpu()
 
     contenders: dict[str, Callable[[], object]] = {
         "batch": lambda: predict(inputs),

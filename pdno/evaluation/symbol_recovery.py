@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdno.fourier import transform
-from pdno.grid import Grid, hermitian_weights
+from pdno.spectral.fourier import transform
+from pdno.spectral.grid import Grid, hermitian_weights
 from pdno.symbols.base import Symbol
 
 

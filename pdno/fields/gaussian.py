@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.fourier import inverse
-from pdno.grid import Grid
+from pdno.spectral.fourier import inverse
+from pdno.spectral.grid import Grid
 
 Order = tuple[np.ndarray, np.ndarray, np.ndarray]
 

@@ -18,17 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdno import run_folder
 from pdno.data.problems import DarcyProblem, Problem
-from pdno.experiments.run import FinishedRun, load_run
+from pdno.fields.distributions import TwoPhaseField
 from pdno.fields.gaussian import GaussianField
-from pdno.fields.laws import TwoPhaseField
-from pdno.grid import Grid
+from pdno.files import run_folder
 from pdno.networks.neural_operator import NeuralOperator, count_parameters
 from pdno.networks.transport import Transport
 from pdno.operators.kernel import apply_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.spectral import interpolate, resample
+from pdno.runs.run import FinishedRun, load_run
+from pdno.spectral.calculus import interpolate, resample
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues, Time
 from pdno.theory.certificate import Certificate, certify
 from pdno.training.normalizer import NormalizedNetwork

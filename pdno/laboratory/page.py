@@ -23,12 +23,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdno.experiments.run import kept_samples, load_run
+from pdno.exports.export import export
+from pdno.files.run_folder import PICTURES
 from pdno.laboratory.catalogue import Entry
 from pdno.laboratory.server import encode, page_files
 from pdno.native.build import cache_path
-from pdno.portable.export import export
-from pdno.run_folder import PICTURES
+from pdno.runs.run import kept_samples, load_run
 from pdno.training.checkpoint import read_tensors
 
 OPERATORS = "operators.json"

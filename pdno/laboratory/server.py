@@ -25,8 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdno.errors import SolverError
-from pdno.grid import Grid
+from pdno.interface.errors import SolverError
 from pdno.laboratory.catalogue import Catalogue, Entry, State
 from pdno.laboratory.limits import (
     Ask,
@@ -40,6 +39,7 @@ from pdno.laboratory.limits import (
     protocol,
 )
 from pdno.laboratory.solver import Busy, Solver
+from pdno.spectral.grid import Grid
 
 MOST_CONNECTIONS = 256
 AT_ONCE = 20  # samples of one prediction

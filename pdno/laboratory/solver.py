@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from pdno.data.problems import PROBLEMS
-from pdno.errors import SolverError
-from pdno.grid import Grid
+from pdno.interface.errors import SolverError
 from pdno.laboratory.catalogue import solve
+from pdno.spectral.grid import Grid
 
 SECONDS = 120.0  # of one solve
 MOST_WAITING = 16

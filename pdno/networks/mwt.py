@@ -14,15 +14,15 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from pdno.arguments import KeepsArguments
-from pdno.grid import Grid
+from pdno.interface.arguments import RecordsArguments
 from pdno.networks.neural_operator import check_numbers
 from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
+from pdno.spectral.grid import Grid
 
 HIDDEN = 128  # channels of the projection, in all published multiwavelet networks
 
 
-class MWT(KeepsArguments, nn.Module):
+class MWT(RecordsArguments, nn.Module):
     """The multiwavelet neural operator; the defaults are those of Darcy flow.
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N), in space-time with a last axis T.

@@ -25,10 +25,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pdno.grid import Grid
 from pdno.operators.cache import FrozenLayer, share_values
 from pdno.operators.kernel import apply_projection
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues, Time
 from pdno.symbols.scale import ExactScales, scale_per_axis
 

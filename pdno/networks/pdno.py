@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from pdno.errors import unknown_name
+from pdno.interface.errors import unknown_name
+from pdno.interface.records import refuse_unknown
 from pdno.networks.neural_operator import Coordinates, NeuralOperator, Padding, check_sizes
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.record import refuse_unknown
 from pdno.symbols.base import Symbol
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol

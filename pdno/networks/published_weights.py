@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pdno.files.tensor_file import read_tensor_file
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO
 from pdno.operators.multiwavelet import BASES, make_filters
-from pdno.tensor_file import read_tensor_file
 
 _SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"
 # what becomes what in our names, in this order; an FNO has corner blocks weights1, weights2, ...

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from pdno.grid import Grid
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.transport import Transport
+from pdno.spectral.grid import Grid
 
 
 def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool = False) -> Tensor:

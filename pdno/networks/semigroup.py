@@ -13,16 +13,16 @@ __all__ = ["SemigroupStep"]
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pdno.arguments import KeepsArguments
-from pdno.grid import Grid
+from pdno.interface.arguments import RecordsArguments
 from pdno.networks.neural_operator import Kept, PointwiseLinear, check_numbers, check_sizes
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.spectral.grid import Grid
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.mlp import MLPOptions
 from pdno.symbols.scale import InputScale
 
 
-class SemigroupStep(KeepsArguments, nn.Module):
+class SemigroupStep(RecordsArguments, nn.Module):
     """e^{A(D)} u + B(D) σ(W u + b), (B, C, *N) -> (B, C, *N).
 
     A of order `order` is dissipative, and elliptic if that is positive; `self_adjoint` leaves its

@@ -20,10 +20,10 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from pdno.arguments import KeepsArguments
-from pdno.fourier import inverse, transform
-from pdno.grid import Grid
-from pdno.spectral import laplacian_symbol, resample
+from pdno.interface.arguments import RecordsArguments
+from pdno.spectral.calculus import laplacian_symbol, resample
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import Time
 
 REFINE = 2  # points on which v is read for each of its own; a factor 2 divides the error by 8
@@ -33,7 +33,7 @@ FIRST_C = 1e-6  # at first almost nothing diffuses
 PACE = 10.0  # c = FIRST_C e^{PACE p}: a step of 1e-3 of an optimiser changes c by a hundredth
 
 
-class Transport(KeepsArguments, nn.Module):
+class Transport(RecordsArguments, nn.Module):
     """u(x) = v(x + δ(x)) + r(x) with (4δ, r) the outputs of a network, on a periodic domain.
 
     Shapes: (B, k·C, *N) -> (B, C, *N); the network has d + C outputs. Normalisers have to be the

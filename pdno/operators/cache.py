@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.network import TableSymbol
 

@@ -10,7 +10,7 @@ projection (`project`) is made again in the backward pass as well.
 
 Each function of the compiled loops and GPU kernels is a custom operator of torch, so that
 `torch.compile` sees one node with known shapes. Derivatives beyond the first, and what torch
-transforms (see `pdno.tracing`), go through the reference.
+transforms (see `pdno.spectral.tracing`), go through the reference.
 """
 
 __all__ = ["Backend", "apply_projection", "apply_values", "choose_backend"]
@@ -24,14 +24,14 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from pdno.fourier import Method, Modes, choose_method, inverse, transform
-from pdno.grid import Grid, kept_per_axis
 from pdno.native.build import warn_if_slow
 from pdno.operators.backends import native, reference, triton
 from pdno.operators.backends.axes import can_plan
 from pdno.operators.backends.native import Sizes, find_fields, find_loops, native_library
+from pdno.spectral.fourier import Method, Modes, choose_method, inverse, transform
+from pdno.spectral.grid import Grid, kept_per_axis
+from pdno.spectral.tracing import is_traced, is_transformed
 from pdno.symbols.base import SymbolValues, interpolate_rows
-from pdno.tracing import is_traced, is_transformed
 
 Backend = Literal["reference", "native", "triton"]
 Function = TypeVar("Function", bound=Callable[..., Any])

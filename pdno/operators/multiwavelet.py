@@ -33,7 +33,7 @@ from numpy.polynomial import chebyshev, legendre
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdno.fourier import inverse, transform
+from pdno.spectral.fourier import inverse, transform
 
 Array = NDArray[np.floating]
 BASES = ("legendre", "chebyshev")

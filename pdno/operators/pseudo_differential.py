@@ -14,20 +14,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from pdno.arguments import KeepsArguments
-from pdno.fourier import Method, Modes
-from pdno.grid import Grid, kept_per_axis
+from pdno.interface.arguments import RecordsArguments
 from pdno.operators.backends.axes import most_nodes
 from pdno.operators.cache import FrozenLayer, ValueCache
 from pdno.operators.kernel import apply_values, choose_backend
+from pdno.spectral.fourier import Method, Modes
+from pdno.spectral.grid import Grid, kept_per_axis
+from pdno.spectral.tracing import is_traced
 from pdno.symbols.base import Symbol, SymbolValues, Time
 from pdno.symbols.direct import FullSymbol, apply_directly
 from pdno.symbols.network import LowRankSymbol, TableSymbol
 from pdno.symbols.separated import SeparatedSymbol
-from pdno.tracing import is_traced
 
 
-class PseudoDifferentialOperator(KeepsArguments, nn.Module):
+class PseudoDifferentialOperator(RecordsArguments, nn.Module):
     """K_a for a symbol a (eq. 16): transform, multiply, invert, mix; (B, I, *N) -> (B, O, *N).
 
     Arguments:

@@ -20,14 +20,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from pdno.atomic import write_text
-from pdno.evaluation.rows import write_rows
-from pdno.report import figures_errors, figures_fields, figures_symbols, tables
-from pdno.report.claims import CLAIMS, Verdict, judge, verdicts_table
-from pdno.report.published import SOURCE
+from pdno.evaluation.metric_table import write_rows
+from pdno.figures.style import Entry, Figure, save_figure
+from pdno.files.atomic import write_text
+from pdno.paper import figures_errors, figures_fields, figures_symbols, tables
+from pdno.paper.claims import CLAIMS, Verdict, judge, verdicts_table
+from pdno.paper.published import SOURCE
+from pdno.paper.tables import MISSING, SYMBOL_COMMAND, Table, command_of, html_note
 from pdno.report.runs import Results, describe_budgets, find_runs, find_unfinished
-from pdno.report.style import Entry, Figure, save_figure
-from pdno.report.tables import MISSING, SYMBOL_COMMAND, Table, command_of, html_note
 from pdno.report.your_runs import run_entries, runs_table
 
 

@@ -1,4 +1,4 @@
-"""Run folders (see `pdno.run_folder`), read without a model, and which of them a report shows.
+"""Run folders (see `pdno.files.run_folder`), read without a model, and which of them a report shows.
 
 Runs that differ in their seeds alone are a group, and a number of a report is the mean over its
 seeds. Of groups with the same experiment, network and resolution the one with the largest training
@@ -21,12 +21,12 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from pdno import run_folder
-from pdno.bounds import read_json, read_text
-from pdno.evaluation.rows import Facts, Row, Summary, rows_of_run, table
-from pdno.report import published
-from pdno.report.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
-from pdno.seal import checked
+from pdno.evaluation.metric_table import Facts, Row, Summary, rows_of_run, table
+from pdno.files import run_folder
+from pdno.files.checksums import checked
+from pdno.files.limits import read_json, read_text
+from pdno.paper import published
+from pdno.paper.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
 
 ERROR = "relative_l2"
 WRITTEN_FACTS = ("study", "of_paper", "sweep")

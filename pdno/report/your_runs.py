@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from pdno.report.figures_symbols import lowest, symbol_values
+from pdno.figures.style import Entry, Figure, map_of, signed
+from pdno.figures.views import draw_panels, draw_training, panels_of
+from pdno.paper.figures_symbols import lowest, symbol_values
+from pdno.paper.tables import MISSING, Table, number
 from pdno.report.runs import ERROR, Group, Results, RunRecord, require
-from pdno.report.style import Entry, Figure, map_of, signed
-from pdno.report.tables import MISSING, Table, number
-from pdno.report.views import draw_panels, draw_training, panels_of
 
 MOST_ROWS = 8  # of a figure
 SPLITS = ("train", "test")

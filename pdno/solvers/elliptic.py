@@ -37,9 +37,9 @@ import torch
 from torch import Tensor
 
 from pdno.equations.darcy import Darcy
-from pdno.errors import SolverError
-from pdno.grid import Grid
+from pdno.interface.errors import SolverError
 from pdno.solvers.published import solve_elliptic_published
+from pdno.spectral.grid import Grid
 
 Map = Callable[[Tensor], Tensor]
 Method = Literal["auto", "conjugate-gradient", "direct"]

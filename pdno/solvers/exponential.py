@@ -25,8 +25,8 @@ import torch
 from torch import Tensor
 
 from pdno.equations.base import Semilinear
-from pdno.errors import SolverError
-from pdno.fourier import inverse, transform
+from pdno.interface.errors import SolverError
+from pdno.spectral.fourier import inverse, transform
 
 CARRY = 1.25  # largest angle by which a step may turn a mode; the method is stable to 2.8
 STEPS_BETWEEN_LOOKS, SPEED_UP_ALLOWED = 8, 1.5

@@ -27,10 +27,10 @@ from torch import Tensor
 
 from pdno.equations.darcy import Darcy
 from pdno.equations.navier_stokes import NavierStokes
-from pdno.errors import SolverError
-from pdno.fourier import inverse, transform
-from pdno.grid import Grid
-from pdno.spectral import laplacian_symbol
+from pdno.interface.errors import SolverError
+from pdno.spectral.calculus import laplacian_symbol
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import Grid
 
 PUBLISHED_STEP = 1e-4
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
-from pdno.fourier import inverse, transform
 from pdno.solvers.elliptic import solve_elliptic
 from pdno.solvers.exponential import integrate
+from pdno.spectral.fourier import inverse, transform
 
 
 @torch.no_grad()

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdno.fourier import Modes
-from pdno.grid import Grid
+from pdno.spectral.fourier import Modes
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues, Time
 from pdno.symbols.separated import check_time
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from pdno.arguments import KeepsArguments
-from pdno.fourier import Modes
-from pdno.grid import Grid
+from pdno.interface.arguments import RecordsArguments
+from pdno.spectral.fourier import Modes
+from pdno.spectral.grid import Grid
 
 Time = Tensor | float | None
 
@@ -72,7 +72,7 @@ def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = Fal
     return values
 
 
-class Symbol(KeepsArguments, nn.Module):
+class Symbol(RecordsArguments, nn.Module):
     """A symbol a_ij(x, ξ), perhaps with time and with numbers μ of the equation."""
 
     scalars = 0  # how many μ it sees

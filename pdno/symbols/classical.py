@@ -38,8 +38,8 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from pdno.fourier import Modes
-from pdno.grid import Grid, kept_per_axis
+from pdno.spectral.fourier import Modes
+from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale
 from pdno.symbols.separated import SeparatedSymbol, with_numbers

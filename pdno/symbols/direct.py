@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pdno.fourier import Modes, transform
-from pdno.grid import Grid, hermitian_weights
+from pdno.spectral.fourier import Modes, transform
+from pdno.spectral.grid import Grid, hermitian_weights
 from pdno.symbols.base import SymbolValues
 
 POINT_MODE_PAIRS = 2**24

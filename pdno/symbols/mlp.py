@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pdno.tracing import is_traced
+from pdno.spectral.tracing import is_traced
 
 
 class Activation(NamedTuple):

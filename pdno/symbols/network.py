@@ -9,8 +9,8 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor, nn
 
-from pdno.fourier import Modes
-from pdno.grid import Grid, kept_per_axis
+from pdno.spectral.fourier import Modes
+from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.base import Symbol, SymbolValues, Time
 from pdno.symbols.mlp import MLPOptions, SymbolMLP, join_parts
 from pdno.symbols.scale import InputScale

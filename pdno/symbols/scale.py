@@ -16,15 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pdno.arguments import KeepsArguments
-from pdno.fourier import Modes
-from pdno.grid import Grid, kept_per_axis
+from pdno.interface.arguments import RecordsArguments
+from pdno.spectral.fourier import Modes
+from pdno.spectral.grid import Grid, kept_per_axis
 
 SPAN = 4.0
 Scale = float | Sequence[float] | None
 
 
-class ExactScales(KeepsArguments, nn.Module):
+class ExactScales(RecordsArguments, nn.Module):
     """A module whose own buffers are scales: `model.half()` and the like leave their digits."""
 
     def _apply(self, fn: Any, recurse: bool = True) -> "ExactScales":

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdno.fourier import Modes
-from pdno.grid import Grid
+from pdno.spectral.fourier import Modes
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues, Time
 from pdno.symbols.mlp import SymbolMLP, join_parts
 from pdno.symbols.nodes import MOST, STEP, count_nodes, node_basis, node_points, probe_lines

@@ -31,7 +31,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import torch
 from torch import nn
 
-from pdno.display import draw, html_facts
+from pdno.interface.display import draw, html_facts
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol, Time
 from pdno.symbols.separated import SeparatedSymbol

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdno.fourier import Modes, transform, truncate_modes, whole_spectrum
-from pdno.grid import Grid
+from pdno.spectral.fourier import Modes, transform, truncate_modes, whole_spectrum
+from pdno.spectral.grid import Grid
 from pdno.symbols.direct import FullSymbol, apply_directly, full_values
 from pdno.theory.sobolev import LinearMap, Separated, as_linear_map, is_linear, symbol_values
 
@@ -76,7 +76,7 @@ class ExtractedSymbol:
     ) -> float:
         """sup |a - b| / sup |b| over all points, channels and the modes of this symbol.
 
-        b is what acts of the other one on this grid (see `pdno.fourier.whole_spectrum`), where a
+        b is what acts of the other one on this grid (see `pdno.spectral.fourier.whole_spectrum`), where a
         symbol may keep more `modes` than are looked at here; numbers b are taken as such.
         """
         b = other

@@ -43,9 +43,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pdno.grid import Grid
 from pdno.networks.neural_operator import NeuralOperator, PointwiseLinear, cut, perceptron
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.spectral.grid import Grid
 from pdno.theory.norm_bound import norm_bound
 from pdno.theory.sobolev import LinearMap, evaluated, operator_norm
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdno.fourier import transform, whole_spectrum
-from pdno.grid import Grid
+from pdno.spectral.fourier import transform, whole_spectrum
+from pdno.spectral.grid import Grid
 from pdno.theory.calculus import SymbolFunction
 from pdno.theory.sobolev import LinearMap
 

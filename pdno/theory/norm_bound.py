@@ -2,7 +2,7 @@
 
 On a grid B = ⟨D⟩^{s-m} K ⟨D⟩^{-s} is a finite matrix of blocks B(ξ', ξ), from mode ξ to mode
 ξ' = ξ + η modulo N. Those of η = 0 make a multiplier, the *mean*. With the multiplier m_r(ξ) that
-acts (`pdno.fourier.whole_spectrum`), μ_r(ξ) = ⟨ξ⟩^{-m} m_r(ξ), and σ = s - m, the rest has bounds
+acts (`pdno.spectral.fourier.whole_spectrum`), μ_r(ξ) = ⟨ξ⟩^{-m} m_r(ξ), and σ = s - m, the rest has bounds
 
     factors   sup_x |b(x)| · sup_ξ |μ(ξ)| in the norms of `_factors`, for σ = 0;
     Schur     (max_ξ' Σ_ξ β · max_ξ Σ_ξ' β)^{1/2} for numbers β(ξ', ξ) >= ‖B(ξ', ξ)‖₂;
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdno.fourier import Modes, transform, whole_spectrum
-from pdno.grid import Grid
+from pdno.spectral.fourier import Modes, transform, whole_spectrum
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues
 from pdno.theory.sobolev import Separated, symbol_values
 

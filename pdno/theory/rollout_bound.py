@@ -23,10 +23,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdno.fourier import whole_spectrum
-from pdno.grid import Grid
 from pdno.networks.semigroup import SemigroupStep
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.spectral.fourier import whole_spectrum
+from pdno.spectral.grid import Grid
 from pdno.theory.interval import FUNCTIONS
 
 SLACK = 1 + 1e-10  # of rounding in float64

@@ -27,10 +27,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from pdno.fourier import Modes, inverse, transform
-from pdno.grid import Grid
 from pdno.operators.kernel import apply_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.spectral.fourier import Modes, inverse, transform
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
 
 LinearMap = Callable[[Tensor], Tensor]

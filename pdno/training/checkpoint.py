@@ -34,9 +34,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from pdno.atomic import atomic_path, explained, sha256, sweep, write_text
-from pdno.bounds import check_memory, open_regular
-from pdno.run_folder import CHECKPOINTS, HISTORY
+from pdno.files.atomic import atomic_path, explained, sha256, sweep, write_text
+from pdno.files.limits import check_memory, open_regular
+from pdno.files.run_folder import CHECKPOINTS, HISTORY
 from pdno.training.distributed import ProcessGroup
 from pdno.training.optimiser import Optimiser
 from pdno.training.settings import TrainingSettings

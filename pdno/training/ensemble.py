@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pdno.data.dataset import Pairs
 from pdno.training.fit import fit
-from pdno.training.task import Learner
+from pdno.training.task import TrainedOperator
 
 
 class Ensemble:
@@ -21,13 +21,13 @@ class Ensemble:
     seeds disagree; it is no error bar before it is calibrated (see `training.error_bars`).
     """
 
-    def __init__(self, members: Sequence[Learner]) -> None:
+    def __init__(self, members: Sequence[TrainedOperator]) -> None:
         if len(members) < 2:
             raise ValueError(f"{len(members)} members: an ensemble has two or more")
         self.members = list(members)
 
     def predict(self, inputs: Tensor, **given: Any) -> Tensor:
-        """The mean prediction; the arguments are those of `Learner.predict`."""
+        """The mean prediction; the arguments are those of `TrainedOperator.predict`."""
         return self._all(inputs, given).mean(dim=0)
 
     def spread(self, inputs: Tensor, **given: Any) -> Tensor:

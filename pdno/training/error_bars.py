@@ -21,8 +21,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from pdno.grid import Grid
-from pdno.spectral import interpolate
+from pdno.spectral.calculus import interpolate
+from pdno.spectral.grid import Grid
 
 Kind = Literal["field", "point"]
 FLOOR = 1e-3  # least σ(x) as a share of its root mean square, where the error is known to vanish

@@ -22,16 +22,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pdno import run_folder
-from pdno.atomic import only_writer
 from pdno.data.dataset import OperatorDataset, Pairs
-from pdno.display import draw, html_facts, line_of_facts
-from pdno.errors import TrainingStopped
-from pdno.grid import Grid
-from pdno.metrics import relative_l2
+from pdno.files import run_folder
+from pdno.files.atomic import only_writer
+from pdno.interface.display import draw, html_facts, line_of_facts
+from pdno.interface.errors import TrainingStopped
+from pdno.interface.progress import Advance, track
+from pdno.interface.records import refuse_unknown
 from pdno.networks.neural_operator import count_parameters
-from pdno.progress import Advance, track
-from pdno.record import refuse_unknown
+from pdno.spectral.grid import Grid
+from pdno.spectral.metrics import relative_l2
 from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState, write_history
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.losses import Loss, RelativeError
@@ -39,14 +39,14 @@ from pdno.training.normalizer import Normalization, move
 from pdno.training.operator_folder import save_operator
 from pdno.training.operator_record import TrainingRecord
 from pdno.training.optimiser import Optimiser
-from pdno.training.pictures import first_sample, symbol_pictures, write_pictures
+from pdno.training.sample_arrays import first_sample, symbol_pictures, write_pictures
 from pdno.training.samples import Samples, augmented, epoch_order
 from pdno.training.settings import TrainingSettings, learning_rate
-from pdno.training.task import Learner, Task, Times, make_learner, task_of
+from pdno.training.task import Task, Times, TrainedOperator, make_trained_operator, task_of
 
 EVALUATION_BATCH = 20
 FAR_FROM_ONE = 30.0  # a root mean square beyond it, or below its inverse, wants a normaliser
-Callback = Callable[[EpochRow, Learner], object]
+Callback = Callable[[EpochRow, TrainedOperator], object]
 # settings that do not decide the weights: a run may go on with others
 MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
 
@@ -83,7 +83,7 @@ class Run(NamedTuple):
     them.
     """
 
-    model: Learner
+    model: TrainedOperator
     history: History
     seconds: float
     cpu_seconds: float
@@ -96,7 +96,7 @@ class Run(NamedTuple):
         return self.model.network
 
     def predict(self, inputs: Any, *, grid: Grid | None = None, times: Times = None) -> Any:
-        """As `model` does, whose normalisers and task it has: see `Learner.predict`."""
+        """As `model` does, whose normalisers and task it has: see `TrainedOperator.predict`."""
         return self.model.predict(inputs, grid=grid, times=times)
 
     def save(
@@ -197,7 +197,7 @@ def fit(
         **changes: Settings by name, for example epochs=20.
 
     Example:
-        >>> from pdno.grid import Grid
+        >>> from pdno.spectral.grid import Grid
         >>> from pdno.networks.fno import FNO
         >>> f = torch.randn(8, 1, 16, generator=torch.Generator().manual_seed(0))
         >>> data = OperatorDataset.from_arrays(f, 2 * f, Grid((16,)))
@@ -221,7 +221,7 @@ def fit(
         if normalization is None:
             normalization = "none"
             _tell_of_size(samples)
-        learner = make_learner(network, task_of(task or "static"), samples, normalization)
+        learner = make_trained_operator(network, task_of(task or "static"), samples, normalization)
         tests = None if test is None else Samples(test, group.device, dtype)
         loop = _Loop(learner, samples, tests, chosen, group, loss, callbacks)
         try:
@@ -267,7 +267,7 @@ def _stopped(problem: FloatingPointError, loop: "_Loop", folder: Path | None) ->
 class _Loop:
     """All steps of a run."""
 
-    learner: Learner
+    learner: TrainedOperator
     samples: Samples
     tests: Samples | None
     settings: TrainingSettings
@@ -421,7 +421,7 @@ class _Loop:
         for start in range(0, len(share), EVALUATION_BATCH):
             rows = share[start : start + EVALUATION_BATCH]
             inputs, targets = tests.batch(rows)
-            prediction = self.learner.predict(inputs, **data.told(rows))
+            prediction = self.learner.predict(inputs, **data.keyword_arguments(rows))
             errors[rows] = relative_l2(prediction, targets).double().cpu()
         return float(self.group.all_reduce(errors).mean())
 

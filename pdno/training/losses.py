@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch import Tensor
 
-from pdno.grid import Grid
-from pdno.metrics import sobolev_norm
+from pdno.spectral.grid import Grid
+from pdno.spectral.metrics import sobolev_norm
 from pdno.training.samples import Batch
 
 if TYPE_CHECKING:
-    from pdno.training.task import Learner
+    from pdno.training.task import TrainedOperator
 
 
 class Loss(ABC):
     """A loss; `a + b` and `2 * a` are losses, too."""
 
     @abstractmethod
-    def terms(self, learner: "Learner", batch: Batch, grid: Grid, output: Tensor) -> Tensor:
+    def terms(
+        self, learner: "TrainedOperator", batch: Batch, grid: Grid, output: Tensor
+    ) -> Tensor:
         """The terms of each example, (B, K), which a step adds up; `output` is the prediction."""
 
     @abstractmethod
@@ -55,7 +57,9 @@ class Weighted(Loss):
 
     parts: tuple[tuple[float, Loss], ...]
 
-    def terms(self, learner: "Learner", batch: Batch, grid: Grid, output: Tensor) -> Tensor:
+    def terms(
+        self, learner: "TrainedOperator", batch: Batch, grid: Grid, output: Tensor
+    ) -> Tensor:
         found = [w * part.terms(learner, batch, grid, output) for w, part in self.parts]
         return torch.cat(found, dim=1)
 
@@ -69,7 +73,9 @@ class RelativeError(Loss):
 
     order: float = 0.0
 
-    def terms(self, learner: "Learner", batch: Batch, grid: Grid, output: Tensor) -> Tensor:
+    def terms(
+        self, learner: "TrainedOperator", batch: Batch, grid: Grid, output: Tensor
+    ) -> Tensor:
         return learner.task.loss_terms(output, batch.targets, dim=grid.dim, order=self.order)
 
     def describe(self) -> Any:
@@ -94,7 +100,9 @@ class Residual(Loss):
     equation: HasRate
     order: float = -2.0
 
-    def terms(self, learner: "Learner", batch: Batch, grid: Grid, output: Tensor) -> Tensor:
+    def terms(
+        self, learner: "TrainedOperator", batch: Batch, grid: Grid, output: Tensor
+    ) -> Tensor:
         scaled = getattr(learner.task, "scaled_time", None)
         if scaled is None or batch.t is None:
             told = (

@@ -28,8 +28,8 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from pdno.grid import Grid
-from pdno.spectral import interpolate
+from pdno.spectral.calculus import interpolate
+from pdno.spectral.grid import Grid
 
 Normalization = Literal["none", "pointwise", "channel"]
 

@@ -3,10 +3,10 @@
     weights.safetensors   network, normalisers and error bars
     operator.json         how to make the network again, its task, grid, times and training
     model_card.md         the same for a reader, with errors and limits
-    seal.json             the SHA-256 of all files, compared when one is read (`pdno.seal`)
+    seal.json             the SHA-256 of all files, compared when one is read (`pdno.files.checksums`)
     metrics.json          the errors; written last, so that a folder with it is whole
 
-Nothing is unpickled and no code is imported by name (see `pdno.arguments`). A network that does
+Nothing is unpickled and no code is imported by name (see `pdno.interface.arguments`). A network that does
 not keep its arguments is saved by its weights, and loaded into one that is given.
 """
 
@@ -23,22 +23,22 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from pdno import run_folder
-from pdno.arguments import describe, rebuild
-from pdno.atomic import sha256, write_text
-from pdno.bounds import read_json, read_text
+from pdno.files import run_folder
+from pdno.files.atomic import sha256, write_text
+from pdno.files.checksums import checked, write_seal
+from pdno.files.limits import read_json, read_text
+from pdno.interface.arguments import describe, rebuild
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.neural_operator import count_parameters
 from pdno.networks.pdno import PDNO
 from pdno.networks.transport import Transport
-from pdno.seal import checked, write_seal
 from pdno.training.checkpoint import read_tensors, write_tensors
 from pdno.training.error_bars import ErrorBars
 from pdno.training.normalizer import NormalizedNetwork, Normalizer, ScalarScale, move
 from pdno.training.operator_record import OperatorRecord, TrainingRecord, model_card
 from pdno.training.sampling import Sampling
-from pdno.training.task import TASKS, Learner, Task, task_of
+from pdno.training.task import TASKS, Task, TrainedOperator, task_of
 
 OURS = (PDNO, FNO, MWT, Transport)  # imported here, so that a file may name them
 Metrics = Mapping[str, Any]
@@ -46,7 +46,7 @@ Metrics = Mapping[str, Any]
 
 def save_operator(
     folder: Path,
-    learner: Learner,
+    learner: TrainedOperator,
     training: TrainingRecord,
     metrics: Metrics,
     header: Mapping[str, str] | None = None,
@@ -91,7 +91,7 @@ def save_operator(
 
 def load_operator(
     folder: Path, network: nn.Module | None = None, device: torch.device | str = "cpu"
-) -> Learner:
+) -> TrainedOperator:
     """The operator of a folder; into `network`, where that does not keep its arguments."""
     record = read_record(folder)
     weights = checked(folder / run_folder.WEIGHTS)
@@ -116,7 +116,7 @@ def load_operator(
 
 def assemble(
     network: nn.Module, task: Task, sampling: Sampling, tensors: Mapping[str, Tensor]
-) -> Learner:
+) -> TrainedOperator:
     """The learner around a network, with the normalisers that the tensors have statistics of."""
     found = {
         name: Normalizer(tensors[f"{key}.mean"], tensors[f"{key}.std"], sampling.grid)
@@ -127,7 +127,7 @@ def assemble(
     scale = ScalarScale(*(tensors[end] for end in ends)) if ends[0] in tensors else None
     parts: Any = {**found, "channels": sampling.output_channels, "scalars": scale}
     normalized = NormalizedNetwork(network, **parts)
-    learner = Learner(normalized, task, sampling)
+    learner = TrainedOperator(normalized, task, sampling)
     if "bars.field" in tensors:
         field, point, coverage = (tensors[f"bars.{name}"] for name in ErrorBars.KEPT)
         learner.bars = ErrorBars(field, point, coverage, sampling.grid)

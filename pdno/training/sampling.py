@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from pdno.data.dataset import OperatorDataset
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 
 CENTRE = 0.5  # the offset of cell centres
 SAME_TIME = 1e-6  # relative distance up to which two times are one

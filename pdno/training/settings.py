@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from pdno.record import Record
+from pdno.interface.records import Record
 
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Rate = Annotated[float, Field(gt=0, le=1e3)]

@@ -14,7 +14,6 @@ predicts all targets of a sample. It is a frozen record, so that specifications 
 __all__ = [
     "TASKS",
     "AnyTask",
-    "Learner",
     "Markov",
     "OneShot",
     "Rollout",
@@ -22,8 +21,9 @@ __all__ = [
     "StaticMap",
     "Task",
     "TeacherForcing",
+    "TrainedOperator",
     "evaluation_mode",
-    "make_learner",
+    "make_trained_operator",
     "task_of",
 ]
 
@@ -39,12 +39,12 @@ from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
-from pdno.display import html_facts, line_of_facts
-from pdno.grid import Grid
-from pdno.metrics import relative_error, relative_l2
+from pdno.interface.display import html_facts, line_of_facts
+from pdno.interface.records import Record, by_kind
 from pdno.networks.neural_operator import count_parameters
 from pdno.networks.rollout import shared_step, unroll
-from pdno.record import Record, by_kind
+from pdno.spectral.grid import Grid
+from pdno.spectral.metrics import relative_error, relative_l2
 from pdno.training.error_bars import ErrorBars, Kind
 from pdno.training.losses import Loss, RelativeError
 from pdno.training.normalizer import (
@@ -339,7 +339,7 @@ def task_of(given: Task | str | dict[str, Any]) -> Task:
     return task
 
 
-class Learner(nn.Module):
+class TrainedOperator(nn.Module):
     """decode ∘ network ∘ encode, used as a task says; it predicts in the units of the data.
 
     A trained one knows its `sampling`, and one that was loaded the `metrics` of its folder. One
@@ -378,11 +378,11 @@ class Learner(nn.Module):
         return facts
 
     def __repr__(self) -> str:
-        return line_of_facts("Learner", self._facts())
+        return line_of_facts("TrainedOperator", self._facts())
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return html_facts("Learner", self._facts())
+        return html_facts("TrainedOperator", self._facts())
 
     def forward(self, batch: Batch, grid: Grid, loss: Loss | None = None) -> tuple[Tensor, Tensor]:
         """Terms of the loss (B, K), relative L2 by default, and relative L2 errors (B,)."""
@@ -457,7 +457,7 @@ class Learner(nn.Module):
             rows = range(first, min(first + AT_ONCE, len(data)))
             inputs, target = data.batch(rows)
             targets.append(target)
-            predictions.append(self.predict(inputs, **data.told(rows)))
+            predictions.append(self.predict(inputs, **data.keyword_arguments(rows)))
         both = torch.cat(predictions), torch.cat(targets)
         self.bars = ErrorBars.fit(*both, data.grid, coverage)
         return self.bars
@@ -484,14 +484,14 @@ class Learner(nn.Module):
     def draw(self, kind: str, data: OperatorDataset, index: int) -> Any:
         """`OperatorDataset.plot` or `animate` of a sample and its prediction."""
         inputs, target = data[index]
-        prediction = self.predict(inputs[None], **data.told([index]))[0]
+        prediction = self.predict(inputs[None], **data.keyword_arguments([index]))[0]
         error = float(relative_l2(prediction[None], target[None]))
         title = f"sample {index}, relative L2 error {error:.3g}"
         band = None if self.bars is None or kind != "plot" else self.bars.band(data.grid).cpu()
         options = {} if band is None else {"band": band.expand(target.shape)}
         return getattr(data, kind)(index, prediction, title=title, **options)
 
-    def fixed(self, scalars: Scalars) -> "Learner":
+    def fixed(self, scalars: Scalars) -> "TrainedOperator":
         """This operator for one member of the family; itself where it is of none."""
         numbers = self._numbers(scalars, 1)
         if numbers is None:
@@ -548,9 +548,9 @@ def evaluation_mode(predictor: object) -> Iterator[None]:
             module.training = True
 
 
-def make_learner(
+def make_trained_operator(
     network: nn.Module, task: Task, samples: Samples, normalization: Normalization = "none"
-) -> Learner:
+) -> TrainedOperator:
     """A learner with normalisers fitted to the training samples, which have to fit the task."""
     task.examples(samples)
     # statistics need all samples in memory
@@ -558,4 +558,4 @@ def make_learner(
     numbers = samples.scalars(range(len(samples)))
     scale = None if numbers is None else ScalarScale(numbers.amin(dim=0), numbers.amax(dim=0))
     normalized = NormalizedNetwork(network, *both, channels=samples.channels, scalars=scale)
-    return Learner(normalized, task, Sampling.of(samples.data))
+    return TrainedOperator(normalized, task, Sampling.of(samples.data))

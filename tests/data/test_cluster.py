@@ -6,10 +6,10 @@ import sys
 import pytest
 from one_machine import OneMachine
 
-from pdno.atomic import sha256
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.manifest import read_manifest
 from pdno.data.problems import HeatProblem
+from pdno.files.atomic import sha256
 
 PROBLEM = HeatProblem(samples=5, resolution=32, frames=2)
 

@@ -14,7 +14,7 @@ from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.manifest import read_manifest, write_manifest
 from pdno.data.problems import BurgersProblem, DarcyProblem, HeatProblem
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 
 HEAT = HeatProblem(samples=40, resolution=16, frames=5, dtype="float64")
 

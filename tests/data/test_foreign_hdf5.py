@@ -6,12 +6,12 @@ import h5py
 import numpy as np
 import pytest
 
-from pdno.bounds import TIME_LIMIT
 from pdno.data import foreign_hdf5
 from pdno.data.array_files import read_arrays
 from pdno.data.foreign_hdf5 import look_through, open_hdf5
 from pdno.data.own import read_own
 from pdno.data.well import open_well
+from pdno.files.limits import TIME_LIMIT
 
 
 def write(path, *, endless=False):

@@ -21,7 +21,7 @@ from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.manifest import Manifest, read_manifest, write_manifest
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
-from pdno.errors import SolverError
+from pdno.interface.errors import SolverError
 
 HEAT = HeatProblem(samples=40, resolution=16, frames=2)
 

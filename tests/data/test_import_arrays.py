@@ -8,7 +8,7 @@ import torch
 
 from pdno.data.array_files import read_arrays
 from pdno.data.own import read_own
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 
 N, T, C, X, Y, Z = 5, 3, 2, 4, 6, 8
 

@@ -17,7 +17,7 @@ from pdno.data.import_published import (
     describe_file,
     read_published,
 )
-from pdno.tensor_file import TensorFileError
+from pdno.files.tensor_file import TensorFileError
 
 PUBLISHED = Path(__file__).parents[3] / "shared/reference/pdno_ns_v1e-5_published.bin"
 HEADER = b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM"

@@ -13,8 +13,8 @@ from pdno.data.dataset import OperatorDataset
 from pdno.data.layout import DataFile, Layout
 from pdno.data.manifest import MANIFEST
 from pdno.data.own import describe_data
-from pdno.experiments.specification import Experiment
-from pdno.grid import Grid
+from pdno.runs.specification import Experiment
+from pdno.spectral.grid import Grid
 
 N, T, C, X, Y = 5, 3, 2, 4, 6
 
@@ -206,7 +206,7 @@ def test_a_specification_says_how_a_file_is_read():
     assert plain.model_dump(mode="json")["file"] == "some.mat"
     with pytest.raises(ValueError, match="unknown key 'output', did you mean outputs?"):
         experiment({**told, "output": "u"})
-    assert Layout().told() == {}
+    assert Layout().keyword_arguments() == {}
 
 
 def test_train_evaluate_and_predict_on_own_arrays(tmp_path, capsys):

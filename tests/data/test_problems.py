@@ -13,7 +13,7 @@ from pdno.data.problems import (
     NavierStokesProblem,
 )
 from pdno.equations.base import EvolutionEquation, Semilinear
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 
 SMALL = [
     HeatProblem(samples=3, resolution=16, solver_resolution=32, frames=4),

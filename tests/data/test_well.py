@@ -14,7 +14,7 @@ from pdno.data.manifest import MANIFEST, Manifest, write_manifest
 from pdno.data.own import describe_data
 from pdno.data.problems import BurgersProblem, DarcyProblem, HeatProblem, NavierStokesProblem
 from pdno.data.well import is_well
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 
 PROBLEMS = [
     HeatProblem(samples=3, resolution=16, frames=3),

@@ -14,8 +14,8 @@ from pdno.evaluation.evaluate import (
     evaluate_pairs,
     predict_batches,
 )
-from pdno.grid import Grid
 from pdno.networks.pdno import PDNO
+from pdno.spectral.grid import Grid
 from pdno.training.task import evaluation_mode
 
 TIMES = (0.1, 0.2, 0.30000000000000004)

@@ -7,8 +7,8 @@ import torch
 
 from pdno.data.dataset import OperatorDataset
 from pdno.evaluation.evaluate import evaluate, evaluate_resolutions, evaluate_times, predict
-from pdno.grid import Grid
-from pdno.spectral import resample
+from pdno.spectral.calculus import resample
+from pdno.spectral.grid import Grid
 
 RESOLUTIONS = (6, 8, 12, 16, 24, 48)
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pdno.evaluation.rows import (
+from pdno.evaluation.metric_table import (
     COLUMNS,
     Facts,
     Row,

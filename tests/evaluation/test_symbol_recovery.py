@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pdno.evaluation.symbol_recovery import compare_heat_symbol
-from pdno.fields.laws import heat_initial
-from pdno.grid import Grid
+from pdno.fields.distributions import heat_initial
 from pdno.operators.pseudo_differential import apply_symbol
+from pdno.spectral.grid import Grid
 from pdno.symbols.analytic import Advection, Heat
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol

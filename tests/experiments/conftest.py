@@ -5,8 +5,8 @@ import pytest
 import pdno.data.generate as generation
 from pdno.data.generate import make_shard
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
-from pdno.experiments.networks import FNONetwork, PDIONetwork
-from pdno.experiments.specification import Experiment
+from pdno.runs.networks import FNONetwork, PDIONetwork
+from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import OneShot, Rollout
 

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from pdno.experiments.bench import run as bench_run
-from pdno.experiments.bench.contenders import (
+from pdno.benchmark import run as bench_run
+from pdno.benchmark.contenders import (
     ALWAYS,
     MAIN,
     NEURALOPERATOR,
@@ -20,7 +20,7 @@ from pdno.experiments.bench.contenders import (
     build,
     contenders_of,
 )
-from pdno.experiments.bench.run import (
+from pdno.benchmark.run import (
     PARTS,
     bench_darcy,
     bench_navier_stokes,
@@ -28,9 +28,9 @@ from pdno.experiments.bench.run import (
     plot_scaling,
     run_bench,
 )
-from pdno.experiments.bench.worker import measure, time_long_enough
-from pdno.grid import Grid
+from pdno.benchmark.worker import measure, time_long_enough
 from pdno.networks.neural_operator import count_parameters
+from pdno.spectral.grid import Grid
 
 SHAPES = [(32,), (32, 32), (16, 16, 16)]
 OURS = sorted({name for setting in SETTINGS for name in contenders_of(setting)} - {NEURALOPERATOR})

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-import pdno.experiments.environment as environment
-from pdno.allocator import allocator_state, tune_allocator
+import pdno.runs.environment as environment
 from pdno.cli import main
-from pdno.experiments.run import load_run, run_experiment
+from pdno.native.allocator import allocator_state, tune_allocator
 from pdno.native.build import NativeStatus, status
+from pdno.runs.run import load_run, run_experiment
 
 
 def test_it_is_json_for_programs(capsys):
@@ -63,7 +63,7 @@ def test_wishes_are_heard(wish, expected):
 
 def test_the_allocator_is_what_it_was_made():
     program = (
-        "from pdno.allocator import allocator_state, tune_allocator\n"
+        "from pdno.native.allocator import allocator_state, tune_allocator\n"
         "print(allocator_state(), tune_allocator(), allocator_state())"
     )
     for wish in ("tuned", "default"):

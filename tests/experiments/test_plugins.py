@@ -13,9 +13,9 @@ import pdno
 import pdno.data.generate as generation
 from pdno.cli import main
 from pdno.data.problems import HeatProblem
-from pdno.experiments import EXPERIMENTS, RECIPES
-from pdno.experiments.networks import NETWORKS, FNONetwork
-from pdno.experiments.specification import read_experiment
+from pdno.paper import EXPERIMENTS, RECIPES
+from pdno.runs.networks import NETWORKS, FNONetwork
+from pdno.runs.specification import read_experiment
 from pdno.training.task import StaticMap
 
 PACKAGE = '''
@@ -69,8 +69,8 @@ class Waves:
 def equation(period):
     import torch
     from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
-    from pdno.fourier import inverse, transform
-    from pdno.spectral import band_limits
+    from pdno.spectral.fourier import inverse, transform
+    from pdno.spectral.calculus import band_limits
 
     @dataclass(frozen=True)
     class KuramotoSivashinsky(EvolutionEquation):
@@ -98,7 +98,7 @@ def equation(period):
 
 def learning():
     import torch
-    from pdno.experiments.networks import NetworkRecord
+    from pdno.runs.networks import NetworkRecord
     from pdno.symbols import Symbol, SymbolValues
     from pdno.training.task import StaticMap
 

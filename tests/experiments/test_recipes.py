@@ -6,9 +6,9 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pdno.experiments import EXPERIMENTS, families, presets_of, recipes, what_pays
-from pdno.experiments.datasets import ensure_dataset, open_experiment_data
-from pdno.experiments.reproduce import run_folder, study_of
+from pdno.paper import EXPERIMENTS, ablations, families, presets_of, recipes
+from pdno.paper.reproduce import run_folder, study_of
+from pdno.runs.datasets import ensure_dataset, open_experiment_data
 
 STUDIES = [name for name in EXPERIMENTS if name != "resources"]
 everywhere = pytest.mark.parametrize(
@@ -17,7 +17,7 @@ everywhere = pytest.mark.parametrize(
 
 
 def test_every_study_of_the_catalogue_is_a_recipe():
-    names = {*recipes.__all__, *what_pays.__all__, *families.__all__}
+    names = {*recipes.__all__, *ablations.__all__, *families.__all__}
     functions = names - {"Study", "measure_family"}
     assert functions == {name.replace("-", "_") for name in STUDIES}
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from pdno.experiments import EXPERIMENTS
-from pdno.experiments.reproduce import reproduce
-from pdno.experiments.symbol import inspect_symbols
+from pdno.paper import EXPERIMENTS
+from pdno.paper.reproduce import reproduce
 from pdno.report.page import FIGURES, TABLES, write_report
+from pdno.runs.symbol import inspect_symbols
 
 
 @pytest.mark.slow

@@ -6,11 +6,11 @@ import sys
 import pytest
 from one_machine import OneMachine
 
-from pdno.atomic import sha256
-from pdno.evaluation.rows import COLUMNS, read_rows
-from pdno.experiments import EXPERIMENTS
-from pdno.experiments.recipes import Study
-from pdno.experiments.reproduce import (
+from pdno.evaluation.metric_table import COLUMNS, read_rows
+from pdno.files.atomic import sha256
+from pdno.paper import EXPERIMENTS
+from pdno.paper.recipes import Study
+from pdno.paper.reproduce import (
     gather_rows,
     reproduce,
     run,
@@ -19,8 +19,8 @@ from pdno.experiments.reproduce import (
     run_study,
     study_of,
 )
-from pdno.experiments.specification import Experiment
 from pdno.report.summary import summarise
+from pdno.runs.specification import Experiment
 
 WALL_CLOCK = ("speed", "solver", "training")
 """Splits whose numbers are seconds and ratios of them."""
@@ -128,7 +128,7 @@ def test_a_study_goes_on_where_it_stopped(tmp_path, darcy, heat, monkeypatch):
         return run_experiment(experiment, *given, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pdno.experiments.reproduce.run_experiment", stop)
+        patch.setattr("pdno.paper.reproduce.run_experiment", stop)
         with pytest.raises(KeyboardInterrupt):
             run_study(study, tmp_path / "cut")
     assert {row.experiment for row in read_rows(tmp_path / "cut" / "rows.csv")} == {"heat"}

@@ -2,9 +2,9 @@
 
 import pytest
 
-import pdno.experiments.resources as measuring
-from pdno.evaluation.rows import read_rows
-from pdno.experiments.reproduce import reproduce
+import pdno.paper.resources as measuring
+from pdno.evaluation.metric_table import read_rows
+from pdno.paper.reproduce import reproduce
 from pdno.report.summary import summarise
 
 MODELS = ["PDNO k_max=4 width=4", "FNO k_max=4 width=4"]

@@ -10,21 +10,28 @@ import scipy.io
 import torch
 from safetensors import safe_open
 
-import pdno.experiments.measure as measuring
-import pdno.experiments.run as running
-from pdno.atomic import sha256
+import pdno.runs.measure as measuring
+import pdno.runs.run as running
 from pdno.data.generate import generate_dataset
 from pdno.data.problems import BurgersProblem, HeatProblem
 from pdno.evaluation.evaluate import evaluate
-from pdno.evaluation.rows import read_rows
-from pdno.experiments import recipes
-from pdno.experiments.datasets import open_experiment_data
-from pdno.experiments.networks import FNONetwork, MWTNetwork, PDIONetwork, PDNONetwork
-from pdno.experiments.run import load_run, run_experiment
-from pdno.experiments.specification import Experiment
+from pdno.evaluation.metric_table import read_rows
+from pdno.files.atomic import sha256
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.paper import recipes
+from pdno.runs.datasets import open_experiment_data
+from pdno.runs.networks import FNONetwork, MWTNetwork, PDIONetwork, PDNONetwork
+from pdno.runs.run import load_run, run_experiment
+from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
-from pdno.training.task import Learner, Markov, OneShot, SpaceTime, StaticMap, TeacherForcing
+from pdno.training.task import (
+    Markov,
+    OneShot,
+    SpaceTime,
+    StaticMap,
+    TeacherForcing,
+    TrainedOperator,
+)
 
 FILES = {
     ".lock",
@@ -299,7 +306,7 @@ def test_a_run_that_stopped_before_its_numbers_goes_on(tmp_path, datasets, darcy
     assert not (cut / "metrics.json").exists()
     with pytest.raises(ValueError, match=r"no finished run \(metrics.json is missing\)"):
         load_run(cut)
-    monkeypatch.setattr(Learner, "forward", fail)  # a step of training would fail
+    monkeypatch.setattr(TrainedOperator, "forward", fail)  # a step of training would fail
     rows = run_experiment(darcy, cut, data=datasets)
     assert {path.name for path in cut.iterdir()} == FILES
     assert sha256(cut / "weights.safetensors") == sha256(peace / "weights.safetensors")
@@ -319,7 +326,7 @@ def test_a_run_that_stopped_in_training_ends_with_the_same_weights(
     experiment = darcy.with_changes(training=settings)
     peace, cut = tmp_path / "peace", tmp_path / "cut"
     run_experiment(experiment, peace, data=datasets)
-    whole, calls = Learner.forward, []
+    whole, calls = TrainedOperator.forward, []
 
     def stumble(self, *given):
         calls.append(1)
@@ -327,7 +334,7 @@ def test_a_run_that_stopped_in_training_ends_with_the_same_weights(
             raise RuntimeError("power cut")
         return whole(self, *given)
 
-    monkeypatch.setattr(Learner, "forward", stumble)
+    monkeypatch.setattr(TrainedOperator, "forward", stumble)
     with pytest.raises(RuntimeError, match="power cut"):
         run_experiment(experiment, cut, data=datasets)
     run_experiment(experiment, cut, data=datasets)
@@ -375,14 +382,14 @@ def test_every_sample_is_predicted_once_per_resolution(
     if name == "darcy":
         experiment = experiment.with_changes(zero_shot=(8, 16))
     predicted, compared, fitted = [], [], []
-    predict, fit, compare = Learner.predict, running.fit, measuring.compare_heat_symbol
+    predict, fit, compare = TrainedOperator.predict, running.fit, measuring.compare_heat_symbol
 
     def count(self, inputs, *, grid, **options):
         if fitted:
             predicted.append((grid.shape[0], len(inputs)))
         return predict(self, inputs, grid=grid, **options)
 
-    monkeypatch.setattr(Learner, "predict", count)
+    monkeypatch.setattr(TrainedOperator, "predict", count)
     monkeypatch.setattr(running, "fit", lambda *a, **k: (fit(*a, **k), fitted.append(1))[0])
     speed = type("Speed", (), {"metrics": lambda self: {}})
     monkeypatch.setattr(measuring, "compare_speed", lambda *given: speed())

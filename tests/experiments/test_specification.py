@@ -10,20 +10,20 @@ import yaml
 from pydantic import ValidationError
 
 from pdno.data.problems import PROBLEMS, HeatProblem
-from pdno.experiments import EXPERIMENTS, presets_of
-from pdno.experiments.datasets import dataset_folder
-from pdno.experiments.networks import (
+from pdno.networks.fno import FNO
+from pdno.networks.mwt import MWT
+from pdno.networks.pdno import PDNO, PDNOOptions
+from pdno.paper import EXPERIMENTS, presets_of
+from pdno.paper.reproduce import study_of
+from pdno.runs.datasets import dataset_folder
+from pdno.runs.networks import (
     FNONetwork,
     MWTNetwork,
     PDIONetwork,
     PDNONetwork,
     build_network,
 )
-from pdno.experiments.reproduce import study_of
-from pdno.experiments.specification import Experiment, read_experiment
-from pdno.networks.fno import FNO
-from pdno.networks.mwt import MWT
-from pdno.networks.pdno import PDNO, PDNOOptions
+from pdno.runs.specification import Experiment, read_experiment
 from pdno.training.task import OneShot, Rollout, StaticMap
 
 STUDIES = [name for name in EXPERIMENTS if name != "resources"]

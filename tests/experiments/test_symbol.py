@@ -7,14 +7,14 @@ import matplotlib.image
 import pytest
 import torch
 
-from pdno.experiments.measure import learned_diffusivity
-from pdno.experiments.recipes import burgers_rollout, darcy, heat
-from pdno.experiments.run import load, run_experiment
-from pdno.experiments.symbol import inspect_symbols
-from pdno.grid import Grid
 from pdno.networks.fno import FNO
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.report.figures_symbols import plot_symbol_layer
+from pdno.paper.figures_symbols import plot_symbol_layer
+from pdno.paper.recipes import burgers_rollout, darcy, heat
+from pdno.runs.measure import learned_diffusivity
+from pdno.runs.run import load, run_experiment
+from pdno.runs.symbol import inspect_symbols
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues
 
 

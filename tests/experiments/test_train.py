@@ -11,10 +11,10 @@ import torch
 from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
 from pdno.evaluation.evaluate import evaluate
-from pdno.evaluation.rows import read_rows
-from pdno.experiments.datasets import open_experiment_data
-from pdno.experiments.run import evaluate_run, load_run, predict_run, run_experiment, train
-from pdno.grid import Grid
+from pdno.evaluation.metric_table import read_rows
+from pdno.runs.datasets import open_experiment_data
+from pdno.runs.run import evaluate_run, load_run, predict_run, run_experiment, train
+from pdno.spectral.grid import Grid
 
 
 @pytest.fixture

@@ -12,17 +12,18 @@ import pytest
 import torch
 
 import pdno
-from pdno import run_folder, seal
-from pdno.atomic import LOCK, only_writer
 from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
-from pdno.experiments.datasets import ensure_dataset
-from pdno.experiments.run import evaluate_run, export_run, load, load_run, run_experiment
-from pdno.experiments.verify import verify
-from pdno.grid import Grid
+from pdno.files import checksums as seal
+from pdno.files import run_folder
+from pdno.files.atomic import LOCK, only_writer
+from pdno.files.checksums import signed, unsigned
 from pdno.networks.fno import FNO
 from pdno.report.runs import find_runs
-from pdno.seal import signed, unsigned
+from pdno.runs.datasets import ensure_dataset
+from pdno.runs.run import evaluate_run, export_run, load, load_run, run_experiment
+from pdno.runs.verify import verify
+from pdno.spectral.grid import Grid
 
 READERS = {
     **{name: load_run for name in ("weights.safetensors", "operator.json", "specification.json")},
@@ -135,7 +136,7 @@ def test_the_signature_covers_every_byte():
 HOLD = """
 import sys, time
 from pathlib import Path
-from pdno.atomic import only_writer
+from pdno.files.atomic import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

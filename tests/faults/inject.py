@@ -40,7 +40,7 @@ import torch
 import works
 from struck_disk import Disk, Strike
 
-from pdno.errors import SolverError, TrainingStopped
+from pdno.interface.errors import SolverError, TrainingStopped
 
 CLEAR = (ValueError, OSError, SolverError, TrainingStopped)
 ENDED_WELL, CLEARLY, BADLY = 0, 3, 4

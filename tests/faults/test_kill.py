@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pdno.atomic import sha256
 from pdno.data.generate import generate_dataset
 from pdno.data.manifest import read_manifest
 from pdno.data.problems import NavierStokesProblem
+from pdno.files.atomic import sha256
 
 SMALL = NavierStokesProblem(
     viscosity=1e-3, samples=8, resolution=32, solver_resolution=32, final_time=2

@@ -20,13 +20,13 @@ from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import HeatProblem
-from pdno.experiments.networks import FNONetwork
-from pdno.experiments.recipes import Study
-from pdno.experiments.reproduce import run_study
-from pdno.experiments.run import export_run, run_experiment
-from pdno.experiments.specification import Experiment
-from pdno.grid import Grid
+from pdno.paper.recipes import Study
+from pdno.paper.reproduce import run_study
 from pdno.report.page import write_report
+from pdno.runs.networks import FNONetwork
+from pdno.runs.run import export_run, run_experiment
+from pdno.runs.specification import Experiment
+from pdno.spectral.grid import Grid
 from pdno.training.fit import fit
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Markov

@@ -7,15 +7,15 @@ import pytest
 import torch
 from scipy.fft import dctn
 
-from pdno.fields.gaussian import GaussianField
-from pdno.fields.laws import (
+from pdno.fields.distributions import (
     burgers_initial,
     darcy_permeability,
     heat_initial,
     navier_stokes_initial,
 )
-from pdno.fourier import transform
-from pdno.grid import Grid
+from pdno.fields.gaussian import GaussianField
+from pdno.spectral.fourier import transform
+from pdno.spectral.grid import Grid
 
 
 def mode_variance(law, grid, samples):

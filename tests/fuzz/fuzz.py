@@ -45,8 +45,8 @@ import works  # noqa: E402
 from mutations import mutate  # noqa: E402
 from readers import READERS, digest, write_all  # noqa: E402
 
-from pdno.bounds import TIME_LIMIT  # noqa: E402
 from pdno.data import foreign_hdf5  # noqa: E402
+from pdno.files.limits import TIME_LIMIT  # noqa: E402
 
 LONGEST, PATIENCE, MEMORY, TIME = 10.0, 600.0, 1 << 30, 1
 KEPT = Path(__file__).parent / "kept"

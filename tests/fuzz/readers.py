@@ -27,11 +27,11 @@ from pdno.data.layout import DataFile
 from pdno.data.manifest import MANIFEST, read_manifest
 from pdno.data.own import describe_data, read_own
 from pdno.data.well import open_well
-from pdno.experiments.run import load, load_run, run_experiment
-from pdno.experiments.specification import read_experiment
+from pdno.files.tensor_file import read_tensor_file
 from pdno.networks.published_weights import load_published
 from pdno.report.runs import find_runs
-from pdno.tensor_file import read_tensor_file
+from pdno.runs.run import load, load_run, run_experiment
+from pdno.runs.specification import read_experiment
 from pdno.training.checkpoint import load_checkpoint
 
 

@@ -8,9 +8,9 @@ import matplotlib
 import pytest
 from matplotlib.colors import to_hex
 
+from pdno.figures.style import COLOURS, signed
 from pdno.laboratory import page
 from pdno.laboratory.server import page_files
-from pdno.report.style import COLOURS, signed
 
 WEB = Path(page.__file__).parent / "web"
 

@@ -35,7 +35,7 @@ def client(runs, laboratory):
 def field(*shape, positive=False):
     noise = torch.randn(6, 6, generator=torch.Generator().manual_seed(0))
     smooth = (
-        pdno.spectral.resample(noise, shape)
+        pdno.spectral.calculus.resample(noise, shape)
         if len(shape) == 2
         else torch.sin(2 * torch.pi * torch.arange(shape[0]) / shape[0])
     )

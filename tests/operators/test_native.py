@@ -5,7 +5,6 @@ import torch
 from torch.nn import functional
 
 from pdno import PDIO, PDNO, Grid
-from pdno.grid import kept_per_axis
 from pdno.operators import kernel
 from pdno.operators.backends import native
 from pdno.operators.backends.axes import most_nodes
@@ -18,6 +17,7 @@ from pdno.operators.backends.native import (
 )
 from pdno.operators.backends.reference import apply_straight
 from pdno.operators.kernel import ALL, apply_projection, apply_values
+from pdno.spectral.grid import kept_per_axis
 from pdno.symbols import SymbolValues
 from pdno.symbols.nodes import node_basis, node_points
 

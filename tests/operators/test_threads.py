@@ -23,10 +23,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from pdno import PDNO, Grid, rollout
-from pdno.grid import kept_per_axis
 from pdno.native import build
 from pdno.operators import kernel
 from pdno.operators.backends.native import native_library
+from pdno.spectral.grid import kept_per_axis
 
 THREADS = (1, 2, 3, 4, 8)
 REPETITIONS = 4

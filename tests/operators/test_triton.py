@@ -17,10 +17,10 @@ import torch
 import triton_report
 
 from pdno import Grid
-from pdno.fourier import inverse, transform
-from pdno.grid import kept_per_axis
 from pdno.operators.backends import triton as backend
 from pdno.operators.backends.reference import apply_straight
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import kept_per_axis
 from pdno.symbols import SymbolValues
 
 needs_triton = pytest.mark.skipif(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from pdno.grid import kept_per_axis
 from pdno.operators.backends import triton as backend
+from pdno.spectral.grid import kept_per_axis
 
 CASES: dict[str, tuple[tuple[int, ...], int, int, int]] = {
     "1024, 16 modes": ((1024,), 16, 20, 64),

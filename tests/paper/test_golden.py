@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 import pdno
-from pdno.tensor_file import TensorFileError, read_tensor_file
+from pdno.files.tensor_file import TensorFileError, read_tensor_file
 
 NAMES = [
     "fno_darcy",

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from pdno.experiments import recipes
-from pdno.experiments.resources import resources
 from pdno.networks.neural_operator import count_parameters
+from pdno.paper import recipes
+from pdno.paper.resources import resources
 
 COMMON = {"optimiser": "adam", "schedule": "step", "step_factor": 0.5, "reduction": "sum"}
 SHARED = {**COMMON, "loss_order": 0.0, "clip": None, "patience": None, "precision": "float32"}
@@ -260,7 +260,7 @@ def test_table_6(monkeypatch, tmp_path):
             made = network.build(2, 10, 1)
         return {"once": count_parameters(made)}, count_parameters(made, complex_once=False)
 
-    monkeypatch.setattr("pdno.experiments.resources._in_own_process", count)
+    monkeypatch.setattr("pdno.paper.resources._in_own_process", count)
     assert {row.model: row.value for row in resources(tmp_path, preset="paper")} == {
         "PDNO k_max=12 width=20": 189_653,
         "PDNO k_max=12 width=30": 391_103,

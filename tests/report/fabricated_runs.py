@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from safetensors.numpy import save_file
 
-from pdno.evaluation.rows import Row, write_rows
+from pdno.evaluation.metric_table import Row, write_rows
 from pdno.report.runs import old_facts
 
 NETWORK = {
@@ -123,7 +123,7 @@ FLOW = "navier-stokes nu={:g} T={} N={}"
 
 def write_paper(out):
     """The paper's own numbers as if they were runs of ours, at its budget."""
-    from pdno.report.published import BASELINES, TABLE_1, TABLE_2, TABLE_3, TABLE_6
+    from pdno.paper.published import BASELINES, TABLE_1, TABLE_2, TABLE_3, TABLE_6
 
     def epochs(model):
         return 500 if model in BASELINES else 1000

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from fabricated_runs import FLOW, errors, write_paper, write_run
 
-from pdno.evaluation.rows import read_rows, write_rows
-from pdno.report.claims import CLAIMS, judge
+from pdno.evaluation.metric_table import read_rows, write_rows
+from pdno.figures.style import marker_of
+from pdno.paper.claims import CLAIMS, judge
+from pdno.paper.tables import MISSING
 from pdno.report.page import TABLES
 from pdno.report.runs import Results, find_runs
-from pdno.report.style import marker_of
-from pdno.report.tables import MISSING
 
 OLD = json.loads(Path(__file__).with_name("old_runs.json").read_text(encoding="utf-8"))
 

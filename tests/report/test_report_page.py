@@ -14,14 +14,14 @@ import pytest
 from fabricated_runs import write_resources, write_run
 from matplotlib.image import imread
 
-from pdno.report.claims import CLAIMS, judge
-from pdno.report.figures_errors import plot_error_by_time, plot_resolutions, plot_samples
-from pdno.report.figures_fields import choose_sample, plot_frames, plot_heat_surfaces
-from pdno.report.figures_symbols import plot_certificates, plot_heat_symbol, plot_phase_spaces
+from pdno.paper.claims import CLAIMS, judge
+from pdno.paper.figures_errors import plot_error_by_time, plot_resolutions, plot_samples
+from pdno.paper.figures_fields import choose_sample, plot_frames, plot_heat_surfaces
+from pdno.paper.figures_symbols import plot_certificates, plot_heat_symbol, plot_phase_spaces
+from pdno.paper.published import TABLE_6
+from pdno.paper.tables import TRAINING, command_of
 from pdno.report.page import FIGURES, TABLES, write_report
-from pdno.report.published import TABLE_6
 from pdno.report.runs import Results, find_runs
-from pdno.report.tables import TRAINING, command_of
 from pdno.report.your_runs import run_entries
 
 FLOW = "navier-stokes nu=1e-05 T=20 N=200"
@@ -481,7 +481,7 @@ def test_diagrams_have_the_sizes_of_the_specification(gallery):
 
 
 def test_a_smoke_run_makes_its_figures(tmp_path):
-    from pdno.experiments.reproduce import reproduce
+    from pdno.paper.reproduce import reproduce
 
     reproduce("heat", tmp_path / "heat", preset="smoke")
     out = write_report([tmp_path], tmp_path / "report").parent

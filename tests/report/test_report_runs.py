@@ -6,9 +6,10 @@ import shutil
 
 import pytest
 
-from pdno.evaluation.rows import Facts, Row
-from pdno.experiments import EXPERIMENTS, presets_of
-from pdno.experiments.reproduce import study_of
+from pdno.evaluation.metric_table import Facts, Row
+from pdno.figures.style import COLOURS, MARKERS, line_of, marker_of, signed
+from pdno.paper import EXPERIMENTS, presets_of
+from pdno.paper.reproduce import study_of
 from pdno.report.runs import (
     Budget,
     Results,
@@ -17,7 +18,6 @@ from pdno.report.runs import (
     find_unfinished,
     old_facts,
 )
-from pdno.report.style import COLOURS, MARKERS, line_of, marker_of, signed
 
 HALF = {"train": {"relative_l2": 0.4}, "test": {"relative_l2": 0.5}}
 

@@ -5,10 +5,9 @@ import re
 
 import pytest
 
-from pdno.evaluation.rows import Summary
-from pdno.report.published import TABLE_1, TABLE_2, TABLE_3, TABLE_6, published_dataset
-from pdno.report.runs import Results, find_runs
-from pdno.report.tables import (
+from pdno.evaluation.metric_table import Summary
+from pdno.paper.published import TABLE_1, TABLE_2, TABLE_3, TABLE_6, published_dataset
+from pdno.paper.tables import (
     MISSING,
     SYMBOL_COMMAND,
     Table,
@@ -21,6 +20,7 @@ from pdno.report.tables import (
     settings_table,
     summary_text,
 )
+from pdno.report.runs import Results, find_runs
 
 
 def read(*places):
@@ -219,8 +219,8 @@ def test_no_table_without_runs(tmp_path, make_run):
 
 
 def test_commands_of_notes_are_of_the_catalog(tmp_path, make_run):
-    from pdno.experiments import EXPERIMENTS
-    from pdno.report.claims import CLAIMS
+    from pdno.paper import EXPERIMENTS
+    from pdno.paper.claims import CLAIMS
     from pdno.report.page import FIGURES, TABLES
 
     named = {study for entry in (*CLAIMS, *FIGURES, *TABLES) for study in entry.studies}

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pdno.report.claims import CLAIMS, judge, verdicts_table
-from pdno.report.figures_symbols import centred, roughness
+from pdno.paper.claims import CLAIMS, judge, verdicts_table
+from pdno.paper.figures_symbols import centred, roughness
 from pdno.report.runs import Results, find_runs
 
 BY_KEY = {claim.key: claim for claim in CLAIMS}

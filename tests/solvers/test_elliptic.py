@@ -13,8 +13,7 @@ import scipy.sparse.linalg
 import torch
 
 from pdno.equations.darcy import Darcy
-from pdno.errors import SolverError
-from pdno.grid import Grid
+from pdno.interface.errors import SolverError
 from pdno.solvers import elliptic
 from pdno.solvers.elliptic import (
     FiniteVolumes,
@@ -25,6 +24,7 @@ from pdno.solvers.elliptic import (
     norm,
     solve_elliptic,
 )
+from pdno.spectral.grid import Grid
 
 SHAPES = [(30,), (24, 31), (8, 9, 10)]
 

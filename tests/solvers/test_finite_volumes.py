@@ -10,7 +10,6 @@ import pytest
 import scipy.fft
 import torch
 
-from pdno.grid import Grid
 from pdno.solvers.elliptic import (
     FiniteVolumes,
     _by_matrices,
@@ -19,6 +18,7 @@ from pdno.solvers.elliptic import (
     sine_matrix,
     sine_transform,
 )
+from pdno.spectral.grid import Grid
 
 SHAPES = [(12,), (7, 10), (4, 5, 6)]
 

@@ -5,9 +5,9 @@ import torch
 
 from pdno import Burgers, Darcy, Grid, Heat, NavierStokes, solve
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
-from pdno.errors import SolverError
-from pdno.fields.laws import burgers_initial, navier_stokes_initial
-from pdno.spectral import laplacian_symbol
+from pdno.fields.distributions import burgers_initial, navier_stokes_initial
+from pdno.interface.errors import SolverError
+from pdno.spectral.calculus import laplacian_symbol
 
 
 def test_time_zero_is_the_initial_state():
@@ -69,7 +69,7 @@ def test_complex_linear_parts_are_stepped_exactly():
     grid = Grid((16,))
     u0 = torch.randn(1, 1, 16, dtype=torch.float64)
     system = Dispersion().discretise(grid)
-    from pdno.fourier import inverse, transform
+    from pdno.spectral.fourier import inverse, transform
 
     exact = inverse(transform(u0, 1) * torch.exp(0.3 * system.linear), (16,))
     assert torch.allclose(solve(Dispersion(), u0, [0.3], step=0.1)[:, 0], exact, atol=1e-10)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pdno import PDNO, Grid, apply_symbol
-from pdno.experiments.networks import PDNONetwork
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.runs.networks import PDNONetwork
 from pdno.symbols import InputScale
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.direct import apply_directly, full_values

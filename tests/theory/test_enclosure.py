@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from pdno import Grid
-from pdno.fourier import inverse, transform, whole_spectrum
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.spectral.fourier import inverse, transform, whole_spectrum
 from pdno.symbols import ClassicalSymbol, InputScale
 from pdno.theory.enclosure import enclose
 from pdno.theory.sobolev import operator_norm

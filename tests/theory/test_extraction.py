@@ -7,7 +7,7 @@ import torch
 
 import pdno
 from pdno import Grid, PseudoDifferentialOperator
-from pdno.spectral import band_mask
+from pdno.spectral.calculus import band_mask
 from pdno.symbols import (
     FullSymbol,
     InputScale,

@@ -9,9 +9,9 @@ import torch
 from dense import operator_matrix
 
 from pdno import Grid, PseudoDifferentialOperator
-from pdno.fourier import whole_spectrum
-from pdno.metrics import sobolev_norm
 from pdno.operators.kernel import apply_values
+from pdno.spectral.fourier import whole_spectrum
+from pdno.spectral.metrics import sobolev_norm
 from pdno.symbols import (
     Derivative,
     FractionalLaplacian,

@@ -11,10 +11,10 @@ from torch import nn
 
 from pdno import FNO
 from pdno.data.dataset import OperatorDataset
-from pdno.errors import TrainingStopped
-from pdno.grid import Grid
-from pdno.metrics import relative_error
+from pdno.interface.errors import TrainingStopped
 from pdno.operators.pseudo_differential import FourierIntegralOperator
+from pdno.spectral.grid import Grid
+from pdno.spectral.metrics import relative_error
 from pdno.training.fit import fit
 from pdno.training.samples import epoch_order
 from pdno.training.settings import TrainingSettings

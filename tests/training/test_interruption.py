@@ -13,8 +13,8 @@ from torch import nn
 
 from pdno import FNO
 from pdno.data.dataset import OperatorDataset
-from pdno.errors import TrainingStopped
-from pdno.grid import Grid
+from pdno.interface.errors import TrainingStopped
+from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit
 from pdno.training.samples import epoch_order

@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from pdno.data.problems import HeatProblem
-from pdno.experiments.networks import FNONetwork
-from pdno.experiments.recipes import Study
-from pdno.experiments.reproduce import run_folder, run_study
-from pdno.experiments.specification import Experiment
-from pdno.run_folder import DATA, METRICS, WEIGHTS
+from pdno.files.run_folder import DATA, METRICS, WEIGHTS
+from pdno.paper.recipes import Study
+from pdno.paper.reproduce import run_folder, run_study
+from pdno.runs.networks import FNONetwork
+from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
 
 # what is left of memory beside the program, and data of more than twice its size

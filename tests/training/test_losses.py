@@ -10,7 +10,7 @@ from pdno.symbols import Heat
 from pdno.training.losses import RelativeError, Residual
 from pdno.training.normalizer import NormalizedNetwork
 from pdno.training.samples import Batch
-from pdno.training.task import Learner
+from pdno.training.task import TrainedOperator
 
 # torch.func.jvp itself uses torch.jit
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -39,7 +39,7 @@ def test_rates_are_derivatives_of_solutions(equation):
 def exact_heat(diffusivity):
     """e^{-4π²|ξ|²ct} as an operator that is trained no more."""
     operator = pdno.PseudoDifferentialOperator(Heat(diffusivity=diffusivity))
-    return Learner(NormalizedNetwork(operator), pdno.OneShot())
+    return TrainedOperator(NormalizedNetwork(operator), pdno.OneShot())
 
 
 def residual(learner, equation):

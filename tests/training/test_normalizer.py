@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 from pdno.training.normalizer import EPSILON, Normalizer, fit_normalizer
 
 GRIDS = [Grid((12,)), Grid.cells((8, 6)), Grid((5, 7), periodic=False)]

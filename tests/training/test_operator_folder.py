@@ -10,16 +10,16 @@ import torch
 from torch import nn
 
 import pdno
-from pdno.arguments import KeepsArguments, describe, rebuild
 from pdno.data.dataset import OperatorDataset
 from pdno.evaluation.evaluate import evaluate
-from pdno.experiments.networks import PDIONetwork, build_network
-from pdno.experiments.run import load, load_run
-from pdno.grid import Grid
+from pdno.interface.arguments import RecordsArguments, describe, rebuild
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO
 from pdno.networks.transport import Transport
+from pdno.runs.networks import PDIONetwork, build_network
+from pdno.runs.run import load, load_run
+from pdno.spectral.grid import Grid
 from pdno.training.fit import fit
 from pdno.training.sampling import Sampling
 from pdno.training.task import Markov, OneShot, Rollout, SpaceTime, StaticMap, TeacherForcing
@@ -200,7 +200,7 @@ def test_a_network_that_tells_nothing_is_loaded_into_one_that_is_given(tmp_path)
     assert "network=Conv1d(...)" in card
 
 
-class Scaled(KeepsArguments, nn.Module):
+class Scaled(RecordsArguments, nn.Module):
     """A network of somebody else, that keeps its arguments."""
 
     def __init__(self, inner, factors=(1.0,), **more):

@@ -8,7 +8,7 @@ from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
 from pdno.equations.burgers import Burgers
 from pdno.equations.darcy import Darcy
-from pdno.grid import Grid
+from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit
 from pdno.training.optimiser import Muon, Optimiser, orthogonal_factor

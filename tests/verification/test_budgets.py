@@ -7,9 +7,9 @@ import torch
 from oracles import derivative
 
 from pdno import Burgers, Grid, NavierStokes, solve
-from pdno.fields.laws import burgers_initial, navier_stokes_initial
-from pdno.fourier import inverse, transform
-from pdno.spectral import laplacian_symbol
+from pdno.fields.distributions import burgers_initial, navier_stokes_initial
+from pdno.spectral.calculus import laplacian_symbol
+from pdno.spectral.fourier import inverse, transform
 
 
 def energy_and_enstrophy(w):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pdno.equations.darcy import Darcy
-from pdno.grid import Grid
 from pdno.solvers.elliptic import solve_elliptic
+from pdno.spectral.grid import Grid
 
 EXPECTED_ORDER = 2.0
 RESOLUTIONS = {1: (16, 32, 64, 128), 2: (16, 32, 64, 128), 3: (8, 12, 18, 27)}

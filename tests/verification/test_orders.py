@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from pdno import Burgers, Grid, Heat, NavierStokes, solve
-from pdno.fields.laws import navier_stokes_initial
-from pdno.spectral import resample
+from pdno.fields.distributions import navier_stokes_initial
+from pdno.spectral.calculus import resample
 
 
 def relative(u, v):

@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from pdno.grid import axis_modes
+from pdno.spectral.grid import axis_modes
 from pdno.symbols.nodes import MOST, STEP
 
 MOST_PASSES = 12

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from pdno.fourier import Method, Modes, inverse, transform
-from pdno.grid import Grid
+from pdno.spectral.fourier import Method, Modes, inverse, transform
+from pdno.spectral.grid import Grid
+from pdno.spectral.tracing import is_traced
 from pdno.symbols.base import SymbolValues
-from pdno.tracing import is_traced
 
 Shape = tuple[int, ...]
 BUDGET = 64 * 2**20  # bytes of transformed pairs at a time

@@ -8,7 +8,7 @@ over the kept modes on a tile of the grid, multiplies by b and adds, input after
 A grid of any dimension is seen as planes s, rows r and columns x: columns are the half axis, rows
 the axis before it, planes all other axes together; there is one of what is missing. With the
 phases e of the planes and a of the rows, and the weights w of the Hermitian rule (see
-`pdno.fourier`), F⁻¹[c f̂] = g goes one axis after the other,
+`pdno.spectral.fourier`), F⁻¹[c f̂] = g goes one axis after the other,
 
     q_mk = Σ_n e_sn c_nmk f̂_nmk,    h_rk = Σ_m a_rm q_mk,
     g_rx = Σ_k w_k [ cos(2πkx) Re h_rk - sin(2πkx) Im h_rk ].
@@ -42,8 +42,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pdno.fourier import half_table
-from pdno.grid import axis_modes, kept_per_axis
+from pdno.spectral.fourier import half_table
+from pdno.spectral.grid import axis_modes, kept_per_axis
 
 try:
     import triton

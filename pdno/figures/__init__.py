@@ -1,0 +1,1 @@
+"""Figures of plain arrays: fields, trajectories, training curves; no model is needed."""

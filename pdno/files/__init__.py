@@ -1,0 +1,1 @@
+"""Files: written whole or not at all, verified on reading, within limits of memory and time."""

@@ -1,0 +1,184 @@
+"""Files appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
+
+Temporary files are `.NAME.PID.tmp` beside the target, so `sweep` can remove those of dead runs.
+One process at a time writes to a folder: it holds the lock of the file `.lock` there, which ends
+with the process, however that ends.
+"""
+
+__all__ = [
+    "atomic_path",
+    "clear_lock",
+    "explained",
+    "only_writer",
+    "sha256",
+    "sweep",
+    "write_text",
+]
+
+import contextlib
+import errno
+import glob
+import hashlib
+import os
+import platform
+import re
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pdno.files.limits import open_regular
+
+LOCK = ".lock"
+PAUSE = 0.2  # seconds between two looks at a lock
+_held: dict[Path, int] = {}  # by which thread of this process
+
+
+@contextlib.contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Yield a temporary path; when the block ends well, it becomes `target`."""
+    _clear(target)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        if hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder; the rename has to do
+            descriptor = os.open(target.parent, os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+                if not os.fstat(descriptor).st_nlink:  # which syncs without a word
+                    gone = "the folder was removed meanwhile"
+                    raise FileNotFoundError(errno.ENOENT, gone, str(target.parent))
+            finally:
+                os.close(descriptor)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _clear(target: Path) -> None:
+    """Remove what processes of this machine left that died while they wrote the same file."""
+    if os.name != "posix":  # elsewhere there is no harmless signal to ask a process with
+        return
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        number = path.name.rsplit(".", 2)[1]
+        if number.isdigit() and not _lives(int(number)):
+            path.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):  # of somebody else, or no process of this machine
+        return True
+    return True
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write `text` to `target`, whole or not at all."""
+    with atomic_path(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sweep(folder: Path) -> int:
+    """Remove the temporary files of runs that died, and return how many there were."""
+    stale = [path for path in folder.glob(".*.tmp") if re.fullmatch(r"\..+\.\d+\.tmp", path.name)]
+    for path in stale:
+        path.unlink(missing_ok=True)
+    return len(stale)
+
+
+@contextlib.contextmanager
+def explained(folder: Path, kept: str) -> Iterator[None]:
+    """Say what could not be written to a folder, what to do about it, and what is `kept`."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or error
+        if isinstance(error, FileNotFoundError) and not folder.is_dir():
+            why = "it was removed meanwhile"
+        raise OSError(
+            f"cannot write to {folder} ({why}): free some space or choose another folder; {kept} "
+            "when you run the same command again"
+        ) from error
+
+
+@contextlib.contextmanager
+def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
+    """Make the folder and hold its lock; ValueError, or else to wait, where another holds it.
+
+    Who holds it already may ask again. Without a folder nothing is done.
+    """
+    place = None if folder is None else folder.resolve()
+    if folder is None or place is None or _held.get(place) == threading.get_ident():
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = _open_lock(folder / LOCK)
+    try:
+        _take(descriptor, folder, wait=wait)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
+        _held[place] = threading.get_ident()
+        try:
+            yield
+        finally:
+            del _held[place]
+            os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def clear_lock(folder: Path) -> None:
+    """Take the name of a writer off the lock who was killed after all was written."""
+    with contextlib.suppress(OSError, ValueError):  # of folders that we may only read, or are held
+        if (folder / LOCK).stat().st_size:
+            with only_writer(folder):
+                pass
+
+
+def _open_lock(path: Path) -> int:
+    """A descriptor of the file of a lock, which is no link to a file of others."""
+    careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | careful, 0o644)
+        found = os.fstat(descriptor)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+            return descriptor
+        os.close(descriptor)
+    if path.exists() or path.is_symlink():
+        raise ValueError(f"{path} is a link, or no file that we may write: remove it")
+    raise OSError(f"cannot write to {path.parent}: choose another folder")
+
+
+def _take(descriptor: int, folder: Path, *, wait: bool) -> None:
+    try:
+        import fcntl
+    except ImportError:  # no such lock on this system
+        return
+    told = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip()
+            who = holder if holder.isprintable() and holder else "another process"
+            if not wait:
+                raise ValueError(f"{who} is writing to {folder}: let it end") from error
+            if not told:
+                print(f"pdno: waiting for {who}, which is writing to {folder}", file=sys.stderr)
+            told = True
+            time.sleep(PAUSE)

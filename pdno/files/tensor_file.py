@@ -1,0 +1,256 @@
+"""Tensor files: what `torch.save` wrote, read without unpickling.
+
+A file of torch >= 1.6 is a zip archive of uncompressed records: `NAME/data.pkl` describes the
+object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages.
+
+The description is a pickle, a program for a small stack machine which may call any function it
+names. Here it is only tokenised (`pickletools.genops` executes nothing) and interpreted by the
+machine below, which knows containers, numbers, text and three names: an ordered dict, a tensor as
+a view of a storage, a parameter. All else is refused. What comes back is plain and on the CPU.
+"""
+
+__all__ = ["AGAIN", "Contents", "TensorFileError", "read_tensor_file"]
+
+import math
+import pickletools
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdno.files.limits import MemoryLimitError, check_memory, open_regular
+from pdno.interface.errors import LONGEST_MESSAGE, printable
+
+_Containers: TypeAlias = "list[Contents] | tuple[Contents, ...] | dict[str | int, Contents]"
+Contents: TypeAlias = "Tensor | str | int | float | None | _Containers"
+
+AGAIN = "the file is damaged or incomplete: download or copy it again"
+PLAIN = 'save tensors in plain containers, e.g. torch.save(model.state_dict(), "weights.pt")'
+_REFUSED = f"refused because loading it could run code: {PLAIN}"
+_OLD = "as torch.save wrote before torch 1.6; refused because loading it could run code. "
+_OLD += "Ask its author to save it again with torch >= 1.6"
+# About 40 instructions of 150 bytes describe a tensor: enough for 50,000 tensors in one file.
+_MOST_INSTRUCTIONS, _MOST_DESCRIPTION_BYTES = 2_000_000, 1 << 26
+_MOST_VALUES, _DEEPEST = 1_000_000, 64
+_CHUNK = 1 << 24
+
+_LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
+_NEW: dict[str, Callable[[], Any]] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_NEW |= {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False}
+
+
+class TensorFileError(ValueError):
+    """The file cannot be read, or is refused; the message says why and what to do."""
+
+
+def read_tensor_file(path: str | Path) -> Contents:
+    """The object that `torch.save` wrote to `path`, made of tensors and plain containers.
+
+    Views of one storage share memory, as they did when they were saved.
+    """
+    with open_regular(path) as file:
+        try:
+            start, size = file.read(4), file.seek(0, 2)
+            if start[:1] == b"\x80":
+                raise TensorFileError(f"this is a bare pickle, {_OLD}")
+            if start != b"PK\x03\x04":
+                problem = f"it starts with {start!r}, which no torch.save file does"
+                raise TensorFileError(f"{problem}; {AGAIN}")
+            check_memory("its tensors", size)  # records are not packed
+            with zipfile.ZipFile(file) as archive:
+                return _checked(_Machine(archive, size).run())
+        except (TensorFileError, MemoryLimitError) as problem:
+            raise TensorFileError(f"cannot read {path}: {printable(str(problem))}") from problem
+        # Damaged bytes make zipfile and pickletools stumble in many ways; all mean the same.
+        except Exception as problem:
+            told = printable(str(problem)[:LONGEST_MESSAGE])
+            raise TensorFileError(f"cannot read {path}: {told}; {AGAIN}") from problem
+
+
+@dataclass
+class _Storage:
+    """The numbers that tensors are views of; not a value of its own."""
+
+    numbers: Tensor
+
+
+class _Machine:
+    """The stack machine of a pickle, reduced to what tensors in plain containers need."""
+
+    def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
+        self.archive, infos = archive, archive.infolist()
+        self.records = {info.filename: info for info in infos}
+        self.stack, self.marks, self.memo = list[Any](), list[int](), dict[int, Any]()
+        self.storages: dict[tuple[str, torch.dtype, int], _Storage] = {}
+        roots = [name[: -len("data.pkl")] for name in self.records if name.endswith("/data.pkl")]
+        if len(roots) != 1:
+            raise TensorFileError(
+                "it is a zip archive without the single data.pkl of torch.save; if it is a "
+                "download that holds a data file, unpack it first"
+            )
+        self.root = roots[0]
+        if len(self.records) != len(infos):
+            raise TensorFileError(f"two records have the same name; {AGAIN}")
+        # zipfile makes room for what is declared to be packed before it reads
+        packed = any(
+            info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size
+            for info in infos
+        )
+        if packed or sum(info.file_size for info in infos) > file_size:
+            problem = "its records are compressed or larger than the file"
+            cure = "save the tensors again with torch.save"
+            raise TensorFileError(f"{problem}, which torch.save never writes; {cure}")
+        order = f"{self.root}byteorder"
+        if order in self.records and archive.read(order) != b"little":
+            raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
+
+    def run(self) -> Any:
+        """The value that the description leaves on the stack."""
+        description = f"{self.root}data.pkl"
+        if self.records[description].file_size > _MOST_DESCRIPTION_BYTES:
+            raise TensorFileError(f"its description is too long; {PLAIN}")
+        program = pickletools.genops(self.archive.read(description))
+        for count, (opcode, argument, _) in enumerate(program):
+            if count >= _MOST_INSTRUCTIONS:
+                raise TensorFileError(f"its description has too many instructions; {PLAIN}")
+            self.step(opcode.name, argument)
+        (result,) = self.stack
+        return result
+
+    def step(self, opcode: str, argument: Any) -> None:
+        """Change what was put on the stack, or push a value."""
+        match opcode:
+            case "PROTO" | "FRAME" | "STOP":
+                pass
+            case "MARK":
+                self.marks.append(len(self.stack))
+            case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+                self.memo[len(self.memo) if argument is None else argument] = self.stack[-1]
+            case "APPEND" | "APPENDS":
+                values = self.pop(1 if opcode == "APPEND" else None)
+                self.top(list).extend(values)
+            case "SETITEM" | "SETITEMS":
+                values = self.pop(2 if opcode == "SETITEM" else None)
+                wrong = [type(key).__name__ for key in values[::2] if type(key) not in (str, int)]
+                if wrong:
+                    raise TensorFileError(f"a dict has a key of type {wrong[0]}; {PLAIN}")
+                self.top(dict).update(zip(values[::2], values[1::2], strict=True))
+            case "BUILD":
+                # Attributes of an ordered dict: the versions of the modules of a state dict.
+                self.pop(1)
+                self.top(dict)
+            case _:
+                self.stack.append(self.value(opcode, argument))
+
+    def value(self, opcode: str, argument: Any) -> Any:
+        """A value given, recalled or put together from those on the stack."""
+        if opcode in _LITERALS:
+            return argument
+        if opcode in _NEW:
+            return _NEW[opcode]()
+        match opcode:
+            case "BINGET" | "LONG_BINGET":
+                return self.memo[argument]
+            case "TUPLE":
+                return tuple(self.pop())
+            case "TUPLE1" | "TUPLE2" | "TUPLE3":
+                return tuple(self.pop(int(opcode[-1])))
+            case "GLOBAL" | "STACK_GLOBAL":
+                name = argument if opcode == "GLOBAL" else " ".join(self.pop(2))
+                if name not in _NAMES:
+                    foreign = name[:80].replace(" ", ".")
+                    raise TensorFileError(f"this file holds a pickled {foreign!r}; {_REFUSED}")
+                return _NAMES[name]
+            case "BINPERSID":
+                return self.storage(*self.pop(1)[0])
+            case "REDUCE":
+                function, arguments = self.pop(2)
+                return function(*arguments)
+        raise TensorFileError(f"this file holds a pickled {opcode} step; {_REFUSED}")
+
+    def pop(self, count: int | None = None) -> list[Any]:
+        """The last `count` values, or those since the last mark."""
+        start = self.marks.pop() if count is None else len(self.stack) - count
+        if start < 0:
+            raise TensorFileError(f"its description is malformed; {AGAIN}")
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+    def top(self, expected: type) -> Any:
+        if not isinstance(self.stack[-1], expected):
+            raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
+        return self.stack[-1]
+
+    def storage(self, kind: Any, dtype: Any, key: Any, _device: Any, count: Any) -> _Storage:
+        typed = isinstance(dtype, torch.dtype) and type(key) is str and type(count) is int
+        if kind != "storage" or not typed:
+            raise TensorFileError(f"its description names no storage; {AGAIN}")
+        place = (key, dtype, count)
+        if place not in self.storages:
+            self.storages[place] = _Storage(self.read(*place))
+        return self.storages[place]
+
+    def read(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
+        """The numbers of record `data/key`, as a flat tensor."""
+        info = self.records.get(f"{self.root}data/{key}")
+        if info is None or count < 0 or info.file_size != count * dtype.itemsize:
+            held = "is missing" if info is None else f"has {info.file_size} bytes"
+            raise TensorFileError(f"storage {key!r} of {count} {dtype} numbers {held}; {AGAIN}")
+        # Bytes other than 0 and 1 are no bools.
+        storage = torch.empty(count, dtype=torch.uint8 if dtype == torch.bool else dtype)
+        target = storage.view(torch.uint8).numpy()
+        with self.archive.open(info) as record:
+            for start in range(0, len(target), _CHUNK):  # zipfile verifies the checksum
+                target[start : start + _CHUNK] = np.frombuffer(record.read(_CHUNK), np.uint8)
+        return storage.ne(0) if dtype == torch.bool else storage
+
+
+def _tensor(
+    storage: _Storage, offset: int, size: Any, stride: Any, grad: Any, hooks: Any, meta: Any = None
+) -> Tensor:
+    if meta:
+        raise TensorFileError("a tensor is a lazy conjugate; save tensor.resolve_conj()")
+    bounded = all(type(n) is int and 0 <= n < 1 << 63 for n in (offset, *size, *stride))
+    if not bounded or len(size) > _DEEPEST:
+        raise TensorFileError(f"the size of a tensor is malformed; {AGAIN}")
+    last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    count, held = math.prod(list(size)), storage.numbers.numel()
+    if count > held or (count > 0 and last >= held):
+        problem = f"a tensor of size {size} at {offset} does not fit its storage of {held} numbers"
+        raise TensorFileError(f"{problem}; save tensor.contiguous()")
+    return storage.numbers.as_strided(size, stride, offset)
+
+
+_DTYPES = {"Char": torch.int8, "Short": torch.int16, "Int": torch.int32, "Long": torch.int64}
+_DTYPES |= {"Byte": torch.uint8, "Bool": torch.bool, "Half": torch.float16}
+_DTYPES |= {"BFloat16": torch.bfloat16, "Float": torch.float32, "Double": torch.float64}
+_DTYPES |= {"ComplexFloat": torch.complex64, "ComplexDouble": torch.complex128}
+# All that a description may name. Nothing else callable ever gets on the stack.
+_NAMES: dict[str, torch.dtype | Callable[..., Any]] = {
+    **{f"torch {kind}Storage": dtype for kind, dtype in _DTYPES.items()},
+    "collections OrderedDict": lambda: {},
+    "torch._utils _rebuild_tensor_v2": _tensor,
+    "torch._utils _rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
+}
+
+
+def _checked(contents: Any) -> Contents:
+    """`contents`, if it is plain, not too deep and, walked as a tree, not too large."""
+    waiting, count = [(contents, 0)], 1
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, (dict, list, tuple)):
+            count += len(value)
+            if count > _MOST_VALUES or depth > _DEEPEST:
+                raise TensorFileError(f"it holds too many values or too deep ones; {PLAIN}")
+            parts = value.values() if isinstance(value, dict) else value
+            waiting += [(part, depth + 1) for part in parts]
+        elif not (value is None or isinstance(value, (Tensor, str, int, float))):
+            raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
+    return cast(Contents, contents)

@@ -1,0 +1,64 @@
+"""Records: frozen, checked as a whole, and wrong names are answered with the nearest known one.
+
+Specifications, problems, networks and tasks are records. Which kinds of them there are is a plain
+dictionary by name, so that other packages can add theirs (see `pdno.runs.plugins`); reading
+a record looks names up there and never imports anything.
+"""
+
+__all__ = ["Record", "by_kind", "refuse_unknown"]
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from pdno.interface.errors import LONGEST_NAME, suggest, unknown_name
+
+
+class Record(BaseModel):
+    """A frozen record without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, values: Any) -> Any:
+        if isinstance(values, dict):
+            refuse_unknown(cls.__name__, cls.model_fields, values)
+        return values
+
+
+def refuse_unknown(title: str, known: Iterable[str], values: Mapping[str, Any]) -> None:
+    """ValidationError that names the nearest known key of each unknown one."""
+    names = list(known)
+    wrong = [
+        InitErrorDetails(
+            type=PydanticCustomError(
+                "unknown_key",
+                "unknown key; {near}known: {known}",
+                {"near": suggest(key, names), "known": ", ".join(names)},
+            ),
+            loc=(key if len(key) <= LONGEST_NAME else f"{key[:LONGEST_NAME]}...",),
+            input=value,
+        )
+        for key, value in values.items()
+        if isinstance(key, str) and key not in names
+    ]
+    if wrong:
+        raise ValidationError.from_exception_data(title, wrong)
+
+
+def by_kind(what: str, kinds: Mapping[str, type[BaseModel]]) -> Callable[[Any], Any]:
+    """The validator that makes {"kind": name, ...}, or a name alone, the record of that kind."""
+
+    def choose(value: Any) -> Any:
+        values = {"kind": value} if isinstance(value, str) else value
+        if not isinstance(values, dict):
+            return value
+        kind = values.get("kind")
+        if not isinstance(kind, str) or kind not in kinds:
+            raise ValueError(unknown_name(f"{what} kind", kind, kinds))
+        return kinds[kind].model_validate(values)
+
+    return choose

@@ -1,0 +1,235 @@
+"""The specification of an experiment: everything that decides its numbers, in one frozen record.
+
+It is written beside the results as JSON and may be read from JSON or YAML. Unknown keys and
+contradictions are refused by name.
+"""
+
+__all__ = ["Experiment", "read_experiment"]
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, field_serializer, field_validator, model_validator
+
+from pdno.data.layout import DataFile
+from pdno.data.problems import PROBLEMS, NavierStokesProblem, Problem
+from pdno.evaluation.metric_table import Facts, check_cell
+from pdno.files.limits import DEEPEST, check_plain, read_text
+from pdno.interface.errors import unknown_name
+from pdno.interface.records import Record
+from pdno.paper.published import Dataset
+from pdno.runs.networks import AnyNetwork
+from pdno.training.normalizer import Normalization
+from pdno.training.settings import TrainingSettings
+from pdno.training.task import (
+    AnyTask,
+    Markov,
+    OneShot,
+    Rollout,
+    SpaceTime,
+    StaticMap,
+    TeacherForcing,
+)
+
+LETTERS = str.maketrans({"ξ": "xi", "ν": "nu", "μ": "mu"})  # that names of folders have
+Recurrent = Rollout | TeacherForcing | Markov
+Count = Annotated[int, Field(ge=1, le=10_000_000)]
+
+
+class Experiment(Record):
+    """One training run: data, network, task and settings.
+
+    The data are either those of a problem, which are generated where they are missing, or those of
+    a file: a dataset folder, a published .mat or .bin file, or your own arrays by their names
+    (`pdno.data.layout`).
+    """
+
+    #: of the experiment, for example darcy; by default that of the problem or the file
+    name: Annotated[str, Field(min_length=1)]
+    #: what the tables call this network; by default its kind, for example PDNO
+    model: Annotated[str, Field(min_length=1)]
+    study: str = ""  #: that it belongs to, for example darcy-modes; by default its name
+    of_paper: bool = False  #: whether the paper trains such a network this way
+    sweep: tuple[Literal["modes", "width"], ...] = ()  #: what the study varies of the network
+    problem: Problem | None = None  #: whose solver makes the data
+    #: a file or folder instead: its path, or {path, inputs, outputs, ...} for your own arrays
+    file: DataFile | None = None
+    train: Count  #: number of training samples, the first ones
+    test: Count  #: number of test samples, the last ones
+    #: number of samples after those for training, on which the run is watched instead of the test
+    validation: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    #: first samples that are for training, where it takes fewer; None takes all of them
+    pool: Count | None = None
+    resolution: Count  #: points per axis in training; the data are subsampled to it
+    window: Count | None = None  #: frames that are the input; None takes that of the dataset
+    targets: Count | None = None  #: frames after the window that are the target; None takes all
+    network: AnyNetwork
+    task: AnyTask = StaticMap()  #: how the network meets the data
+    normalization: Normalization = "none"  #: of inputs and outputs
+    training: TrainingSettings = TrainingSettings()
+    zero_shot: tuple[Count, ...] = ()  #: other resolutions to evaluate at
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        file, problem, network = (values.get(key) for key in ("file", "problem", "network"))
+        file = file.get("path") if isinstance(file, dict) else file
+        if isinstance(file, str) and file and "resolution" not in values:
+            points = f"the points per axis in training, which `pdno data info {file}` says"
+            raise ValueError(f"resolution is missing: give {points}, or a divisor of them")
+        usual: dict[str, Any] = {}
+        if isinstance(file, str) and Path(file).stem:
+            usual["name"] = Path(file).stem
+        if isinstance(problem, dict):
+            usual |= {key: problem[key] for key in ("name", "resolution") if key in problem}
+        if isinstance(network, dict) and isinstance(network.get("kind"), str):
+            usual["model"] = network["kind"].upper()
+        return {**usual, **values}
+
+    @field_validator("problem", mode="before")
+    @classmethod
+    def _problem_by_name(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        name = value.get("name")
+        if not isinstance(name, str) or name not in PROBLEMS:
+            raise ValueError(unknown_name("problem name", name, PROBLEMS))
+        return PROBLEMS[name](**{k: v for k, v in value.items() if k != "name"})
+
+    @field_serializer("problem")
+    def _problem_with_name(self, value: Problem | None) -> dict[str, Any] | None:
+        return None if value is None else {"name": value.name, **value.model_dump()}
+
+    @field_serializer("file")
+    def _file_as_written(self, value: DataFile | None) -> str | dict[str, Any] | None:
+        return None if value is None else value.spelled()
+
+    @model_validator(mode="after")
+    def _check_together(self) -> "Experiment":
+        for name in ("name", "model", "study"):
+            check_cell(name, getattr(self, name))
+        if (self.problem is None) == (self.file is None):
+            raise ValueError("give either a problem or a file, and not both")
+        if self.problem is not None:
+            self._check_problem(self.problem)
+        recurrent = isinstance(self.task, Recurrent)
+        if self.window is None and (recurrent or self.targets is not None):
+            needs = f"task {self.task.kind!r}" if recurrent else f"targets={self.targets}"
+            raise ValueError(f"{needs} needs frames as the input: give a window")
+        for option, task, networks in (
+            ("takes_time", OneShot, "that take time need the task 'one-shot'"),
+            ("space_time", SpaceTime, "with a time axis need the task 'space-time'"),
+        ):
+            given = bool(getattr(self.network, option, False))
+            if given != isinstance(self.task, task):
+                raise ValueError(
+                    f"task {self.task.kind!r} and {option}={given} contradict: networks "
+                    f"{networks}, and only they"
+                )
+        if self.pooled < self.train:
+            raise ValueError(
+                f"train={self.train} samples of a pool of {self.pool}: make it as large, or leave "
+                "it out"
+            )
+        _ = self.facts  # whose cells are checked, too
+        return self
+
+    def _check_problem(self, problem: Problem) -> None:
+        if self.pooled + self.validation + self.test > problem.samples:
+            among = f" and validation={self.validation}" if self.validation else ""
+            first = f"train={self.train}" if self.pool is None else f"pool={self.pool}"
+            raise ValueError(
+                f"{first}{among} and test={self.test} overlap in {problem.samples} samples"
+            )
+        seen = getattr(self.network, "scalars", 0)
+        if seen not in (0, len(problem.vary)):
+            varied = ", ".join(problem.vary) or "nothing"
+            raise ValueError(
+                f"scalars={seen} of the network, but the problem varies {varied}: give "
+                f"scalars={len(problem.vary)}, or 0 for constant channels"
+            )
+        frames = len(problem.times or ())
+        if self.window is not None and self.window + (self.targets or 1) > frames:
+            raise ValueError(
+                f"window={self.window} and targets={self.targets or 1} or more do not fit the "
+                f"{frames} frames of the problem"
+            )
+        for points in (self.resolution, *self.zero_shot):
+            if problem.resolution % points:
+                raise ValueError(
+                    f"resolution {points} is not among the points of data stored at "
+                    f"{problem.resolution}: take a divisor"
+                )
+
+    @property
+    def pooled(self) -> int:
+        """First samples that are for training, whether it takes them or not."""
+        return self.train if self.pool is None else self.pool
+
+    @property
+    def facts(self) -> Facts:
+        """What tables, figures and verdicts go by."""
+        problem, (family, variant) = self.problem, self.network.family
+        dataset = problem.name if problem else str(self.file.path if self.file else "")
+        if problem is not None and problem.vary:
+            ranges = (f"{name} {a:g} to {b:g}" for name, (a, b) in problem.vary.items())
+            dataset = f"{problem.name}, {', '.join(ranges)}"
+        elif isinstance(problem, NavierStokesProblem):
+            dataset = str(Dataset(problem.viscosity, problem.final_time, self.train))
+        viscosity = problem.parameters.get("viscosity") if problem else None
+        values = {name: getattr(self.network, name) for name in self.sweep}
+        sweep = {str(name): float(math.inf if v is None else v) for name, v in values.items()}
+        study, mode = self.study or self.name, self.task.kind
+        return Facts(study, dataset, viscosity, family, variant, mode, self.of_paper, sweep)
+
+    def completed_by(self, other: "Experiment") -> "Experiment":
+        """This one, with what older versions did not write; it decides no number of a run."""
+        missing = {"study", "of_paper", "sweep"} - self.model_fields_set
+        return self.model_copy(update={name: getattr(other, name) for name in missing})
+
+    @property
+    def seed(self) -> int:
+        """Seed of the weights, of the order of the samples and of the noise."""
+        return self.training.seed
+
+    @property
+    def slug(self) -> str:
+        """A folder name for this run."""
+        plain = self.model.translate(LETTERS)
+        words = re.sub(r"[\W_]+", "-", plain.lower()).strip("-")
+        return f"{words}-{self.resolution}-seed{self.seed}"
+
+    def with_changes(self, **changes: Any) -> "Experiment":
+        """This experiment with other values, checked as a whole."""
+        return Experiment(**{**{k: getattr(self, k) for k in self.model_fields_set}, **changes})
+
+
+def _read_yaml(text: str) -> Any:
+    """What a text holds; levels are counted first, as each of them costs time."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+    return yaml.safe_load(text)
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read a specification from a JSON or YAML file."""
+    text, kind = read_text(path), "json" if path.suffix == ".json" else "yaml"
+    try:
+        values = json.loads(text) if kind == "json" else _read_yaml(text)
+    except Exception as problem:  # damaged text makes yaml stumble in many ways
+        told = " ".join(str(problem).split())  # YAML draws the place over several lines
+        raise ValueError(f"{path} is not readable as {kind}: {told}") from problem
+    check_plain(path, values)
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds no specification: expected keys such as name and network")
+    return Experiment.model_validate(values)

@@ -1,0 +1,98 @@
+"""Whether datasets, runs, saved operators and exported files are as they were written.
+
+Each file is right, missing, changed, or unknown: no record names it. Unknown files are told and do
+no harm, but in the place of a file of a sealed run, where they would be read, they are wrong.
+"""
+
+__all__ = ["verify"]
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pdno.data.manifest import MANIFEST, read_manifest
+from pdno.files.atomic import sha256
+from pdno.files.checksums import State, examine
+from pdno.files.run_folder import METRICS, SEAL, SEALED
+
+Finding = tuple[Path, State, str]  # a file, its state, and what to do about it
+RUN = "bring it back from a copy, or remove the folder and run it again"
+DATA = "run the dataset's `pdno generate` command again, or bring it back from a copy"
+EXPORT = "bring it back from a copy, or export it again"
+FOREIGN = "it was not there when the folder was sealed: remove it"
+
+
+def verify(paths: Sequence[Path]) -> tuple[str, bool]:
+    """A line per file and a sum of them, and whether all is right.
+
+    A path is a file with a record beside it, or a folder that has some in it or below it.
+    """
+    found: dict[Path, Finding] = {}
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"there is no {path}: give a dataset, a run, or an exported file")
+        folder = path if path.is_dir() else path.parent
+        looked = [one for place in _folders(folder, path) for one in _look(place)]
+        mine = [one for one in looked if path.is_dir() or one[0] == path]
+        if not any(state != "unknown" for _, state, _ in mine):
+            told = "has no record of what was written: older versions wrote none"
+            raise ValueError(f"{path} {told}, or it is no dataset, run or export of ours")
+        # a file may be named by several records, and all have to agree
+        for one in sorted(mine, key=lambda one: one[1] == "right", reverse=True):
+            if one[1] != "unknown" or one[0] not in found:
+                found[one[0]] = one
+    lines = [f"{state:8} {path}{f': {cure}' * bool(cure)}" for path, state, cure in found.values()]
+    counts = Counter(state for _, state, _ in found.values())
+    summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+    right = not any(cure for _, _, cure in found.values())
+    return "\n".join([*lines, f"{len(found)} files: {summary}"]), right
+
+
+def _folders(folder: Path, path: Path) -> list[Path]:
+    """The folder, and those below it that have a record, where the path is a folder."""
+    records = (SEAL, MANIFEST, METRICS, f"*.{SEAL}")
+    below = {one.parent for name in records for one in folder.rglob(name)}
+    return sorted({folder, *below}) if path.is_dir() else [folder]
+
+
+def _look(folder: Path) -> Iterator[Finding]:
+    """What there is in one folder."""
+    known: dict[Path, State] = {}
+    for record in [*folder.glob(SEAL), *folder.glob(f"*.{SEAL}")]:
+        cure = RUN if record.name == SEAL else EXPORT
+        known[record] = "right"
+        try:
+            states = examine(folder, record.name)
+        except ValueError:
+            known[record] = "changed"
+            yield record, "changed", cure
+            continue
+        yield record, "right", ""
+        for name, state in states.items():
+            known[folder / name] = state
+            yield folder / name, state, "" if state == "right" else cure
+    if (folder / MANIFEST).is_file():
+        for path, state in _dataset(folder):
+            known[path] = state
+            yield path, state, "" if state == "right" else DATA
+    sealed = (folder / SEAL).is_file()
+    for path in sorted(folder.iterdir()):
+        if path not in known and path.is_file() and not path.name.startswith("."):
+            foreign = sealed and path.name in (*SEALED, METRICS)
+            yield path, "unknown", FOREIGN if foreign else ""
+
+
+def _dataset(folder: Path) -> Iterator[tuple[Path, State]]:
+    """The manifest of a dataset, and its shards."""
+    try:
+        manifest = read_manifest(folder)
+    except ValueError:
+        yield folder / MANIFEST, "changed"
+        return
+    yield folder / MANIFEST, "right"
+    for shard in manifest.shards:
+        path = folder / shard.file
+        if not path.is_file():
+            yield path, "missing"
+        else:
+            yield path, "right" if sha256(path) == shard.sha256 else "changed"

@@ -1,0 +1,1 @@
+"""Grids and their Fourier transform: where physics and learning meet."""

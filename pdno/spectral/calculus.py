@@ -1,0 +1,103 @@
+"""Spectral calculus on periodic grids: the Laplacian, the 2/3 rule, moving between grids.
+
+Products of two functions fill modes that the grid cannot hold and that come back as wrong low
+modes; keeping only |ξ_j| < N/3 before and after a product removes this aliasing exactly (the 2/3
+rule). Fields on the torus move between grids by `resample`, fields without a period by splines.
+"""
+
+__all__ = ["band_limits", "band_mask", "interpolate", "laplacian_symbol", "resample"]
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from scipy.interpolate import CubicSpline
+from torch import Tensor
+
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import Device, Grid
+
+
+def laplacian_symbol(grid: Grid, device: Device = None) -> Tensor:
+    """-4π²|ξ|², the symbol of Δ on the half spectrum, shape (*N^), float64."""
+    xi = grid.modes(device=device).to(torch.float64)
+    return xi.square().sum(dim=-1).mul_(-4 * math.pi**2)
+
+
+def band_limits(grid: Grid) -> tuple[int | None, ...]:
+    """Kept modes that hold the band |ξ_j| < N_j/3: only the half axis is cut short."""
+    return (*(None,) * (grid.dim - 1), (grid.shape[-1] - 1) // 3 + 1)
+
+
+def band_mask(grid: Grid, device: Device = None) -> Tensor:
+    """1 where |ξ_j| < N_j/3 on every axis and 0 elsewhere (the 2/3 rule), (*N^), float64."""
+    xi = grid.modes(device=device).abs()
+    limit = torch.tensor([(n - 1) // 3 for n in grid.shape], device=device)
+    return (xi <= limit).all(dim=-1).to(torch.float64)
+
+
+def resample(f: Tensor, shape: Sequence[int]) -> Tensor:
+    """The trigonometric polynomial through the samples f, on another grid, (..., *N) -> (..., *M).
+
+    Going finer interpolates, going coarser drops the modes that the new grid cannot hold. A mode
+    at N/2 of an even grid stands for its two signs in equal parts.
+    """
+    new = Grid(tuple(shape)).shape
+    f_hat = transform(f, len(new))
+    for position in range(-len(new), 0):
+        if f.shape[position] != new[position]:
+            f_hat = _resize_axis(f_hat, position, f.shape[position], new[position])
+    return inverse(f_hat, new)
+
+
+def _resize_axis(f_hat: Tensor, position: int, n: int, m: int) -> Tensor:
+    """Move the coefficients of one axis from n to m points; the last one is the half axis."""
+    f_hat, half, small = f_hat.movedim(position, -1), position == -1, min(n, m)
+    out = f_hat.new_zeros((*f_hat.shape[:-1], m // 2 + 1 if half else m))
+    inner = (small - 1) // 2  # the modes strictly below N/2 of the smaller grid
+    out[..., : inner + 1] = f_hat[..., : inner + 1]
+    if not half and inner:
+        out[..., -inner:] = f_hat[..., -inner:]
+    if small % 2 == 0:
+        k = small // 2
+        if half:
+            # weights w of the Hermitian rule: 1 where k is the Nyquist line, 2 elsewhere
+            out[..., k] = f_hat[..., k] * (0.5 if m > n else 2.0)
+        elif m > n:
+            out[..., k] = out[..., -k] = f_hat[..., k] * 0.5
+        else:
+            out[..., k] = f_hat[..., k] + f_hat[..., -k]
+    return out.movedim(-1, position)
+
+
+def interpolate(f: Tensor, old: Grid, new: Grid) -> Tensor:
+    """The spline through the samples f on `old`, at the points of `new`, (..., *N) -> (..., *M).
+
+    Cubic, axis by axis; it extrapolates beyond the first and the last point of a box.
+    """
+    old.check(f, "f")
+    if new.dim != old.dim or new.periodic != old.periodic:
+        raise ValueError(f"cannot interpolate from {old} to {new}: expected the same kind of box")
+    if new == old:
+        return f
+    for axis in range(old.dim):
+        table = _spline_table(old, new, axis).to(f)
+        f = torch.movedim(torch.movedim(f, axis - old.dim, -1) @ table.T, -1, axis - old.dim)
+    return f
+
+
+@lru_cache(maxsize=16)
+def _spline_table(old: Grid, new: Grid, axis: int) -> Tensor:
+    """The matrix (M, N) of the spline along one axis."""
+    nodes, points = old.axes()[axis], new.axes()[axis]
+    values = torch.eye(len(nodes), dtype=torch.float64)
+    if old.periodic:
+        nodes, values = torch.cat([nodes, nodes[:1] + 1]), torch.cat([values, values[:1]])
+        points = nodes[0] + (points - nodes[0]) % 1
+    elif len(nodes) < 4:
+        given = f"{len(nodes)} points on axis {axis}"
+        raise ValueError(f"{given}: a spline needs 4; take a finer grid")
+    ends = "periodic" if old.periodic else "not-a-knot"
+    spline = CubicSpline(nodes.numpy(), values.numpy(), bc_type=ends)
+    return torch.as_tensor(spline(points.numpy()))

@@ -1,0 +1,282 @@
+"""The Fourier transform F and its inverse F⁻¹ on the torus; the only user of torch.fft.
+
+    f̂(ξ) = F[f](ξ) = 1/|N| Σ_x f(x) e^{-2πi ξ·x},      f(x) = F⁻¹[f̂](x) = Σ_ξ f̂(ξ) e^{2πi ξ·x}
+
+The factor 1/|N| is in F, so a coefficient is a number of the function and not of the grid that
+sampled it. Real functions keep the half spectrum ξ_d >= 0 (see `pdno.spectral.grid`): the Hermitian rule,
+
+    f(x) = Σ_{ξ_d >= 0} w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ],    w = 1 at ξ_d = 0 and N_d/2, else 2,
+
+whatever its coefficients: at ξ_d = 0 and at the Nyquist line only the Hermitian part acts. The CPU
+backend follows the rule by itself; others may read the imaginary parts there. `modes=k` keeps
+-k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis, the corner convention of the
+published operators; the rest is zero.
+
+With few kept modes products with small tables are cheaper than the FFT, which makes all of them
+(`choose_method`). They go axis by axis. On a full axis pairs of ±ξ are joined first,
+
+    h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,   P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}),
+
+so that the table is real and half as long.
+"""
+
+__all__ = ["Modes", "choose_method", "half_weights", "inverse", "transform", "whole_spectrum"]
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from pdno.spectral.grid import Grid, Modes, axis_modes, hermitian_weights, kept_per_axis
+from pdno.spectral.tracing import is_traced
+
+Method = Literal["auto", "fft", "matrix"]
+_Kept = tuple[int | None, ...]
+
+# flops of the products per |N| log2 |N| up to which they beat the FFT (see `pdno bench`)
+MATRIX_UP_TO = 16.0
+
+
+def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -> Method:
+    """The cheaper way for one F⁻¹: "matrix" or "fft"."""
+    if is_traced():
+        return "fft"
+    if method != "auto":
+        return method
+    *sizes, half = _spectrum_shape(shape, kept_per_axis(shape, modes))
+    work, grown = 0.0, 1.0
+    for axis, size in enumerate(sizes):  # (…, N, K, …): a real table (N, K + 1) on complex columns
+        grown *= shape[axis]
+        work += 2 * grown * (size + 1) * math.prod(sizes[axis + 1 :]) * half
+    work += grown * 2 * half * shape[-1]
+    points = math.prod(shape)
+    return "matrix" if 2 * work <= MATRIX_UP_TO * points * math.log2(points) else "fft"
+
+
+def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft") -> Tensor:
+    """F[f] on the half spectrum, (..., *N) real -> (..., *N^) complex; N has `dim` axes.
+
+    `modes` are the kept modes k_max, per axis or for all; None keeps every mode (of that axis).
+    """
+    shape, axes = tuple(f.shape[-dim:]), tuple(range(-dim, 0))
+    kept = kept_per_axis(shape, modes)
+    if choose_method(shape, modes, method) == "matrix":
+        scale = half_weights(shape[-1], kept[-1], f.dtype, f.device) * math.prod(shape)
+        return _products(f, shape, kept, True) / scale
+    if kept.count(None) == dim:
+        f_hat: Tensor = torch.fft.rfftn(f, dim=axes, norm="forward")
+        return f_hat
+    # modes are dropped as soon as their axis is transformed: the later axes have less to do
+    f_hat = _truncate_axis(torch.fft.rfft(f, norm="forward"), -1, kept[-1])
+    for position in axes[-2::-1]:
+        f_hat = torch.fft.fft(f_hat, dim=position, norm="forward")
+        f_hat = _truncate_axis(f_hat, position, kept[position])
+    return f_hat
+
+
+def inverse(
+    f_hat: Tensor, shape: Sequence[int], modes: Modes = None, *, method: Method = "fft"
+) -> Tensor:
+    """F⁻¹[f̂] on a grid of `shape`, (..., *N^) complex -> (..., *N) real.
+
+    The coefficients are those of the kept modes in the order of `Grid.modes(modes)`.
+    """
+    axes, kept = tuple(range(-len(shape), 0)), kept_per_axis(shape, modes)
+    _check_coefficients(f_hat, shape, kept)
+    if choose_method(shape, modes, method) == "matrix":
+        return _products(f_hat, tuple(shape), kept, False)
+    by_rule = f_hat.device.type == "cpu"
+    if by_rule and kept.count(None) == len(shape):
+        f: Tensor = torch.fft.irfftn(f_hat, s=tuple(shape), dim=axes, norm="forward")
+        return f
+    for position in axes[:-1]:
+        f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
+        f_hat = torch.fft.ifft(f_hat, dim=position, norm="forward")
+    f_hat = f_hat if by_rule else _real_lines(f_hat, shape[-1])
+    # irfft pads the half axis with zeros by itself
+    f = torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
+    return f
+
+
+def truncate_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
+    """Keep the modes `modes` of a whole half spectrum of a grid of `shape`."""
+    for position, kept in enumerate(kept_per_axis(shape, modes), start=-len(shape)):
+        f_hat = _truncate_axis(f_hat, position, kept)
+    return f_hat
+
+
+def pad_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
+    """Put kept modes into a whole half spectrum of a grid of `shape`, zeros elsewhere."""
+    kept = kept_per_axis(shape, modes)
+    _check_coefficients(f_hat, shape, kept)
+    for position in range(-len(shape), -1):
+        f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
+    return functional.pad(f_hat, (0, shape[-1] // 2 + 1 - f_hat.shape[-1]))
+
+
+def whole_spectrum(c: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
+    """What of a half spectrum acts: m(ξ) on all modes of the FFT, (..., *K^) -> (..., *N) complex.
+
+    By the Hermitian rule, and because f̂(-ξ) = conj f̂(ξ), values c on ξ_d >= 0 stand for c(ξ) where
+    only ξ is stored, conj c(-ξ) where only -ξ is, modulo N, and (c(ξ) + conj c(-ξ)) / 2 on the
+    lines ξ_d = 0 and N_d/2, where both have a place.
+
+    Example:
+        >>> whole_spectrum(torch.tensor([1j, 2j]), Grid((3,))).tolist()
+        [0j, 2j, -2j]
+    """
+    half, points = pad_modes(c, grid.shape, modes), grid.shape[-1]
+    stored, axes = functional.pad(half, (0, points - half.shape[-1])), tuple(range(-grid.dim, 0))
+    mirrored = stored.flip(axes).roll((1,) * grid.dim, axes).conj()
+    last = torch.arange(points, device=c.device)
+    return (stored + mirrored) * (0.5 * hermitian_weights(last, points)).to(c.real.dtype)
+
+
+def _truncate_axis(f_hat: Tensor, position: int, kept: int | None) -> Tensor:
+    n = f_hat.shape[position]
+    if kept is None or kept == n or (position != -1 and 2 * kept == n):
+        return f_hat
+    low, high = f_hat.narrow(position, 0, kept), f_hat.narrow(position, n - kept, kept)
+    return low if position == -1 else torch.cat([low, high], dim=position)
+
+
+def _pad_axis(f_hat: Tensor, position: int, n: int, kept: int | None) -> Tensor:
+    if kept is None or 2 * kept == n:
+        return f_hat
+    low, high = f_hat.narrow(position, 0, kept), f_hat.narrow(position, kept, kept)
+    size = (*low.shape[:position], n - 2 * kept, *low.shape[position + 1 :])
+    return torch.cat([low, f_hat.new_zeros(size), high], dim=position)
+
+
+def _spectrum_shape(shape: Sequence[int], kept: _Kept) -> tuple[int, ...]:
+    full = [n if k is None else 2 * k for n, k in zip(shape[:-1], kept[:-1], strict=True)]
+    return (*full, shape[-1] // 2 + 1 if kept[-1] is None else kept[-1])
+
+
+def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
+    expected = _spectrum_shape(shape, kept)
+    if tuple(f_hat.shape[-len(shape) :]) != expected:
+        needed = f"a {tuple(shape)} grid with modes {kept} needs last axes {expected}"
+        raise ValueError(f"coefficients have shape {tuple(f_hat.shape)}; {needed}")
+
+
+def _real_lines(f_hat: Tensor, n: int) -> Tensor:
+    """Drop the imaginary part at ξ_d = 0 and, for even n, at ξ_d = n/2."""
+    last = torch.arange(f_hat.shape[-1], device=f_hat.device)
+    return torch.complex(f_hat.real, f_hat.imag * (hermitian_weights(last, n) == 2))
+
+
+class _Products(torch.autograd.Function):
+    """F⁻¹ by matrix products, or its transpose; each is the gradient of the other.
+
+    Inside, the full axes come first, then whatever is transformed together, then the half axis,
+    (N_1, .., N_{d-1}, ..., N_d): each axis is then one large product without a copy.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, v: Tensor, shape: tuple[int, ...], kept: _Kept, back: bool) -> Tensor:
+        ctx.given = shape, kept, not back
+        full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
+        made = (_transposed if back else _synthesis)(v.movedim(full, first), shape, kept)
+        return made.movedim(first, full)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _products(grad, *ctx.given), None, None, None
+
+
+_products: Callable[..., Tensor] = _Products.apply
+
+
+def _synthesis(h: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
+    dtype, device = h.real.dtype, h.device
+    for axis in range(len(shape) - 1):
+        up, down = _sign_tables(shape[axis], kept[axis], h.dtype, device)
+        positive = h.index_select(axis, up[0]) * _along(up[1], axis, h)
+        h = positive + h.index_select(axis, down[0]) * _along(down[1], axis, h)
+    for axis in range(len(shape) - 1):
+        h = _multiply(_full_table(shape[axis], h.shape[axis], dtype, device), h, axis)
+    table = half_table(shape[-1], h.shape[-1], dtype, device)
+    return (torch.view_as_real(h).reshape(-1, len(table)) @ table).view(*h.shape[:-1], shape[-1])
+
+
+def _transposed(q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
+    *sizes, half = _spectrum_shape(shape, kept)
+    pairs = q.reshape(-1, shape[-1]) @ half_table(shape[-1], half, q.dtype, q.device).T
+    d = torch.view_as_complex(pairs.view(*q.shape[:-1], half, 2))
+    axes = zip(shape[:-1], kept[:-1], strict=True)
+    tables = [_sign_tables(n, k, d.dtype, d.device) for n, k in axes]
+    for axis in reversed(range(len(sizes))):
+        size = len(tables[axis][0][0])
+        d = _multiply(_full_table(shape[axis], size, q.dtype, q.device).T, d, axis)
+    for axis, size in enumerate(sizes):
+        c = d.new_zeros(*d.shape[:axis], size, *d.shape[axis + 1 :])
+        for places, factors in tables[axis]:
+            c.index_add_(axis, places, d * _along(factors.conj(), axis, d))
+        d = c
+    return d
+
+
+def _along(factors: Tensor, axis: int, field: Tensor) -> Tensor:
+    """Factors (K,) shaped to multiply along one axis of a field."""
+    return factors.view(-1, *[1] * (field.dim() - axis - 1))
+
+
+def _multiply(table: Tensor, field: Tensor, axis: int) -> Tensor:
+    """A real table (M, K) along one axis of a complex field, (..., K, ...) -> (..., M, ...)."""
+    before, after = field.shape[:axis], field.shape[axis + 1 :]
+    size = (math.prod(before), field.shape[axis], 2 * math.prod(after))
+    columns = torch.view_as_real(field).reshape(size)
+    # a batch of one is a plain, faster product
+    product = table @ columns[0] if len(columns) == 1 else table @ columns
+    return torch.view_as_complex(product.view(*before, len(table), *after, 2))
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)  # tables are made in float64; those of inference serve training too
+def _sign_tables(
+    n: int, kept: int | None, dtype: torch.dtype, device: torch.device
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Places and factors (1, ±i, 0 where there is no term) of P and M, for ξ >= 0 and ξ < 0."""
+    up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
+    m = torch.arange(max(up - 1, down) + 1)
+    tables = []
+    for turn, there, place in ((1j, m < up, m), (-1j, (m > 0) & (m <= down), up + down - m)):
+        rows, ones = torch.where(there, place, 0), there.to(dtype)
+        factors = torch.cat([ones, turn * ones[1:]]).to(device, dtype)
+        tables.append((torch.cat([rows, rows[1:]]).to(device), factors))
+    return tables[0], tables[1]
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def _full_table(n: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[cos 2πmx, m = 0..most | sin 2πmx, m = 1..most], shape (n, size = 2·most + 1)."""
+    angle = _angles(n, torch.arange(size // 2 + 1))
+    return torch.cat([torch.cos(angle), torch.sin(angle[:, 1:])], dim=1).to(device, dtype)
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Rows w cos 2πmx and -w sin 2πmx in turn, shape (2k, n)."""
+    angle = _angles(n, axis_modes(n, kept, half=True))
+    waves = torch.stack([torch.cos(angle), -torch.sin(angle)], dim=-1)
+    weights = half_weights(n, kept, torch.float64, torch.device("cpu"))
+    return (waves * weights[:, None]).flatten(1).T.contiguous().to(device, dtype)
+
+
+@lru_cache(maxsize=64)
+@torch.inference_mode(False)
+def half_weights(n: int, kept: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """w of the Hermitian rule: 1 at ξ_d = 0 and n/2, else 2; shape (k,)."""
+    return hermitian_weights(axis_modes(n, kept, half=True), n).to(device, dtype)
+
+
+def _angles(n: int, m: Tensor) -> Tensor:
+    """2πmx at x = 0, 1/n, ...; the product is reduced modulo n, so that no digit is lost."""
+    return (torch.outer(torch.arange(n), m) % n).to(torch.float64) * (2 * math.pi / n)

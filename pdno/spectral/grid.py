@@ -1,0 +1,147 @@
+"""Grids: the points x where a function is sampled and the integer modes ξ it is made of.
+
+Everything in this package lives on the unit box [0, 1]^d. A *periodic* grid samples the torus at
+x_i = (i + offset) / N, without the right end. A grid of a *box* either includes both ends,
+x_i = i / (N - 1), or has its points inside cells, x_i = (i + offset) / N with offset 1/2 for
+cell centres. Lengths other than one belong to an equation, never to a grid.
+
+Frequencies are integers ξ ∈ Z^d and stand for e^{2πi ξ·x}. Real functions need only half of them:
+the last axis holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1, ..., -2, -1).
+"""
+
+__all__ = ["Device", "Grid", "Modes", "axis_modes", "hermitian_weights", "kept_per_axis"]
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Device = torch.device | str | None
+Modes = Sequence[int | None] | int | None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A tensor-product grid of the unit box.
+
+    Shapes: points (*N, d), modes (*N^, d) with *N^ = (N_1, ..., N_{d-1}, N_d // 2 + 1).
+
+    Example:
+        >>> Grid((3,), periodic=False).points().squeeze(-1).tolist()
+        [0.0, 0.5, 1.0]
+        >>> Grid((5,)).modes().squeeze(-1).tolist()
+        [0, 1, 2]
+    """
+
+    shape: tuple[int, ...]
+    periodic: bool = True
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "shape", tuple(map(int, self.shape)))
+        except TypeError as problem:
+            one = "Grid((32,)) has one axis, Grid((32, 32)) two"
+            told = f"Grid shape is {self.shape!r}; expected points per axis: {one}"
+            raise ValueError(told) from problem
+        if not 1 <= len(self.shape) <= 3:
+            raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
+        if min(self.shape) < 2:
+            raise ValueError(f"Grid shape {self.shape} has an axis with fewer than 2 points")
+        if not 0.0 <= self.offset < 1.0:
+            raise ValueError(f"Grid offset is {self.offset}; expected 0 (nodes) <= offset < 1")
+
+    @classmethod
+    def cells(cls, shape: Sequence[int]) -> "Grid":
+        """The cell centres x_i = (i + 1/2) / N of a box."""
+        return cls(shape, periodic=False, offset=0.5)  # type: ignore[arg-type]  # it makes a tuple
+
+    @property
+    def dim(self) -> int:
+        """Number of axes, d."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return math.prod(self.shape)
+
+    @property
+    def half_shape(self) -> tuple[int, ...]:
+        """Shape *N^ of the half spectrum of a real function."""
+        return (*self.shape[:-1], self.shape[-1] // 2 + 1)
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """Distance between neighbouring points, per axis."""
+        both_ends = not self.periodic and self.offset == 0.0
+        return tuple(1.0 / (n - 1 if both_ends else n) for n in self.shape)
+
+    def axes(self, *, device: Device = None) -> list[Tensor]:
+        """Coordinates along each axis, float64."""
+        return [
+            (torch.arange(n, dtype=torch.float64, device=device) + self.offset).mul_(h)
+            for n, h in zip(self.shape, self.spacing, strict=True)
+        ]
+
+    def points(self, *, device: Device = None) -> Tensor:
+        """The points x, shape (*N, d), float64."""
+        return _mesh(self.axes(device=device))
+
+    def modes(self, kept: Modes = None, *, half: bool = True, device: Device = None) -> Tensor:
+        """The integer modes ξ, shape (*N^, d); the last axis may be `half`, as for real functions.
+
+        `kept` is k_max, per axis or for all, None for every mode: see `pdno.spectral.fourier`.
+        """
+        pairs = list(zip(self.shape, kept_per_axis(self.shape, kept), strict=True))
+        axes = [axis_modes(n, k, half=False, device=device) for n, k in pairs[:-1]]
+        return _mesh([*axes, axis_modes(*pairs[-1], half=half, device=device)])
+
+    def coarsen(self, factor: int) -> "Grid":
+        """The grid of every `factor`-th point along each axis, starting with the first."""
+        cannot = f"cannot keep every {factor}-th point of a {self.shape} grid"
+        if factor < 1 or any(n % factor for n in self.shape):
+            raise ValueError(f"{cannot}: the factor must be positive and divide every axis")
+        if not self.periodic and self.offset == 0.0 and factor > 1:
+            raise ValueError(f"{cannot} with both ends: use a periodic grid or cell centres")
+        return Grid(tuple(n // factor for n in self.shape), self.periodic, self.offset / factor)
+
+    def check(self, field: Tensor, name: str = "field") -> None:
+        """Raise ValueError unless the last axes of `field` are those of this grid."""
+        given = tuple(field.shape)
+        if given[-self.dim :] != self.shape:
+            must = f"its last {self.dim} axes must be {self.shape}"
+            raise ValueError(f"{name} has shape {given}; {must}")
+
+
+def axis_modes(n: int, kept: int | None, *, half: bool, device: Device = None) -> Tensor:
+    """Integer frequencies of one axis in the order of the FFT, shape (n^,)."""
+    if half:
+        return torch.arange(n // 2 + 1 if kept is None else kept, device=device)
+    up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
+    return torch.cat([torch.arange(up, device=device), torch.arange(-down, 0, device=device)])
+
+
+def hermitian_weights(last: Tensor, points: int) -> Tensor:
+    """w of the Hermitian rule (see `pdno.spectral.fourier`) at ξ_d: 1 at ξ_d = 0 and N_d/2, else 2."""
+    return torch.where((last == 0) | (2 * last == points), 1.0, 2.0)
+
+
+def kept_per_axis(shape: Sequence[int], kept: Modes) -> tuple[int | None, ...]:
+    """One k_max per axis (None: all modes), checked against what the grid can hold."""
+    ks = (kept,) * len(shape) if kept is None or isinstance(kept, int) else tuple(kept)
+    if len(ks) != len(shape):
+        raise ValueError(f"modes {ks} name {len(ks)} axes; the grid has {len(shape)}")
+    limits = [n // 2 for n in shape[:-1]] + [shape[-1] // 2 + 1]
+    for axis, (k, limit) in enumerate(zip(ks, limits, strict=True)):
+        if k is not None and not 1 <= k <= limit:
+            cure = "keep fewer modes, use a finer grid, or modes=None for all of them"
+            where = f"axis {axis} with {shape[axis]} points"
+            raise ValueError(f"modes={k} on {where}: expected 1 to {limit}; {cure}")
+    return ks
+
+
+def _mesh(axes: list[Tensor]) -> Tensor:
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)

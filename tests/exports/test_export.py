@@ -1,0 +1,229 @@
+"""Files that run elsewhere give the numbers of torch, and a file that does not is not left."""
+
+import importlib.util
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from small_operators import OPERATORS, fields
+
+import pdno
+from pdno.cli import main
+from pdno.exports import export as exporting
+from pdno.exports.frozen import Tables, freeze
+from pdno.spectral.fourier import inverse, transform
+
+onnx = pytest.mark.skipif(
+    importlib.util.find_spec("onnxruntime") is None
+    or importlib.util.find_spec("onnxscript") is None,
+    reason="onnxruntime and onnxscript are not installed: pip install 'pdno[export]'",
+)
+compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor needs g++")
+FAMILIES = list(OPERATORS)
+
+
+def relative(found, expected):
+    return float((found - expected).norm() / expected.norm())
+
+
+def inputs_of(learner, grid):
+    return fields(grid, learner.sampling.input_channels)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kept"), [((9,), None), ((12,), 4), ((8, 6), (3, None)), ((6, 5, 8), 2)]
+)
+def test_transforms_are_those_of_the_package(shape, kept):
+    kept = pdno.spectral.grid.kept_per_axis(shape, kept)
+    tables = Tables(shape, kept)
+    f = torch.randn(2, 3, *shape, dtype=torch.float64)
+    spectrum = transform(f, len(shape), kept)
+    found = torch.complex(*tables.analyse(f).unbind(-2))
+    backwards = tuple(reversed(range(2, 2 + len(shape))))
+    torch.testing.assert_close(found, spectrum.permute(0, 1, *backwards))
+    any_numbers = torch.randn_like(spectrum)  # also such as no real function has
+    moved = any_numbers.permute(0, 1, *backwards)
+    there = torch.stack([moved.real, moved.imag], dim=-2)
+    torch.testing.assert_close(tables.synthesise(there), inverse(any_numbers, shape, kept))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("points", [None, 24])
+def test_frozen_operators_predict_as_they_did(family, points):
+    learner = OPERATORS[family]()
+    in_turn = learner.task.times_wanted == "in turn"
+    times = learner.sampling.times if in_turn else None
+    frozen = freeze(learner, points, times)
+    f = inputs_of(learner, frozen.grid)
+    expected = learner.predict(f)
+    with torch.no_grad():
+        found = frozen(f[:, -frozen.input_channels :])
+    assert found.shape == expected.shape and relative(found, expected) < 5e-6
+    if in_turn and learner.task.kind != "space-time":
+        with torch.no_grad():
+            window, step = f[:, -frozen.input_channels :], freeze(learner, points)
+            for frame in expected.unbind(1):
+                window = torch.cat([window[:, 1:], step(window)], dim=1)
+                assert relative(window[:, -1:], frame) < 5e-6
+
+
+@pytest.mark.parametrize("network", ["symbols", "time", "channel"])
+def test_a_member_of_a_family_is_fixed_in_the_file(network, tmp_path):
+    """Symbols see the number, or see it beside the time, or it is a channel."""
+    times = [0.1, 0.2] if network == "time" else [0.1]
+    ranges = {"diffusivity": (0.01, 0.1)}
+    data = pdno.generate(
+        pdno.Heat(), pdno.Grid((32,)), samples=6, times=times, seed=0, vary=ranges
+    )
+    size = {"width": 4, "layers": 2, "modes": 6}
+    torch.manual_seed(0)
+    made = {
+        "symbols": lambda: pdno.PDNO(1, 1, 1, scalars=1, symbol_hidden=6, **size),
+        "time": lambda: pdno.PDIO(1, 1, 1, modes=6, scalars=1, takes_time=True, symbol_hidden=6),
+        "channel": lambda: pdno.FNO(1, 2, 1, **size),
+    }[network]()
+    task = "one-shot" if network == "time" else "static"
+    learner = pdno.fit(made, data, task=task, epochs=1, normalization="channel").model
+    with pytest.raises(ValueError, match="one of a family"):
+        pdno.export(learner, tmp_path / "a.safetensors", format="safetensors")
+    for c in (0.02, 0.08):
+        path = tmp_path / f"{c}.safetensors"
+        one = pdno.export(learner, path, format="safetensors", scalars={"diffusivity": c})
+        f = data.batch()[0]
+        given = {"grid": data.grid, "times": times, "scalars": {"diffusivity": c}}
+        expected = learner.predict(f, **given).reshape(one.run(f).shape)
+        assert one.description["scalars"] == {"diffusivity": c}
+        assert relative(one.run(f), expected) < 5e-6
+
+
+def test_x_factors_of_a_wide_layer_become_few_terms():
+    learner = OPERATORS["network"]()
+    torch.manual_seed(0)
+    learner.normalized.network = pdno.PDNO(2, 1, 1, width=16, layers=1, modes=4)
+    (operator,) = freeze(learner).networks[0].operators
+    assert operator.rank < 16 and operator.lower.shape == (16, operator.rank, 16)
+
+
+@onnx
+@pytest.mark.parametrize("family", ["padded, feed-forward"])
+def test_onnx_files_agree_with_torch(family, tmp_path):
+    check_format(family, tmp_path, "onnx", frames=None)
+
+
+@pytest.mark.slow
+@onnx
+@pytest.mark.parametrize("frames", [None, 3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_onnx_files_agree_with_torch(family, frames, tmp_path):
+    if frames and OPERATORS[family]().task.times_wanted == "none":
+        pytest.skip("one field has no frames")
+    check_format(family, tmp_path, "onnx", frames=frames)
+
+
+@pytest.mark.slow
+@compiler
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiled_files_agree_with_torch(family, tmp_path):
+    rolls_out = OPERATORS[family]().task.times_wanted == "in turn"
+    check_format(family, tmp_path, "aoti", frames=2 if rolls_out else None)
+
+
+@pytest.mark.parametrize("format", ["torch-export", "safetensors"])
+def test_other_files_agree_with_torch(format, tmp_path):
+    check_format("rollout", tmp_path, format, frames=2)
+
+
+def check_format(family, folder, format, frames):
+    learner = OPERATORS[family]()
+    samples = inputs_of(learner, learner.sampling.grid), learner.sampling.grid
+    path = folder / f"it{exporting.FORMATS[format]}"
+    made = pdno.export(learner, path, format=format, frames=frames, samples=samples)
+    assert path.is_file() and made.difference <= exporting.TOLERANCE
+    card = (folder / f"{path.name}.md").read_text(encoding="utf-8")
+    assert f"{made.difference:.1e}" in card and '"inputs"' in card
+    names = [path.name, f"{path.name}.md", f"{path.name}.seal.json"]
+    assert sorted(found.name for found in folder.iterdir()) == names
+
+
+@onnx
+def test_an_onnx_file_has_real_arithmetic_and_any_batch(tmp_path):
+    import onnx as onnx_files
+    import onnxruntime
+
+    learner = OPERATORS["low rank"]()
+    path = tmp_path / "flow.onnx"
+    pdno.export(learner, path)
+    model = onnx_files.load(path)
+    used = {node.op_type for node in model.graph.node}
+    assert {"MatMul", "Mul", "Add"} <= used
+    assert not used & {"DFT", "STFT", "Einsum", "Loop", "If", "Scan", "Conv"}
+    session = onnxruntime.InferenceSession(path)
+    f = inputs_of(learner, learner.sampling.grid)[[0, 1, 2, 0, 1]]
+    (found,) = session.run(None, {"inputs": f.numpy()})
+    assert relative(torch.from_numpy(found), learner.predict(f)) < 1e-6
+    told = json.loads(session.get_modelmeta().custom_metadata_map["pdno"])
+    assert told["inputs"] == ["batch", 1, 16, 16] and told["times"] is None
+
+
+def test_a_file_that_differs_is_not_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "TOLERANCE", 0.0)
+    with pytest.raises(ValueError, match="differs from torch by .* was not kept"):
+        pdno.export(OPERATORS["rollout"](), tmp_path / "it.safetensors", format="safetensors")
+    assert not list(tmp_path.iterdir())
+
+
+def test_tables_are_enough_to_predict_without_torch(tmp_path):
+    """The layer of one operator of heat, by numpy alone: analyse, mix, synthesise, x-factor."""
+    learner = OPERATORS["heat"]()
+    pdno.export(learner, tmp_path / "heat.safetensors", format="safetensors", frames=1)
+    with safe_open(tmp_path / "heat.safetensors", framework="np") as file:
+        t = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    f = inputs_of(learner, learner.sampling.grid).numpy()
+    there, back = (
+        next(v for k, v in t.items() if k.endswith(part)) for part in ("there_0", "back_0")
+    )
+    mix, space = t["networks.0.mix"], t["networks.0.space"]
+    seen = (f - t["inputs.mean"]) / t["inputs.std"]
+    spectrum = (seen @ there).reshape(len(f), 2, -1)  # real and imaginary parts
+    mixed = np.einsum("bpk,kpq->bqk", spectrum, mix).reshape(len(f), 1, -1)
+    u = (mixed @ back) * space[0] * t["outputs.std"] + t["outputs.mean"]
+    expected = learner.predict(f)[:, 0]
+    assert np.abs(u - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "tflite"}, "expected one of onnx, torch-export, aoti, safetensors"),
+        ({"format": "onnx"}, "expected a name that ends .onnx"),
+        ({"frames": 3}, "an operator that predicts frames"),
+        ({"resolution": 2}, "expected at least 4"),
+        ({"resolution": 6}, "keep fewer modes"),
+    ],
+)
+def test_what_cannot_be_exported_is_said(tmp_path, options, message):
+    options = {"format": "safetensors"} | options
+    with pytest.raises(ValueError, match=message):
+        pdno.export(OPERATORS["network"](), tmp_path / "it.safetensors", **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_network_of_another_kind_is_refused(tmp_path):
+    learner = OPERATORS["network"]()
+    learner.normalized.network = pdno.MWT(2, 1, width=2, wavelets=2, modes=2, blocks=1)
+    with pytest.raises(ValueError, match="a MWT cannot be frozen"):
+        pdno.export(learner, tmp_path / "it.safetensors", format="safetensors")
+
+
+def test_the_command_exports_a_run_and_its_card(tmp_path, capsys):
+    data = pdno.generate(pdno.Heat(), pdno.Grid((32,)), samples=3, times=[0.1], seed=0)
+    network = pdno.PDNO(1, 1, 1, width=4, layers=1, modes=4, takes_time=True)
+    run = pdno.fit(network, data, task=pdno.OneShot(), epochs=1)
+    run.save(tmp_path / "run")
+    assert main(["export", str(tmp_path / "run"), "--format", "safetensors"]) == 0
+    assert "relative difference from torch" in capsys.readouterr().out
+    card = (tmp_path / "run" / "operator.safetensors.md").read_text(encoding="utf-8")
+    assert "## The operator" in card and "PDNO, trained by pdno" in card
