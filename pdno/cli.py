@@ -257,7 +257,7 @@ def export(
     frames: int | None = None,
     speed: bool = False,
     beside: tuple[Path, ...] = (),
-    scalars: dict[str, float] | None = None,
+    pde_parameters: dict[str, float] | None = None,
 ) -> None:
     """Write a trained operator as one file that runs without pdno, and compare it with torch.
 
@@ -271,19 +271,28 @@ def export(
         frames: Frames of a rollout as one graph; one step, for a loop of yours, by default.
         speed: Time torch and the file, batches of 1 and 20.
         beside: Further run folders for a page, to compare with.
-        scalars: Numbers of the equation that the file fixes, which an operator of a family needs,
-            for example --scalars viscosity 1e-3.
+        pde_parameters: Numbers of the equation that the file fixes, which an operator of a family needs,
+            for example --pde_parameters viscosity 1e-3.
     """
     if format == "page":
         from pdno.laboratory.page import write_page
 
         print(
-            write_page([run, *beside], out or run / "page", resolution=resolution, scalars=scalars)
+            write_page(
+                [run, *beside],
+                out or run / "page",
+                resolution=resolution,
+                pde_parameters=pde_parameters,
+            )
         )
         return
     from pdno.runs.run import export_run
 
-    sizes: dict[str, Any] = {"resolution": resolution, "frames": frames, "scalars": scalars}
+    sizes: dict[str, Any] = {
+        "resolution": resolution,
+        "frames": frames,
+        "pde_parameters": pde_parameters,
+    }
     made = export_run(run, out, format=format, **sizes)
     print(made, *([made.speed()] if speed else []), sep="\n")
 

@@ -70,15 +70,15 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         times: Sequence[float] | None = None,
         *,
         channels: tuple[Sequence[str], Sequence[str]] = ((), ()),
-        scalars: Mapping[str, Numbers] | None = None,
+        pde_parameters: Mapping[str, Numbers] | None = None,
     ) -> "OperatorDataset":
         """A dataset of tensors or NumPy arrays: inputs (B, C, *N), outputs (B, [T,] C, *N).
 
-        `channels` are the names of those of inputs and outputs, `scalars` numbers of the equation
+        `channels` are the names of those of inputs and outputs, `pde_parameters` those of the PDE
         that each sample has for itself, (B,) by name, for example {"viscosity": ...}.
         """
         names = Channels(*(tuple(part) for part in channels))
-        return cls(ArraySource(inputs, outputs, grid, times, names, scalars))
+        return cls(ArraySource(inputs, outputs, grid, times, names, pde_parameters))
 
     @classmethod
     def from_pairs(
@@ -107,28 +107,30 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         return None if self.times is None else self.times[self.input_frames or 0 :]
 
     @property
-    def scalar_names(self) -> tuple[str, ...]:
+    def pde_parameter_names(self) -> tuple[str, ...]:
         """Names of the numbers of the equation that each sample has for itself."""
-        return tuple(self.source.scalars)
+        return tuple(self.source.pde_parameters)
 
-    def scalars(self, indices: Sequence[int] | None = None) -> Tensor | None:
+    def pde_parameters(self, indices: Sequence[int] | None = None) -> Tensor | None:
         """These numbers of some samples, or of all, (B, P) float64; None where there are none."""
-        if not self.source.scalars:
+        if not self.source.pde_parameters:
             return None
         chosen = range(len(self)) if indices is None else indices
         self._check_rows(chosen, least=-len(self))
         rows = [self._rows[index] for index in chosen]
-        return torch.stack([values[rows] for values in self.source.scalars.values()], dim=1)
+        return torch.stack([values[rows] for values in self.source.pde_parameters.values()], dim=1)
 
     def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
-        """What `predict` is told of some samples: grid, times, and scalars where there are any."""
+        """What `predict` is told of some samples: grid, times, and pde_parameters where there are any."""
         told: dict[str, Any] = {"grid": self.grid, "times": self.target_times}
-        return told | ({"scalars": self.scalars(indices)} if self.source.scalars else {})
+        return told | (
+            {"pde_parameters": self.pde_parameters(indices)} if self.source.pde_parameters else {}
+        )
 
     def without_scalars(self) -> "OperatorDataset":
         """The same samples for networks that are not told the numbers of their equations."""
         source = copy.copy(self.source)
-        source.scalars = {}
+        source.pde_parameters = {}
         return self._view(source=source)
 
     @property
@@ -308,7 +310,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         }
         if self.input_frames is not None:
             facts["channels"] = f"{self.input_frames} frames of {solution} -> {solution}"
-        for name, values in self.source.scalars.items():
+        for name, values in self.source.pde_parameters.items():
             facts[name] = f"{float(values.min()):g} to {float(values.max()):g}"
         if (times := self.target_times) is not None:
             facts["times"] = f"{len(times)} from {times[0]:g} to {times[-1]:g}"
@@ -350,7 +352,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             fields={"input": tuple(inputs), "output": tuple(outputs)},
             dtype=str(self.source.dtype).removeprefix("torch."),
             samples=len(self),
-            scalars=self.scalar_names,
+            pde_parameters=self.pde_parameter_names,
         )
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as temporary:
             new = Path(temporary) / place.name
@@ -370,10 +372,10 @@ def _save_shard(
 ) -> ShardRecord:
     rows = range(first, first + count)
     inputs, outputs = data.batch(rows)
-    numbers = data.scalars(rows)
+    numbers = data.pde_parameters(rows)
     columns = () if numbers is None else numbers.T.numpy()
-    scalars = dict(zip(data.scalar_names, columns, strict=True))
-    content = build_shard(manifest, first, inputs.numpy(), outputs.numpy(), scalars)
+    pde_parameters = dict(zip(data.pde_parameter_names, columns, strict=True))
+    content = build_shard(manifest, first, inputs.numpy(), outputs.numpy(), pde_parameters)
     with atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()

@@ -28,7 +28,7 @@ from pdno.data.workers import Entry, make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
 from pdno.fields.distributions import Law
-from pdno.fields.scalars import Ranges, draw_scalars
+from pdno.fields.parameters import Ranges, draw_scalars
 from pdno.files.atomic import atomic_path, explained, only_writer, sha256, sweep
 from pdno.interface.errors import SolverError
 from pdno.interface.progress import track
@@ -58,7 +58,7 @@ def generate(
     the frames of an evolution equation. Sample i depends on (seed, i) only. Without a law the
     inputs are drawn from that of the paper. With ranges to `vary`, for example
     {"viscosity": (1e-3, 1e-1)}, each sample draws these numbers of its equation as well, and the
-    dataset carries them as scalars.
+    dataset carries them as pde_parameters.
     """
     if samples < 1:
         raise ValueError(f"samples is {samples}; expected at least 1")
@@ -75,11 +75,11 @@ def generate(
             one = dataclasses.replace(own, **drawn[index]) if ranges else equation
             outputs.append(solve(one, inputs[-1], times))
             advance(1)
-    scalars = {
+    pde_parameters = {
         name: torch.tensor([one[name] for one in drawn], dtype=torch.float64) for name in ranges
     }
     fields = torch.cat(inputs), torch.cat(outputs)
-    return OperatorDataset.from_arrays(*fields, grid, times, scalars=scalars)
+    return OperatorDataset.from_arrays(*fields, grid, times, pde_parameters=pde_parameters)
 
 
 def usual_law(equation: EvolutionEquation | Darcy) -> Law:
@@ -140,8 +140,10 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
         residual = max(residual, size)
     fields, indices = (inputs.numpy(), outputs.numpy()), range(first, first + count)
     drawn = [problem.of_sample(index).parameters for index in indices]
-    scalars = problem.parameters | {n: np.array([one[n] for one in drawn]) for n in problem.vary}
-    content = build_shard(Manifest.of(problem), first, *fields, scalars)
+    pde_parameters = problem.parameters | {
+        n: np.array([one[n] for one in drawn]) for n in problem.vary
+    }
+    content = build_shard(Manifest.of(problem), first, *fields, pde_parameters)
     with explained(folder, KEPT), atomic_path(folder / file) as temporary:
         temporary.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()

@@ -96,7 +96,7 @@ class Problem(Record, ABC):
         """The problem that sample `index` is of: this one, unless some of its numbers vary."""
         if not self.vary:
             return self
-        from pdno.fields.scalars import draw_scalars
+        from pdno.fields.parameters import draw_scalars
 
         return self.at(draw_scalars(self.vary, seed=self.seed, index=index))
 

@@ -42,7 +42,7 @@ class Source(Protocol):
     channels: Channels
     dtype: torch.dtype
     """The number type that holds the samples without loss."""
-    scalars: Mapping[str, Tensor]
+    pde_parameters: Mapping[str, Tensor]
     """Numbers of the equation that each sample has for itself, (B,) float64 each, by name."""
 
     def __len__(self) -> int: ...
@@ -61,7 +61,7 @@ class ArraySource:
         grid: Grid,
         times: Sequence[float] | None = None,
         channels: Channels | None = None,
-        scalars: Mapping[str, Numbers] | None = None,
+        pde_parameters: Mapping[str, Numbers] | None = None,
     ) -> None:
         self.times = None if times is None else tuple(float(t) for t in times)
         if self.times is not None:
@@ -85,8 +85,8 @@ class ArraySource:
             raise ValueError(
                 f"{len(self.times)} times but {frames} frames of outputs; expected one per frame"
             )
-        given_scalars = (scalars or {}).items()
-        self.scalars: Mapping[str, Tensor] = {
+        given_scalars = (pde_parameters or {}).items()
+        self.pde_parameters: Mapping[str, Tensor] = {
             name: _check_scalar(name, values, count) for name, values in given_scalars
         }
 
@@ -125,7 +125,9 @@ class ShardSource:
         self.times, self.grid = manifest.times, manifest.grid.open()
         self.channels = Channels(manifest.names("input"), manifest.names("output"))
         self.dtype: torch.dtype = getattr(torch, manifest.dtype)
-        self.scalars: Mapping[str, Tensor] = {n: self._scalar(n) for n in manifest.scalars}
+        self.pde_parameters: Mapping[str, Tensor] = {
+            n: self._scalar(n) for n in manifest.scalars
+        }
 
     def __len__(self) -> int:
         return sum(shard.count for shard in self.shards)

@@ -4,7 +4,7 @@ A predictor maps the inputs of a dataset to its targets, in physical units:
 
     predict(inputs (B, C, *N), grid, times)  ->  (B, C, *N), or (B, T, C, *N) at the T times
 
-and where the samples have scalars of the equation it is given `scalars`, (B, P), as well.
+and where the samples have pde_parameters of the equation it is given `pde_parameters`, (B, P), as well.
 
 Errors of a prediction v of the target u, sample by sample, and what they are called:
 

@@ -130,12 +130,12 @@ def _equations(
     data: OperatorDataset, problem: Problem, count: int
 ) -> Iterator[tuple[slice, Problem]]:
     """Which of the last samples are of which problem: all of one, or each of its own."""
-    numbers = data.scalars(range(len(data) - count, len(data)))
+    numbers = data.pde_parameters(range(len(data) - count, len(data)))
     if numbers is None:
         yield slice(None), problem
         return
-    for row, scalars in enumerate(numbers.tolist()):
-        at = problem.at(dict(zip(data.scalar_names, scalars, strict=True)))
+    for row, pde_parameters in enumerate(numbers.tolist()):
+        at = problem.at(dict(zip(data.pde_parameter_names, pde_parameters, strict=True)))
         yield slice(row, row + 1), at
 
 

@@ -82,7 +82,7 @@ def compare_heat_symbol(
     Arguments:
         excitation: The inputs u₀ of the training on its grid, of one axis, (B, 1, N).
         seen_times: What the learned symbol sees of `times` where it was trained on scaled ones;
-            (T, P) numbers for one that sees scalars of the equation as well.
+            (T, P) numbers for one that sees pde_parameters of the equation as well.
     """
     seen = times if seen_times is None else seen_times
     if not times or len(seen) != len(times):

@@ -94,7 +94,7 @@ def export(
     format: Format = "onnx",
     resolution: int | None = None,
     frames: int | None = None,
-    scalars: Mapping[str, float] | None = None,
+    pde_parameters: Mapping[str, float] | None = None,
     samples: tuple[Tensor, Grid] | None = None,
     card: Path | None = None,
 ) -> Exported:
@@ -108,7 +108,7 @@ def export(
         frames: T of a rollout as one graph. Without it the file is one step, from a window of
             frames to the next one, and the loop is yours. Operators with time give the first T of
             the times of their training, by default all.
-        scalars: Numbers of the equation by name, which an operator of a family needs and the file
+        pde_parameters: Numbers of the equation by name, which an operator of a family needs and the file
             fixes, for example {"viscosity": 1e-3}.
         samples: Inputs (B, C, *N) to compare on, and their grid; smooth random ones by default.
         card: Folder of the operator, whose model card becomes part of that of the file.
@@ -118,13 +118,13 @@ def export(
     target = Path(out)
     if not target.name.endswith(FORMATS[format]):
         raise ValueError(f"{target.name} is {format}: expected a name that ends {FORMATS[format]}")
-    operator = operator.fixed(scalars)
+    operator = operator.fixed(pde_parameters)
     frozen = freeze(operator, resolution, _times(operator, frames))
     inputs = _inputs(operator, frozen, samples)
     target.parent.mkdir(parents=True, exist_ok=True)
     description, predict = describe(frozen), partial(_predict, operator, frozen)
-    if scalars:
-        description["scalars"] = dict(scalars)
+    if pde_parameters:
+        description["pde_parameters"] = dict(pde_parameters)
     with atomic_path(target) as temporary, tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / target.name
         run = WRITERS[format](frozen, inputs, made, description)

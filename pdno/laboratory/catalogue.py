@@ -42,7 +42,7 @@ MOST_LAYERS = 64
 
 @dataclass(frozen=True)
 class State:
-    """What a reader gives: values on (*N), constants (channels, then scalars), and which times."""
+    """What a reader gives: values on (*N), constants (channels, then pde_parameters), and which times."""
 
     values: Tensor
     constants: tuple[float, ...] = ()
@@ -60,7 +60,7 @@ class Entry:
         self.rows, self.frozen = run.rows, Grid((2,))
         assert run.model.sampling is not None
         self.sampling, self.task = run.model.sampling, run.model.task
-        self.scalars = self.sampling.scalars
+        self.pde_parameters = self.sampling.pde_parameters
         if self.task.kind == "space-time" or self.grid.dim > 2:
             raise ValueError(f"{run.folder} has three axes; the page shows one or two")
         seen = getattr(self.task, "frames", None)
@@ -85,7 +85,7 @@ class Entry:
 
     def scalars_of(self, state: State) -> dict[str, float]:
         """The numbers of the equation by name; ValueError for those far from the training."""
-        numbers = dict(zip(self.scalars, state.constants[self.constants :], strict=True))
+        numbers = dict(zip(self.pde_parameters, state.constants[self.constants :], strict=True))
         for (name, number), (low, high) in zip(
             numbers.items(), self.sampling.ranges, strict=False
         ):
@@ -93,12 +93,14 @@ class Entry:
                 raise ValueError(f"{name} {number:g}; expected {low / 2:g} to {2 * high:g}")
         return numbers
 
-    def fix(self, scalars: Mapping[str, float] | None) -> None:
+    def fix(self, pde_parameters: Mapping[str, float] | None) -> None:
         """Keep one member of a family alone, for a page without a server."""
-        if self.scalars:
-            self.learner = self.learner.fixed(scalars)
-            told = ", ".join(f"{name} {number:g}" for name, number in (scalars or {}).items())
-            self.title, self.scalars = f"{self.title}, {told}", ()
+        if self.pde_parameters:
+            self.learner = self.learner.fixed(pde_parameters)
+            told = ", ".join(
+                f"{name} {number:g}" for name, number in (pde_parameters or {}).items()
+            )
+            self.title, self.pde_parameters = f"{self.title}, {told}", ()
 
     def resolutions(self) -> list[int]:
         """Points of the longest axis that may be asked for: half of the training's, to 4 times."""
@@ -154,7 +156,7 @@ class Entry:
         """Sliders of the further channels, and of the numbers of the equation in their ranges."""
         names = self.sampling.input_names[1:] or [f"μ{k + 1}" for k in range(self.constants)]
         ranges = [(-5.0, 5.0)] * self.constants + list(self.sampling.ranges)
-        known = zip([*names[: self.constants], *self.scalars], ranges, strict=False)
+        known = zip([*names[: self.constants], *self.pde_parameters], ranges, strict=False)
         return [{"name": name, "low": low, "high": high} for name, (low, high) in known]
 
     @property
@@ -197,23 +199,23 @@ class Entry:
         inputs: Tensor,
         grid: Grid,
         times: Sequence[float] | None,
-        scalars: Mapping[str, float] | None = None,
+        pde_parameters: Mapping[str, float] | None = None,
     ) -> Tensor:
         """(B, C, *N) -> (B, T, *N); a static operator gives one frame."""
-        like, network = next(self.learner.parameters()), self._member(scalars)
-        if not scalars:
+        like, network = next(self.learner.parameters()), self._member(pde_parameters)
+        if not pde_parameters:
             self._freeze(grid)
         with evaluation_mode(self.learner):
             found = self.task.predict(network, inputs.to(like), grid, times)
         found = found[:, None] if self.is_static else found
         return found[:, :, 0].float()
 
-    def _member(self, scalars: Mapping[str, float] | None) -> NormalizedNetwork:
+    def _member(self, pde_parameters: Mapping[str, float] | None) -> NormalizedNetwork:
         """The network for one equation of the family, where it is of one."""
         network = self.learner.normalized
-        if not scalars:
+        if not pde_parameters:
             return network
-        numbers = torch.tensor([list(scalars.values())], dtype=torch.float64)
+        numbers = torch.tensor([list(pde_parameters.values())], dtype=torch.float64)
         return network.at(numbers.to(next(self.learner.parameters())))
 
     def _freeze(self, grid: Grid) -> None:
@@ -245,16 +247,16 @@ class Entry:
 
         All of it `at` a time and numbers of the equation.
         """
-        t, scalars = at
+        t, pde_parameters = at
         operator, seen = self.operators[layer], list[tuple[Any, ...]]()
         hook = operator.register_forward_hook(lambda _, given, __: seen.append(given))
         try:
             times = None if self.is_static else [1.0 if t is None else t]
-            self.predict(inputs, grid, times, scalars)
+            self.predict(inputs, grid, times, pde_parameters)
         finally:
             hook.remove()
         v, inner = seen[0][0], seen[0][1] if len(seen[0]) > 1 else grid
-        values = operator.values(inner or grid, self.seen(t, scalars))
+        values = operator.values(inner or grid, self.seen(t, pde_parameters))
         j, i = pair
         c = values.frequency[:, j : j + 1, i : i + 1].to(v.dtype.to_complex())
         b = values.space
@@ -275,15 +277,15 @@ class Entry:
         symbol = self.operators[layer].symbol
         middle = {
             name: math.sqrt(low * high) if low > 0 else (low + high) / 2
-            for name, (low, high) in zip(self.scalars, self.sampling.ranges, strict=False)
+            for name, (low, high) in zip(self.pde_parameters, self.sampling.ranges, strict=False)
         }
         t = self.seen((self.sampling.times or (1.0,))[0], middle)
         return plain_certificate(certify(symbol, 1.0, dim=self.grid.dim, t=t))
 
-    def seen(self, t: float | None, scalars: Mapping[str, float] | None = None) -> Time:
+    def seen(self, t: float | None, pde_parameters: Mapping[str, float] | None = None) -> Time:
         """What the symbols see of a time and of numbers; None where they see neither."""
         moment = self.task.scaled_time(t) if isinstance(self.task, OneShot) and t else None
-        told = self._member(scalars).in_symbols
+        told = self._member(pde_parameters).in_symbols
         if told is None or moment is None:
             return moment if told is None else told
         return torch.cat([told.new_tensor([[moment]]), told], dim=1)

@@ -43,12 +43,12 @@ def write_page(
     out: Path,
     *,
     resolution: int | None = None,
-    scalars: Mapping[str, float] | None = None,
+    pde_parameters: Mapping[str, float] | None = None,
 ) -> str:
     """Write the page of some run folders; what it holds, in words.
 
     Without a resolution there are two models of each operator: on the points of the training, and
-    on twice as many. Operators of a family are those of the `scalars`.
+    on twice as many. Operators of a family are those of the `pde_parameters`.
     """
     if out.exists() and not (out / OPERATORS).is_file():
         raise ValueError(f"{out} exists and is no page of pdno: name another folder")
@@ -60,7 +60,7 @@ def write_page(
         descriptions = []
         for number, run in enumerate(runs):
             entry = Entry(run.resolve().name, load_run(run))
-            entry.fix(scalars)
+            entry.fix(pde_parameters)
             descriptions.append(_write_operator(entry, run, made, number, resolution))
         for name, content in page_files().items():
             if name == "index.html":
@@ -115,7 +115,7 @@ def _write_operator(
 def _samples(entry: Entry, run: Path) -> list[dict[str, Any]]:
     """A few test samples with the solver's truth, as they lie in the run folder."""
     kept = kept_samples(run)
-    family = bool(entry.sampling.scalars)  # whose samples are of other members
+    family = bool(entry.sampling.pde_parameters)  # whose samples are of other members
     if kept is None or kept[1] != entry.grid or entry.constants or family:
         return []
     tensors, _ = read_tensors(run / PICTURES, "cpu")

@@ -67,11 +67,11 @@ class Batches:
         inputs: Tensor,
         grid: Grid,
         times: list[float] | None,
-        scalars: dict[str, float] | None = None,
+        pde_parameters: dict[str, float] | None = None,
     ) -> Tensor:
         """(1, C, *N) -> (T, *N)."""
         future: asyncio.Future[Tensor] = asyncio.get_running_loop().create_future()
-        same = (entry, grid, tuple(times or ()), tuple((scalars or {}).items()))
+        same = (entry, grid, tuple(times or ()), tuple((pde_parameters or {}).items()))
         self.queue.append((same, inputs, future))
         if self.running is None or self.running.done():
             self.running = asyncio.create_task(self._run())
@@ -127,7 +127,7 @@ class Laboratory:
         grid = entry.grid_at(max(ask.shape))
         if list(grid.shape) != ask.shape or max(ask.shape) not in entry.resolutions():
             raise Refused(f"shape {ask.shape}; expected one of {entry.resolutions()} points")
-        wanted = entry.constants + len(entry.scalars)
+        wanted = entry.constants + len(entry.pde_parameters)
         if len(ask.constants) != wanted:
             raise Refused(f"{len(ask.constants)} constants; expected {wanted}")
         values = decode(ask.data, ask.shape)
@@ -163,8 +163,8 @@ class Laboratory:
         entry, state, grid = self.state(ask)
         inputs = entry.inputs_of(state, await self.window(entry, state))
         start = time.perf_counter()
-        times, scalars = entry.times_of(state), entry.scalars_of(state)
-        found = await self.batches.predict(entry, inputs, grid, times, scalars)
+        times, pde_parameters = entry.times_of(state), entry.scalars_of(state)
+        found = await self.batches.predict(entry, inputs, grid, times, pde_parameters)
         return encode(found) | {"seconds": time.perf_counter() - start}
 
     async def truth(self, ask: Ask) -> dict[str, Any]:

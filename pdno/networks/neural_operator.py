@@ -123,7 +123,7 @@ class NeuralOperator(ExactScales):
     ) -> Tensor:
         """u on the grid of f, which is periodic unless given; t for networks that take time.
 
-        Symbols that see scalars get (B, P) numbers for t, time first where they take it.
+        Symbols that see pde_parameters get (B, P) numbers for t, time first where they take it.
         """
         check_numbers(f, self.lift.weight)
         if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
@@ -153,8 +153,10 @@ class NeuralOperator(ExactScales):
         Values are evaluated anew when weights change, and not used for gradients of the symbols.
         `tolerance` is the relative error allowed in the x-factors; 0 keeps the operator.
         """
-        if self.takes_time or self.scalars:
-            kind = "time have other values at every t" if self.takes_time else "scalars vary"
+        if self.takes_time or self.pde_parameters:
+            kind = (
+                "time have other values at every t" if self.takes_time else "pde_parameters vary"
+            )
             raise ValueError(f"symbols of {kind}: do not freeze them")
         inner = self.inner_grid(grid)
         return [operator.freeze(inner, tolerance) for operator in self._operators()]
@@ -182,9 +184,9 @@ class NeuralOperator(ExactScales):
         return any(getattr(operator.symbol, "takes_time", False) for operator in self._operators())
 
     @property
-    def scalars(self) -> int:
+    def pde_parameters(self) -> int:
         """How many numbers of the equation the symbols see."""
-        return max(operator.symbol.scalars for operator in self._operators())
+        return max(operator.symbol.pde_parameters for operator in self._operators())
 
     def _operators(self) -> Iterator[PseudoDifferentialOperator]:
         for operator in self.operators:

@@ -29,7 +29,7 @@ class PDNOOptions:
             one may differ, the published 2D code always has GELU there.
         modes: Kept modes k_max, one or one per axis; None keeps all modes of the grid.
         depends_on_x: Whether the symbol is a1(x) a2(ξ), or a2(ξ) alone; with time a(x, ξ, t).
-        scalars: How many numbers of the equation the symbols see, a(x, ξ; μ), for example the
+        pde_parameters: How many numbers of the equation the symbols see, a(x, ξ; μ), for example the
             viscosity of each sample; with time a(x, ξ; t, μ).
         symbol: "network" (a1 a2), "trunk" (the same, one network for a2), "low-rank"
             (Σ_r b_jr c_ijr with `rank` terms, b_r if `shared`), "table" (R, as in FNO), or
@@ -56,7 +56,7 @@ class PDNOOptions:
     shared: bool = False
     order: float = 0.0
     takes_time: bool = False
-    scalars: int = 0
+    pde_parameters: int = 0
     first_activation: str | None = None
     frequency_scale: Scale = None
     coordinate_scale: float | Sequence[float] = 1.0
@@ -117,9 +117,9 @@ def make_symbol(
     if kind not in SYMBOLS:
         raise ValueError(unknown_name("symbol", kind, SYMBOLS))
     if kind == "table":
-        if modes is None or options.takes_time or options.scalars:
+        if modes is None or options.takes_time or options.pde_parameters:
             least = "a table symbol needs modes, for example modes=12, and no time"
-            raise ValueError(f"{least} or scalars, which it cannot see")
+            raise ValueError(f"{least} or pde_parameters, which it cannot see")
         return TableSymbol(*channels, modes=modes)
     if kind == "low-rank" and not options.depends_on_x:
         raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
@@ -127,7 +127,7 @@ def make_symbol(
     frequency = options.frequency_scale
     if frequency is None and kind == "trunk":
         frequency = 1.0  # its features have scales of their own, in units of single modes
-    names = ("takes_time", "scalars", "activation", "first_activation", *own)
+    names = ("takes_time", "pde_parameters", "activation", "first_activation", *own)
     given: dict[str, Any] = {name: getattr(options, name) for name in names}
     given |= {"layers": options.symbol_layers, "hidden": options.symbol_hidden}
     scale = InputScale(dim, options.coordinate_scale, frequency, modes)

@@ -42,18 +42,18 @@ def unroll(
 
 
 def shared_step(
-    network: nn.Module, grid: Grid, scalars: Tensor | None = None
+    network: nn.Module, grid: Grid, pde_parameters: Tensor | None = None
 ) -> Callable[[Tensor], Tensor]:
     """The network on a grid, with its symbols evaluated once for all calls, where it has such.
 
-    They are evaluated at these scalars, (B, P), where they see such.
+    They are evaluated at these pde_parameters, (B, P), where they see such.
     """
     carrier = network.network if isinstance(network, Transport) else network
     if not isinstance(carrier, NeuralOperator):
         return network
     if carrier.takes_time:
         raise ValueError("a network that takes time predicts in one shot, not by a rollout")
-    values = carrier.evaluate_symbols(grid, scalars)
+    values = carrier.evaluate_symbols(grid, pde_parameters)
 
     def step(window: Tensor) -> Tensor:
         with carrier.using_symbols(grid, values):

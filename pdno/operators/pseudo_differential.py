@@ -43,9 +43,9 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         self.modes: Modes = modes if modes is None or isinstance(modes, int) else tuple(modes)
 
     @property
-    def scalars(self) -> int:
+    def pde_parameters(self) -> int:
         """How many numbers of the equation the symbol sees."""
-        return self.symbol.scalars
+        return self.symbol.pde_parameters
 
     def forward(self, f: Tensor, grid: Grid | None = None, t: Time = None) -> Tensor:
         """K_a[f] on the grid of f, which is periodic unless given."""

@@ -1,6 +1,6 @@
-"""One operator for a family of equations: samples have scalars of their own, networks see them.
+"""One operator for a family of equations: samples have pde_parameters of their own, networks see them.
 
-Not in the paper. The symbols of a PDNO see the scalars, a(ξ; μ), and with time a(ξ; t, μ); an FNO
+Not in the paper. The symbols of a PDNO see the pde_parameters, a(ξ; μ), and with time a(ξ; t, μ); an FNO
 gets each as a constant channel. Beside the errors on the test samples a run has those
 
     by scalar   of the test samples in four parts of the range, equal in log μ (or μ)
@@ -57,7 +57,7 @@ def heat_family(preset: Preset = "small", *, seeds: int = 1) -> Study:
     problem = HeatProblem(
         samples=train + test, resolution=points, vary={"diffusivity": (0.01, 0.1)}
     )
-    sizes: Any = {"modes": 32, "depends_on_x": False, "scalars": 1}
+    sizes: Any = {"modes": 32, "depends_on_x": False, "pde_parameters": 1}
     semigroup = PDIONetwork(symbol="classical", order=2.0, **sizes)
     way = {"training": one_cycle("small", epochs, 1e-2, optimiser="adam", evaluate_every=5)}
     runs: dict[str, dict[str, Any]] = {
@@ -91,7 +91,7 @@ def navier_stokes_family(preset: Preset = "small", *, seeds: int = 1) -> Study:
         vary={"viscosity": (1e-5, 1e-3)},
     )
     width, modes = (4, 6) if smoke else (16, 12)
-    symbols: Any = {"symbol": "trunk", "depends_on_x": False, "scalars": 1}
+    symbols: Any = {"symbol": "trunk", "depends_on_x": False, "pde_parameters": 1}
     networks = {
         "PDNO a(ξ,ν)": PDNONetwork(width=width, modes=modes, transport=True, **symbols),
         "FNO, channel ν": FNONetwork(width=width, modes=modes, transport=True),
@@ -135,7 +135,7 @@ def _between(low: float, high: float, parts: int) -> list[float]:
 
 
 def _by_scalar(problem: Problem, test: Predictions) -> dict[str, float]:
-    errors, numbers = test.evaluate(orders=()).values(), test.data.scalars()
+    errors, numbers = test.evaluate(orders=()).values(), test.data.pde_parameters()
     assert numbers is not None
     found = {}
     for column, (name, ends) in enumerate(problem.vary.items()):
@@ -172,12 +172,14 @@ def _samples(
     pairs = [fresh.sample(index)[:2] for index in range(count)]
     inputs, outputs = (torch.stack(part) for part in zip(*pairs, strict=True))
     drawn = [fresh.of_sample(index).parameters for index in range(count)]
-    scalars = {name: torch.tensor([one[name] for one in drawn]) for name in fresh.vary}
+    pde_parameters = {name: torch.tensor([one[name] for one in drawn]) for name in fresh.vary}
     times = list(fresh.times or ())
     if after is not None:
         kept = [k for k, t in enumerate(times) if t > after]
         times, outputs = [times[k] for k in kept], outputs[:, kept]
-    data = OperatorDataset.from_arrays(inputs, outputs, fresh.grid(), times, scalars=scalars)
+    data = OperatorDataset.from_arrays(
+        inputs, outputs, fresh.grid(), times, pde_parameters=pde_parameters
+    )
     if experiment.window is not None:
         data = data.window(experiment.window, experiment.targets)
     return data.subsample(max(data.grid.shape) // experiment.resolution)
@@ -187,7 +189,7 @@ def _heat_symbols(
     problem: HeatProblem, run: Run, task: OneShot, operator: PseudoDifferentialOperator
 ) -> dict[str, float]:
     """The largest differences of the symbol at several c, where data excite it and anywhere."""
-    scale, data, times = run.model.normalized.scalars, run.data, problem.times
+    scale, data, times = run.model.normalized.pde_parameters, run.data, problem.times
     assert scale is not None
     found: dict[str, float] = {}
     for c in _between(*problem.vary["diffusivity"], DIFFUSIVITIES - 1):

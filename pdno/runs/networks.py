@@ -36,7 +36,7 @@ Size = Annotated[int, Field(ge=1, le=4096)]
 SymbolLayers = Annotated[int, Field(ge=0, le=64)]
 Padding = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)] | Literal["even", "odd"]
 """Points (int) or a fraction of the domain (float) of zeros, or a reflection."""
-Scalars = Annotated[int, Field(ge=0, le=64)]
+PDEParameters = Annotated[int, Field(ge=0, le=64)]
 """Numbers of the equation that the symbols see."""
 FeedForward = Annotated[int, Field(ge=0, le=4096)]
 Modes = tuple[Size, ...] | Size | None
@@ -71,9 +71,9 @@ class NetworkRecord(Record, ABC):
         return self.network(dim, in_channels, out_channels, **self.model_dump(exclude=OUTSIDE))
 
 
-def symbol_text(depends_on_x: bool, takes_time: bool, scalars: int = 0) -> str:
+def symbol_text(depends_on_x: bool, takes_time: bool, pde_parameters: int = 0) -> str:
     """The arguments of a symbol, for example a(x,ξ,t) or a(ξ,μ)."""
-    numbers = (",t" if takes_time else "") + (",μ" if scalars else "")
+    numbers = (",t" if takes_time else "") + (",μ" if pde_parameters else "")
     return f"a({'x,' if depends_on_x else ''}ξ{numbers})"
 
 
@@ -94,7 +94,7 @@ class PDNONetwork(NetworkRecord):
     shared: bool = PDNOOptions.shared
     order: Annotated[float, Field(ge=-8, le=8)] = PDNOOptions.order
     takes_time: bool = PDNOOptions.takes_time
-    scalars: Scalars = PDNOOptions.scalars
+    pde_parameters: PDEParameters = PDNOOptions.pde_parameters
     first_activation: str | None = PDNOOptions.first_activation
     frequency_scale: float | None = None
     coordinate_scale: float = 1.0
@@ -111,7 +111,7 @@ class PDNONetwork(NetworkRecord):
         if self.symbol != "network":
             return "PDNO", "provable" if self.symbol == "classical" else self.symbol
         relu = " relu" if self.activation == "relu" else ""
-        return "PDNO", symbol_text(self.depends_on_x, self.takes_time, self.scalars) + relu
+        return "PDNO", symbol_text(self.depends_on_x, self.takes_time, self.pde_parameters) + relu
 
 
 class FNONetwork(NetworkRecord):
@@ -173,7 +173,7 @@ class PDIONetwork(NetworkRecord):
     modes: Modes = None
     depends_on_x: bool = True
     takes_time: bool = True
-    scalars: Scalars = 0
+    pde_parameters: PDEParameters = 0
     frequency_scale: float = 1.0
     coordinate_scale: float = 1.0
     symbol: Literal["network", "classical"] = "network"
@@ -183,7 +183,7 @@ class PDIONetwork(NetworkRecord):
     def family(self) -> tuple[str, str]:
         provable = self.symbol == "classical"
         return "PDNO", "provable" if provable else symbol_text(
-            self.depends_on_x, self.takes_time, self.scalars
+            self.depends_on_x, self.takes_time, self.pde_parameters
         )
 
     def build(self, dim: int, in_channels: int, out_channels: int) -> nn.Module:

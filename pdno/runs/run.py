@@ -228,11 +228,13 @@ def _load_older(
 
 
 def _channels(experiment: Experiment, data: OperatorDataset) -> tuple[int, int]:
-    """Channels that the network gets and gives; scalars are channels where no symbol sees them."""
+    """Channels that the network gets and gives; pde_parameters are channels where no symbol sees them."""
     inputs, targets = data[0]
     out = targets.shape[-data.grid.dim - 1]
     seen = getattr(experiment.task, "frames", None)
-    constant = 0 if getattr(experiment.network, "scalars", 0) else len(data.scalar_names)
+    constant = (
+        0 if getattr(experiment.network, "pde_parameters", 0) else len(data.pde_parameter_names)
+    )
     return constant + (inputs.shape[0] if seen is None else seen * out), out
 
 

@@ -147,12 +147,12 @@ class Experiment(Record):
             raise ValueError(
                 f"{first}{among} and test={self.test} overlap in {problem.samples} samples"
             )
-        seen = getattr(self.network, "scalars", 0)
+        seen = getattr(self.network, "pde_parameters", 0)
         if seen not in (0, len(problem.vary)):
             varied = ", ".join(problem.vary) or "nothing"
             raise ValueError(
-                f"scalars={seen} of the network, but the problem varies {varied}: give "
-                f"scalars={len(problem.vary)}, or 0 for constant channels"
+                f"pde_parameters={seen} of the network, but the problem varies {varied}: give "
+                f"pde_parameters={len(problem.vary)}, or 0 for constant channels"
             )
         frames = len(problem.times or ())
         if self.window is not None and self.window + (self.targets or 1) > frames:

@@ -107,8 +107,8 @@ def _of_run(run: FinishedRun, resolution: int | None) -> tuple[nn.Module, Grid, 
     first = sampling.times[0] if sampling is not None and sampling.times else 1.0
     t: Time = task.scaled_time(float(first)) if isinstance(task, OneShot) else None
     symbols = [m.symbol for m in run.model.modules() if isinstance(m, PseudoDifferentialOperator)]
-    if count := max((symbol.scalars for symbol in symbols), default=0):
-        # what symbols see of scalars is 0 in the middle of their ranges
+    if count := max((symbol.pde_parameters for symbol in symbols), default=0):
+        # what symbols see of pde_parameters is 0 in the middle of their ranges
         t = torch.tensor([[*([] if t is None else [t]), *[0.0] * count]])
     points = resolution or min(max(run.grid.shape), LARGEST_GRID)
     every = max(run.grid.shape) // points

@@ -75,7 +75,7 @@ def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = Fal
 class Symbol(RecordsArguments, nn.Module):
     """A symbol a_ij(x, ξ), perhaps with time and with numbers μ of the equation."""
 
-    scalars = 0  # how many μ it sees
+    pde_parameters = 0  # how many μ it sees
     hermitian = False  # whether a(x, -ξ) = conj a(x, ξ): what acts on real functions is a
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -88,7 +88,7 @@ class Symbol(RecordsArguments, nn.Module):
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The values on `grid` and its kept `modes`, at time t (one, or one per sample).
 
-        A symbol that sees scalars of the equation is given (B, P) numbers, time first if it takes
+        A symbol that sees pde_parameters of the equation is given (B, P) numbers, time first if it takes
         it; a single row stands for all samples.
         """
 

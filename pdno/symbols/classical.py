@@ -17,7 +17,7 @@ Structure of the channel matrix A(ξ), with networks N and M, K = (N - N*)/2 and
     dissipative, elliptic   A = ⟨ξ⟩^m (K - P) - c |ξ|² ⟨ξ⟩^{m-2}   Re (A v, v) <= -c |ξ|² ⟨ξ⟩^{m-2}
     with time               e^{tA}, A dissipative                  a(s + t) = a(s) a(t)
 
-With scalars of the equation N, M and a1 see them, too: for every μ, A(ξ; μ) has this structure.
+With pde_parameters of the equation N, M and a1 see them, too: for every μ, A(ξ; μ) has this structure.
 
 Self-adjoint and one of the others leaves K out. c > 0 is learned.
 
@@ -52,7 +52,7 @@ class ClassicalSymbol(SeparatedSymbol):
 
     a1 starts near 1, so that the operator starts as an a(ξ); an elliptic symbol has one a1(x) > 0
     for all pairs. With time the symbol is e^{tA}: A of order m is dissipative, elliptic if m > 0;
-    with scalars of the equation it is e^{tA(ξ; μ)}.
+    with pde_parameters of the equation it is e^{tA(ξ; μ)}.
     Self-adjoint or dissipative symbols have no x: with x the adjoint is not separated. If not
     `hermitian`, the operator on real fields has another symbol, one that jumps at ξ_d = 0.
 
@@ -72,7 +72,7 @@ class ClassicalSymbol(SeparatedSymbol):
         order: float = 0.0,
         depends_on_x: bool = True,
         takes_time: bool = False,
-        scalars: int = 0,
+        pde_parameters: int = 0,
         hermitian: bool = True,
         elliptic: bool = False,
         self_adjoint: bool = False,
@@ -80,7 +80,7 @@ class ClassicalSymbol(SeparatedSymbol):
         **network: Unpack[MLPOptions],
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
-        super().__init__(in_channels, out_channels, scalars=scalars, **parts)
+        super().__init__(in_channels, out_channels, pde_parameters=pde_parameters, **parts)
         self.periodic, self.order, self.hermitian = True, float(order), hermitian
         self.self_adjoint, self.dissipative = self_adjoint, dissipative or takes_time
         self.elliptic = elliptic or (takes_time and order > 0)
@@ -88,7 +88,7 @@ class ClassicalSymbol(SeparatedSymbol):
         self._check(network)
         pairs = in_channels * out_channels
         even, odd = ("even", "odd") if hermitian else ("none", "none")
-        make = partial(ParityMLP, scale.dim, scalars, pairs, **network)
+        make = partial(ParityMLP, scale.dim, pde_parameters, pairs, **network)
         self.real, self.imaginary = make(parity=even), make(parity=odd)
         if self.dissipative or self.elliptic:
             self.root_real, self.root_imaginary = make(parity=even), make(parity=odd)
@@ -97,7 +97,7 @@ class ClassicalSymbol(SeparatedSymbol):
         self.space = None
         if depends_on_x:
             self.space = SymbolMLP(
-                2 * scale.dim + scalars, 1 if self.elliptic else pairs, **network
+                2 * scale.dim + pde_parameters, 1 if self.elliptic else pairs, **network
             )
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
@@ -138,7 +138,7 @@ class ClassicalSymbol(SeparatedSymbol):
         return self._assemble(joined, xi, t).masked_fill(lone, 0.0)
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        """a1 at x, from features that make it periodic, and at the scalars; it has no time."""
+        """a1 at x, from features that make it periodic, and at the pde_parameters; it has no time."""
         assert self.space is not None
         # the scale says what networks see of x; the torus has period 1 whatever it says
         angle = 2 * math.pi * x / self.scale.coordinate.to(x)
@@ -150,12 +150,12 @@ class ClassicalSymbol(SeparatedSymbol):
 
     def _scalars(self, t: Tensor | None) -> Tensor | None:
         """The numbers that it sees without the time."""
-        return None if t is None or not self.scalars else t[..., -self.scalars :]
+        return None if t is None or not self.pde_parameters else t[..., -self.pde_parameters :]
 
     def _parts(self, xi: Tensor, t: Tensor | None) -> dict[str, Tensor]:
         """What A ⟨ξ⟩^{-m} is made of, matrices (*K, C, C): the self-adjoint, or P (+ c) and K.
 
-        They come with a leading B where each sample has scalars of its own.
+        They come with a leading B where each sample has pde_parameters of its own.
         """
         omega, _ = _compactify(xi, self.order)
         seen = with_numbers(omega, self._scalars(t))
@@ -191,7 +191,7 @@ class ClassicalSymbol(SeparatedSymbol):
         return a.movedim((-2, -1), (0, 1)).unsqueeze(0)
 
     def _pairs(self, real: SymbolMLP, imaginary: SymbolMLP, omega: Tensor) -> Tensor:
-        """A complex network of ω and the scalars, (..., d + 1 + P) -> (O, I, ...)."""
+        """A complex network of ω and the pde_parameters, (..., d + 1 + P) -> (O, I, ...)."""
         values = join_parts(real.fields(omega), imaginary.fields(omega))
         return values.reshape(self.out_channels, self.in_channels, *values.shape[1:])
 
@@ -214,20 +214,20 @@ class ClassicalSymbol(SeparatedSymbol):
 class ParityMLP(SymbolMLP):
     """(N(ω) ± N(ω')) / 2 with ω' = (1, -ξ)/⟨ξ⟩, "even" or "odd" in ξ, or N(ω) itself, "none".
 
-    N may see scalars after ω. The last map of N is linear: to symmetrise the last hidden layer is
+    N may see pde_parameters after ω. The last map of N is linear: to symmetrise the last hidden layer is
     enough; an odd network has no bias there.
     """
 
     def __init__(
         self,
         dim: int,
-        scalars: int,
+        pde_parameters: int,
         out_features: int,
         *,
         parity: str,
         **network: Unpack[MLPOptions],
     ) -> None:
-        super().__init__(dim + 1 + scalars, out_features, **network)
+        super().__init__(dim + 1 + pde_parameters, out_features, **network)
         self.dim, self.parity = dim, parity
         with torch.no_grad():
             self.linear_in.weight.mul_(GAIN)

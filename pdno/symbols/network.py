@@ -21,7 +21,7 @@ class NetworkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 
     a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well, and with
-    scalars of the equation μ: a(x, ξ; t, μ).
+    pde_parameters of the equation μ: a(x, ξ; t, μ).
     """
 
     def __init__(
@@ -32,11 +32,11 @@ class NetworkSymbol(SeparatedSymbol):
         scale: InputScale,
         depends_on_x: bool = True,
         takes_time: bool = False,
-        scalars: int = 0,
+        pde_parameters: int = 0,
         **network: Unpack[MLPOptions],
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
-        parts["scalars"] = scalars
+        parts["pde_parameters"] = pde_parameters
         super().__init__(in_channels, out_channels, **parts)
         sizes = scale.dim + self.numbers, in_channels * out_channels
         self.real, self.imaginary = SymbolMLP(*sizes, **network), SymbolMLP(*sizes, **network)
@@ -66,11 +66,11 @@ class LowRankSymbol(SeparatedSymbol):
         rank: int = 2,
         shared: bool = False,
         takes_time: bool = False,
-        scalars: int = 0,
+        pde_parameters: int = 0,
         **network: Unpack[MLPOptions],
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": True, "takes_time": takes_time}
-        parts["scalars"] = scalars
+        parts["pde_parameters"] = pde_parameters
         super().__init__(in_channels, out_channels, **parts)
         if rank < 1:
             raise ValueError(f"rank is {rank}; expected at least 1")

@@ -5,7 +5,7 @@ for c on the kept modes of a grid, the theory at any other frequency: symbol cla
 about |ξ| -> ∞, where no grid reaches.
 
 What a symbol sees beside x and ξ are the same numbers at every point: the time, if it takes it,
-and then the scalars μ of the equation, such as a viscosity. Samples may have their own.
+and then the pde_parameters μ of the equation, such as a viscosity. Samples may have their own.
 """
 
 __all__ = ["SeparatedSymbol", "check_numbers", "check_time", "with_numbers"]
@@ -41,20 +41,22 @@ class SeparatedSymbol(Symbol):
         scale: InputScale,
         depends_on_x: bool,
         takes_time: bool,
-        scalars: int = 0,
+        pde_parameters: int = 0,
     ) -> None:
         super().__init__(in_channels, out_channels)
-        if scalars < 0:
-            raise ValueError(f"scalars is {scalars}; expected how many numbers the symbol sees")
+        if pde_parameters < 0:
+            raise ValueError(
+                f"pde_parameters is {pde_parameters}; expected how many numbers the symbol sees"
+            )
         self.scale, self.depends_on_x, self.takes_time = scale, depends_on_x, takes_time
-        self.scalars = scalars
+        self.pde_parameters = pde_parameters
 
     space: SymbolMLP | None
 
     @property
     def numbers(self) -> int:
-        """How many numbers it sees beside x and ξ: the time, if it takes it, and the scalars."""
-        return self.takes_time + self.scalars
+        """How many numbers it sees beside x and ξ: the time, if it takes it, and the pde_parameters."""
+        return self.takes_time + self.pde_parameters
 
     @abstractmethod
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
@@ -94,7 +96,7 @@ class SeparatedSymbol(Symbol):
         With `smooth` both may be interpolated along the line of one dimension, to float32.
         """
         like = next(self.parameters())
-        times = check_numbers(t, self.takes_time, self.scalars, like)
+        times = check_numbers(t, self.takes_time, self.pde_parameters, like)
         xi = self.scale.xi(grid, modes, like)
         line = smooth and grid.dim == 1
         between = line and not self.exact_structure
@@ -140,7 +142,7 @@ class SeparatedSymbol(Symbol):
             cure = "build it with one, or use it on a grid first"
             raise ValueError(f"this symbol has not chosen its frequency_scale yet: {cure}")
         like = next(self.parameters())
-        times = check_numbers(t, self.takes_time, self.scalars, like)
+        times = check_numbers(t, self.takes_time, self.pde_parameters, like)
         seen = (xi.to(like.device) / self.scale.frequency.to(like.device)).to(like.dtype)
         b = self.space_factor(self._scaled(x, like), times) if self.depends_on_x else None
         return _times_first(self.frequency_factor(seen, times), b, times)
@@ -160,22 +162,26 @@ def check_time(t: Time, takes_time: bool, like: Tensor) -> Tensor | None:
     return times
 
 
-def check_numbers(t: Time, takes_time: bool, scalars: int, like: Tensor) -> Tensor | None:
-    """What a symbol sees, (P,) for all samples or (B, P): its time, and then its scalars.
+def check_numbers(t: Time, takes_time: bool, pde_parameters: int, like: Tensor) -> Tensor | None:
+    """What a symbol sees, (P,) for all samples or (B, P): its time, and then its pde_parameters.
 
     One number alone may come without the last axis, (), or (B,).
     """
-    if not scalars:
+    if not pde_parameters:
         times = check_time(t, takes_time, like)
         return None if times is None else times[..., None]
-    names = f"{'the time and ' if takes_time else ''}{scalars} scalars of the equation"
+    names = (
+        f"{'the time and ' if takes_time else ''}{pde_parameters} pde_parameters of the equation"
+    )
     if t is None:
-        raise ValueError(f"this symbol sees {names}: give them, (B, {takes_time + scalars})")
+        raise ValueError(
+            f"this symbol sees {names}: give them, (B, {takes_time + pde_parameters})"
+        )
     seen = torch.as_tensor(t, dtype=like.dtype, device=like.device)
-    if takes_time + scalars == 1 and seen.dim() < 2:
+    if takes_time + pde_parameters == 1 and seen.dim() < 2:
         return seen[..., None]
-    if seen.dim() != 2 or seen.shape[1] != takes_time + scalars:
-        expected = f"(B, {takes_time + scalars}), one row for each sample or for all"
+    if seen.dim() != 2 or seen.shape[1] != takes_time + pde_parameters:
+        expected = f"(B, {takes_time + pde_parameters}), one row for each sample or for all"
         raise ValueError(
             f"this symbol sees {names}, given {tuple(seen.shape)}: expected {expected}"
         )

@@ -29,7 +29,7 @@ class TrunkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ) with a2 in S^0_{1,0} (eq. 9, 16), one trunk for all of a2.
 
     Arguments:
-        in_channels, out_channels, scale, depends_on_x, takes_time, scalars: Those of a
+        in_channels, out_channels, scale, depends_on_x, takes_time, pde_parameters: Those of a
             `SeparatedSymbol`.
         space_hidden: Width of the network a1; None for that of the trunk.
         network: Arguments of `SymbolMLP`, for the trunk.
@@ -43,12 +43,12 @@ class TrunkSymbol(SeparatedSymbol):
         scale: InputScale,
         depends_on_x: bool = True,
         takes_time: bool = False,
-        scalars: int = 0,
+        pde_parameters: int = 0,
         space_hidden: int | None = None,
         **network: Unpack[MLPOptions],
     ) -> None:
         parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
-        super().__init__(in_channels, out_channels, scalars=scalars, **parts)
+        super().__init__(in_channels, out_channels, pde_parameters=pde_parameters, **parts)
         pairs, features = in_channels * out_channels, len(SCALES) * (scale.dim + 1)
         self.trunk = SymbolMLP(features + self.numbers, 2 * pairs, **network)
         with torch.no_grad():

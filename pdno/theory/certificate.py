@@ -149,7 +149,7 @@ def certify(
             ξ (1, M, d) to (P, M) or (O, I, P, M).
         order: m; None takes the order that is fitted.
         dim: n, for functions and formulas that do not know it.
-        t: The time, for symbols that have one; (1, P) numbers for those that see scalars, too.
+        t: The time, for symbols that have one; (1, P) numbers for those that see pde_parameters, too.
         space: "torus", or "box" to judge smoothness inside of the box only.
         frequencies: "real" asks for smoothness on R^n as well, "integer" does not. None means
             "real" for networks, else "integer".

@@ -372,7 +372,7 @@ def _first_layer(symbol: SeparatedSymbol, t: Time) -> Tensor | None:
     layers = (symbol.real.linear_in, symbol.imaginary.linear_in)
     rows = torch.cat([torch.cat([layer.weight, layer.bias[:, None]], dim=1) for layer in layers])
     w, b = rows[:, : symbol.scale.dim], rows[:, -1:]
-    numbers = check_numbers(t, symbol.takes_time, symbol.scalars, rows)
+    numbers = check_numbers(t, symbol.takes_time, symbol.pde_parameters, rows)
     if numbers is not None:
         b = b + rows[:, symbol.scale.dim : -1] @ numbers[:, None]
     return torch.cat([w, b], dim=1)

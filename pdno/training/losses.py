@@ -109,7 +109,7 @@ class Residual(Loss):
                 f"a residual needs ∂/∂t, and task {learner.task.kind!r} gives the network no time"
             )
             raise ValueError(f"{told}: take task=OneShot() and a network with takes_time=True")
-        net, u0 = learner.normalized.at(batch.scalars), batch.inputs
+        net, u0 = learner.normalized.at(batch.pde_parameters), batch.inputs
 
         def solution(t: Tensor) -> Tensor:
             return net.forward(u0, grid, scaled(t))

@@ -4,7 +4,7 @@
 grids they are splines of themselves, so a normaliser serves every resolution. *Channel* statistics
 are one pair of numbers per channel.
 
-Scalars of the equation, which the symbols of a network see or which it gets as constant channels,
+PDE parameters, which the symbols of a network see or which it gets as constant channels,
 are brought to [-1, 1], their logarithms where they range over a decade or more.
 """
 
@@ -13,7 +13,7 @@ __all__ = [
     "NormalizedNetwork",
     "Normalizer",
     "Normalizers",
-    "ScalarScale",
+    "ParameterScale",
     "fit_normalizer",
     "move",
 ]
@@ -100,7 +100,7 @@ def fit_normalizer(
 DECADE = 10.0
 
 
-class ScalarScale(nn.Module):
+class ParameterScale(nn.Module):
     """μ -> 2 (g(μ) - g(low)) / (g(high) - g(low)) - 1, g = log for μ over a decade or more.
 
     Shapes: low and high (P,), those of the training samples.
@@ -114,11 +114,11 @@ class ScalarScale(nn.Module):
         self.register_buffer("low", low)
         self.register_buffer("high", high)
 
-    def forward(self, scalars: Tensor) -> Tensor:
-        """Scalars (B, P) as networks see them; outside of the training they leave [-1, 1]."""
+    def forward(self, pde_parameters: Tensor) -> Tensor:
+        """PDE parameters (B, P) as networks see them; outside of the training they leave [-1, 1]."""
         low, high = self.low.double(), self.high.double()
         log = (low > 0) & (high >= DECADE * low)
-        values = scalars.to(low.device).double()
+        values = pde_parameters.to(low.device).double()
         bad = (log & (values <= 0)).nonzero()
         if len(bad):
             number = float(values[tuple(bad[0])])
@@ -127,7 +127,7 @@ class ScalarScale(nn.Module):
             )
         low, high, values = (torch.where(log, one.abs().log(), one) for one in (low, high, values))
         span = torch.where(high > low, high - low, 1.0)
-        return (2 * (values - low) / span - 1).to(scalars.dtype)
+        return (2 * (values - low) / span - 1).to(pde_parameters.dtype)
 
 
 INSIDE: WeakSet[nn.Module] = WeakSet()
@@ -139,7 +139,7 @@ Normalizers = tuple[Maybe, Maybe]  # of inputs and of outputs
 class NormalizedNetwork(nn.Module):
     """decode ∘ network ∘ encode, where one output has `channels` channels.
 
-    Where samples have scalars of the equation, `at` gives the same network for those of a batch:
+    Where samples have pde_parameters of the equation, `at` gives the same network for those of a batch:
     its symbols see them, or it gets them as constant channels before the others.
     """
 
@@ -150,19 +150,19 @@ class NormalizedNetwork(nn.Module):
         outputs: Maybe = None,
         *,
         channels: int = 1,
-        scalars: ScalarScale | None = None,
+        pde_parameters: ParameterScale | None = None,
     ) -> None:
         super().__init__()
         self.network, self.inputs, self.outputs = network, inputs, outputs
-        self.channels, self.scalars = channels, scalars
+        self.channels, self.pde_parameters = channels, pde_parameters
         self.seen: Tensor | None = None
-        count = 0 if scalars is None else len(scalars.low)
-        self._in_symbols = int(getattr(getattr(network, "network", network), "scalars", 0))
+        count = 0 if pde_parameters is None else len(pde_parameters.low)
+        self._in_symbols = int(getattr(getattr(network, "network", network), "pde_parameters", 0))
         if self._in_symbols not in (0, count):
             raise ValueError(
-                f"the symbols of this {type(network).__name__} see {self._in_symbols} scalars, "
-                f"the samples have {count}: build it with scalars={count}, or give data with as "
-                "many, from_arrays(..., scalars={name: numbers}) or generate(..., vary=...)"
+                f"the symbols of this {type(network).__name__} see {self._in_symbols} pde_parameters, "
+                f"the samples have {count}: build it with pde_parameters={count}, or give data with as "
+                "many, from_arrays(..., pde_parameters={name: numbers}) or generate(..., vary=...)"
             )
         if inputs is not None or outputs is not None:
             INSIDE.add(network)
@@ -176,21 +176,25 @@ class NormalizedNetwork(nn.Module):
         """Outputs of the network in the units of the data."""
         return u if self.outputs is None else self.outputs.decode(u, grid)
 
-    def at(self, scalars: Tensor | None) -> "NormalizedNetwork":
-        """The same network for samples with these scalars, (B, P) in the units of the data."""
-        if (scalars is None) != (self.scalars is None):
-            given = "none" if scalars is None else f"{scalars.shape[-1]} scalars"
-            wanted = 0 if self.scalars is None else len(self.scalars.low)
-            raise ValueError(f"this operator was trained with {wanted} scalars, and given {given}")
-        if scalars is None or self.scalars is None:
+    def at(self, pde_parameters: Tensor | None) -> "NormalizedNetwork":
+        """The same network for samples with these pde_parameters, (B, P) in the units of the data."""
+        if (pde_parameters is None) != (self.pde_parameters is None):
+            given = (
+                "none" if pde_parameters is None else f"{pde_parameters.shape[-1]} pde_parameters"
+            )
+            wanted = 0 if self.pde_parameters is None else len(self.pde_parameters.low)
+            raise ValueError(
+                f"this operator was trained with {wanted} pde_parameters, and given {given}"
+            )
+        if pde_parameters is None or self.pde_parameters is None:
             return self
         bound = copy.copy(self)
-        bound.seen = self.scalars(scalars)
+        bound.seen = self.pde_parameters(pde_parameters)
         return bound
 
     @property
     def in_symbols(self) -> Tensor | None:
-        """What the symbols see of the scalars, (B, P); None where they see none."""
+        """What the symbols see of the pde_parameters, (B, P); None where they see none."""
         return self.seen if self._in_symbols else None
 
     def with_channels(self, f: Tensor) -> Tensor:
@@ -202,11 +206,17 @@ class NormalizedNetwork(nn.Module):
 
     def apply_network(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
         """The network alone; one that knows no grid gets the field alone."""
-        scalars = self.in_symbols
-        if scalars is not None and t is not None:
-            # one time for all, or one for each sample, and then the scalars
-            t = torch.cat([t.reshape(-1, 1).expand(len(scalars), 1).to(scalars), scalars], dim=1)
-        numbers = scalars if t is None else t
+        pde_parameters = self.in_symbols
+        if pde_parameters is not None and t is not None:
+            # one time for all, or one for each sample, and then the pde_parameters
+            t = torch.cat(
+                [
+                    t.reshape(-1, 1).expand(len(pde_parameters), 1).to(pde_parameters),
+                    pde_parameters,
+                ],
+                dim=1,
+            )
+        numbers = pde_parameters if t is None else t
         options: dict[str, Any] = {} if numbers is None else {"t": numbers}
         options |= {"grid": grid} if self._takes_grid else {}
         output: Tensor = self.network(self.with_channels(f), **options)

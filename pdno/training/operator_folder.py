@@ -35,7 +35,7 @@ from pdno.networks.pdno import PDNO
 from pdno.networks.transport import Transport
 from pdno.training.checkpoint import read_tensors, write_tensors
 from pdno.training.error_bars import ErrorBars
-from pdno.training.normalizer import NormalizedNetwork, Normalizer, ScalarScale, move
+from pdno.training.normalizer import NormalizedNetwork, Normalizer, ParameterScale, move
 from pdno.training.operator_record import OperatorRecord, TrainingRecord, model_card
 from pdno.training.sampling import Sampling
 from pdno.training.task import TASKS, Task, TrainedOperator, task_of
@@ -123,9 +123,9 @@ def assemble(
         for name in ("inputs", "outputs")
         if f"{(key := f'normalized.{name}')}.mean" in tensors
     }
-    ends = [f"normalized.scalars.{end}" for end in ("low", "high")]
-    scale = ScalarScale(*(tensors[end] for end in ends)) if ends[0] in tensors else None
-    parts: Any = {**found, "channels": sampling.output_channels, "scalars": scale}
+    ends = [f"normalized.pde_parameters.{end}" for end in ("low", "high")]
+    scale = ParameterScale(*(tensors[end] for end in ends)) if ends[0] in tensors else None
+    parts: Any = {**found, "channels": sampling.output_channels, "pde_parameters": scale}
     normalized = NormalizedNetwork(network, **parts)
     learner = TrainedOperator(normalized, task, sampling)
     if "bars.field" in tensors:

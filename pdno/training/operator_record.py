@@ -54,8 +54,8 @@ def model_card(record: OperatorRecord, metrics: Mapping[str, Any]) -> str:
 
 def _use(record: OperatorRecord) -> str:
     told = "" if record.network else f", network={record.network_class}(...)"
-    names = ", ".join(f'"{name}": ...' for name in record.sampling.scalars)
-    given = f", scalars={{{names}}}" if names else ""
+    names = ", ".join(f'"{name}": ...' for name in record.sampling.pde_parameters)
+    given = f", pde_parameters={{{names}}}" if names else ""
     made = ", ".join(f"{name} {number}" for name, number in record.versions.items())
     return (
         f"```python\noperator = pdno.load(FOLDER{told})\nu = operator.predict(f{given})\n```\n\n"
@@ -100,7 +100,7 @@ def _training(record: OperatorRecord) -> str:
 
 
 def _ranges(sampling: Sampling) -> list[tuple[str, tuple[float, float]]]:
-    return list(zip(sampling.scalars, sampling.ranges, strict=True))
+    return list(zip(sampling.pde_parameters, sampling.ranges, strict=True))
 
 
 def _errors(metrics: Mapping[str, Any]) -> str:

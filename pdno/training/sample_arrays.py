@@ -44,7 +44,7 @@ def symbol_pictures(learner: TrainedOperator, data: OperatorDataset) -> Pictures
     """The first rank term of the symbols of all blocks, for a few pairs.
 
     They are taken at the last time of the data where they depend on time, and in the middle of the
-    ranges where they see scalars.
+    ranges where they see pde_parameters.
     """
     found: Pictures = {}
     for layer, values in enumerate(_blocks(learner, data)):
@@ -63,8 +63,8 @@ def _blocks(learner: TrainedOperator, data: OperatorDataset) -> list[SymbolValue
     last = [task.scaled_time(float(times[-1]))] if isinstance(task, OneShot) and times else []
     layers = learner.network.modules()
     operators = [one for one in layers if isinstance(one, PseudoDifferentialOperator)]
-    # what networks see of scalars is 0 in the middle of their ranges
-    numbers = last + [0.0] * max((operator.scalars for operator in operators), default=0)
+    # what networks see of pde_parameters is 0 in the middle of their ranges
+    numbers = last + [0.0] * max((operator.pde_parameters for operator in operators), default=0)
     if isinstance(learner.network, NeuralOperator) and not numbers:
         return [values.on_grid() for values in learner.network.evaluate_symbols(grid)]
     t: Time = torch.tensor([numbers]) if len(numbers) > 1 else next(iter(numbers), None)

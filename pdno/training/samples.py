@@ -31,13 +31,13 @@ MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are rea
 class Batch:
     """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,) where there are any.
 
-    `scalars` are numbers of the equation of each example, (B, P), where the dataset has them.
+    `pde_parameters` are numbers of the equation of each example, (B, P), where the dataset has them.
     """
 
     inputs: Tensor
     targets: Tensor
     t: Tensor | None = None
-    scalars: Tensor | None = None
+    pde_parameters: Tensor | None = None
 
 
 class Samples:
@@ -52,7 +52,7 @@ class Samples:
         size = sum(part.numel() * part.element_size() for part in first) * len(data)
         self._kept: tuple[Tensor, Tensor] | None = None
         self._trajectories: Tensor | None = None
-        numbers = data.scalars()
+        numbers = data.pde_parameters()
         self._scalars = None if numbers is None else numbers.to(device, dtype)
         if size <= MOST_IN_MEMORY:
             self._kept = self.batch()
@@ -75,7 +75,7 @@ class Samples:
         rows = torch.as_tensor(indices, device=self.device)
         return self._kept[0][rows], self._kept[1][rows]
 
-    def scalars(self, indices: Sequence[int]) -> Tensor | None:
+    def pde_parameters(self, indices: Sequence[int]) -> Tensor | None:
         """The numbers of the equation of some samples, (B, P); None where they have none."""
         return None if self._scalars is None else self._scalars[list(indices)]
 
@@ -115,7 +115,7 @@ def whole_samples(samples: Samples, steps: int | None = None) -> Examples:
     def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         inputs, targets = samples.batch(indices)
         chosen = targets if steps is None else targets[:, :steps]
-        return Batch(inputs, chosen, scalars=samples.scalars(indices))
+        return Batch(inputs, chosen, pde_parameters=samples.pde_parameters(indices))
 
     return Examples(len(samples), batch)
 
@@ -140,12 +140,12 @@ def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples
             one = variants[draw.integers(len(variants))].batch([index], seed=seed, epoch=epoch)
             move = symmetries[int(draw.integers(len(symmetries)))]
             inputs, targets = (move.apply(f, data.grid) for f in (one.inputs, one.targets))
-            parts.append(Batch(inputs, targets, one.t, one.scalars))
+            parts.append(Batch(inputs, targets, one.t, one.pde_parameters))
         times = [part.t for part in parts if part.t is not None]
-        scalars = [part.scalars for part in parts if part.scalars is not None]
+        pde_parameters = [part.pde_parameters for part in parts if part.pde_parameters is not None]
         inputs = torch.cat([part.inputs for part in parts])
         targets = torch.cat([part.targets for part in parts])
-        both = (torch.cat(numbers) if numbers else None for numbers in (times, scalars))
+        both = (torch.cat(numbers) if numbers else None for numbers in (times, pde_parameters))
         return Batch(inputs, targets, *both)
 
     return Examples(len(variants[0]), batch)

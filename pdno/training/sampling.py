@@ -24,7 +24,7 @@ SAME_TIME = 1e-6  # relative distance up to which two times are one
 class Sampling:
     """Grid and channels of the samples, with names; times of the targets and their step.
 
-    `input_frames` are those of a window, None where the input is no frames. `scalars` are names of
+    `input_frames` are those of a window, None where the input is no frames. `pde_parameters` are names of
     numbers of the equation that every sample has for itself, `ranges` their least and largest.
     """
 
@@ -36,7 +36,7 @@ class Sampling:
     input_frames: int | None = None
     input_names: tuple[str, ...] = ()
     output_names: tuple[str, ...] = ()
-    scalars: tuple[str, ...] = ()
+    pde_parameters: tuple[str, ...] = ()
     ranges: tuple[tuple[float, float], ...] = ()
 
     @classmethod
@@ -45,10 +45,10 @@ class Sampling:
         (inputs, targets), grid, times = data[0], data.grid, data.times
         channels = inputs.shape[0], targets.shape[-grid.dim - 1]
         step = None if times is None else (times[0] if len(times) == 1 else times[1] - times[0])
-        numbers = data.scalars()
+        numbers = data.pde_parameters()
         columns = () if numbers is None else numbers.unbind(dim=1)
         ranges = tuple((float(one.min()), float(one.max())) for one in columns)
-        own: Any = {"scalars": data.scalar_names, "ranges": ranges}
+        own: Any = {"pde_parameters": data.pde_parameter_names, "ranges": ranges}
         return cls(grid, *channels, data.target_times, step, data.input_frames, **own)
 
     def named(self, inputs: Sequence[str], outputs: Sequence[str]) -> "Sampling":

@@ -51,7 +51,7 @@ from pdno.training.normalizer import (
     Normalization,
     NormalizedNetwork,
     Normalizers,
-    ScalarScale,
+    ParameterScale,
     fit_normalizer,
 )
 from pdno.training.samples import Batch, Examples, Samples, example_noise, whole_samples
@@ -62,7 +62,7 @@ Times = Sequence[float] | None  # of the frames of a prediction; None for a stat
 Frames = Annotated[int, Field(ge=1)]
 Noise = Annotated[float, Field(ge=0)]
 Array = np.ndarray[Any, Any]
-Scalars = Mapping[str, Any] | Tensor | None  # of the equation, by name or as (B, P) numbers
+PDEParameters = Mapping[str, Any] | Tensor | None  # of the equation, by name or as (B, P) numbers
 AT_ONCE = 20  # samples of a prediction
 
 
@@ -208,7 +208,9 @@ class _OneStep(_Recurrent):
                 deviation = inputs.flatten(1).std(dim=1).reshape(-1, *[1] * (inputs.dim() - 1))
                 noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
                 inputs = inputs + self.noise * deviation * noise
-            return Batch(inputs, frames[:, -1].contiguous(), scalars=samples.scalars(rows))
+            return Batch(
+                inputs, frames[:, -1].contiguous(), pde_parameters=samples.pde_parameters(rows)
+            )
 
         return Examples(len(samples) * per_sample, batch)
 
@@ -272,7 +274,7 @@ class OneShot(Task):
             chosen = torch.tensor(frames, device=inputs.device) * self.train_every
             t = inputs.new_tensor([times[frame] for frame in frames])
             each = torch.arange(len(rows), device=inputs.device)
-            return Batch(inputs, targets[each, chosen], t, samples.scalars(rows))
+            return Batch(inputs, targets[each, chosen], t, samples.pde_parameters(rows))
 
         return Examples(len(samples) * len(times), batch)
 
@@ -386,7 +388,7 @@ class TrainedOperator(nn.Module):
 
     def forward(self, batch: Batch, grid: Grid, loss: Loss | None = None) -> tuple[Tensor, Tensor]:
         """Terms of the loss (B, K), relative L2 by default, and relative L2 errors (B,)."""
-        output = self.task.forward(self.normalized.at(batch.scalars), batch, grid)
+        output = self.task.forward(self.normalized.at(batch.pde_parameters), batch, grid)
         output = output.to(batch.targets.dtype)  # autocast may have left it in half precision
         terms = (loss or RelativeError()).terms(self, batch, grid, output)
         with torch.no_grad():
@@ -399,7 +401,7 @@ class TrainedOperator(nn.Module):
         *,
         grid: Grid | None = None,
         times: Times = None,
-        scalars: Scalars = None,
+        pde_parameters: PDEParameters = None,
     ) -> Tensor: ...
 
     @overload
@@ -409,7 +411,7 @@ class TrainedOperator(nn.Module):
         *,
         grid: Grid | None = None,
         times: Times = None,
-        scalars: Scalars = None,
+        pde_parameters: PDEParameters = None,
     ) -> Array: ...
 
     def predict(
@@ -418,26 +420,28 @@ class TrainedOperator(nn.Module):
         *,
         grid: Grid | None = None,
         times: Times = None,
-        scalars: Scalars = None,
+        pde_parameters: PDEParameters = None,
     ) -> Tensor | Array:
         """The prediction for inputs (B, C, *N) of any resolution: (B, C, *N), or (B, T, C, *N).
 
         Inputs are a tensor or a numpy array in the units of the data, and so is the prediction, in
         the same precision. Without a grid they are taken as the training samples were (see
         `Sampling`), and frames come at the times of the training unless others are given. An
-        operator of a family of equations is told which one: `scalars` by name, for example
+        operator of a family of equations is told which one: `pde_parameters` by name, for example
         {"viscosity": 1e-4}, one for all inputs or one for each, or as (B, P) numbers.
         """
         if not isinstance(inputs, Tensor):
             array = np.ascontiguousarray(inputs)
             given = torch.from_numpy(array)
-            return self.predict(given, grid=grid, times=times, scalars=scalars).numpy()
+            return self.predict(
+                given, grid=grid, times=times, pde_parameters=pde_parameters
+            ).numpy()
         if inputs.is_complex():
             raise ValueError(f"inputs are of type {inputs.dtype}; expected real numbers")
         given = inputs if inputs.is_floating_point() else inputs.to(torch.get_default_dtype())
         if grid is None:
             grid, times = self._as_trained(given, times)
-        numbers = self._numbers(scalars, len(given))
+        numbers = self._numbers(pde_parameters, len(given))
         with evaluation_mode(self):
             like = next((p for p in self.parameters() if p.is_floating_point()), given)
             parts = []
@@ -491,32 +495,32 @@ class TrainedOperator(nn.Module):
         options = {} if band is None else {"band": band.expand(target.shape)}
         return getattr(data, kind)(index, prediction, title=title, **options)
 
-    def fixed(self, scalars: Scalars) -> "TrainedOperator":
+    def fixed(self, pde_parameters: PDEParameters) -> "TrainedOperator":
         """This operator for one member of the family; itself where it is of none."""
-        numbers = self._numbers(scalars, 1)
+        numbers = self._numbers(pde_parameters, 1)
         if numbers is None:
             return self
         one = copy.deepcopy(self)
         one.normalized = one.normalized.at(numbers.to(next(self.parameters())))
         return one
 
-    def _numbers(self, scalars: Scalars, count: int) -> Tensor | None:
-        """Scalars as (B, P) numbers, in the order of the training."""
-        names = () if self.sampling is None else self.sampling.scalars
-        if scalars is None:
+    def _numbers(self, pde_parameters: PDEParameters, count: int) -> Tensor | None:
+        """PDE parameters as (B, P) numbers, in the order of the training."""
+        names = () if self.sampling is None else self.sampling.pde_parameters
+        if pde_parameters is None:
             if names:
-                asked = f'scalars={{"{names[0]}": ...}}'
+                asked = f'pde_parameters={{"{names[0]}": ...}}'
                 raise ValueError(f"this operator is one of a family: give {asked}, by name")
             return None
-        if isinstance(scalars, Mapping):
-            if set(scalars) != set(names):
-                told = ", ".join(map(str, scalars)) or "none"
-                raise ValueError(f"scalars {told}; expected {', '.join(names) or 'none'}")
-            values = [torch.as_tensor(scalars[name], dtype=torch.float64) for name in names]
-            scalars = torch.stack([one.expand(count) for one in values], dim=1)
-        given = torch.as_tensor(scalars, dtype=torch.float64)
+        if isinstance(pde_parameters, Mapping):
+            if set(pde_parameters) != set(names):
+                told = ", ".join(map(str, pde_parameters)) or "none"
+                raise ValueError(f"pde_parameters {told}; expected {', '.join(names) or 'none'}")
+            values = [torch.as_tensor(pde_parameters[name], dtype=torch.float64) for name in names]
+            pde_parameters = torch.stack([one.expand(count) for one in values], dim=1)
+        given = torch.as_tensor(pde_parameters, dtype=torch.float64)
         if given.shape != (count, len(names)):
-            told = f"scalars have shape {tuple(given.shape)}"
+            told = f"pde_parameters have shape {tuple(given.shape)}"
             raise ValueError(f"{told}; expected ({count}, {len(names)}) for {', '.join(names)}")
         return given
 
@@ -555,7 +559,7 @@ def make_trained_operator(
     task.examples(samples)
     # statistics need all samples in memory
     both = (None, None) if normalization == "none" else task.normalizers(samples, normalization)
-    numbers = samples.scalars(range(len(samples)))
-    scale = None if numbers is None else ScalarScale(numbers.amin(dim=0), numbers.amax(dim=0))
-    normalized = NormalizedNetwork(network, *both, channels=samples.channels, scalars=scale)
+    numbers = samples.pde_parameters(range(len(samples)))
+    scale = None if numbers is None else ParameterScale(numbers.amin(dim=0), numbers.amax(dim=0))
+    normalized = NormalizedNetwork(network, *both, channels=samples.channels, pde_parameters=scale)
     return TrainedOperator(normalized, task, Sampling.of(samples.data))

@@ -103,8 +103,8 @@ def test_a_complete_dataset_has_every_sample_once(whole):
 def test_the_manifest_names_neither_clock_nor_machine(whole):
     text = (whole / "manifest.json").read_text()
     assert os.uname().nodename not in text and str(whole) not in text
-    # scalars are named only where samples have some
-    assert {*json.loads(text)} == {*Manifest.model_fields, "sha256"} - {"scalars"}
+    # pde_parameters are named only where samples have some
+    assert {*json.loads(text)} == {*Manifest.model_fields, "sha256"} - {"pde_parameters"}
 
 
 def test_a_finished_dataset_is_left_alone(copied, in_process):

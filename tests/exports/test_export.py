@@ -81,8 +81,10 @@ def test_a_member_of_a_family_is_fixed_in_the_file(network, tmp_path):
     size = {"width": 4, "layers": 2, "modes": 6}
     torch.manual_seed(0)
     made = {
-        "symbols": lambda: pdno.PDNO(1, 1, 1, scalars=1, symbol_hidden=6, **size),
-        "time": lambda: pdno.PDIO(1, 1, 1, modes=6, scalars=1, takes_time=True, symbol_hidden=6),
+        "symbols": lambda: pdno.PDNO(1, 1, 1, pde_parameters=1, symbol_hidden=6, **size),
+        "time": lambda: pdno.PDIO(
+            1, 1, 1, modes=6, pde_parameters=1, takes_time=True, symbol_hidden=6
+        ),
         "channel": lambda: pdno.FNO(1, 2, 1, **size),
     }[network]()
     task = "one-shot" if network == "time" else "static"
@@ -91,11 +93,11 @@ def test_a_member_of_a_family_is_fixed_in_the_file(network, tmp_path):
         pdno.export(learner, tmp_path / "a.safetensors", format="safetensors")
     for c in (0.02, 0.08):
         path = tmp_path / f"{c}.safetensors"
-        one = pdno.export(learner, path, format="safetensors", scalars={"diffusivity": c})
+        one = pdno.export(learner, path, format="safetensors", pde_parameters={"diffusivity": c})
         f = data.batch()[0]
-        given = {"grid": data.grid, "times": times, "scalars": {"diffusivity": c}}
+        given = {"grid": data.grid, "times": times, "pde_parameters": {"diffusivity": c}}
         expected = learner.predict(f, **given).reshape(one.run(f).shape)
-        assert one.description["scalars"] == {"diffusivity": c}
+        assert one.description["pde_parameters"] == {"diffusivity": c}
         assert relative(one.run(f), expected) < 5e-6
 
 

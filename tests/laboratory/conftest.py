@@ -41,7 +41,7 @@ def experiments():
         ),
         Experiment(
             **{"name": "family", "model": "PDIO", "problem": family, "resolution": 32},
-            **{"network": PDIONetwork(symbol_hidden=6, scalars=1), "task": OneShot()},
+            **{"network": PDIONetwork(symbol_hidden=6, pde_parameters=1), "task": OneShot()},
             **QUICK,
         ),
     ]

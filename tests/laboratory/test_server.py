@@ -102,7 +102,7 @@ def test_a_family_is_told_which_equation_it_is(client, runs):
     for c in (low, (low + high) / 2):
         body = ask("family-PDIO", u, times=[t], constants=[c])
         found = numbers(client.post("/api/predict", json=body))
-        told = {"times": [t], "scalars": {"diffusivity": c}}
+        told = {"times": [t], "pde_parameters": {"diffusivity": c}}
         assert close(found, pdno.load(runs[5]).predict(u[None, None], **told)[0, :, 0])
         truth = numbers(client.post("/api/truth", json=body))
         assert close(truth[0], u * np.exp(-4 * np.pi**2 * c * t))

@@ -351,7 +351,7 @@ def test_tensorboard_has_the_same_numbers(tmp_path):
     run = fit(Scale(), data, data, epochs=3, folder=tmp_path, tensorboard=True, **PLAIN)
     events = EventAccumulator(str(tmp_path)).Reload()
     for name in ("loss", "train", "test", "learning_rate"):
-        written = {event.step: event.value for event in events.Scalars(name)}
+        written = {event.step: event.value for event in events.PDEParameters(name)}
         expected = {row.epoch: getattr(row, name) for row in run.history}
         assert written == pytest.approx(expected, rel=1e-6)
 

@@ -1,4 +1,4 @@
-"""Laws of scalars: the numbers of an equation that each sample draws from a range of its own."""
+"""PDE parameters that each sample draws from a range of its own."""
 
 __all__ = ["Ranges", "draw_scalars"]
 
@@ -23,7 +23,7 @@ def draw_scalars(ranges: Ranges, *, seed: int, index: int) -> dict[str, float]:
     """
     drawn = {}
     for name, (low, high) in ranges.items():
-        # the letters of the name keep the streams of two scalars apart, and from that of the field
+        # the letters of the name keep the streams of two parameters apart, and from that of the field
         part = float(np.random.default_rng([seed, index, *name.encode()]).random())
         drawn[name] = low * (high / low) ** part if low > 0 else low + (high - low) * part
     return drawn

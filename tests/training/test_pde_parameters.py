@@ -1,4 +1,4 @@
-"""One operator for a family of equations: scalars go from the data to the symbols, or channels."""
+"""One operator for a family of equations: pde_parameters go from the data to the symbols, or channels."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import torch
 
 import pdno
 from pdno.data.problems import BurgersProblem, HeatProblem, NavierStokesProblem
-from pdno.fields.scalars import draw_scalars
+from pdno.fields.parameters import draw_scalars
 from pdno.symbols import ClassicalSymbol, LowRankSymbol, NetworkSymbol, TrunkSymbol
 from pdno.symbols.scale import InputScale
-from pdno.training.normalizer import ScalarScale
+from pdno.training.normalizer import ParameterScale
 
 GRID = pdno.Grid((16,))
 KINDS = (NetworkSymbol, LowRankSymbol, TrunkSymbol, ClassicalSymbol)
@@ -23,7 +23,7 @@ def test_each_sample_has_the_symbol_of_its_own_scalars(kind, takes_time):
     torch.manual_seed(0)
     options = {} if kind is LowRankSymbol else {"depends_on_x": False}
     scale = InputScale(1, 1.0, 4.0)
-    symbol = kind(2, 2, scale=scale, takes_time=takes_time, scalars=2, **options).double()
+    symbol = kind(2, 2, scale=scale, takes_time=takes_time, pde_parameters=2, **options).double()
     rows = ROWS if takes_time else ROWS[:, 1:]
     f = torch.randn(3, 2, 16).double()
     together = pdno.apply_symbol(symbol, f, GRID, t=rows)
@@ -39,7 +39,7 @@ def test_a_classical_symbol_is_a_semigroup_for_every_scalar():
     torch.manual_seed(0)
     scale = InputScale(1, 1.0, 4.0)
     symbol = ClassicalSymbol(
-        2, 2, scale=scale, order=1.0, depends_on_x=False, takes_time=True, scalars=1
+        2, 2, scale=scale, order=1.0, depends_on_x=False, takes_time=True, pde_parameters=1
     ).double()
     f = torch.randn(1, 2, 16).double()
 
@@ -53,13 +53,15 @@ def test_a_classical_symbol_is_a_semigroup_for_every_scalar():
 
 
 def test_what_symbols_see_is_checked():
-    symbol = NetworkSymbol(1, 1, scale=InputScale(1, 1.0, 4.0), scalars=2)
-    with pytest.raises(ValueError, match=r"sees 2 scalars of the equation: give them, \(B, 2\)"):
+    symbol = NetworkSymbol(1, 1, scale=InputScale(1, 1.0, 4.0), pde_parameters=2)
+    with pytest.raises(
+        ValueError, match=r"sees 2 pde_parameters of the equation: give them, \(B, 2\)"
+    ):
         symbol.evaluate(GRID)
     with pytest.raises(ValueError, match=r"given \(3, 1\): expected \(B, 2\)"):
         symbol.evaluate(GRID, t=torch.zeros(3, 1))
     with pytest.raises(ValueError, match="table symbol needs modes"):
-        pdno.PDNO(1, 1, 1, symbol="table", modes=4, scalars=1)
+        pdno.PDNO(1, 1, 1, symbol="table", modes=4, pde_parameters=1)
 
 
 def test_scalars_are_drawn_from_their_law():
@@ -102,8 +104,8 @@ def test_scalars_are_drawn_from_their_law():
 def test_a_dataset_of_a_family_carries_the_scalars_of_its_samples(tmp_path, family, name):
     pdno.generate_dataset(family, tmp_path / "data", workers=1)
     data = pdno.open_dataset(tmp_path / "data")
-    assert data.scalar_names == (name,)
-    numbers = data.scalars()
+    assert data.pde_parameter_names == (name,)
+    numbers = data.pde_parameters()
     low, high = family.vary[name]
     assert bool(((numbers >= low) & (numbers <= high)).all())
     for index in range(3):
@@ -111,10 +113,10 @@ def test_a_dataset_of_a_family_carries_the_scalars_of_its_samples(tmp_path, fami
         number = float(numbers[index, 0])
         alone = type(family)(**{**plain, name: number, "solver_resolution": family.solver_points})
         assert torch.equal(alone.sample(index)[1].float(), data[index][1])
-    assert torch.equal(data.subset([2, 0]).scalars(), numbers[[2, 0]])
+    assert torch.equal(data.subset([2, 0]).pde_parameters(), numbers[[2, 0]])
     data.save(tmp_path / "again")
-    assert torch.equal(pdno.open_dataset(tmp_path / "again").scalars(), numbers)
-    assert data.without_scalars().scalars() is None
+    assert torch.equal(pdno.open_dataset(tmp_path / "again").pde_parameters(), numbers)
+    assert data.without_scalars().pde_parameters() is None
     assert type(family).model_validate(family.model_dump()) == family
 
 
@@ -130,7 +132,7 @@ def test_wrong_ranges_are_refused():
 
 
 def test_networks_see_scalars_between_minus_one_and_one():
-    scale = ScalarScale(torch.tensor([1e-5, 1.0]), torch.tensor([1e-3, 2.0]))
+    scale = ParameterScale(torch.tensor([1e-5, 1.0]), torch.tensor([1e-3, 2.0]))
     seen = scale(torch.tensor([[1e-5, 1.0], [1e-4, 1.5], [1e-3, 2.0]]))
     expected = torch.tensor([[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]])
     assert torch.allclose(seen, expected, atol=1e-5)
@@ -148,7 +150,7 @@ def family(samples=12):
 def networks():
     torch.manual_seed(0)
     sizes = {"width": 4, "layers": 2, "modes": 4}
-    yield pdno.PDNO(1, 1, 1, scalars=1, symbol_hidden=6, **sizes)
+    yield pdno.PDNO(1, 1, 1, pde_parameters=1, symbol_hidden=6, **sizes)
     yield pdno.FNO(1, 2, 1, **sizes)  # a constant channel
 
 
@@ -159,23 +161,23 @@ def test_predictions_depend_on_the_scalars_of_each_sample_alone(tmp_path, which,
     data = family().window(inputs=1)
     train, test = data.split(test=4)
     run = pdno.fit(network, train, test, task=task, epochs=1, batch_size=4, folder=tmp_path)
-    inputs, numbers = test.batch()[0], test.scalars()
-    together = run.model.predict(inputs, scalars=numbers)
+    inputs, numbers = test.batch()[0], test.pde_parameters()
+    together = run.model.predict(inputs, pde_parameters=numbers)
     alone = [
-        run.model.predict(inputs[i : i + 1], scalars={"diffusivity": float(numbers[i, 0])})
+        run.model.predict(inputs[i : i + 1], pde_parameters={"diffusivity": float(numbers[i, 0])})
         for i in range(4)
     ]
     assert torch.allclose(together, torch.cat(alone), atol=1e-5)
-    other = run.model.predict(inputs, scalars={"diffusivity": 0.02})
+    other = run.model.predict(inputs, pde_parameters={"diffusivity": 0.02})
     assert (other - together).abs().max() > 1e-5
     again = pdno.load(tmp_path)
-    assert torch.equal(again.predict(inputs, scalars=numbers), together)
+    assert torch.equal(again.predict(inputs, pde_parameters=numbers), together)
     assert "diffusivity: 0.0" in (tmp_path / "model_card.md").read_text()
     assert pdno.evaluate(again, test).mean() == pytest.approx(run.history[-1].test, rel=1e-5)
-    with pytest.raises(ValueError, match="one of a family: give scalars=.*diffusivity"):
+    with pytest.raises(ValueError, match="one of a family: give pde_parameters=.*diffusivity"):
         run.model.predict(inputs)
-    with pytest.raises(ValueError, match="scalars viscosity; expected diffusivity"):
-        run.model.predict(inputs, scalars={"viscosity": 1.0})
+    with pytest.raises(ValueError, match="pde_parameters viscosity; expected diffusivity"):
+        run.model.predict(inputs, pde_parameters={"viscosity": 1.0})
 
 
 def test_symbols_of_time_and_scalars_learn_a_family():
@@ -185,18 +187,18 @@ def test_symbols_of_time_and_scalars_learn_a_family():
     sizes = {"modes": 8, "symbol_hidden": 8, "frequency_scale": 4.0, "depends_on_x": False}
     sizes |= {"symbol": "classical", "order": 2.0, "takes_time": True}
     way = {"task": "one-shot", "epochs": 15, "batch_size": 20, "learning_rate": 1e-2}
-    told = pdno.fit(pdno.PDIO(1, 1, 1, scalars=1, **sizes), train, test, **way)
+    told = pdno.fit(pdno.PDIO(1, 1, 1, pde_parameters=1, **sizes), train, test, **way)
     blind = [part.without_scalars() for part in (train, test)]
     untold = pdno.fit(pdno.PDIO(1, 1, 1, **sizes), *blind, **way)
     assert told.history[-1].test < 0.3 * untold.history[-1].test
-    with pytest.raises(ValueError, match="see 1 scalars, the samples have 0"):
-        pdno.fit(pdno.PDIO(1, 1, 1, scalars=1, **sizes), *blind, **way)
+    with pytest.raises(ValueError, match="see 1 pde_parameters, the samples have 0"):
+        pdno.fit(pdno.PDIO(1, 1, 1, pde_parameters=1, **sizes), *blind, **way)
 
 
 def test_certificates_and_augmentation_take_scalars():
     torch.manual_seed(0)
     symbol = TrunkSymbol(
-        1, 1, scale=InputScale(1, 1.0, 1.0), depends_on_x=False, scalars=1, hidden=4
+        1, 1, scale=InputScale(1, 1.0, 1.0), depends_on_x=False, pde_parameters=1, hidden=4
     )
     found = pdno.certify(symbol, 0, t=torch.tensor([[0.5]]))
     assert found.accepted and found.proof == "theorem"
