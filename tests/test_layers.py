@@ -1,151 +1,100 @@
-"""What may import what. Every import counts, also inside functions and for type checking.
+"""Which package may import which. Every import counts, also inside functions and for type checking.
 
-Layer 0 is the modules beside `__init__`. Above it, data flow from physics (fields, equations,
-solvers) to datasets, and learning (symbols, operators, networks, training) never meets physics.
+The table is `MAY_IMPORT` of `tools/tree.py`. Physics (fields, equations, solvers) and learning
+(symbols, operators, networks) never import each other, and the library imports nothing of what
+stands on top of it.
 """
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
 
-import pdno
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools"))
 
-ROOT = Path(pdno.__file__).parent
-BASE = "layer 0"
-PHYSICS = {"fields", "equations", "solvers"}
-LEARNING = {"symbols", "operators", "networks", "training"}
-BELOW_EXPERIMENTS = {*PHYSICS, *LEARNING, "native", "data", "evaluation", "report", "theory"}
-BELOW_EXPERIMENTS |= {"portable"}
+import tree  # noqa: E402
+from tree import LEARNING, LIBRARY, MAY_IMPORT, PHYSICS, TOP  # noqa: E402
 
-# Which packages a package may import besides itself and layer 0.
-MAY_IMPORT = {
-    BASE: set(),
-    "fields": set(),
-    "equations": set(),
-    "symbols": set(),
-    "solvers": {"equations"},
-    "native": set(),
-    "operators": {"symbols", "native"},
-    "data": {"fields", "equations", "solvers"},
-    "networks": {"operators", "symbols"},
-    "training": {"data", "symbols", "operators", "networks"},
-    "evaluation": {"training", "data", "symbols"},
-    "portable": {"training", "networks", "operators", "symbols"},
-    "report": {"evaluation"},
-    "theory": {"symbols", "operators", "networks"},
-    "experiments": BELOW_EXPERIMENTS,
-    "laboratory": {*BELOW_EXPERIMENTS, "experiments"},
-    "cli": {"data", "evaluation", "experiments", "laboratory", "report"},
-    "__main__": {"cli"},
-}
-
-MODULES = sorted(ROOT.rglob("*.py"))
-
-
-def package_of(path):
-    """The package of a file, by its place."""
-    place = path.relative_to(ROOT)
-    if len(place.parts) > 1:
-        return place.parts[0]
-    return place.stem if place.stem in ("__init__", "__main__", "cli") else BASE
-
-
-def package_named(module):
-    """The package of a module of ours, by its name."""
-    first = module.split(".")[1] if "." in module else ""
-    if first and (ROOT / first).is_dir():
-        return first
-    known = (ROOT / f"{first}.py").is_file()
-    return package_of(ROOT / f"{first}.py") if known else "__init__"
-
-
-def imports(source, home=""):
-    """Names of the modules that a file imports, wherever in it; `home` is its own package."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = home.split(".")[: len(home.split(".")) - node.level + 1] if node.level else []
-            module = ".".join([*above, *([node.module] if node.module else [])])
-            # `from pdno import fourier` imports a module, too
-            yield from (f"{module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__"):
-            yield from (str(a.value) for a in node.args if isinstance(a, ast.Constant))
-
-
-def called(node):
-    function = node.func
-    return getattr(function, "id", getattr(function, "attr", ""))
-
-
-def every_import(path):
-    home = ".".join(["pdno", *path.relative_to(ROOT).parts[:-1]])
-    return set(imports(path.read_text(encoding="utf-8"), home))
+FILES = tree.python_files(tree.read_folder(ROOT))
+IMPORTS = tree.module_imports(tree.read_folder(ROOT))
 
 
 def packages(path):
-    """Our packages that a file imports."""
-    return {package_named(name) for name in every_import(path) if name.startswith("pdno")}
+    """Packages of ours that a file imports."""
+    return {tree.package_of(target) for target in IMPORTS[path]} - {tree.package_of(path)}
 
 
 def nodes(path, kind):
-    tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return [node for node in tree if isinstance(node, kind)]
+    return [node for node in ast.walk(tree.parse(FILES[path])) if isinstance(node, kind)]
 
 
 def users(*modules):
     """Files that import one of some foreign modules, or something of them."""
     return {
-        show(path)
-        for path in MODULES
-        for name in every_import(path)
+        path
+        for path, text in FILES.items()
+        for name in tree.imported_names(text, path)
         if any(f"{name}.".startswith(f"{module}.") for module in modules)
     }
 
 
-def show(path):
-    return path.relative_to(ROOT).as_posix()
-
-
-@pytest.mark.parametrize("path", MODULES, ids=show)
+@pytest.mark.parametrize("path", FILES)
 def test_a_module_imports_only_the_layers_below_it(path):
-    package = package_of(path)
-    if package == "__init__":  # the public names
+    package = tree.package_of(path)
+    if package == tree.PACKAGE:  # the public names
         return
-    assert package in MAY_IMPORT, f"give {package} its place in the table of layers"
-    allowed = {package, BASE, *MAY_IMPORT[package]}
-    above = packages(path) - allowed
-    assert not above, f"{package} may import {sorted(allowed)}, not {sorted(above)}"
+    assert package in MAY_IMPORT, f"add {package} to MAY_IMPORT of tools/tree.py"
+    above = packages(path) - MAY_IMPORT[package]
+    assert not above, f"{package} may import {sorted(MAY_IMPORT[package])}, not {sorted(above)}"
 
 
-def test_the_table_has_no_circles():
+def test_the_table_has_no_cycles():
     done, left = set(), dict(MAY_IMPORT)
     while left:
-        ready = {package for package, below in left.items() if below <= done}
-        assert ready, f"circle among {sorted(left)}"
+        ready = {package for package, below in left.items() if below - {package} <= done}
+        assert ready, f"cycle among {sorted(left)}"
         done |= ready
         left = {package: below for package, below in left.items() if package not in ready}
 
 
 def test_physics_and_learning_never_import_each_other():
-    for path in MODULES:
-        if package_of(path) in PHYSICS:
+    for path in FILES:
+        if tree.package_of(path) in PHYSICS:
             assert not packages(path) & LEARNING, path
-        if package_of(path) in LEARNING:
+        if tree.package_of(path) in LEARNING:
             assert not packages(path) & PHYSICS, path
-        if package_of(path) == "report":
-            assert not packages(path) & {*LEARNING, *PHYSICS}, path
 
 
-def test_matplotlib_is_for_reports_only():
-    assert all(name.startswith("report/") for name in users("matplotlib", "mpl_toolkits"))
+def test_the_library_imports_nothing_on_top_of_it():
+    assert {*LIBRARY, *TOP} == set(MAY_IMPORT)
+    for path in FILES:
+        if tree.package_of(path) in LIBRARY:
+            assert not packages(path) & TOP, path
+
+
+def test_modules_import_each_other_without_cycles():
+    """Not even within a package; imports for type checking count, as a reader follows them."""
+    done, left = set(), {path: targets - {path} for path, targets in IMPORTS.items()}
+    # an `__init__` re-exports what is below it, and modules below import their neighbours
+    left = {p: {t for t in ts if not t.endswith("__init__.py")} for p, ts in left.items()}
+    while left:
+        ready = {path for path, targets in left.items() if targets <= done}
+        assert ready, f"cycle among {sorted(left)}"
+        done |= ready
+        left = {path: targets for path, targets in left.items() if path not in ready}
+
+
+def test_matplotlib_is_for_figures_only():
+    homes = ("pdno/figures/", "pdno/report/", "pdno/paper/")
+    assert all(path.startswith(homes) for path in users("matplotlib", "mpl_toolkits"))
 
 
 def test_nothing_is_ever_unpickled():
     assert not users("pickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
     assert not users("torch.load", "torch.hub")
-    for path in MODULES:
+    for path in FILES:
         for node in nodes(path, ast.Attribute):
             assert ast.unparse(node) not in ("torch.load", "torch.hub", "torch.jit.load"), path
         for node in nodes(path, ast.keyword):
@@ -156,11 +105,10 @@ def test_nothing_is_ever_unpickled():
 
 def test_the_fast_fourier_transform_has_one_home():
     modules = ("torch.fft", "numpy.fft", "scipy.fft", "np.fft")
-    homes = {"fourier.py", "solvers/elliptic.py"}
+    homes = {"pdno/spectral/fourier.py", "pdno/solvers/elliptic.py"}
     assert users(*modules) <= homes
-    for path in MODULES:
-        if show(path) not in homes:
-            assert not {ast.unparse(node) for node in nodes(path, ast.Attribute)} & {*modules}
+    for path in set(FILES) - homes:
+        assert not {ast.unparse(node) for node in nodes(path, ast.Attribute)} & {*modules}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +116,7 @@ def test_the_fast_fourier_transform_has_one_home():
     [
         ("import pdno.spectral.grid", {"pdno.spectral.grid"}),
         ("from pdno.spectral.grid import Grid", {"pdno.spectral.grid.Grid"}),
-        ("from pdno import grid, fourier", {"pdno.spectral.grid", "pdno.spectral.fourier"}),
+        ("from pdno import data, theory", {"pdno.data", "pdno.theory"}),
         ("def f():\n    from pdno.data import dataset", {"pdno.data.dataset"}),
         ("if TYPE_CHECKING:\n    import pdno.cli", {"pdno.cli"}),
         ("from .shards import x", {"pdno.data.shards.x"}),
@@ -179,14 +127,15 @@ def test_the_fast_fourier_transform_has_one_home():
     ],
 )
 def test_the_reader_of_imports_misses_nothing(source, expected):
-    assert set(imports(source, "pdno.data")) == expected
+    assert set(tree.imported_names(source, "pdno/data/here.py")) == expected
 
 
-def test_the_names_of_modules_lead_to_their_packages():
-    assert (
-        package_named("pdno.spectral.grid.Grid") == package_named("pdno.spectral.calculus") == BASE
-    )
-    assert package_named("pdno.data.problems.Problem") == package_named("pdno.data") == "data"
-    assert package_named("pdno.cli.main") == "cli" and package_named("pdno") == "__init__"
-    assert package_named("pdno.networks.published_weights") == "networks"
-    assert package_named("pdno.NavierStokes") == "__init__"
+def test_imports_lead_to_the_files_that_define_a_name():
+    sources = {
+        "pdno/__init__.py": "from pdno.data import Shard as Shard\n",
+        "pdno/data/__init__.py": "from pdno.data.shards import Shard as Shard\n",
+        "pdno/data/shards.py": "class Shard: ...\n",
+        "pdno/cli.py": "from pdno import Shard\nimport pdno.data.shards\n",
+    }
+    assert tree.module_imports(sources)["pdno/cli.py"] == {"pdno/data/shards.py"}
+    assert tree.package_imports(sources) == {("cli", "data"): 1}

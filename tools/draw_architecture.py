@@ -1,16 +1,16 @@
-"""The map of the package, drawn from its code.
+"""Draw the layout of the package and list its files, both from the code.
 
-    python tools/draw_architecture.py           write the picture and the page anew
-    python tools/draw_architecture.py --check   only say what is out of step with the code
+    python tools/draw_architecture.py           write the picture and the list
+    python tools/draw_architecture.py --check   only report what is out of date
 
-The picture is `docs/images/architecture.svg`. Of `docs/architecture.md` the part between two
-markers is written, and every path that the page names must exist.
+The picture is `docs/images/architecture.svg`; the list is the part of `docs/architecture.md`
+between two markers. Every path that the page names must exist.
 """
 
 import argparse
 import re
 import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from html import escape
 from itertools import pairwise
@@ -23,237 +23,144 @@ from tree import FLOW, PACKAGE, ROOT, Sources, first_line
 
 PICTURE = Path("docs/images/architecture.svg")
 PAGE = Path("docs/architecture.md")
-START = "<!-- rooms: written by tools/draw_architecture.py -->"
-END = "<!-- end of rooms -->"
-PATH = re.compile(r"`((?:pdno|tests|tools|docs|examples|benchmarks)/[\w./-]*)")
+START = "<!-- packages: written by tools/draw_architecture.py -->"
+END = "<!-- end of packages -->"
+PATH = re.compile(r"`((?:pdno|tests|tools|docs|examples|results)/[\w./-]*)")
 
-Point = tuple[float, float]
-Edge = tuple[str, str]
-"""A room and one that imports it: the way of the data."""
+WIDTH, HEIGHT, GAP, TITLE = 182, 96, 26, 30
+"""Of a box, between two boxes, and above a row, in pixels."""
+ROWS = (
+    ("physics", "Physics: makes the data", ("fields", "equations", "solvers", "data")),
+    ("learning", "Learning: makes the operator", ("symbols", "operators", "networks", "training")),
+    ("result", "What comes of it", ("evaluation", "theory", "exports", "runs", "report")),
+    ("top", "On top, imported by nothing", ("paper", "benchmark", "laboratory", "cli")),
+    ("base", "Imported by all of them", ("interface", "files", "spectral", "figures", "native")),
+)
+"""Kind, title and packages of each row; the boxes stand from left to right."""
+FLOWS = (
+    ("fields", "equations", "solvers", "data", "training"),
+    ("symbols", "operators", "networks", "training", "evaluation", "runs", "report"),
+)
+"""The way of a sample, and that of a network."""
+HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">
+<title>The packages of pdno in the order of the data flow</title>
+<style>
+text {{ font: 11px Helvetica, Arial, "Liberation Sans", sans-serif; fill: #24292f }}
+.name {{ font-size: 15px; font-weight: bold }} .files {{ text-anchor: end }}
+.title {{ font-size: 12.5px; font-weight: bold }} .title, .files {{ fill: #57606a }}
+.page {{ fill: #fcfcfa }} .box {{ fill: #fff; stroke-width: 1.5 }} .base {{ stroke: #57606a }}
+.physics {{ stroke: #b35900 }} .learning {{ stroke: #1a7f4b }} .result {{ stroke: #33608f }}
+.top {{ stroke: #7a4f9e }} .head {{ fill: #7fa6d1 }}
+.flow {{ fill: none; stroke: #7fa6d1; stroke-width: 3; marker-end: url(#head) }}
+@media (prefers-color-scheme: dark) {{
+  text {{ fill: #e6edf3 }} .title, .files {{ fill: #a5afba }} .page {{ fill: #14181d }}
+  .box {{ fill: #1c2229 }}
+}}
+</style>
+<marker id="head" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="4" markerHeight="4"
+ orient="auto"><path class="head" d="M0 0L8 4L0 8Z"/></marker>
+<rect class="page" width="{width}" height="{height}" rx="10"/>
+"""
 
 
 class Box(NamedTuple):
-    """Where a room stands in the picture."""
+    """A package in the picture."""
 
     kind: str
     left: int
     top: int
-    width: int = 176
-    height: int = 92
-
-    def point(self, side: str, fraction: float) -> Point:
-        """A point of the frame, by the fraction of a side."""
-        across, down = {"left": 0, "right": 1}.get(side), {"top": 0, "bottom": 1}.get(side)
-        x = self.left + self.width * (fraction if across is None else across)
-        return x, self.top + self.height * (fraction if down is None else down)
 
 
 BOXES = {
-    "fields": Box("physics", 26, 62),
-    "equations": Box("physics", 26, 192),
-    "solvers": Box("physics", 26, 322),
-    PACKAGE: Box("shared", 286, 62, height=222),
-    "data": Box("shared", 286, 322),
-    "native": Box("learning", 546, 62),
-    "operators": Box("learning", 546, 192),
-    "networks": Box("learning", 546, 322),
-    "symbols": Box("learning", 806, 62, height=222),
-    "theory": Box("result", 806, 322),
-    "training": Box("result", 286, 462),
-    "evaluation": Box("result", 546, 462),
-    "report": Box("result", 806, 462),
-    "portable": Box("result", 286, 592),
-    "laboratory": Box("command", 806, 592, height=92),
-    "experiments": Box("command", 26, 722, width=696, height=78),
-    "cli": Box("command", 806, 722, height=78),
+    package: Box(kind, GAP + column * (WIDTH + GAP), TITLE + GAP + row * (HEIGHT + TITLE + GAP))
+    for row, (kind, _, packages) in enumerate(ROWS)
+    for column, package in enumerate(packages)
 }
-"""Rooms that import each other are neighbours: no arrow runs behind a box."""
-
-PANELS = {
-    "physics": "M14 30H214V426H14Z",
-    "shared": "M274 30H474V426H274Z",
-    "learning": "M534 30H994V296H734V426H534Z",
-}
-LABELS = (
-    (26, 48, "title", "Physics"),
-    (286, 48, "title", "Grid and data: both sides"),
-    (546, 48, "title", "Learning"),
-    (14, 482, "small", "Wide: the way of a sample, and that of"),
-    (14, 498, "small", "a network; they meet in training."),
-    (14, 514, "small", "Arrows: from what is imported to what"),
-    (14, 530, "small", "imports it; numbers: files that do."),
-    (14, 546, "small", f"The other rooms import {PACKAGE}/, too."),
-)
-WAYS = (
-    ("symbols", "operators", "networks", "training"),
-    ("fields", "equations", "solvers", "data", "training", "evaluation", "report"),
-)
-HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1008 818" role="img">
-<title>The rooms of pdno and the way of the data through them</title>
-<style>
-text { font: 11px Helvetica, Arial, "Liberation Sans", sans-serif; fill: #24292f }
-.name { font-size: 15px; font-weight: bold } .files { text-anchor: end }
-.title { font-size: 12.5px; font-weight: bold; fill: #57606a } .small { fill: #57606a }
-.paper { fill: #fcfcfa } .box { fill: #fff; stroke-width: 1.5 }
-.way { fill: none; stroke: #cfe0f2; stroke-width: 18; marker-start: url(#along) }
-.along { fill: none; stroke: #7fa6d1; stroke-width: 2 }
-.arrow { fill: none; stroke: #57606a; marker-end: url(#head) } .head { fill: #57606a }
-.count { text-anchor: middle; stroke: #fcfcfa; stroke-width: 4; paint-order: stroke }
-.panel { stroke-width: 12; stroke-linejoin: round }
-path.physics { fill: #fdf0e1; stroke: #fdf0e1 } rect.physics { stroke: #b35900 }
-path.shared { fill: #eceff3; stroke: #eceff3 } rect.shared { stroke: #57606a }
-path.learning { fill: #e7f4ec; stroke: #e7f4ec } rect.learning { stroke: #1a7f4b }
-rect.result { stroke: #33608f } rect.command { stroke: #7a4f9e } .against { stroke: #d1242f }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e6edf3 } .small, .title { fill: #a5afba } .count { stroke: #14181d }
-  .paper { fill: #14181d } .box { fill: #1c2229 } .way { stroke: #28405a }
-  .arrow { stroke: #a5afba } .against { stroke: #ff7b72 } .head { fill: #a5afba }
-  path.physics { fill: #2d2317; stroke: #2d2317 } path.shared { fill: #222931; stroke: #222931 }
-  path.learning { fill: #172a20; stroke: #172a20 }
-}
-</style>
-<marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9"
- markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0L8 4L0 8Z"/></marker>
-<marker id="along" viewBox="0 0 12 16" refX="0" refY="8" markerWidth="12" markerHeight="16"
- markerUnits="userSpaceOnUse" orient="auto"><path class="along" d="M4 2L9 8L4 14"/></marker>
-<rect class="paper" width="1008" height="818" rx="10"/>
-"""
 
 
-def rooms_of(sources: Sources) -> dict[str, Sources]:
-    """The Python files of every room, in the order of the flow."""
-    rooms: dict[str, Sources] = defaultdict(dict)
+def files_by_package(sources: Sources) -> dict[str, Sources]:
+    """The Python files of every package, in the order of the flow."""
+    packages: dict[str, Sources] = defaultdict(dict)
     for path, text in tree.python_files(sources).items():
-        rooms[tree.room_of(path)][path] = text
-    for room in rooms:
-        if room not in FLOW or room not in BOXES:
-            cure = "put it into FLOW of tools/tree.py and BOXES of tools/draw_architecture.py"
-            raise SystemExit(f"{PACKAGE}/{room} has no place in the map: {cure}")
-    return {room: rooms[room] for room in FLOW if room in rooms}
+        packages[tree.package_of(path)][path] = text
+    packages.pop(PACKAGE, None)  # the public names
+    for package in packages:
+        if package not in FLOW or package not in BOXES:
+            remedy = "add it to MAY_IMPORT of tools/tree.py and ROWS of tools/draw_architecture.py"
+            raise SystemExit(f"{PACKAGE}/{package} is not part of the layout: {remedy}")
+    return {package: packages[package] for package in FLOW if package in packages}
 
 
-def about(room: str, files: Sources) -> str:
-    """What lives in a room: the first line of its docstring."""
-    homes = {"cli": "cli.py", PACKAGE: "__init__.py"}
-    return first_line(files.get(f"{PACKAGE}/{homes.get(room, f'{room}/__init__.py')}", ""))
-
-
-def _uses(room: str, imports: Counter[Edge]) -> str:
-    return ", ".join(f"{used} {imports[room, used]}" for used in FLOW if imports[room, used])
+def about(package: str, files: Sources) -> str:
+    """The first line of the docstring of a package."""
+    home = "cli.py" if package == "cli" else f"{package}/__init__.py"
+    return first_line(files.get(f"{PACKAGE}/{home}", ""))
 
 
 def draw(sources: Sources) -> str:
-    """The picture: the rooms, the way of the data through them, and who imports whom."""
-    rooms, imports = rooms_of(sources), tree.room_imports(sources)
-    edges = {(used, room): number for (room, used), number in imports.items()}
-    ways = [edge for way in WAYS for edge in pairwise(way) if rooms.keys() >= {*edge}]
-    parts = [f'<path class="panel {kind}" d="{path}"/>' for kind, path in PANELS.items()]
-    parts += [f'<path class="way" d="{_path(_curve(edge))}"/>' for edge in ways]
-    parts += _arrows({edge: number for edge, number in edges.items() if _is_drawn(edge)})
-    parts += [_text(*label) for label in LABELS]
-    for kind, start, end in (("physics", 286, 220), ("learning", 462, 528)):
-        members = [room for room in rooms if BOXES[room].kind == kind]
-        number = sum(imports[room, PACKAGE] for room in members)
-        parts += _arrow([(start, 90), (end, 90), (start, 90), (end, 90)], number)
-    for room, files in rooms.items():
-        parts += _box(room, files, _uses(room, imports))
-    return HEAD + "\n".join(parts) + "\n</svg>\n"
+    """The picture: the packages in rows, and the flow of data through them."""
+    width = GAP + max(len(packages) for _, _, packages in ROWS) * (WIDTH + GAP)
+    height = TITLE + len(ROWS) * (HEIGHT + TITLE + GAP)
+    parts = [HEAD.format(width=width, height=height)]
+    for _, title, packages in ROWS:
+        first = BOXES[packages[0]]
+        parts.append(_text(first.left, first.top - 10, "title", title))
+    edges = dict.fromkeys(edge for flow in FLOWS for edge in pairwise(flow))
+    parts += [f'<path class="flow" d="{_path(BOXES[a], BOXES[b])}"/>' for a, b in edges]
+    for package, files in files_by_package(sources).items():
+        parts += _box(package, files)
+    return "\n".join(parts) + "\n</svg>\n"
 
 
-def _is_drawn(edge: Edge) -> bool:
-    """Not the arrows from a room that all use, nor into one that uses all."""
-    commands = [room for room in edge if BOXES[room].kind == "command"]
-    return edge == (PACKAGE, "data") or (PACKAGE not in edge and len(commands) != 1)
+def _path(start: Box, end: Box) -> str:
+    """An arrow to the neighbour on the right, over the boxes between, or to another row."""
+    x, y, middle = start.left + WIDTH, start.top + HEIGHT // 2, end.left + WIDTH // 2
+    if start.top != end.top:
+        return f"M{start.left + WIDTH // 2} {start.top + HEIGHT}L{middle} {end.top - 4}"
+    if end.left - x <= GAP:
+        return f"M{x} {y}L{end.left - 4} {y}"
+    over = start.top - 6
+    return f"M{x - WIDTH // 4} {start.top}V{over}H{middle}V{end.top - 4}"
 
 
-def _sides(edge: Edge) -> tuple[str, str]:
-    """The sides of two boxes that face each other."""
-    start, end = (BOXES[room] for room in edge)
-    if start.left == end.left:
-        return ("bottom", "top") if start.top < end.top else ("top", "bottom")
-    return ("right", "left") if start.left < end.left else ("left", "right")
-
-
-def _curve(edge: Edge, fractions: tuple[float, float] = (0.5, 0.5)) -> list[Point]:
-    """The four points of a curve that leaves and meets two sides at right angles."""
-    first, second = _sides(edge)
-    x, y = BOXES[edge[0]].point(first, fractions[0])
-    u, v = BOXES[edge[1]].point(second, fractions[1])
-    middle_x, middle_y = (x + u) / 2, (y + v) / 2
-    upright = first in ("top", "bottom")
-    bends = [(x, middle_y), (u, middle_y)] if upright else [(middle_x, y), (middle_x, v)]
-    return [(x, y), *bends, (u, v)]
-
-
-def _path(curve: list[Point]) -> str:
-    first, *others = (f"{x:.0f} {y:.0f}" for x, y in curve)
-    return f"M{first}C{', '.join(others)}"
-
-
-def _arrows(edges: dict[Edge, int]) -> Iterator[str]:
-    """Arrows that share a side of a box are spread over it, in the order of their other ends."""
-    sharing = defaultdict(list)
-    for edge in edges:
-        for end, side in enumerate(zip(edge, _sides(edge), strict=True)):
-            other = BOXES[edge[1 - end]]
-            sharing[side].append((other.top, other.left, edge, end))
-    fractions = {}
-    for ends in sharing.values():
-        for place, (_, _, edge, end) in enumerate(sorted(ends), start=1):
-            fractions[edge, end] = place / (len(ends) + 1)
-    for edge, number in edges.items():
-        curve = _curve(edge, (fractions[edge, 0], fractions[edge, 1]))
-        yield from _arrow(curve, number, against=FLOW.index(edge[0]) > FLOW.index(edge[1]))
-
-
-def _arrow(curve: list[Point], number: int, against: bool = False) -> Iterator[str]:
-    width = f'stroke-width="{min(1 + 0.25 * number, 4):g}"'
-    yield f'<path class="arrow{" against" * against}" {width} d="{_path(curve)}"/>'
-    weights = (0.34, 0.43, 0.19, 0.04)  # of a Bézier curve near t = 0.3
-    x = sum(weight * point[0] for weight, point in zip(weights, curve, strict=True))
-    y = sum(weight * point[1] for weight, point in zip(weights, curve, strict=True))
-    yield _text(x, y + 4, "count", str(number))
-
-
-def _box(room: str, files: Sources, uses: str) -> Iterator[str]:
-    """Name, number of files, and what the docstring says, or else the names of the files."""
-    kind, left, top, width, height = BOXES[room]
-    names = ", ".join(Path(path).stem for path in files if not path.endswith("__.py"))
-    says = about(room, files).replace("`", "").rstrip(".") if room != PACKAGE else ""
-    text = [says or names, *(["", names] if says and height > 200 else [])]
-    text += [f"uses {uses}"] * (kind == "command")
-    lines = [line for part in text for line in wrap(part, (width - 16) * 10 // 62) or [""]]
-    most = (height - 36) // 14
-    lines = [*lines[: most - 1], f"{lines[most - 1]} …"] if len(lines) > most else lines
-    frame = f'x="{left}" y="{top}" width="{width}" height="{height}" rx="7"'
+def _box(package: str, files: Sources) -> Iterator[str]:
+    """Name, number of files, and the docstring's first line."""
+    kind, left, top = BOXES[package]
+    frame = f'x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="7"'
     yield f'<rect class="box {kind}" {frame}/>'
-    yield _text(left + 10, top + 22, "name", room if room == "cli" else f"{room}/")
-    yield _text(left + width - 10, top + 21, "small files", f"{len(files)} files")
-    for place, line in enumerate(lines):
-        yield _text(left + 10, top + 40 + 14 * place, "line", line)
+    yield _text(left + 10, top + 22, "name", package)
+    yield _text(left + WIDTH - 10, top + 21, "files", f"{len(files)} files")
+    most = (HEIGHT - 36) // 14
+    lines = wrap(about(package, files).replace("`", "").rstrip("."), (WIDTH - 16) * 10 // 60)
+    lines = [*lines[: most - 1], f"{lines[most - 1]} …"] if len(lines) > most else lines
+    for number, line in enumerate(lines):
+        yield _text(left + 10, top + 40 + 14 * number, "line", line)
 
 
 def _text(x: float, y: float, kind: str, content: str) -> str:
     return f'<text class="{kind}" x="{x:.0f}" y="{y:.0f}">{escape(content)}</text>'
 
 
-def list_rooms(sources: Sources) -> str:
-    """The written part of the page: every room with its files."""
-    imports, lines = tree.room_imports(sources), list[str]()
-    for room, files in rooms_of(sources).items():
-        used = _uses(room, imports)
-        lines += [f"### {room}", "", _markdown(about(room, files)) or "No docstring yet.", ""]
-        lines += [f"Imports, by number of files: {used}.", ""] if used else []
-        lines += ["| file | what it is |", "|---|---|"]
+def list_packages(sources: Sources) -> str:
+    """The written part of the page: every package with its files."""
+    lines = list[str]()
+    for package, files in files_by_package(sources).items():
+        lines += [
+            f"### {package}",
+            "",
+            _markdown(about(package, files)) or "No docstring yet.",
+            "",
+        ]
+        lines += ["| file | content |", "|---|---|"]
         for path, text in files.items():
-            if path != f"{PACKAGE}/{room}/__init__.py":
+            if not path.endswith("/__init__.py"):
                 lines.append(f"| `{path}` | {_markdown(first_line(text))} |")
         lines.append("")
     return "\n".join(lines)
 
 
 def _markdown(text: str) -> str:
-    """Text with all that would mean something in Markdown escaped, but for code."""
+    """Text with everything escaped that has a meaning in Markdown, except in code."""
     pieces = text.split("`")
     pieces[::2] = (re.sub(r"([*_|$<\[]|(?<=\])\()", r"\\\1", piece) for piece in pieces[::2])
     return "`".join(pieces)
@@ -272,13 +179,13 @@ def main() -> int:
     check = parser.parse_args().check
     sources = tree.read_folder(ROOT)
     before, _, rest = (ROOT / PAGE).read_text(encoding="utf-8").partition(START)
-    page = f"{before}{START}\n\n{list_rooms(sources)}\n{END}{rest.partition(END)[2]}"
+    page = f"{before}{START}\n\n{list_packages(sources)}\n{END}{rest.partition(END)[2]}"
     problems = [f"{PAGE} names {path}, which does not exist" for path in missing_paths(page, ROOT)]
     for path, text in {PICTURE: draw(sources), PAGE: page}.items():
         if (ROOT / path).is_file() and (ROOT / path).read_text(encoding="utf-8") == text:
             continue
         if check:
-            problems.append(f"{path} is out of step: run python tools/draw_architecture.py")
+            problems.append(f"{path} is out of date: run python tools/draw_architecture.py")
         else:
             (ROOT / path).write_text(text, encoding="utf-8")
             print(f"wrote {path}")

@@ -1,10 +1,10 @@
-"""The package as text: its files, what they import, and its rooms in the order of the data.
+"""The package as text: its files, what they import, and the order of its packages.
 
-A room is a sub-package, `cli` (with `__main__`), or `pdno`: the modules that all others share.
+`MAY_IMPORT` is the layout. A package imports itself and the packages listed for it, nothing else;
+`tests/test_layers.py` enforces the table, the architecture page and the size report read it.
 """
 
 import ast
-import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -16,15 +16,41 @@ Sources = dict[str, str]
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "pdno"
-SUFFIXES = (".py", ".c", ".h")
-NAME_OF_MODULE = re.compile(rf"{PACKAGE}(\.[a-z]\w*)+")
+SUFFIXES = (".py", ".c", ".cpp", ".h")
 
-FLOW = (
-    *(PACKAGE, "fields", "equations", "solvers", "data"),
-    *("native", "symbols", "operators", "networks", "training"),
-    *("evaluation", "theory", "report", "portable", "experiments", "laboratory", "cli"),
-)
-"""A room uses rooms before it; an import of a later one goes against the flow."""
+FOUNDATION = {"interface", "files", "spectral"}
+PHYSICS = {"fields", "equations", "solvers"}
+LEARNING = {"native", "symbols", "operators", "networks"}
+LIBRARY = {*FOUNDATION, *PHYSICS, *LEARNING}
+LIBRARY |= {"figures", "data", "training", "evaluation", "theory", "exports", "runs", "report"}
+TOP = {"paper", "benchmark", "laboratory", "cli"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "interface": set(),
+    "files": {"interface"},
+    "spectral": {"interface"},
+    "figures": FOUNDATION,
+    "fields": FOUNDATION,
+    "equations": FOUNDATION,
+    "solvers": {*FOUNDATION, "equations"},
+    "data": {*FOUNDATION, *PHYSICS, "figures"},
+    "native": FOUNDATION,
+    "symbols": FOUNDATION,
+    "operators": {*FOUNDATION, "symbols", "native"},
+    "networks": {*FOUNDATION, "symbols", "operators"},
+    "training": {*FOUNDATION, *LEARNING, "figures", "data"},
+    "evaluation": {*FOUNDATION, "figures", "symbols", "data", "training"},
+    "theory": {*FOUNDATION, *LEARNING, "figures"},
+    "exports": {*FOUNDATION, *LEARNING, "training"},
+    "runs": LIBRARY - {"report"},
+    "report": LIBRARY,
+    "paper": LIBRARY,
+    "benchmark": LIBRARY,
+    "laboratory": LIBRARY,
+    "cli": LIBRARY | TOP,
+}
+"""Which packages each package may import besides itself, in the order of the data flow."""
+FLOW = tuple(MAY_IMPORT)
 
 
 def read_folder(root: Path) -> Sources:
@@ -35,8 +61,8 @@ def read_folder(root: Path) -> Sources:
 
 def read_revision(root: Path, revision: str) -> Sources:
     """The files of a commit, from the history; nothing is checked out."""
-    listed = _git(root, "ls-tree", "-r", "--name-only", revision, f"{PACKAGE}/").splitlines()
-    paths = sorted(path for path in listed if path.endswith(SUFFIXES))
+    listing = _git(root, "ls-tree", "-r", "--name-only", revision, f"{PACKAGE}/").splitlines()
+    paths = sorted(path for path in listing if path.endswith(SUFFIXES))
     return {path: _git(root, "show", f"{revision}:{path}") for path in paths}
 
 
@@ -47,7 +73,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 @cache
 def parse(text: str) -> ast.Module:
-    """A Python file as a tree."""
+    """A Python file as a syntax tree."""
     return ast.parse(text)
 
 
@@ -56,33 +82,33 @@ def python_files(sources: Sources) -> Sources:
     return {path: text for path, text in sources.items() if path.endswith(".py")}
 
 
-def room_of(path: str) -> str:
-    """The room of a file, by its place."""
+def package_of(path: str) -> str:
+    """The package of a file; `cli` and `__main__` count as one."""
     _, first, *inside = path.split("/")
     return first if inside else "cli" if first in ("cli.py", "__main__.py") else PACKAGE
 
 
 def first_line(text: str) -> str:
-    """The first line of the docstring of a module, or nothing."""
+    """The first line of a module's docstring, or an empty string."""
     return (ast.get_docstring(parse(text)) or "").partition("\n")[0]
 
 
 def module_imports(sources: Sources) -> dict[str, set[str]]:
-    """Python file -> files of the package that it imports, wherever in it.
+    """Python file -> files of the package that it imports, anywhere in it.
 
-    A name that an `__init__` passes on, as in `from pdno.symbols import Symbol`, counts for the
-    module it comes from.
+    A name that an `__init__` re-exports, as in `from pdno.symbols import Symbol`, counts for the
+    module that defines it.
     """
-    names = {path: set(_imported(text, path)) for path, text in python_files(sources).items()}
+    names = {path: set(imported_names(text, path)) for path, text in python_files(sources).items()}
     modules = {_dotted(path): path for path in names}
-    passed_on = {
+    exported = {
         f"{_dotted(path)}.{name.rpartition('.')[2]}": name
         for path, imported in names.items()
         if path.endswith("/__init__.py")
         for name in imported
     }
     return {
-        path: {_file_of(name, modules, passed_on) for name in imported} - {path, ""}
+        path: {_file_of(name, modules, exported) for name in imported} - {path, ""}
         for path, imported in names.items()
     }
 
@@ -91,8 +117,9 @@ def _dotted(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def _imported(text: str, path: str) -> Iterator[str]:
-    """Dotted names that a file imports; a string that is one is imported when it is needed."""
+def imported_names(text: str, path: str) -> Iterator[str]:
+    """Dotted names that a file imports, also by `import_module("name")`, inside functions and for
+    type checking."""
     home = path.split("/")[:-1]
     for node in ast.walk(parse(text)):
         if isinstance(node, ast.Import):
@@ -101,26 +128,31 @@ def _imported(text: str, path: str) -> Iterator[str]:
             above = home[: len(home) - node.level + 1] if node.level else []
             module = ".".join([*above, *([node.module] if node.module else [])])
             yield from (f"{module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and NAME_OF_MODULE.fullmatch(str(node.value)):
-            yield str(node.value)
+        elif isinstance(node, ast.Call):
+            function = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if function in ("import_module", "__import__"):
+                yield from (str(a.value) for a in node.args if isinstance(a, ast.Constant))
 
 
-def _file_of(name: str, modules: dict[str, str], passed_on: dict[str, str]) -> str:
-    """The file of a dotted name, or of the module that has it; "" if it is not ours."""
-    for _ in range(3):  # an `__init__` may pass on what another one passes on
-        name = name if name in modules else passed_on.get(name, name)
+def _file_of(name: str, modules: dict[str, str], exported: dict[str, str]) -> str:
+    """The file of a dotted name, or of the module that has it; "" outside the package."""
+    for _ in range(3):  # an `__init__` may re-export what another one re-exports
+        name = name if name in modules else exported.get(name, name)
     while name and name not in modules:
         name = name.rpartition(".")[0]
     return modules.get(name, "")
 
 
-def room_imports(sources: Sources) -> Counter[tuple[str, str]]:
-    """(room, room that it imports) -> how many of its files do; the `__init__` of pdno aside."""
+def package_imports(sources: Sources) -> Counter[tuple[str, str]]:
+    """(package, package that it imports) -> number of its files that do.
+
+    `pdno/__init__.py`, which holds the public names, does not count.
+    """
     public = f"{PACKAGE}/__init__.py"
-    found = {
-        (room_of(path), room_of(target), path)
+    triples = {
+        (package_of(path), package_of(target), path)
         for path, targets in module_imports(sources).items()
         for target in targets
-        if public not in (path, target) and room_of(path) != room_of(target)
+        if public not in (path, target) and package_of(path) != package_of(target)
     }
-    return Counter((room, used) for room, used, _ in sorted(found))
+    return Counter((package, used) for package, used, _ in sorted(triples))

@@ -125,9 +125,7 @@ class ShardSource:
         self.times, self.grid = manifest.times, manifest.grid.open()
         self.channels = Channels(manifest.names("input"), manifest.names("output"))
         self.dtype: torch.dtype = getattr(torch, manifest.dtype)
-        self.pde_parameters: Mapping[str, Tensor] = {
-            n: self._scalar(n) for n in manifest.scalars
-        }
+        self.pde_parameters: Mapping[str, Tensor] = {n: self._scalar(n) for n in manifest.scalars}
 
     def __len__(self) -> int:
         return sum(shard.count for shard in self.shards)

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import lazy_loader
+
 Preset = Literal["smoke", "small", "best", "paper"]
 PRESETS: tuple[Preset, ...] = get_args(Preset)
 
@@ -73,3 +75,6 @@ class ReproduceOptions:
     engine: Literal["serial", "ray"] = "serial"
     #: Where to train, for example cuda or cpu; CUDA by default where there is one.
     device: str | None = None
+
+
+__getattr__, _, _ = lazy_loader.attach(__name__, submodules=["recipes"])
