@@ -13,8 +13,9 @@ SPHINX := OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fresh-env --fail-on-warnin
 FAULTS ?= 100
 CASES ?= 5000
 SEED ?= 0
+BASE ?= 2dac755
 
-.PHONY: help install demo test test-all test-faults fuzz check docs bench results house clean
+.PHONY: help install demo test test-all test-faults fuzz check docs bench results size clean
 
 help:  ## Print the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -66,8 +67,8 @@ bench: $(VENV)/.bench  ## Measure speed and memory against other implementations
 results: $(VENV)/.run  ## Write tables and figures of README and manual from results/
 	$(BIN)/python tools/results.py
 
-house:  ## Print size and hard places of the package, before and after it was rebuilt
-	$(PYTHON) tools/measure.py --compare 02d9ea8
+size:  ## Print the size of the package and where it is hard to read, beside commit BASE
+	$(PYTHON) tools/measure.py --compare $(BASE)
 
 clean:  ## Remove .venv, caches, demo, bench and the manual
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo bench docs/_build

@@ -1,4 +1,4 @@
-"""The public names, for type checkers and for `__init__.py`, which imports each at its first use."""
+"""The public names, for type checkers and for `__init__.py`, which imports them lazily."""
 
 from . import data as data
 from . import equations as equations

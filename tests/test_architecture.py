@@ -1,4 +1,4 @@
-"""The map is that of the code, and the measures are exact: on a package written to be counted."""
+"""The drawn layout is that of the code, and the measures are exact, on a package made for it."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ import draw_architecture  # noqa: E402
 import measure  # noqa: E402
 import tree  # noqa: E402
 
-# The map
+# The layout
 
 
 @pytest.fixture
@@ -48,33 +48,29 @@ def write(path, text):
     path.write_text(text, encoding="utf-8")
 
 
-def test_picture_and_page_are_in_step_with_the_code():
+def test_picture_and_page_agree_with_the_code():
     command = [sys.executable, str(ROOT / "tools" / "draw_architecture.py"), "--check"]
-    found = subprocess.run(command, capture_output=True, text=True)
-    assert (found.returncode, found.stderr) == (0, "")
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_new_file_is_noticed_until_the_map_is_drawn_again(copy, run):
+def test_a_new_file_is_noticed_until_the_layout_is_drawn_again(copy, run):
     write(copy / "pdno/fields/waves.py", '"""Waves * of [one](kind)."""\n')
-    failed, said = run(copy, "--check")
+    failed, message = run(copy, "--check")
     assert failed
-    assert "docs/architecture.md is out of step" in said
-    assert "docs/images/architecture.svg is out of step" in said
+    assert "docs/architecture.md is out of date" in message
+    assert "docs/images/architecture.svg is out of date" in message
     assert run(copy) == (0, "")
     assert run(copy, "--check") == (0, "")
     page = (copy / "docs/architecture.md").read_text(encoding="utf-8")
     assert r"| `pdno/fields/waves.py` | Waves \* of \[one]\(kind). |" in page
 
 
-def test_a_new_import_between_rooms_is_noticed(copy, run):
-    write(copy / "pdno/fields/__init__.py", "import pdno.report\n")
-    failed, said = run(copy, "--check")
-    assert failed and "docs/images/architecture.svg is out of step" in said
-
-
-def test_a_room_without_a_place_is_named(copy, run):
+def test_a_package_outside_the_layout_is_named(copy, run):
     write(copy / "pdno/garden/__init__.py", "")
-    with pytest.raises(SystemExit, match="pdno/garden has no place in the map: put it into FLOW"):
+    with pytest.raises(
+        SystemExit, match="pdno/garden is not part of the layout: add it to MAY_IMPORT"
+    ):
         run(copy, "--check")
 
 
@@ -99,22 +95,24 @@ def test_every_task_of_the_page_touches_three_files_at_most():
         assert re.fullmatch(r" `tests/[^`]+` ", tests)
 
 
-def test_the_picture_shows_every_room_inside_its_frame():
+def test_the_picture_shows_every_package_inside_its_frame():
     drawn = ElementTree.parse(ROOT / "docs/images/architecture.svg").getroot()
     width, height = map(float, drawn.attrib["viewBox"].split()[2:])
     texts = [element for element in drawn.iter() if element.tag.endswith("text")]
-    names = {element.text.rstrip("/") for element in texts if element.attrib["class"] == "name"}
-    assert names == draw_architecture.rooms_of(tree.read_folder(ROOT)).keys()
+    names = {element.text for element in texts if element.attrib["class"] == "name"}
+    assert names == draw_architecture.files_by_package(tree.read_folder(ROOT)).keys()
     for element in texts:
         assert 0 < float(element.attrib["x"]) < width and 0 < float(element.attrib["y"]) < height
 
 
 def test_boxes_do_not_overlap():
-    boxes = list(draw_architecture.BOXES.values())
-    for place, (_, left, top, width, height) in enumerate(boxes):
-        for _, other_left, other_top, other_width, other_height in boxes[place + 1 :]:
-            apart = left + width < other_left or other_left + other_width < left
-            assert apart or top + height < other_top or other_top + other_height < top
+    corners = [(box.left, box.top) for box in draw_architecture.BOXES.values()]
+    assert len({*corners}) == len(corners)
+    for left, top in corners:
+        for other_left, other_top in corners:
+            apart = abs(left - other_left) >= draw_architecture.WIDTH
+            same = (left, top) == (other_left, other_top)
+            assert same or apart or abs(top - other_top) >= draw_architecture.HEIGHT
 
 
 # The measures
@@ -136,7 +134,7 @@ SMALL = {
     "pdno/spectral/grid.py": "class Grid:\n    pass\n",
     "pdno/cli.py": "import pdno.report.page\n",
     "pdno/data/__init__.py": '"""Data."""\nfrom pdno.data.shards import Shard as Shard\n',
-    "pdno/data/shards.py": "from ..grid import Grid\nShard = Grid  # type: ignore[misc]\n",
+    "pdno/data/shards.py": "from ..spectral.grid import Grid\nShard = Grid  # type: ignore[misc]\n",
     "pdno/data/reader.py": "import_module('pdno.data.writer')\n",
     "pdno/data/writer.py": "import torch  # type: ignore\nX = 'type: ignore'\n",
     "pdno/report/page.py": "def f():\n    from pdno.data import Shard\n",
@@ -153,9 +151,13 @@ def test_sizes_of_a_small_package():
     assert measure.sizes(SMALL) == {
         "Python files": "9",
         "Python lines": "14",
+        "  library": "13",
+        "  paper and benchmark": "0",
+        "  laboratory": "0",
+        "  command line": "1",
         "C lines": "7",
         "median file, without __init__": "2",
-        "largest file": "2 (grid.py)",
+        "largest file": "2 (spectral/grid.py)",
         "parameters of the widest function": "0 (report/page.py f)",
     }
 
@@ -170,12 +172,17 @@ def test_modules_with_one_importer():
 
 def test_imports_against_the_flow():
     assert measured()["imports against the flow"] == ["fields imports report"]
-    assert tree.room_imports(SMALL) == {
+    assert tree.package_imports(SMALL) == {
         ("cli", "report"): 1,
-        ("data", "pdno"): 1,
+        ("data", "spectral"): 1,
         ("fields", "report"): 1,
         ("report", "data"): 1,
     }
+
+
+def test_every_use_of_any_counts():
+    text = "from typing import Any\nx: Any = 1  # Any\nAnything = 2\n"
+    assert measured(loose=text)["uses of Any"] == ["pdno/loose.py"] * 3
 
 
 def test_ignored_types_are_comments():
@@ -195,15 +202,17 @@ def test_ignored_types_are_comments():
 )
 def test_long_functions(text, length):
     """From `def` to the end with its whole signature, but without docstring and decorators."""
-    ((_, found, _),) = measure.functions({"pdno/long.py": text})
-    assert found == length
+    ((_, length_measured, _),) = measure.functions({"pdno/long.py": text})
+    assert length_measured == length
     assert len(measured(long=text)["functions over 40 lines"]) == (length > 40)
 
 
 def test_nested_functions_count_in_themselves_and_in_those_around_them():
     inner = f"def inner():\n{lines(40)}".replace("\n", "\n    ")
-    found = measured(long=f"class C:\n  def outer(self):\n    {inner}")["functions over 40 lines"]
-    assert found == ["42 long.py outer", "41 long.py inner"]
+    functions = measured(long=f"class C:\n  def outer(self):\n    {inner}")[
+        "functions over 40 lines"
+    ]
+    assert functions == ["42 long.py outer", "41 long.py inner"]
 
 
 @pytest.mark.parametrize(
@@ -218,14 +227,14 @@ def test_nested_functions_count_in_themselves_and_in_those_around_them():
 )
 def test_wide_functions(signature, count):
     text = f"def f({signature}):\n    pass\n"
-    ((_, _, found),) = measure.functions({"pdno/wide.py": text})
-    assert found == count
+    ((_, _, parameters),) = measure.functions({"pdno/wide.py": text})
+    assert parameters == count
     wide = measured(wide=text)["functions of more than 7 parameters"]
     assert wide == [f"{count} wide.py f"] * (count > 7)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "shared"),
+    ("first", "second", "shared"),
     [
         (SAME, SAME, True),
         (SAME, RENAMED, True),
@@ -239,9 +248,9 @@ def test_wide_functions(signature, count):
     ],
     ids=["letters", "shape", "other", "comments", "imports", "five", "fields", "names", "prose"],
 )
-def test_repeated_runs(one, other, shared):
-    found = measured(one=f"def f():\n{one}", two=f"def g(a):\n{other}")
-    assert len(found["pairs of files with repeated runs"]) == shared
+def test_repeated_runs(first, second, shared):
+    places = measured(one=f"def f():\n{first}", two=f"def g(a):\n{second}")
+    assert len(places["pairs of files with repeated runs"]) == shared
 
 
 def test_repeated_runs_within_a_file_and_in_c():
@@ -255,7 +264,7 @@ def test_repeated_runs_within_a_file_and_in_c():
 
 
 def test_what_stands_everywhere_is_no_repetition():
-    files = {f"pdno/{place}.py": f"def f():\n{SAME}" for place in range(9)}
+    files = {f"pdno/{number}.py": f"def f():\n{SAME}" for number in range(9)}
     assert measure.repeated_runs(files) == []
     del files["pdno/8.py"]
     assert len(measure.repeated_runs(files)) == 28
@@ -278,9 +287,9 @@ def test_without_a_history_the_tree_is_measured_alone(tmp_path, monkeypatch, cap
     for path, text in SMALL.items():
         write(tmp_path / path, text)
     monkeypatch.setattr(measure, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["measure.py", "--compare", "02d9ea8", "--places"])
+    monkeypatch.setattr(sys, "argv", ["measure.py", "--compare", "02d9ea8", "--list"])
     measure.main()
     printed = capsys.readouterr()
-    assert printed.err == "no commit 02d9ea8 in the history here\n"
-    assert printed.out.split()[:2] == ["this", "tree"] and "02d9ea8" not in printed.out
+    assert printed.err == "the history has no commit 02d9ea8\n"
+    assert printed.out.split()[:2] == ["working", "tree"] and "02d9ea8" not in printed.out
     assert "against the flow                1\n    fields imports report\n" in printed.out

@@ -1,4 +1,4 @@
-"""Which package may import which. Every import counts, also inside functions and for type checking.
+"""Which package may import which. Every import counts, inside functions and for types, too.
 
 The table is `MAY_IMPORT` of `tools/tree.py`. Physics (fields, equations, solvers) and learning
 (symbols, operators, networks) never import each other, and the library imports nothing of what

@@ -27,16 +27,16 @@ START = "<!-- packages: written by tools/draw_architecture.py -->"
 END = "<!-- end of packages -->"
 PATH = re.compile(r"`((?:pdno|tests|tools|docs|examples|results)/[\w./-]*)")
 
-WIDTH, HEIGHT, GAP, TITLE = 182, 96, 26, 30
+WIDTH, HEIGHT, GAP, TITLE = 168, 96, 22, 30
 """Of a box, between two boxes, and above a row, in pixels."""
 ROWS = (
     ("physics", "Physics: makes the data", ("fields", "equations", "solvers", "data")),
     ("learning", "Learning: makes the operator", ("symbols", "operators", "networks", "training")),
-    ("result", "What comes of it", ("evaluation", "theory", "exports", "runs", "report")),
+    ("result", "What comes of it", ("theory", "exports", "", "evaluation", "runs", "report")),
     ("top", "On top, imported by nothing", ("paper", "benchmark", "laboratory", "cli")),
     ("base", "Imported by all of them", ("interface", "files", "spectral", "figures", "native")),
 )
-"""Kind, title and packages of each row; the boxes stand from left to right."""
+"""Kind, title and packages of each row, from left to right; "" leaves a column empty."""
 FLOWS = (
     ("fields", "equations", "solvers", "data", "training"),
     ("symbols", "operators", "networks", "training", "evaluation", "runs", "report"),
@@ -75,6 +75,7 @@ BOXES = {
     package: Box(kind, GAP + column * (WIDTH + GAP), TITLE + GAP + row * (HEIGHT + TITLE + GAP))
     for row, (kind, _, packages) in enumerate(ROWS)
     for column, package in enumerate(packages)
+    if package
 }
 
 
@@ -113,14 +114,12 @@ def draw(sources: Sources) -> str:
 
 
 def _path(start: Box, end: Box) -> str:
-    """An arrow to the neighbour on the right, over the boxes between, or to another row."""
-    x, y, middle = start.left + WIDTH, start.top + HEIGHT // 2, end.left + WIDTH // 2
-    if start.top != end.top:
-        return f"M{start.left + WIDTH // 2} {start.top + HEIGHT}L{middle} {end.top - 4}"
-    if end.left - x <= GAP:
-        return f"M{x} {y}L{end.left - 4} {y}"
-    over = start.top - 6
-    return f"M{x - WIDTH // 4} {start.top}V{over}H{middle}V{end.top - 4}"
+    """An arrow to the neighbour on the right, or to the one below."""
+    if start.top == end.top:
+        y = start.top + HEIGHT // 2
+        return f"M{start.left + WIDTH} {y}L{end.left - 4} {y}"
+    middle = start.left + WIDTH // 2
+    return f"M{middle} {start.top + HEIGHT}L{middle} {end.top - 4}"
 
 
 def _box(package: str, files: Sources) -> Iterator[str]:
