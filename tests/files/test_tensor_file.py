@@ -14,7 +14,7 @@ import torch
 
 from pdno.files.tensor_file import TensorFileError, read_tensor_file
 
-PUBLISHED = Path(__file__).parents[2] / "shared/reference/pdno_ns_v1e-5_published.bin"
+PUBLISHED = Path(__file__).parents[3] / "shared/reference/pdno_ns_v1e-5_published.bin"
 DTYPES = [
     torch.float32,
     torch.float64,
