@@ -198,13 +198,13 @@ def evaluate(
         out: A CSV file for the rows.
         device: Where to predict.
     """
-    from pdno.evaluation.metric_table import write_rows
+    from pdno.evaluation.metric_table import write_metrics
     from pdno.runs.run import evaluate_run
 
     other = None if file is None else DataFile(path=file, **layout.keyword_arguments())
     rows = evaluate_run(run, file=other, resolution=resolution, device=device)
     if out is not None:
-        write_rows(out, rows)
+        write_metrics(out, rows)
     print(*(f"{row.metric:28} {row.value:.6g}" for row in rows), sep="\n")
 
 

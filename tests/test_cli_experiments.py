@@ -19,7 +19,7 @@ import pdno.data.generate as generation
 from pdno.cli import main
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import DarcyProblem
-from pdno.evaluation.metric_table import read_rows
+from pdno.evaluation.metric_table import read_metrics
 from pdno.paper import EXPERIMENTS
 from pdno.paper.tables import number
 from pdno.report.runs import Results, find_runs
@@ -114,7 +114,7 @@ def test_reproduce_prints_its_numbers_and_where_they_are(capsys, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     code, output, errors = run(capsys, "reproduce", "heat", "--preset", "smoke", "--seeds", 2)
     assert (code, errors) == (0, [])
-    rows = read_rows(tmp_path / "runs" / "heat" / "rows.csv")
+    rows = read_metrics(tmp_path / "runs" / "heat" / "rows.csv")
     assert {row.seed for row in rows} == {0, 1}
     assert "PDIO a(x,ξ,t)" in output and output.endswith("rows: runs/heat/rows.csv\n")
     assert run(capsys, "reproduce", "heat", "--preset", "smoke", "--seeds", 2)[1] == output
@@ -124,7 +124,7 @@ def test_reproduce_takes_networks_by_the_names_of_the_table(capsys, tmp_path):
     given = ("reproduce", "darcy", "--preset", "smoke", "--out", tmp_path, "--models")
     code, output, _ = run(capsys, *given, "PDNO a(ξ)", "FNO")
     assert code == 0
-    assert {row.model for row in read_rows(tmp_path / "rows.csv")} == {"PDNO a(ξ)", "FNO"}
+    assert {row.model for row in read_metrics(tmp_path / "rows.csv")} == {"PDNO a(ξ)", "FNO"}
     assert "PDNO a(ξ)" in output and "FNO" in output
 
 
@@ -162,8 +162,10 @@ def test_evaluate_prints_and_writes_its_rows(capsys, tmp_path, finished):
         capsys, "evaluate", finished, "--resolution", 16, "--out", tmp_path / "rows.csv"
     )
     assert (code, errors) == (0, [])
-    rows = read_rows(tmp_path / "rows.csv")
-    told = {r.metric: r.value for r in read_rows(finished / "rows.csv") if r.split == "zero-shot"}
+    rows = read_metrics(tmp_path / "rows.csv")
+    told = {
+        r.metric: r.value for r in read_metrics(finished / "rows.csv") if r.split == "zero-shot"
+    }
     assert {row.metric: row.value for row in rows} == told
     assert [line.rsplit(None, 1) for line in output.splitlines()] == [
         [row.metric, f"{row.value:.6g}"] for row in rows
@@ -224,7 +226,7 @@ def test_every_command_takes_what_fit_wrote(capsys, tmp_path, own):
     assert code == 0 and output.startswith("layer 1")
     code, output, _ = run(capsys, "report", folder, "--out", tmp_path / "report")
     assert code == 0 and "own" in (tmp_path / "report" / "report.html").read_text()
-    rows = {(row.split, row.metric): row for row in read_rows(tmp_path / "report" / "rows.csv")}
+    rows = {(row.split, row.metric): row for row in read_metrics(tmp_path / "report" / "rows.csv")}
     row = rows["test", "relative_l2"]
     assert (row.experiment, row.model, row.resolution) == ("own", "PDNO", 8)
     assert row.value == own.history[-1].test and row.parameters > 0
@@ -391,7 +393,7 @@ def test_two_processes_make_all_runs_of_a_study(tmp_path):
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert output.count("rows: ") == 1
-    assert {row.seed for row in read_rows(tmp_path / "rows.csv")} == {0, 1}
+    assert {row.seed for row in read_metrics(tmp_path / "rows.csv")} == {0, 1}
 
 
 def test_only_the_first_of_several_processes_speaks(capsys, finished, monkeypatch):

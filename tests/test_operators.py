@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pdno
-from pdno.evaluation.metric_table import read_rows, write_rows
+from pdno.evaluation.metric_table import read_metrics, write_metrics
 from pdno.files.checksums import examine
 from pdno.runs.datasets import unseen_samples
 from pdno.runs.run import export_run, load_run
@@ -79,9 +79,9 @@ def test_numbers_are_kept_without_weights_and_an_operator_whole(tmp_path):
     for path in source.iterdir():  # as if the paper had it
         shutil.copyfile(path, tmp_path / "mine" / path.name)
     (tmp_path / "mine" / "seal.json").unlink()
-    rows = read_rows(tmp_path / "mine" / "rows.csv")
-    paper = [replace(row, facts=replace(row.facts, of_paper=True)) for row in rows]
-    write_rows(tmp_path / "mine" / "rows.csv", paper)
+    rows = read_metrics(tmp_path / "mine" / "rows.csv")
+    paper = [replace(row, metadata=replace(row.metadata, of_paper=True)) for row in rows]
+    write_metrics(tmp_path / "mine" / "rows.csv", paper)
     kept = {"specification", "environment", "history", "rows", "metrics", "seal"}
     for run, more in ((source, set()), (tmp_path / "mine", {"pictures"})):
         light = keep.keep(run, tmp_path / f"light-{run.name}")

@@ -15,7 +15,7 @@ import re
 import shutil
 from pathlib import Path
 
-from pdno.evaluation.metric_table import rows_of_run
+from pdno.evaluation.metric_table import metrics_of_run
 from pdno.files.checksums import checked, write_seal
 from pdno.files.run_folder import (
     ENVIRONMENT,
@@ -53,8 +53,8 @@ def keep(run: Path, place: Path, *, whole: bool = False) -> Path:
     place.mkdir(parents=True)
     for path in found:
         shutil.copyfile(path, place / path.name)
-    facts = rows_of_run(run)[0].facts
-    if (run / PICTURES).is_file() and (whole or (facts is not None and facts.of_paper)):
+    of_paper = metrics_of_run(run)[0].metadata.of_paper
+    if (run / PICTURES).is_file() and (whole or of_paper):
         tensors, header = read_tensors(checked(run / PICTURES))
         if whole:
             tensors |= {name: tensors[name][:1] for name in OF_SAMPLES if name in tensors}

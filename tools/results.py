@@ -106,7 +106,7 @@ SYMBOL: Cells = {
     "its error bar": measured("symbol", "diffusivity standard error"),
 }
 DIFFERS: Cells = {
-    "data": lambda group: group.facts.dataset,
+    "data": lambda group: group.metadata.dataset,
     "points": lambda group: str(group.resolution),
 }
 """What a table says only where its lines differ in it."""
@@ -204,7 +204,7 @@ def table_of(folder: str, kind: str = "") -> Table:
         found = group.summary(best)
         return float("inf") if found is None else found.mean
 
-    blocks = grouped(groups, lambda g: (g.facts.dataset, g.resolution, g.budget.samples))
+    blocks = grouped(groups, lambda g: (g.metadata.dataset, g.resolution, g.budget.samples))
     ordered = [sorted(block, key=error) for block in blocks.values()]
     lines = [group for block in ordered for group in block]
     found = {
@@ -293,7 +293,7 @@ def _cost(claim: claims.Claim) -> str:
             assert experiment.problem is not None
             dim = 2 if experiment.problem.name in ("darcy", "navier-stokes") else 1
             work = experiment.training.epochs * experiment.train * experiment.resolution**dim
-            family = experiment.facts.family
+            family = experiment.metadata.family
             seconds += work * _seconds_per_point(experiment.problem.name, family, dim)
             runs += 1
     hours = seconds / 3600
@@ -313,7 +313,7 @@ def _seconds_per_point(problem: str, family: str, dim: int) -> float:
         there = (group.specification.get("problem") or {}).get("name")
         if spent is not None and there == problem:
             points = budget.epochs * budget.samples * group.resolution**dim
-            rates.setdefault(group.facts.family, []).append(spent.mean / points)
+            rates.setdefault(group.metadata.family, []).append(spent.mean / points)
     every = [rate for found in rates.values() for rate in found]
     return float(np.median(rates.get(family, every)))
 

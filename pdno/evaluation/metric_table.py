@@ -1,31 +1,32 @@
-"""Rows: results as a plain table, one number per row, the same columns for every experiment.
+"""Results as a tidy table: one number per line, the same columns for every experiment.
 
     experiment, model, resolution, seed, split, metric, value, seconds, parameters
 
-and the facts by which reports tell runs apart:
+and the metadata by which reports tell runs apart:
 
-    study, dataset, viscosity, family, variant, mode, of_paper, sweep
+    study, dataset, viscosity, family, variant, mode, of_paper, sweep, samples, epochs,
+    training_resolution, commit
 
-Reports read these files and nothing else. Numbers are written with all of their digits, so a table
-that is read and written again has the same bytes.
+Numbers are written with all of their digits, so a table that is read and written again has the
+same bytes.
 """
 
 __all__ = [
     "COLUMNS",
-    "Facts",
-    "Row",
+    "Metadata",
+    "Metric",
     "Summary",
-    "make_rows",
-    "read_rows",
-    "rows_of_run",
+    "make_metrics",
+    "metrics_of_run",
+    "read_metrics",
     "table",
-    "write_rows",
+    "write_metrics",
 ]
 
 import csv
 import io
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
@@ -50,16 +51,17 @@ def check_cell(name: str, text: str) -> None:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What a run is. Tables, colours and verdicts go by these and never by a name.
+class Metadata:
+    """What a run is. Tables, colours and assessments go by these and never by a name.
 
     The study is what `pdno reproduce` calls it, the dataset the data in words. Family and variant,
     such as "PDNO" and "a(ξ)", are empty for other networks; the mode is the kind of its task.
     `of_paper` says whether the paper trains such a network this way, and `sweep` has the settings
-    that the study varies; infinity is "all".
+    that the study varies; infinity is "all". Samples, epochs and resolution are those of the
+    training, the commit is that of the code.
     """
 
-    study: str
+    study: str = ""
     dataset: str = ""
     viscosity: float | None = None
     family: str = ""
@@ -67,9 +69,13 @@ class Facts:
     mode: str = ""
     of_paper: bool = False
     sweep: Mapping[str, float] = field(default_factory=dict, hash=False)
+    samples: int | None = None
+    epochs: int | None = None
+    training_resolution: int | None = None
+    commit: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("study", "dataset", "family", "variant", "mode"):
+        for name in _TEXT:
             check_cell(name, getattr(self, name))
 
     @property
@@ -79,26 +85,31 @@ class Facts:
 
     def cells(self) -> list[str | float | None]:
         """One cell per column."""
-        *plain, of_paper, sweep = (getattr(self, one.name) for one in fields(self))
-        pairs = " ".join(f"{name}={value!r}" for name, value in sweep.items())
-        return [*plain, "yes" if of_paper else "no", pairs]
+        cells = {item.name: getattr(self, item.name) for item in fields(self)}
+        cells["of_paper"] = "yes" if self.of_paper else "no"
+        cells["sweep"] = " ".join(f"{name}={value!r}" for name, value in self.sweep.items())
+        return list(cells.values())
 
     @classmethod
-    def from_cells(cls, cells: Mapping[str, str]) -> "Facts | None":
-        """The facts of one line; None where they are empty, as in files of older versions."""
-        plain: dict[str, Any] = dict(cells)
-        if not plain["study"]:
-            return None
-        plain["viscosity"] = float(plain["viscosity"]) if plain["viscosity"] else None
-        plain["of_paper"] = {"yes": True, "no": False}[plain["of_paper"]]
-        pairs = (word.split("=") for word in plain["sweep"].split())
-        plain["sweep"] = {name: float(value) for name, value in pairs}
-        return cls(**plain)
+    def from_cells(cls, cells: Mapping[str, str]) -> "Metadata":
+        """The metadata of one line."""
+        pairs = (word.split("=") for word in cells["sweep"].split())
+        return cls(
+            **{name: cells[name] for name in _TEXT},
+            **{name: int(cells[name]) if cells[name] else None for name in _WHOLE},
+            viscosity=float(cells["viscosity"]) if cells["viscosity"] else None,
+            of_paper={"yes": True, "no": False, "": False}[cells["of_paper"]],
+            sweep={name: float(value) for name, value in pairs},
+        )
+
+
+_TEXT = ("study", "dataset", "family", "variant", "mode", "commit")
+_WHOLE = ("samples", "epochs", "training_resolution")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One number, NaN and infinity among them; `facts` are None in rows of older versions.
+class Metric:
+    """One number, NaN and infinity among them.
 
     The resolution is in points per axis, the metric one of `Evaluation.metrics`, `seconds` are
     those of the training.
@@ -113,32 +124,33 @@ class Row:
     value: float
     seconds: float | None = None
     parameters: int | None = None
-    facts: Facts | None = None
+    metadata: Metadata = Metadata()
 
     def __post_init__(self) -> None:
-        # numbers of numpy and torch have their own spelling; a row holds plain ones
-        for name, (kind, *may_be_none) in _KINDS.items():
-            given = getattr(self, name)
-            if given is None and may_be_none:
+        # numbers of numpy and torch have their own spelling; a metric holds plain ones
+        for name, (kind, optional) in _KINDS.items():
+            value = getattr(self, name)
+            if value is None and optional:
                 continue
-            if kind is not str and (given is None or isinstance(given, str)):
-                raise ValueError(f"{name} is {given!r}; expected a number")
-            value = kind(given)
-            if kind is int and value != given:
-                raise ValueError(f"{name} is {given!r}; expected a whole number")
+            if kind is not str and (value is None or isinstance(value, str)):
+                raise ValueError(f"{name} is {value!r}; expected a number")
+            plain = kind(value)
+            if kind is int and plain != value:
+                raise ValueError(f"{name} is {value!r}; expected a whole number")
             if kind is str:
-                check_cell(name, value)
-            object.__setattr__(self, name, value)
+                check_cell(name, plain)
+            object.__setattr__(self, name, plain)
 
 
-_KINDS: dict[str, tuple[Any, ...]] = {
-    name: get_args(hint) or (hint,)
-    for name, hint in get_type_hints(Row).items()
-    if name != "facts"
-}
-"""str, int or float, and NoneType where a cell may be empty."""
-NUMBERS, FACTS = tuple(_KINDS), tuple(one.name for one in fields(Facts))
-COLUMNS = (*NUMBERS, *FACTS)
+def _kind(hint: Any) -> tuple[Callable[[object], str | int | float], bool]:
+    kind, *empty = get_args(hint) or (hint,)
+    return kind, bool(empty)
+
+
+_KINDS = {name: _kind(hint) for name, hint in get_type_hints(Metric).items() if name != "metadata"}
+"""str, int or float by column, and whether a cell may be empty."""
+NUMBERS, METADATA = tuple(_KINDS), tuple(item.name for item in fields(Metadata))
+COLUMNS = (*NUMBERS, *METADATA)
 
 
 @dataclass(frozen=True)
@@ -149,123 +161,119 @@ class Summary:
     deviation: float
     count: int
 
+    @classmethod
+    def of(cls, values: Collection[float]) -> "Summary":
+        count, mean = len(values), math.fsum(values) / len(values)
+        squares = math.fsum((value - mean) ** 2 for value in values)
+        return cls(mean, math.sqrt(squares / (count - 1)) if count > 1 else math.nan, count)
+
     def __str__(self) -> str:
         mean = f"{self.mean:.3g}"
         return mean if self.count == 1 else f"{mean} ± {self.deviation:.1g}"
 
 
-def make_rows(metrics: Mapping[str, float], **common: Any) -> list[Row]:
-    """One row per metric; `common` are the other columns."""
-    return [Row(metric=metric, value=value, **common) for metric, value in metrics.items()]
+def make_metrics(values: Mapping[str, float], **common: Any) -> list[Metric]:
+    """One metric per value; `common` are the other columns."""
+    return [Metric(metric=metric, value=value, **common) for metric, value in values.items()]
 
 
-def write_rows(path: Path | str, rows: Iterable[Row]) -> None:
+def write_metrics(path: Path | str, metrics: Iterable[Metric]) -> None:
     """Write a CSV file, whole or not at all; None is an empty cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for row in rows:  # the writer knows None as an empty cell, and all digits of a float
-        numbers = [getattr(row, name) for name in NUMBERS]
-        writer.writerow([*numbers, *(row.facts.cells() if row.facts else [""] * len(FACTS))])
+    for metric in metrics:  # the writer knows None as an empty cell, and all digits of a float
+        writer.writerow([*(getattr(metric, name) for name in NUMBERS), *metric.metadata.cells()])
     write_text(Path(path), text.getvalue())
 
 
-def read_rows(path: Path | str) -> list[Row]:
-    """Read a CSV file of `write_rows`; the columns may stand in any order.
-
-    Files of older versions have no columns of facts.
-    """
+def read_metrics(path: Path | str) -> list[Metric]:
+    """Read a CSV file of `write_metrics`; the columns may stand in any order."""
     reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     try:
         header, *lines = list(reader) or [[]]
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
-    expected = COLUMNS if set(header) & set(FACTS) else NUMBERS
+    expected = [name for name in COLUMNS if name in NUMBERS or name in header]
     problems = {
         "unknown": [name for name in header if name not in expected],
         "missing": [name for name in expected if name not in header],
         "double": sorted({name for name in header if header.count(name) > 1}),
     }
-    told = [f"{kind} columns {', '.join(names)}" for kind, names in problems.items() if names]
-    if told:
-        raise ValueError(
-            f"{path} has {'; '.join(told)}: expected the columns {', '.join(expected)}, once each"
-        )
-    # every row is one line, as `Row` refuses line breaks
-    return [_read_row(header, cells, f"{path}, line {n}") for n, cells in enumerate(lines, 2)]
+    reasons = [f"{kind} columns {', '.join(names)}" for kind, names in problems.items() if names]
+    if reasons:
+        expectation = f"expected the columns {', '.join(COLUMNS)}, once each"
+        raise ValueError(f"{path} has {'; '.join(reasons)}: {expectation}")
+    # every metric is one line, as `Metric` refuses line breaks
+    return [_read_line(header, cells, f"{path}, line {n}") for n, cells in enumerate(lines, 2)]
 
 
-def rows_of_run(folder: Path) -> list[Row]:
-    """The rows of a run folder; those of one that `pdno.fit` wrote are its metrics."""
+def _read_line(header: list[str], cells: list[str], line: str) -> Metric:
+    if len(cells) != len(header):
+        raise ValueError(f"{line} has {len(cells)} cells; expected {len(header)}")
+    named = dict.fromkeys(METADATA, "") | dict(zip(header, cells, strict=True))
+    values: dict[str, Any] = {}
+    for name, (kind, optional) in _KINDS.items():
+        try:
+            values[name] = None if named[name] == "" and optional else kind(named[name])
+        except ValueError as error:
+            expected = kind.__name__
+            raise ValueError(f"{line}: {name} is {named[name]!r}; expected {expected}") from error
+    try:
+        metadata = Metadata.from_cells(named)
+    except (KeyError, ValueError) as error:
+        cells_read = {name: named[name] for name in METADATA}
+        raise ValueError(f"{line}: metadata {cells_read} are not readable: {error}") from error
+    return Metric(**values, metadata=metadata)
+
+
+def metrics_of_run(folder: Path) -> list[Metric]:
+    """The metrics of a run folder; those of one that `pdno.fit` wrote are in its metrics.json."""
     if checked(folder / run_folder.ROWS).is_file():
-        return read_rows(folder / run_folder.ROWS)
-    record, metrics = (
+        return read_metrics(folder / run_folder.ROWS)
+    record, numbers = (
         read_json(checked(folder / name)) for name in (run_folder.OPERATOR, run_folder.METRICS)
     )
-    facts = Facts(folder.name, "own data", mode=record["task"]["kind"])
-    common = {"experiment": folder.name, "model": record["network_class"], "facts": facts}
-    common |= {"seconds": metrics.pop("seconds"), "parameters": metrics.pop("parameters")}
+    metadata = Metadata(folder.name, "own data", mode=record["task"]["kind"])
+    common = {"experiment": folder.name, "model": record["network_class"], "metadata": metadata}
+    common |= {"seconds": numbers.pop("seconds"), "parameters": numbers.pop("parameters")}
     common |= {"seed": record["training"]["settings"]["seed"]}
-    rows = []
-    for name, numbers in metrics.items():
+    metrics = []
+    for name, values in numbers.items():
         split, points = name.rsplit(" ", 1)
-        rows += make_rows(numbers, split=split, resolution=int(points), **common)
-    return rows
-
-
-def _read_row(header: list[str], cells: list[str], place: str) -> Row:
-    if len(cells) != len(header):
-        raise ValueError(f"{place} has {len(cells)} cells; expected {len(header)}")
-    line = dict(zip(header, cells, strict=True))
-    values: dict[str, Any] = {}
-    for name, (kind, *may_be_none) in _KINDS.items():
-        cell = line.pop(name)
-        try:
-            values[name] = None if cell == "" and may_be_none else kind(cell)
-        except ValueError as error:
-            raise ValueError(f"{place}: {name} is {cell!r}; expected {kind.__name__}") from error
-    try:
-        facts = Facts.from_cells(line) if line else None
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{place}: facts {line} are not readable: {error}") from error
-    return Row(**values, facts=facts)
+        metrics += make_metrics(values, split=split, resolution=int(points), **common)
+    return metrics
 
 
 def table(
-    rows: Iterable[Row], *, columns: Column = "resolution", **where: Any
+    metrics: Iterable[Metric], *, columns: Column = "resolution", **where: str | int | None
 ) -> dict[str, dict[Any, Summary]]:
     """Models by one column, with mean and deviation over seeds: {model: {column: summary}}.
 
-    Only the rows count that have the values of other columns given by `where`.
+    Only the metrics count that have the values of other columns given by `where`.
 
     Example:
         >>> common = {"experiment": "heat", "model": "PDNO", "split": "test", "resolution": 64}
-        >>> rows = [Row(metric="relative_l2", seed=s, value=s + 1, **common) for s in range(3)]
-        >>> print(table(rows, metric="relative_l2", split="test")["PDNO"][64])
-        2 ± 1
+        >>> errors = [Metric(metric="relative_l2", seed=s, value=s, **common) for s in range(3)]
+        >>> print(table(errors, metric="relative_l2", split="test")["PDNO"][64])
+        1 ± 1
     """
-    for names, known in (((columns,), get_args(Column)), (tuple(where), NUMBERS)):
-        if unknown := [name for name in names if name not in known]:
-            raise ValueError(f"no column {', '.join(unknown)}: expected {', '.join(known)}")
+    for names, existing in (((columns,), get_args(Column)), (tuple(where), NUMBERS)):
+        if unknown := [name for name in names if name not in existing]:
+            raise ValueError(f"no column {', '.join(unknown)}: expected {', '.join(existing)}")
     cells: dict[str, dict[Any, dict[int | None, float]]] = {}
-    for row in rows:
-        if any(getattr(row, name) != value for name, value in where.items()):
+    for metric in metrics:
+        if any(getattr(metric, name) != value for name, value in where.items()):
             continue
-        head = getattr(row, columns)
-        seeds = cells.setdefault(row.model, {}).setdefault(head, {})
-        if row.seed in seeds:
+        head = getattr(metric, columns)
+        seeds = cells.setdefault(metric.model, {}).setdefault(head, {})
+        if metric.seed in seeds:
             raise ValueError(
-                f"{row.model} has two values for {columns} {head} and seed {row.seed}: choose one "
-                'with where, for example metric="relative_l2", split="test"'
+                f"{metric.model} has two values for {columns} {head} and seed {metric.seed}: "
+                'choose one with where, for example metric="relative_l2", split="test"'
             )
-        seeds[row.seed] = row.value
-
-    def summary(values: Collection[float]) -> Summary:
-        count, mean = len(values), math.fsum(values) / len(values)
-        squares = math.fsum((value - mean) ** 2 for value in values)
-        return Summary(mean, math.sqrt(squares / (count - 1)) if count > 1 else math.nan, count)
-
+        seeds[metric.seed] = metric.value
     return {
-        model: {head: summary(line[head].values()) for head in sorted(line)}
+        model: {head: Summary.of(line[head].values()) for head in sorted(line)}
         for model, line in cells.items()
     }

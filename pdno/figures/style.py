@@ -1,6 +1,6 @@
 """One visual style for every figure, colour-blind safe, and the entries of a report.
 
-A network has the same colour in every figure, by its facts. Training errors are dashed and test
+A network has the same colour in every figure, by its metadata. Training errors are dashed and test
 errors solid. Fields with a sign have a diverging map that is white at zero.
 """
 
@@ -30,7 +30,7 @@ import numpy as np
 from cycler import cycler
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from pdno.evaluation.metric_table import Facts
+from pdno.evaluation.metric_table import Metadata
 from pdno.files.atomic import atomic_path
 from pdno.paper.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
 from pdno.report.runs import MissingRunsError, Results
@@ -99,15 +99,15 @@ def figure(name: str, number: int, studies: Sequence[str], title: str) -> partia
     return partial(Entry, key, words, tuple(studies), title)
 
 
-def marker_of(facts: Facts) -> dict[str, Any]:
+def marker_of(metadata: Metadata) -> dict[str, Any]:
     """Colour and marker of a network; a training that is not the paper's has an empty marker."""
-    colour, marker = MARKERS.get(facts.network, OTHER_MARKER)
-    face = colour if facts.of_paper or not facts.family else "white"
+    colour, marker = MARKERS.get(metadata.network, OTHER_MARKER)
+    face = colour if metadata.of_paper or not metadata.family else "white"
     return {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face}
 
 
-def line_of(facts: Facts, split: str = "test") -> dict[str, Any]:
-    return {**marker_of(facts), "linestyle": "--" if split == "train" else "-"}
+def line_of(metadata: Metadata, split: str = "test") -> dict[str, Any]:
+    return {**marker_of(metadata), "linestyle": "--" if split == "train" else "-"}
 
 
 def signed(*fields: Any) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def gap(groups: Iterable[Group], others: Sequence[str] = BASELINES) -> Finding:
     """Test / train is at most 1.1, but for the `others`, where it is more."""
     errors = {group: (group.summary("train"), group.summary()) for group in groups}
     ratios = {g: test.mean / train.mean for g, (train, test) in errors.items() if train and test}
-    ours = [ratio for group, ratio in ratios.items() if group.facts.network not in others]
-    theirs = [ratio for group, ratio in ratios.items() if group.facts.network in others]
+    ours = [ratio for group, ratio in ratios.items() if group.metadata.network not in others]
+    theirs = [ratio for group, ratio in ratios.items() if group.metadata.network in others]
     require(ours and theirs)
     text = ", ".join(f"{g.model} (s = {g.resolution}) {r:.2f}" for g, r in ratios.items())
     holds = max(ours) <= NO_GAP < min(theirs)
@@ -154,7 +154,7 @@ def by_viscosity(viscosity: float, results: Results) -> Finding:
 
 def one_shot(results: Results) -> Finding:
     """On every dataset that has both."""
-    blocks = grouped(results.study("navier-stokes"), lambda group: group.facts.dataset)
+    blocks = grouped(results.study("navier-stokes"), lambda group: group.metadata.dataset)
     cases = [_case(f"{name}: ", groups, (PDNO,), (ONE_SHOT,)) for name, groups in blocks.items()]
     return ordered(case for case in cases if not case[2])
 
@@ -163,7 +163,7 @@ def figure_1(results: Results) -> list[Group]:
     """PDNO a(x,ξ) and the other networks of figure 1, where both are there."""
     groups = [group for group in results.shown("navier-stokes") if group.over_time()]
     found = [group for name in (PDNO, *BASELINES) if (group := of_network(groups, name))]
-    require(len(found) > 1 and found[0].facts.network == PDNO)
+    require(len(found) > 1 and found[0].metadata.network == PDNO)
     return found
 
 
@@ -178,21 +178,21 @@ def over_time(results: Results) -> Finding:
 
 def samples(results: Results) -> Finding:
     """PDNO and the others at each time of the best and of the worst sample."""
-    groups = [group for group in results.shown("navier-stokes") if group.facts.of_paper]
+    groups = [group for group in results.shown("navier-stokes") if group.metadata.of_paper]
     found = {g: g.picture("frame_error") for g in groups if "frame_error" in g.picture_names}
     mean = np.mean(require([group.picture("error") for group in found]), axis=0)
     cases: list[Case] = []
     for choice, index in (("lowest", int(mean.argmin())), ("highest", int(mean.argmax()))):
         for frame in range(next(iter(found.values())).shape[1]):
             errors = {g: Summary(float(e[index, frame]), 0, 1) for g, e in found.items()}
-            ours = {g: error for g, error in errors.items() if g.facts.network == PDNO}
-            theirs = {g: error for g, error in errors.items() if g.facts.network in BASELINES}
+            ours = {g: error for g, error in errors.items() if g.metadata.network == PDNO}
+            theirs = {g: error for g, error in errors.items() if g.metadata.network in BASELINES}
             cases.append((f"{choice}: sample {index}, best at ", [ours, theirs], ""))
     return ordered(cases, count=True)
 
 
 def growth(results: Results) -> Finding:
-    groups = [group for group in results.shown("navier-stokes") if group.facts.of_paper]
+    groups = [group for group in results.shown("navier-stokes") if group.metadata.of_paper]
     groups = [group for group in groups if len(group.over_time()) > 1]
     curves = {g.model: {t: s.mean for t, s in g.over_time().items()} for g in groups}
     return monotone(curves, groups, rising=True)
@@ -207,8 +207,8 @@ def by_width(results: Results) -> Finding:
 
 
 def same_width(results: Results) -> Finding:
-    known = [group for group in results.shown(*WIDTH) if "width" in group.facts.sweep]
-    blocks = grouped(known, lambda group: group.facts.sweep["width"])
+    known = [group for group in results.shown(*WIDTH) if "width" in group.metadata.sweep]
+    blocks = grouped(known, lambda group: group.metadata.sweep["width"])
     return ordered(_case(f"{w:g} channels: ", blocks[w], (PLAIN,), ("FNO",)) for w in blocks)
 
 
@@ -246,10 +246,10 @@ def symbol_roughness(results: Results) -> Finding:
 
 def symbol_classes(results: Results) -> Finding:
     """Certificates of all layers that `pdno symbol` has looked into, of the paper's networks."""
-    known = {g: g.inside for g in results.groups if g.facts.of_paper and g.inside.get("layers")}
+    known = {g: g.inside for g in results.groups if g.metadata.of_paper and g.inside.get("layers")}
     counts = {g: [layer["accepted"] for layer in found["layers"]] for g, found in known.items()}
     words = [
-        f"{g.facts.study}, {g.model}: {sum(accepted)} of {len(accepted)} layers in "
+        f"{g.metadata.study}, {g.model}: {sum(accepted)} of {len(accepted)} layers in "
         f"S^{float(known[g]['order']):g}"
         for g, accepted in require(counts).items()
     ]
@@ -332,7 +332,7 @@ TABLE = {
         "darcy-gap",
         "table 1",
         DARCY,
-        lambda r: gap(g for g in r.study("darcy") if g.facts.of_paper),
+        lambda r: gap(g for g in r.study("darcy") if g.metadata.of_paper),
     ),
     "Navier-Stokes, ν = 1e-5: PDNO a(x,ξ) has the lowest test error.": Claim(
         "navier-stokes-best", "table 2", FLOW, partial(by_viscosity, 1e-5)

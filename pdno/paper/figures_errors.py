@@ -41,7 +41,7 @@ def plot_cost(results: Results) -> Figure:
             for group in groups:
                 cost, error = _costs(group)[place], group.summary()
                 if cost is not None and error is not None:
-                    style = {"linestyle": "", **marker_of(group.facts)}
+                    style = {"linestyle": "", **marker_of(group.metadata)}
                     axes.plot([cost], [error.mean], label=group.model, **style)
             least = min(error.mean for group in groups if (error := group.summary())) / 3
             rival = [one for one in _solver(groups) if place == PREDICTION and one[1] > least]
@@ -88,11 +88,11 @@ def plot_samples(results: Results) -> Figure:
     samples. Solid: test, dashed: training."""
 
     def draw(axes: Any, groups: Sequence[Group]) -> None:
-        networks = runs.grouped(groups, lambda group: group.facts.network)
+        networks = runs.grouped(groups, lambda group: group.metadata.network)
         for ours, split in itertools.product(networks.values(), SPLITS):
             curve = sorted(ours, key=lambda group: group.budget.samples)
             found = {g.budget.samples: error for g in curve if (error := g.summary(split))}
-            _draw(axes, found, f"{curve[0].model}, {split}", line_of(curve[0].facts, split))
+            _draw(axes, found, f"{curve[0].model}, {split}", line_of(curve[0].metadata, split))
         axes.set_xscale("log")
         counts = sorted({group.budget.samples for group in groups})
         axes.set_xticks(counts, [str(count) for count in counts])
@@ -108,7 +108,7 @@ def plot_resolutions(results: Results) -> Figure:
 
     def draw(axes: Any, groups: Sequence[Group]) -> None:
         for group in groups:
-            style = line_of(group.facts)
+            style = line_of(group.metadata)
             _draw(axes, _finer(group, "zero-shot"), group.model, style)
             dotted = {**style, "linestyle": ":", "markersize": 3}
             _draw(axes, _finer(group, "interpolated"), None, dotted)
@@ -137,7 +137,7 @@ def plot_bands(results: Results) -> Figure:
     def draw(axes: Any, groups: Sequence[Group]) -> None:
         for group in groups:
             found = group.series("test", f"{ERROR} band ")
-            _draw(axes, found, group.model, line_of(group.facts))
+            _draw(axes, found, group.model, line_of(group.metadata))
         axes.tick_params(axis="x", labelrotation=45)
 
     known = [results.shown(study) for study in STUDIES]
@@ -152,7 +152,7 @@ def plot_training(results: Results) -> Figure:
         for group, split in itertools.product(groups, SPLITS):
             points = np.array([(row["epoch"], row[split]) for row in group.history])
             measured = points[np.isfinite(points[:, 1])]
-            style = line_of(group.facts, split)
+            style = line_of(group.metadata, split)
             if len(measured) > 1:
                 style |= {"marker": "", "linewidth": 1}
             axes.plot(*measured.T, label=group.model if split == "test" else None, **style)
@@ -169,7 +169,7 @@ def plot_error_by_time(results: Results) -> Figure:
     def draw(axes: Any, groups: Sequence[Group]) -> None:
         for group, split in itertools.product(groups, SPLITS):
             label = f"{group.model}, {split}"
-            _draw(axes, group.over_time(split), label, line_of(group.facts, split))
+            _draw(axes, group.over_time(split), label, line_of(group.metadata, split))
         axes.locator_params(axis="x", integer=True)
 
     groups = [group for group in results.shown("navier-stokes") if group.over_time()]
@@ -188,10 +188,10 @@ def plot_modes(results: Results) -> Figure:
         others = results.by_resolution("darcy").get(groups[0].resolution, [])
         for group in [g for name in BASELINES if (g := of_network(others, name))]:
             if (summary := group.summary()) is not None:
-                style = {"color": marker_of(group.facts)["color"], "linestyle": "-."}
+                style = {"color": marker_of(group.metadata)["color"], "linestyle": "-."}
                 axes.axhline(summary.mean, label=f"{group.model}, test", **style)
 
-    shown = [group for group in results.shown("darcy-modes") if "modes" in group.facts.sweep]
+    shown = [group for group in results.shown("darcy-modes") if "modes" in group.metadata.sweep]
     return _panels([shown], draw, "k_max")
 
 
@@ -205,7 +205,7 @@ def plot_width(results: Results) -> Figure:
                 _draw_swept(axes, swept, network)
         axes.set_xticks(list(by_setting(groups, "width")))
 
-    shown = [g for g in results.shown("navier-stokes-width") if "width" in g.facts.sweep]
+    shown = [g for g in results.shown("navier-stokes-width") if "width" in g.metadata.sweep]
     return _panels([shown], draw, "channels", log=False)
 
 
@@ -217,17 +217,17 @@ def plot_activation(results: Results) -> Figure:
 
     def draw(axes: Any, groups: Sequence[Group]) -> None:
         places = {s: k for k, s in enumerate(sorted({group.resolution for group in groups}))}
-        networks = {group.facts.network: group for group in groups}
+        networks = {group.metadata.network: group for group in groups}
         bars = list(itertools.product(sorted(networks), ("train", "test")))
         for place, (network, split) in enumerate(bars):
-            ours = [group for group in groups if group.facts.network == network]
+            ours = [group for group in groups if group.metadata.network == network]
             found = [(places[g.resolution], e) for g in ours if (e := g.summary(split))]
             axes.bar(
                 [k + (place - (len(bars) - 1) / 2) / (len(bars) + 1) for k, _ in found],
                 [error.mean for _, error in found],
                 1 / (len(bars) + 1),
                 yerr=[error.deviation if error.count > 1 else 0.0 for _, error in found],
-                color=marker_of(networks[network].facts)["color"],
+                color=marker_of(networks[network].metadata)["color"],
                 alpha=0.5 if split == "train" else 1.0,
                 label=f"{networks[network].model}, {split}",
             )
@@ -242,7 +242,7 @@ def _draw_swept(axes: Any, groups: Mapping[Any, Group], name: str) -> None:
     for split in SPLITS:
         errors = {value: error for value, g in groups.items() if (error := g.summary(split))}
         first = next(iter(groups.values()))
-        _draw(axes, errors, f"{name}, {split}", line_of(first.facts, split))
+        _draw(axes, errors, f"{name}, {split}", line_of(first.metadata, split))
 
 
 def _draw(
@@ -276,9 +276,9 @@ def _panels(
     for axes in panels[len(known) :]:
         axes.set_visible(False)
     for axes, groups in zip(panels, known, strict=False):
-        facts, budget = groups[0].facts, groups[0].budget
-        data = f", {facts.dataset}" if facts.study in runs.FLOW_STUDIES else ""
-        what = f"{facts.study}{data}, s = {groups[0].resolution}"
+        metadata, budget = groups[0].metadata, groups[0].budget
+        data = f", {metadata.dataset}" if metadata.study in runs.FLOW_STUDIES else ""
+        what = f"{metadata.study}{data}, s = {groups[0].resolution}"
         least, most = (end(group.budget.epochs for group in groups) for end in (min, max))
         span = "" if least == most else f"{least} to "
         had = f"({budget.level} budget, {span}{runs.count_of(most, 'epoch')})"

@@ -225,7 +225,7 @@ def plot_phase_spaces(results: Results) -> Figure:
     """What the derivative of an operator at a test input makes of waves of frequency ξ near x, for
     the runs that `pdno symbol RUN` has looked into. Along the first axis, through the middle."""
     found = {
-        f"{run.facts.study}: {run.model}": inside["phase_space"]
+        f"{run.metadata.study}: {run.model}": inside["phase_space"]
         for run in results.records
         if (inside := run.inside).get("phase_space")
     }
@@ -246,7 +246,7 @@ def plot_certificates(results: Results) -> Figure:
         layer = values["layers"][0]
         _draw_curves(axes, layer["radii"], layer["curves"])
         verdict = f"{'in' if layer['accepted'] else 'not in'} S^{float(values['order']):g}"
-        axes.set_title(f"{record.facts.study}: {record.model}\n{verdict}", fontsize=8)
+        axes.set_title(f"{record.metadata.study}: {record.model}\n{verdict}", fontsize=8)
         axes.set_xlabel("|ξ|")
         axes.legend(fontsize=6)
     for axes in panels[len(found) :]:
@@ -276,7 +276,7 @@ def _specified(results: Results, *kinds: str) -> Group:
     groups = [group for study in AXES for group in results.shown(study)]
     known = [g for g in groups if g.network.get("kind") in kinds and g.network["depends_on_x"]]
     # the paper's way of training first; the networks are the same
-    return min(require(known), key=lambda group: not group.facts.of_paper)
+    return min(require(known), key=lambda group: not group.metadata.of_paper)
 
 
 @figure("operator", 2, [*AXES], "The operator")
@@ -285,9 +285,9 @@ def plot_operator(results: Results) -> Figure:
     group = _specified(results, "pdno", "pdio")
     network = group.network
     hidden = [network["symbol_hidden"]] * (int(network["symbol_layers"]) + 1)
-    dim = AXES[group.facts.study] + bool(network.get("takes_time"))
+    dim = AXES[group.metadata.study] + bool(network.get("takes_time"))
     chain = " → ".join(map(str, [dim, *hidden, int(network.get("width", 1)) ** 2]))
-    drawn, axes = _canvas((7.2, 2.9), 4.4, f"{group.facts.study}: {group.model}")
+    drawn, axes = _canvas((7.2, 2.9), 4.4, f"{group.metadata.study}: {group.model}")
     signs = ("f(x)", "F", "×", "F⁻¹", "×", "K f(x)")
     stations = dict(zip((0.8, 3.0, 5.4, 7.6, 9.6, 11.5), signs, strict=True))
     for x, text in stations.items():
@@ -310,7 +310,7 @@ def plot_block(results: Results) -> Figure:
     inputs, outputs = min(width, DRAWN_INPUTS), min(width, DRAWN_OUTPUTS)
     top = 2.0 * max(inputs, outputs) - 0.6
     what = f"{group.network['layers']} blocks of {width} channels"
-    drawn, axes = _canvas((7.2, 4.4), top + 1.4, f"{group.facts.study}: {group.model}: {what}")
+    drawn, axes = _canvas((7.2, 4.4), top + 1.4, f"{group.metadata.study}: {group.model}: {what}")
     ends = [top - (top / outputs) * (j + 0.25) for j in range(outputs)]
     for i in range(inputs):
         y = top - 2.0 * i

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pdno.data.workers import start_ray
-from pdno.evaluation.metric_table import Row, read_rows, write_rows
+from pdno.evaluation.metric_table import Metric, read_metrics, write_metrics
 from pdno.files.atomic import only_writer
 from pdno.files.checksums import checked
 from pdno.files.run_folder import DATA, METRICS, ROWS
@@ -38,7 +38,7 @@ from pdno.runs.run import run_experiment
 from pdno.runs.specification import Experiment
 
 
-def reproduce(experiment: str, out: Path | str, **options: Any) -> list[Row]:
+def reproduce(experiment: str, out: Path | str, **options: Any) -> list[Metric]:
     """Run an experiment of the paper and return its rows.
 
     Arguments:
@@ -95,7 +95,9 @@ def _model_named(wish: str, names: Sequence[str]) -> str:
     return found[plain(wish)]
 
 
-def run(what: Study | Experiment, folder: Path | str, *, device: str | None = None) -> list[Row]:
+def run(
+    what: Study | Experiment, folder: Path | str, *, device: str | None = None
+) -> list[Metric]:
     """Run a study, or one experiment, in its folder and return its rows.
 
     A device of None takes CUDA where there is one.
@@ -107,7 +109,7 @@ def run(what: Study | Experiment, folder: Path | str, *, device: str | None = No
 
 def run_study(
     study: Study, out: Path | str, *, engine: str = "serial", device: str | None = None
-) -> list[Row]:
+) -> list[Metric]:
     """Run all experiments of a study and return the rows of all runs in `out`."""
     place = Path(out)
     place.mkdir(parents=True, exist_ok=True)
@@ -127,12 +129,12 @@ def run_folder(experiment: Experiment, out: Path) -> Path:
     return out / f"{name}-{experiment.slug}"
 
 
-def gather_rows(out: Path) -> list[Row]:
+def gather_rows(out: Path) -> list[Metric]:
     """The rows of all finished runs of a folder, also written to its rows.csv."""
     with only_writer(out, wait=True):  # two sweeps must not write what each has seen alone
         finished = sorted(path.parent for path in out.glob(f"*/{METRICS}"))
-        rows = [row for folder in finished for row in read_rows(checked(folder / ROWS))]
-        write_rows(out / ROWS, rows)
+        rows = [row for folder in finished for row in read_metrics(checked(folder / ROWS))]
+        write_metrics(out / ROWS, rows)
     return rows
 
 

@@ -16,7 +16,13 @@ from pathlib import Path
 
 import torch
 
-from pdno.evaluation.metric_table import Facts, Row, make_rows, read_rows, write_rows
+from pdno.evaluation.metric_table import (
+    Metadata,
+    Metric,
+    make_metrics,
+    read_metrics,
+    write_metrics,
+)
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.files.atomic import write_text
 from pdno.files.checksums import write_seal
@@ -38,7 +44,7 @@ FRAMES, BATCH, RESOLUTION, STEPS_PER_EPOCH = 10, 20, 64, 50
 Found = tuple[dict[str, float], int]  # the numbers of a network by name, and its parameters
 
 
-def resources(out: Path, *, preset: Preset = "small") -> list[Row]:
+def resources(out: Path, *, preset: Preset = "small") -> list[Metric]:
     """Measure the networks of table 6 into a folder of `out`; a finished table is not redone.
 
     `smoke` measures tiny networks on a tiny grid; the other presets are the same.
@@ -47,33 +53,35 @@ def resources(out: Path, *, preset: Preset = "small") -> list[Row]:
     smoke = preset == "smoke"
     place = out / ("resources-smoke" if smoke else "resources")
     if is_finished(place):
-        return read_rows(place / ROWS)
+        return read_metrics(place / ROWS)
     place.mkdir(parents=True, exist_ok=True)
     resolution, batch, frames = (16, 2, 2) if smoke else (RESOLUTION, BATCH, FRAMES)
     common = {"experiment": "resources", "resolution": resolution, "split": "train", "seed": 0}
-    rows: list[Row] = []
+    rows: list[Metric] = []
     networks = _networks(((4, 4),) if smoke else CONFIGURATIONS)
     with track("resources", total=len(networks)) as advance:
-        for model, (network, facts) in networks.items():
+        for model, (network, metadata) in networks.items():
             metrics, parameters = _in_own_process(network, resolution, batch, frames)
-            rows += make_rows(metrics, model=model, parameters=parameters, facts=facts, **common)
+            rows += make_metrics(
+                metrics, model=model, parameters=parameters, metadata=metadata, **common
+            )
             advance(1)
-    write_rows(place / ROWS, rows)
+    write_metrics(place / ROWS, rows)
     told = json.dumps({"networks": list(networks)}) + "\n"
     write_seal(place, SEALED, {METRICS: told})
     write_text(place / METRICS, told)
     return rows
 
 
-def _networks(sizes: Sequence[tuple[int, int]]) -> dict[str, tuple[AnyNetwork, Facts]]:
+def _networks(sizes: Sequence[tuple[int, int]]) -> dict[str, tuple[AnyNetwork, Metadata]]:
     """PDNO and FNO with these modes and widths, by name."""
-    found: dict[str, tuple[AnyNetwork, Facts]] = {}
+    found: dict[str, tuple[AnyNetwork, Metadata]] = {}
     for modes, width in sizes:
         sweep = {"modes": float(modes), "width": float(width)}
         for network in PDNONetwork(width=width, modes=modes), FNONetwork(width=width, modes=modes):
             family, variant = network.family
-            facts = Facts("resources", family=family, variant=variant, sweep=sweep)
-            found[f"{family} k_max={modes} width={width}"] = network, facts
+            metadata = Metadata("resources", family=family, variant=variant, sweep=sweep)
+            found[f"{family} k_max={modes} width={width}"] = network, metadata
     return found
 
 

@@ -174,12 +174,12 @@ def _by_resolution(
 
 @partial(Entry, "table-2-navier-stokes", "Table 2", ("navier-stokes",), "Navier-Stokes")
 def navier_stokes_table(results: Results) -> Table:
-    ours = grouped(results.study("navier-stokes"), lambda group: group.facts.dataset)
+    ours = grouped(results.study("navier-stokes"), lambda group: group.metadata.dataset)
     blocks: list[Block] = []
     missing, other_sizes = list(TABLE_2), []
     for label, groups in require(ours).items():
         samples = groups[0].budget.samples
-        dataset = published.published_dataset(groups[0].facts.viscosity, samples)
+        dataset = published.published_dataset(groups[0].metadata.viscosity, samples)
         missing = [one for one in missing if one != dataset]
         if dataset is not None and dataset.samples not in (samples, 10000):
             other_sizes.append(f"{label} beside {dataset}")
@@ -234,7 +234,7 @@ def training_table(results: Results) -> Table:
     lines: list[tuple[str, ...]] = []
     strong = set()
     for study in TRAINING:
-        for family, groups in grouped(results.study(study), lambda g: g.facts.family).items():
+        for family, groups in grouped(results.study(study), lambda g: g.metadata.family).items():
             plain = next((g.summary() for g in groups if g.model == family), None)
             first, errors = len(lines), []
             for group in sorted(groups, key=lambda g: g.model):
@@ -243,7 +243,7 @@ def training_table(results: Results) -> Table:
                 effort = [group.summary("training", name) for name in ("steps", "cpu seconds")]
                 cells = [summary_text(validation), summary_text(test), gain]
                 cells += [MISSING if one is None else f"{one.mean:.0f}" for one in effort]
-                lines.append((group.facts.dataset, group.model, *cells))
+                lines.append((group.metadata.dataset, group.model, *cells))
                 errors.append(math.inf if validation is None else validation.mean)
             strong.add((first + errors.index(min(errors)), 2))
     return Table(head, tuple(require(lines)), (), frozenset(strong))
@@ -289,9 +289,9 @@ def resource_numbers(results: Results) -> dict[tuple[str, int, int], Resources]:
     names = ("peak memory MB", "parameters, complex once", "seconds per epoch")
     found: dict[tuple[str, int, int], dict[str, float]] = {}
     for row in results.resources:
-        if row.facts is not None and {"modes", "width"} <= set(row.facts.sweep):
-            sweep = row.facts.sweep
-            key = (row.facts.family, int(sweep["modes"]), int(sweep["width"]))
+        if {"modes", "width"} <= set(row.metadata.sweep):
+            sweep = row.metadata.sweep
+            key = (row.metadata.family, int(sweep["modes"]), int(sweep["width"]))
             found.setdefault(key, {})[row.metric] = row.value
     known = {key: line for key, line in found.items() if set(names) <= set(line)}
     return {key: Resources(*(line[name] for name in names)) for key, line in known.items()}

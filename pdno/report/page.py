@@ -20,7 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from pdno.evaluation.metric_table import write_rows
+from pdno.evaluation.metric_table import write_metrics
 from pdno.figures.style import Entry, Figure, save_figure
 from pdno.files.atomic import write_text
 from pdno.paper import figures_errors, figures_fields, figures_symbols, tables
@@ -50,7 +50,7 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     results = Results(tuple(find_runs(places)))
     for folder in ("tables", "figures"):
         (out / folder).mkdir(parents=True, exist_ok=True)
-    write_rows(out / "rows.csv", (row for record in results.records for row in record.rows))
+    write_metrics(out / "rows.csv", (row for record in results.records for row in record.rows))
     for old in out.glob("figures/runs-*"):
         old.unlink()
     verdicts = [judge(claim, results) for claim in CLAIMS]

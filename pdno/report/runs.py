@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from pdno.evaluation.metric_table import Facts, Row, Summary, rows_of_run, table
+from pdno.evaluation.metric_table import Metadata, Metric, Summary, metrics_of_run, table
 from pdno.files import run_folder
 from pdno.files.checksums import checked
 from pdno.files.limits import read_json, read_text
@@ -63,13 +63,13 @@ class RunRecord:
     folder: Path
     specification: Mapping[str, Any]
     environment: Mapping[str, Any]
-    rows: tuple[Row, ...]
+    rows: tuple[Metric, ...]
     history: tuple[Mapping[str, float], ...]
 
     @property
-    def facts(self) -> Facts:
+    def metadata(self) -> Metadata:
         """What it is; of the resource table that of its first network."""
-        return require(self.rows[0].facts)
+        return require(self.rows[0].metadata)
 
     @property
     def model(self) -> str:
@@ -140,14 +140,17 @@ def _folders(places: Sequence[Path], name: str) -> set[Path]:
 
 
 def _read_run(folder: Path) -> RunRecord:
-    rows = rows_of_run(folder)
+    rows = metrics_of_run(folder)
     if not rows:
         place = folder / run_folder.ROWS
         raise ValueError(f"{place} has no row: remove the folder and run it again")
     checked(folder / run_folder.METRICS)
     settings = _read_json(folder / run_folder.SPECIFICATION) or _own_specification(folder)
     machine = _read_json(folder / run_folder.ENVIRONMENT)
-    known = [row if row.facts else replace(row, facts=old_facts(row, settings)) for row in rows]
+    known = [
+        row if row.metadata.study else replace(row, metadata=old_facts(row, settings))
+        for row in rows
+    ]
     history = tuple(_read_history(folder / run_folder.HISTORY))
     return RunRecord(folder, settings, machine, tuple(known), history)
 
@@ -195,7 +198,7 @@ OLD_NAMES = {
 """The network by how the name of a model began; the first that fits counts."""
 
 
-def old_facts(row: Row, specification: Mapping[str, Any]) -> Facts:
+def old_facts(row: Metric, specification: Mapping[str, Any]) -> Metadata:
     """The facts of a run of an older version, whose files have none.
 
     The only place where names are read: there the first word of an experiment was its study, words
@@ -218,7 +221,7 @@ def old_facts(row: Row, specification: Mapping[str, Any]) -> Facts:
     sweep = {k: math.inf if v == "all" else float(v) for k, v in swept.items() if v}
     mode = str(specification.get("task", {}).get("kind", "markov" if markov else ""))
     of_paper = network not in ("", PROVABLE) and not markov
-    return Facts(study, dataset, viscosity, family, variant, mode, of_paper, sweep)
+    return Metadata(study, dataset, viscosity, family, variant, mode, of_paper, sweep)
 
 
 class Budget(NamedTuple):
@@ -279,13 +282,13 @@ class Group(RunRecord):
     @cached_property
     def budget(self) -> Budget:
         """What its training had, beside what the paper's has."""
-        facts, samples = self.facts, int(self.specification["train"])
+        metadata, samples = self.metadata, int(self.specification["train"])
         planned = int(self.specification["training"]["epochs"])
         done = [int(run.history[-1]["epoch"]) for run in self.seeds if run.history]
         seconds = [row.seconds for row in self.rows if row.seconds is not None]
         had = (min(done, default=planned), samples, len(self.seeds))
-        paper_epochs = published.published_epochs(facts.study, facts.network)
-        paper_samples = published.published_samples(facts.study, facts.viscosity, samples)
+        paper_epochs = published.published_epochs(metadata.study, metadata.network)
+        paper_samples = published.published_samples(metadata.study, metadata.viscosity, samples)
         mean = sum(seconds) / len(seconds) if seconds else None
         return Budget(*had, mean, paper_epochs, paper_samples)
 
@@ -337,16 +340,23 @@ class Results:
     @cached_property
     def groups(self) -> list[Group]:
         """What is shown: of each experiment, network and resolution the largest training."""
-        better = {g.facts.study for g in self.every_group if g.budget.level != "smoke"}
+        better = {g.metadata.study for g in self.every_group if g.budget.level != "smoke"}
         chosen: dict[tuple[str, str, int], Group] = {}
         for group in sorted(self.every_group, key=lambda group: -group.budget.work):
-            if group.budget.level != "smoke" or group.facts.study not in better:
+            if group.budget.level != "smoke" or group.metadata.study not in better:
                 chosen.setdefault((group.rows[0].experiment, group.model, group.resolution), group)
 
         def order(group: Group) -> tuple[Any, ...]:
-            facts, sweep = group.facts, sorted(group.facts.sweep.items())
+            metadata, sweep = group.metadata, sorted(group.metadata.sweep.items())
             # the name, which tells nothing, counts last
-            return (facts.network, facts.mode, sweep, facts.dataset, group.resolution, group.model)
+            return (
+                metadata.network,
+                metadata.mode,
+                sweep,
+                metadata.dataset,
+                group.resolution,
+                group.model,
+            )
 
         return sorted(chosen.values(), key=order)
 
@@ -355,13 +365,13 @@ class Results:
         return [group for group in self.every_group if group not in self.groups]
 
     @property
-    def resources(self) -> tuple[Row, ...]:
+    def resources(self) -> tuple[Metric, ...]:
         """The numbers of one resource table: the one on the finest grid."""
-        known = [record for record in self.records if record.facts.study == "resources"]
+        known = [record for record in self.records if record.metadata.study == "resources"]
         return max(known, key=lambda record: record.resolution).rows if known else ()
 
     def study(self, name: str) -> list[Group]:
-        return [group for group in self.groups if group.facts.study == name]
+        return [group for group in self.groups if group.metadata.study == name]
 
     def shown(self, study: str) -> list[Group]:
         """The groups of a study that a figure can compare: one dataset at one resolution.
@@ -393,17 +403,17 @@ def grouped(groups: Sequence[Group], key: Callable[[Group], Any]) -> dict[Any, l
 
 def of_network(groups: Sequence[Group], network: str) -> Group | None:
     """The group of a network of the paper, trained its way; None where there is none."""
-    return next((g for g in groups if g.facts.of_paper and g.facts.network == network), None)
+    return next((g for g in groups if g.metadata.of_paper and g.metadata.network == network), None)
 
 
 def of_flow(groups: Sequence[Group], viscosity: float, most: float = math.inf) -> list[Group]:
     """The groups with this viscosity and the largest number of samples, up to `most`."""
-    known = [g for g in groups if g.facts.viscosity == viscosity and g.budget.samples <= most]
+    known = [g for g in groups if g.metadata.viscosity == viscosity and g.budget.samples <= most]
     largest = max((group.budget.samples for group in known), default=0)
     return [group for group in known if group.budget.samples == largest]
 
 
 def by_setting(groups: Sequence[Group], name: str, network: str = "") -> dict[float, Group]:
     """Groups by the value of a swept setting, in order; infinity, which is "all", comes last."""
-    known = [g for g in groups if name in g.facts.sweep and network in ("", g.facts.network)]
-    return {g.facts.sweep[name]: g for g in sorted(known, key=lambda g: g.facts.sweep[name])}
+    known = [g for g in groups if name in g.metadata.sweep and network in ("", g.metadata.network)]
+    return {g.metadata.sweep[name]: g for g in sorted(known, key=lambda g: g.metadata.sweep[name])}

@@ -6,11 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from pdno.evaluation.metric_table import Row, table
+from pdno.evaluation.metric_table import Metric, table
 from pdno.report.runs import ERROR
 
 
-def summarise(rows: Sequence[Row]) -> str:
+def summarise(rows: Sequence[Metric]) -> str:
     """Errors, seconds and parameters by model, then times, resolutions and the symbol."""
     texts = []
     for experiment in dict.fromkeys(row.experiment for row in rows):
@@ -20,7 +20,7 @@ def summarise(rows: Sequence[Row]) -> str:
     return "\n\n".join(texts) if texts else "no finished run"
 
 
-def _errors(rows: Sequence[Row]) -> str:
+def _errors(rows: Sequence[Metric]) -> str:
     ours = [row for row in rows if row.metric == ERROR and row.split in ("train", "test")]
     lines = []
     for model, points in dict.fromkeys((row.model, row.resolution) for row in ours):
@@ -33,7 +33,7 @@ def _errors(rows: Sequence[Row]) -> str:
     return _text(["model", "resolution", "parameters", "train", "test", "seconds", "seeds"], lines)
 
 
-def _times(rows: Sequence[Row]) -> str:
+def _times(rows: Sequence[Metric]) -> str:
     """Test error by time."""
     prefix = f"{ERROR} t="
     ours = [row for row in rows if row.metric.startswith(prefix) and row.split == "test"]
@@ -50,7 +50,7 @@ def _times(rows: Sequence[Row]) -> str:
     return _text(["test error at t", *(head.removeprefix(prefix) for head in heads)], lines)
 
 
-def _resolutions(rows: Sequence[Row]) -> str:
+def _resolutions(rows: Sequence[Metric]) -> str:
     """Zero-shot errors beside those of the interpolated prediction.
 
     Without what several trainings claim: a row does not tell the resolution it was trained at.
@@ -68,7 +68,7 @@ def _resolutions(rows: Sequence[Row]) -> str:
     return _text(["other resolutions", *(f"{s} {split}" for s, split in cells)], lines)
 
 
-def _others(rows: Sequence[Row]) -> str:
+def _others(rows: Sequence[Metric]) -> str:
     """The learned symbol, and what the resource table holds."""
     known = [row for row in rows if row.split == "symbol" or row.experiment == "resources"]
     heads = list(dict.fromkeys(row.metric for row in known))

@@ -32,7 +32,13 @@ from pdno.data.layout import DataFile
 from pdno.data.manifest import MANIFEST
 from pdno.data.own import open_file, read_inputs
 from pdno.evaluation.evaluate import evaluate
-from pdno.evaluation.metric_table import Row, make_rows, read_rows, rows_of_run, write_rows
+from pdno.evaluation.metric_table import (
+    Metric,
+    make_metrics,
+    metrics_of_run,
+    read_metrics,
+    write_metrics,
+)
 from pdno.exports.export import FORMATS, Exported, Format, export
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path, clear_lock, only_writer, write_text
@@ -69,7 +75,7 @@ class FinishedRun:
     experiment: Experiment | None
     model: TrainedOperator
     grid: Grid
-    rows: list[Row] = field(repr=False)
+    rows: list[Metric] = field(repr=False)
 
 
 def run_experiment(
@@ -80,7 +86,7 @@ def run_experiment(
     device: torch.device | str | None = None,
     tensorboard: bool = False,
     wait: bool = False,
-) -> list[Row]:
+) -> list[Metric]:
     """Run an experiment, go on with one that was interrupted, or return what a finished one found.
 
     Datasets lie in the folder `data`, or else in `data` beside the run folder. Where another
@@ -91,12 +97,12 @@ def run_experiment(
     with process_group(device) as group, contextlib.ExitStack() as stack:
         if _has_run(place, experiment):  # which reads, and needs no lock
             clear_lock(place)
-            return read_rows(checked(place / run_folder.ROWS))
+            return read_metrics(checked(place / run_folder.ROWS))
         if group.is_rank_0:
             stack.enter_context(only_writer(place, wait=wait))
             if _has_run(place, experiment):  # by the process that we waited for
                 if group.size == 1:
-                    return read_rows(checked(place / run_folder.ROWS))
+                    return read_metrics(checked(place / run_folder.ROWS))
                 raise ValueError(f"{place} was finished by another process: run the command again")
             _begin(experiment, place, group)
             if experiment.problem is not None:
@@ -138,20 +144,22 @@ def _begin(experiment: Experiment, place: Path, group: ProcessGroup) -> None:
 
 def _measure_and_save(
     experiment: Experiment, run: Run, samples: datasets.ExperimentData, place: Path
-) -> list[Row]:
+) -> list[Metric]:
     """Rows, pictures and weights; the metrics, by which a run is finished, come last."""
     measured, pictures = measure(experiment, run, samples)
     parameters = count_parameters(run.network, complex_once=False)
-    common = {"experiment": experiment.name, "model": experiment.model, "facts": experiment.facts}
+    commit = read_json(place / run_folder.ENVIRONMENT)["commit"] or ""
+    metadata = replace(experiment.metadata, epochs=run.history[-1].epoch, commit=commit)
+    common = {"experiment": experiment.name, "model": experiment.model, "metadata": metadata}
     common |= {"seed": experiment.seed, "seconds": run.seconds, "parameters": parameters}
     rows = []
     for resolution, split, metrics in measured:
-        rows += make_rows(metrics, resolution=resolution, split=split, **common)
+        rows += make_metrics(metrics, resolution=resolution, split=split, **common)
     write_pictures(place, pictures, samples.test)
     grid, (inputs, out) = samples.train.grid, _channels(experiment, samples.train)
     shape = {"dim": grid.dim, "in": inputs, "out": out, "grid": grid.shape}
     shape |= {"periodic": grid.periodic, "offset": grid.offset}
-    write_rows(place / run_folder.ROWS, rows)
+    write_metrics(place / run_folder.ROWS, rows)
     found: dict[str, Any] = {"seconds": run.seconds, "parameters": parameters}
     for row in rows:
         found.setdefault(f"{row.split} {row.resolution}", {})[row.metric] = row.value
@@ -197,7 +205,7 @@ def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Finished
     assert model.sampling is not None
     specification = checked(place / run_folder.SPECIFICATION)
     experiment = read_experiment(specification) if specification.is_file() else None
-    return FinishedRun(place, experiment, model, model.sampling.grid, rows_of_run(place))
+    return FinishedRun(place, experiment, model, model.sampling.grid, metrics_of_run(place))
 
 
 def _experiment(place: Path) -> Experiment:
@@ -267,7 +275,7 @@ def _differences(then: Mapping[str, Any], now: Mapping[str, Any], path: str = ""
 
 def train(
     file: Path, out: Path, *, device: str | None = None, tensorboard: bool = False, **changes: Any
-) -> list[Row]:
+) -> list[Metric]:
     """Train as a JSON or YAML file says, or go on with a run that was interrupted.
 
     `changes` are settings of the training that are not None, for example epochs=20 or seed=1.
@@ -285,7 +293,7 @@ def evaluate_run(
     file: DataFile | Path | None = None,
     resolution: int | None = None,
     device: str = "cpu",
-) -> list[Row]:
+) -> list[Metric]:
     """Evaluate a finished run on its test samples, or on all samples of a file.
 
     A file that says nothing of its arrays is read as that of the training. A resolution of None

@@ -17,7 +17,7 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from pdno.data.layout import DataFile
 from pdno.data.problems import PROBLEMS, NavierStokesProblem, Problem
-from pdno.evaluation.metric_table import Facts, check_cell
+from pdno.evaluation.metric_table import Metadata, check_cell
 from pdno.files.limits import DEEPEST, check_plain, read_text
 from pdno.interface.errors import unknown_name
 from pdno.interface.records import Record
@@ -137,7 +137,7 @@ class Experiment(Record):
                 f"train={self.train} samples of a pool of {self.pool}: make it as large, or leave "
                 "it out"
             )
-        _ = self.facts  # whose cells are checked, too
+        _ = self.metadata  # whose cells are checked, too
         return self
 
     def _check_problem(self, problem: Problem) -> None:
@@ -173,8 +173,8 @@ class Experiment(Record):
         return self.train if self.pool is None else self.pool
 
     @property
-    def facts(self) -> Facts:
-        """What tables, figures and verdicts go by."""
+    def metadata(self) -> Metadata:
+        """What tables, figures and assessments go by."""
         problem, (family, variant) = self.problem, self.network.family
         dataset = problem.name if problem else str(self.file.path if self.file else "")
         if problem is not None and problem.vary:
@@ -186,7 +186,19 @@ class Experiment(Record):
         values = {name: getattr(self.network, name) for name in self.sweep}
         sweep = {str(name): float(math.inf if v is None else v) for name, v in values.items()}
         study, mode = self.study or self.name, self.task.kind
-        return Facts(study, dataset, viscosity, family, variant, mode, self.of_paper, sweep)
+        return Metadata(
+            study,
+            dataset,
+            viscosity,
+            family,
+            variant,
+            mode,
+            self.of_paper,
+            sweep,
+            samples=self.train,
+            epochs=self.training.epochs,
+            training_resolution=self.resolution,
+        )
 
     def completed_by(self, other: "Experiment") -> "Experiment":
         """This one, with what older versions did not write; it decides no number of a run."""

@@ -202,7 +202,7 @@ def test_a_specification_says_how_a_file_is_read():
     assert whole.model_dump(mode="json")["file"] == told
     assert Experiment.model_validate_json(whole.model_dump_json()) == whole
     plain = experiment("some.mat")
-    assert plain.file == DataFile(path="some.mat") and plain.facts.dataset == "some.mat"
+    assert plain.file == DataFile(path="some.mat") and plain.metadata.dataset == "some.mat"
     assert plain.model_dump(mode="json")["file"] == "some.mat"
     with pytest.raises(ValueError, match="unknown key 'output', did you mean outputs?"):
         experiment({**told, "output": "u"})

@@ -26,7 +26,7 @@ def test_every_study_of_the_catalogue_is_a_recipe():
 def test_a_study_is_named_as_it_is_called(name, preset):
     study = study_of(name, preset)
     assert (study.name, study.preset) == (name, preset)
-    assert {experiment.facts.study for experiment in study.experiments} == {name}
+    assert {experiment.metadata.study for experiment in study.experiments} == {name}
 
 
 @everywhere
@@ -116,7 +116,7 @@ def test_a_resolution_that_does_not_divide_the_usual_points_has_its_own_data():
             (stored, solved)
         }
         assert {run.zero_shot[0] for run in runs} == {2 * points}
-        assert {run.facts.family for run in runs} >= {"PDNO", "FNO"}
+        assert {run.metadata.family for run in runs} >= {"PDNO", "FNO"}
 
 
 def only_change(experiments):

@@ -2,11 +2,12 @@
 
 import csv
 import sys
+from dataclasses import replace
 
 import pytest
 from one_machine import OneMachine
 
-from pdno.evaluation.metric_table import COLUMNS, read_rows
+from pdno.evaluation.metric_table import COLUMNS, read_metrics
 from pdno.files.atomic import sha256
 from pdno.paper import EXPERIMENTS
 from pdno.paper.recipes import Study
@@ -58,7 +59,7 @@ def check_smoke(name, out, **options):
         table = list(csv.reader(file))
     assert table[0] == list(COLUMNS)
     assert len(table) == len(rows) + 1 > 1
-    assert read_rows(out / "rows.csv") == rows
+    assert read_metrics(out / "rows.csv") == rows
     before = fingerprint(out)
     assert reproduce(name, out, preset="smoke", **options) == rows
     assert fingerprint(out) == before
@@ -68,10 +69,11 @@ def check_smoke(name, out, **options):
     study = study_of(name, "smoke", **options)
     for experiment in study.experiments:
         folder = run_folder(experiment, out)
-        mine = read_rows(folder / "rows.csv")
-        assert {(r.experiment, r.model, r.seed, r.facts) for r in mine} == {
-            (experiment.name, experiment.model, experiment.seed, experiment.facts)
+        mine = read_metrics(folder / "rows.csv")
+        assert {(r.experiment, r.model, r.seed) for r in mine} == {
+            (experiment.name, experiment.model, experiment.seed)
         }
+        assert {replace(r.metadata, commit="") for r in mine} == {experiment.metadata}
         assert {"train", "test"} <= {row.split for row in mine} and set(mine) <= set(rows)
         assert experiment.model in text
     assert len({(row.experiment, row.model, row.seed) for row in rows}) == len(study.experiments)
@@ -131,7 +133,7 @@ def test_a_study_goes_on_where_it_stopped(tmp_path, darcy, heat, monkeypatch):
         patch.setattr("pdno.paper.reproduce.run_experiment", stop)
         with pytest.raises(KeyboardInterrupt):
             run_study(study, tmp_path / "cut")
-    assert {row.experiment for row in read_rows(tmp_path / "cut" / "rows.csv")} == {"heat"}
+    assert {row.experiment for row in read_metrics(tmp_path / "cut" / "rows.csv")} == {"heat"}
     before = fingerprint(run_folder(heat, tmp_path / "cut"))
     rows = run_study(study, tmp_path / "cut")
     assert fingerprint(run_folder(heat, tmp_path / "cut")) == before
@@ -152,7 +154,7 @@ def test_rows_are_those_of_finished_runs(tmp_path, heat):
     (tmp_path / "unfinished" / "rows.csv").write_text("nothing yet")
     assert gather_rows(tmp_path) == rows
     (run_folder(heat, tmp_path) / "metrics.json").unlink()
-    assert gather_rows(tmp_path) == [] == read_rows(tmp_path / "rows.csv")
+    assert gather_rows(tmp_path) == [] == read_metrics(tmp_path / "rows.csv")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pdno.runs.run as running
 from pdno.data.generate import generate_dataset
 from pdno.data.problems import BurgersProblem, HeatProblem
 from pdno.evaluation.evaluate import evaluate
-from pdno.evaluation.metric_table import read_rows
+from pdno.evaluation.metric_table import read_metrics
 from pdno.files.atomic import sha256
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.paper import recipes
@@ -72,7 +72,7 @@ def test_the_folder_holds_all_of_a_run(tmp_path, datasets, darcy):
     with open(tmp_path / "run" / "history.csv", newline="") as file:
         history = list(csv.DictReader(file))
     assert [row["epoch"] for row in history] == ["1", "2"]
-    assert read_rows(tmp_path / "run" / "rows.csv") == rows
+    assert read_metrics(tmp_path / "run" / "rows.csv") == rows
     (test,) = [row for row in rows if (row.split, row.metric) == ("test", "relative_l2")]
     # the history measures in single precision
     assert test.value == pytest.approx(float(history[-1]["test"]), rel=1e-5)
@@ -314,7 +314,7 @@ def test_a_run_that_stopped_before_its_numbers_goes_on(tmp_path, datasets, darcy
     values = {(r.split, r.metric, r.resolution): r.value for r in rows if r.split not in timed}
     assert values == {
         (r.split, r.metric, r.resolution): r.value
-        for r in read_rows(peace / "rows.csv")
+        for r in read_metrics(peace / "rows.csv")
         if r.split not in timed
     }
 

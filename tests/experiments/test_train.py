@@ -11,7 +11,7 @@ import torch
 from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
 from pdno.evaluation.evaluate import evaluate
-from pdno.evaluation.metric_table import read_rows
+from pdno.evaluation.metric_table import read_metrics
 from pdno.runs.datasets import open_experiment_data
 from pdno.runs.run import evaluate_run, load_run, predict_run, run_experiment, train
 from pdno.spectral.grid import Grid
@@ -67,7 +67,7 @@ def test_epochs_and_seed_of_the_command_count(tmp_path, heat):
 
 def test_evaluation_at_home_is_that_of_the_run(trained, darcy):
     folder = trained(darcy)
-    told = {r.metric: r.value for r in read_rows(folder / "rows.csv") if r.split == "test"}
+    told = {r.metric: r.value for r in read_metrics(folder / "rows.csv") if r.split == "test"}
     rows = evaluate_run(folder)
     assert {(row.split, row.resolution, row.seed) for row in rows} == {("test", 8, 0)}
     assert {r.metric: r.value for r in rows}.items() <= told.items()
@@ -78,7 +78,7 @@ def test_evaluation_elsewhere_is_that_of_the_model(trained, datasets, darcy):
     rows = evaluate_run(folder, resolution=16)
     assert {row.resolution for row in rows} == {16}
     zero_shot = {
-        r.metric: r.value for r in read_rows(folder / "rows.csv") if r.split == "zero-shot"
+        r.metric: r.value for r in read_metrics(folder / "rows.csv") if r.split == "zero-shot"
     }
     assert {r.metric: r.value for r in rows} == zero_shot
     finest = open_experiment_data(darcy, datasets).finest_test

@@ -13,7 +13,7 @@ import torch
 
 from pdno.data.array_files import open_arrays, read_arrays
 from pdno.data.manifest import read_manifest
-from pdno.evaluation.metric_table import read_rows
+from pdno.evaluation.metric_table import read_metrics
 from pdno.files.limits import LIMIT, memory_limit, read_json, read_text
 from pdno.files.tensor_file import read_tensor_file
 from pdno.report.runs import _read_history
@@ -21,7 +21,7 @@ from pdno.runs.specification import Experiment, read_experiment
 from pdno.training.checkpoint import read_tensors
 from pdno.training.distributed import check_device
 
-READERS = [read_arrays, read_tensor_file, read_experiment, read_rows, read_json, read_tensors]
+READERS = [read_arrays, read_tensor_file, read_experiment, read_metrics, read_json, read_tensors]
 READERS += [lambda path: read_manifest(path.parent)]
 SPECIFICATION = """
 name: {name}

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from safetensors.numpy import save_file
 
-from pdno.evaluation.metric_table import Row, write_rows
+from pdno.evaluation.metric_table import Metric, write_metrics
 from pdno.report.runs import old_facts
 
 NETWORK = {
@@ -63,15 +63,15 @@ def write_run(
     }
     common = {"experiment": name, "model": model, "seed": seed, "seconds": 12.0 + seed}
     rows = [
-        Row(resolution=resolution, split=split, metric=metric, value=value, **common)
+        Metric(resolution=resolution, split=split, metric=metric, value=value, **common)
         for split, values in metrics.items()
         for metric, value in values.items()
     ]
     rows += [
-        Row(resolution=points, split=split, metric="relative_l2", value=value, **common)
+        Metric(resolution=points, split=split, metric="relative_l2", value=value, **common)
         for points, split, value in more_rows
     ]
-    write_rows(folder / "rows.csv", with_facts(rows, specification))
+    write_metrics(folder / "rows.csv", with_facts(rows, specification))
     history = ["epoch,step,learning_rate,loss,train,test,best,seconds"]
     history += [f"{e},{e},0.1,1.0,{2 / e},{3 / e},{3 / e},{e}" for e in (1, epochs // 2, epochs)]
     (folder / "history.csv").write_text("\n".join(history) + "\n")
@@ -92,11 +92,11 @@ def write_resources(out, lines, resolution=64):
     names = ("peak memory MB", "parameters, complex once", "seconds per epoch")
     common = {"experiment": "resources", "resolution": resolution, "seed": 0, "split": "train"}
     rows = [
-        Row(model=model, metric=name, value=value, **common)
+        Metric(model=model, metric=name, value=value, **common)
         for model, values in lines.items()
         for name, value in zip(names, values, strict=True)
     ]
-    write_rows(folder / "rows.csv", with_facts(rows, {}))
+    write_metrics(folder / "rows.csv", with_facts(rows, {}))
     (folder / "metrics.json").write_text("{}")
     return folder
 
@@ -110,7 +110,7 @@ def task_of(name, model):
 
 def with_facts(rows, specification):
     """The rows with the facts that their names tell."""
-    return [replace(row, facts=old_facts(row, specification)) for row in rows]
+    return [replace(row, metadata=old_facts(row, specification)) for row in rows]
 
 
 def errors(train, test):

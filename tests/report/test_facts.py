@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fabricated_runs import FLOW, errors, write_paper, write_run
 
-from pdno.evaluation.metric_table import read_rows, write_rows
+from pdno.evaluation.metric_table import read_metrics, write_metrics
 from pdno.figures.style import marker_of
 from pdno.paper.claims import CLAIMS, judge
 from pdno.paper.tables import MISSING
@@ -31,7 +31,7 @@ def everything(results):
     return (
         [(verdict.answer, verdict.numbers, verdict.budget) for verdict in verdicts],
         {key: (table.lines, table.strong) for key, table in tables.items() if table is not None},
-        {group.model: marker_of(group.facts) for group in results.groups},
+        {group.model: marker_of(group.metadata) for group in results.groups},
     )
 
 
@@ -60,8 +60,8 @@ def rename(source, target, names):
         place.mkdir(parents=True)
         for path in folder.iterdir():
             (place / path.name).write_bytes(path.read_bytes())
-        rows = [replace(row, model=names[row.model]) for row in read_rows(folder / "rows.csv")]
-        write_rows(place / "rows.csv", rows)
+        rows = [replace(row, model=names[row.model]) for row in read_metrics(folder / "rows.csv")]
+        write_metrics(place / "rows.csv", rows)
         if (folder / "specification.json").is_file():
             specification = json.loads((folder / "specification.json").read_text())
             specification["model"] = names[specification["model"]]
@@ -135,7 +135,7 @@ def test_the_tables_of_old_folders_are_the_same(old_results):
 
 def test_the_colours_of_old_folders_are_the_same(old_results):
     for group in old_results.groups:
-        marker = marker_of(group.facts)
+        marker = marker_of(group.metadata)
         found = [marker["color"], marker["marker"], marker["markerfacecolor"]]
         assert found == OLD["markers"][group.model], group.model
 
@@ -151,5 +151,5 @@ def test_seeds_of_an_older_and_of_this_version_are_one_group(tmp_path):
 
 
 def test_settings_that_keep_all_modes_are_infinite(old_results):
-    values = [group.facts.sweep["modes"] for group in old_results.study("darcy-modes")]
+    values = [group.metadata.sweep["modes"] for group in old_results.study("darcy-modes")]
     assert values == [4, 20, 32, math.inf]

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from pdno.evaluation.metric_table import Facts, Row
+from pdno.evaluation.metric_table import Metadata, Metric
 from pdno.figures.style import COLOURS, MARKERS, line_of, marker_of, signed
 from pdno.paper import EXPERIMENTS, presets_of
 from pdno.paper.reproduce import study_of
@@ -66,7 +66,7 @@ def test_a_record_says_what_its_files_say(tmp_path, make_run):
     options = {"seed": 3, "epochs": 7, "pictures": pictures, "times": [1.0, 2.0]}
     folder = make_run(tmp_path, "heat", "PDIO a(x,ξ,t)", metrics=HALF, **options)
     (record,) = find_runs([folder])
-    assert (record.facts.study, record.model, record.seed) == ("heat", "PDIO a(x,ξ,t)", 3)
+    assert (record.metadata.study, record.model, record.seed) == ("heat", "PDIO a(x,ξ,t)", 3)
     assert record.resolution == 32 and record.times == (1.0, 2.0)
     assert [row["epoch"] for row in record.history] == [1, 3, 7]
     assert record.picture("error").tolist() == [0.25, 0.5]
@@ -116,7 +116,7 @@ def test_smoke_runs_give_way_within_their_study_only(tmp_path, make_run):
     make_run(tmp_path, "burgers", "FNO", metrics=HALF, train=8, resolution=16)
     assert len(read(tmp_path).groups) == 2
     make_run(tmp_path, "darcy", "FNO", metrics=HALF)
-    shown = {(g.facts.study, g.resolution) for g in read(tmp_path).groups}
+    shown = {(g.metadata.study, g.resolution) for g in read(tmp_path).groups}
     assert shown == {("darcy", 32), ("burgers", 16)}
 
 
@@ -139,7 +139,7 @@ def test_figures_compare_one_dataset_at_one_resolution(tmp_path, make_run):
         ("MWT Leg", 64),
     }
     (flow,) = results.shown("navier-stokes")
-    assert flow.facts.viscosity == 1e-5 and flow.budget.samples == 1000
+    assert flow.metadata.viscosity == 1e-5 and flow.budget.samples == 1000
     assert results.shown("heat") == []
 
 
@@ -178,11 +178,11 @@ def test_equal_budgets_are_told_once():
     assert describe_budgets([("a", small), ("b", smoke)]).startswith(f"{text} (a); smoke")
 
 
-# Facts
+# Metadata
 
 
 def names(experiment, model):
-    return Row(experiment, model, resolution=32, seed=0, split="test", metric="e", value=1.0)
+    return Metric(experiment, model, resolution=32, seed=0, split="test", metric="e", value=1.0)
 
 
 @pytest.mark.parametrize(
@@ -221,17 +221,7 @@ EVERYWHERE = [(name, preset) for name, preset in EVERYWHERE if name != "resource
 
 @pytest.mark.parametrize(("name", "preset"), EVERYWHERE)
 def test_every_network_of_a_recipe_has_its_marker(name, preset):
-    assert {one.facts.network for one in study_of(name, preset).experiments} <= MARKERS.keys()
-
-
-@pytest.mark.parametrize("name", [name for name, preset in EVERYWHERE if preset == "paper"])
-def test_the_facts_of_a_recipe_are_those_that_its_names_told(name):
-    """So that runs of this and of older versions stand in the same tables."""
-    for experiment in study_of(name, "paper").experiments:
-        specification = json.loads(experiment.model_dump_json())
-        row = names(experiment.name, experiment.model)
-        assert old_facts(row, specification) == experiment.facts
-        assert experiment.facts.network in MARKERS
+    assert {one.metadata.network for one in study_of(name, preset).experiments} <= MARKERS.keys()
 
 
 def test_every_network_has_a_colour_and_a_marker_of_its_own():
@@ -246,12 +236,12 @@ def test_every_network_has_a_colour_and_a_marker_of_its_own():
         "#882255",
         "#44AA99",
     }
-    fno = Facts("darcy", family="FNO", of_paper=True)
-    markov = Facts("darcy", family="FNO", mode="markov")
+    fno = Metadata("darcy", family="FNO", of_paper=True)
+    markov = Metadata("darcy", family="FNO", mode="markov")
     assert line_of(fno, "train")["linestyle"] != line_of(fno, "test")["linestyle"]
     assert marker_of(markov)["color"] == marker_of(fno)["color"]
     assert marker_of(markov)["markerfacecolor"] != marker_of(fno)["markerfacecolor"]
-    assert marker_of(Facts("mine"))["color"] not in {colour for colour, _ in MARKERS.values()}
+    assert marker_of(Metadata("mine"))["color"] not in {colour for colour, _ in MARKERS.values()}
 
 
 def test_signed_maps_are_symmetric():

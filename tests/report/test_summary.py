@@ -1,6 +1,6 @@
 """The summary of a study names every model with its numbers, whatever was run together."""
 
-from pdno.evaluation.metric_table import Row
+from pdno.evaluation.metric_table import Metric
 from pdno.report.summary import summarise
 
 
@@ -14,7 +14,7 @@ def row(split="test", value=0.5, **changes):
         "seconds": 90.0,
         "parameters": 202145,
     }
-    return Row(split=split, value=value, **(common | changes))
+    return Metric(split=split, value=value, **(common | changes))
 
 
 def lines(text):

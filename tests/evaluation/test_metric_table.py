@@ -7,13 +7,13 @@ import torch
 
 from pdno.evaluation.metric_table import (
     COLUMNS,
-    Facts,
-    Row,
+    Metadata,
+    Metric,
     Summary,
-    make_rows,
-    read_rows,
+    make_metrics,
+    read_metrics,
     table,
-    write_rows,
+    write_metrics,
 )
 
 
@@ -29,13 +29,14 @@ def row(**changes):
         "seconds": 12.5,
         "parameters": 189653,
     }
-    return Row(**(common | changes))
+    return Metric(**(common | changes))
 
 
 def test_the_columns_are_these():
     numbers = "experiment,model,resolution,seed,split,metric,value,seconds,parameters"
-    facts = "study,dataset,viscosity,family,variant,mode,of_paper,sweep"
-    assert ",".join(COLUMNS) == f"{numbers},{facts}"
+    metadata = "study,dataset,viscosity,family,variant,mode,of_paper,sweep,samples,epochs"
+    metadata += ",training_resolution,commit"
+    assert ",".join(COLUMNS) == f"{numbers},{metadata}"
 
 
 def test_rows_come_back_as_they_were(tmp_path):
@@ -46,64 +47,56 @@ def test_rows_come_back_as_they_were(tmp_path):
         row(value=-0.1, seconds=1e300, parameters=10**20),
     ]
     path = tmp_path / "rows.csv"
-    write_rows(path, rows)
-    assert read_rows(path) == rows
+    write_metrics(path, rows)
+    assert read_metrics(path) == rows
     before = path.read_bytes()
-    write_rows(path, read_rows(path))
+    write_metrics(path, read_metrics(path))
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
 
 
-def test_facts_come_back_as_they_were(tmp_path):
-    facts = [
-        Facts("darcy-modes", "darcy", None, "PDNO", "a(x,ξ)", "static", True, {"modes": math.inf}),
-        Facts("flow, mine", 'a "quoted" file', 1e-5, "FNO", "", "rollout"),
-        Facts("resources", sweep={"modes": 12.0, "width": 20.5}),
+def test_metadata_come_back_as_they_were(tmp_path):
+    kinds = [
+        Metadata(
+            "darcy-modes", "darcy", None, "PDNO", "a(x,ξ)", "static", True, {"modes": math.inf}
+        ),
+        Metadata("flow, mine", 'a "quoted" file', 1e-5, "FNO", "", "rollout"),
+        Metadata(
+            "resources", sweep={"modes": 12.0, "width": 20.5}, samples=3, epochs=2, commit="a1"
+        ),
     ]
     path = tmp_path / "rows.csv"
-    write_rows(path, [row(facts=one) for one in facts])
-    assert [found.facts for found in read_rows(path)] == facts
-    assert facts[0].network == "PDNO a(x,ξ)" and facts[1].network == "FNO"
-
-
-def test_files_of_older_versions_have_no_facts(tmp_path):
-    """Neither their columns nor, gathered with others, their cells."""
-    path = tmp_path / "rows.csv"
-    write_rows(path, [row()])
-    lines = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
-    assert lines[1][-8:] == [""] * 8 and read_rows(path) == [row()]
-    write_rows(path, [row(model="FNO")])
-    lines = [line.split(",")[:9] for line in path.read_text(encoding="utf-8").splitlines()]
-    path.write_text("\n".join(",".join(line) for line in lines), encoding="utf-8")
-    assert read_rows(path) == [row(model="FNO")]
+    write_metrics(path, [row(metadata=one) for one in kinds])
+    assert [found.metadata for found in read_metrics(path)] == kinds
+    assert kinds[0].network == "PDNO a(x,ξ)" and kinds[1].network == "FNO"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text.replace(",yes,", ",perhaps,"), "line 2: facts .* are not readable"),
-        (lambda text: text.replace("modes=4.0", "modes"), "line 2: facts .* are not readable"),
-        (lambda text: text.replace(",sweep", ""), "missing columns sweep"),
+        (lambda text: text.replace(",yes,", ",perhaps,"), "line 2: metadata .* are not readable"),
+        (lambda text: text.replace("modes=4.0", "modes"), "line 2: metadata .* are not readable"),
+        (lambda text: text.replace(",sweep", ""), "has 21 cells"),
     ],
 )
-def test_facts_that_are_none_are_refused(tmp_path, change, message):
+def test_metadata_that_cannot_be_read_are_refused(tmp_path, change, message):
     path = tmp_path / "rows.csv"
-    facts = Facts("darcy-modes", family="PDNO", of_paper=True, sweep={"modes": 4.0})
-    write_rows(path, [row(facts=facts)])
+    metadata = Metadata("darcy-modes", family="PDNO", of_paper=True, sweep={"modes": 4.0})
+    write_metrics(path, [row(metadata=metadata)])
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
-        read_rows(path)
+        read_metrics(path)
 
 
 def test_nan_comes_back_as_nan(tmp_path):
-    write_rows(tmp_path / "rows.csv", [row(value=math.nan, seconds=math.nan)])
-    (found,) = read_rows(tmp_path / "rows.csv")
+    write_metrics(tmp_path / "rows.csv", [row(value=math.nan, seconds=math.nan)])
+    (found,) = read_metrics(tmp_path / "rows.csv")
     assert math.isnan(found.value) and math.isnan(found.seconds)
 
 
 def test_no_rows_are_a_file_with_a_header(tmp_path):
-    write_rows(tmp_path / "rows.csv", [])
-    assert read_rows(tmp_path / "rows.csv") == []
+    write_metrics(tmp_path / "rows.csv", [])
+    assert read_metrics(tmp_path / "rows.csv") == []
 
 
 def test_numbers_of_torch_become_plain_ones():
@@ -133,7 +126,7 @@ def test_a_row_refuses_what_it_cannot_hold(changes, message):
         (lambda text: text.replace(",parameters", "", 1), "missing columns parameters"),
         (lambda text: text.replace("parameters", "value", 1), "double columns value"),
         (lambda text: "", "missing columns experiment, model"),
-        (lambda text: text + "a,b\n", "line 3 has 2 cells; expected 17"),
+        (lambda text: text + "a,b\n", "line 3 has 2 cells; expected 21"),
         (lambda text: text.replace(",64,", ",sixty,"), "line 2: resolution is 'sixty'"),
         (lambda text: text.replace("0.30000000000000004", ""), "line 2: value is ''"),
         (lambda text: text.replace("darcy", '"darcy'), "line 2: ',' expected after"),
@@ -141,19 +134,19 @@ def test_a_row_refuses_what_it_cannot_hold(changes, message):
 )
 def test_other_files_are_refused_by_name(tmp_path, change, message):
     path = tmp_path / "rows.csv"
-    write_rows(path, [row()])
+    write_metrics(path, [row()])
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(ValueError, match=message) as failure:
-        read_rows(path)
+        read_metrics(path)
     assert "rows.csv" in str(failure.value)
 
 
 def test_the_order_of_columns_is_free(tmp_path):
     path = tmp_path / "rows.csv"
-    write_rows(path, [row(model="PDNO")])
+    write_metrics(path, [row(model="PDNO")])
     lines = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
     path.write_text("\n".join(",".join(reversed(line)) for line in lines), encoding="utf-8")
-    assert read_rows(path) == [row(model="PDNO")]
+    assert read_metrics(path) == [row(model="PDNO")]
 
 
 def test_a_table_has_means_and_deviations_over_seeds():
@@ -184,7 +177,7 @@ def test_a_table_does_not_mix_what_differs_in_more_than_the_seed():
 
 def test_metrics_become_rows():
     common = {"experiment": "heat", "model": "PDNO", "resolution": 64, "seed": 1, "split": "test"}
-    assert make_rows({"relative_l2": 0.5, "relative_h1": 0.7}, **common) == [
-        Row(metric="relative_l2", value=0.5, **common),
-        Row(metric="relative_h1", value=0.7, **common),
+    assert make_metrics({"relative_l2": 0.5, "relative_h1": 0.7}, **common) == [
+        Metric(metric="relative_l2", value=0.5, **common),
+        Metric(metric="relative_h1", value=0.7, **common),
     ]
