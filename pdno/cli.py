@@ -17,7 +17,7 @@ from tyro.conf import CascadeSubcommandArgs, DisallowNone, Positional, arg, subc
 
 from pdno.data.layout import DataFile, Layout
 from pdno.data.problems import PROBLEMS, Problem
-from pdno.files.run_folder import ROWS
+from pdno.files.run_folder import METRICS
 from pdno.interface.errors import SolverError, TrainingStopped, suggest, unknown_name
 from pdno.native.allocator import tune_allocator
 from pdno.paper import EXPERIMENTS, RECIPES, ReproduceOptions
@@ -143,7 +143,7 @@ def reproduce(
 
     Arguments:
         experiment: Which one, see `pdno list`.
-        out: Folder for data, runs and rows.csv; runs/EXPERIMENT by default.
+        out: Folder for data, runs and metrics.csv; runs/EXPERIMENT by default.
     """
     from pdno.paper.reproduce import reproduce as run
 
@@ -342,7 +342,7 @@ def _print_rows(rows: list[Any], folder: Path, note: str = "") -> None:
     from pdno.report.summary import summarise
 
     if os.environ.get("RANK", "0") == "0":  # the first of the processes of torchrun
-        parts = (note, summarise(rows), f"rows: {folder / ROWS}")
+        parts = (note, summarise(rows), f"rows: {folder / METRICS}")
         print(*(part for part in parts if part), sep="\n")
 
 

@@ -114,9 +114,9 @@ def test_reproduce_prints_its_numbers_and_where_they_are(capsys, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     code, output, errors = run(capsys, "reproduce", "heat", "--preset", "smoke", "--seeds", 2)
     assert (code, errors) == (0, [])
-    rows = read_metrics(tmp_path / "runs" / "heat" / "rows.csv")
+    rows = read_metrics(tmp_path / "runs" / "heat" / "metrics.csv")
     assert {row.seed for row in rows} == {0, 1}
-    assert "PDIO a(x,ξ,t)" in output and output.endswith("rows: runs/heat/rows.csv\n")
+    assert "PDIO a(x,ξ,t)" in output and output.endswith("rows: runs/heat/metrics.csv\n")
     assert run(capsys, "reproduce", "heat", "--preset", "smoke", "--seeds", 2)[1] == output
 
 
@@ -124,7 +124,7 @@ def test_reproduce_takes_networks_by_the_names_of_the_table(capsys, tmp_path):
     given = ("reproduce", "darcy", "--preset", "smoke", "--out", tmp_path, "--models")
     code, output, _ = run(capsys, *given, "PDNO a(ξ)", "FNO")
     assert code == 0
-    assert {row.model for row in read_metrics(tmp_path / "rows.csv")} == {"PDNO a(ξ)", "FNO"}
+    assert {row.model for row in read_metrics(tmp_path / "metrics.csv")} == {"PDNO a(ξ)", "FNO"}
     assert "PDNO a(ξ)" in output and "FNO" in output
 
 
@@ -137,7 +137,7 @@ def test_yaml_and_json_are_trained_alike(capsys, tmp_path, finished):
     (tmp_path / "darcy.json").write_text(json.dumps(DARCY), encoding="utf-8")
     code, output, errors = run(capsys, "train", tmp_path / "darcy.json", "--out", tmp_path / "run")
     assert (code, errors) == (0, [])
-    assert output.startswith("darcy\n") and output.endswith(f"rows: {tmp_path}/run/rows.csv\n")
+    assert output.startswith("darcy\n") and output.endswith(f"rows: {tmp_path}/run/metrics.csv\n")
     first, second = (
         load_run(folder).model.state_dict() for folder in (finished, tmp_path / "run")
     )
@@ -159,12 +159,12 @@ def test_the_specification_of_a_run_is_a_file_to_train_from(capsys, tmp_path, fi
 
 def test_evaluate_prints_and_writes_its_rows(capsys, tmp_path, finished):
     code, output, errors = run(
-        capsys, "evaluate", finished, "--resolution", 16, "--out", tmp_path / "rows.csv"
+        capsys, "evaluate", finished, "--resolution", 16, "--out", tmp_path / "metrics.csv"
     )
     assert (code, errors) == (0, [])
-    rows = read_metrics(tmp_path / "rows.csv")
+    rows = read_metrics(tmp_path / "metrics.csv")
     told = {
-        r.metric: r.value for r in read_metrics(finished / "rows.csv") if r.split == "zero-shot"
+        r.metric: r.value for r in read_metrics(finished / "metrics.csv") if r.split == "zero-shot"
     }
     assert {row.metric: row.value for row in rows} == told
     assert [line.rsplit(None, 1) for line in output.splitlines()] == [
@@ -226,7 +226,9 @@ def test_every_command_takes_what_fit_wrote(capsys, tmp_path, own):
     assert code == 0 and output.startswith("layer 1")
     code, output, _ = run(capsys, "report", folder, "--out", tmp_path / "report")
     assert code == 0 and "own" in (tmp_path / "report" / "report.html").read_text()
-    rows = {(row.split, row.metric): row for row in read_metrics(tmp_path / "report" / "rows.csv")}
+    rows = {
+        (row.split, row.metric): row for row in read_metrics(tmp_path / "report" / "metrics.csv")
+    }
     row = rows["test", "relative_l2"]
     assert (row.experiment, row.model, row.resolution) == ("own", "PDNO", 8)
     assert row.value == own.history[-1].test and row.parameters > 0
@@ -349,7 +351,7 @@ def endless(tmp_path):
 def test_sigterm_is_exit_code_75_with_a_checkpoint(endless):
     step = stop_after_an_epoch(endless)
     assert load_checkpoint(endless / "run" / "checkpoints").state["step"] == step >= 1
-    assert not (endless / "run" / "metrics.json").exists()
+    assert not (endless / "run" / "checksums.json").exists()
 
 
 @pytest.mark.slow
@@ -393,7 +395,7 @@ def test_two_processes_make_all_runs_of_a_study(tmp_path):
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert output.count("rows: ") == 1
-    assert {row.seed for row in read_metrics(tmp_path / "rows.csv")} == {0, 1}
+    assert {row.seed for row in read_metrics(tmp_path / "metrics.csv")} == {0, 1}
 
 
 def test_only_the_first_of_several_processes_speaks(capsys, finished, monkeypatch):

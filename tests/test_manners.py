@@ -68,7 +68,7 @@ def test_a_device_that_is_not_there_is_told(data, tmp_path):
         pdno.fit(network, data, device="cuda")
     with pytest.raises(ValueError, match="device 'gpu'; expected cpu, cuda"):
         pdno.fit(network, data, device="gpu")
-    (tmp_path / "metrics.json").write_text("{}")
+    (tmp_path / "checksums.json").write_text("{}")
     with pytest.raises(ValueError, match="device 'cuda'"):
         load_run(tmp_path, "cuda")
 

@@ -10,7 +10,8 @@ import pytest
 
 import pdno
 from pdno.evaluation.metric_table import read_metrics, write_metrics
-from pdno.files.checksums import examine
+from pdno.files.checksums import file_states, write_checksums
+from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.runs.datasets import unseen_samples
 from pdno.runs.run import export_run, load_run
 from pdno.spectral.metrics import relative_l2
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 import keep  # noqa: E402  (a tool of the repository, not of the package)
 
-OPERATORS = sorted(path.parent for path in (ROOT / "results/operators").glob("*/metrics.json"))
+OPERATORS = sorted(path.parent for path in (ROOT / "results/operators").glob("*/checksums.json"))
 SAMPLES = {"navier-stokes": 2, "darcy": 4}
 """New ones; eight of the others."""
 TOLERANCE = 0.5
@@ -50,7 +51,7 @@ def test_there_is_an_operator():
 @every
 def test_it_is_small_and_predicts_what_it_predicted(folder):
     assert sum(path.stat().st_size for path in folder.iterdir()) <= keep.MOST_BYTES
-    tensors, _ = read_tensors(folder / "pictures.safetensors")
+    tensors, _ = read_tensors(folder / "samples.safetensors")
     kept = tensors["prediction"]
     predicted = pdno.load(folder).predict(tensors["input"]).reshape(kept.shape)
     assert float(relative_l2(predicted, kept)) < 1e-3  # other machines round
@@ -78,22 +79,22 @@ def test_numbers_are_kept_without_weights_and_an_operator_whole(tmp_path):
     (tmp_path / "mine").mkdir()
     for path in source.iterdir():  # as if the paper had it
         shutil.copyfile(path, tmp_path / "mine" / path.name)
-    (tmp_path / "mine" / "seal.json").unlink()
-    rows = read_metrics(tmp_path / "mine" / "rows.csv")
+    rows = read_metrics(tmp_path / "mine" / "metrics.csv")
     paper = [replace(row, metadata=replace(row.metadata, of_paper=True)) for row in rows]
-    write_metrics(tmp_path / "mine" / "rows.csv", paper)
-    kept = {"specification", "environment", "history", "rows", "metrics", "seal"}
-    for run, more in ((source, set()), (tmp_path / "mine", {"pictures"})):
+    write_metrics(tmp_path / "mine" / "metrics.csv", paper)
+    write_checksums(tmp_path / "mine", WITH_CHECKSUMS)
+    kept = {"specification", "environment", "history", "metrics", "checksums"}
+    for run, more in ((source, set()), (tmp_path / "mine", {"samples"})):
         light = keep.keep(run, tmp_path / f"light-{run.name}")
         assert {path.stem for path in light.iterdir()} == kept | more
-        assert set(examine(light).values()) == {"right"}
-    tensors = read_tensors(light / "pictures.safetensors")[0]
+        assert set(file_states(light).values()) == {"right"}
+    tensors = read_tensors(light / "samples.safetensors")[0]
     assert set(tensors) == {"error", "frame_error", *(f"symbol.{k}.real" for k in range(4))}
     whole = keep.keep(source, tmp_path / "whole", whole=True)
     for path in source.iterdir():
         assert (whole / path.name).read_bytes() == path.read_bytes(), path.name
     assert keep.keep(source, whole, whole=True) == whole  # once more changes nothing
-    (whole / "rows.csv").write_text("")
+    (whole / "metrics.csv").write_text("")
     with pytest.raises(ValueError, match="whole is another run: remove it first"):
         keep.keep(source, whole, whole=True)
 

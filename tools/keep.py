@@ -7,7 +7,7 @@ The same command again, when more runs are finished, adds these. Numbers are spe
 environment, history and rows, what `pdno symbol` found, and of networks of the paper what verdicts
 go by besides: the learned symbols and the errors of each test sample. An operator has its weights
 and its card as well, and of its test samples the first; it is small enough to be in the
-repository. What is kept is sealed anew; `make results` then writes tables and figures.
+repository. The checksums are written anew; `make results` then writes tables and figures.
 """
 
 import argparse
@@ -16,27 +16,26 @@ import shutil
 from pathlib import Path
 
 from pdno.evaluation.metric_table import metrics_of_run
-from pdno.files.checksums import checked, write_seal
+from pdno.files.checksums import verified_path, write_checksums
 from pdno.files.run_folder import (
     ENVIRONMENT,
     HISTORY,
     METRICS,
     MODEL_CARD,
     OPERATOR,
-    PICTURES,
-    ROWS,
-    SEALED,
+    SAMPLES,
     SPECIFICATION,
     SYMBOL,
     SYMBOL_FOLDER,
     WEIGHTS,
+    WITH_CHECKSUMS,
 )
 from pdno.report.runs import find_runs
 from pdno.training.checkpoint import read_tensors, write_tensors
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 MOST_BYTES = 4_000_000
-NUMBERS = (SPECIFICATION, ENVIRONMENT, HISTORY, ROWS, METRICS)
+NUMBERS = (SPECIFICATION, ENVIRONMENT, HISTORY, METRICS)
 WHOLE = (*NUMBERS, WEIGHTS, OPERATOR, MODEL_CARD)
 OF_SAMPLES = ("input", "target", "prediction", "error", "frame_error")
 OF_VERDICTS = re.compile(r"error|frame_error|symbol\.\d+\.real")
@@ -45,27 +44,27 @@ OF_VERDICTS = re.compile(r"error|frame_error|symbol\.\d+\.real")
 def keep(run: Path, place: Path, *, whole: bool = False) -> Path:
     """Copy a finished run into a folder; ValueError where another run is, or it is too large."""
     if place.exists():
-        if (place / ROWS).read_bytes() == (run / ROWS).read_bytes():
+        if (place / METRICS).read_bytes() == (run / METRICS).read_bytes():
             return place
         raise ValueError(f"{place} is another run: remove it first, or take another name")
     names = WHOLE if whole else NUMBERS
-    found = [checked(run / name) for name in names if (run / name).is_file()]
+    found = [verified_path(run / name) for name in names if (run / name).is_file()]
     place.mkdir(parents=True)
     for path in found:
         shutil.copyfile(path, place / path.name)
     of_paper = metrics_of_run(run)[0].metadata.of_paper
-    if (run / PICTURES).is_file() and (whole or of_paper):
-        tensors, header = read_tensors(checked(run / PICTURES))
+    if (run / SAMPLES).is_file() and (whole or of_paper):
+        tensors, header = read_tensors(verified_path(run / SAMPLES))
         if whole:
             tensors |= {name: tensors[name][:1] for name in OF_SAMPLES if name in tensors}
         else:
             tensors = {n: tensor for n, tensor in tensors.items() if OF_VERDICTS.fullmatch(n)}
-        write_tensors(place / PICTURES, tensors, header)
-    write_seal(place, (*SEALED, METRICS))
+        write_tensors(place / SAMPLES, tensors, header)
+    write_checksums(place, WITH_CHECKSUMS)
     if (inside := run / SYMBOL_FOLDER / SYMBOL).is_file():
         (place / SYMBOL_FOLDER).mkdir()
-        shutil.copyfile(checked(inside), place / SYMBOL_FOLDER / SYMBOL)
-        write_seal(place / SYMBOL_FOLDER, [SYMBOL])
+        shutil.copyfile(verified_path(inside), place / SYMBOL_FOLDER / SYMBOL)
+        write_checksums(place / SYMBOL_FOLDER, [SYMBOL])
     size = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
     if size > MOST_BYTES:
         shutil.rmtree(place)

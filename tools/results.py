@@ -332,7 +332,7 @@ def digest_of(folders: Sequence[str]) -> str:
     """The SHA-256 of rows and histories of all runs of some folders."""
     found = hashlib.sha256()
     for run in sorted(run for folder in folders for run in _runs(folder)):
-        for name in (run_folder.ROWS, run_folder.HISTORY):
+        for name in (run_folder.METRICS, run_folder.HISTORY):
             found.update((run / name).read_bytes())
     return found.hexdigest()
 

@@ -28,7 +28,7 @@ from pydantic import (
 
 from pdno.data.problems import Problem
 from pdno.files.atomic import write_text
-from pdno.files.checksums import signed, unsigned
+from pdno.files.checksums import with_digest, without_digest
 from pdno.files.limits import check_memory, read_text
 from pdno.interface.errors import LONGEST_MESSAGE, printable
 
@@ -236,7 +236,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(f"{folder} is not a dataset: it has no {MANIFEST}; see `pdno generate`")
-    text, right = unsigned(read_text(path))  # older ones are not signed
+    text, right = without_digest(read_text(path))  # older ones are not signed
     try:
         if right is False:
             raise ValueError("its SHA-256 is not the one in its last line")
@@ -262,7 +262,7 @@ def _damaged(path: Path, reason: str) -> ValueError:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest with its SHA-256, whole or not at all."""
-    write_text(folder / MANIFEST, signed(manifest.model_dump_json(indent=1)))
+    write_text(folder / MANIFEST, with_digest(manifest.model_dump_json(indent=1)))
 
 
 def describe_dataset(folder: Path) -> str:

@@ -17,7 +17,9 @@ __all__ = [
     "Metric",
     "Summary",
     "make_metrics",
+    "metrics_of_fit",
     "metrics_of_run",
+    "nested_metrics",
     "read_metrics",
     "table",
     "write_metrics",
@@ -33,8 +35,8 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from pdno.files import run_folder
 from pdno.files.atomic import write_text
-from pdno.files.checksums import checked
-from pdno.files.limits import read_json, read_text
+from pdno.files.checksums import verified_path
+from pdno.files.limits import read_text
 
 Column = Literal["experiment", "resolution", "split", "metric"]
 
@@ -228,20 +230,32 @@ def _read_line(header: list[str], cells: list[str], line: str) -> Metric:
 
 
 def metrics_of_run(folder: Path) -> list[Metric]:
-    """The metrics of a run folder; those of one that `pdno.fit` wrote are in its metrics.json."""
-    if checked(folder / run_folder.ROWS).is_file():
-        return read_metrics(folder / run_folder.ROWS)
-    record, numbers = (
-        read_json(checked(folder / name)) for name in (run_folder.OPERATOR, run_folder.METRICS)
-    )
-    metadata = Metadata(folder.name, "own data", mode=record["task"]["kind"])
-    common = {"experiment": folder.name, "model": record["network_class"], "metadata": metadata}
-    common |= {"seconds": numbers.pop("seconds"), "parameters": numbers.pop("parameters")}
-    common |= {"seed": record["training"]["settings"]["seed"]}
+    """The metrics of a run folder."""
+    return read_metrics(verified_path(folder / run_folder.METRICS))
+
+
+def nested_metrics(folder: Path) -> dict[str, Any]:
+    """The metrics of a run folder by split and resolution, with `seconds` and `parameters`."""
+    nested: dict[str, Any] = {}
+    for metric in metrics_of_run(folder):
+        nested |= {"seconds": metric.seconds, "parameters": metric.parameters}
+        nested.setdefault(f"{metric.split} {metric.resolution}", {})[metric.metric] = metric.value
+    return nested
+
+
+def metrics_of_fit(
+    name: str, network: str, mode: str, nested: Mapping[str, Any], seed: int
+) -> list[Metric]:
+    """The metrics of an operator that was trained by `pdno.fit`."""
+    name = name.lstrip("=+-@\t")
+    common = {"experiment": name, "model": network, "seed": seed}
+    common |= {"metadata": Metadata(name, "own data", mode=mode)}
+    common |= {"seconds": nested["seconds"], "parameters": nested["parameters"]}
     metrics = []
-    for name, values in numbers.items():
-        split, points = name.rsplit(" ", 1)
-        metrics += make_metrics(values, split=split, resolution=int(points), **common)
+    for key, numbers in nested.items():
+        if isinstance(numbers, dict):
+            split, points = key.rsplit(" ", 1)
+            metrics += make_metrics(numbers, split=split, resolution=int(points), **common)
     return metrics
 
 

@@ -31,7 +31,7 @@ from torch.export import Dim, ExportedProgram
 from pdno.exports.frozen import FrozenPredictor, freeze
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path, write_text
-from pdno.files.checksums import checked, write_seal
+from pdno.files.checksums import verified_path, write_checksums
 from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import read_tensors, write_tensors
@@ -132,10 +132,10 @@ def export(
         temporary.write_bytes(made.read_bytes())
         told = _card(target.name, format, description, difference, card)
         # what the folder knows of another file of this name is no longer true
-        target.with_name(f"{target.name}.{run_folder.SEAL}").unlink(missing_ok=True)
+        target.with_name(f"{target.name}.{run_folder.CHECKSUMS}").unlink(missing_ok=True)
         write_text(target.with_name(f"{target.name}.md"), told)
     names = [target.name, f"{target.name}.md"]
-    write_seal(target.parent, names, record=f"{target.name}.{run_folder.SEAL}")
+    write_checksums(target.parent, names, record=f"{target.name}.{run_folder.CHECKSUMS}")
     return Exported(target, format, difference, description, run, predict, inputs)
 
 
@@ -352,7 +352,7 @@ def _card(
         f"Run after it was written: it differs from torch by {difference:.1e} relative in L2 at "
         f"most; more than {TOLERANCE:g} would not have been kept.\n"
     )
-    path = None if home is None else checked(home / run_folder.MODEL_CARD)
+    path = None if home is None else verified_path(home / run_folder.MODEL_CARD)
     if path is None or not path.is_file():
         return text
     return f"{text}\n## The operator\n\n{path.read_text(encoding='utf-8').replace('# ', '## ')}"

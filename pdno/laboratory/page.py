@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from pdno.exports.export import export
-from pdno.files.run_folder import PICTURES
+from pdno.files.run_folder import SAMPLES as SAMPLE_ARRAYS
 from pdno.laboratory.catalogue import Entry
 from pdno.laboratory.server import encode, page_files
 from pdno.native.build import cache_path
@@ -118,7 +118,7 @@ def _samples(entry: Entry, run: Path) -> list[dict[str, Any]]:
     family = bool(entry.sampling.pde_parameters)  # whose samples are of other members
     if kept is None or kept[1] != entry.grid or entry.constants or family:
         return []
-    tensors, _ = read_tensors(run / PICTURES, "cpu")
+    tensors, _ = read_tensors(run / SAMPLE_ARRAYS, "cpu")
     inputs, targets = kept[0], tensors["target"]
     space = entry.grid.shape
     return [

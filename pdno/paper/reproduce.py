@@ -2,7 +2,7 @@
 
     OUT/data/             datasets, shared by all runs
     OUT/<run>/            one folder per run, see `pdno.runs.run`
-    OUT/rows.csv          the numbers of all finished runs
+    OUT/metrics.csv          the numbers of all finished runs
 
 Finished runs are skipped and interrupted ones continued, so the same command may be repeated. With
 the extra `cluster` the runs spread over a Ray cluster that shares the folder; without, they run
@@ -19,8 +19,8 @@ from typing import Any
 from pdno.data.workers import start_ray
 from pdno.evaluation.metric_table import Metric, read_metrics, write_metrics
 from pdno.files.atomic import only_writer
-from pdno.files.checksums import checked
-from pdno.files.run_folder import DATA, METRICS, ROWS
+from pdno.files.checksums import verified_path
+from pdno.files.run_folder import CHECKSUMS, DATA, METRICS
 from pdno.interface.errors import suggest, unknown_name
 from pdno.paper import (
     EXPERIMENTS,
@@ -130,11 +130,13 @@ def run_folder(experiment: Experiment, out: Path) -> Path:
 
 
 def gather_rows(out: Path) -> list[Metric]:
-    """The rows of all finished runs of a folder, also written to its rows.csv."""
+    """The rows of all finished runs of a folder, also written to its metrics.csv."""
     with only_writer(out, wait=True):  # two sweeps must not write what each has seen alone
-        finished = sorted(path.parent for path in out.glob(f"*/{METRICS}"))
-        rows = [row for folder in finished for row in read_metrics(checked(folder / ROWS))]
-        write_metrics(out / ROWS, rows)
+        finished = sorted(path.parent for path in out.glob(f"*/{CHECKSUMS}"))
+        rows = [
+            row for folder in finished for row in read_metrics(verified_path(folder / METRICS))
+        ]
+        write_metrics(out / METRICS, rows)
     return rows
 
 

@@ -7,7 +7,6 @@ ratios are what can be compared.
 
 __all__ = ["resources"]
 
-import json
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -24,9 +23,8 @@ from pdno.evaluation.metric_table import (
     write_metrics,
 )
 from pdno.evaluation.speed import peak_growth, time_alternately
-from pdno.files.atomic import write_text
-from pdno.files.checksums import write_seal
-from pdno.files.run_folder import METRICS, ROWS, SEALED, is_finished
+from pdno.files.checksums import write_checksums
+from pdno.files.run_folder import METRICS, WITH_CHECKSUMS, is_finished
 from pdno.interface.progress import track
 from pdno.native.allocator import tune_allocator
 from pdno.networks.neural_operator import count_parameters
@@ -53,7 +51,7 @@ def resources(out: Path, *, preset: Preset = "small") -> list[Metric]:
     smoke = preset == "smoke"
     place = out / ("resources-smoke" if smoke else "resources")
     if is_finished(place):
-        return read_metrics(place / ROWS)
+        return read_metrics(place / METRICS)
     place.mkdir(parents=True, exist_ok=True)
     resolution, batch, frames = (16, 2, 2) if smoke else (RESOLUTION, BATCH, FRAMES)
     common = {"experiment": "resources", "resolution": resolution, "split": "train", "seed": 0}
@@ -66,10 +64,8 @@ def resources(out: Path, *, preset: Preset = "small") -> list[Metric]:
                 metrics, model=model, parameters=parameters, metadata=metadata, **common
             )
             advance(1)
-    write_metrics(place / ROWS, rows)
-    told = json.dumps({"networks": list(networks)}) + "\n"
-    write_seal(place, SEALED, {METRICS: told})
-    write_text(place / METRICS, told)
+    write_metrics(place / METRICS, rows)
+    write_checksums(place, WITH_CHECKSUMS)
     return rows
 
 

@@ -3,7 +3,7 @@
     OUT/report.html            everything in one file
     OUT/tables/KEY.md, .tex    each table, and the verdicts
     OUT/figures/KEY.png, .pdf  each figure
-    OUT/rows.csv               all rows that it rests on
+    OUT/metrics.csv               all rows that it rests on
 
 The same runs give the same bytes. The page needs no network and no script, and is readable on a
 phone and on paper. It begins with the runs themselves; of the paper's tables, figures and claims
@@ -50,7 +50,7 @@ def write_report(runs: Sequence[Path], out: Path) -> Path:
     results = Results(tuple(find_runs(places)))
     for folder in ("tables", "figures"):
         (out / folder).mkdir(parents=True, exist_ok=True)
-    write_metrics(out / "rows.csv", (row for record in results.records for row in record.rows))
+    write_metrics(out / "metrics.csv", (row for record in results.records for row in record.rows))
     for old in out.glob("figures/runs-*"):
         old.unlink()
     verdicts = [judge(claim, results) for claim in CLAIMS]

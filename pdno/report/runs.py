@@ -23,7 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from pdno.evaluation.metric_table import Metadata, Metric, Summary, metrics_of_run, table
 from pdno.files import run_folder
-from pdno.files.checksums import checked
+from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json, read_text
 from pdno.paper import published
 from pdno.paper.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
@@ -86,7 +86,7 @@ class RunRecord:
 
     @cached_property
     def _pictures(self) -> Any:
-        path = checked(self.folder / run_folder.PICTURES)
+        path = verified_path(self.folder / run_folder.SAMPLES)
         with _explained(path):
             return safe_open(path, framework="numpy") if path.is_file() else None
 
@@ -98,7 +98,7 @@ class RunRecord:
         """One array of its pictures, float64."""
         if name not in self.picture_names:
             raise ValueError(f"{self.folder} has no picture {name}: run it again")
-        with _explained(self.folder / run_folder.PICTURES):
+        with _explained(self.folder / run_folder.SAMPLES):
             return np.asarray(self._pictures.get_tensor(name), dtype=np.float64)
 
     @cached_property
@@ -116,12 +116,12 @@ class RunRecord:
 
 def find_runs(places: Sequence[Path]) -> list[RunRecord]:
     """All finished runs in or below run folders, studies or their parents; none is an error."""
-    folders = sorted(_folders(places, run_folder.METRICS))
+    folders = sorted(filter(run_folder.is_finished, _folders(places, run_folder.METRICS)))
     if not folders:
         named = ", ".join(map(str, places)) or "nothing"
         raise ValueError(
             f"no finished run in {named}: give folders of `pdno reproduce` or `pdno train` (a "
-            f"finished run has {run_folder.METRICS})"
+            f"finished run has {run_folder.CHECKSUMS})"
         )
     return [_read_run(folder) for folder in folders]
 
@@ -142,9 +142,8 @@ def _folders(places: Sequence[Path], name: str) -> set[Path]:
 def _read_run(folder: Path) -> RunRecord:
     rows = metrics_of_run(folder)
     if not rows:
-        place = folder / run_folder.ROWS
+        place = folder / run_folder.METRICS
         raise ValueError(f"{place} has no row: remove the folder and run it again")
-    checked(folder / run_folder.METRICS)
     settings = _read_json(folder / run_folder.SPECIFICATION) or _own_specification(folder)
     machine = _read_json(folder / run_folder.ENVIRONMENT)
     known = [
@@ -156,7 +155,7 @@ def _read_run(folder: Path) -> RunRecord:
 
 
 def _read_history(path: Path) -> Iterator[Mapping[str, float]]:
-    lines = read_text(path).splitlines() if checked(path).is_file() else []
+    lines = read_text(path).splitlines() if verified_path(path).is_file() else []
     for line in csv.DictReader(lines, restkey=""):
         try:
             yield {name: float(cell or "nan") for name, cell in line.items()}
@@ -185,7 +184,7 @@ def _own_specification(folder: Path) -> Mapping[str, Any]:
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
-    found = read_json(path) if checked(path).is_file() else {}
+    found = read_json(path) if verified_path(path).is_file() else {}
     if not isinstance(found, dict):
         raise ValueError(f"{path} holds {type(found).__name__}; expected keys and values")
     return found

@@ -1,6 +1,6 @@
 """One run: data, training, evaluation, and a folder that holds all of it (`pdno.files.run_folder`).
 
-A folder with metrics.json is a finished run, and is not run again.
+A folder with checksums.json is a finished run, and is not run again.
 """
 
 __all__ = [
@@ -36,13 +36,13 @@ from pdno.evaluation.metric_table import (
     Metric,
     make_metrics,
     metrics_of_run,
-    read_metrics,
+    nested_metrics,
     write_metrics,
 )
 from pdno.exports.export import FORMATS, Exported, Format, export
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path, clear_lock, only_writer, write_text
-from pdno.files.checksums import checked
+from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
 from pdno.networks.neural_operator import count_parameters
 from pdno.runs import datasets
@@ -97,12 +97,12 @@ def run_experiment(
     with process_group(device) as group, contextlib.ExitStack() as stack:
         if _has_run(place, experiment):  # which reads, and needs no lock
             clear_lock(place)
-            return read_metrics(checked(place / run_folder.ROWS))
+            return metrics_of_run(place)
         if group.is_rank_0:
             stack.enter_context(only_writer(place, wait=wait))
             if _has_run(place, experiment):  # by the process that we waited for
                 if group.size == 1:
-                    return read_metrics(checked(place / run_folder.ROWS))
+                    return metrics_of_run(place)
                 raise ValueError(f"{place} was finished by another process: run the command again")
             _begin(experiment, place, group)
             if experiment.problem is not None:
@@ -159,7 +159,7 @@ def _measure_and_save(
     grid, (inputs, out) = samples.train.grid, _channels(experiment, samples.train)
     shape = {"dim": grid.dim, "in": inputs, "out": out, "grid": grid.shape}
     shape |= {"periodic": grid.periodic, "offset": grid.offset}
-    write_metrics(place / run_folder.ROWS, rows)
+    write_metrics(place / run_folder.METRICS, rows)
     found: dict[str, Any] = {"seconds": run.seconds, "parameters": parameters}
     for row in rows:
         found.setdefault(f"{row.split} {row.resolution}", {})[row.metric] = row.value
@@ -190,11 +190,11 @@ def load(
         if not place.is_dir():
             raise ValueError(f"there is no folder {place}: give one of `pdno.fit` or `pdno train`")
         raise ValueError(
-            f"{place} holds no finished run ({run_folder.METRICS} is missing): finish it with the "
+            f"{place} holds no finished run ({run_folder.CHECKSUMS} is missing): finish it with the "
             "command that began it"
         )
     check_device(device)
-    if checked(place / run_folder.OPERATOR).is_file():
+    if verified_path(place / run_folder.OPERATOR).is_file():
         return load_operator(place, network, device)
     return _load_older(place, _experiment(place), device)
 
@@ -203,20 +203,20 @@ def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Finished
     """Read a run folder: the experiment, the trained model and its numbers."""
     place, model = Path(folder), load(folder, device=device)
     assert model.sampling is not None
-    specification = checked(place / run_folder.SPECIFICATION)
+    specification = verified_path(place / run_folder.SPECIFICATION)
     experiment = read_experiment(specification) if specification.is_file() else None
     return FinishedRun(place, experiment, model, model.sampling.grid, metrics_of_run(place))
 
 
 def _experiment(place: Path) -> Experiment:
-    return read_experiment(checked(place / run_folder.SPECIFICATION))
+    return read_experiment(verified_path(place / run_folder.SPECIFICATION))
 
 
 def _load_older(
     place: Path, experiment: Experiment, device: torch.device | str
 ) -> TrainedOperator:
     """The operator of a folder without operator.json, by its specification."""
-    tensors, header = read_tensors(checked(place / run_folder.WEIGHTS), device)
+    tensors, header = read_tensors(verified_path(place / run_folder.WEIGHTS), device)
     shape = json.loads(header["shape"])
     sizes = (shape["dim"], shape["in"], shape["out"])
     network = build_network(experiment.network, *sizes, seed=experiment.seed)
@@ -231,7 +231,7 @@ def _load_older(
     dtype = torch.float64 if experiment.training.precision == "float64" else torch.float32
     learner = assemble(network, experiment.task, sampling, tensors).to(device, dtype)
     learner.load_state_dict(tensors)
-    learner.metrics = read_json(checked(place / run_folder.METRICS))
+    learner.metrics = nested_metrics(place)
     return learner.eval()
 
 
@@ -395,7 +395,7 @@ def export_run(run: Path, out: Path | None = None, *, format: Format, **options:
 
 def kept_samples(run: Path) -> tuple[Tensor, Grid] | None:
     """A few test inputs that lie in a run folder, and their grid; None where there are none."""
-    path = checked(run / run_folder.PICTURES)
+    path = verified_path(run / run_folder.SAMPLES)
     if not path.is_file():
         return None
     tensors, header = read_tensors(path, "cpu")

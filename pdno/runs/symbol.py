@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from pdno.figures.style import save_figure
 from pdno.files.atomic import write_text
-from pdno.files.checksums import write_seal
-from pdno.files.run_folder import DATA, SEAL, SYMBOL, SYMBOL_FOLDER, is_finished
+from pdno.files.checksums import write_checksums
+from pdno.files.run_folder import CHECKSUMS, DATA, SYMBOL, SYMBOL_FOLDER, is_finished
 from pdno.interface.progress import track
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published
@@ -93,11 +93,11 @@ def inspect_symbols(
         texts.append(f'refused: PDNO(symbol="classical", order={order:g}) has {PROVEN}')
     whole = "\n\n".join(texts)
     if out is None:
-        (place / SEAL).unlink(missing_ok=True)
+        (place / CHECKSUMS).unlink(missing_ok=True)
     write_text(place / SYMBOL, json.dumps(result, indent=2) + "\n")
     write_text(place / "symbol.txt", whole + "\n")
     if out is None:
-        write_seal(place, [SYMBOL, "symbol.txt"])
+        write_checksums(place, [SYMBOL, "symbol.txt"])
     return whole, place
 
 

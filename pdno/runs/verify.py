@@ -1,7 +1,7 @@
 """Whether datasets, runs, saved operators and exported files are as they were written.
 
 Each file is right, missing, changed, or unknown: no record names it. Unknown files are told and do
-no harm, but in the place of a file of a sealed run, where they would be read, they are wrong.
+no harm, but under the name of a file of a run, where they would be read, they are wrong.
 """
 
 __all__ = ["verify"]
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from pdno.data.manifest import MANIFEST, read_manifest
 from pdno.files.atomic import sha256
-from pdno.files.checksums import State, examine
-from pdno.files.run_folder import METRICS, SEAL, SEALED
+from pdno.files.checksums import State, file_states
+from pdno.files.run_folder import CHECKSUMS, WITH_CHECKSUMS
 
 Finding = tuple[Path, State, str]  # a file, its state, and what to do about it
 RUN = "bring it back from a copy, or remove the folder and run it again"
 DATA = "run the dataset's `pdno generate` command again, or bring it back from a copy"
 EXPORT = "bring it back from a copy, or export it again"
-FOREIGN = "it was not there when the folder was sealed: remove it"
+FOREIGN = f"it is not listed in {CHECKSUMS}: remove it"
 
 
 def verify(paths: Sequence[Path]) -> tuple[str, bool]:
@@ -35,8 +35,7 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
         looked = [one for place in _folders(folder, path) for one in _look(place)]
         mine = [one for one in looked if path.is_dir() or one[0] == path]
         if not any(state != "unknown" for _, state, _ in mine):
-            told = "has no record of what was written: older versions wrote none"
-            raise ValueError(f"{path} {told}, or it is no dataset, run or export of ours")
+            raise ValueError(f"{path} has no checksums: it is no finished dataset, run or export")
         # a file may be named by several records, and all have to agree
         for one in sorted(mine, key=lambda one: one[1] == "right", reverse=True):
             if one[1] != "unknown" or one[0] not in found:
@@ -50,7 +49,7 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
 
 def _folders(folder: Path, path: Path) -> list[Path]:
     """The folder, and those below it that have a record, where the path is a folder."""
-    records = (SEAL, MANIFEST, METRICS, f"*.{SEAL}")
+    records = (CHECKSUMS, MANIFEST, f"*.{CHECKSUMS}")
     below = {one.parent for name in records for one in folder.rglob(name)}
     return sorted({folder, *below}) if path.is_dir() else [folder]
 
@@ -58,11 +57,11 @@ def _folders(folder: Path, path: Path) -> list[Path]:
 def _look(folder: Path) -> Iterator[Finding]:
     """What there is in one folder."""
     known: dict[Path, State] = {}
-    for record in [*folder.glob(SEAL), *folder.glob(f"*.{SEAL}")]:
-        cure = RUN if record.name == SEAL else EXPORT
+    for record in [*folder.glob(CHECKSUMS), *folder.glob(f"*.{CHECKSUMS}")]:
+        cure = RUN if record.name == CHECKSUMS else EXPORT
         known[record] = "right"
         try:
-            states = examine(folder, record.name)
+            states = file_states(folder, record.name)
         except ValueError:
             known[record] = "changed"
             yield record, "changed", cure
@@ -75,10 +74,10 @@ def _look(folder: Path) -> Iterator[Finding]:
         for path, state in _dataset(folder):
             known[path] = state
             yield path, state, "" if state == "right" else DATA
-    sealed = (folder / SEAL).is_file()
+    finished = (folder / CHECKSUMS).is_file()
     for path in sorted(folder.iterdir()):
         if path not in known and path.is_file() and not path.name.startswith("."):
-            foreign = sealed and path.name in (*SEALED, METRICS)
+            foreign = finished and path.name in WITH_CHECKSUMS
             yield path, "unknown", FOREIGN if foreign else ""
 
 

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from pdno.data.dataset import OperatorDataset, Pairs
+from pdno.evaluation.metric_table import metrics_of_fit, write_metrics
 from pdno.files import run_folder
 from pdno.files.atomic import only_writer
 from pdno.interface.display import draw, html_facts, line_of_facts
@@ -118,7 +119,11 @@ class Run(NamedTuple):
             run_folder.reopen(place)
             write_history(place, self.history)
             write_pictures(place, shown, self.data)
-            save_operator(place, self.model, self.training, self._metrics())
+            metrics = self._metrics()
+            about = (place.resolve().name, type(self.network).__name__, self.model.task.kind)
+            rows = metrics_of_fit(*about, metrics, self.training.settings.seed)
+            write_metrics(place / run_folder.METRICS, rows)
+            save_operator(place, self.model, self.training, metrics)
 
     def _metrics(self) -> dict[str, Any]:
         """The errors after the last epoch, by split and points."""

@@ -3,8 +3,8 @@
     weights.safetensors   network, normalisers and error bars
     operator.json         how to make the network again, its task, grid, times and training
     model_card.md         the same for a reader, with errors and limits
-    seal.json             the SHA-256 of all files, compared when one is read (`pdno.files.checksums`)
-    metrics.json          the errors; written last, so that a folder with it is whole
+    metrics.csv           the errors
+    checksums.json        the SHA-256 of all of these, written last (`pdno.files.checksums`)
 
 Nothing is unpickled and no code is imported by name (see `pdno.interface.arguments`). A network that does
 not keep its arguments is saved by its weights, and loaded into one that is given.
@@ -12,7 +12,6 @@ not keep its arguments is saved by its weights, and loaded into one that is give
 
 __all__ = ["load_operator", "save_operator"]
 
-import json
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -23,10 +22,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from pdno.evaluation.metric_table import nested_metrics
 from pdno.files import run_folder
 from pdno.files.atomic import sha256, write_text
-from pdno.files.checksums import checked, write_seal
-from pdno.files.limits import read_json, read_text
+from pdno.files.checksums import verified_path, write_checksums
+from pdno.files.limits import read_text
 from pdno.interface.arguments import describe, rebuild
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
@@ -53,7 +53,7 @@ def save_operator(
 ) -> None:
     """Write a trained operator; a folder that is not written to its end holds none.
 
-    `metrics` are those of metrics.json, `header` is kept with the weights.
+    metrics.csv has to be there, `metrics` are those of the card; `header` is kept with the weights.
     """
     if learner.sampling is None:
         raise ValueError("this learner does not know what it was trained on: train it by pdno.fit")
@@ -83,10 +83,7 @@ def save_operator(
     )
     write_text(folder / run_folder.OPERATOR, record.model_dump_json(indent=2) + "\n")
     write_text(folder / run_folder.MODEL_CARD, model_card(record, metrics))
-    told = json.dumps(metrics, indent=2) + "\n"
-    # before the metrics, by which a folder is finished: what is finished is sealed
-    write_seal(folder, run_folder.SEALED, {run_folder.METRICS: told})
-    write_text(folder / run_folder.METRICS, told)
+    write_checksums(folder, run_folder.WITH_CHECKSUMS)
 
 
 def load_operator(
@@ -94,7 +91,7 @@ def load_operator(
 ) -> TrainedOperator:
     """The operator of a folder; into `network`, where that does not keep its arguments."""
     record = read_record(folder)
-    weights = checked(folder / run_folder.WEIGHTS)
+    weights = verified_path(folder / run_folder.WEIGHTS)
     if not weights.is_file() or sha256(weights) != record.sha256:
         told = "damaged, or of another operator" if weights.is_file() else "missing"
         cure = "copy the whole folder again, or save it anew"
@@ -110,7 +107,7 @@ def load_operator(
         raise ValueError(
             f"the weights of {folder} are of another {record.network_class} than this one: {told}"
         ) from problem
-    learner.metrics = read_json(checked(folder / run_folder.METRICS))
+    learner.metrics = nested_metrics(folder)
     return learner.eval()
 
 
@@ -138,7 +135,7 @@ def read_record(folder: Path) -> OperatorRecord:
     """The record of a folder."""
     path = folder / run_folder.OPERATOR
     try:
-        return OperatorRecord.model_validate_json(read_text(checked(path)))
+        return OperatorRecord.model_validate_json(read_text(verified_path(path)))
     except ValidationError as problem:
         first = problem.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pdno.training.sampling import Sampling
 from pdno.training.settings import TrainingSettings
 
-MOST_ERRORS = 12  # of a split that the card shows; metrics.json has all
+MOST_ERRORS = 12  # of a split that the card shows; metrics.csv has all
 
 
 class TrainingRecord(BaseModel, frozen=True, extra="forbid"):
@@ -111,7 +111,7 @@ def _errors(metrics: Mapping[str, Any]) -> str:
         lines += [f"| {split} | {name} | {x:.4g} |" for name, x in numbers[:MOST_ERRORS]]
     if len(lines) == 2:
         return "None was measured: there were no test samples."
-    return "\n".join(lines) + "\n\nMeans over samples; all digits are in metrics.json."
+    return "\n".join(lines) + "\n\nMeans over samples; all digits are in metrics.csv."
 
 
 def _limits(record: OperatorRecord) -> str:

@@ -82,4 +82,4 @@ def write_pictures(folder: Path, pictures: Mapping[str, Tensor], data: OperatorD
     shown = json.dumps([grid.shape, grid.periodic, grid.offset])
     header = {"grid": shown, "times": json.dumps(data.target_times)}
     kept = {name: picture.float() for name, picture in pictures.items()}
-    write_tensors(folder / run_folder.PICTURES, kept, header)
+    write_tensors(folder / run_folder.SAMPLES, kept, header)

@@ -46,13 +46,13 @@ def test_rows_come_back_as_they_were(tmp_path):
         row(value=5e-324, model='a "quoted", name', metric="relative_l2 band 4-8"),
         row(value=-0.1, seconds=1e300, parameters=10**20),
     ]
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "metrics.csv"
     write_metrics(path, rows)
     assert read_metrics(path) == rows
     before = path.read_bytes()
     write_metrics(path, read_metrics(path))
     assert path.read_bytes() == before
-    assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
+    assert [file.name for file in tmp_path.iterdir()] == ["metrics.csv"]
 
 
 def test_metadata_come_back_as_they_were(tmp_path):
@@ -65,7 +65,7 @@ def test_metadata_come_back_as_they_were(tmp_path):
             "resources", sweep={"modes": 12.0, "width": 20.5}, samples=3, epochs=2, commit="a1"
         ),
     ]
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "metrics.csv"
     write_metrics(path, [row(metadata=one) for one in kinds])
     assert [found.metadata for found in read_metrics(path)] == kinds
     assert kinds[0].network == "PDNO a(x,ξ)" and kinds[1].network == "FNO"
@@ -80,7 +80,7 @@ def test_metadata_come_back_as_they_were(tmp_path):
     ],
 )
 def test_metadata_that_cannot_be_read_are_refused(tmp_path, change, message):
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "metrics.csv"
     metadata = Metadata("darcy-modes", family="PDNO", of_paper=True, sweep={"modes": 4.0})
     write_metrics(path, [row(metadata=metadata)])
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
@@ -89,14 +89,14 @@ def test_metadata_that_cannot_be_read_are_refused(tmp_path, change, message):
 
 
 def test_nan_comes_back_as_nan(tmp_path):
-    write_metrics(tmp_path / "rows.csv", [row(value=math.nan, seconds=math.nan)])
-    (found,) = read_metrics(tmp_path / "rows.csv")
+    write_metrics(tmp_path / "metrics.csv", [row(value=math.nan, seconds=math.nan)])
+    (found,) = read_metrics(tmp_path / "metrics.csv")
     assert math.isnan(found.value) and math.isnan(found.seconds)
 
 
 def test_no_rows_are_a_file_with_a_header(tmp_path):
-    write_metrics(tmp_path / "rows.csv", [])
-    assert read_metrics(tmp_path / "rows.csv") == []
+    write_metrics(tmp_path / "metrics.csv", [])
+    assert read_metrics(tmp_path / "metrics.csv") == []
 
 
 def test_numbers_of_torch_become_plain_ones():
@@ -133,16 +133,16 @@ def test_a_row_refuses_what_it_cannot_hold(changes, message):
     ],
 )
 def test_other_files_are_refused_by_name(tmp_path, change, message):
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "metrics.csv"
     write_metrics(path, [row()])
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(ValueError, match=message) as failure:
         read_metrics(path)
-    assert "rows.csv" in str(failure.value)
+    assert "metrics.csv" in str(failure.value)
 
 
 def test_the_order_of_columns_is_free(tmp_path):
-    path = tmp_path / "rows.csv"
+    path = tmp_path / "metrics.csv"
     write_metrics(path, [row(model="PDNO")])
     lines = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines()]
     path.write_text("\n".join(",".join(reversed(line)) for line in lines), encoding="utf-8")

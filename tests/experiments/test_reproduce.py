@@ -28,11 +28,11 @@ WALL_CLOCK = ("speed", "solver", "training")
 
 
 def fingerprint(folder):
-    """All files but rows.csv, which is gathered anew, and the locks of datasets."""
+    """All files but metrics.csv, which is gathered anew, and the locks of datasets."""
     return {
         path.relative_to(folder): (sha256(path), path.stat().st_mtime_ns)
         for path in folder.rglob("*")
-        if path.is_file() and path.name != ".lock" and path != folder / "rows.csv"
+        if path.is_file() and path.name != ".lock" and path != folder / "metrics.csv"
     }
 
 
@@ -55,11 +55,11 @@ def numbers(rows, seed=0):
 def check_smoke(name, out, **options):
     """Run it, then again; every run has its folder, its rows and its place in the summary."""
     rows = reproduce(name, out, preset="smoke", **options)
-    with open(out / "rows.csv", encoding="utf-8", newline="") as file:
+    with open(out / "metrics.csv", encoding="utf-8", newline="") as file:
         table = list(csv.reader(file))
     assert table[0] == list(COLUMNS)
     assert len(table) == len(rows) + 1 > 1
-    assert read_metrics(out / "rows.csv") == rows
+    assert read_metrics(out / "metrics.csv") == rows
     before = fingerprint(out)
     assert reproduce(name, out, preset="smoke", **options) == rows
     assert fingerprint(out) == before
@@ -69,7 +69,7 @@ def check_smoke(name, out, **options):
     study = study_of(name, "smoke", **options)
     for experiment in study.experiments:
         folder = run_folder(experiment, out)
-        mine = read_metrics(folder / "rows.csv")
+        mine = read_metrics(folder / "metrics.csv")
         assert {(r.experiment, r.model, r.seed) for r in mine} == {
             (experiment.name, experiment.model, experiment.seed)
         }
@@ -133,7 +133,7 @@ def test_a_study_goes_on_where_it_stopped(tmp_path, darcy, heat, monkeypatch):
         patch.setattr("pdno.paper.reproduce.run_experiment", stop)
         with pytest.raises(KeyboardInterrupt):
             run_study(study, tmp_path / "cut")
-    assert {row.experiment for row in read_metrics(tmp_path / "cut" / "rows.csv")} == {"heat"}
+    assert {row.experiment for row in read_metrics(tmp_path / "cut" / "metrics.csv")} == {"heat"}
     before = fingerprint(run_folder(heat, tmp_path / "cut"))
     rows = run_study(study, tmp_path / "cut")
     assert fingerprint(run_folder(heat, tmp_path / "cut")) == before
@@ -144,17 +144,17 @@ def test_one_command_for_a_study_and_for_one_run(tmp_path, heat):
     alone = run(heat, tmp_path / "alone")
     study = run(Study(name="mine", preset="smoke", experiments=(heat,)), tmp_path / "study")
     assert numbers(alone) == numbers(study)
-    assert (tmp_path / "alone" / "metrics.json").is_file()
-    assert (run_folder(heat, tmp_path / "study") / "metrics.json").is_file()
+    assert (tmp_path / "alone" / "checksums.json").is_file()
+    assert (run_folder(heat, tmp_path / "study") / "checksums.json").is_file()
 
 
 def test_rows_are_those_of_finished_runs(tmp_path, heat):
     rows = run_study(Study(name="mine", preset="smoke", experiments=(heat,)), tmp_path)
     (tmp_path / "unfinished").mkdir()
-    (tmp_path / "unfinished" / "rows.csv").write_text("nothing yet")
+    (tmp_path / "unfinished" / "metrics.csv").write_text("nothing yet")
     assert gather_rows(tmp_path) == rows
-    (run_folder(heat, tmp_path) / "metrics.json").unlink()
-    assert gather_rows(tmp_path) == [] == read_metrics(tmp_path / "rows.csv")
+    (run_folder(heat, tmp_path) / "checksums.json").unlink()
+    assert gather_rows(tmp_path) == [] == read_metrics(tmp_path / "metrics.csv")
 
 
 @pytest.mark.parametrize(

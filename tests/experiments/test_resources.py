@@ -40,7 +40,7 @@ def check(rows):
 def test_the_table_is_measured_once(tmp_path, here, monkeypatch):
     rows = reproduce("resources", tmp_path, preset="smoke")
     check(rows)
-    assert read_metrics(tmp_path / "rows.csv") == rows
+    assert read_metrics(tmp_path / "metrics.csv") == rows
     text = summarise(rows)
     assert all(model in text for model in MODELS) and "peak memory MB" in text
 

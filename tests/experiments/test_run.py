@@ -35,21 +35,20 @@ from pdno.training.task import (
 
 FILES = {
     ".lock",
-    "seal.json",
+    "checksums.json",
     "specification.json",
     "environment.json",
     "history.csv",
     "weights.safetensors",
     "operator.json",
     "model_card.md",
-    "pictures.safetensors",
-    "rows.csv",
-    "metrics.json",
+    "samples.safetensors",
+    "metrics.csv",
 }
 
 
 def pictures(folder):
-    with safe_open(folder / "pictures.safetensors", framework="pt") as file:
+    with safe_open(folder / "samples.safetensors", framework="pt") as file:
         return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 
@@ -72,7 +71,7 @@ def test_the_folder_holds_all_of_a_run(tmp_path, datasets, darcy):
     with open(tmp_path / "run" / "history.csv", newline="") as file:
         history = list(csv.DictReader(file))
     assert [row["epoch"] for row in history] == ["1", "2"]
-    assert read_metrics(tmp_path / "run" / "rows.csv") == rows
+    assert read_metrics(tmp_path / "run" / "metrics.csv") == rows
     (test,) = [row for row in rows if (row.split, row.metric) == ("test", "relative_l2")]
     # the history measures in single precision
     assert test.value == pytest.approx(float(history[-1]["test"]), rel=1e-5)
@@ -81,7 +80,7 @@ def test_the_folder_holds_all_of_a_run(tmp_path, datasets, darcy):
 
 def test_metrics_are_the_rows(tmp_path, datasets, darcy):
     rows = run_experiment(darcy, tmp_path, data=datasets)
-    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    metrics = load_run(tmp_path).model.metrics
     assert metrics.pop("seconds") == rows[0].seconds > 0
     assert metrics.pop("parameters") == rows[0].parameters > 0
     told = {(key, name): value for key, part in metrics.items() for name, value in part.items()}
@@ -273,24 +272,6 @@ def test_another_specification_in_the_same_folder_is_refused(tmp_path, datasets,
     assert fingerprint(tmp_path) == before
 
 
-def test_a_folder_of_an_older_version_is_the_same_run(tmp_path, datasets, darcy, monkeypatch):
-    """Its specification does not say the study; whatever else differs is told alone."""
-    named = darcy.with_changes(study="darcy-modes", of_paper=True, sweep=("modes",))
-    rows = run_experiment(named, tmp_path, data=datasets)
-    path = tmp_path / "specification.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    for name in ("study", "of_paper", "sweep"):
-        del values[name]
-    path.write_text(json.dumps(values), encoding="utf-8")
-    (tmp_path / "seal.json").unlink()
-    before = fingerprint(tmp_path)
-    assert run_experiment(named, tmp_path, data=datasets) == rows
-    assert run_experiment(darcy, tmp_path, data=datasets) == rows
-    with pytest.raises(ValueError, match=r"another specification \(train was 4, is 3\)"):
-        run_experiment(named.with_changes(train=3), tmp_path, data=datasets)
-    assert fingerprint(tmp_path) == before
-
-
 def test_a_run_that_stopped_before_its_numbers_goes_on(tmp_path, datasets, darcy, monkeypatch):
     """Nothing is trained again, and an unfinished run is not taken for a finished one."""
     peace, cut = tmp_path / "peace", tmp_path / "cut"
@@ -303,8 +284,8 @@ def test_a_run_that_stopped_before_its_numbers_goes_on(tmp_path, datasets, darcy
         patch.setattr(running, "measure", fail)
         with pytest.raises(RuntimeError, match="power cut"):
             run_experiment(darcy, cut, data=datasets)
-    assert not (cut / "metrics.json").exists()
-    with pytest.raises(ValueError, match=r"no finished run \(metrics.json is missing\)"):
+    assert not (cut / "checksums.json").exists()
+    with pytest.raises(ValueError, match=r"no finished run \(checksums.json is missing\)"):
         load_run(cut)
     monkeypatch.setattr(TrainedOperator, "forward", fail)  # a step of training would fail
     rows = run_experiment(darcy, cut, data=datasets)
@@ -314,7 +295,7 @@ def test_a_run_that_stopped_before_its_numbers_goes_on(tmp_path, datasets, darcy
     values = {(r.split, r.metric, r.resolution): r.value for r in rows if r.split not in timed}
     assert values == {
         (r.split, r.metric, r.resolution): r.value
-        for r in read_metrics(peace / "rows.csv")
+        for r in read_metrics(peace / "metrics.csv")
         if r.split not in timed
     }
 

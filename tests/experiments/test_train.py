@@ -12,6 +12,8 @@ from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
 from pdno.evaluation.evaluate import evaluate
 from pdno.evaluation.metric_table import read_metrics
+from pdno.files.checksums import write_checksums
+from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.runs.datasets import open_experiment_data
 from pdno.runs.run import evaluate_run, load_run, predict_run, run_experiment, train
 from pdno.spectral.grid import Grid
@@ -67,7 +69,7 @@ def test_epochs_and_seed_of_the_command_count(tmp_path, heat):
 
 def test_evaluation_at_home_is_that_of_the_run(trained, darcy):
     folder = trained(darcy)
-    told = {r.metric: r.value for r in read_metrics(folder / "rows.csv") if r.split == "test"}
+    told = {r.metric: r.value for r in read_metrics(folder / "metrics.csv") if r.split == "test"}
     rows = evaluate_run(folder)
     assert {(row.split, row.resolution, row.seed) for row in rows} == {("test", 8, 0)}
     assert {r.metric: r.value for r in rows}.items() <= told.items()
@@ -78,7 +80,7 @@ def test_evaluation_elsewhere_is_that_of_the_model(trained, datasets, darcy):
     rows = evaluate_run(folder, resolution=16)
     assert {row.resolution for row in rows} == {16}
     zero_shot = {
-        r.metric: r.value for r in read_metrics(folder / "rows.csv") if r.split == "zero-shot"
+        r.metric: r.value for r in read_metrics(folder / "metrics.csv") if r.split == "zero-shot"
     }
     assert {r.metric: r.value for r in rows} == zero_shot
     finest = open_experiment_data(darcy, datasets).finest_test
@@ -212,22 +214,6 @@ def test_frames_of_a_rollout_come_one_after_another(trained, tmp_path, flow):
             predict(times)
 
 
-def test_older_runs_on_files_need_to_be_told_the_times(tmp_path, flow):
-    generate_dataset(flow.problem, tmp_path / "mine")
-    run_experiment(flow.with_changes(problem=None, file=tmp_path / "mine"), tmp_path / "run")
-    np.save(tmp_path / "f.npy", np.zeros((1, 2, 16, 16)))
-    predict_run(tmp_path / "run", tmp_path / "f.npy", tmp_path / "u.npy", times=None)
-    known = np.load(tmp_path / "u.npy")
-    assert known.shape[1] == len(flow.problem.times) - 2
-    for name in ("operator.json", "seal.json"):  # which older versions did not write
-        (tmp_path / "run" / name).unlink()
-    with pytest.raises(ValueError, match="this run predicts frames: give the times"):
-        predict_run(tmp_path / "run", tmp_path / "f.npy", tmp_path / "u.npy", times=None)
-    shape = predict_run(tmp_path / "run", tmp_path / "f.npy", tmp_path / "u.npy", times=[3, 4])
-    assert shape == (1, 2, 1, 16, 16)
-    assert np.array_equal(np.load(tmp_path / "u.npy"), known[:, :2])
-
-
 def test_wrong_inputs_are_refused_by_name(trained, tmp_path, darcy):
     folder = trained(darcy)
     f = np.zeros((2, 8, 8))
@@ -261,7 +247,7 @@ def test_the_times_that_a_network_sees_are_scaled_when_it_predicts(trained, tmp_
     record = json.loads((shifted / "operator.json").read_text())
     record["task"] |= {"start": 1.0, "span": 2.0}
     (shifted / "operator.json").write_text(json.dumps(record))
-    (shifted / "seal.json").unlink()  # of the file as it was
+    write_checksums(shifted, WITH_CHECKSUMS)
     np.save(tmp_path / "f.npy", np.random.default_rng(0).standard_normal((2, 32)))
     for run, times in ((folder, [0.25, 0.5]), (shifted, [1.5, 2.0])):
         predict_run(run, tmp_path / "f.npy", tmp_path / f"{len(times)}{run.name}.npy", times=times)

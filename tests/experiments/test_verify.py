@@ -14,10 +14,9 @@ import torch
 import pdno
 from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
-from pdno.files import checksums as seal
 from pdno.files import run_folder
 from pdno.files.atomic import LOCK, only_writer
-from pdno.files.checksums import signed, unsigned
+from pdno.files.checksums import with_digest, without_digest
 from pdno.networks.fno import FNO
 from pdno.report.runs import find_runs
 from pdno.runs.datasets import ensure_dataset
@@ -27,9 +26,9 @@ from pdno.spectral.grid import Grid
 
 READERS = {
     **{name: load_run for name in ("weights.safetensors", "operator.json", "specification.json")},
-    **{name: load_run for name in ("rows.csv", "metrics.json", "seal.json")},
+    **{name: load_run for name in ("metrics.csv", "checksums.json")},
     **{name: lambda run: find_runs([run]) for name in ("history.csv", "environment.json")},
-    "pictures.safetensors": lambda run: find_runs([run])[0].picture("input"),
+    "samples.safetensors": lambda run: find_runs([run])[0].picture("input"),
     "model_card.md": lambda run: export_run(run, format="safetensors"),
 }
 
@@ -60,7 +59,7 @@ def test_a_changed_byte_is_one_message_with_the_cure(run, name):
     size = (run / name).stat().st_size
     for place in (0, size // 2, size - 1):
         change(run / name, place)
-        with pytest.raises(ValueError, match=f"{name} .*: bring it back from a copy"):
+        with pytest.raises(ValueError, match=f"{name} .*: restore it from a copy"):
             READERS[name](run)
         text, right = verify([run])
         assert not right and f"changed  {run / name}: bring it back" in text
@@ -78,8 +77,8 @@ def test_a_file_that_is_missing_or_too_many_is_told(run):
     data = OperatorDataset.from_arrays(field, field, Grid((8,)))
     pdno.fit(FNO(1, 1, 1, 2, 1, 2), data, epochs=1, folder=operator)
     assert verify([operator])[1]
-    shutil.copy(run / "rows.csv", operator)  # which would be read instead of its metrics
-    with pytest.raises(ValueError, match="rows.csv was not there when .*: remove it"):
+    shutil.copy(run / "specification.json", operator)
+    with pytest.raises(ValueError, match="specification.json is not listed in .*: remove it"):
         load_run(operator)
     assert not verify([operator])[1]
 
@@ -101,17 +100,14 @@ def test_verify_looks_at_datasets_runs_and_exports(run, capsys):
     assert main(["verify", str(run / "notes.txt")]) == main(["verify", str(run / "none")]) == 2
 
 
-def test_folders_of_older_versions_are_read_with_one_note(run, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(seal, "_OLD", [])
-    (run / "seal.json").unlink()
-    other = shutil.copytree(run, tmp_path / "other")
-    load_run(run)
-    load(run)
-    load(other)
-    assert capsys.readouterr().err.count("has no seal.json") == 1
+def test_a_folder_without_checksums_is_not_finished(run):
+    (run / "checksums.json").unlink()
+    for read in (load_run, load):
+        with pytest.raises(ValueError, match=r"no finished run \(checksums.json is missing\)"):
+            read(run)
 
 
-def test_a_new_training_in_a_folder_takes_the_seal_of_the_old_one_away(tmp_path):
+def test_a_new_training_in_a_folder_removes_the_old_checksums(tmp_path):
     field = torch.randn(4, 1, 8, generator=torch.Generator().manual_seed(0))
     data = OperatorDataset.from_arrays(field, field, Grid((8,)))
     pdno.fit(FNO(1, 1, 1, 2, 1, 2), data, epochs=1, folder=tmp_path)
@@ -123,14 +119,14 @@ def test_a_new_training_in_a_folder_takes_the_seal_of_the_old_one_away(tmp_path)
 
 
 def test_the_signature_covers_every_byte():
-    text = signed(json.dumps({"a": 1, "b": [2]}, indent=1))
-    assert json.loads(text)["b"] == [2] and unsigned(text) == (
+    text = with_digest(json.dumps({"a": 1, "b": [2]}, indent=1))
+    assert json.loads(text)["b"] == [2] and without_digest(text) == (
         json.dumps({"a": 1, "b": [2]}, indent=1),
         True,
     )
     for place in range(len(text)):
         other = text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :]
-        assert not unsigned(other)[1]
+        assert not without_digest(other)[1]
 
 
 HOLD = """

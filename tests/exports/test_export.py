@@ -146,7 +146,7 @@ def check_format(family, folder, format, frames):
     assert path.is_file() and made.difference <= exporting.TOLERANCE
     card = (folder / f"{path.name}.md").read_text(encoding="utf-8")
     assert f"{made.difference:.1e}" in card and '"inputs"' in card
-    names = [path.name, f"{path.name}.md", f"{path.name}.seal.json"]
+    names = [path.name, f"{path.name}.md", f"{path.name}.checksums.json"]
     assert sorted(found.name for found in folder.iterdir()) == names
 
 

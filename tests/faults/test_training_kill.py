@@ -83,8 +83,8 @@ def wait_for_a_checkpoint(process, folder):
 def outcome(folder):
     """All that a run leaves but its time, and whether anything half written lies about."""
     names = {path.name for path in folder.rglob("*") if path.is_file()}
-    kept = {"history.csv", "metrics.json", "model_card.md", "operator.json"}
-    kept |= {"pictures.safetensors", "weights.safetensors", "seal.json", ".lock"}
+    kept = {"history.csv", "metrics.csv", "model_card.md", "operator.json"}
+    kept |= {"samples.safetensors", "weights.safetensors", "checksums.json", ".lock"}
     assert len(names) == 2 + len(kept) and kept < names, names  # and two checkpoints
     found = load_checkpoint(folder / "checkpoints")
     lines = (folder / "history.csv").read_text().splitlines()

@@ -7,6 +7,8 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from pdno.evaluation.metric_table import Metric, write_metrics
+from pdno.files.checksums import write_checksums
+from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.report.runs import old_facts
 
 NETWORK = {
@@ -71,7 +73,7 @@ def write_run(
         Metric(resolution=points, split=split, metric="relative_l2", value=value, **common)
         for points, split, value in more_rows
     ]
-    write_metrics(folder / "rows.csv", with_facts(rows, specification))
+    write_metrics(folder / "metrics.csv", with_facts(rows, specification))
     history = ["epoch,step,learning_rate,loss,train,test,best,seconds"]
     history += [f"{e},{e},0.1,1.0,{2 / e},{3 / e},{3 / e},{e}" for e in (1, epochs // 2, epochs)]
     (folder / "history.csv").write_text("\n".join(history) + "\n")
@@ -80,9 +82,14 @@ def write_run(
     if pictures is not None:
         header = {"times": json.dumps(times)}
         arrays = {k: np.ascontiguousarray(v, dtype=np.float32) for k, v in pictures.items()}
-        save_file(arrays, folder / "pictures.safetensors", header)
-    (folder / "metrics.json").write_text("{}")
+        save_file(arrays, folder / "samples.safetensors", header)
+    finish(folder)
     return folder
+
+
+def finish(folder):
+    """Record the checksums of a folder, also of one whose files were changed on purpose."""
+    write_checksums(folder, WITH_CHECKSUMS)
 
 
 def write_resources(out, lines, resolution=64):
@@ -96,8 +103,8 @@ def write_resources(out, lines, resolution=64):
         for model, values in lines.items()
         for name, value in zip(names, values, strict=True)
     ]
-    write_metrics(folder / "rows.csv", with_facts(rows, {}))
-    (folder / "metrics.json").write_text("{}")
+    write_metrics(folder / "metrics.csv", with_facts(rows, {}))
+    finish(folder)
     return folder
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fabricated_runs import FLOW, errors, write_paper, write_run
+from fabricated_runs import FLOW, errors, finish, write_paper, write_run
 
 from pdno.evaluation.metric_table import read_metrics, write_metrics
 from pdno.figures.style import marker_of
@@ -60,12 +60,15 @@ def rename(source, target, names):
         place.mkdir(parents=True)
         for path in folder.iterdir():
             (place / path.name).write_bytes(path.read_bytes())
-        rows = [replace(row, model=names[row.model]) for row in read_metrics(folder / "rows.csv")]
-        write_metrics(place / "rows.csv", rows)
+        rows = [
+            replace(row, model=names[row.model]) for row in read_metrics(folder / "metrics.csv")
+        ]
+        write_metrics(place / "metrics.csv", rows)
         if (folder / "specification.json").is_file():
             specification = json.loads((folder / "specification.json").read_text())
             specification["model"] = names[specification["model"]]
             (place / "specification.json").write_text(json.dumps(specification))
+        finish(place)
 
 
 def test_renaming_every_model_changes_no_verdict_colour_or_table(tmp_path):
@@ -98,8 +101,9 @@ def old_results(tmp_path_factory):
     out = tmp_path_factory.mktemp("old")
     for name, files in OLD["runs"].items():
         (out / name).mkdir()
-        for file, text in {**files, "metrics.json": "{}"}.items():
+        for file, text in files.items():
             (out / name / file).write_text(text, encoding="utf-8")
+        finish(out / name)
     return read(out)
 
 
@@ -111,7 +115,7 @@ def numbers(text):
 
 def test_old_folders_have_no_facts():
     for files in OLD["runs"].values():
-        assert "study" not in files["rows.csv"].splitlines()[0]
+        assert "study" not in files["metrics.csv"].splitlines()[0]
         assert "of_paper" not in files.get("specification.json", "")
 
 
@@ -146,6 +150,7 @@ def test_seeds_of_an_older_and_of_this_version_are_one_group(tmp_path):
     path = next(tmp_path.glob("*seed1")) / "specification.json"
     written = {"study": "", "of_paper": True, "sweep": []}
     path.write_text(json.dumps(json.loads(path.read_text()) | written))
+    finish(path.parent)
     (group,) = read(tmp_path).groups
     assert group.budget.seeds == 2 and group.summary().mean == pytest.approx(0.2)
 

@@ -209,7 +209,7 @@ def test_every_table_and_figure_is_made(report):
     assert {path.name for path in (report / "tables").iterdir()} == tables
     numbers = [entry.number for entry in FIGURES if entry.number]
     assert numbers == [f"Figure {k}" for k in range(1, 14)]
-    assert (report / "rows.csv").read_text().count("\n") > 100
+    assert (report / "metrics.csv").read_text().count("\n") > 100
 
 
 def test_no_figure_is_blank(report):
@@ -387,7 +387,7 @@ def test_a_report_is_the_same_each_time_and_replaces_an_older_one(lone, tmp_path
 def test_unfinished_and_smaller_runs_are_named(tmp_path):
     write_run(tmp_path, "heat", "PDIO a(x,ξ,t)", metrics=metrics(0.1, 0.2), train=100)
     begun = write_run(tmp_path, "darcy", "FNO", metrics=metrics(0.1, 0.2))
-    (begun / "metrics.json").unlink()
+    (begun / "checksums.json").unlink()
     less = write_run(tmp_path, "heat", "PDIO a(x,ξ,t)", metrics=metrics(1, 2), train=100, epochs=3)
     text = write_report([tmp_path], tmp_path / "report").read_text(encoding="utf-8")
     assert f"Not finished yet, and left out: {begun.name}." in text

@@ -5,6 +5,7 @@ import math
 import shutil
 
 import pytest
+from fabricated_runs import finish
 
 from pdno.evaluation.metric_table import Metadata, Metric
 from pdno.figures.style import COLOURS, MARKERS, line_of, marker_of, signed
@@ -45,7 +46,7 @@ def test_no_finished_run_is_an_error_that_says_what_to_give(tmp_path, make_run):
     with pytest.raises(ValueError, match="absent is not a folder"):
         find_runs([tmp_path / "absent"])
     folder = make_run(tmp_path, "darcy", "FNO", metrics=HALF)
-    (folder / "metrics.json").unlink()
+    (folder / "checksums.json").unlink()
     with pytest.raises(ValueError, match="no finished run"):
         find_runs([tmp_path])
     assert find_unfinished([tmp_path]) == [folder.name]
@@ -54,9 +55,11 @@ def test_no_finished_run_is_an_error_that_says_what_to_give(tmp_path, make_run):
 def test_damaged_files_are_named(tmp_path, make_run):
     folder = make_run(tmp_path, "darcy", "FNO", metrics=HALF)
     (folder / "specification.json").write_text("{")
+    finish(folder)
     with pytest.raises(ValueError, match="specification.json is not readable as JSON"):
         find_runs([tmp_path])
     (folder / "specification.json").write_text("[]")
+    finish(folder)
     with pytest.raises(ValueError, match="specification.json holds list"):
         find_runs([tmp_path])
 
@@ -73,9 +76,10 @@ def test_a_record_says_what_its_files_say(tmp_path, make_run):
     with pytest.raises(ValueError, match="has no picture prediction: run it again"):
         record.picture("prediction")
     (folder / "history.csv").write_text("epoch,test\n1,\n")
+    (folder / "samples.safetensors").unlink()
+    finish(folder)
     (again,) = find_runs([folder])
     assert math.isnan(again.history[0]["test"])
-    (folder / "pictures.safetensors").unlink()
     assert again.times is None and again.picture_names == ()
 
 
@@ -167,6 +171,7 @@ def test_a_budget_counts_the_epochs_that_were_done(tmp_path, make_run):
     assert read(tmp_path).groups[0].budget.level == "paper"
     lines = (folder / "history.csv").read_text().splitlines()
     (folder / "history.csv").write_text("\n".join(lines[:-1]) + "\n")
+    finish(folder)
     assert read(tmp_path).groups[0].budget.epochs == 250
     assert read(tmp_path).groups[0].budget.level == "small"
 

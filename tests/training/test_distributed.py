@@ -170,12 +170,12 @@ def test_two_processes_go_on_to_the_bit(two_processes):
     assert sorted(path.name for path in (folder / "run").iterdir()) == [
         ".lock",
         "checkpoints",
+        "checksums.json",
         "history.csv",
-        "metrics.json",
+        "metrics.csv",
         "model_card.md",
         "operator.json",
-        "pictures.safetensors",
-        "seal.json",
+        "samples.safetensors",
         "weights.safetensors",
     ]
 

@@ -248,13 +248,13 @@ def test_what_a_killed_run_left_half_written_is_removed(tmp_path, undisturbed):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         ".lock",
         "checkpoints",
+        "checksums.json",
         "history.csv",
-        "metrics.json",
+        "metrics.csv",
         "model_card.md",
         "notes.tmp",
         "operator.json",
-        "pictures.safetensors",
-        "seal.json",
+        "samples.safetensors",
         "weights.safetensors",
     ]
     assert all(path.suffix == ".safetensors" for path in checkpoints(tmp_path))

@@ -12,6 +12,8 @@ from torch import nn
 import pdno
 from pdno.data.dataset import OperatorDataset
 from pdno.evaluation.evaluate import evaluate
+from pdno.files.checksums import write_checksums
+from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.interface.arguments import RecordsArguments, describe, rebuild
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
@@ -219,7 +221,7 @@ def test_networks_of_others_may_keep_their_arguments(tmp_path):
     assert torch.equal(operator.predict(inputs), run.model.predict(inputs))
     path = tmp_path / "operator.json"
     path.write_text(path.read_text().replace("Scaled", "Absent"))
-    (tmp_path / "seal.json").unlink()
+    write_checksums(tmp_path, WITH_CHECKSUMS)
     with pytest.raises(ValueError, match=r"no class .*Absent: import the module that defines it"):
         load(tmp_path)
 
@@ -237,10 +239,7 @@ def test_descriptions_tell_all_arguments_or_refuse():
 
 
 def test_damage_is_one_clear_message(own):
-    operator, weights, metrics = (
-        own / name for name in ("operator.json", "weights.safetensors", "metrics.json")
-    )
-    (own / "seal.json").unlink()  # as older versions left a folder; the seal tells all of it alike
+    operator, weights = own / "operator.json", own / "weights.safetensors"
     text, tensors = operator.read_text(), weights.read_bytes()
     for broken, message in (
         (text[:-20], r"operator.json is not readable \(it: Invalid JSON"),
@@ -249,17 +248,20 @@ def test_damage_is_one_clear_message(own):
         (text.replace('"width": 3', '"size": 3'), r"(?s)cannot be made \(.*size.*network=PDNO"),
     ):
         operator.write_text(broken)
+        write_checksums(own, WITH_CHECKSUMS)
         with pytest.raises(ValueError, match=message):
             load(own)
     operator.write_text(text)
     weights.write_bytes(tensors[:-4] + bytes(4))
+    write_checksums(own, WITH_CHECKSUMS)
     with pytest.raises(ValueError, match=r"weights.safetensors, which is damaged, or of another"):
         load(own)
     weights.unlink()
+    write_checksums(own, WITH_CHECKSUMS)
     with pytest.raises(ValueError, match=r"weights.safetensors, which is missing: copy the whole"):
         load(own)
-    metrics.unlink()
-    with pytest.raises(ValueError, match=r"no finished run \(metrics.json is missing\)"):
+    (own / "checksums.json").unlink()
+    with pytest.raises(ValueError, match=r"no finished run \(checksums.json is missing\)"):
         load(own)
 
 
