@@ -15,7 +15,7 @@ from pdno import FNO, MWT, PDNO, Grid, OperatorDataset, apply_symbol, fit
 from pdno.networks.semigroup import SemigroupStep
 from pdno.networks.transport import Transport
 from pdno.spectral.metrics import band_errors, relative_error, relative_l2
-from pdno.symbols import Heat
+from pdno.symbols import HeatSymbol
 
 TINY = {"width": 4, "modes": 2}
 PLAIN = {**TINY, "layers": 2, "symbol_hidden": 6}
@@ -115,9 +115,9 @@ def test_a_million_points_on_a_line(points):
     x = torch.arange(points, dtype=torch.float64) / points
     f = torch.sin(2 * torch.pi * 3 * x)[None, None]
     factor = torch.exp(torch.tensor(-4 * torch.pi**2 * 9 * 0.01 * 0.5, dtype=torch.float64))
-    found = apply_symbol(Heat(diffusivity=0.01), f, t=0.5)
+    found = apply_symbol(HeatSymbol(diffusivity=0.01), f, t=0.5)
     assert (found - factor * f).abs().max() < 1e-9
-    single = apply_symbol(Heat(diffusivity=0.01), f.float(), t=0.5)
+    single = apply_symbol(HeatSymbol(diffusivity=0.01), f.float(), t=0.5)
     assert (single - found).norm() < 1e-5 * found.norm()
     out = make("FNO")(f.float())
     assert out.shape == f.shape and out.isfinite().all()

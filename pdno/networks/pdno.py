@@ -12,9 +12,8 @@ from pdno.networks.neural_operator import Coordinates, NeuralOperator, Padding, 
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol
 from pdno.symbols.classical import ClassicalSymbol
-from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
+from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol, TrunkSymbol
 from pdno.symbols.scale import InputScale, Scale
-from pdno.symbols.trunk import TrunkSymbol
 
 
 @dataclass(frozen=True, kw_only=True)

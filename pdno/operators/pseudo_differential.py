@@ -21,8 +21,7 @@ from pdno.operators.kernel import apply_values, choose_backend
 from pdno.spectral.fourier import Method, Modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.spectral.tracing import is_traced
-from pdno.symbols.base import Symbol, SymbolValues, Time
-from pdno.symbols.direct import FullSymbol, apply_directly
+from pdno.symbols.base import FullSymbol, Symbol, SymbolValues, Time, apply_directly
 from pdno.symbols.network import LowRankSymbol, TableSymbol
 from pdno.symbols.separated import SeparatedSymbol
 

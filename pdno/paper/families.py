@@ -34,7 +34,7 @@ from pdno.paper.recipes import (
 )
 from pdno.runs.networks import FNONetwork, PDIONetwork, PDNONetwork
 from pdno.runs.specification import Experiment
-from pdno.symbols.analytic import Heat
+from pdno.symbols.analytic import HeatSymbol
 from pdno.training.fit import Run
 from pdno.training.task import Markov, OneShot, TrainedOperator
 
@@ -197,7 +197,7 @@ def _heat_symbols(
         t = task.scaled_time(torch.tensor(times, dtype=torch.float64))[:, None]
         compared = compare_heat_symbol(
             operator.symbol,
-            Heat(diffusivity=c),
+            HeatSymbol(diffusivity=c),
             data.grid,
             times,
             excitation=data.batch()[0],

@@ -28,7 +28,7 @@ from pdno.runs.datasets import ExperimentData
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
-from pdno.symbols.analytic import Heat
+from pdno.symbols.analytic import HeatSymbol
 from pdno.theory.recovery import Estimate, recover_diffusivity
 from pdno.training.fit import Run
 from pdno.training.sample_arrays import Pictures, symbol_pictures
@@ -127,7 +127,7 @@ def _heat(found: HeatRun, data: OperatorDataset) -> tuple[dict[str, float], Pict
     problem, task, operator = found
     heat = compare_heat_symbol(
         operator.symbol,
-        Heat(diffusivity=problem.diffusivity),
+        HeatSymbol(diffusivity=problem.diffusivity),
         data.grid,
         problem.times,
         excitation=data.batch()[0],

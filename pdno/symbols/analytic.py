@@ -1,4 +1,4 @@
-"""Symbols that are known in closed form, one number per mode (I = O = 1).
+"""Symbols given by formulas, one number per mode (I = O = 1), evaluated in float64.
 
 On an even grid the mode N/2 stands for both signs in equal parts, so a symbol has the mean of its
 two values there (of four where two axes meet); so does the spectral derivative.
@@ -7,44 +7,46 @@ two values there (of four where two axes meet); so does the spectral derivative.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid
-from pdno.symbols.base import Symbol, SymbolValues, Time
-from pdno.symbols.separated import check_time
+from pdno.symbols.base import Symbol, SymbolValues, Time, as_parameters
 
 
 class AnalyticSymbol(Symbol):
     """A symbol a(ξ) given by a formula, in float64."""
 
-    takes_time = False
     hermitian = True
 
     def __init__(self) -> None:
         super().__init__(1, 1)
 
     @abstractmethod
-    def formula(self, xi: Tensor, t: Any) -> Tensor:
-        """a at integers ξ (*N^, d), as values (*N^), or (B, *N^) for times t (B, 1, ..., 1)."""
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
+        """a at integers ξ (*N^, d), as values (*N^), or (B, *N^) for times t (B, 1, ..., 1).
+
+        Symbols without time get t = 0.
+        """
 
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The formula on the kept modes, with the mean of both signs at N/2."""
-        if self.takes_time != (t is not None):
-            problem = "depends on time: give t" if self.takes_time else "has no time: leave t out"
-            raise ValueError(f"{type(self).__name__} {problem}")
         xi = grid.modes(modes).to(torch.float64)
-        time = check_time(t, self.takes_time, xi)
-        if time is not None and time.dim():
-            time = time.reshape(-1, *[1] * grid.dim)
+        time = self.time(t, grid.dim)
         even = [(axis, n) for axis, n in enumerate(grid.shape) if n % 2 == 0]
         kept = (slice(None),) * grid.dim
         return SymbolValues(self._mean_of_signs(xi, time, even)[..., None, None, None, *kept])
 
-    def _mean_of_signs(self, xi: Tensor, t: Tensor | None, even: list[tuple[int, int]]) -> Tensor:
+    def time(self, t: Time, dim: int = 0) -> Tensor:
+        """t as a tensor, () or (B, 1, ..., 1); 0 for symbols without time."""
+        values = as_parameters(t, self, torch.zeros((), dtype=torch.float64))
+        if values is None:
+            return torch.zeros((), dtype=torch.float64)
+        return values[:, 0].reshape(-1, *[1] * dim) if values.dim() == 2 else values[0]
+
+    def _mean_of_signs(self, xi: Tensor, t: Tensor, even: list[tuple[int, int]]) -> Tensor:
         if not even:
             return self.formula(xi, t).to(torch.complex128)
         (axis, n), *rest = even
@@ -58,14 +60,14 @@ def _norm_squared(xi: Tensor) -> Tensor:
     return 4 * math.pi**2 * xi.square().sum(dim=-1)
 
 
-def _check_axes(name: str, given: tuple[float, ...], xi: Tensor) -> None:
-    if len(given) != xi.shape[-1]:
+def _check_axes(name: str, per_axis: tuple[float, ...], xi: Tensor) -> None:
+    if len(per_axis) != xi.shape[-1]:
         axes = f"a grid of {xi.shape[-1]} axes"
-        raise ValueError(f"a {name} {given} on {axes}: give one number each")
+        raise ValueError(f"a {name} {per_axis} on {axes}: give one number each")
 
 
-class Heat(AnalyticSymbol):
-    """e^{-4π²|ξ|²ct}, the solution of u_t = cΔu; of every order for t > 0."""
+class HeatSymbol(AnalyticSymbol):
+    """e^{-4π²|ξ|²ct}, the solution of u_t = cΔu (eq. 18); of every order for t > 0."""
 
     takes_time = True
 
@@ -73,7 +75,7 @@ class Heat(AnalyticSymbol):
         super().__init__()
         self.diffusivity = diffusivity
 
-    def formula(self, xi: Tensor, t: Any) -> Tensor:
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         return torch.exp(-self.diffusivity * t * _norm_squared(xi))
 
     def proven_order(self, t: float | None = None) -> float | None:
@@ -88,7 +90,7 @@ class Derivative(AnalyticSymbol):
         super().__init__()
         self.order = tuple(order)
 
-    def formula(self, xi: Tensor, t: Any) -> Tensor:
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("derivative", self.order, xi)
         factors = [(2j * math.pi * xi[..., a]) ** power for a, power in enumerate(self.order)]
         return torch.stack(factors).prod(dim=0)
@@ -104,7 +106,7 @@ class FractionalLaplacian(AnalyticSymbol):
         super().__init__()
         self.power = power
 
-    def formula(self, xi: Tensor, t: Any) -> Tensor:
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         squared = _norm_squared(xi)
         return torch.where(squared == 0, 0.0, squared.where(squared != 0, 1.0) ** self.power)
 
@@ -121,7 +123,7 @@ class Resolvent(AnalyticSymbol):
             raise ValueError(f"shift is {shift}; expected z > 0, where z - Δ is invertible")
         self.shift = shift
 
-    def formula(self, xi: Tensor, t: Any) -> Tensor:
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         return 1.0 / (self.shift + _norm_squared(xi))
 
     def proven_order(self, t: float | None = None) -> float:
@@ -137,7 +139,7 @@ class Advection(AnalyticSymbol):
         super().__init__()
         self.velocity = tuple(velocity)
 
-    def formula(self, xi: Tensor, t: Any) -> Tensor:
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("velocity", self.velocity, xi)
         shift = (xi * torch.tensor(self.velocity, dtype=torch.float64)).sum(dim=-1)
         return torch.exp(-2j * math.pi * t * shift)
@@ -152,7 +154,7 @@ class Wave(AnalyticSymbol):
         super().__init__()
         self.speed = speed
 
-    def formula(self, xi: Tensor, t: Any) -> Tensor:
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         return torch.cos(self.speed * t * _norm_squared(xi).sqrt())
 
 
@@ -163,7 +165,7 @@ class Multiplication(AnalyticSymbol):
         super().__init__()
         self.function = function
 
-    def formula(self, xi: Tensor, t: Any) -> Tensor:
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         return torch.ones(xi.shape[:-1], dtype=torch.float64)
 
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:

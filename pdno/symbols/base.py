@@ -1,35 +1,37 @@
-"""Symbols: the functions a(x, ξ) that make an operator K[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}.
+"""Symbols: the functions a(x, ξ) that define an operator K[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}.
 
-All symbols that are not evaluated pair by pair (see `symbols.direct`) have the separated form
-
-    a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ)                                       (eq. 16 has one r)
-
-for each pair of an output j and an input i (in this order, as in the published weights), which
-needs few inverse transforms:
-
-    b = 1                 a(ξ): the sum over i is taken in frequency space, O transforms;
-    b_r(x) or b_rj(x)     x-factors shared or per output channel: R·O transforms;
-    b_rij(x)              the paper's a1_ij(x) a2_ij(ξ), R = 1: O·I transforms.
+Fast operators need the separated form a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ) (eq. 16 has one term)
+for each pair of an output j and an input i, in this order, as in the published weights. A
+`FullSymbol` has no such form; its operator is the double sum itself, the reference for all others.
 """
 
-__all__ = ["Symbol", "SymbolValues", "Time", "interpolate_rows"]
+__all__ = [
+    *("FullSymbol", "Symbol", "SymbolValues", "Time", "apply_directly", "as_parameters"),
+    *("full_values", "interpolate_rows"),
+]
 
+import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.spectral.fourier import Modes
-from pdno.spectral.grid import Grid
+from pdno.spectral.fourier import Modes, transform
+from pdno.spectral.grid import Grid, hermitian_weights
 
 Time = Tensor | float | None
+POINT_MODE_PAIRS = 2**24  # the largest double sum
 
 
 @dataclass(frozen=True)
 class SymbolValues:
     """Values of a separated symbol on a grid and its kept modes.
+
+    The number of inverse transforms depends on the x-factors: O if b = 1, R·O if they do not
+    depend on the input channel, O·I for the b_rij of the paper.
 
     Arguments:
         frequency: c, shape (R, O, I, *N^), complex. With times per sample (B, R, O, I, *N^).
@@ -37,7 +39,7 @@ class SymbolValues:
         basis: ℓ, shape (M, N_d), if b is given at M nodes of each row, (R, O, I, *N[:-1], M), and
             stands for Σ_m b_m ℓ_m (see `symbols.nodes`).
         rows: The same for the axes before the last, a table (N_a, P_a) each, if b is given at P_a
-            points of them, (R, O, I, *P, M); a table without numbers stands for all points.
+            points of them, (R, O, I, *P, M); an empty table stands for all points.
     """
 
     frequency: Tensor
@@ -73,9 +75,10 @@ def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = Fal
 
 
 class Symbol(RecordsArguments, nn.Module):
-    """A symbol a_ij(x, ξ), perhaps with time and with numbers μ of the equation."""
+    """A symbol a_ij(x, ξ), perhaps with time t and PDE parameters μ."""
 
-    pde_parameters = 0  # how many μ it sees
+    takes_time = False
+    pde_parameters = 0  # how many μ it depends on
     hermitian = False  # whether a(x, -ξ) = conj a(x, ξ): what acts on real functions is a
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
@@ -88,8 +91,8 @@ class Symbol(RecordsArguments, nn.Module):
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The values on `grid` and its kept `modes`, at time t (one, or one per sample).
 
-        A symbol that sees pde_parameters of the equation is given (B, P) numbers, time first if it takes
-        it; a single row stands for all samples.
+        A symbol with PDE parameters takes (B, P) numbers, time first if it depends on it; a single
+        row stands for all samples.
         """
 
     def forward(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
@@ -102,3 +105,75 @@ class Symbol(RecordsArguments, nn.Module):
         Proofs are in docs/theory_symbol_classes.md.
         """
         return None
+
+
+def as_parameters(t: Time, symbol: Symbol, like: Tensor) -> Tensor | None:
+    """Time and PDE parameters of a symbol: (P,) for all samples or (B, P), None without any.
+
+    A single one may come without the last axis, () or (B,).
+    """
+    name, count = type(symbol).__name__, symbol.takes_time + symbol.pde_parameters
+    if not symbol.pde_parameters and (t is None) == symbol.takes_time:
+        wrong = "depends on time: give t, one number or one per sample"
+        unwanted = "has no time: leave t out, or take a symbol with takes_time=True"
+        raise ValueError(f"{name} {wrong if t is None else unwanted}")
+    names = f"{'time and ' if symbol.takes_time else ''}{symbol.pde_parameters} PDE parameters"
+    if t is None:
+        if count:
+            raise ValueError(f"{name} depends on {names}: give them as t of shape (B, {count})")
+        return None
+    values = torch.as_tensor(t, dtype=like.dtype, device=like.device)
+    if count == 1 and values.dim() < 2:
+        return values[..., None]
+    if not symbol.pde_parameters:
+        raise ValueError(f"t has shape {tuple(values.shape)}; expected one number or (B,)")
+    if values.dim() != 2 or values.shape[1] != count:
+        problem = f"{name} depends on {names}; t has shape {tuple(values.shape)}"
+        raise ValueError(f"{problem}, expected (B, {count}): one row for each sample or for all")
+    return values[0] if len(values) == 1 else values
+
+
+class FullSymbol:
+    """a_ij(x, ξ) given by a function from x (P, 1, d) and ξ (1, M, d) to values (O, I, P, M)."""
+
+    def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self.function = function
+
+    def values(self, grid: Grid, modes: Modes = None) -> Tensor:
+        """a on all pairs of a point and a mode, (O, I, *N, *N^)."""
+        x, xi = grid.points().reshape(-1, 1, grid.dim), grid.modes(modes).to(torch.float64)
+        _check_size(grid, xi)
+        flat = self.function(x, xi.reshape(1, -1, grid.dim))
+        return flat.reshape(*flat.shape[:2], *grid.shape, *xi.shape[:-1]).to(torch.complex128)
+
+
+def full_values(values: SymbolValues, grid: Grid) -> Tensor:
+    """A separated symbol written out, Σ_r b_rij(x) c_rij(ξ), shape (O, I, *N, *N^)."""
+    c, b, ones = values.frequency, values.space, [1] * grid.dim
+    if c.dim() != 3 + grid.dim:
+        raise ValueError("a symbol with one time per sample: write it out for one time")
+    b = c.real.new_ones(1, 1, 1, *grid.shape) if b is None else b
+    return (b.reshape(*b.shape, *ones) * c.reshape(*c.shape[:3], *ones, *c.shape[3:])).sum(dim=0)
+
+
+def apply_directly(a: Tensor, f: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
+    """K[f]_j(x) = Σ_i Σ_ξ a_ij(x, ξ) f̂_i(ξ) e^{2πi ξ·x} (eq. 11) by the double sum.
+
+    With values a (O, I, *N, *N^); (B, I, *N) -> (B, O, *N). O(|N|²) work and memory.
+    """
+    xi = grid.modes(modes).to(torch.float64).reshape(-1, grid.dim)
+    _check_size(grid, xi)
+    # the waves are those of the transform, which starts at the first point wherever that lies
+    x = Grid(grid.shape).points().reshape(-1, grid.dim)
+    waves = torch.exp(2j * math.pi * (x @ xi.T)) * hermitian_weights(xi[:, -1], grid.shape[-1])
+    f_hat = transform(f.to(torch.float64), grid.dim, modes).flatten(2)
+    kernel = a.reshape(*a.shape[:2], grid.size, -1) * waves
+    out = torch.einsum("oixm,bim->box", kernel, f_hat).real
+    return out.reshape(len(f), -1, *grid.shape)
+
+
+def _check_size(grid: Grid, xi: Tensor) -> None:
+    pairs = grid.size * (xi.numel() // grid.dim)
+    if pairs > POINT_MODE_PAIRS:
+        problem = f"{pairs} pairs of a point and a mode: the direct sum is for small grids"
+        raise ValueError(f"{problem}; use a separated symbol, a coarser grid or fewer modes")

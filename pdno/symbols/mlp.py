@@ -1,18 +1,19 @@
-"""The fully connected network inside a symbol: x or ξ (and t) to one number per channel pair.
+"""The fully connected networks inside a symbol, and their activations with their orders.
 
-Each activation σ comes with the symbol class it gives, that of a1(x) a2(ξ) for one frequency axis,
-n = 1 (proposition 1, appendix E). For n >= 2 a unit w·ξ + b is constant along the rays orthogonal
-to w, where its derivatives do not decay: only the order of the values themselves is claimed.
+The order is that of a1(x) a2(ξ) for one frequency axis (proposition 1, appendix E). With more axes
+the derivatives of a unit σ(w·ξ + b) do not decay along rays orthogonal to w, and only the order of
+the values holds.
 """
 
 __all__ = ["ACTIVATIONS", "Activation", "MLPOptions", "SymbolMLP", "join_parts"]
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 from pdno.spectral.tracing import is_traced
@@ -49,7 +50,7 @@ def get_activation(name: str) -> Callable[[Tensor], Tensor]:
 
 
 class MLPOptions(TypedDict, total=False):
-    """Options of `SymbolMLP`, which every symbol made of networks hands on."""
+    """Options of `SymbolMLP`, which symbols made of networks pass on."""
 
     layers: int
     hidden: int
@@ -113,9 +114,9 @@ class _Join(torch.autograd.Function):
     """torch.complex, whose gradients are dense: each is read three times by a linear map."""
 
     @staticmethod
-    def forward(ctx: Any, real: Tensor, imaginary: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, real: Tensor, imaginary: Tensor) -> Tensor:
         return torch.complex(real, imaginary)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, Tensor]:
         return grad.real.contiguous(), grad.imag.contiguous()

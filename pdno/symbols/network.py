@@ -1,50 +1,39 @@
-"""Symbols that are learned freely: the paper's a1(x) a2(ξ), sums of products, and FNO's table."""
+"""Learned symbols: the paper's a1(x) a2(ξ), the same with one trunk, low rank, and FNO's table."""
 
-__all__ = ["LowRankSymbol", "NetworkSymbol", "TableSymbol"]
+__all__ = ["LowRankSymbol", "NetworkSymbol", "TableSymbol", "TrunkSymbol"]
 
 import math
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid, kept_per_axis
-from pdno.symbols.base import Symbol, SymbolValues, Time
-from pdno.symbols.mlp import MLPOptions, SymbolMLP, join_parts
-from pdno.symbols.scale import InputScale
-from pdno.symbols.separated import SeparatedSymbol, with_numbers
+from pdno.symbols.base import Symbol, SymbolValues, Time, as_parameters
+from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP, join_parts
+from pdno.symbols.separated import SeparatedSymbol, SymbolOptions, append_parameters
+
+SCALES = (1.0, 4.0)  # the s of the features of a trunk, in units of the `frequency_scale`
+GAIN = 3.0  # features lie on spheres, where torch's own start would be almost linear
 
 
 class NetworkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 
     a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well, and with
-    pde_parameters of the equation μ: a(x, ξ; t, μ).
+    PDE parameters μ: a(x, ξ; t, μ). The options are those of `SeparatedSymbol`.
     """
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        scale: InputScale,
-        depends_on_x: bool = True,
-        takes_time: bool = False,
-        pde_parameters: int = 0,
-        **network: Unpack[MLPOptions],
+        self, in_channels: int, out_channels: int, **options: Unpack[SymbolOptions]
     ) -> None:
-        parts: Any = {"scale": scale, "depends_on_x": depends_on_x, "takes_time": takes_time}
-        parts["pde_parameters"] = pde_parameters
-        super().__init__(in_channels, out_channels, **parts)
-        sizes = scale.dim + self.numbers, in_channels * out_channels
-        self.real, self.imaginary = SymbolMLP(*sizes, **network), SymbolMLP(*sizes, **network)
-        self.space = SymbolMLP(*sizes, **network) if depends_on_x else None
-
-    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        points = with_numbers(xi, t)
-        return self._by_pairs(join_parts(self.real.fields(points), self.imaginary.fields(points)))
+        super().__init__(in_channels, out_channels, **options)
+        network = self.network_options
+        self.real = SymbolMLP(self.inputs, self.pairs, **network)
+        self.imaginary = SymbolMLP(self.inputs, self.pairs, **network)
+        self.space = SymbolMLP(self.inputs, self.pairs, **network) if self.depends_on_x else None
 
 
 class LowRankSymbol(SeparatedSymbol):
@@ -62,33 +51,70 @@ class LowRankSymbol(SeparatedSymbol):
         in_channels: int,
         out_channels: int,
         *,
-        scale: InputScale,
         rank: int = 2,
         shared: bool = False,
-        takes_time: bool = False,
-        pde_parameters: int = 0,
-        **network: Unpack[MLPOptions],
+        **options: Unpack[SymbolOptions],
     ) -> None:
-        parts: Any = {"scale": scale, "depends_on_x": True, "takes_time": takes_time}
-        parts["pde_parameters"] = pde_parameters
-        super().__init__(in_channels, out_channels, **parts)
+        super().__init__(in_channels, out_channels, **options)
+        if not self.depends_on_x:
+            raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
         if rank < 1:
             raise ValueError(f"rank is {rank}; expected at least 1")
-        self.rank = rank
-        sizes = scale.dim + self.numbers, rank * out_channels * in_channels
-        self.real, self.imaginary = SymbolMLP(*sizes, **network), SymbolMLP(*sizes, **network)
-        self.space = SymbolMLP(sizes[0], rank * (1 if shared else out_channels), **network)
+        self.rank, network = rank, self.network_options
+        self.real = SymbolMLP(self.inputs, rank * self.pairs, **network)
+        self.imaginary = SymbolMLP(self.inputs, rank * self.pairs, **network)
+        self.space = SymbolMLP(self.inputs, rank * (1 if shared else out_channels), **network)
         with torch.no_grad():
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
-    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        points = with_numbers(xi, t)
-        c = join_parts(self.real.fields(points), self.imaginary.fields(points))
-        return c.reshape(self.rank, self.out_channels, self.in_channels, *c.shape[1:])
-
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
-        b = self.space.fields(with_numbers(x, t))
+        b = self.space.fields(append_parameters(x, t))
         return b.reshape(self.rank, -1, 1, *b.shape[1:])
+
+
+class TrunkSymbol(SeparatedSymbol):
+    """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ) with one network for all of a2 (eq. 9, 16).
+
+        (Re a2, Im a2) = linear(trunk(φ(ξ))),    φ(ξ) = ( ξ/⟨ξ⟩_s, s/⟨ξ⟩_s  for s = 1, 4 )
+
+    where ⟨ξ⟩_s = (s² + |ξ|²)^{1/2}. φ lies on half spheres, where R^d is a bounded set with the
+    directions of infinity as its rim, so with a smooth activation a2 is in S^0_{1,0} in every
+    dimension (docs/theory_symbol_classes.md). `space_hidden` is the width of a1; None for that of
+    the trunk. The options are those of `SeparatedSymbol`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        space_hidden: int | None = None,
+        **options: Unpack[SymbolOptions],
+    ) -> None:
+        super().__init__(in_channels, out_channels, **options)
+        network, dim = self.network_options, self.scale.dim
+        features = self.inputs - dim + len(SCALES) * (dim + 1)
+        self.trunk = SymbolMLP(features, 2 * self.pairs, **network)
+        with torch.no_grad():
+            self.trunk.linear_in.weight.mul_(GAIN)
+        if space_hidden is not None:
+            network = {**network, "hidden": space_hidden}
+        self.space = SymbolMLP(self.inputs, self.pairs, **network) if self.depends_on_x else None
+        names = [network.get("activation", "gelu"), network.get("first_activation")]
+        self.smooth = all(ACTIVATIONS[name].order is not None for name in names if name)
+
+    def proven_order(self, t: float | None = None) -> float | None:
+        return 0.0 if self.smooth and not self.depends_on_x else None
+
+    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
+        """a2."""
+        squares = xi.square().sum(dim=-1, keepdim=True)
+        features = []
+        for s in SCALES:
+            root = (s * s + squares).sqrt()
+            features += [xi / root, s / root]
+        values = self.trunk.fields(append_parameters(torch.cat(features, dim=-1), t))
+        return self._by_pairs(join_parts(*values.chunk(2)))
 
 
 class TableSymbol(Symbol):
@@ -98,7 +124,7 @@ class TableSymbol(Symbol):
     corner blocks lie one after the other. Nothing makes R smooth in ξ.
     """
 
-    hermitian = True  # what acts of it is known only, and of every order: it is finite
+    hermitian = True  # it is defined by what acts; of every order, as it is finite
 
     def __init__(self, in_channels: int, out_channels: int, *, modes: Sequence[int]) -> None:
         super().__init__(in_channels, out_channels)
@@ -109,8 +135,7 @@ class TableSymbol(Symbol):
 
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The table itself; it has no other modes than its own."""
-        if t is not None:
-            raise ValueError("a table symbol does not depend on time: leave t out")
+        as_parameters(t, self, self.table)
         if kept_per_axis(grid.shape, modes) != self.modes:
             raise ValueError(f"modes {modes} of a table with modes {self.modes}: give the table's")
         return SymbolValues(torch.view_as_complex(self.table).unsqueeze(0))

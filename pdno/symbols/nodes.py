@@ -1,13 +1,10 @@
-"""Smooth factors from few points: interpolation along the last axis.
+"""Interpolation of smooth factors from few nodes along an axis, b(r, y) = Σ_m ℓ_m(y) b(r, y_m).
 
-    b(r, y) = Σ_m ℓ_m(y) b(r, y_m),      r a row of the grid, y_m the nodes, m = 1 .. M
-
-Networks of x are smooth. Where M nodes of each row give b to the last digit of float32, they are
-asked at M points of a row instead of N_d, and the operator needs M transforms of rows instead of
-one for each input channel. Nodes are those of Chebyshev; for periodic b equally spaced ones, with
-trigonometric polynomials. In one dimension, where modes may be thousands, the same is done for
-c(ξ). M is measured: b is expanded at `MOST` nodes of some lines, up to where the coefficients fall
-below `TOLERANCE`. It depends on weights alone, so that a resumed run makes the same choices.
+Networks of x are smooth. Where M nodes of each row give b to the precision of float32, they are
+evaluated there only, and the operator needs M transforms of rows instead of one for each input
+channel. Nodes are Chebyshev's, for periodic b equally spaced ones. M is measured from weights
+alone, so that a resumed run makes the same choices: b is expanded at `MOST` nodes of some lines,
+up to where the coefficients fall below `TOLERANCE`.
 """
 
 __all__ = ["MOST", "STEP", "count_nodes", "node_basis", "node_points", "probe_lines"]
@@ -19,7 +16,7 @@ import torch
 from torch import Tensor
 
 MOST = 32
-STEP = 4  # numbers of nodes are multiples of it, as the compiled loops want it
+STEP = 4  # numbers of nodes are multiples of it, as the compiled kernels expect
 LINES = 2  # along each axis, on which the smoothness of b is measured
 TOLERANCE = 2e-7  # of the root mean square of b; the unit of float32 is 1.2e-7
 
@@ -51,13 +48,13 @@ def count_nodes(values: Tensor, *, periodic: bool) -> int | None:
 
 
 @lru_cache(maxsize=6)
-@torch.inference_mode(False)  # a table made during inference serves training too
+@torch.inference_mode(False)
 def probe_lines(dim: int, *, periodic: bool) -> Tensor:
     """`MOST` nodes on some lines along each axis, shape (axes, lines, MOST, d), float64."""
     count = LINES if dim > 1 else 1
-    places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    starts = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     # across the box, so that no two have a coordinate in common
-    lines = torch.stack([places.roll(axis) for axis in range(dim)], dim=-1)
+    lines = torch.stack([starts.roll(axis) for axis in range(dim)], dim=-1)
     points = lines[None, :, None, :].repeat(dim, 1, MOST, 1)
     for axis in range(dim):
         points[axis, :, :, axis] = node_points(MOST, periodic=periodic)

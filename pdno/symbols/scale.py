@@ -1,17 +1,13 @@
-"""What the networks see of x and ξ: fixed multiples, numbers of the model and never of the grid.
+"""What symbol networks see of x and ξ: x · coordinate_scale and ξ / frequency_scale.
 
-    x · coordinate_scale    and    ξ / frequency_scale
-
-so a trained model is the same operator on every grid. Published at a training resolution s are
-s/(s-1) and s: x·s/(s-1) = i/(s-1) includes both ends; ξ/s lies in [-1/2, 1/2), so networks see a
-sliver of their inputs, start almost linear and learn slowly.
+The scales belong to the model and never to the grid, so a trained model is the same operator on
+every grid. Published at a training resolution s are s/(s-1) and s.
 """
 
-__all__ = ["ExactScales", "InputScale", "scale_per_axis"]
+__all__ = ["ExactScales", "InputScale", "Scale", "scale_per_axis"]
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,12 +21,11 @@ Scale = float | Sequence[float] | None
 
 
 class ExactScales(RecordsArguments, nn.Module):
-    """A module whose own buffers are scales: `model.half()` and the like leave their digits."""
+    """A module whose own buffers are scales, which `model.half()` and the like do not round."""
 
-    def _apply(self, fn: Any, recurse: bool = True) -> "ExactScales":
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "ExactScales":
         before = dict(self._buffers)
-        move: Callable[..., nn.Module] = super()._apply
-        move(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name, scale in before.items():
             moved: Tensor = getattr(self, name)
             # a scale that comes from the meta device has no digits yet
@@ -43,7 +38,7 @@ class InputScale(ExactScales):
     """The scales of one model, one or one per axis, as buffers that are saved with its weights.
 
     Without a frequency scale the kept modes span [-4, 4]; where all are kept, those of the first
-    grid that the model meets. Until then the scale is saved as 0, in older files as infinity.
+    grid that the model is used on. Until then the scale is saved as 0.
     """
 
     coordinate: Tensor
@@ -59,7 +54,7 @@ class InputScale(ExactScales):
         super().__init__()
         if frequency_scale is None and modes is not None:
             frequency_scale = [k / SPAN for k in modes]
-        self.dim, self.stated, self.chosen = dim, frequency_scale, False
+        self.dim, self.initial, self.chosen = dim, frequency_scale, False
         self.register_buffer("coordinate", scale_per_axis(coordinate_scale, dim))
         self.register_buffer("frequency", torch.zeros(dim, dtype=torch.float64))
         if frequency_scale is not None:
@@ -70,25 +65,35 @@ class InputScale(ExactScales):
         self.frequency.copy_(scale_per_axis(frequency_scale, self.dim))
         self.chosen = True
 
+    def points(self, x: Tensor, like: Tensor) -> Tensor:
+        """x · coordinate_scale of points (..., d)."""
+        return (x.to(like.device) * self.coordinate.to(like.device)).to(like.dtype)
+
+    def frequencies(self, xi: Tensor, like: Tensor) -> Tensor:
+        """ξ / frequency_scale of frequencies (..., d)."""
+        if not self.chosen:
+            problem = "this symbol has not chosen its frequency_scale yet"
+            raise ValueError(f"{problem}: build it with one, or use it on a grid first")
+        return (xi.to(like.device) / self.frequency.to(like.device)).to(like.dtype)
+
     def x(self, grid: Grid, like: Tensor) -> Tensor:
-        """x · coordinate_scale, shape (*N, d)."""
-        return (grid.points(device=like.device) * self.coordinate.to(like.device)).to(like.dtype)
+        """x · coordinate_scale on a grid, shape (*N, d)."""
+        return self.points(grid.points(device=like.device), like)
 
     def xi(self, grid: Grid, modes: Modes, like: Tensor) -> Tensor:
-        """ξ / frequency_scale, shape (*N^, d)."""
+        """ξ / frequency_scale of the kept modes of a grid, shape (*N^, d)."""
         if not self.chosen:
             kept = zip(grid.shape, kept_per_axis(grid.shape, modes), strict=True)
             self.settle([(n / 2 if k is None else k) / SPAN for n, k in kept])
-        xi = grid.modes(modes, device=like.device)
-        return (xi / self.frequency.to(like.device)).to(like.dtype)
+        return self.frequencies(grid.modes(modes, device=like.device), like)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Tensor], prefix: str, *rest: object
+    ) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
-        self.chosen = bool((torch.isfinite(self.frequency) & (self.frequency > 0)).all())
-        if not self.chosen:
-            self.frequency.zero_()
-            if self.stated is not None:
-                self.settle(self.stated)
+        self.chosen = bool((self.frequency > 0).all())
+        if not self.chosen and self.initial is not None:
+            self.settle(self.initial)
 
 
 def scale_per_axis(scale: float | Sequence[float], dim: int) -> Tensor:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from pdno.symbols.direct import FullSymbol
+from pdno.symbols.base import FullSymbol
 from pdno.theory.stencil import MultiIndex, multi_indices
 
 SymbolFunction = Callable[[Tensor, Tensor], Tensor]

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from pdno.spectral.fourier import Modes, transform, truncate_modes, whole_spectrum
 from pdno.spectral.grid import Grid
-from pdno.symbols.direct import FullSymbol, apply_directly, full_values
+from pdno.symbols.base import FullSymbol, apply_directly, full_values
 from pdno.theory.sobolev import LinearMap, Separated, as_linear_map, is_linear, symbol_values
 
 NUMBERS = 2**26  # values of the largest symbol that is written out, one gigabyte

@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from pdno.symbols.analytic import Advection, AnalyticSymbol, Derivative, Multiplication
-from pdno.symbols.base import Symbol, Time
-from pdno.symbols.direct import FullSymbol
+from pdno.symbols.base import FullSymbol, Symbol, Time, as_parameters
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.scale import scale_per_axis
-from pdno.symbols.separated import SeparatedSymbol, check_numbers, check_time
+from pdno.symbols.separated import SeparatedSymbol
 from pdno.theory.stencil import MultiIndex, Stencil, derivative_stencil
 
 # a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)
@@ -327,7 +326,7 @@ def _factors(symbol: Symbol, t: Time) -> tuple[Factor, Factor | None]:
     if isinstance(symbol, TableSymbol):
         return _stored(symbol), None
     if isinstance(symbol, AnalyticSymbol):
-        time = check_time(t, symbol.takes_time, torch.zeros((), dtype=torch.float64))
+        time = symbol.time(t)
         b = symbol.function if isinstance(symbol, Multiplication) else None
         return (
             lambda xi: symbol.formula(xi, time).to(torch.complex128)[None, None],
@@ -372,7 +371,7 @@ def _first_layer(symbol: SeparatedSymbol, t: Time) -> Tensor | None:
     layers = (symbol.real.linear_in, symbol.imaginary.linear_in)
     rows = torch.cat([torch.cat([layer.weight, layer.bias[:, None]], dim=1) for layer in layers])
     w, b = rows[:, : symbol.scale.dim], rows[:, -1:]
-    numbers = check_numbers(t, symbol.takes_time, symbol.pde_parameters, rows)
+    numbers = as_parameters(t, symbol, rows)
     if numbers is not None:
         b = b + rows[:, symbol.scale.dim : -1] @ numbers[:, None]
     return torch.cat([w, b], dim=1)

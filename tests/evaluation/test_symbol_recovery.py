@@ -10,7 +10,7 @@ from pdno.evaluation.symbol_recovery import compare_heat_symbol
 from pdno.fields.distributions import heat_initial
 from pdno.operators.pseudo_differential import apply_symbol
 from pdno.spectral.grid import Grid
-from pdno.symbols.analytic import Advection, Heat
+from pdno.symbols.analytic import Advection, HeatSymbol
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol
 from pdno.symbols.scale import InputScale
@@ -29,7 +29,7 @@ class Changed(Symbol):
         self.space, self.error = space, error
 
     def evaluate(self, grid, modes=None, t=None):
-        values = Heat(0.05).evaluate(grid, modes, t).frequency
+        values = HeatSymbol(0.05).evaluate(grid, modes, t).frequency
         if self.error:
             values = values + self.error(grid.modes(modes)[:, 0], t[:, None])[:, None, None, None]
         if self.space is None:
@@ -40,7 +40,7 @@ class Changed(Symbol):
 
 def compare(symbol, exact=None, **options):
     options = {"excitation": INPUTS, **options}
-    return compare_heat_symbol(symbol, exact or Heat(0.05), GRID, TIMES, **options)
+    return compare_heat_symbol(symbol, exact or HeatSymbol(0.05), GRID, TIMES, **options)
 
 
 def largest(result, name="symbol difference"):
@@ -53,7 +53,7 @@ def variation(result):
 
 
 def test_the_exact_symbol_has_no_difference():
-    result = compare(Heat(0.05))
+    result = compare(HeatSymbol(0.05))
     assert set(result.metrics().values()) == {0.0}
     assert torch.equal(variation(result), torch.zeros(3).double())
     expected = torch.exp(-4 * math.pi**2 * 0.05 * torch.outer(T, result.xi.double() ** 2))
@@ -62,7 +62,7 @@ def test_the_exact_symbol_has_no_difference():
 
 
 def test_another_diffusivity_is_off_by_its_formula():
-    result = compare(Heat(0.04))
+    result = compare(HeatSymbol(0.04))
     decay = 4 * math.pi**2 * result.xi.double() ** 2 * T[:, None]
     expected = (torch.exp(-0.04 * decay) - torch.exp(-0.05 * decay)).abs()
     assert torch.allclose(result.difference, expected, atol=1e-14)
@@ -108,7 +108,9 @@ def test_the_weight_is_what_an_error_costs():
         result = compare(wrong)
         for row, t in enumerate(TIMES):
             times = torch.full((len(INPUTS),), t, dtype=torch.float64)
-            truth, found = (apply_symbol(s, INPUTS, GRID, t=times) for s in (Heat(0.05), wrong))
+            truth, found = (
+                apply_symbol(s, INPUTS, GRID, t=times) for s in (HeatSymbol(0.05), wrong)
+            )
             cost = float((found - truth).norm() / truth.norm())
             assert float(result.weight[row, 12 + xi]) * delta == pytest.approx(cost, rel=1e-9)
             assert float(result.weight[row, 12 - xi]) == float(result.weight[row, 12 + xi])
@@ -128,14 +130,14 @@ def test_errors_where_the_data_are_silent_are_told_apart():
 
 def test_a_symbol_may_see_scaled_times():
     # e^{-4π² 0.5 ξ² (t/10)} is the heat symbol of 0.05 in its own unit of time
-    result = compare(Heat(0.5), seen_times=[t / 10 for t in TIMES])
+    result = compare(HeatSymbol(0.5), seen_times=[t / 10 for t in TIMES])
     assert result.times == TIMES and largest(result) < 1e-15
     with pytest.raises(ValueError, match="3 times and 1 seen ones"):
-        compare(Heat(0.5), seen_times=[0.1])
+        compare(HeatSymbol(0.5), seen_times=[0.1])
 
 
 def test_nothing_excited_has_no_largest_difference():
-    silent = replace(compare(Heat(0.04)), threshold=1e9)
+    silent = replace(compare(HeatSymbol(0.04)), threshold=1e9)
     assert math.isnan(largest(silent, "symbol difference excited"))
 
 
@@ -147,8 +149,8 @@ def test_what_is_no_heat_symbol_is_refused():
     with pytest.raises(ValueError, match=r"\[\(2, 1\), \(1, 1\)\] channels"):
         compare(NetworkSymbol(2, 1, scale=InputScale(1), takes_time=True, hidden=4))
     with pytest.raises(ValueError, match="limit is 32 on 64 points; expected 1 to 31"):
-        compare(Heat(0.05), limit=32)
+        compare(HeatSymbol(0.05), limit=32)
     with pytest.raises(ValueError, match="excitation"):
-        compare(Heat(0.05), excitation=INPUTS[:, 0])
+        compare(HeatSymbol(0.05), excitation=INPUTS[:, 0])
     with pytest.raises(ValueError, match="excitation"):
-        compare(Heat(0.05), excitation=INPUTS[..., ::2])
+        compare(HeatSymbol(0.05), excitation=INPUTS[..., ::2])

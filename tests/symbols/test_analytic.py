@@ -10,7 +10,7 @@ from pdno.symbols import (
     Advection,
     Derivative,
     FractionalLaplacian,
-    Heat,
+    HeatSymbol,
     Multiplication,
     Resolvent,
     Wave,
@@ -37,13 +37,13 @@ def values(symbol, grid=ODD, modes=None, t=None):
     ],
 )
 def test_heat_values_of_the_fact_sheet(xi, t, expected):
-    assert values(Heat(0.05), t=t)[xi].real.item() == pytest.approx(expected, rel=5e-3)
+    assert values(HeatSymbol(0.05), t=t)[xi].real.item() == pytest.approx(expected, rel=5e-3)
 
 
 @pytest.mark.parametrize(
     ("symbol", "t", "formula"),
     [
-        (Heat(0.3), 0.2, lambda xi: math.exp(-4 * PI**2 * xi**2 * 0.06)),
+        (HeatSymbol(0.3), 0.2, lambda xi: math.exp(-4 * PI**2 * xi**2 * 0.06)),
         (Derivative((1,)), None, lambda xi: 2j * PI * xi),
         (Derivative((3,)), None, lambda xi: -8j * PI**3 * xi**3),
         (FractionalLaplacian(0.5), None, lambda xi: 2 * PI * xi),
@@ -68,7 +68,7 @@ def test_multiplication_has_its_function_in_space():
 
 def test_in_several_dimensions_modes_add_up():
     grid = Grid((5, 7, 9))
-    heat = values(Heat(0.02), grid, t=0.4)
+    heat = values(HeatSymbol(0.02), grid, t=0.4)
     xi = grid.modes().double()
     product = torch.exp(-4 * PI**2 * 0.008 * xi**2).prod(dim=-1)
     assert torch.allclose(heat.real, product, rtol=1e-13)
@@ -113,7 +113,7 @@ def test_kept_modes_are_those_of_all_modes(modes):
     assert torch.equal(torch.stack([whole[tuple(xi)] for xi in kept]), some)
 
 
-@pytest.mark.parametrize("symbol", [Heat(0.1), Advection((0.3, 0.4)), Wave(2.0)])
+@pytest.mark.parametrize("symbol", [HeatSymbol(0.1), Advection((0.3, 0.4)), Wave(2.0)])
 @pytest.mark.parametrize("shape", [(4, 5), (6, 6)])
 def test_one_time_per_sample_is_each_time_by_itself(symbol, shape):
     times = torch.tensor([0.0, 0.1, 0.5, 1.0])  # as many as columns of a half spectrum
@@ -123,12 +123,12 @@ def test_one_time_per_sample_is_each_time_by_itself(symbol, shape):
 
 
 def test_wrong_arguments_are_named():
-    with pytest.raises(ValueError, match="Heat depends on time: give t"):
-        Heat().evaluate(ODD)
+    with pytest.raises(ValueError, match="HeatSymbol depends on time: give t"):
+        HeatSymbol().evaluate(ODD)
     with pytest.raises(ValueError, match="Resolvent has no time: leave t out"):
         Resolvent().evaluate(ODD, t=1.0)
     with pytest.raises(ValueError, match=r"\(2, 1\); expected one number or \(B,\)"):
-        Heat().evaluate(ODD, t=torch.ones(2, 1))
+        HeatSymbol().evaluate(ODD, t=torch.ones(2, 1))
     with pytest.raises(ValueError, match=r"derivative \(1, 1\) on a grid of 1 axes"):
         Derivative((1, 1)).evaluate(ODD)
     with pytest.raises(ValueError, match=r"velocity \(1.0,\) on a grid of 2 axes"):

@@ -9,8 +9,8 @@ from pdno import PDNO, Grid, apply_symbol
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.networks import PDNONetwork
 from pdno.symbols import InputScale
+from pdno.symbols.base import apply_directly, full_values
 from pdno.symbols.classical import ClassicalSymbol
-from pdno.symbols.direct import apply_directly, full_values
 from pdno.symbols.mlp import ACTIVATIONS
 
 SCALE = 3.0

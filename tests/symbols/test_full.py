@@ -8,7 +8,7 @@ import torch
 
 from pdno import Grid, apply_symbol
 from pdno.symbols import FullSymbol, SymbolValues
-from pdno.symbols.direct import apply_directly, full_values
+from pdno.symbols.base import apply_directly, full_values
 
 
 def symbol_of_x_and_xi(x, xi):

@@ -86,20 +86,6 @@ def test_kept_modes_settle_the_scale_at_construction(symbol):
     assert torch.equal(later.frequency, scales[0].frequency)
 
 
-@pytest.mark.parametrize("modes", [None, 3])
-@torch.no_grad()
-def test_older_states_that_had_not_chosen_are_infinite(modes):
-    """They leave the choice to the kept modes, or to the first grid, and stay finite."""
-    model = PDNO(1, 1, 1, modes=modes, **TINY)
-    state = model.state_dict()
-    infinite = {k: v + torch.inf if k.endswith("frequency") else v for k, v in state.items()}
-    model.load_state_dict(infinite)
-    assert all(torch.isfinite(value).all() for value in model.state_dict().values())
-    model(torch.randn(1, 1, 16))
-    expected = 2.0 if modes is None else 0.75
-    assert [op.symbol.scale.frequency.item() for op in model.operators] == [expected] * 2
-
-
 @torch.no_grad()
 def test_choice_travels_with_the_weights():
     f = torch.randn(2, 1, 16)

@@ -7,7 +7,7 @@ from torch import nn
 from pdno import Grid
 from pdno.symbols import InputScale, LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.mlp import SymbolMLP
-from pdno.symbols.separated import with_numbers
+from pdno.symbols.separated import append_parameters
 
 GRIDS = [Grid((8,)), Grid((7, 6)), Grid((4, 5, 6))]
 SMALL = {"layers": 1, "hidden": 5}
@@ -65,10 +65,10 @@ def test_one_time_per_sample_is_each_time_by_itself(kind, grid):
 def test_time_is_the_last_input():
     points = torch.randn(4, 3, 2)
     numbers = torch.tensor([0.5]), torch.tensor([[0.5], [2.0]])
-    one, many = (with_numbers(points, t) for t in numbers)
+    one, many = (append_parameters(points, t) for t in numbers)
     assert torch.equal(one[..., :2], points) and bool((one[..., 2] == 0.5).all())
     assert torch.equal(many[0], one) and bool((many[1, ..., 2] == 2.0).all())
-    assert with_numbers(points, None) is points
+    assert append_parameters(points, None) is points
 
 
 @pytest.mark.parametrize("kind", [NetworkSymbol, LowRankSymbol])
@@ -76,7 +76,7 @@ def test_missing_unwanted_and_misshapen_times_are_named(kind):
     grid = GRIDS[0]
     with pytest.raises(ValueError, match="depends on time: give t"):
         make(kind, grid, takes_time=True).evaluate(grid)
-    with pytest.raises(ValueError, match="no time: leave t out, or build it with takes_time"):
+    with pytest.raises(ValueError, match="no time: leave t out, or take a symbol with takes_time"):
         make(kind, grid).evaluate(grid, t=0.5)
     with pytest.raises(ValueError, match=r"shape \(2, 2\); expected one number or \(B,\)"):
         make(kind, grid, takes_time=True).evaluate(grid, t=torch.zeros(2, 2))
@@ -130,7 +130,7 @@ def test_table_is_its_own_values():
 
 def test_wrong_tables_and_sizes_are_named():
     symbol = TableSymbol(1, 1, modes=(3,))
-    with pytest.raises(ValueError, match="does not depend on time: leave t out"):
+    with pytest.raises(ValueError, match="has no time: leave t out"):
         symbol.evaluate(Grid((8,)), (3,), t=0.1)
     with pytest.raises(ValueError, match=r"modes None of a table with modes \(3,\): give the"):
         symbol.evaluate(Grid((8,)))

@@ -5,7 +5,7 @@ import torch
 
 from pdno import PDNO, Grid, certify
 from pdno.symbols import InputScale, TrunkSymbol
-from pdno.symbols.trunk import SCALES
+from pdno.symbols.network import SCALES
 
 GRIDS = [Grid((8,)), Grid((7, 6)), Grid((4, 5, 6))]
 

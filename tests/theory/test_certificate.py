@@ -15,7 +15,7 @@ from pdno.symbols import (
     Derivative,
     FractionalLaplacian,
     FullSymbol,
-    Heat,
+    HeatSymbol,
     InputScale,
     LowRankSymbol,
     Multiplication,
@@ -88,10 +88,10 @@ def test_derivatives_have_their_orders(alpha):
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("order", [-30.0, 0.0, 2.0])
 def test_heat_is_of_every_order(dim, order):
-    certificate = certify(Heat(0.05), order, dim=dim, t=0.2)
+    certificate = certify(HeatSymbol(0.05), order, dim=dim, t=0.2)
     assert certificate.accepted and certificate.order == -math.inf
     assert "every order" in certificate.reasons[0]
-    assert not certify(Heat(0.05), -1.0, dim=dim, t=0.0).accepted  # the identity
+    assert not certify(HeatSymbol(0.05), -1.0, dim=dim, t=0.0).accepted  # the identity
 
 
 @pytest.mark.parametrize(("symbol", "dim"), [(Advection((0.7,)), 1), (Wave(), 1), (Wave(), 2)])
@@ -437,7 +437,7 @@ def test_a_theorem_does_not_depend_on_the_weights(factor):
 def test_theorems_of_other_symbols():
     assert certify(Derivative((2,)), 2.0).proof == "theorem"
     assert certify(Derivative((2,))).asked == 2.0 and certify(Derivative((2,))).proof == "theorem"
-    assert certify(Heat(0.05), -9.0, dim=1, t=0.1).proof == "theorem"
+    assert certify(HeatSymbol(0.05), -9.0, dim=1, t=0.1).proof == "theorem"
     assert certify(TableSymbol(1, 1, modes=(4,)), -3.0).proof == "theorem"
     skewed = network(2, 0, kind=ClassicalSymbol, scale=4.0, depends_on_x=False, hermitian=False)
     assert certify(skewed, 0.0).proof == "theorem"
@@ -469,7 +469,7 @@ def test_values_anywhere_are_those_on_a_grid():
             values.frequency.flatten(3),
         )  # fmt: skip
         assert torch.allclose(evaluate_at(symbol, x, xi), expected.detach(), atol=1e-12)
-    for symbol, t in ((Resolvent(), None), (Heat(), 0.1), (Advection((0.3, 0.4)), 0.5)):
+    for symbol, t in ((Resolvent(), None), (HeatSymbol(), 0.1), (Advection((0.3, 0.4)), 0.5)):
         values = symbol.evaluate(grid, t=t).frequency[0, 0, 0].flatten()
         found = evaluate_at(symbol, x[:1], xi, t=t)[0, 0, 0]
         assert torch.allclose(found, values, atol=1e-14)
@@ -485,7 +485,7 @@ def test_a_certificate_can_be_read_and_drawn():
     assert [line.get_label() for line in axes.lines] == [
         "|α| = 0", "|α| = 1", "|α| = 2", "|α| = 3", "witness",
     ]  # fmt: skip
-    assert len(certify(Heat(), 0.0, dim=1, t=1.0).plot().axes) == 1
+    assert len(certify(HeatSymbol(), 0.0, dim=1, t=1.0).plot().axes) == 1
 
 
 def test_a_certificate_is_one_line_where_it_is_shown():
@@ -522,7 +522,7 @@ def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match="dim is 1, but this symbol has 2 axes"):
         certify(Derivative((1, 0)), 1.0, dim=1)
     with pytest.raises(ValueError, match="depends on time: give t"):
-        certify(Heat(), 0.0, dim=1)
+        certify(HeatSymbol(), 0.0, dim=1)
     with pytest.raises(ValueError, match="shells is 2; expected at least 4"):
         certify(Resolvent(), 0.0, dim=1, shells=2)
     with pytest.raises(ValueError, match="has no time: leave t out, or bind it"):

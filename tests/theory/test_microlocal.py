@@ -13,7 +13,7 @@ from pdno.solvers.elliptic import (
     sine_transform,
 )
 from pdno.symbols import Wave
-from pdno.symbols.direct import apply_directly
+from pdno.symbols.base import apply_directly
 from pdno.theory import microlocal
 from pdno.theory.calculus import adjoint, as_full_symbol, compose, parametrix
 from pdno.theory.extraction import extract_symbol

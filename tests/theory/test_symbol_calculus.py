@@ -7,7 +7,7 @@ import torch
 from dense import operator_matrix
 
 from pdno import Grid
-from pdno.symbols.direct import apply_directly
+from pdno.symbols.base import apply_directly
 from pdno.theory.calculus import (
     adjoint,
     as_full_symbol,

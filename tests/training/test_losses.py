@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import pdno
-from pdno.symbols import Heat
+from pdno.symbols import HeatSymbol
 from pdno.training.losses import RelativeError, Residual
 from pdno.training.normalizer import NormalizedNetwork
 from pdno.training.samples import Batch
@@ -38,7 +38,7 @@ def test_rates_are_derivatives_of_solutions(equation):
 
 def exact_heat(diffusivity):
     """e^{-4π²|ξ|²ct} as an operator that is trained no more."""
-    operator = pdno.PseudoDifferentialOperator(Heat(diffusivity=diffusivity))
+    operator = pdno.PseudoDifferentialOperator(HeatSymbol(diffusivity=diffusivity))
     return TrainedOperator(NormalizedNetwork(operator), pdno.OneShot())
 
 
