@@ -173,10 +173,10 @@ def train(
         device: Where to train, for example cuda or cpu; CUDA by default where there is one.
         tensorboard: Write event files, too (extra track).
     """
-    from pdno.runs.run import train as run
+    from pdno.runs.execute import train as run
 
-    changes = {"epochs": epochs, "seed": seed}
-    _print_rows(run(specification, out, device=device, tensorboard=tensorboard, **changes), out)
+    options: Any = {"epochs": epochs, "seed": seed, "device": device, "tensorboard": tensorboard}
+    _print_rows(run(specification, out, **options), out)
 
 
 def evaluate(
@@ -199,10 +199,10 @@ def evaluate(
         device: Where to predict.
     """
     from pdno.evaluation.metric_table import write_metrics
-    from pdno.runs.run import evaluate_run
+    from pdno.runs.run import Run
 
     other = None if file is None else DataFile(path=file, **layout.keyword_arguments())
-    rows = evaluate_run(run, file=other, resolution=resolution, device=device)
+    rows = Run.open(run, device).evaluate(file=other, resolution=resolution)
     if out is not None:
         write_metrics(out, rows)
     print(*(f"{row.metric:28} {row.value:.6g}" for row in rows), sep="\n")
@@ -214,6 +214,7 @@ def predict(
     out: Path = Path("prediction.npy"),
     array: str | None = None,
     times: tuple[float, ...] | None = None,
+    pde_parameters: dict[str, float] | None = None,
     device: str = "cpu",
 ) -> None:
     """Predict for the inputs of a file with a finished run.
@@ -224,11 +225,16 @@ def predict(
         out: The .npy file to write.
         array: Name of the array, where the file has several; that of the training by default.
         times: Times of the wanted frames; those of the training by default.
+        pde_parameters: PDE parameters by name, which an operator of a family of equations needs,
+            for example --pde-parameters viscosity 1e-4.
         device: Where to predict.
     """
-    from pdno.runs.run import predict_run
+    from pdno.runs.run import Run
 
-    print(f"{out}: {predict_run(run, inputs, out, array=array, times=times, device=device)}")
+    shape = Run.open(run, device).predict(
+        inputs, out, array=array, times=times, pde_parameters=pde_parameters
+    )
+    print(f"{out}: {shape}")
 
 
 def symbol(
@@ -286,14 +292,14 @@ def export(
             )
         )
         return
-    from pdno.runs.run import export_run
+    from pdno.runs.run import Run
 
     sizes: dict[str, Any] = {
         "resolution": resolution,
         "frames": frames,
         "pde_parameters": pde_parameters,
     }
-    made = export_run(run, out, format=format, **sizes)
+    made = Run.open(run).export(out, format=format, **sizes)
     print(made, *([made.speed()] if speed else []), sep="\n")
 
 

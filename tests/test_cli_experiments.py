@@ -139,7 +139,7 @@ def test_yaml_and_json_are_trained_alike(capsys, tmp_path, finished):
     assert (code, errors) == (0, [])
     assert output.startswith("darcy\n") and output.endswith(f"rows: {tmp_path}/run/metrics.csv\n")
     first, second = (
-        load_run(folder).model.state_dict() for folder in (finished, tmp_path / "run")
+        load_run(folder).operator.state_dict() for folder in (finished, tmp_path / "run")
     )
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -191,7 +191,7 @@ def test_predict_writes_what_the_model_says(capsys, tmp_path, finished, ending):
     )
     assert (code, errors) == (0, []) and output == f"{tmp_path}/u.npy: (3, 1, 16, 16)\n"
     found = load_run(finished)
-    said = found.model.predict(torch.from_numpy(f)[:, None], grid=Grid.cells((16, 16)))
+    said = found.operator.predict(torch.from_numpy(f)[:, None], grid=Grid.cells((16, 16)))
     assert np.array_equal(np.load(tmp_path / "u.npy"), said.numpy())
 
 
@@ -378,7 +378,7 @@ def test_two_processes_make_one_run(tmp_path, finished):
     one, two = (
         {
             (r.split, r.metric): r.value
-            for r in load_run(folder).rows
+            for r in load_run(folder).metrics
             if r.split in ("train", "test")
         }
         for folder in (finished, tmp_path / "run")

@@ -97,7 +97,7 @@ def in_process(monkeypatch):
 
 def run_shell(content):
     for line in content.splitlines():
-        # those with a plug-in are run by tests/experiments/test_plugins.py
+        # those with a plug-in are run by tests/runs/test_plugins.py
         if line.startswith("pdno ") and "--plugin" not in line:
             assert main(shlex.split(line)[1:]) == 0, line
 

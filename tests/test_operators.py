@@ -13,7 +13,7 @@ from pdno.evaluation.metric_table import read_metrics, write_metrics
 from pdno.files.checksums import file_states, write_checksums
 from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.runs.datasets import unseen_samples
-from pdno.runs.run import export_run, load_run
+from pdno.runs.run import load_run
 from pdno.spectral.metrics import relative_l2
 from pdno.training.checkpoint import read_tensors
 
@@ -62,15 +62,15 @@ def test_it_is_small_and_predicts_what_it_predicted(folder):
 def test_it_runs_in_a_browser(folder, tmp_path):
     """The file of a page is kept only where it agrees with torch on the kept sample."""
     pytest.importorskip("onnxruntime", reason="pip install 'pdno[export]'")
-    assert export_run(folder, tmp_path / "operator.onnx", format="onnx").path.is_file()
+    assert load_run(folder).export(tmp_path / "operator.onnx", format="onnx").path.is_file()
 
 
 @by_cost
 def test_its_error_on_new_samples_is_that_of_its_record(folder):
     run = load_run(folder)
     data = unseen_samples(run.experiment, SAMPLES.get(run.experiment.problem.name, 8))
-    error = pdno.evaluate(run.model, data).mean()
-    recorded = run.model.metrics[f"test {run.experiment.resolution}"]["relative_l2"]
+    error = pdno.evaluate(run.operator, data).mean()
+    recorded = run.operator.metrics[f"test {run.experiment.resolution}"]["relative_l2"]
     assert error == pytest.approx(recorded, rel=TOLERANCE)
 
 

@@ -26,7 +26,7 @@ from pdno.evaluation.speed import time_alternately
 from pdno.exports.export import FORMATS, Format
 from pdno.native.allocator import tune_allocator
 from pdno.runs.datasets import unseen_samples
-from pdno.runs.run import FinishedRun, export_run, load_run
+from pdno.runs.run import Run, load_run
 from pdno.spectral.calculus import resample
 from pdno.spectral.metrics import relative_l2
 from pdno.training.task import evaluation_mode
@@ -92,13 +92,13 @@ def _error(found: Tensor, wanted: Tensor) -> float:
     return float(relative_l2(found.reshape(wanted.shape).double(), wanted.double()).mean())
 
 
-def _by_torch(run: FinishedRun, data: OperatorDataset, frames: Tensor) -> Tensor:
-    with evaluation_mode(run.model):
-        return run.model.predict(frames, **data.keyword_arguments(range(len(frames))))
+def _by_torch(run: Run, data: OperatorDataset, frames: Tensor) -> Tensor:
+    with evaluation_mode(run.operator):
+        return run.operator.predict(frames, **data.keyword_arguments(range(len(frames))))
 
 
-def _by_file(folder: Path, place: Path, format: Format, frames: int) -> Predict:
-    made = export_run(folder, place / f"operator{FORMATS[format]}", format=format, frames=frames)
+def _by_file(run: Run, place: Path, format: Format, frames: int) -> Predict:
+    made = run.export(place / f"operator{FORMATS[format]}", format=format, frames=frames)
     channels = made.inputs.shape[1]
     return lambda frames: made.run(frames[:, -channels:].contiguous())
 
@@ -121,7 +121,7 @@ def main() -> None:
         predictors: dict[str, Predict] = {"torch": partial(_by_torch, run, data)}
         if given.format is not None:
             frames = len(data.target_times or ())
-            file = _by_file(given.operator, Path(place), given.format, frames)
+            file = _by_file(run, Path(place), given.format, frames)
             predictors[given.format] = file
         error, ours, curves = compare(predictors, data, run.experiment.problem, given.turns)
     print(f"{given.batch} new flows, seconds per flow on one thread, best of {given.turns} turns")

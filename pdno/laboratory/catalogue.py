@@ -26,7 +26,7 @@ from pdno.networks.neural_operator import NeuralOperator, count_parameters
 from pdno.networks.transport import Transport
 from pdno.operators.kernel import apply_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.runs.run import FinishedRun, load_run
+from pdno.runs.run import Run, load_run
 from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues, Time
@@ -53,13 +53,13 @@ class State:
 class Entry:
     """One operator; `key` is its name in the catalogue."""
 
-    def __init__(self, key: str, run: FinishedRun) -> None:
-        self.key, self.learner, self.grid = key, run.model, run.grid
+    def __init__(self, key: str, run: Run) -> None:
+        assert run.operator.sampling is not None
+        self.key, self.learner, self.grid = key, run.operator, run.operator.sampling.grid
         self.title = f"{run.experiment.name}: {run.experiment.model}" if run.experiment else key
         self.problem: Problem | None = run.experiment.problem if run.experiment else None
-        self.rows, self.frozen = run.rows, Grid((2,))
-        assert run.model.sampling is not None
-        self.sampling, self.task = run.model.sampling, run.model.task
+        self.rows, self.frozen = run.metrics, Grid((2,))
+        self.sampling, self.task = run.operator.sampling, run.operator.task
         self.pde_parameters = self.sampling.pde_parameters
         if self.task.kind == "space-time" or self.grid.dim > 2:
             raise ValueError(f"{run.folder} has three axes; the page shows one or two")

@@ -28,7 +28,7 @@ from pdno.files.run_folder import SAMPLES as SAMPLE_ARRAYS
 from pdno.laboratory.catalogue import Entry
 from pdno.laboratory.server import encode, page_files
 from pdno.native.build import cache_path
-from pdno.runs.run import kept_samples, load_run
+from pdno.runs.run import Run, load_run
 from pdno.training.checkpoint import read_tensors
 
 OPERATORS = "operators.json"
@@ -99,7 +99,7 @@ def _write_operator(
     points, most = max(entry.grid.shape), LARGEST[entry.grid.dim]
     doubled = [n for n in entry.resolutions() if n == 2 * points and n <= most]
     sizes = [resolution] if resolution else [points, *doubled]
-    models, samples = {}, kept_samples(run)
+    models, samples = {}, Run.open(run).sample_inputs()
     sees = entry.sampling.input_channels
     for size in sizes:
         path = made / f"operator-{number}-{size}.onnx"
@@ -114,7 +114,7 @@ def _write_operator(
 
 def _samples(entry: Entry, run: Path) -> list[dict[str, Any]]:
     """A few test samples with the solver's truth, as they lie in the run folder."""
-    kept = kept_samples(run)
+    kept = Run.open(run).sample_inputs()
     family = bool(entry.sampling.pde_parameters)  # whose samples are of other members
     if kept is None or kept[1] != entry.grid or entry.constants or family:
         return []

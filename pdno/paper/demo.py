@@ -96,7 +96,7 @@ def show_operator(folder: Path, operators: Path = OPERATORS) -> str:
         told = "no trained operator to show: they are in a clone of the repository"
         return f"{told}, in results/operators, and not in the package"
     run = load_run(place)
-    experiment, operator = run.experiment, run.model
+    experiment, operator = run.experiment, run.operator
     assert experiment is not None and experiment.problem is not None
     begin = time.perf_counter()
     data = unseen_samples(experiment, 1)

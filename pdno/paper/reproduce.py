@@ -34,7 +34,7 @@ from pdno.paper import (
 from pdno.paper.recipes import Study
 from pdno.paper.resources import resources
 from pdno.runs.datasets import ensure_dataset
-from pdno.runs.run import run_experiment
+from pdno.runs.execute import run_experiment
 from pdno.runs.specification import Experiment
 
 

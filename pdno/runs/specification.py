@@ -4,7 +4,7 @@ It is written beside the results as JSON and may be read from JSON or YAML. Unkn
 contradictions are refused by name.
 """
 
-__all__ = ["Experiment", "read_experiment"]
+__all__ = ["Experiment", "differences", "read_experiment"]
 
 import json
 import math
@@ -200,11 +200,6 @@ class Experiment(Record):
             training_resolution=self.resolution,
         )
 
-    def completed_by(self, other: "Experiment") -> "Experiment":
-        """This one, with what older versions did not write; it decides no number of a run."""
-        missing = {"study", "of_paper", "sweep"} - self.model_fields_set
-        return self.model_copy(update={name: getattr(other, name) for name in missing})
-
     @property
     def seed(self) -> int:
         """Seed of the weights, of the order of the samples and of the noise."""
@@ -220,6 +215,18 @@ class Experiment(Record):
     def with_changes(self, **changes: Any) -> "Experiment":
         """This experiment with other values, checked as a whole."""
         return Experiment(**{**{k: getattr(self, k) for k in self.model_fields_set}, **changes})
+
+
+def differences(before: Experiment, now: Experiment) -> list[str]:
+    """The keys in which two specifications differ, with both values."""
+
+    def compare(a: Any, b: Any, path: str) -> list[str]:
+        if isinstance(a, dict) and isinstance(b, dict):
+            parts = (compare(a.get(k), b.get(k), f"{path}.{k}") for k in sorted({*a, *b}))
+            return [line for part in parts for line in part]
+        return [] if a == b else [f"{path.removeprefix('.')} was {a}, is {b}"]
+
+    return compare(before.model_dump(mode="json"), now.model_dump(mode="json"), "")
 
 
 def _read_yaml(text: str) -> Any:

@@ -28,7 +28,7 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.paper.figures_symbols import plot_guarantee, plot_phase_space, plot_symbol_layer
 from pdno.runs.datasets import ensure_dataset, open_experiment_data
 from pdno.runs.measure import learned_diffusivity
-from pdno.runs.run import FinishedRun, load_run
+from pdno.runs.run import Run, load_run
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import Time
 from pdno.theory.certificate import Certificate, certify
@@ -84,7 +84,11 @@ def inspect_symbols(
         save_figure(plot_phase_space({"": pictured}), place / "phase-space.png")
         texts.append(f"phase space: {pictured['distance']:.3g} from the symbol of the solver")
     experiment = run.experiment if run else None
-    c = learned_diffusivity(experiment, network, run.grid) if run and experiment else None
+    c = (
+        learned_diffusivity(experiment, network, run.operator.sampling.grid)
+        if run and experiment
+        else None
+    )
     if experiment and experiment.problem and c is not None:
         result["diffusivity"] = {"value": c.value, "error": c.error}
         truth = f"the data have {experiment.problem.parameters['diffusivity']:g}"
@@ -101,21 +105,27 @@ def inspect_symbols(
     return whole, place
 
 
-def _of_run(run: FinishedRun, resolution: int | None) -> tuple[nn.Module, Grid, Time]:
+def _of_run(run: Run, resolution: int | None) -> tuple[nn.Module, Grid, Time]:
     """The network, the grid to look at it on, and a time where its symbols need one."""
-    task, sampling = run.model.task, run.model.sampling
+    task, sampling = run.operator.task, run.operator.sampling
     first = sampling.times[0] if sampling is not None and sampling.times else 1.0
     t: Time = task.scaled_time(float(first)) if isinstance(task, OneShot) else None
-    symbols = [m.symbol for m in run.model.modules() if isinstance(m, PseudoDifferentialOperator)]
+    symbols = [
+        m.symbol for m in run.operator.modules() if isinstance(m, PseudoDifferentialOperator)
+    ]
     if count := max((symbol.pde_parameters for symbol in symbols), default=0):
         # what symbols see of pde_parameters is 0 in the middle of their ranges
         t = torch.tensor([[*([] if t is None else [t]), *[0.0] * count]])
-    points = resolution or min(max(run.grid.shape), LARGEST_GRID)
-    every = max(run.grid.shape) // points
-    return run.model.network, run.grid.coarsen(every) if every > 1 else run.grid, t
+    points = resolution or min(max(run.operator.sampling.grid.shape), LARGEST_GRID)
+    every = max(run.operator.sampling.grid.shape) // points
+    return (
+        run.operator.network,
+        run.operator.sampling.grid.coarsen(every) if every > 1 else run.operator.sampling.grid,
+        t,
+    )
 
 
-def _guarantee(run: FinishedRun, step: SemigroupStep, place: Path) -> tuple[dict[str, Any], str]:
+def _guarantee(run: Run, step: SemigroupStep, place: Path) -> tuple[dict[str, Any], str]:
     """How long rollouts of the test samples are proven to stay near the truth, drawn too."""
     experiment = run.experiment
     if experiment is None or experiment.problem is None or experiment.normalization != "none":
@@ -146,18 +156,20 @@ def _guarantee(run: FinishedRun, step: SemigroupStep, place: Path) -> tuple[dict
     return facts, text
 
 
-def _phase_space(run: FinishedRun) -> dict[str, Any] | None:
+def _phase_space(run: Run) -> dict[str, Any] | None:
     """|a(x, ξ)| of the learned and of the true operator at the input of the last test sample.
 
     Both are derivatives at that input, on the grid of the run; of several axes x and ξ vary along
     the first, through the middle. None where there is no solver, or it has no such map.
     """
-    experiment, task = run.experiment, run.model.task
+    experiment, task = run.experiment, run.operator.task
     problem = None if experiment is None else experiment.problem
     known = isinstance(task, StaticMap | OneShot | Markov)
     if experiment is None or problem is None or problem.vary or not known:
         return None
-    grid = run.grid.coarsen(max(1, max(run.grid.shape) // LARGEST_GRID))
+    grid = run.operator.sampling.grid.coarsen(
+        max(1, max(run.operator.sampling.grid.shape) // LARGEST_GRID)
+    )
     every = problem.solver_points // max(grid.shape)
     law, last, times = problem.physics()[0], problem.samples - 1, list(problem.times or ())
     data = law.sample(problem.solver_grid(), seed=problem.seed, indices=[last])
@@ -167,7 +179,7 @@ def _phase_space(run: FinishedRun) -> dict[str, Any] | None:
         times = times[window:]
     points: tuple[Any, ...] = (..., *(slice(None, None, every),) * grid.dim)
     state = data[points]
-    when, learner = times[:1] or None, copy.deepcopy(run.model).double()
+    when, learner = times[:1] or None, copy.deepcopy(run.operator).double()
 
     def learned(f: Tensor) -> Tensor:
         frames: Tensor = learner.predict(f, grid=grid, times=when)

@@ -23,8 +23,9 @@ from pdno.data.problems import HeatProblem
 from pdno.paper.recipes import Study
 from pdno.paper.reproduce import run_study
 from pdno.report.page import write_report
+from pdno.runs.execute import run_experiment
 from pdno.runs.networks import FNONetwork
-from pdno.runs.run import export_run, run_experiment
+from pdno.runs.run import Run
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
 from pdno.training.fit import fit
@@ -116,7 +117,7 @@ def export(folder):
     """Tables of a finished run as one file, and a second time where it stands already."""
     folder.mkdir(exist_ok=True)
     run = folder.parent / "finished" / "run"
-    export_run(run, folder / "operator.safetensors", format="safetensors")
+    Run.open(run).export(folder / "operator.safetensors", format="safetensors")
 
 
 def command(folder):

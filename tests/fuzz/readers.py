@@ -30,7 +30,8 @@ from pdno.data.well import open_well
 from pdno.files.tensor_file import read_tensor_file
 from pdno.networks.published_weights import load_published
 from pdno.report.runs import find_runs
-from pdno.runs.run import load, load_run, run_experiment
+from pdno.runs.execute import run_experiment
+from pdno.runs.run import load, load_run
 from pdno.runs.specification import read_experiment
 from pdno.training.checkpoint import load_checkpoint
 
@@ -91,10 +92,10 @@ def checkpoint(place):
 def operator(place):
     """What `pdno.load` and `load_run` give: weights, task, sampling, errors, numbers."""
     run = load_run(place / "run")
-    model = run.model
+    model = run.operator
     facts = [model.task.model_dump(mode="json"), str(model.sampling), model.metrics]
     experiment = None if run.experiment is None else run.experiment.model_dump(mode="json")
-    return [model.state_dict(), facts, experiment, [str(row) for row in run.rows]]
+    return [model.state_dict(), facts, experiment, [str(metric) for metric in run.metrics]]
 
 
 def own_operator(place):

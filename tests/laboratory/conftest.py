@@ -9,8 +9,8 @@ import pytest
 import pdno.data.generate as generation
 from pdno.data.generate import make_shard
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
+from pdno.runs.execute import run_experiment
 from pdno.runs.networks import FNONetwork, PDIONetwork, PDNONetwork
-from pdno.runs.run import run_experiment
 from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Markov, OneShot, Rollout

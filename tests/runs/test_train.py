@@ -8,14 +8,17 @@ import pytest
 import scipy.io
 import torch
 
+from pdno.cli import main
 from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
+from pdno.data.problems import HeatProblem
 from pdno.evaluation.evaluate import evaluate
 from pdno.evaluation.metric_table import read_metrics
 from pdno.files.checksums import write_checksums
 from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.runs.datasets import open_experiment_data
-from pdno.runs.run import evaluate_run, load_run, predict_run, run_experiment, train
+from pdno.runs.execute import run_experiment, train
+from pdno.runs.run import load_run
 from pdno.spectral.grid import Grid
 
 
@@ -70,33 +73,33 @@ def test_epochs_and_seed_of_the_command_count(tmp_path, heat):
 def test_evaluation_at_home_is_that_of_the_run(trained, darcy):
     folder = trained(darcy)
     told = {r.metric: r.value for r in read_metrics(folder / "metrics.csv") if r.split == "test"}
-    rows = evaluate_run(folder)
+    rows = load_run(folder).evaluate()
     assert {(row.split, row.resolution, row.seed) for row in rows} == {("test", 8, 0)}
     assert {r.metric: r.value for r in rows}.items() <= told.items()
 
 
 def test_evaluation_elsewhere_is_that_of_the_model(trained, datasets, darcy):
     folder = trained(darcy)
-    rows = evaluate_run(folder, resolution=16)
+    rows = load_run(folder).evaluate(resolution=16)
     assert {row.resolution for row in rows} == {16}
     zero_shot = {
         r.metric: r.value for r in read_metrics(folder / "metrics.csv") if r.split == "zero-shot"
     }
     assert {r.metric: r.value for r in rows} == zero_shot
     finest = open_experiment_data(darcy, datasets).finest_test
-    assert zero_shot == evaluate(load_run(folder).model, finest).metrics()
+    assert zero_shot == evaluate(load_run(folder).operator, finest).metrics()
 
 
 def test_evaluation_on_other_data(trained, tmp_path, flow):
     folder = trained(flow)
     other = flow.problem.model_copy(update={"seed": 5, "samples": 3})
     generate_dataset(other, tmp_path / "other")
-    rows = evaluate_run(folder, file=tmp_path / "other")
+    rows = load_run(folder).evaluate(file=tmp_path / "other")
     assert {(row.split, row.resolution) for row in rows} == {("other", 16)}
     data = open_dataset(tmp_path / "other").window(2)
-    assert {r.metric: r.value for r in rows} == evaluate(load_run(folder).model, data).metrics()
+    assert {r.metric: r.value for r in rows} == evaluate(load_run(folder).operator, data).metrics()
     (half,) = {
-        row.resolution for row in evaluate_run(folder, file=tmp_path / "other", resolution=8)
+        row.resolution for row in load_run(folder).evaluate(file=tmp_path / "other", resolution=8)
     }
     assert half == 8
 
@@ -112,16 +115,16 @@ def test_evaluation_on_other_data(trained, tmp_path, flow):
 )
 def test_resolutions_that_the_data_do_not_have_are_refused(trained, darcy, resolution, message):
     with pytest.raises(ValueError, match=message):
-        evaluate_run(trained(darcy), resolution=resolution)
+        load_run(trained(darcy)).evaluate(resolution=resolution)
 
 
 def test_data_that_were_moved_are_missed_by_name(tmp_path, heat):
     run_experiment(heat, tmp_path / "here" / "run")
     (tmp_path / "here" / "run").rename(tmp_path / "run")
     with pytest.raises(ValueError, match=r"heat-5x32-.* is missing: .* with --file"):
-        evaluate_run(tmp_path / "run")
+        load_run(tmp_path / "run").evaluate()
     (data,) = (tmp_path / "here" / "data").iterdir()
-    assert evaluate_run(tmp_path / "run", file=data)
+    assert load_run(tmp_path / "run").evaluate(file=data)
 
 
 # Prediction
@@ -145,11 +148,13 @@ def test_a_prediction_is_that_of_the_model(trained, tmp_path, darcy, ending):
     folder = trained(darcy)
     f = np.random.default_rng(0).standard_normal((3, 8, 8)).astype(np.float32)
     found = load_run(folder)
-    expected = found.model.predict(torch.from_numpy(f)[:, None], grid=found.grid).numpy()
+    expected = found.operator.predict(
+        torch.from_numpy(f)[:, None], grid=found.operator.sampling.grid
+    ).numpy()
     assert expected.shape == (3, 1, 8, 8)
     for fields in (f, f[:, None]):  # one channel may be left out
         write(tmp_path / f"f.{ending}", f=fields)
-        shape = predict_run(folder, tmp_path / f"f.{ending}", tmp_path / "u.npy", times=None)
+        shape = load_run(folder).predict(tmp_path / f"f.{ending}", tmp_path / "u.npy", times=None)
         assert shape == expected.shape
         assert np.array_equal(np.load(tmp_path / "u.npy"), expected)
 
@@ -158,9 +163,11 @@ def test_a_prediction_for_many_samples_is_made_batch_by_batch(trained, tmp_path,
     folder = trained(darcy)
     f = np.random.default_rng(0).standard_normal((45, 8, 8)).astype(np.float32)
     np.save(tmp_path / "f.npy", f)
-    predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=None)
+    load_run(folder).predict(tmp_path / "f.npy", tmp_path / "u.npy", times=None)
     found = load_run(folder)
-    alone = found.model.predict(torch.from_numpy(f[43:44, None]), grid=found.grid)
+    alone = found.operator.predict(
+        torch.from_numpy(f[43:44, None]), grid=found.operator.sampling.grid
+    )
     assert np.allclose(np.load(tmp_path / "u.npy")[43:44], alone.numpy(), rtol=1e-4, atol=1e-6)
 
 
@@ -168,17 +175,17 @@ def test_a_prediction_on_a_finer_grid_starts_where_the_training_did(trained, tmp
     """Darcy data are cell centres of 16 points; every second of them begins at x = 1/32, too."""
     folder = trained(darcy)
     found = load_run(folder)
-    assert found.grid == Grid((8, 8), periodic=False, offset=0.25)
+    assert found.operator.sampling.grid == Grid((8, 8), periodic=False, offset=0.25)
     f = np.random.default_rng(0).standard_normal((1, 16, 16)).astype(np.float32)
     np.save(tmp_path / "f.npy", f)
-    predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=None)
-    expected = found.model.predict(torch.from_numpy(f)[:, None], grid=Grid.cells((16, 16)))
+    load_run(folder).predict(tmp_path / "f.npy", tmp_path / "u.npy", times=None)
+    expected = found.operator.predict(torch.from_numpy(f)[:, None], grid=Grid.cells((16, 16)))
     assert np.array_equal(np.load(tmp_path / "u.npy"), expected.numpy())
     # finer than the data that the training was taken from: cell centres again
     f = np.random.default_rng(1).standard_normal((1, 128, 128)).astype(np.float32)
     np.save(tmp_path / "f.npy", f)
-    predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=None)
-    expected = found.model.predict(torch.from_numpy(f)[:, None], grid=Grid.cells((128, 128)))
+    load_run(folder).predict(tmp_path / "f.npy", tmp_path / "u.npy", times=None)
+    expected = found.operator.predict(torch.from_numpy(f)[:, None], grid=Grid.cells((128, 128)))
     assert np.array_equal(np.load(tmp_path / "u.npy"), expected.numpy())
 
 
@@ -188,8 +195,10 @@ def test_frames_are_predicted_at_the_times_of_the_training_or_at_others(trained,
     np.save(tmp_path / "f.npy", f)
     found = load_run(folder)
     for times, wanted in ((None, [0.25, 0.5, 0.75, 1.0]), ([0.1, 0.33], [0.1, 0.33])):
-        predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=times)
-        expected = found.model.predict(torch.from_numpy(f)[:, None], grid=found.grid, times=wanted)
+        load_run(folder).predict(tmp_path / "f.npy", tmp_path / "u.npy", times=times)
+        expected = found.operator.predict(
+            torch.from_numpy(f)[:, None], grid=found.operator.sampling.grid, times=wanted
+        )
         assert expected.shape == (2, len(wanted), 1, 32)
         assert np.array_equal(np.load(tmp_path / "u.npy"), expected.numpy())
 
@@ -202,7 +211,7 @@ def test_frames_of_a_rollout_come_one_after_another(trained, tmp_path, flow):
     np.save(tmp_path / "f.npy", f)
 
     def predict(times):
-        predict_run(folder, tmp_path / "f.npy", tmp_path / "u.npy", times=times)
+        load_run(folder).predict(tmp_path / "f.npy", tmp_path / "u.npy", times=times)
         return np.load(tmp_path / "u.npy")
 
     usual = predict(None)
@@ -228,12 +237,14 @@ def test_wrong_inputs_are_refused_by_name(trained, tmp_path, darcy):
     ):
         write(tmp_path / name, **arrays)
         with pytest.raises(ValueError, match=message):
-            predict_run(folder, tmp_path / name, tmp_path / "u.npy", **{"times": None, **options})
+            load_run(folder).predict(
+                tmp_path / name, tmp_path / "u.npy", **{"times": None, **options}
+            )
     assert not (tmp_path / "u.npy").exists()
     write(tmp_path / "two.npz", f=f, g=f + 1)
-    predict_run(folder, tmp_path / "two.npz", tmp_path / "u.npy", array="g", times=None)
+    load_run(folder).predict(tmp_path / "two.npz", tmp_path / "u.npy", array="g", times=None)
     found = load_run(folder)
-    said = found.model.predict(torch.ones(2, 1, 8, 8), grid=found.grid)
+    said = found.operator.predict(torch.ones(2, 1, 8, 8), grid=found.operator.sampling.grid)
     assert np.array_equal(np.load(tmp_path / "u.npy"), said.numpy())
 
 
@@ -250,6 +261,26 @@ def test_the_times_that_a_network_sees_are_scaled_when_it_predicts(trained, tmp_
     write_checksums(shifted, WITH_CHECKSUMS)
     np.save(tmp_path / "f.npy", np.random.default_rng(0).standard_normal((2, 32)))
     for run, times in ((folder, [0.25, 0.5]), (shifted, [1.5, 2.0])):
-        predict_run(run, tmp_path / "f.npy", tmp_path / f"{len(times)}{run.name}.npy", times=times)
+        load_run(run).predict(
+            tmp_path / "f.npy", tmp_path / f"{len(times)}{run.name}.npy", times=times
+        )
     first, second = (np.load(tmp_path / f"2{run.name}.npy") for run in (folder, shifted))
     assert np.array_equal(first, second)
+
+
+def test_an_operator_of_a_family_predicts_with_its_parameters_by_name(trained, tmp_path, heat):
+    """From a file and by the command line; without them, the message names them."""
+    family = HeatProblem(samples=5, resolution=32, frames=4, vary={"diffusivity": (0.01, 0.1)})
+    network = heat.network.model_copy(update={"pde_parameters": 1})
+    folder = trained(heat.with_changes(problem=family, network=network))
+    f = np.random.default_rng(0).standard_normal((2, 32)).astype(np.float32)
+    np.save(tmp_path / "f.npy", f)
+    run, chosen = load_run(folder), {"diffusivity": 0.05}
+    run.predict(tmp_path / "f.npy", tmp_path / "u.npy", pde_parameters=chosen)
+    expected = run.operator.predict(f[:, None], pde_parameters=chosen)
+    assert np.array_equal(np.load(tmp_path / "u.npy"), expected)
+    files = ["predict", str(folder), str(tmp_path / "f.npy"), "--out", str(tmp_path / "v.npy")]
+    assert main([*files, "--pde-parameters", "diffusivity", "0.05"]) == 0
+    assert np.array_equal(np.load(tmp_path / "v.npy"), expected)
+    with pytest.raises(ValueError, match="one of a family: give .*diffusivity"):
+        run.predict(tmp_path / "f.npy", tmp_path / "u.npy")

@@ -1,4 +1,4 @@
-"""Small experiments that take a fraction of a second, and one folder of datasets for them all."""
+"""Fixtures: small experiments that take a fraction of a second, and one folder of datasets."""
 
 import pytest
 

@@ -18,18 +18,22 @@ from pdno.files import run_folder
 from pdno.files.atomic import LOCK, only_writer
 from pdno.files.checksums import with_digest, without_digest
 from pdno.networks.fno import FNO
-from pdno.report.runs import find_runs
 from pdno.runs.datasets import ensure_dataset
-from pdno.runs.run import evaluate_run, export_run, load, load_run, run_experiment
+from pdno.runs.execute import run_experiment
+from pdno.runs.run import Run, find_runs, load, load_run
 from pdno.runs.verify import verify
 from pdno.spectral.grid import Grid
 
 READERS = {
-    **{name: load_run for name in ("weights.safetensors", "operator.json", "specification.json")},
-    **{name: load_run for name in ("metrics.csv", "checksums.json")},
-    **{name: lambda run: find_runs([run]) for name in ("history.csv", "environment.json")},
-    "samples.safetensors": lambda run: find_runs([run])[0].picture("input"),
-    "model_card.md": lambda run: export_run(run, format="safetensors"),
+    "weights.safetensors": lambda run: run.operator,
+    "operator.json": lambda run: run.operator,
+    "specification.json": lambda run: run.experiment,
+    "metrics.csv": lambda run: run.metrics,
+    "checksums.json": lambda run: run.metrics,
+    "history.csv": lambda run: run.history,
+    "environment.json": lambda run: run.environment,
+    "samples.safetensors": lambda run: run.array("input"),
+    "model_card.md": lambda run: run.export(format="safetensors"),
 }
 
 
@@ -55,12 +59,12 @@ def change(path, place):
 
 @pytest.mark.parametrize("name", READERS)
 def test_a_changed_byte_is_one_message_with_the_cure(run, name):
-    READERS[name](run)
+    READERS[name](Run.open(run))
     size = (run / name).stat().st_size
     for place in (0, size // 2, size - 1):
         change(run / name, place)
         with pytest.raises(ValueError, match=f"{name} .*: restore it from a copy"):
-            READERS[name](run)
+            READERS[name](Run.open(run))
         text, right = verify([run])
         assert not right and f"changed  {run / name}: bring it back" in text
         change(run / name, place)
@@ -70,7 +74,7 @@ def test_a_changed_byte_is_one_message_with_the_cure(run, name):
 def test_a_file_that_is_missing_or_too_many_is_told(run):
     (run / "history.csv").unlink()
     with pytest.raises(ValueError, match="history.csv is missing"):
-        find_runs([run])
+        _ = find_runs([run])[0].history
     assert f"missing  {run / 'history.csv'}" in verify([run])[0]
     operator = run.parent / "operator"
     field = torch.randn(4, 1, 8, generator=torch.Generator().manual_seed(0))
@@ -79,12 +83,12 @@ def test_a_file_that_is_missing_or_too_many_is_told(run):
     assert verify([operator])[1]
     shutil.copy(run / "specification.json", operator)
     with pytest.raises(ValueError, match="specification.json is not listed in .*: remove it"):
-        load_run(operator)
+        _ = load_run(operator).experiment
     assert not verify([operator])[1]
 
 
 def test_verify_looks_at_datasets_runs_and_exports(run, capsys):
-    made = export_run(run, format="safetensors").path
+    made = Run.open(run).export(format="safetensors").path
     (run / "notes.txt").write_text("mine")
     assert main(["verify", str(run.parent)]) == 0
     told = capsys.readouterr().out
@@ -219,7 +223,7 @@ def test_a_prediction_of_what_is_no_number_is_refused(run, tmp_path):
     out = tmp_path / "prediction.npy"
     assert main(["predict", str(run), str(tmp_path / "inputs.npy"), "--out", str(out)]) == 2
     assert not out.exists()
-    assert len(evaluate_run(run)) > 0
+    assert len(Run.open(run).evaluate()) > 0
 
 
 def test_a_run_that_changes_its_arithmetic_says_so(darcy, datasets, tmp_path, capsys, monkeypatch):
@@ -228,4 +232,4 @@ def test_a_run_that_changes_its_arithmetic_says_so(darcy, datasets, tmp_path, ca
     path = tmp_path / "run" / run_folder.ENVIRONMENT
     path.write_text(json.dumps(json.loads(path.read_text()) | {"native": "available: other"}))
     run_experiment(darcy, tmp_path / "run", data=datasets)
-    assert "began with compiled loops available: other" in capsys.readouterr().err
+    assert "began with compiled kernels available: other" in capsys.readouterr().err

@@ -11,8 +11,9 @@ from pdno.networks.fno import FNO
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.paper.figures_symbols import plot_symbol_layer
 from pdno.paper.recipes import burgers_rollout, darcy, heat
+from pdno.runs.execute import run_experiment
 from pdno.runs.measure import learned_diffusivity
-from pdno.runs.run import load, run_experiment
+from pdno.runs.run import load
 from pdno.runs.symbol import inspect_symbols
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import Symbol, SymbolValues

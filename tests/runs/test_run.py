@@ -10,8 +10,8 @@ import scipy.io
 import torch
 from safetensors import safe_open
 
+import pdno.runs.execute as running
 import pdno.runs.measure as measuring
-import pdno.runs.run as running
 from pdno.data.generate import generate_dataset
 from pdno.data.problems import BurgersProblem, HeatProblem
 from pdno.evaluation.evaluate import evaluate
@@ -20,8 +20,9 @@ from pdno.files.atomic import sha256
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.paper import recipes
 from pdno.runs.datasets import open_experiment_data
+from pdno.runs.execute import run_experiment
 from pdno.runs.networks import FNONetwork, MWTNetwork, PDIONetwork, PDNONetwork
-from pdno.runs.run import load_run, run_experiment
+from pdno.runs.run import load_run
 from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import (
@@ -80,7 +81,7 @@ def test_the_folder_holds_all_of_a_run(tmp_path, datasets, darcy):
 
 def test_metrics_are_the_rows(tmp_path, datasets, darcy):
     rows = run_experiment(darcy, tmp_path, data=datasets)
-    metrics = load_run(tmp_path).model.metrics
+    metrics = load_run(tmp_path).operator.metrics
     assert metrics.pop("seconds") == rows[0].seconds > 0
     assert metrics.pop("parameters") == rows[0].parameters > 0
     told = {(key, name): value for key, part in metrics.items() for name, value in part.items()}
@@ -187,17 +188,21 @@ def test_a_loaded_run_is_the_run(tmp_path, datasets, heat, darcy, flow, case):
     experiment = cases(heat, darcy, flow)[case]
     rows = run_experiment(experiment, tmp_path, data=datasets)
     found = load_run(tmp_path)
-    assert found.experiment == experiment and found.rows == rows and not found.model.training
+    assert (
+        found.experiment == experiment
+        and list(found.metrics) == rows
+        and not found.operator.training
+    )
     data = open_experiment_data(experiment, datasets)
-    assert found.grid == data.train.grid
+    assert found.operator.sampling.grid == data.train.grid
     test = data.test
     times = None if test.times is None else test.times[test.input_frames or 0 :]
     inputs, targets = test.batch()
     kept = pictures(tmp_path)
-    said = found.model.predict(inputs, grid=test.grid, times=times)
+    said = found.operator.predict(inputs, grid=test.grid, times=times)
     assert said.shape == targets.shape and torch.equal(said, kept["prediction"])
     for split, samples in (("train", data.train), ("test", test)):
-        errors = evaluate(found.model, samples).metrics()
+        errors = evaluate(found.operator, samples).metrics()
         told = {row.metric: row.value for row in rows if row.split == split}
         assert errors == {metric: told[metric] for metric in errors}
     if times is not None:
@@ -215,11 +220,11 @@ def test_a_run_is_watched_on_its_validation_and_never_on_its_test(tmp_path, data
     assert torch.equal(data.test.batch()[0], whole.test.batch()[0])
     found = load_run(tmp_path)
     told = {row.metric: row.value for row in rows if row.split == "test"}
-    assert told["relative_l2"] == evaluate(found.model, data.test).mean()
+    assert told["relative_l2"] == evaluate(found.operator, data.test).mean()
     history = (tmp_path / "history.csv").read_text().splitlines()
     column = history[0].split(",").index("test")
     last = float(history[-1].split(",")[column])
-    assert last == pytest.approx(evaluate(found.model, data.validation).mean(), rel=1e-5)
+    assert last == pytest.approx(evaluate(found.operator, data.validation).mean(), rel=1e-5)
     with pytest.raises(ValueError, match="overlap"):
         darcy.with_changes(validation=1)
 
@@ -242,7 +247,7 @@ def test_a_flow_learns_by_transport_with_every_new_setting(tmp_path, datasets, f
     again = load_run(tmp_path)
     assert again.experiment == experiment
     test = open_experiment_data(experiment, datasets).test
-    assert evaluate(again.model, test).mean() == told["relative_l2"]
+    assert evaluate(again.operator, test).mean() == told["relative_l2"]
 
 
 def test_a_finished_run_is_not_touched(tmp_path, datasets, darcy, monkeypatch):
@@ -329,16 +334,8 @@ def test_weights_are_tensors_and_text_alone(tmp_path, datasets, flow):
     raw = (tmp_path / "weights.safetensors").read_bytes()
     (length,) = struct.unpack("<Q", raw[:8])
     table = json.loads(raw[8 : 8 + length])
-    header = table.pop("__metadata__")
-    assert json.loads(header["shape"]) == {
-        "dim": 2,
-        "in": 2,
-        "out": 1,
-        "grid": [16, 16],
-        "periodic": True,
-        "offset": 0.0,
-    }
-    state = load_run(tmp_path).model.state_dict()
+    table.pop("__metadata__")
+    state = load_run(tmp_path).operator.state_dict()
     assert set(table) == set(state)
     # numbers to the last byte
     assert max(entry["data_offsets"][1] for entry in table.values()) == len(raw) - 8 - length
@@ -348,7 +345,7 @@ def test_damaged_weights_are_refused(tmp_path, datasets, flow):
     run_experiment(flow, tmp_path, data=datasets)
     (tmp_path / "weights.safetensors").write_bytes(b"not tensors")
     with pytest.raises(ValueError, match="weights.safetensors was changed"):
-        load_run(tmp_path)
+        _ = load_run(tmp_path).operator
 
 
 # What is measured
@@ -385,7 +382,7 @@ def test_every_sample_is_predicted_once_per_resolution(
 def test_times_between_those_of_the_training_have_their_own_rows(tmp_path, datasets, heat):
     rows = run_experiment(heat, tmp_path, data=datasets)
     value = {row.metric: row.value for row in rows if row.split == "test"}
-    model, test = load_run(tmp_path).model, open_experiment_data(heat, datasets).test
+    model, test = load_run(tmp_path).operator, open_experiment_data(heat, datasets).test
     inputs, targets = test.batch()
     said = model.predict(inputs, grid=test.grid, times=test.times)
     for name, chosen in (("trained", slice(0, None, 2)), ("other", slice(1, None, 2))):
@@ -398,7 +395,10 @@ def test_the_heat_symbol_is_compared_at_the_times_that_the_network_sees(tmp_path
     """A symbol that was trained on scaled times is asked at scaled times."""
     scaled = heat.with_changes(task=OneShot(start=0.25, span=2.0))
     run_experiment(scaled, tmp_path, data=datasets)
-    symbol, grid = load_run(tmp_path).model.network.symbol, load_run(tmp_path).grid
+    symbol, grid = (
+        load_run(tmp_path).operator.network.symbol,
+        load_run(tmp_path).operator.sampling.grid,
+    )
     kept = pictures(tmp_path)
     assert kept["heat.times"].tolist() == pytest.approx([0.25, 0.5, 0.75, 1.0])
     for row, t in enumerate(heat.problem.times):
@@ -432,11 +432,11 @@ def test_pictures_show_the_symbols_at_the_time_that_the_network_sees(tmp_path, d
     timed = flow.with_changes(network=network, task=OneShot(start=2, span=3))
     run_experiment(timed, tmp_path, data=datasets)
     kept, found = pictures(tmp_path), load_run(tmp_path)
-    operators = [m for m in found.model.modules() if isinstance(m, PseudoDifferentialOperator)]
+    operators = [m for m in found.operator.modules() if isinstance(m, PseudoDifferentialOperator)]
     assert len(operators) == 2
     for layer, operator in enumerate(operators):
         with torch.no_grad():
-            values = operator.values(found.grid, 1.0)  # t = 5, the last one
+            values = operator.values(found.operator.sampling.grid, 1.0)  # t = 5, the last one
         a1, a2 = values.space[0].float(), values.frequency[0].to(torch.complex64)
         assert torch.equal(kept[f"symbol.{layer}.real"], a2.real)
         assert torch.equal(kept[f"symbol.{layer}.imaginary"], a2.imag)
