@@ -36,7 +36,7 @@ from pdno.evaluation.speed import time_alternately
 from pdno.fields.distributions import darcy_permeability, navier_stokes_initial
 from pdno.figures.style import Figure, figure_style, save_figure
 from pdno.files.atomic import write_text
-from pdno.interface.progress import track
+from pdno.interface.display import track
 from pdno.solvers.elliptic import assemble, solve_elliptic
 from pdno.solvers.published import PUBLISHED_STEP, integrate_published
 from pdno.solvers.solve import solve

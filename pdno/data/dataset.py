@@ -32,7 +32,7 @@ from pdno.data.sources import (
 )
 from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
 from pdno.files.atomic import atomic_path
-from pdno.interface.display import draw, html_facts, line_of_facts
+from pdno.interface.display import html_table, one_line
 from pdno.spectral.grid import Grid
 
 
@@ -268,14 +268,23 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         the figure; `figure.savefig(path)` writes it.
         """
         given: dict[str, Any] = {} if band is None else {"band": band.detach().cpu().numpy()}
-        return self._draw("plot_sample", index, prediction, title, **given)
+        from pdno.figures.views import plot_sample
+
+        return self._draw(plot_sample, index, prediction, title, **given)
 
     def animate(self, index: int = 0, prediction: Tensor | None = None, *, title: str = "") -> Any:
         """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
-        return self._draw("animate_sample", index, prediction, title)
+        from pdno.figures.views import animate_sample
+
+        return self._draw(animate_sample, index, prediction, title)
 
     def _draw(
-        self, name: str, index: int, prediction: Tensor | None, title: str, **options: Any
+        self,
+        make: Callable[..., Any],
+        index: int,
+        prediction: Tensor | None,
+        title: str,
+        **options: Any,
     ) -> Any:
         given, target = self[index]
         if prediction is not None and prediction.shape != target.shape:
@@ -287,7 +296,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             given = given[-target.shape[1] :]
         fields = [f.detach().cpu().numpy() for f in (given, target, prediction) if f is not None]
         options |= {"times": self.target_times, "names": self._titles(), "title": title}
-        return draw(name, *fields, **options)
+        return make(*fields, **options)
 
     def _titles(self) -> tuple[list[str], list[str]]:
         """Above the panels of the channels of inputs and of targets."""
@@ -317,11 +326,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         return facts
 
     def __repr__(self) -> str:
-        return line_of_facts("OperatorDataset", self._facts())
+        return one_line("OperatorDataset", self._facts())
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return html_facts("OperatorDataset", self._facts())
+        return html_table("OperatorDataset", self._facts())
 
     def to(self, dtype: torch.dtype) -> "OperatorDataset":
         """The same samples in another number type (float32 by default)."""

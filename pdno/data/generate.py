@@ -30,8 +30,8 @@ from pdno.equations.darcy import Darcy
 from pdno.fields.distributions import Law
 from pdno.fields.parameters import Ranges, draw_scalars
 from pdno.files.atomic import atomic_path, explained, only_writer, sha256, sweep
+from pdno.interface.display import track
 from pdno.interface.errors import SolverError
-from pdno.interface.progress import track
 from pdno.solvers.solve import solve
 from pdno.spectral.grid import Grid
 

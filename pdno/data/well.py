@@ -218,7 +218,7 @@ def _text(value: Any) -> str:
 class WellSource:
     """Samples of files in The Well's layout; only what is asked for is read."""
 
-    scalars: Mapping[str, Tensor] = {}
+    pde_parameters: Mapping[str, Tensor] = {}
 
     def __init__(self, files: Sequence[Path], layout: Layout) -> None:
         look_through(files)

@@ -61,7 +61,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset, Pairs
-from pdno.interface.display import html_facts, line_of_facts
+from pdno.interface.display import html_table, one_line
 from pdno.spectral.calculus import resample
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import band_errors, relative_error, relative_l2
@@ -128,12 +128,12 @@ class Evaluation:
 
     def __repr__(self) -> str:
         facts = {"samples": str(len(self.values())), "relative_l2": f"{self.mean():.4g}"}
-        return line_of_facts("Evaluation", facts)
+        return one_line("Evaluation", facts)
 
     def _repr_html_(self) -> str:
         """For notebooks: all means."""
         means = {name: f"{value:.4g}" for name, value in self.metrics().items()}
-        return html_facts(f"Evaluation of {len(self.values())} samples", means)
+        return html_table(f"Evaluation of {len(self.values())} samples", means)
 
 
 def evaluate(

@@ -1,42 +1,108 @@
-"""How objects show themselves: in a line, as a table in a notebook, and as figures of the report.
+"""What a user sees of objects and of long work: short descriptions, and progress.
 
-The report is a layer above data, training and theory, which may not import it. So `pdno`, which is
-imported before any of its modules, hands in where its figures are.
+Progress is a bar on a terminal or in a notebook, plain lines elsewhere.
 """
 
-__all__ = ["draw", "html_facts", "line_of_facts"]
+__all__ = ["Advance", "html_table", "one_line", "track"]
 
+import contextlib
 import html
-from collections.abc import Mapping
-from importlib import import_module
-from typing import Any
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.25  # seconds
 
 
-def draw(name: str, *given: Any, **options: Any) -> Any:
-    """The figure that a function of the report makes, by its name."""
-    return getattr(import_module("pdno.figures.views"), name)(*given, **options)
-
-
-def line_of_facts(title: str, facts: Mapping[str, str]) -> str:
-    """The facts in one line, for `__repr__`.
+def one_line(title: str, values: Mapping[str, str]) -> str:
+    """Names and values in one line, for `__repr__`.
 
     Example:
-        >>> line_of_facts("Run", {"network": "FNO", "epochs": "2"})
+        >>> one_line("Run", {"network": "FNO", "epochs": "2"})
         '<Run network FNO, epochs 2>'
     """
-    return f"<{title} {', '.join(f'{name} {fact}' for name, fact in facts.items())}>"
+    return f"<{title} {', '.join(f'{name} {value}' for name, value in values.items())}>"
 
 
-def html_facts(title: str, facts: Mapping[Any, object]) -> str:
-    """A heading above a table with one line per fact, for `_repr_html_`.
+def html_table(title: str, values: Mapping[str, object]) -> str:
+    """A heading above a table with one line per name, for `_repr_html_`.
 
     Example:
-        >>> html_facts("Run", {"error": "< 0.1"})
+        >>> html_table("Run", {"error": "< 0.1"})
         '<b>Run</b><table><tr><th>error</th><td>&lt; 0.1</td></tr></table>'
     """
     lines = [
-        f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(str(fact))}</td></tr>"
-        for name, fact in facts.items()
+        f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(str(value))}</td></tr>"
+        for name, value in values.items()
     ]
     table = f"<table>{''.join(lines)}</table>" if lines else ""
     return f"<b>{html.escape(title)}</b>{table}"
+
+
+class Advance(Protocol):
+    """Reports that `amount` more is done, and perhaps a note to show beside it."""
+
+    def __call__(self, amount: int, note: str | None = None) -> None: ...
+
+
+@contextlib.contextmanager
+def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
+    """Show progress up to `total` while the block calls what this yields; rates leave out `done`."""
+    cell = _notebook_cell(title)
+    on_screen = cell is None and sys.stderr.isatty()
+    every = PLAIN_EVERY if cell is None else NOTEBOOK_EVERY
+    with _bar() if on_screen else contextlib.nullcontext() as bar:
+        if bar is not None:
+            bar.add_task(title, total=total, completed=done, rate="", note="")
+        start, count, last, shown = time.monotonic(), done, 0.0, ""
+
+        def advance(amount: int, note: str | None = None) -> None:
+            nonlocal count, last, shown
+            count, shown = count + amount, shown if note is None else note
+            now = time.monotonic()
+            rate = (count - done) / max(now - start, 1e-9)
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=count, rate=f"{rate:.2f}/s", note=shown)
+            elif count >= total or now - last >= every:
+                last = now
+                left = (total - count) / rate if rate > 0 else float("inf")
+                text = f"{title}: {count}/{total}, {rate:.2f}/s, {left:.0f} s left"
+                text = f"{text}, {shown}" if shown else text
+                if cell is None:
+                    print(text, file=sys.stderr)
+                else:
+                    cell(f'<progress value="{count}" max="{total}"></progress> ', text)
+
+        yield advance
+
+
+def _notebook_cell(title: str) -> Callable[[str, str], None] | None:
+    """Shows HTML and plain text below the cell of a notebook, replacing the text before.
+
+    None where no notebook runs: its kernel has imported IPython already.
+    """
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if getattr(shell, "kernel", None) is None:
+        return None
+    from IPython.display import display
+
+    def bundle(bar: str, text: str) -> dict[str, str]:
+        return {"text/plain": text, "text/html": bar + html.escape(text)}
+
+    shown = display(bundle("", title), raw=True, display_id=True)
+    return lambda bar, text: shown.update(bundle(bar, text), raw=True)
+
+
+def _bar() -> "Progress":
+    from rich import progress as parts
+    from rich.console import Console
+
+    text = parts.TextColumn
+    columns = (text("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn())
+    times = (parts.TimeElapsedColumn(), text("left"), parts.TimeRemainingColumn())
+    fields = (text("{task.fields[rate]}"), *times, text("{task.fields[note]}"))
+    return parts.Progress(*columns, *fields, console=Console(stderr=True))

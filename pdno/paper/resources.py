@@ -25,7 +25,7 @@ from pdno.evaluation.metric_table import (
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.files.checksums import write_checksums
 from pdno.files.run_folder import METRICS, WITH_CHECKSUMS, is_finished
-from pdno.interface.progress import track
+from pdno.interface.display import track
 from pdno.native.allocator import tune_allocator
 from pdno.networks.neural_operator import count_parameters
 from pdno.paper import Preset

@@ -20,7 +20,7 @@ from pdno.figures.style import save_figure
 from pdno.files.atomic import write_text
 from pdno.files.checksums import write_checksums
 from pdno.files.run_folder import CHECKSUMS, DATA, SYMBOL, SYMBOL_FOLDER, is_finished
-from pdno.interface.progress import track
+from pdno.interface.display import track
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published
 from pdno.networks.semigroup import SemigroupStep

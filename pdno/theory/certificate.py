@@ -31,7 +31,7 @@ from typing import Any, Literal, TypedDict, Unpack
 import torch
 from torch import nn
 
-from pdno.interface.display import draw, html_facts
+from pdno.interface.display import html_table
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol, Time
 from pdno.symbols.separated import SeparatedSymbol
@@ -101,7 +101,9 @@ class Certificate:
             ray = list(zip((math.hypot(*p) for p in first.points), first.values, strict=True))
         words = {"accepted": "In", "undecided": "Perhaps in", "refused": "Not in"}
         title = f"{words[self.verdict]} S^{self.asked:g}, n = {self.dim}"
-        return draw("plot_certificate", title, self.radii, self.curves, witness=ray)
+        from pdno.figures.views import plot_certificate
+
+        return plot_certificate(title, self.radii, self.curves, witness=ray)
 
     @property
     def headline(self) -> str:
@@ -115,7 +117,7 @@ class Certificate:
     def _repr_html_(self) -> str:
         """For notebooks."""
         told = dict(enumerate([*self.reasons, self.certainty], start=1))
-        return html_facts(f"Certificate {self.headline}", told)
+        return html_table(f"Certificate {self.headline}", told)
 
     def __str__(self) -> str:
         """The verdict and its reasons, one a line, and how sure it is."""

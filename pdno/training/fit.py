@@ -26,9 +26,8 @@ from pdno.data.dataset import OperatorDataset, Pairs
 from pdno.evaluation.metric_table import metrics_of_fit, write_metrics
 from pdno.files import run_folder
 from pdno.files.atomic import only_writer
-from pdno.interface.display import draw, html_facts, line_of_facts
+from pdno.interface.display import Advance, html_table, one_line, track
 from pdno.interface.errors import TrainingStopped
-from pdno.interface.progress import Advance, track
 from pdno.interface.records import refuse_unknown
 from pdno.networks.neural_operator import count_parameters
 from pdno.spectral.grid import Grid
@@ -59,7 +58,9 @@ class History(list[EpochRow]):
         """A figure of training and test errors by epoch."""
         splits = ("train", "test")
         errors = {name: [(row.epoch, getattr(row, name)) for row in self] for name in splits}
-        return draw("plot_history", errors)
+        from pdno.figures.views import plot_history
+
+        return plot_history(errors)
 
     def facts(self) -> dict[str, str]:
         """Epochs and errors at the end, in words."""
@@ -69,11 +70,11 @@ class History(list[EpochRow]):
         return {"epochs": str(len(self)), **known}
 
     def __repr__(self) -> str:
-        return line_of_facts("History", self.facts())
+        return one_line("History", self.facts())
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return html_facts("History", self.facts())
+        return html_table("History", self.facts())
 
 
 class Run(NamedTuple):
@@ -158,11 +159,11 @@ class Run(NamedTuple):
         return {**about, **self.history.facts(), "seconds": f"{self.seconds:.3g}"}
 
     def __repr__(self) -> str:
-        return line_of_facts("Run", self._facts())
+        return one_line("Run", self._facts())
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return html_facts("Run", self._facts())
+        return html_table("Run", self._facts())
 
 
 def fit(

@@ -39,7 +39,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
-from pdno.interface.display import html_facts, line_of_facts
+from pdno.interface.display import html_table, one_line
 from pdno.interface.records import Record, by_kind
 from pdno.networks.neural_operator import count_parameters
 from pdno.networks.rollout import shared_step, unroll
@@ -380,11 +380,11 @@ class TrainedOperator(nn.Module):
         return facts
 
     def __repr__(self) -> str:
-        return line_of_facts("TrainedOperator", self._facts())
+        return one_line("TrainedOperator", self._facts())
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        return html_facts("TrainedOperator", self._facts())
+        return html_table("TrainedOperator", self._facts())
 
     def forward(self, batch: Batch, grid: Grid, loss: Loss | None = None) -> tuple[Tensor, Tensor]:
         """Terms of the loss (B, K), relative L2 by default, and relative L2 errors (B,)."""

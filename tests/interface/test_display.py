@@ -5,13 +5,13 @@ import types
 
 import pytest
 
-import pdno.interface.progress
-from pdno.interface.progress import track
+import pdno.interface.display
+from pdno.interface.display import track
 
 
 def test_lines_elsewhere_say_how_much_is_done_and_left(capsys, monkeypatch):
     now = iter([100.0, 102.0, 103.0, 104.0, 120.0, 121.0])
-    monkeypatch.setattr(pdno.interface.progress.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(pdno.interface.display.time, "monotonic", lambda: next(now))
     with track("work", total=30, done=10) as advance:
         for amount in (4, 2, 2, 4, 8):
             advance(amount)
@@ -57,7 +57,7 @@ def test_a_notebook_has_one_bar_that_is_updated_in_its_place(capsys, monkeypatch
     monkeypatch.setitem(sys.modules, "IPython", notebook)
     monkeypatch.setitem(sys.modules, "IPython.display", types.SimpleNamespace(display=display))
     now = iter([100.0, *(100.0 + 0.01 * k for k in range(1, 101))])
-    monkeypatch.setattr(pdno.interface.progress.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(pdno.interface.display.time, "monotonic", lambda: next(now))
     with track("a < b", total=100) as advance:
         for _ in range(100):
             advance(1, "error 0.1")
