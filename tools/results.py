@@ -26,7 +26,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from pdno.evaluation.metric_table import Summary
-from pdno.figures.style import figure_style, some
+from pdno.figures.style import figure_style, spread
 from pdno.files import run_folder
 from pdno.paper import claims, figures_errors
 from pdno.paper.reproduce import study_of
@@ -115,7 +115,7 @@ DIFFERS: Cells = {
 def _all(groups: Sequence[Group]) -> Cells:
     """All that was measured: errors by time, on finer grids, by scalar and outside of a range."""
     times = _named(groups, "test", f"{ERROR} t=")
-    times = [times[k] for k in some(len(times), MOST_TIMES)] if times else []
+    times = [times[k] for k in spread(len(times), MOST_TIMES)] if times else []
     cells = {**PARAMETERS, **ERRORS, "test / train": _gap}
     cells |= {f"t = {t}": measured("test", f"{ERROR} t={t}") for t in times}
     for points in _finer(groups):

@@ -1,1 +1,1 @@
-"""Figures of plain arrays: fields, trajectories, training curves; no model is needed."""
+"""Figures of plain arrays: `style` for all of them, `fields` as maps, `curves` as lines."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from pdno.evaluation.metric_table import Summary
-from pdno.figures.style import figure, line_of, logarithmic, marker_of, shared_legend
+from pdno.figures.style import Figure, logarithmic, shared_legend
+from pdno.paper.exhibits import figure, line_of, marker_of
 from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_5
 from pdno.report import runs
 from pdno.report.runs import ERROR, Group, Results, by_setting, of_network, require

@@ -13,7 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pdno.figures.style import Figure, figure, map_of, signed, some
+from pdno.figures.fields import field_style, signed
+from pdno.figures.style import Figure, spread
+from pdno.paper.exhibits import figure
 from pdno.report.runs import Array, Group, Results, require
 
 Choice = Literal["lowest", "median", "highest"]
@@ -72,7 +74,7 @@ def plot_comparison(results: Results, study: str) -> Figure:
     sample = choose_sample(results.shown(study), "median")
     require(sample.target.ndim == 3)
     truth = sample.target[-1]
-    values = map_of(truth)
+    values = field_style(truth)
     differences = signed(*(frames[-1] - truth for frames in sample.predictions.values()))
     count = 1 + len(sample.predictions)
     drawn = Figure(figsize=(max(1.75 * count, 4.0), 3.9))
@@ -101,12 +103,12 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
     sample = choose_sample(results.shown("navier-stokes"), choice)
     times = require(sample.times)
     require(sample.target.ndim == 3)
-    chosen = some(len(times), 4)
+    chosen = spread(len(times), 4)
     rows = 1 + len(sample.predictions)
     drawn = Figure(figsize=(1.75 * len(chosen) + 0.4, 1.75 * rows + 0.3))
     panels = drawn.subplots(rows, len(chosen), squeeze=False)
     for (top, *below), frame in zip(panels.T, chosen, strict=True):
-        values = map_of(sample.target[frame])
+        values = field_style(sample.target[frame])
         _draw(top, sample.target[frame], values, f"t = {times[frame]:g}")
         for axes, (group, frames) in zip(below, sample.predictions.items(), strict=True):
             _draw(axes, frames[frame], values, f"{sample.frame_error(group, frame):.3g}")

@@ -5,31 +5,24 @@ figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[
 heat       the exact symbol is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2
 """
 
-__all__ = [
-    "centred",
-    "lowest",
-    "plot_certificate",
-    "plot_guarantee",
-    "plot_phase_space",
-    "plot_symbol_layer",
-    "symbol_values",
-]
+__all__ = ["roughness", "symbol_values"]
 
 import itertools
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
-from torch import Tensor
 
-from pdno.figures.style import COLOURS, Figure, draw_field, figure, figure_style, signed, some
+from pdno.figures.curves import draw_growth
+from pdno.figures.fields import centred, draw_field, lowest_modes, plot_phase_space, signed
+from pdno.figures.style import COLOURS, Figure, spread
+from pdno.paper.exhibits import figure
 from pdno.paper.published import PDNO
 from pdno.paper.tables import SYMBOL_COMMAND
 from pdno.report.runs import Array, Group, Results, RunRecord, of_network, require
 
 EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluation
-PAIRS = ((0, 0), (0, 1))
+DRAWN_CHANNELS = ((0, 0), (0, 1))
 """Output and input channel of the drawn pairs."""
 
 
@@ -37,12 +30,6 @@ def symbol_values(run: RunRecord) -> list[Array]:
     """Re a2 of each block for a few channel pairs, (O, I, *modes), centred in ξ."""
     names = [name for name in run.picture_names if name.endswith(".real")]
     return [centred(run.picture(n)) for n in sorted(names, key=lambda n: int(n.split(".")[1]))]
-
-
-def centred(values: Array) -> Array:
-    """From the order 0, 1, ..., -2, -1 of all frequency axes but the last to -k, ..., k - 1."""
-    axes = tuple(range(2, values.ndim - 1))
-    return np.roll(values, [values.shape[axis] // 2 for axis in axes], axes)
 
 
 def roughness(values: Array) -> float:
@@ -94,7 +81,7 @@ def plot_heat_space(results: Results) -> Figure:
     drawn = Figure(figsize=(7.2, 3.0))
     left, right = drawn.subplots(1, 2, width_ratios=(3, 2))
     colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(times)))
-    for t in some(len(times), 5):
+    for t in spread(len(times), 5):
         x = np.arange(space.shape[1]) / space.shape[1]
         left.plot(x, space[t], color=colours[t], label=f"t = {times[t]:g}")
     left.axhline(1.0, color="0.7", linewidth=0.8, zorder=0)
@@ -113,7 +100,7 @@ def plot_symbols(results: Results) -> Figure:
     lines = [
         (f"{group.model}\na_{i + 1}{j + 1}\nξ₂", [values[j, i] for values in blocks])
         for group, blocks in found
-        for j, i in PAIRS
+        for j, i in DRAWN_CHANNELS
         # the paper counts from 1 and names the input first
         if blocks and blocks[0].ndim == 4 and j < blocks[0].shape[0] and i < blocks[0].shape[1]
     ]
@@ -124,99 +111,9 @@ def plot_symbols(results: Results) -> Figure:
         for block, (axes, values) in enumerate(itertools.zip_longest(row, blocks), start=1):
             axes.set_visible(values is not None)
             if values is not None:
-                low = lowest(values[None, None])
+                low = lowest_modes(values[None, None])
                 draw_field(axes, f"block {block}", values, signed(values), low)
         row[0].set_ylabel(label)
-    return drawn
-
-
-@figure_style()
-def plot_symbol_layer(frequency: Tensor, space: Tensor | None) -> Figure:
-    """Re a2(ξ), and a1(x), of one layer, one panel per channel pair.
-
-    Shapes: frequency (O, I, *N^) real, in the order of the FFT; space (O, I, *N) or None.
-    """
-    a2 = centred(frequency.detach().cpu().numpy())
-    parts: list[Any] = [("Re a2", a2, lowest(a2))]
-    if space is not None:
-        parts.append(("a1", space.detach().cpu().numpy(), None))
-    rows, columns = a2.shape[0], a2.shape[1] * len(parts)
-    drawn = Figure(figsize=(2.3 * columns, 2.0 * rows))
-    panels = drawn.subplots(rows, columns, squeeze=False)
-    for (j, i), part in itertools.product(np.ndindex(a2.shape[:2]), range(len(parts))):
-        name, values, low = parts[part]
-        axes = panels[j, part * a2.shape[1] + i]
-        # channels count from 1, and the input is named first, as in the paper
-        draw_field(axes, f"{name}_{i + 1}{j + 1}", values[j, i], signed(values[j, i]), low)
-    return drawn
-
-
-def lowest(values: Array) -> list[int]:
-    """The first ξ of each axis of a symbol (O, I, *N^) that is centred in ξ."""
-    return [-(n // 2) for n in values.shape[2:-1]] + [0]
-
-
-@figure_style()
-def plot_certificate(
-    title: str,
-    radii: Sequence[float],
-    curves: Mapping[int, Sequence[float]],
-    *,
-    witness: Sequence[tuple[float, float]] = (),
-) -> Figure:
-    """The largest |Δ^α a| ⟨ξ⟩^{|α|-m} in each shell; in the class all curves stay bounded.
-
-    Curves are by |α|, nan where rounding hides a value; the witness has pairs of |ξ| and the value
-    on the ray that breaks the bound.
-    """
-    drawn = Figure(figsize=(5.6, 3.4))
-    axes = drawn.subplots()
-    _draw_curves(axes, radii, curves)
-    if seen := [pair for pair in witness if 0 < pair[1] < np.inf]:
-        axes.loglog(*zip(*seen, strict=True), "k--", label="witness")
-    axes.set(xlabel="|ξ|", ylabel="largest |Δ^α a| ⟨ξ⟩^(|α| - m)", title=title)
-    axes.legend()
-    return drawn
-
-
-def plot_guarantee(
-    times: Sequence[float], bound: Tensor, error: Tensor, tolerance: float
-) -> Figure:
-    """Relative errors of rollouts (B, T): what is proven over what is made, sample by sample."""
-    drawn = Figure(figsize=(5.6, 3.4), layout="constrained")
-    axes = drawn.subplots()
-    for values, colour, label in ((bound, COLOURS[1], "proven"), (error, COLOURS[0], "made")):
-        lines = axes.semilogy(times, values.T.numpy(), color=colour, alpha=0.5)
-        lines[0].set_label(label)
-    axes.axhline(tolerance, color="k", linestyle="--", label=f"{tolerance:.0%}")
-    axes.set(xlabel="t", ylabel="relative L2 error", title="Rollouts, guaranteed and true")
-    axes.legend()
-    return drawn
-
-
-PHASE_SPACE = {
-    "learned": "learned |a(x, ξ)|",
-    "true": "solver",
-    "difference": "|learned - solver|",
-}
-
-
-def plot_phase_space(found: Mapping[str, Mapping[str, Any]]) -> Figure:
-    """Symbols of learned and true operators over x, to the right, and ξ: one row for each."""
-    drawn = Figure(figsize=(8.4, 2.5 * len(found)), layout="constrained")
-    panels = drawn.subplots(len(found), len(PHASE_SPACE), squeeze=False)
-    for row, (name, parts) in zip(panels, found.items(), strict=True):
-        most = float(np.max([parts["learned"], parts["true"]]))
-        low, high = parts["xi"][0] - 0.5, parts["xi"][-1] + 0.5
-        for axes, (part, title) in zip(row, PHASE_SPACE.items(), strict=True):
-            values = np.asarray(parts[part]).T
-            limit = values.max() if part == "difference" else most
-            style = {"cmap": "viridis", "vmin": 0.0, "vmax": limit, "aspect": "auto"}
-            image = axes.imshow(values, extent=(0, 1, low, high), origin="lower", **style)
-            drawn.colorbar(image, ax=axes)
-            axes.set_title(title, fontsize=8)
-            axes.set(xlabel="x₁", ylabel="ξ₁")
-        row[0].set_ylabel(f"{name}\nξ₁" if name else "ξ₁")
     return drawn
 
 
@@ -244,7 +141,7 @@ def plot_certificates(results: Results) -> Figure:
     panels = drawn.subplots(rows, columns, squeeze=False).ravel()
     for axes, (record, values) in zip(panels, found, strict=False):
         layer = values["layers"][0]
-        _draw_curves(axes, layer["radii"], layer["curves"])
+        draw_growth(axes, layer["radii"], layer["curves"])
         verdict = f"{'in' if layer['accepted'] else 'not in'} S^{float(values['order']):g}"
         axes.set_title(f"{record.metadata.study}: {record.model}\n{verdict}", fontsize=8)
         axes.set_xlabel("|ξ|")
@@ -252,15 +149,6 @@ def plot_certificates(results: Results) -> Figure:
     for axes in panels[len(found) :]:
         axes.set_visible(False)
     return drawn
-
-
-def _draw_curves(axes: Any, radii: Sequence[float], curves: Mapping[Any, Sequence[Any]]) -> None:
-    """One line per |α|; what is not a positive finite number, also as text, is a gap."""
-    for total, values in sorted(curves.items()):
-        shown = np.array([float(value) for value in values])
-        shown[~(shown > 0) | ~np.isfinite(shown)] = np.nan
-        if np.isfinite(shown).any():
-            axes.loglog(radii, shown, marker="o", markersize=3, label=f"|α| = {total}")
 
 
 # Diagrams, drawn from the specification of a run

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from pdno.evaluation.metric_table import Summary
-from pdno.figures.style import Entry
 from pdno.paper import published
+from pdno.paper.exhibits import Exhibit
 from pdno.paper.published import TABLE_1, TABLE_2, TABLE_3, TABLE_5, TABLE_6, Resources
 from pdno.report.runs import Group, Results, grouped, of_network, require
 
@@ -149,13 +149,13 @@ Block = tuple[str, Sequence[Group], Mapping[str, Any]]
 """A label, our runs, and the paper's errors by network: of the test, or of training and test."""
 
 
-@partial(Entry, "table-1-darcy", "Table 1", ("darcy",), "Darcy flow")
+@partial(Exhibit, "table-1-darcy", "Table 1", ("darcy",), "Darcy flow")
 def darcy_table(results: Results) -> Table:
     head = ("s", "network", "train", "paper", "test", "paper")
     return _by_resolution(results, "darcy", TABLE_1, head)
 
 
-@partial(Entry, "table-3-burgers", "Table 3", ("burgers",), "Burgers' equation")
+@partial(Exhibit, "table-3-burgers", "Table 3", ("burgers",), "Burgers' equation")
 def burgers_table(results: Results) -> Table:
     return _by_resolution(results, "burgers", TABLE_3, ("s", "network", "train", "test", "paper"))
 
@@ -172,7 +172,7 @@ def _by_resolution(
     return _error_table(head, blocks, notes)
 
 
-@partial(Entry, "table-2-navier-stokes", "Table 2", ("navier-stokes",), "Navier-Stokes")
+@partial(Exhibit, "table-2-navier-stokes", "Table 2", ("navier-stokes",), "Navier-Stokes")
 def navier_stokes_table(results: Results) -> Table:
     ours = grouped(results.study("navier-stokes"), lambda group: group.metadata.dataset)
     blocks: list[Block] = []
@@ -226,7 +226,7 @@ def _budget(group: Group | None) -> tuple[str, ...]:
 # What each part of the way to learn does to the error; not in the paper
 
 
-@partial(Entry, "training-parts", "", TRAINING, "What pays in training")
+@partial(Exhibit, "training-parts", "", TRAINING, "What pays in training")
 def training_table(results: Results) -> Table:
     """Each part of the way to learn alone, and together. The parts were chosen by the error on
     validation samples, which are in neither the training nor the test set."""
@@ -252,7 +252,7 @@ def training_table(results: Results) -> Table:
 # Settings and resources: tables 5 and 6
 
 
-@partial(Entry, "table-5-settings", "Table 5", tuple(TABLE_5), "Settings of PDNO")
+@partial(Exhibit, "table-5-settings", "Table 5", tuple(TABLE_5), "Settings of PDNO")
 def settings_table(results: Results) -> Table:
     names = "batch,learning rate,weight decay,epochs,schedule,channels,layers,hidden,activation"
     head = ("data", "whose", *names.split(","), "k_max")
@@ -297,7 +297,7 @@ def resource_numbers(results: Results) -> dict[tuple[str, int, int], Resources]:
     return {key: Resources(*(line[name] for name in names)) for key, line in known.items()}
 
 
-@partial(Entry, "table-6-resources", "Table 6", ("resources",), "Memory, parameters and time")
+@partial(Exhibit, "table-6-resources", "Table 6", ("resources",), "Memory, parameters and time")
 def resource_table(results: Results) -> Table:
     ours = require(resource_numbers(results))
     head = ("memory MB", "paper", "parameters", "paper", "seconds per epoch", "paper")

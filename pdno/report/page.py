@@ -21,19 +21,22 @@ from types import ModuleType
 from typing import NamedTuple
 
 from pdno.evaluation.metric_table import write_metrics
-from pdno.figures.style import Entry, Figure, save_figure
+from pdno.figures.style import Figure, save_figure
 from pdno.files.atomic import write_text
 from pdno.paper import figures_errors, figures_fields, figures_symbols, tables
 from pdno.paper.claims import CLAIMS, Verdict, judge, verdicts_table
+from pdno.paper.exhibits import Exhibit
 from pdno.paper.published import SOURCE
 from pdno.paper.tables import MISSING, SYMBOL_COMMAND, Table, command_of, html_note
 from pdno.report.runs import Results, describe_budgets, find_runs, find_unfinished
 from pdno.report.your_runs import run_entries, runs_table
 
 
-def _entries(*modules: ModuleType) -> list[Entry]:
+def _entries(*modules: ModuleType) -> list[Exhibit]:
     """Those of the paper by their number, then ours as they stand in the modules."""
-    found = [one for module in modules for one in vars(module).values() if isinstance(one, Entry)]
+    found = [
+        one for module in modules for one in vars(module).values() if isinstance(one, Exhibit)
+    ]
     return sorted(found, key=lambda entry: (not entry.number, entry.key if entry.number else ""))
 
 
@@ -85,7 +88,7 @@ class Section(NamedTuple):
     body: str
 
 
-def _section(entry: Entry, results: Results, out: Path) -> Section | None:
+def _section(entry: Exhibit, results: Results, out: Path) -> Section | None:
     """A table or figure, written, with the commands behind it and the budget of its runs."""
     made = entry(results)
     if made is None:
@@ -138,7 +141,7 @@ def _write_table(made: Table, out: Path, key: str) -> str:
     return made.html()
 
 
-def _write_figure(made: Figure, out: Path, entry: Entry) -> str:
+def _write_figure(made: Figure, out: Path, entry: Exhibit) -> str:
     """Both files, and the picture inside the page with the text that a screen reader says."""
     path = save_figure(made, out / "figures" / f"{entry.key}.png")
     # the places are found; finding them again takes half of the time

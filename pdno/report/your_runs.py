@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from pdno.figures.style import Entry, Figure, map_of, signed
-from pdno.figures.views import draw_panels, draw_training, panels_of
-from pdno.paper.figures_symbols import lowest, symbol_values
+from pdno.figures.curves import draw_training
+from pdno.figures.fields import draw_panels, field_style, lowest_modes, panels_of, signed
+from pdno.figures.style import Figure
+from pdno.paper.exhibits import Exhibit
+from pdno.paper.figures_symbols import symbol_values
 from pdno.paper.tables import MISSING, Table, number
 from pdno.report.runs import ERROR, Group, Results, RunRecord, require
 
@@ -49,7 +51,7 @@ def _error(run: RunRecord, split: str) -> float | None:
     return next((row.value for row in rows), None)
 
 
-def run_entries(results: Results) -> list[Entry]:
+def run_entries(results: Results) -> list[Exhibit]:
     """Figures of all groups, those of the same data and grid together."""
     blocks: dict[tuple[str, int], list[Group]] = {}
     for group in sorted(results.every_group, key=lambda group: group.model):
@@ -60,7 +62,7 @@ def run_entries(results: Results) -> list[Entry]:
         for start in range(0, len(groups), MOST_ROWS)
     ]
     return [
-        Entry(f"runs-{k}", "", (), title, partial(plot_runs, groups=groups))
+        Exhibit(f"runs-{k}", "", (), title, partial(plot_runs, groups=groups))
         for k, (title, groups) in enumerate(parts, start=1)
     ]
 
@@ -92,11 +94,11 @@ def _sample(group: Group) -> list[Any]:
     first = given[0 if group.times is None else -1]
     target, prediction = (f[0] if group.times is None else f[-1, 0] for f in both)
     name = "target" if group.times is None else f"target, t = {group.times[-1]:g}"
-    *panels, (_, error, colours) = panels_of(name, target, prediction)
+    *panels, (_, error, colours, *_) = panels_of(name, target, prediction)
     size = float(np.linalg.norm(error) / np.linalg.norm(target))
-    return [("input", first, map_of(first)), *panels, (f"error, {size:.3g}", error, colours)]
+    return [("input", first, field_style(first)), *panels, (f"error, {size:.3g}", error, colours)]
 
 
 def _symbol(group: Group) -> list[Any]:
     blocks = symbol_values(group)[:1]
-    return [("Re a2_11", a[0, 0], signed(a[0, 0]), lowest(a)) for a in blocks]
+    return [("Re a2_11", a[0, 0], signed(a[0, 0]), lowest_modes(a)) for a in blocks]

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pdno.figures.curves import plot_guarantee
+from pdno.figures.fields import plot_phase_space, plot_symbol_layer
 from pdno.figures.style import save_figure
 from pdno.files.atomic import write_text
 from pdno.files.checksums import write_checksums
@@ -25,7 +27,6 @@ from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published
 from pdno.networks.semigroup import SemigroupStep
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.paper.figures_symbols import plot_guarantee, plot_phase_space, plot_symbol_layer
 from pdno.runs.datasets import ensure_dataset, open_experiment_data
 from pdno.runs.measure import learned_diffusivity
 from pdno.runs.run import Run, load_run
@@ -138,7 +139,7 @@ def _guarantee(run: Run, step: SemigroupStep, place: Path) -> tuple[dict[str, An
     dt = times[1] - times[0] if len(times) > 1 else 1.0
     proven, made = (sorted(found.steps(TOLERANCE, made=m)) for m in (False, True))
     middle, last = len(proven) // 2, made[len(made) // 2]
-    figure = plot_guarantee(times, found.bound, found.error, TOLERANCE)
+    figure = plot_guarantee(times, found.bound.numpy(), found.error.numpy(), TOLERANCE)
     save_figure(figure, place / "guarantee.png")
     spread = f"{proven[0] * dt:.3g} to {proven[-1] * dt:.3g}"
     text = (
@@ -235,8 +236,8 @@ def _layer(
         lines.append(f"  norm {name}: at least {estimate:.4g}, at most {bound:.4g}")
     with torch.no_grad():
         values = operator.values(grid, t)
-    a1 = None if values.space is None else values.space[0, :PAIRS, :PAIRS]
-    figure = plot_symbol_layer(values.frequency[0, :PAIRS, :PAIRS].real, a1)
+    a1 = None if values.space is None else values.space[0, :PAIRS, :PAIRS].cpu().numpy()
+    figure = plot_symbol_layer(values.frequency[0, :PAIRS, :PAIRS].real.cpu().numpy(), a1)
     save_figure(figure, stem.with_name(f"{stem.name}-symbol.png"))
     save_figure(certificate.plot(), stem.with_name(f"{stem.name}-certificate.png"))
     return {**_plain(certificate), "norms": norms}, "\n".join(lines)

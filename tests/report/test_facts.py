@@ -11,8 +11,8 @@ import pytest
 from fabricated_runs import FLOW, errors, finish, write_paper, write_run
 
 from pdno.evaluation.metric_table import read_metrics, write_metrics
-from pdno.figures.style import marker_of
 from pdno.paper.claims import CLAIMS, judge
+from pdno.paper.exhibits import marker_of
 from pdno.paper.tables import MISSING
 from pdno.report.page import TABLES
 from pdno.report.runs import Results, find_runs

@@ -8,8 +8,10 @@ import pytest
 from fabricated_runs import finish
 
 from pdno.evaluation.metric_table import Metadata, Metric
-from pdno.figures.style import COLOURS, MARKERS, line_of, marker_of, signed
+from pdno.figures.fields import signed
+from pdno.figures.style import COLOURS
 from pdno.paper import EXPERIMENTS, presets_of
+from pdno.paper.exhibits import MARKERS, line_of, marker_of
 from pdno.paper.reproduce import study_of
 from pdno.report.runs import (
     Budget,

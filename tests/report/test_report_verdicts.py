@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from pdno.figures.fields import centred
 from pdno.paper.claims import CLAIMS, judge, verdicts_table
-from pdno.paper.figures_symbols import centred, roughness
+from pdno.paper.figures_symbols import roughness
 from pdno.report.runs import Results, find_runs
 
 BY_KEY = {claim.key: claim for claim in CLAIMS}

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.image import imread
 from PIL import Image
 
+from pdno.figures.fields import animate_sample, plot_sample
 from pdno.figures.style import figure_style, save_figure
-from pdno.figures.views import animate_sample, plot_sample
 
 
 def shown(figure):

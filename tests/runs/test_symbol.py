@@ -7,9 +7,9 @@ import matplotlib.image
 import pytest
 import torch
 
+from pdno.figures.fields import plot_symbol_layer
 from pdno.networks.fno import FNO
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.paper.figures_symbols import plot_symbol_layer
 from pdno.paper.recipes import burgers_rollout, darcy, heat
 from pdno.runs.execute import run_experiment
 from pdno.runs.measure import learned_diffusivity
@@ -107,7 +107,7 @@ def test_a_refusal_names_the_symbols_that_are_in_the_class(tmp_path, in_process)
 
 
 def test_pictures_of_a_layer_have_axes_and_colour_bars():
-    values = torch.arange(2 * 1 * 6 * 4.0).reshape(2, 1, 6, 4)
+    values = torch.arange(2 * 1 * 6 * 4.0).reshape(2, 1, 6, 4).numpy()
     figure = plot_symbol_layer(values, values)
     maps = [axes for axes in figure.axes if axes.images]
     assert [axes.get_title() for axes in maps] == ["Re a2_11", "a1_11", "Re a2_12", "a1_12"]
