@@ -268,13 +268,13 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         the figure; `figure.savefig(path)` writes it.
         """
         given: dict[str, Any] = {} if band is None else {"band": band.detach().cpu().numpy()}
-        from pdno.figures.views import plot_sample
+        from pdno.figures.fields import plot_sample
 
         return self._draw(plot_sample, index, prediction, title, **given)
 
     def animate(self, index: int = 0, prediction: Tensor | None = None, *, title: str = "") -> Any:
         """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
-        from pdno.figures.views import animate_sample
+        from pdno.figures.fields import animate_sample
 
         return self._draw(animate_sample, index, prediction, title)
 

@@ -328,7 +328,7 @@ def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Run:
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
     """All finished runs in or below run folders, studies or their parents; none is an error."""
-    finished = sorted(_containing(folders, run_folder.CHECKSUMS))
+    finished = sorted(filter(run_folder.is_finished, _containing(folders, run_folder.METRICS)))
     if not finished:
         named = ", ".join(map(str, folders)) or "nothing"
         raise ValueError(

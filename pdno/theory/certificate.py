@@ -101,7 +101,7 @@ class Certificate:
             ray = list(zip((math.hypot(*p) for p in first.points), first.values, strict=True))
         words = {"accepted": "In", "undecided": "Perhaps in", "refused": "Not in"}
         title = f"{words[self.verdict]} S^{self.asked:g}, n = {self.dim}"
-        from pdno.figures.views import plot_certificate
+        from pdno.figures.curves import plot_certificate
 
         return plot_certificate(title, self.radii, self.curves, witness=ray)
 

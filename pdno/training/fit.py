@@ -58,7 +58,7 @@ class History(list[EpochRow]):
         """A figure of training and test errors by epoch."""
         splits = ("train", "test")
         errors = {name: [(row.epoch, getattr(row, name)) for row in self] for name in splits}
-        from pdno.figures.views import plot_history
+        from pdno.figures.curves import plot_history
 
         return plot_history(errors)
 

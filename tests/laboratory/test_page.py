@@ -8,7 +8,8 @@ import matplotlib
 import pytest
 from matplotlib.colors import to_hex
 
-from pdno.figures.style import COLOURS, signed
+from pdno.figures.fields import signed
+from pdno.figures.style import COLOURS
 from pdno.laboratory import page
 from pdno.laboratory.server import page_files
 
