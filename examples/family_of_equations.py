@@ -15,21 +15,21 @@ from matplotlib.figure import Figure
 import pdno
 
 GRID, TIMES = pdno.Grid((64,)), [0.2]
-LAW = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0)
+START = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0)
 
 
 def main(folder: Path, epochs: int = 30) -> dict[float, float]:
     """Relative L2 errors by viscosity."""
     ranges = {"viscosity": (0.01, 0.2)}
     train = pdno.generate(
-        pdno.Burgers(), GRID, samples=160, times=TIMES, law=LAW, seed=0, vary=ranges
+        pdno.Burgers(), GRID, samples=160, times=TIMES, distribution=START, seed=0, vary=ranges
     )
     torch.manual_seed(0)
     sizes = {"width": 12, "layers": 2, "modes": 16, "symbol_hidden": 12}
     model = pdno.PDNO(1, in_channels=1, out_channels=1, pde_parameters=1, **sizes)
     run = pdno.fit(model, train, epochs=epochs, learning_rate=1e-2, normalization="channel")
 
-    start = LAW.sample(GRID, seed=1, indices=[0])
+    start = START.sample(GRID, seed=1, indices=[0])
     figure, errors = Figure(figsize=(7.2, 2.4), layout="constrained"), {}
     panels = figure.subplots(1, 3, sharey=True)
     for axes, viscosity in zip(panels, (0.015, 0.05, 0.15), strict=True):

@@ -35,8 +35,8 @@ class UNet(nn.Module):
 
 def main(folder: Path, epochs: int = 30) -> float:
     """Relative L2 error on test samples."""
-    law, grid = pdno.GaussianField(variance=2500.0, tau=7.0, alpha=2.5), pdno.Grid((24, 24))
-    f = law.sample(grid, seed=0, indices=range(80))
+    initial, grid = pdno.GaussianField(variance=2500.0, tau=7.0, alpha=2.5), pdno.Grid((24, 24))
+    f = initial.sample(grid, seed=0, indices=range(80))
     u = pdno.apply_symbol(pdno.symbols.Resolvent(), f)  # (1 - Δ)⁻¹ f
     train, test = pdno.OperatorDataset.from_arrays(f, u, grid).split(test=16)
     torch.manual_seed(0)

@@ -42,8 +42,8 @@ class KuramotoSivashinsky(EvolutionEquation):
 
 def main(folder: Path, frames: int = 80) -> Tensor:
     """Two solutions from nearly the same start, (2, frames, 1, 64)."""
-    law = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0)
-    start = law.sample(pdno.Grid((64,)), seed=0, indices=[0])
+    initial = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0)
+    start = initial.sample(pdno.Grid((64,)), seed=0, indices=[0])
     times = [2.0 * (frame + 1) for frame in range(frames)]
     u = pdno.solve(KuramotoSivashinsky(), torch.cat([start, 1.01 * start]), times)
     figure = Figure(figsize=(7.2, 2.6), layout="constrained", dpi=70)

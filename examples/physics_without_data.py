@@ -17,7 +17,7 @@ import pdno
 from pdno.training.losses import RelativeError, Residual
 
 GRID = pdno.Grid((64,))
-LAW = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0)
+START = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0)
 TIMES = [0.1, 0.2, 0.3, 0.4, 0.5]
 EQUATIONS = {"heat": pdno.Heat(0.02), "burgers": pdno.Burgers(0.02)}
 
@@ -36,8 +36,10 @@ def main(folder: Path, samples: int = 64, epochs: int = 60) -> dict[tuple[str, s
     warnings.filterwarnings("ignore", ".*torch.jit.script.*")  # of torch.func itself
     errors = {}
     for name, equation in EQUATIONS.items():
-        train = pdno.generate(equation, GRID, samples=samples, times=TIMES, law=LAW, seed=0)
-        test = pdno.generate(equation, GRID, samples=20, times=TIMES, law=LAW, seed=1)
+        train = pdno.generate(
+            equation, GRID, samples=samples, times=TIMES, distribution=START, seed=0
+        )
+        test = pdno.generate(equation, GRID, samples=20, times=TIMES, distribution=START, seed=1)
         data, physics = RelativeError(), Residual(equation)
         losses = {"data": data, "residual": physics, "both": data + 0.5 * physics}
         way = {"task": pdno.OneShot(span=0.5), "epochs": epochs, "learning_rate": 5e-3}

@@ -17,9 +17,9 @@ import pdno
 
 def main(folder: Path, epochs: int = 6, frames: int = 9) -> float:
     """Relative L2 error of all frames."""
-    law, grid = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0), pdno.Grid((64,))
+    initial, grid = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0), pdno.Grid((64,))
     times = [0.1 * (frame + 1) for frame in range(frames)]
-    start = law.sample(grid, seed=0, indices=range(108))
+    start = initial.sample(grid, seed=0, indices=range(108))
     u = pdno.solve(pdno.Burgers(viscosity=0.02), start, times)
     data = pdno.OperatorDataset.from_arrays(start, u, grid, times)
     train, test = data.window(inputs=1).split(test=8)

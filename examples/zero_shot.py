@@ -17,8 +17,8 @@ import pdno
 
 def main(folder: Path, epochs: int = 30, finest: int = 128) -> dict[int, tuple[float, float]]:
     """Relative L2 errors by resolution: of the operator there, and of the interpolation."""
-    law, grid = pdno.GaussianField(variance=50.0, tau=5.0, alpha=1.5), pdno.Grid((finest,))
-    start = law.sample(grid, seed=0, indices=range(120))
+    initial, grid = pdno.GaussianField(variance=50.0, tau=5.0, alpha=1.5), pdno.Grid((finest,))
+    start = initial.sample(grid, seed=0, indices=range(120))
     end = pdno.solve(pdno.Burgers(viscosity=0.05), start, times=[0.05])[:, 0]
     train, test = pdno.OperatorDataset.from_arrays(start, end, grid).split(test=20)
     coarse = finest // 4

@@ -7,33 +7,40 @@ new view, copies nothing and reads nothing.
 __all__ = ["OperatorDataset", "Pairs", "open_dataset"]
 
 import copy
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pdno.data.manifest import Manifest, ShardRecord, write_manifest
+from pdno.data.manifest import OWN, Manifest, write_manifest
 from pdno.data.problems import PROBLEMS
-from pdno.data.shards import build_shard
-from pdno.data.sources import (
-    ArraySource,
-    Channels,
-    Numbers,
-    ShardSource,
-    Source,
-    stacked_pairs,
-)
+from pdno.data.shards import ShardSource, write_shard
+from pdno.data.sources import ArraySource, Channels, Numbers, Source, stacked_pairs
 from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
-from pdno.files.atomic import atomic_path
 from pdno.interface.display import html_table, one_line
 from pdno.spectral.grid import Grid
+
+if TYPE_CHECKING:
+    from pdno.figures.fields import Animation
+    from pdno.figures.style import Figure
+
+
+Rows: TypeAlias = int | Sequence[int]
+"""How many samples, or which ones."""
+
+
+class PredictOptions(TypedDict, total=False):
+    """The keyword arguments of `predict` for some samples."""
+
+    grid: Grid
+    times: tuple[float, ...] | None
+    pde_parameters: Tensor
 
 
 class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
@@ -108,11 +115,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     @property
     def pde_parameter_names(self) -> tuple[str, ...]:
-        """Names of the numbers of the equation that each sample has for itself."""
+        """Names of the PDE parameters that each sample has for itself."""
         return tuple(self.source.pde_parameters)
 
     def pde_parameters(self, indices: Sequence[int] | None = None) -> Tensor | None:
-        """These numbers of some samples, or of all, (B, P) float64; None where there are none."""
+        """PDE parameters of some samples, or of all, (B, P) float64; None where there are none."""
         if not self.source.pde_parameters:
             return None
         chosen = range(len(self)) if indices is None else indices
@@ -120,15 +127,15 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         rows = [self._rows[index] for index in chosen]
         return torch.stack([values[rows] for values in self.source.pde_parameters.values()], dim=1)
 
-    def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
-        """What `predict` is told of some samples: grid, times, and pde_parameters where there are any."""
-        told: dict[str, Any] = {"grid": self.grid, "times": self.target_times}
-        return told | (
-            {"pde_parameters": self.pde_parameters(indices)} if self.source.pde_parameters else {}
-        )
+    def keyword_arguments(self, indices: Sequence[int]) -> PredictOptions:
+        """The keyword arguments of `predict` for some samples."""
+        options: PredictOptions = {"grid": self.grid, "times": self.target_times}
+        if (parameters := self.pde_parameters(indices)) is not None:
+            options["pde_parameters"] = parameters
+        return options
 
-    def without_scalars(self) -> "OperatorDataset":
-        """The same samples for networks that are not told the numbers of their equations."""
+    def without_pde_parameters(self) -> "OperatorDataset":
+        """The same samples for networks that do not see the parameters of their equations."""
         source = copy.copy(self.source)
         source.pde_parameters = {}
         return self._view(source=source)
@@ -136,12 +143,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     @property
     def channels(self) -> Channels:
         """Names of the channels of inputs and targets; a window has those of its frames."""
-        given, solution = self.source.channels
-        return Channels(given if self.input_frames is None else self._window_names(), solution)
-
-    def _window_names(self) -> tuple[str, ...]:
+        names = self.source.channels
+        if self.input_frames is None:
+            return names
         times = (self.times or ())[: self.input_frames]
-        return tuple(f"{name} t={t:g}" for t in times for name in self.source.channels.outputs)
+        return names._replace(inputs=tuple(f"{n} t={t:g}" for t in times for n in names.outputs))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -154,6 +160,21 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def batch(self, indices: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """Several samples at once, or all of them: inputs and targets with a batch axis."""
+        inputs, outputs = self._read(indices)
+        if self.input_frames is None:
+            return inputs, outputs
+        # the frames of a window become channels here alone
+        return outputs[:, : self.input_frames].flatten(1, 2), outputs[:, self.input_frames :]
+
+    def trajectories(self, indices: Sequence[int] | None = None) -> Tensor:
+        """All frames of some samples, or of all, inputs first, (B, T, C, *N)."""
+        inputs, outputs = self._read(indices)
+        if self.input_frames is not None:
+            return outputs
+        return torch.cat([inputs.reshape(len(inputs), -1, *outputs.shape[2:]), outputs], dim=1)
+
+    def _read(self, indices: Sequence[int] | None) -> tuple[Tensor, Tensor]:
+        """Inputs and outputs at the points and times of this view."""
         chosen = range(len(self)) if indices is None else indices
         self._check_rows(chosen, least=-len(self))
         inputs, outputs = self.source.read([self._rows[index] for index in chosen])
@@ -162,13 +183,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             inputs, outputs = turn.apply(inputs, whole), turn.apply(outputs, whole)
         if self.times is not None:
             outputs = outputs[:, : len(self.times)]
-        points: tuple[Any, ...] = (..., *(slice(None, None, self._every),) * self.grid.dim)
-        inputs, outputs = inputs[points].to(self.dtype), outputs[points].to(self.dtype)
-        if self.input_frames is None:
-            return inputs, outputs
-        # the only place where the frames of a window become channels
-        window = outputs[:, : self.input_frames].flatten(1, 2)
-        return window, outputs[:, self.input_frames :]
+        points = self.grid.every(self._every)
+        return inputs[points].to(self.dtype), outputs[points].to(self.dtype)
 
     def subset(self, rows: Sequence[int]) -> "OperatorDataset":
         """The samples `rows` of this dataset."""
@@ -186,29 +202,33 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
                 raise ValueError(f"sample {row} of a dataset with {len(self)} samples")
 
     def split(
-        self, train: int | Sequence[int] | None = None, *, test: int | Sequence[int]
+        self, train: Rows | None = None, *, test: Rows
     ) -> tuple["OperatorDataset", "OperatorDataset"]:
         """Disjoint training and test sets: numbers of first and of last samples, or which ones.
 
         Without `train` it is all samples that are not for testing.
         """
         size = len(self)
-        _check_choice("test", test, size)
-        _check_choice("train", train, size)
+        for name, choice in (("test", test), ("train", train)):
+            chosen: object = choice
+            if not isinstance(chosen, (int, Sequence, np.ndarray, Tensor, type(None))):
+                part = round(chosen * size) if isinstance(chosen, float) and chosen < 1 else 0
+                cure = f"; {choice} of them are {name}={part}" if part > 0 else ""
+                asked = f"{name}={choice} of {size} samples"
+                raise ValueError(f"{asked}: expected how many, or which ones{cure}")
         second = range(size - test, size) if isinstance(test, int) else test
         if train is None:
             train = sorted(set(range(size)) - set(second))
         first = range(train) if isinstance(train, int) else train
-        for name, choice, rows in (("test", test, second), ("train", train, first)):
+        words = [str(c) if isinstance(c, int) else f"{len(c)} chosen" for c in (train, test)]
+        for name, word, rows in (("test", words[1], second), ("train", words[0], first)):
             if not 0 < len(rows) < size:
-                asked = f"{name}={_short(choice)} of {size} samples"
-                raise ValueError(f"{asked}: expected 1 to {size - 1}")
+                raise ValueError(f"{name}={word} of {size} samples: expected 1 to {size - 1}")
         parts = self.subset(first), self.subset(second)
-        common = set(parts[0]._rows) & set(parts[1]._rows)
-        if common:
+        if common := set(parts[0]._rows) & set(parts[1]._rows):
             raise ValueError(
-                f"train={_short(train)} and test={_short(test)} of {size} samples share "
-                f"{len(common)} samples: ask for fewer so that the two sets are disjoint"
+                f"train={words[0]} and test={words[1]} of {size} samples share {len(common)} "
+                "samples: ask for fewer so that the two sets are disjoint"
             )
         return parts
 
@@ -261,76 +281,67 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         *,
         title: str = "",
         band: Tensor | None = None,
-    ) -> Any:
-        """A figure of one sample; beside a prediction of it, of the shape of its target, if any.
+    ) -> "Figure":
+        """A figure of one sample, beside a prediction of the shape of its target, if any.
 
         `band` is the half width of error bars around the prediction, of its shape. Notebooks show
         the figure; `figure.savefig(path)` writes it.
         """
-        given: dict[str, Any] = {} if band is None else {"band": band.detach().cpu().numpy()}
         from pdno.figures.fields import plot_sample
 
-        return self._draw(plot_sample, index, prediction, title, **given)
+        width = None if band is None else band.detach().cpu().numpy()
+        fields, times, names = self._shown(index, prediction)
+        return plot_sample(*fields, times=times, names=names, title=title, band=width)
 
-    def animate(self, index: int = 0, prediction: Tensor | None = None, *, title: str = "") -> Any:
+    def animate(
+        self, index: int = 0, prediction: Tensor | None = None, *, title: str = ""
+    ) -> "Animation":
         """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
         from pdno.figures.fields import animate_sample
 
-        return self._draw(animate_sample, index, prediction, title)
+        fields, times, names = self._shown(index, prediction)
+        return animate_sample(*fields, times=times, names=names, title=title)
 
-    def _draw(
-        self,
-        make: Callable[..., Any],
-        index: int,
-        prediction: Tensor | None,
-        title: str,
-        **options: Any,
-    ) -> Any:
-        given, target = self[index]
+    def _shown(
+        self, index: int, prediction: Tensor | None
+    ) -> tuple[list[Any], tuple[float, ...] | None, tuple[list[str], list[str]]]:
+        """Input, target and prediction, the times of their frames, and titles of the channels."""
+        inputs, target = self[index]
         if prediction is not None and prediction.shape != target.shape:
             raise ValueError(
                 f"the prediction has shape {tuple(prediction.shape)}; expected that of the target "
                 f"of sample {index}, {tuple(target.shape)}"
             )
+        before, after = ([n.replace("_", " ") for n in part] for part in self.source.channels)
         if self.input_frames is not None:  # of a window its last frame
-            given = given[-target.shape[1] :]
-        fields = [f.detach().cpu().numpy() for f in (given, target, prediction) if f is not None]
-        options |= {"times": self.target_times, "names": self._titles(), "title": title}
-        return make(*fields, **options)
+            inputs = inputs[-target.shape[1] :]
+            last = f", t = {(self.times or ())[self.input_frames - 1]:g}"
+            before = [name.replace("output", "input") + last for name in after]
+        shown = [f.detach().cpu().numpy() for f in (inputs, target, prediction) if f is not None]
+        return shown, self.target_times, (before, [n.replace("output", "target") for n in after])
 
-    def _titles(self) -> tuple[list[str], list[str]]:
-        """Above the panels of the channels of inputs and of targets."""
-        given, solution = (
-            [name.replace("_", " ") for name in part] for part in self.source.channels
-        )
-        if self.input_frames is not None and self.times is not None:
-            last = f", t = {self.times[self.input_frames - 1]:g}"
-            given = [name.replace("output", "input") + last for name in solution]
-        return given, [name.replace("output", "target") for name in solution]
-
-    def _facts(self) -> dict[str, str]:
-        """What it is, in words; nothing is read for it."""
+    def _summary(self) -> dict[str, str]:
+        """Sizes and ranges, without reading a sample."""
+        inputs, outputs = map(str, map(len, self.source.channels))
+        if self.input_frames is not None:
+            inputs = f"{self.input_frames} frames of {outputs}"
         kind = "periodic" if self.grid.periodic else "box"
-        given, solution = map(len, self.source.channels)
-        facts = {
+        summary = {
             "samples": str(len(self)),
-            "channels": f"{given} -> {solution}",
+            "channels": f"{inputs} -> {outputs}",
             "grid": f"{' x '.join(map(str, self.grid.shape))} {kind}",
         }
-        if self.input_frames is not None:
-            facts["channels"] = f"{self.input_frames} frames of {solution} -> {solution}"
         for name, values in self.source.pde_parameters.items():
-            facts[name] = f"{float(values.min()):g} to {float(values.max()):g}"
+            summary[name] = f"{float(values.min()):g} to {float(values.max()):g}"
         if (times := self.target_times) is not None:
-            facts["times"] = f"{len(times)} from {times[0]:g} to {times[-1]:g}"
-        return facts
+            summary["times"] = f"{len(times)} from {times[0]:g} to {times[-1]:g}"
+        return summary
 
     def __repr__(self) -> str:
-        return one_line("OperatorDataset", self._facts())
+        return one_line("OperatorDataset", self._summary())
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
-        return html_table("OperatorDataset", self._facts())
+        return html_table("OperatorDataset", self._summary())
 
     def to(self, dtype: torch.dtype) -> "OperatorDataset":
         """The same samples in another number type (float32 by default)."""
@@ -346,49 +357,43 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """
         if self.input_frames is not None:
             raise ValueError("this is a window of frames: save the whole dataset, then take it")
-        place = Path(folder).absolute()
-        if place.is_file() or (place.is_dir() and any(place.iterdir())):
+        target = Path(folder).absolute()
+        if target.is_file() or (target.is_dir() and any(target.iterdir())):
             raise ValueError(f"{folder} is there already: choose a new or an empty folder")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        data, outputs = self.to(self.source.dtype), _file_names(self.channels.outputs)
-        inputs = [
-            f"input_{name}" if name in outputs else name
-            for name in _file_names(self.channels.inputs)
-        ]
-        manifest = Manifest.own(
-            self.grid,
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # a slash in the name of a field would be a group of the shard
+        inputs, outputs = ([n.replace("/", ".") for n in part] for part in self.channels)
+        inputs = [f"input_{name}" if name in outputs else name for name in inputs]
+        manifest = Manifest(
+            problem=OWN,
+            grid=self.grid,
+            solver_grid=self.grid,
             times=self.times,
             fields={"input": tuple(inputs), "output": tuple(outputs)},
-            dtype=str(self.source.dtype).removeprefix("torch."),
+            dtype="float64" if self.source.dtype == torch.float64 else "float32",
             samples=len(self),
             pde_parameters=self.pde_parameter_names,
         )
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as temporary:
-            new = Path(temporary) / place.name
+        data, shards = self.to(self.source.dtype), []
+        with tempfile.TemporaryDirectory(
+            dir=target.parent, prefix=f".{target.name}."
+        ) as temporary:
+            new = Path(temporary) / target.name
             new.mkdir()
-            shards = [_save_shard(data, new, manifest, *entry) for entry in manifest.plan()]
+            for file, first, count in manifest.plan():
+                rows = range(first, first + count)
+                parameters = data.pde_parameters(rows)
+                columns = () if parameters is None else parameters.T.numpy()
+                named = dict(zip(self.pde_parameter_names, columns, strict=True))
+                plan = (file, first, count)
+                shards.append(write_shard(new, manifest, plan, data.batch(rows), named))
             write_manifest(new, manifest.listing(shards))
-            os.replace(new, place)
-        return place
+            os.replace(new, target)
+        return target
 
 
 # What `OperatorDataset.from_pairs` takes
 Pairs: TypeAlias = OperatorDataset | Dataset[Any] | DataLoader[Any] | Iterable[Any]
-
-
-def _save_shard(
-    data: OperatorDataset, folder: Path, manifest: Manifest, file: str, first: int, count: int
-) -> ShardRecord:
-    rows = range(first, first + count)
-    inputs, outputs = data.batch(rows)
-    numbers = data.pde_parameters(rows)
-    columns = () if numbers is None else numbers.T.numpy()
-    pde_parameters = dict(zip(data.pde_parameter_names, columns, strict=True))
-    content = build_shard(manifest, first, inputs.numpy(), outputs.numpy(), pde_parameters)
-    with atomic_path(folder / file) as temporary:
-        temporary.write_bytes(content)
-    digest = hashlib.sha256(content).hexdigest()
-    return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=0.0)
 
 
 def open_dataset(
@@ -400,22 +405,3 @@ def open_dataset(
     complete, of which the samples before the first gap are used.
     """
     return OperatorDataset(ShardSource(Path(folder), verify=verify, partial=partial))
-
-
-def _check_choice(name: str, choice: object, size: int) -> None:
-    """Refuse what is no number of samples and no list of them, such as a fraction."""
-    if choice is None or isinstance(choice, (int, Sequence, np.ndarray, Tensor)):
-        return
-    part = isinstance(choice, float) and 0 < choice < 1 and round(choice * size)
-    cure = f"; {choice} of them are {name}={part}" if part else ""
-    told = f"{name}={choice} of {size} samples: expected how many, or which ones"
-    raise ValueError(told + cure)
-
-
-def _short(choice: int | Sequence[int]) -> str:
-    return f"{len(choice)} chosen" if isinstance(choice, Sequence) else str(choice)
-
-
-def _file_names(names: Sequence[str]) -> list[str]:
-    """Names of fields in a shard, where a slash would be a group."""
-    return [name.replace("/", ".") for name in names]

@@ -9,20 +9,17 @@ __all__ = ["Manifest", "ShardRecord", "describe_dataset", "read_manifest", "writ
 import math
 import platform
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
     field_validator,
-    model_serializer,
     model_validator,
 )
 
@@ -31,9 +28,7 @@ from pdno.files.atomic import write_text
 from pdno.files.checksums import with_digest, without_digest
 from pdno.files.limits import check_memory, read_text
 from pdno.interface.errors import LONGEST_MESSAGE, printable
-
-if TYPE_CHECKING:
-    from pdno.spectral.grid import Grid
+from pdno.spectral.grid import Grid
 
 MANIFEST = "manifest.json"
 OWN = "own data"  # the problem of data that no problem of ours made
@@ -43,39 +38,23 @@ SHARD_BYTES = 32 * 2**20
 SHARDS_AT_LEAST = 32
 
 
-def _libraries() -> dict[str, str]:
-    return {name: version(name) for name in ("pdno", "torch", "numpy", "scipy", "h5py")}
+def _versions() -> dict[str, str]:
+    libraries = ("pdno", "torch", "numpy", "scipy", "h5py")
+    return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list, tuple)):
-        parts = [*value, *value.values()] if isinstance(value, dict) else value
-        for part in parts:
+        for part in [*value, *value.values()] if isinstance(value, dict) else value:
             yield from _texts(part)
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class GridRecord(_Record):
-    """The arguments of `pdno.Grid`."""
-
-    shape: tuple[Annotated[int, Field(ge=2)], ...] = Field(min_length=1, max_length=3)
-    periodic: bool
-    offset: Annotated[float, Field(ge=0, lt=1)]
-
-    def open(self) -> "Grid":
-        """The grid itself."""
-        from pdno.spectral.grid import Grid  # with torch, which takes time
-
-        return Grid(self.shape, self.periodic, self.offset)
-
-
-class ShardRecord(_Record):
+class ShardRecord(BaseModel):
     """One shard file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: Annotated[str, Field(pattern=r"^shard-\d{5,}\.h5$")]
     first: Annotated[int, Field(ge=0)]
@@ -84,37 +63,33 @@ class ShardRecord(_Record):
     residual: float
 
 
-class Manifest(_Record):
+class Manifest(BaseModel):
     """See docs/data_format.md."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["pdno-dataset"] = "pdno-dataset"
     version: Literal[1] = 1
     problem: str
-    parameters: dict[str, Any]
-    equation: str
-    scheme: str
-    grid: GridRecord
-    solver_grid: GridRecord
+    parameters: dict[str, Any] = {}
+    equation: str = ""
+    scheme: str = ""
+    grid: Grid
+    solver_grid: Grid
     times: tuple[float, ...] | None
     fields: dict[FieldKey, str | tuple[str, ...]]
     dtype: Literal["float32", "float64"]
     samples: Annotated[int, Field(ge=1)]
-    seed: Annotated[int, Field(ge=0)]
-    versions: dict[str, str]
-    scalars: tuple[str, ...] = ()
-    """Names of numbers that each sample has for itself."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    versions: dict[str, str] = Field(default_factory=_versions)
+    pde_parameters: tuple[str, ...] = ()
+    """Names of the PDE parameters that each sample has for itself."""
     complete: bool = False
     shards: tuple[ShardRecord, ...] = ()
 
-    @model_serializer(mode="wrap")
-    def _without_nothing(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Datasets without scalars of their samples are written as they always were."""
-        plain: dict[str, Any] = handler(self)
-        return plain if self.scalars else {k: v for k, v in plain.items() if k != "scalars"}
-
-    @field_validator("problem", "equation", "scheme", "fields", "scalars", "parameters")
+    @field_validator("problem", "equation", "scheme", "fields", "pde_parameters", "parameters")
     @classmethod
-    def _printable(cls, value: Any) -> Any:
+    def _printable(cls, value: object) -> object:
         wrong = next((text for text in _texts(value) if not text.isprintable()), None)
         if wrong is not None:
             raise ValueError(f"{wrong!r} could drive a terminal; expected printable text")
@@ -152,31 +127,14 @@ class Manifest(_Record):
             parameters=problem.model_dump(mode="json"),
             equation=problem.equation_text,
             scheme=problem.scheme_text,
-            grid=GridRecord(**asdict(problem.grid())),
-            solver_grid=GridRecord(**asdict(problem.solver_grid())),
+            grid=problem.grid(),
+            solver_grid=problem.solver_grid(),
             times=problem.times,
             fields={"input": problem.fields[0], "output": problem.fields[1]},
             dtype=problem.dtype,
             samples=problem.samples,
             seed=problem.seed,
-            versions={"python": platform.python_version(), **_libraries()},
-            scalars=tuple(problem.vary),
-        )
-
-    @classmethod
-    def own(cls, grid: "Grid", **given: Any) -> "Manifest":
-        """The manifest of data that no problem of ours made; `given` are its other fields."""
-        record = GridRecord(**asdict(grid))
-        return cls(
-            problem=OWN,
-            parameters={},
-            equation="",
-            scheme="",
-            grid=record,
-            solver_grid=record,
-            seed=0,
-            versions={"python": platform.python_version(), **_libraries()},
-            **given,
+            pde_parameters=tuple(problem.vary),
         )
 
     def names(self, key: FieldKey) -> tuple[str, ...]:
@@ -207,9 +165,9 @@ class Manifest(_Record):
         return numbers * (4 if self.dtype == "float32" else 8)
 
     def plan(self) -> list[tuple[str, int, int]]:
-        """(file, first, count) of every shard; it depends on what is made, not on who makes it."""
+        """(file, first, count) of every shard, whoever makes them."""
         by_size = SHARD_BYTES // self.sample_bytes()
-        # many workers make the samples of a problem, one process writes those of others
+        # many workers make the samples of a problem, one process writes own data
         parts = 1 if self.problem == OWN else SHARDS_AT_LEAST
         per_shard = max(1, min(by_size, -(-self.samples // parts)))
         return [
@@ -236,28 +194,23 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     if not path.is_file():
         raise ValueError(f"{folder} is not a dataset: it has no {MANIFEST}; see `pdno generate`")
-    text, right = without_digest(read_text(path))  # older ones are not signed
+    text, right = without_digest(read_text(path))
     try:
-        if right is False:
-            raise ValueError("its SHA-256 is not the one in its last line")
-        found = Manifest.model_validate_json(text)
-    except ValidationError as error:
-        reasons = [f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors()]
-        if any(e["loc"] == ("sha256",) for e in error.errors()):
-            reasons.insert(0, "it was changed by hand, and no longer ends with its SHA-256")
-        raise _damaged(path, "; ".join(reasons)) from error
+        if not right:
+            raise ValueError("it was changed: it does not end with its own SHA-256")
+        manifest = Manifest.model_validate_json(text)
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, str(error)) from error
-    check_memory(f"one sample of {folder}", found.sample_bytes())
-    return found
-
-
-def _damaged(path: Path, reason: str) -> ValueError:
-    plain = printable(reason[:LONGEST_MESSAGE])
-    return ValueError(
-        f"{path} is damaged or not a manifest of ours ({plain}): bring it back from a copy, or "
-        "delete the folder and generate it again"
-    )
+        reason = str(error)
+        if isinstance(error, ValidationError):
+            found = (f"{'.'.join(map(str, e['loc']))} {e['msg']}" for e in error.errors())
+            reason = "; ".join(map(str.strip, found))
+        plain = printable(reason[:LONGEST_MESSAGE])
+        raise ValueError(
+            f"{path} is damaged or not a manifest of ours ({plain}): bring it back from a copy, or "
+            "delete the folder and generate it again"
+        ) from error
+    check_memory(f"one sample of {folder}", manifest.sample_bytes())
+    return manifest
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -275,8 +228,6 @@ def describe_dataset(folder: Path) -> str:
     frames = "static"
     if one.times is not None:
         frames = f"{len(one.times)} frames, t = {one.times[0]:g} .. {one.times[-1]:g}"
-    parameters = ", ".join(f"{key}={value}" for key, value in one.parameters.items())
-    residual = max((shard.residual for shard in one.shards), default=0.0)
     head = f"{folder}: pdno dataset, {one.problem}, {state}"
     fields = f"{', '.join(one.names('input'))} -> {', '.join(one.names('output'))}"
     fields = f"  fields     {fields}, {frames}, {one.dtype}"
@@ -289,5 +240,5 @@ def describe_dataset(folder: Path) -> str:
   samples    {one.samples} (seed {one.seed}), {len(one.shards)} shards
   grid       {one.grid.shape}, solved on {one.solver_grid.shape}
 {fields}
-  parameters {parameters}
-  residual   {residual:.1e} at most"""
+  parameters {", ".join(f"{key}={value}" for key, value in one.parameters.items())}
+  residual   {max((shard.residual for shard in one.shards), default=0.0):.1e} at most"""

@@ -1,10 +1,9 @@
-"""The four problems of the paper: a law of inputs, an equation, grids and times, as one record.
+"""The four problems of the paper: a distribution of inputs, an equation, grids and times.
 
-A problem is frozen and complete: with the index of a sample it says everything about that sample.
-The solver may work on a finer grid than the one that is stored; the stored points are every r-th
-point of it. A problem with ranges is a family of equations: each sample draws the varied numbers
-of its equation from them, too. torch is imported when a sample is made, so that the command line
-answers quickly.
+A problem is a frozen, complete record: with the index of a sample it defines that sample. The
+solver may work on a finer grid than the one that is stored; the stored points are every r-th point
+of it. A problem with ranges is a family of equations: each sample draws the varied PDE parameters.
+torch is imported when a sample is made, so that the command line answers quickly.
 """
 
 __all__ = ["BurgersProblem", "DarcyProblem", "HeatProblem", "NavierStokesProblem", "Problem"]
@@ -12,6 +11,7 @@ __all__ = ["BurgersProblem", "DarcyProblem", "HeatProblem", "NavierStokesProblem
 import itertools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -19,18 +19,17 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from pdno.interface.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
+    from pdno.data.generate import Sample
     from pdno.equations.base import EvolutionEquation
     from pdno.equations.darcy import Darcy
-    from pdno.fields.distributions import Law, TwoPhaseField
+    from pdno.fields.distributions import Distribution
     from pdno.spectral.grid import Grid
 
-    Physics = tuple[Law, EvolutionEquation | Darcy]
+    Physics = tuple[Distribution, EvolutionEquation | Darcy]
 
-# Beyond these bounds a number is a slip of the pen, and its data would overflow or never be ready.
+# Values beyond these bounds are typing errors: the data would overflow or never be ready.
 Positive = Annotated[float, Field(ge=1e-12, le=1e12)]
 Amplitude = Annotated[float, Field(ge=-1e12, le=1e12)]
 Time = Annotated[float, Field(ge=1e-9, le=1e4)]
@@ -63,49 +62,45 @@ class Problem(Record, ABC):
     dtype: Literal["float32", "float64"] = "float32"
     """Number type on disk; solvers always use float64."""
     vary: dict[str, tuple[float, float]] = {}
-    """Numbers of the equation that each sample draws from a range, as in viscosity 1e-5 1e-3:
-    log-uniform where the range is positive, else uniform."""
+    """PDE parameters that each sample draws from a range, as in viscosity 1e-5 1e-3: log-uniform
+    where the range is positive, else uniform."""
 
     @model_serializer(mode="wrap")
     def _without_ranges(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A number that varies has no value; files of one equation are as they always were."""
+        """A parameter that varies has no value of its own."""
         plain: dict[str, Any] = handler(self)
         if not plain.get("vary"):
             plain.pop("vary", None)
         return {name: value for name, value in plain.items() if name not in self.vary}
 
+    def at(self, pde_parameters: Mapping[str, float]) -> "Problem":
+        """The same problem with these PDE parameters, nothing varied, on the same grids."""
+        plain = {**self.model_dump(), **pde_parameters, "solver_resolution": self.solver_points}
+        return type(self).model_validate({k: v for k, v in plain.items() if k != "vary"})
+
+    def of_sample(self, index: int) -> "Problem":
+        """The problem of sample `index`: this one, unless some of its parameters vary."""
+        if not self.vary:
+            return self
+        from pdno.fields.distributions import draw_parameters
+
+        return self.at(draw_parameters(self.vary, seed=self.seed, index=index))
+
+    def smallest(self, name: str) -> float:
+        """The smallest value that a PDE parameter takes."""
+        return self.vary[name][0] if name in self.vary else float(getattr(self, name))
+
     @model_validator(mode="after")
-    def _check_ranges(self) -> "Problem":
+    def _check(self) -> "Problem":
         for name, (low, high) in self.vary.items():
             if name not in self.parameter_names:
                 known = ", ".join(self.parameter_names)
                 raise ValueError(f"vary {name!r} of {self.name}; expected some of {known}")
             if not low < high:
                 raise ValueError(f"vary {name} from {low:g} to {high:g}; expected a lower first")
-        # whatever a sample draws lies between the corners, and these have to be problems
+        # all draws lie between the corners, which have to be valid problems
         for corner in itertools.product(*self.vary.values()) if self.vary else ():
             self.at(dict(zip(self.vary, corner, strict=True)))
-        return self
-
-    def at(self, numbers: dict[str, float]) -> "Problem":
-        """The same problem with these numbers, and nothing varied, on the same grids."""
-        plain = {**self.model_dump(), **numbers, "solver_resolution": self.solver_points}
-        return type(self).model_validate({k: v for k, v in plain.items() if k != "vary"})
-
-    def of_sample(self, index: int) -> "Problem":
-        """The problem that sample `index` is of: this one, unless some of its numbers vary."""
-        if not self.vary:
-            return self
-        from pdno.fields.parameters import draw_scalars
-
-        return self.at(draw_scalars(self.vary, seed=self.seed, index=index))
-
-    def smallest(self, name: str) -> float:
-        """The smallest value that a number of the equation takes."""
-        return self.vary[name][0] if name in self.vary else float(getattr(self, name))
-
-    @model_validator(mode="after")
-    def _check_sizes(self) -> "Problem":
         if self.solver_points % self.resolution:
             raise ValueError(
                 f"solver_resolution {self.solver_points} is not a multiple of resolution "
@@ -124,28 +119,30 @@ class Problem(Record, ABC):
         """Grid points per axis of the solver."""
         if self.solver_resolution is not None:
             return self.solver_resolution
-        usual = self._usual_solver_points()
+        usual = self.usual_solver_points
         return usual if usual % self.resolution == 0 else self.resolution
 
-    def _usual_solver_points(self) -> int:
+    @property
+    def usual_solver_points(self) -> int:
+        """Grid points per axis that resolve the solution."""
         return self.published_points
 
     @property
     def parameters(self) -> dict[str, float]:
-        """The numbers of the equation that are the same for all samples, for a shard."""
+        """The PDE parameters that are the same for all samples."""
         names = (name for name in self.parameter_names if name not in self.vary)
         return {name: getattr(self, name) for name in names}
 
     @property
     def scheme_text(self) -> str:
-        """What the solver does, for the manifest."""
+        """The numerical scheme, for the manifest."""
         return "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
 
     @property
     def times(self) -> tuple[float, ...] | None:
         """Times of the stored frames, evenly spaced up to the last; None for a static problem."""
         last: Any = getattr(self, "final_time", None)
-        frames = getattr(self, "frames", last)  # one per unit of time where nothing is said
+        frames = getattr(self, "frames", last)  # by default one per unit of time
         return None if last is None else tuple(last * (k + 1) / frames for k in range(frames))
 
     def solver_grid(self) -> "Grid":
@@ -161,23 +158,24 @@ class Problem(Record, ABC):
 
     @abstractmethod
     def physics(self) -> "Physics":
-        """Law of the inputs, and the equation."""
+        """Distribution of the inputs, and the equation."""
 
-    def sample(self, index: int) -> "tuple[Tensor, Tensor, float]":
-        """Input (C, *N), output (T, C, *N) or (C, *N), and relative residual of sample `index`."""
-        data = self.physics()[0].sample(self.solver_grid(), seed=self.seed, indices=[index])
-        output, residual = self.of_sample(index).solve(data, self.times)
-        every = slice(None, None, self.solver_points // self.resolution)
-        points: tuple[Any, ...] = (0, ..., *(every,) * self.dim)
-        return data[points], output[points], residual
+    def sample(self, index: int) -> "Sample":
+        """Sample `index` on the stored grid, solved now."""
+        from pdno.data.generate import make_sample
+
+        member, every = self.of_sample(index), self.solver_points // self.resolution
+        grid, drawn = self.solver_grid(), {name: getattr(member, name) for name in self.vary}
+        physics = member.physics()
+        return make_sample(physics, grid, self.times, (self.seed, index), drawn, every=every)
 
     def solve(
-        self, data: "Tensor", times: "Sequence[float] | None" = None
+        self, data: "Tensor", times: Sequence[float] | None = None
     ) -> "tuple[Tensor, float]":
         """The solution for inputs (B, C, *N) on any grid, and its relative residual."""
-        from pdno.solvers.solve import solve
+        from pdno.solvers.solve import solve_with_residual
 
-        return solve(self.physics()[1], data, times), 0.0
+        return solve_with_residual(self.physics()[1], data, times)
 
 
 class HeatProblem(Problem):
@@ -199,10 +197,6 @@ class HeatProblem(Problem):
     @property
     def scheme_text(self) -> str:
         return "exact propagator exp(-4 pi^2 xi^2 c t) of each Fourier mode"
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        return super().times or ()
 
     def physics(self) -> "Physics":
         from pdno.equations.heat import Heat
@@ -271,19 +265,11 @@ class DarcyProblem(Problem):
             return "published: splines to nodes, 5-point scheme, arithmetic means, splines back"
         return "conservative cell-centred finite volumes, harmonic face means"
 
-    def physics(self) -> "tuple[TwoPhaseField, Darcy]":
+    def physics(self) -> "Physics":
         from pdno.equations.darcy import Darcy
         from pdno.fields.distributions import darcy_permeability
 
         return darcy_permeability(self.low, self.high), Darcy(self.forcing, self.scheme)
-
-    def solve(
-        self, data: "Tensor", times: "Sequence[float] | None" = None
-    ) -> "tuple[Tensor, float]":
-        from pdno.solvers.elliptic import solve_elliptic
-
-        output, residual = solve_elliptic(self.physics()[1], data)
-        return output, float(residual.max())
 
 
 class NavierStokesProblem(Problem):
@@ -302,11 +288,12 @@ class NavierStokesProblem(Problem):
     forcing: Amplitude = 0.1
     """Amplitude A of the forcing."""
     amplitude: Literal["published", "ported", "printed"] = "published"
-    """Law of ω₀: of the published data (2·7³), of the ported code (7³), as printed (7^1.5)."""
+    """Amplitude of ω₀: published data (2·7³), ported code (7³), or as printed (7^1.5)."""
     final_time: Annotated[int, Field(ge=1, le=10_000)] = 20
     """Last time; frames are stored at t = 1, 2, ..., final_time."""
 
-    def _usual_solver_points(self) -> int:
+    @property
+    def usual_solver_points(self) -> int:
         # at ν = 1e-4 a solve on 128² is within 4e-4 of 256² at t = 20, at ν = 1e-5 within 3e-2
         return 128 if self.smallest("viscosity") >= 1e-4 else self.published_points
 

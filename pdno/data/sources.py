@@ -1,30 +1,24 @@
-"""Sources of samples: arrays in memory, the shards of a folder, and what else gives pairs.
+"""Sources of samples: arrays in memory, and anything that yields pairs of input and target.
 
 A source has a grid, times, names of channels, and reads any of its samples.
 """
 
-__all__ = ["ArraySource", "Channels", "Numbers", "ShardSource", "Source", "stacked_pairs"]
+__all__ = ["ArraySource", "Channels", "Numbers", "Source", "stacked_pairs"]
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampler
 
-from pdno.data.manifest import FieldKey, ShardRecord, read_manifest
-from pdno.data.problems import PROBLEMS
-from pdno.data.shards import read_samples, read_scalars
-from pdno.equations.symmetries import Symmetries
-from pdno.files.atomic import sha256
 from pdno.spectral.grid import Grid
 
-Numbers = Tensor | np.ndarray[Any, np.dtype[Any]]
+Numbers: TypeAlias = Tensor | np.ndarray
 
 
 class Channels(NamedTuple):
@@ -43,11 +37,11 @@ class Source(Protocol):
     dtype: torch.dtype
     """The number type that holds the samples without loss."""
     pde_parameters: Mapping[str, Tensor]
-    """Numbers of the equation that each sample has for itself, (B,) float64 each, by name."""
+    """PDE parameters that each sample has for itself, (B,) float64 each, by name."""
 
     def __len__(self) -> int: ...
 
-    def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Inputs and outputs of some samples."""
 
 
@@ -71,10 +65,10 @@ class ArraySource:
         self.grid, self.inputs, self.outputs = grid, _as_tensor(inputs), _as_tensor(outputs)
         _check_field("inputs", self.inputs, grid, in_time=False)
         _check_field("outputs", self.outputs, grid, in_time=self.times is not None)
-        given, solution = channels or ((), ())
+        names = channels or Channels((), ())
         self.channels = Channels(
-            _channel_names("input", given, self.inputs.shape[1]),
-            _channel_names("output", solution, self.outputs.shape[-1 - grid.dim]),
+            _channel_names("input", names.inputs, self.inputs.shape[1]),
+            _channel_names("output", names.outputs, self.outputs.shape[-1 - grid.dim]),
         )
         wider = torch.promote_types(self.inputs.dtype, self.outputs.dtype)
         self.dtype = torch.promote_types(wider, torch.float32)
@@ -85,82 +79,21 @@ class ArraySource:
             raise ValueError(
                 f"{len(self.times)} times but {frames} frames of outputs; expected one per frame"
             )
-        given_scalars = (pde_parameters or {}).items()
         self.pde_parameters: Mapping[str, Tensor] = {
-            name: _check_scalar(name, values, count) for name, values in given_scalars
+            name: _check_parameter(name, values, count)
+            for name, values in (pde_parameters or {}).items()
         }
 
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Inputs and outputs of some samples."""
-        index = torch.as_tensor(list(rows), dtype=torch.long)
+        index = torch.as_tensor(list(indices), dtype=torch.long)
         return self.inputs[index], self.outputs[index]
 
 
-class ShardSource:
-    """Samples of a dataset folder; only what is asked for is read (see `open_dataset`)."""
-
-    def __init__(self, folder: Path, *, verify: bool = True, partial: bool = False) -> None:
-        self.folder = Path(folder)
-        self.manifest = manifest = read_manifest(self.folder)
-        if not manifest.complete and not partial:
-            raise ValueError(
-                f"{folder} is partial: {manifest.made} of {manifest.samples} samples; run its "
-                "`pdno generate` command again to finish it, or open it with partial=True"
-            )
-        self.shards: list[ShardRecord] = []
-        cure = "run the dataset's `pdno generate` command again"
-        for shard in manifest.shards:
-            if shard.first != len(self):  # a gap: only the samples before it have their places
-                break
-            path = self.folder / shard.file
-            if not path.is_file():
-                raise ValueError(f"{path} is missing: {cure}")
-            if verify and sha256(path) != shard.sha256:
-                cause = "its SHA-256 differs from the manifest"
-                raise ValueError(f"{path} is damaged ({cause}): {cure} to repair it")
-            self.shards.append(shard)
-        self.times, self.grid = manifest.times, manifest.grid.open()
-        self.channels = Channels(manifest.names("input"), manifest.names("output"))
-        self.dtype: torch.dtype = getattr(torch, manifest.dtype)
-        self.pde_parameters: Mapping[str, Tensor] = {n: self._scalar(n) for n in manifest.scalars}
-
-    def __len__(self) -> int:
-        return sum(shard.count for shard in self.shards)
-
-    def symmetries(self, grid: Grid) -> Symmetries:
-        """Those of the equation that the samples are solutions of."""
-        problem = PROBLEMS[self.manifest.problem](**self.manifest.parameters)
-        return problem.physics()[1].symmetries(grid)
-
-    def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples, one visit to each shard."""
-        inside: dict[int, dict[int, int]] = {}  # by shard: its sample for each place of the result
-        for place, row in enumerate(rows):
-            number = bisect_right(self.shards, row, key=lambda shard: shard.first) - 1
-            inside.setdefault(number, {})[place] = row - self.shards[number].first
-        size = len(rows)
-        return self._field("input", size, inside), self._field("output", size, inside)
-
-    def _scalar(self, name: str) -> Tensor:
-        parts = [read_scalars(self.folder / s.file, name, s.count) for s in self.shards]
-        return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0)
-
-    def _field(self, key: FieldKey, size: int, inside: dict[int, dict[int, int]]) -> Tensor:
-        channels = []
-        for name in self.manifest.names(key):
-            values = np.empty((size, *self.manifest.stored_shape(key)), self.manifest.dtype)
-            for number, rows in inside.items():
-                shard = self.shards[number]
-                read_samples(self.folder / shard.file, name, rows, values, count=shard.count)
-            channels.append(torch.from_numpy(values))
-        # the axis of channels, which fields have in memory and not on disk
-        return torch.stack(channels, dim=-1 - self.grid.dim)
-
-
-def stacked_pairs(source: Any) -> tuple[Tensor, Tensor]:
+def stacked_pairs(source: object) -> tuple[Tensor, Tensor]:
     """Inputs and targets of all samples of a torch Dataset, DataLoader or iterable of pairs."""
     pairs = [_pair(item, number) for number, item in enumerate(_items(source))]
     if not pairs:
@@ -169,7 +102,7 @@ def stacked_pairs(source: Any) -> tuple[Tensor, Tensor]:
     return inputs, targets
 
 
-def _items(source: Any) -> Iterable[Any]:
+def _items(source: object) -> Iterable[object]:
     """The samples of a source, one by one."""
     if isinstance(source, DataLoader):
         if not isinstance(source.sampler, (SequentialSampler, RandomSampler)):
@@ -179,8 +112,8 @@ def _items(source: Any) -> Iterable[Any]:
                 "torch.utils.data.Subset(dataset, indices)"
             )
         source = source.dataset
-    if isinstance(source, Dataset) and hasattr(source, "__len__"):
-        return (source[index] for index in range(len(source)))
+    if isinstance(source, Dataset) and (size := getattr(source, "__len__", None)):
+        return (source[index] for index in range(size()))
     if isinstance(source, Iterable) and not isinstance(source, (Tensor, np.ndarray, str, Path)):
         return source
     raise ValueError(
@@ -190,11 +123,11 @@ def _items(source: Any) -> Iterable[Any]:
     )
 
 
-def _pair(item: Any, number: int) -> tuple[Tensor, Tensor]:
+def _pair(item: object, number: int) -> tuple[Tensor, Tensor]:
     """Input and target of one sample."""
-    given = (item.get("x"), item.get("y")) if isinstance(item, Mapping) else item
-    if isinstance(given, (tuple, list)) and len(given) == 2:
-        first, second = map(_as_tensor, given)
+    pair = (item.get("x"), item.get("y")) if isinstance(item, Mapping) else item
+    if isinstance(pair, (tuple, list)) and len(pair) == 2:
+        first, second = map(_as_tensor, pair)
         if isinstance(first, Tensor) and isinstance(second, Tensor) and first.dim() > 1:
             return first, second
     kind = f"keys {', '.join(map(str, item))}" if isinstance(item, Mapping) else _kind(item)
@@ -204,9 +137,9 @@ def _pair(item: Any, number: int) -> tuple[Tensor, Tensor]:
     )
 
 
-def _kind(item: Any) -> str:
+def _kind(item: object) -> str:
     if isinstance(item, (tuple, list)):
-        return f"a {type(item).__name__} of {', '.join(_kind(one) for one in item[:4])}"
+        return f"a {type(item).__name__} of {', '.join(_kind(part) for part in item[:4])}"
     shape = getattr(item, "shape", None)
     return f"a {type(item).__name__}" + ("" if shape is None else f" {tuple(shape)}")
 
@@ -214,13 +147,13 @@ def _kind(item: Any) -> str:
 def _stack(parts: Sequence[Tensor]) -> Tensor:
     shapes = {tuple(part.shape) for part in parts}
     if len(shapes) > 1:
-        found = ", ".join(map(str, sorted(shapes)[:3]))
-        raise ValueError(f"the samples have different shapes {found}: bring them to one grid")
+        listed = ", ".join(map(str, sorted(shapes)[:3]))
+        raise ValueError(f"the samples have different shapes {listed}: bring them to one grid")
     return torch.stack(list(parts))
 
 
 def _channel_names(kind: str, names: Sequence[str], count: int) -> tuple[str, ...]:
-    """The names of channels, or those that they have by default."""
+    """The names of channels, by default numbered ones."""
     if not names:
         return (kind,) if count == 1 else tuple(f"{kind}_{k}" for k in range(count))
     if len(names) != count or len(set(names)) != count or not all(names):
@@ -238,16 +171,16 @@ def _as_tensor(numbers: Any) -> Any:
     return torch.from_numpy(np.ascontiguousarray(native))
 
 
-def _check_scalar(name: str, values: Any, count: int) -> Tensor:
-    """A number of each sample as float64, (B,)."""
-    found = torch.as_tensor(_as_tensor(values)).to(torch.float64)
-    if found.shape != (count,) or not bool(found.isfinite().all()):
-        told = f"scalar {name} has shape {tuple(found.shape)}"
-        raise ValueError(f"{told}; expected a finite number for each of {count} samples")
-    return found
+def _check_parameter(name: str, values: Numbers, count: int) -> Tensor:
+    """A PDE parameter of each sample as float64, (B,)."""
+    numbers = torch.as_tensor(_as_tensor(values)).to(torch.float64)
+    if numbers.shape != (count,) or not bool(numbers.isfinite().all()):
+        shape = f"PDE parameter {name} has shape {tuple(numbers.shape)}"
+        raise ValueError(f"{shape}; expected a finite number for each of {count} samples")
+    return numbers
 
 
-def _check_field(name: str, field: Tensor, grid: Grid, *, in_time: bool) -> None:
+def _check_field(name: str, field: object, grid: Grid, *, in_time: bool) -> None:
     """Refuse what is not a finite real field (B, C, *N) or (B, T, C, *N) on the grid."""
     if not isinstance(field, Tensor):
         raise ValueError(
@@ -259,8 +192,8 @@ def _check_field(name: str, field: Tensor, grid: Grid, *, in_time: bool) -> None
     if field.dim() != grid.dim + 2 + in_time:
         layout = "(B, T, C, *N)" if in_time else "(B, C, *N)"
         bare = field.dim() == grid.dim + 1 + in_time and tuple(field.shape[1 + in_time :])
-        place = "[:, :, None]" if in_time else "[:, None]"
-        cure = f": {name}{place} has the axis of channels" if bare == grid.shape else ""
+        index = "[:, :, None]" if in_time else "[:, None]"
+        cure = f": {name}{index} has the axis of channels" if bare == grid.shape else ""
         raise ValueError(
             f"{name} have shape {tuple(field.shape)}; expected {layout} on {grid.shape}{cure}"
         )

@@ -1,8 +1,8 @@
-"""Who makes the shards: processes of this machine, or a Ray cluster that shares the folder.
+"""Workers that make shards: processes of this machine, or a Ray cluster that shares the folder.
 
 Worker processes end with their parent, however it ends: each watches one end of a pipe whose other
 end only the parent holds. torch is not imported here, so that a worker watches before the slow
-part of its start. On a cluster only names and numbers travel, never arrays, and a lost task may be
+part of its start. On a cluster only names and numbers travel, never arrays. A lost task may be
 tried again, since a shard is written whole or not at all.
 """
 
@@ -18,12 +18,14 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pdno.data.manifest import ShardRecord
-from pdno.data.problems import PROBLEMS, Problem
+if TYPE_CHECKING:
+    from pdno.data.manifest import ShardRecord
+    from pdno.data.problems import Problem
 
-Entry = tuple[str, int, int]
+ShardPlan = tuple[str, int, int]
+"""File, first sample and number of samples of a shard."""
 
 
 @contextlib.contextmanager
@@ -61,7 +63,7 @@ def _follow_parent(watched: Connection) -> None:
 
 
 def start_ray() -> Any:
-    """The Ray module, connected to the cluster that there is, or to one of this machine."""
+    """The Ray module, connected to an existing cluster, or to one of this machine."""
     try:
         import ray
     except ImportError as missing:
@@ -71,18 +73,22 @@ def start_ray() -> Any:
 
 
 def make_on_cluster(
-    make: Callable[..., ShardRecord], problem: Problem, folder: Path, missing: list[Entry]
-) -> Generator[ShardRecord, None, None]:
+    make: "Callable[..., ShardRecord]", problem: "Problem", folder: Path, missing: list[ShardPlan]
+) -> "Generator[ShardRecord, None, None]":
     """Records of the missing shards as they are finished; all machines must see the folder."""
+    from pdno.data.manifest import ShardRecord
+
     ray = start_ray()
 
-    def task(name: str, numbers: str, place: str, entry: Entry) -> str:
-        same = PROBLEMS[name].model_validate_json(numbers)
-        return make(same, Path(place), *entry).model_dump_json()
+    def task(name: str, record: str, path: str, plan: ShardPlan) -> str:
+        from pdno.data.problems import PROBLEMS
+
+        same = PROBLEMS[name].model_validate_json(record)
+        return make(same, Path(path), *plan).model_dump_json()
 
     remote = ray.remote(max_retries=3)(task)
-    given = (problem.name, problem.model_dump_json(), str(folder.resolve()))
-    waiting = [remote.remote(*given, entry) for entry in missing]
+    arguments = (problem.name, problem.model_dump_json(), str(folder.resolve()))
+    waiting = [remote.remote(*arguments, entry) for entry in missing]
     while waiting:
         done, waiting = ray.wait(waiting, num_returns=1)
         yield ShardRecord.model_validate_json(ray.get(done[0]))

@@ -1,1 +1,1 @@
-"""Random inputs: `gaussian` draws Gaussian fields, `laws` has the four laws of the paper."""
+"""Random inputs: Gaussian fields, the distributions of the paper, and drawn PDE parameters."""

@@ -1,4 +1,4 @@
-"""The four laws that the published data are drawn from, by the name of their problem.
+"""The four distributions that the published data are drawn from, and PDE parameters from ranges.
 
 The Navier-Stokes amplitude A is 2·7³ in the code that made the published data, 7³ after that code
 was ported in 2022, and 7^{3/2} as the papers print it. The first is the default: with it the
@@ -6,18 +6,21 @@ published weights reach the published error on data of our own solver.
 """
 
 __all__ = [
-    "Law",
+    "Distribution",
+    "Ranges",
     "TwoPhaseField",
     "burgers_initial",
     "darcy_permeability",
+    "draw_parameters",
     "heat_initial",
     "navier_stokes_initial",
 ]
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,9 +30,12 @@ from pdno.spectral.grid import Grid
 Amplitude = Literal["published", "ported", "printed"]
 AMPLITUDES: dict[Amplitude, float] = {"published": 2 * 7.0**3, "ported": 7.0**3, "printed": 7**1.5}
 
+Ranges = Mapping[str, tuple[float, float]]
+"""Lowest and highest value of PDE parameters by name."""
 
-class Law(Protocol):
-    """A law of inputs; sample i depends on (seed, i) and the grid only."""
+
+class Distribution(Protocol):
+    """A distribution of inputs; sample i depends on (seed, i) and the grid only."""
 
     def sample(self, grid: Grid, *, seed: int, indices: Iterable[int]) -> Tensor:
         """Samples `indices` of `seed` on `grid`, shape (B, C, *N), float64 on the CPU."""
@@ -72,3 +78,21 @@ def navier_stokes_initial(amplitude: Amplitude = "published") -> GaussianField:
     if amplitude not in AMPLITUDES:
         raise ValueError(f"amplitude {amplitude!r}; expected one of {', '.join(AMPLITUDES)}")
     return GaussianField(variance=AMPLITUDES[amplitude], tau=7.0, alpha=2.5)
+
+
+def draw_parameters(ranges: Ranges, *, seed: int, index: int) -> dict[str, float]:
+    """The PDE parameters of sample `index`, which depend on (seed, index, name) and the range.
+
+    A positive range is that of a scale such as a viscosity: log μ is uniform. Else μ is uniform.
+
+    Example:
+        >>> drawn = draw_parameters({"viscosity": (1e-5, 1e-3)}, seed=0, index=7)
+        >>> 1e-5 <= drawn["viscosity"] <= 1e-3
+        True
+    """
+    drawn = {}
+    for name, (low, high) in ranges.items():
+        # the letters of the name make the stream of each parameter its own
+        part = float(np.random.default_rng([seed, index, *name.encode()]).random())
+        drawn[name] = low * (high / low) ** part if low > 0 else low + (high - low) * part
+    return drawn

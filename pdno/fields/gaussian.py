@@ -28,20 +28,21 @@ from torch import Tensor
 from pdno.spectral.fourier import inverse
 from pdno.spectral.grid import Grid
 
+# modes on the grid, which draws those are, and their indices in the flat spectrum
 Order = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class GaussianField:
-    """The law N(0, σ²(-Δ + τ²)^-α), without its constant mode.
+    """The distribution N(0, σ²(-Δ + τ²)^-α), without its constant mode.
 
     `variance` is σ², `tau` an inverse length; sample paths are smoother for larger `alpha`.
     `mean_deviation` is the standard deviation of a random constant added to each sample.
 
     Example:
-        >>> law = GaussianField(variance=625.0, tau=5.0, alpha=2.0)
-        >>> coarse = law.sample(Grid((64,)), seed=0, indices=[7])
-        >>> fine = law.sample(Grid((128,)), seed=0, indices=[7])
+        >>> distribution = GaussianField(variance=625.0, tau=5.0, alpha=2.0)
+        >>> coarse = distribution.sample(Grid((64,)), seed=0, indices=[7])
+        >>> fine = distribution.sample(Grid((128,)), seed=0, indices=[7])
         >>> tuple(coarse.shape), bool((coarse - fine[..., ::2]).abs().max() < 0.05)
         ((1, 1, 64), True)
     """
@@ -111,7 +112,7 @@ class GaussianField:
 
 @lru_cache(maxsize=8)
 def _periodic_order(shape: tuple[int, ...]) -> Order:
-    """One of each pair ±ξ by shells: ξ on the grid, which draws those are, places in *N^."""
+    """One of each pair ±ξ by shells; indices are those of *N^."""
     reach = max((n - 1) // 2 for n in shape)
     xi = _by_shells([np.arange(-reach, reach + 1)] * (len(shape) - 1) + [np.arange(reach + 1)])
     # keep ξ where the last nonzero component is positive: half of the lattice, without zero
@@ -126,7 +127,7 @@ def _periodic_order(shape: tuple[int, ...]) -> Order:
 
 @lru_cache(maxsize=8)
 def _neumann_order(shape: tuple[int, ...]) -> Order:
-    """All k != 0 by shells: k on the grid, which draws those are, places in *N."""
+    """All k != 0 by shells; indices are those of *N."""
     k = _by_shells([np.arange(max(shape))] * len(shape))[1:]
     inside = np.all(k < np.array(shape), axis=1)
     return k[inside], inside, np.ravel_multi_index(list(k[inside].T), shape)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from pdno.data.dataset import OperatorDataset
+from pdno.data.generate import collect
 from pdno.data.problems import HeatProblem, NavierStokesProblem, Problem
 from pdno.evaluation.evaluate import Predictions, evaluate
 from pdno.evaluation.symbol_recovery import compare_heat_symbol
@@ -169,17 +170,11 @@ def _samples(
 ) -> OperatorDataset:
     """Samples of a problem in memory, as the network of an experiment sees them."""
     fresh = problem.model_copy(update={"seed": problem.seed + 1})  # none of the training
-    pairs = [fresh.sample(index)[:2] for index in range(count)]
-    inputs, outputs = (torch.stack(part) for part in zip(*pairs, strict=True))
-    drawn = [fresh.of_sample(index).parameters for index in range(count)]
-    pde_parameters = {name: torch.tensor([one[name] for one in drawn]) for name in fresh.vary}
     times = list(fresh.times or ())
-    if after is not None:
-        kept = [k for k, t in enumerate(times) if t > after]
-        times, outputs = [times[k] for k in kept], outputs[:, kept]
-    data = OperatorDataset.from_arrays(
-        inputs, outputs, fresh.grid(), times, pde_parameters=pde_parameters
-    )
+    kept = [k for k, t in enumerate(times) if after is None or t > after]
+    samples = (fresh.sample(index) for index in range(count))
+    later = (sample._replace(output=sample.output[kept]) for sample in samples)
+    data = collect(later, fresh.grid(), [times[k] for k in kept])
     if experiment.window is not None:
         data = data.window(experiment.window, experiment.targets)
     return data.subsample(max(data.grid.shape) // experiment.resolution)

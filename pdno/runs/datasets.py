@@ -7,10 +7,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from pdno.data.dataset import OperatorDataset, open_dataset
-from pdno.data.generate import Engine, generate_dataset
+from pdno.data.generate import Engine, collect, generate_dataset
 from pdno.data.manifest import MANIFEST, read_manifest
 from pdno.data.own import open_file
 from pdno.data.problems import Problem
@@ -89,14 +87,8 @@ def unseen_samples(experiment: Experiment, count: int) -> OperatorDataset:
             f"{experiment.name} does not tell its problem: take a run on our own data"
         )
     problem = experiment.problem.model_copy(update={"seed": UNSEEN, "samples": count})
-    inputs, outputs, _ = zip(*map(problem.sample, range(count)), strict=True)
-    data = OperatorDataset.from_arrays(
-        torch.stack(inputs).float(),
-        torch.stack(outputs).float(),
-        problem.grid(),
-        problem.times,
-        channels=((problem.fields[0],), (problem.fields[1],)),
-    )
+    samples = map(problem.sample, range(count))
+    data = collect(samples, problem.grid(), problem.times, problem.fields)
     if experiment.window is not None:
         data = data.window(experiment.window, experiment.targets)
     return data.subsample(problem.resolution // experiment.resolution)

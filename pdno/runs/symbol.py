@@ -172,8 +172,8 @@ def _phase_space(run: Run) -> dict[str, Any] | None:
         max(1, max(run.operator.sampling.grid.shape) // LARGEST_GRID)
     )
     every = problem.solver_points // max(grid.shape)
-    law, last, times = problem.physics()[0], problem.samples - 1, list(problem.times or ())
-    data = law.sample(problem.solver_grid(), seed=problem.seed, indices=[last])
+    inputs, last, times = problem.physics()[0], problem.samples - 1, list(problem.times or ())
+    data = inputs.sample(problem.solver_grid(), seed=problem.seed, indices=[last])
     window, spent = experiment.window, 0.0
     if isinstance(task, Markov) and window:
         data, spent = problem.solve(data, times[:window])[0][:, -1], times[window - 1]

@@ -1,11 +1,11 @@
-"""One verb for every equation: `solve(equation, data, times)`.
+"""One verb for every equation: `solve(equation, data, times)`, in float64.
 
 Linear evolution equations have an exact propagator, û(t) = e^{tL(ξ)} û(0), one multiplication for
-any time; semilinear ones go to the exponential integrator, Darcy's to the elliptic solver.
-Everything is computed and returned in float64.
+any time. Semilinear ones are integrated step by step (`pdno.solvers.exponential`), Darcy's
+equation goes to `pdno.solvers.elliptic`.
 """
 
-__all__ = ["solve"]
+__all__ = ["solve", "solve_with_residual"]
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -43,9 +43,7 @@ def solve(
         torch.Size([2, 2, 1, 16])
     """
     if isinstance(equation, Darcy):
-        if times is not None:
-            raise ValueError("Darcy's equation has no time: leave `times` out")
-        return solve_elliptic(equation, data)[0]
+        return solve_with_residual(equation, data, times)[0]
     if times is None:
         raise ValueError("an evolution equation needs `times`, for example times=[0.5, 1.0]")
     moments = [float(t) for t in times]
@@ -61,3 +59,15 @@ def solve(
     t = torch.tensor(moments, dtype=torch.float64, device=data.device)
     factor = torch.exp(system.linear * t.reshape(-1, 1, *[1] * len(shape)))
     return inverse(u_hat.unsqueeze(1) * factor, shape, system.modes)
+
+
+def solve_with_residual(
+    equation: EvolutionEquation | Darcy, data: Tensor, times: Sequence[float] | None = None
+) -> tuple[Tensor, float]:
+    """The solution, and its largest relative residual: 0 for evolution equations."""
+    if not isinstance(equation, Darcy):
+        return solve(equation, data, times), 0.0
+    if times is not None:
+        raise ValueError("Darcy's equation has no time: leave `times` out")
+    solution, residuals = solve_elliptic(equation, data)
+    return solution, float(residuals.max()) if len(residuals) else 0.0

@@ -14,6 +14,7 @@ __all__ = ["Device", "Grid", "Modes", "axis_modes", "hermitian_weights", "kept_p
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import EllipsisType
 
 import torch
 from torch import Tensor
@@ -108,6 +109,10 @@ class Grid:
             raise ValueError(f"{cannot} with both ends: use a periodic grid or cell centres")
         return Grid(tuple(n // factor for n in self.shape), self.periodic, self.offset / factor)
 
+    def every(self, factor: int) -> tuple[EllipsisType | slice, ...]:
+        """The index of every `factor`-th point of fields (..., *N)."""
+        return (..., *(slice(None, None, factor),) * self.dim)
+
     def check(self, field: Tensor, name: str = "field") -> None:
         """Raise ValueError unless the last axes of `field` are those of this grid."""
         given = tuple(field.shape)
@@ -125,7 +130,7 @@ def axis_modes(n: int, kept: int | None, *, half: bool, device: Device = None) -
 
 
 def hermitian_weights(last: Tensor, points: int) -> Tensor:
-    """w of the Hermitian rule (see `pdno.spectral.fourier`) at ξ_d: 1 at ξ_d = 0 and N_d/2, else 2."""
+    """w(ξ_d) of the Hermitian rule of `pdno.spectral.fourier`: 1 at ξ_d = 0 and N_d/2, else 2."""
     return torch.where((last == 0) | (2 * last == points), 1.0, 2.0)
 
 

@@ -55,10 +55,10 @@ class Samples:
         numbers = data.pde_parameters()
         self._scalars = None if numbers is None else numbers.to(device, dtype)
         if size <= MOST_IN_MEMORY:
-            self._kept = self.batch()
-            if data.input_frames is not None:
+            if data.input_frames is None:
+                self._kept = self.batch()
+            else:  # views of the trajectories, so that nothing is kept twice
                 window, whole = data.input_frames, self.trajectories()
-                # views of the trajectories, so that nothing is kept twice
                 self._kept = whole[:, :window].flatten(1, 2), whole[:, window:]
                 self._trajectories = whole
 
@@ -83,9 +83,7 @@ class Samples:
         """All frames of all or some samples, those of the window first, (B, T, C, *N)."""
         if self._trajectories is not None and indices is None:
             return self._trajectories
-        window, targets = self.batch(indices)
-        frames = window.reshape(len(window), -1, *targets.shape[2:])
-        return torch.cat([frames, targets], dim=1)
+        return self.data.trajectories(indices).to(self.device)
 
     def frames(self, indices: Sequence[int], first: Sequence[int], count: int) -> Tensor:
         """`count` frames of some trajectories, each from its own first one on, (B, k, C, *N)."""

@@ -18,9 +18,10 @@ import torch
 
 import pdno.data.generate as generation
 from pdno.data.dataset import open_dataset
-from pdno.data.generate import generate_dataset, make_shard
+from pdno.data.generate import Sample, generate_dataset, make_shard
 from pdno.data.manifest import Manifest, read_manifest, write_manifest
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
+from pdno.files.checksums import with_digest
 from pdno.interface.errors import SolverError
 
 HEAT = HeatProblem(samples=40, resolution=16, frames=2)
@@ -95,7 +96,7 @@ def test_a_complete_dataset_has_every_sample_once(whole):
         content = (whole / shard.file).read_bytes()
         assert hashlib.sha256(content).hexdigest() == shard.sha256
     inputs, outputs = open_dataset(whole).batch([17])
-    expected_input, expected_output, _ = HEAT.sample(17)
+    expected_input, expected_output, *_ = HEAT.sample(17)
     assert torch.equal(inputs[0], expected_input.float())
     assert torch.equal(outputs[0], expected_output.float())
 
@@ -103,8 +104,7 @@ def test_a_complete_dataset_has_every_sample_once(whole):
 def test_the_manifest_names_neither_clock_nor_machine(whole):
     text = (whole / "manifest.json").read_text()
     assert os.uname().nodename not in text and str(whole) not in text
-    # pde_parameters are named only where samples have some
-    assert {*json.loads(text)} == {*Manifest.model_fields, "sha256"} - {"pde_parameters"}
+    assert {*json.loads(text)} == {*Manifest.model_fields, "sha256"}
 
 
 def test_a_finished_dataset_is_left_alone(copied, in_process):
@@ -268,10 +268,10 @@ def test_a_manifest_that_contradicts_itself_is_refused(copied, changes, message)
     else:
         manifest |= changes
     path.write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match="changed by hand"):
+    with pytest.raises(ValueError, match="it was changed"):
         open_dataset(copied)
     del manifest["sha256"]
-    path.write_text(json.dumps(manifest))  # as older versions wrote it
+    path.write_text(with_digest(json.dumps(manifest, indent=1)))
     with pytest.raises(ValueError, match=message):
         open_dataset(copied)
 
@@ -289,7 +289,7 @@ def test_a_hostile_manifest_is_refused_before_anything_is_read(copied, changes, 
     path = copied / "manifest.json"
     manifest = json.loads(path.read_text()) | changes
     del manifest["sha256"]
-    path.write_text(json.dumps(manifest))
+    path.write_text(with_digest(json.dumps(manifest, indent=1)))
     with pytest.raises(ValueError, match=message) as refused:
         open_dataset(copied)
     assert str(refused.value).isprintable()
@@ -380,7 +380,8 @@ def test_a_failed_solution_names_its_sample(tmp_path):
 
 def test_a_solution_that_overflows_on_disk_is_refused(monkeypatch, tmp_path):
     def sample(self, index):
-        return torch.zeros(1, 16), torch.full((2, 1, 16), 1e300, dtype=torch.float64), 0.0
+        huge = torch.full((2, 1, 16), 1e300, dtype=torch.float64)
+        return Sample(torch.zeros(1, 16), huge, 0.0, {})
 
     monkeypatch.setattr(HeatProblem, "sample", sample)
     with pytest.raises(SolverError, match="sample 3 of heat is not finite in float32"):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from pdno.data.generate import generate, usual_law
+from pdno.data.generate import generate, usual_distribution
 from pdno.data.problems import (
     PROBLEMS,
     BurgersProblem,
@@ -35,7 +35,7 @@ every_problem = pytest.mark.parametrize("problem", SMALL, ids=ids)
 
 @every_problem
 def test_a_sample_is_a_pair_of_fields_on_the_stored_grid(problem):
-    given, solution, residual = problem.sample(0)
+    given, solution, residual, _ = problem.sample(0)
     frames = () if problem.times is None else (len(problem.times),)
     assert given.shape == (1, *problem.grid().shape)
     assert solution.shape == (*frames, 1, *problem.grid().shape)
@@ -76,18 +76,22 @@ def test_data_in_memory_are_those_of_the_problem(problem):
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
-def test_the_usual_law_is_that_of_the_problem(problem):
-    assert usual_law(problem().physics()[1]) == problem().physics()[0]
+def test_the_usual_distribution_is_that_of_the_problem(problem):
+    assert usual_distribution(problem().physics()[1]) == problem().physics()[0]
 
 
-def test_data_in_memory_need_a_law_and_a_sample():
+def test_data_in_memory_need_a_distribution_and_a_sample():
     class Unknown(EvolutionEquation):
         def discretise(self, grid, device=None):
             return Semilinear(torch.zeros(grid.half_shape), (None,) * grid.dim)
 
-    with pytest.raises(ValueError, match="no usual law of inputs for Unknown: give `law`"):
+    with pytest.raises(
+        ValueError, match="no usual distribution of inputs for Unknown: give `distribution`"
+    ):
         generate(Unknown(), Grid((8,)), samples=1, times=[1.0])
-    data = generate(Unknown(), Grid((8,)), samples=2, times=[1.0], law=HeatProblem().physics()[0])
+    data = generate(
+        Unknown(), Grid((8,)), samples=2, times=[1.0], distribution=HeatProblem().physics()[0]
+    )
     inputs, outputs = data.batch()
     assert torch.allclose(inputs, outputs[:, 0], atol=1e-6)
     with pytest.raises(ValueError, match="samples is 0; expected at least 1"):
@@ -215,3 +219,11 @@ def test_a_problem_cannot_be_changed_after_its_checks():
 def test_a_problem_is_made_again_from_its_parameters(problem):
     assert type(problem).model_validate_json(problem.model_dump_json()) == problem
     assert PROBLEMS[problem.name] is type(problem)
+
+
+def test_a_varied_permeability_is_that_of_the_input():
+    """The distribution of the inputs takes the drawn phases, too."""
+    problem = DarcyProblem(resolution=8, solver_resolution=16, vary={"high": (5.0, 20.0)})
+    for index in range(3):
+        sample = problem.sample(index)
+        assert float(sample.input.max()) == pytest.approx(sample.pde_parameters["high"], rel=1e-6)

@@ -38,7 +38,7 @@ class Slow:
 
 @pytest.fixture
 def data():
-    inputs, outputs, _ = zip(*(PROBLEM.sample(index) for index in range(3)), strict=True)
+    inputs, outputs, *_ = zip(*(PROBLEM.sample(index) for index in range(3)), strict=True)
     return OperatorDataset.from_arrays(
         torch.stack(inputs), torch.stack(outputs), PROBLEM.grid(), PROBLEM.times
     )
@@ -117,7 +117,7 @@ def test_peak_memory_is_what_was_touched_even_if_it_is_free_again():
 
 
 def as_data(problem, window=None):
-    inputs, outputs, _ = zip(*map(problem.sample, range(problem.samples)), strict=True)
+    inputs, outputs, *_ = zip(*map(problem.sample, range(problem.samples)), strict=True)
     made = (torch.stack(inputs), torch.stack(outputs), problem.grid(), problem.times)
     data = OperatorDataset.from_arrays(*made)
     return data if window is None else data.window(window)

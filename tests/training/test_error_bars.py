@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import pdno
-from pdno.data.generate import usual_law
+from pdno.data.generate import usual_distribution
 from pdno.data.problems import DarcyProblem
 from pdno.training.error_bars import ErrorBars, conformal_quantile
 
@@ -24,7 +24,7 @@ def darcy():
 def navier_stokes():
     """The same of rollouts over three frames."""
     grid = pdno.Grid((16, 16))
-    start = usual_law(pdno.NavierStokes()).sample(grid, seed=0, indices=range(280))
+    start = usual_distribution(pdno.NavierStokes()).sample(grid, seed=0, indices=range(280))
     frames = pdno.solve(pdno.NavierStokes(viscosity=1e-2), start, times=[1.0, 2.0, 3.0, 4.0])
     data = pdno.OperatorDataset.from_arrays(start, frames, grid, times=[1.0, 2.0, 3.0, 4.0])
     network = pdno.PDNO(2, 1, 1, width=4, layers=2, modes=3, symbol_hidden=4)

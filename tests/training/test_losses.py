@@ -59,8 +59,10 @@ def test_the_residual_of_the_solution_operator_vanishes():
 
 
 def data(samples=6):
-    law = pdno.GaussianField(variance=25.0, tau=3.0, alpha=2.0)
-    return pdno.generate(pdno.Heat(0.05), GRID, samples=samples, times=TIMES, law=law)
+    distribution = pdno.GaussianField(variance=25.0, tau=3.0, alpha=2.0)
+    return pdno.generate(
+        pdno.Heat(0.05), GRID, samples=samples, times=TIMES, distribution=distribution
+    )
 
 
 def network():

@@ -6,7 +6,7 @@ import torch
 
 import pdno
 from pdno.data.problems import BurgersProblem, HeatProblem, NavierStokesProblem
-from pdno.fields.parameters import draw_scalars
+from pdno.fields.distributions import draw_parameters
 from pdno.symbols import ClassicalSymbol, LowRankSymbol, NetworkSymbol, TrunkSymbol
 from pdno.symbols.scale import InputScale
 from pdno.training.normalizer import ParameterScale
@@ -62,10 +62,10 @@ def test_what_symbols_see_is_checked():
         pdno.PDNO(1, 1, 1, symbol="table", modes=4, pde_parameters=1)
 
 
-def test_scalars_are_drawn_from_their_law():
+def test_scalars_are_drawn_from_their_distribution():
     ranges = {"viscosity": (1e-5, 1e-3), "forcing": (-1.0, 3.0)}
-    drawn = [draw_scalars(ranges, seed=3, index=i) for i in range(2000)]
-    one = draw_scalars({"forcing": (-1.0, 3.0)}, seed=3, index=7)
+    drawn = [draw_parameters(ranges, seed=3, index=i) for i in range(2000)]
+    one = draw_parameters({"forcing": (-1.0, 3.0)}, seed=3, index=7)
     assert one["forcing"] == drawn[7]["forcing"]  # whatever else is drawn
     log = np.log10([each["viscosity"] for each in drawn])
     plain = np.array([each["forcing"] for each in drawn])
@@ -114,7 +114,7 @@ def test_a_dataset_of_a_family_carries_the_scalars_of_its_samples(tmp_path, fami
     assert torch.equal(data.subset([2, 0]).pde_parameters(), numbers[[2, 0]])
     data.save(tmp_path / "again")
     assert torch.equal(pdno.open_dataset(tmp_path / "again").pde_parameters(), numbers)
-    assert data.without_scalars().pde_parameters() is None
+    assert data.without_pde_parameters().pde_parameters() is None
     assert type(family).model_validate(family.model_dump()) == family
 
 
@@ -139,10 +139,12 @@ def test_networks_see_scalars_between_minus_one_and_one():
 
 
 def family(samples=12):
-    law = pdno.GaussianField(variance=25.0, tau=3.0, alpha=2.0)
+    distribution = pdno.GaussianField(variance=25.0, tau=3.0, alpha=2.0)
     ranges = {"diffusivity": (0.01, 0.2)}
     times = [0.1, 0.2, 0.3]
-    return pdno.generate(pdno.Heat(), GRID, samples=samples, times=times, law=law, vary=ranges)
+    return pdno.generate(
+        pdno.Heat(), GRID, samples=samples, times=times, distribution=distribution, vary=ranges
+    )
 
 
 def networks():
@@ -186,7 +188,7 @@ def test_symbols_of_time_and_scalars_learn_a_family():
     sizes |= {"symbol": "classical", "order": 2.0, "takes_time": True}
     way = {"task": "one-shot", "epochs": 15, "batch_size": 20, "learning_rate": 1e-2}
     told = pdno.fit(pdno.PDIO(1, 1, 1, pde_parameters=1, **sizes), train, test, **way)
-    blind = [part.without_scalars() for part in (train, test)]
+    blind = [part.without_pde_parameters() for part in (train, test)]
     untold = pdno.fit(pdno.PDIO(1, 1, 1, **sizes), *blind, **way)
     assert told.history[-1].test < 0.3 * untold.history[-1].test
     with pytest.raises(ValueError, match="see 1 pde_parameters, the samples have 0"):
