@@ -4,12 +4,12 @@ __all__ = ["main"]
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from importlib.metadata import version
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 from pydantic import ValidationError
@@ -19,16 +19,19 @@ from pdno.data.layout import DataFile, Layout
 from pdno.data.problems import PROBLEMS, Problem
 from pdno.files.run_folder import METRICS
 from pdno.interface.errors import SolverError, TrainingStopped, suggest, unknown_name
+from pdno.interface.records import one_line
 from pdno.native.allocator import tune_allocator
-from pdno.paper import EXPERIMENTS, RECIPES, ReproduceOptions
-from pdno.runs.plugins import load_plugins
+from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes
+from pdno.runs.plugins import RECIPES, Study, load_plugins
+
+if TYPE_CHECKING:
+    from pdno.evaluation.metric_table import Metric
 
 ABOUT = """Pseudo-differential neural operators: data, networks and measurements.
 
 --plugin MODULE, anywhere, imports problems, networks and experiments of another package.
 --version says which pdno this is."""
 SMOKE = "smoke: a few samples and one epoch show that all runs; the numbers mean nothing"
-Options = Annotated[ReproduceOptions, arg(name="")]
 Arrays = Annotated[Layout, arg(name="")]
 Source = Positional[Path]
 Engine = Literal["processes", "ray"]
@@ -39,13 +42,21 @@ def _any_problem() -> Any:
     return reduce(or_, kinds)
 
 
-def _any_experiment() -> Any:
-    return Literal[*EXPERIMENTS, *RECIPES]
+def _any_study() -> Any:
+    kinds: Any = [
+        Annotated[Study, subcommand(name, description=_summary(recipe), constructor=recipe)]
+        for name, recipe in RECIPES.items()
+    ]
+    return reduce(or_, kinds)
+
+
+def _summary(recipe: Callable[..., Study]) -> str:
+    return (recipe.__doc__ or "").split("\n")[0]
 
 
 # made when a command runs: plug-ins add to them
 AnyProblem = Annotated[Problem, arg(name="", constructor_factory=_any_problem)]
-AnyExperiment = Annotated[str, arg(constructor_factory=_any_experiment)]
+AnyStudy = Annotated[Study, arg(name="", constructor_factory=_any_study)]
 
 
 def generate(
@@ -130,26 +141,31 @@ def info(json: bool = False) -> None:
 
 def list_experiments() -> None:
     """List the experiments of the paper, and of plug-ins, that `pdno reproduce` runs."""
-    others = {name: (recipe.__doc__ or "").split("\n")[0] for name, recipe in RECIPES.items()}
-    known = {str(name): text for name, text in EXPERIMENTS.items()} | others
-    width = max(map(len, known))
-    print(*(f"{name:{width}}  {text}".rstrip() for name, text in known.items()), sep="\n")
+    width = max(map(len, RECIPES))
+    print(*(f"{name:{width}}  {_summary(recipe)}" for name, recipe in RECIPES.items()), sep="\n")
 
 
 def reproduce(
-    experiment: Positional[AnyExperiment], out: Path | None = None, *, options: Options
+    study: AnyStudy,
+    out: Path | None = None,
+    engine: Literal["serial", "ray"] = "serial",
+    device: str | None = None,
 ) -> None:
     """Run an experiment of the paper: data, training, evaluation; finished runs are skipped.
 
-    Arguments:
-        experiment: Which one, see `pdno list`.
-        out: Folder for data, runs and metrics.csv; runs/EXPERIMENT by default.
-    """
-    from pdno.paper.reproduce import reproduce as run
+    `pdno reproduce EXPERIMENT --help` lists the options of an experiment.
 
-    place = out or Path("runs") / experiment
-    rows = run(experiment, place, **vars(options))
-    _print_rows(rows, place, SMOKE if options.preset == "smoke" else "")
+    Arguments:
+        study: Which one, see `pdno list`.
+        out: Folder for data, runs and metrics.csv; runs/EXPERIMENT by default.
+        engine: serial, or ray to spread the runs over a Ray cluster (extra cluster).
+        device: Where to train, for example cuda or cpu; CUDA by default where there is one.
+    """
+    from pdno.paper.reproduce import run_study
+
+    folder = out or Path("runs") / study.name
+    metrics = run_study(study, folder, engine=engine, device=device)
+    _print_metrics(metrics, folder, SMOKE if study.preset == "smoke" else "")
 
 
 def train(
@@ -176,7 +192,7 @@ def train(
     from pdno.runs.execute import train as run
 
     options: Any = {"epochs": epochs, "seed": seed, "device": device, "tensorboard": tensorboard}
-    _print_rows(run(specification, out, **options), out)
+    _print_metrics(run(specification, out, **options), out)
 
 
 def evaluate(
@@ -344,11 +360,11 @@ def verify(paths: Positional[tuple[Path, ...]]) -> int:
     return 0 if right else 1
 
 
-def _print_rows(rows: list[Any], folder: Path, note: str = "") -> None:
+def _print_metrics(metrics: "list[Metric]", folder: Path, note: str = "") -> None:
     from pdno.report.summary import summarise
 
     if os.environ.get("RANK", "0") == "0":  # the first of the processes of torchrun
-        parts = (note, summarise(rows), f"rows: {folder / METRICS}")
+        parts = (note, summarise(metrics), f"metrics: {folder / METRICS}")
         print(*(part for part in parts if part), sep="\n")
 
 
@@ -370,7 +386,7 @@ def _load_plugins(words: list[str]) -> list[str]:
 
 def _check_names(words: list[str], commands: Iterable[str]) -> None:
     """Refuse an unknown command, problem or experiment with the nearest known one."""
-    known = {"generate": PROBLEMS, "reproduce": [*EXPERIMENTS, *RECIPES]}
+    known: dict[str, Iterable[str]] = {"generate": PROBLEMS, "reproduce": RECIPES}
     command, name = words[0], words[1] if len(words) > 1 else "-"
     if not command.startswith("-") and command not in commands:
         near = suggest(command, commands)
@@ -405,11 +421,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         message, code = "interrupted; the same command goes on where it stopped", 130
     except ValidationError as error:
-        items = [
-            (".".join(map(str, item["loc"])), item["msg"].removeprefix("Value error, "))
-            for item in error.errors()
-        ]
-        message, code = "; ".join(f"{at}: {text}" if at else text for at, text in items), 2
+        message, code = one_line(error), 2
     except (ValueError, OSError, SolverError, TrainingStopped) as error:
         message, code = str(error), 75 if getattr(error, "resumable", False) else 2
     print(f"pdno: {message}", file=sys.stderr)

@@ -17,10 +17,11 @@ def one_thread() -> None:
 @pytest.fixture
 def forget():
     """What a test registers (see `pdno.register`) is forgotten after it."""
+    import pdno.paper.reproduce  # noqa: F401  # whose recipes are not of the test
     from pdno.data.problems import PROBLEMS
     from pdno.networks.pdno import SYMBOLS
-    from pdno.paper import RECIPES
     from pdno.runs.networks import NETWORKS
+    from pdno.runs.plugins import RECIPES
     from pdno.training.task import TASKS
 
     registries = (PROBLEMS, RECIPES, NETWORKS, TASKS, SYMBOLS)

@@ -1,11 +1,15 @@
 """Fixtures: small experiments that take a fraction of a second, and one folder of datasets."""
 
+from inspect import signature
+from typing import get_args
+
 import pytest
 
 import pdno.data.generate as generation
 from pdno.data.generate import make_shard
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
 from pdno.runs.networks import FNONetwork, PDIONetwork
+from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import OneShot, Rollout
@@ -80,3 +84,9 @@ def flow():
         task=Rollout(),
         training=QUICK,
     )
+
+
+def presets_of(name):
+    """The presets of a recipe, by its signature."""
+    annotation = signature(RECIPES[name]).parameters["preset"].annotation
+    return get_args(get_args(annotation)[0])

@@ -20,11 +20,11 @@ from pdno.cli import main
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import DarcyProblem
 from pdno.evaluation.metric_table import read_metrics
-from pdno.paper import EXPERIMENTS
 from pdno.paper.tables import number
 from pdno.report.runs import Results, find_runs
 from pdno.report.your_runs import run_entries
 from pdno.runs.datasets import ensure_dataset
+from pdno.runs.plugins import RECIPES
 from pdno.runs.run import load_run
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
@@ -103,8 +103,8 @@ def test_help_is_quick_and_imports_nothing_slow(command):
 def test_list_names_every_experiment(capsys):
     code, output, errors = run(capsys, "list")
     assert (code, errors) == (0, [])
-    assert [line.split()[0] for line in output.splitlines()] == list(EXPERIMENTS)
-    assert all(text in output for text in EXPERIMENTS.values())
+    assert [line.split()[0] for line in output.splitlines()] == list(RECIPES)
+    assert all(recipe.__doc__.split("\n")[0] in output for recipe in RECIPES.values())
 
 
 # reproduce
@@ -116,7 +116,7 @@ def test_reproduce_prints_its_numbers_and_where_they_are(capsys, tmp_path, monke
     assert (code, errors) == (0, [])
     rows = read_metrics(tmp_path / "runs" / "heat" / "metrics.csv")
     assert {row.seed for row in rows} == {0, 1}
-    assert "PDIO a(x,ξ,t)" in output and output.endswith("rows: runs/heat/metrics.csv\n")
+    assert "PDIO a(x,ξ,t)" in output and output.endswith("metrics: runs/heat/metrics.csv\n")
     assert run(capsys, "reproduce", "heat", "--preset", "smoke", "--seeds", 2)[1] == output
 
 
@@ -137,7 +137,9 @@ def test_yaml_and_json_are_trained_alike(capsys, tmp_path, finished):
     (tmp_path / "darcy.json").write_text(json.dumps(DARCY), encoding="utf-8")
     code, output, errors = run(capsys, "train", tmp_path / "darcy.json", "--out", tmp_path / "run")
     assert (code, errors) == (0, [])
-    assert output.startswith("darcy\n") and output.endswith(f"rows: {tmp_path}/run/metrics.csv\n")
+    assert output.startswith("darcy\n") and output.endswith(
+        f"metrics: {tmp_path}/run/metrics.csv\n"
+    )
     first, second = (
         load_run(folder).operator.state_dict() for folder in (finished, tmp_path / "run")
     )
@@ -256,12 +258,15 @@ def test_the_report_shows_a_prediction_and_the_symbol_of_what_fit_wrote(tmp_path
     [
         (["reproduce", "wave"], "wave"),
         (["reproduce", "heat", "--preset", "huge"], "huge"),
-        (["reproduce", "heat", "--seeds", "0", "--out", "OUT"], "seeds is 0"),
-        (["reproduce", "heat", "--resolution", "64", "--out", "OUT"], "has no option resolution"),
-        (["reproduce", "darcy", "--viscosity", "1e-3", "--out", "OUT"], "no option viscosity"),
+        (
+            ["reproduce", "heat", "--seeds", "0", "--out", "OUT"],
+            "seeds: Input should be greater than or equal to 1",
+        ),
+        (["reproduce", "heat", "--resolution", "64", "--out", "OUT"], "--resolution"),
+        (["reproduce", "darcy", "--viscosity", "1e-3", "--out", "OUT"], "--viscosity"),
         (["reproduce", "navier-stokes", "--viscosity", "0.1", "--out", "OUT"], "no dataset with"),
         (["reproduce", "darcy", "--models", "UNet", "--out", "OUT"], "no model 'UNet'"),
-        (["reproduce", "resources", "--seeds", "2", "--out", "OUT"], "leave seeds and engine out"),
+        (["reproduce", "resources", "--seeds", "2", "--out", "OUT"], "--seeds"),
         (["train", "absent.yaml", "--out", "OUT"], "absent.yaml"),
         (["train", "tag.yaml", "--out", "OUT"], "could not determine a constructor for the tag"),
         (["train", "wave.yaml", "--out", "OUT"], "problem name 'wave'; expected one of heat"),
@@ -372,7 +377,7 @@ def test_two_processes_make_one_run(tmp_path, finished):
     )
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
-    assert output.count("rows: ") == 1
+    assert output.count("metrics: ") == 1
     environment = json.loads((tmp_path / "run" / "environment.json").read_text())
     assert environment["processes"] == 2
     one, two = (
@@ -394,12 +399,12 @@ def test_two_processes_make_all_runs_of_a_study(tmp_path):
     process = start(*torchrun, *study, "--out", tmp_path)
     output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
-    assert output.count("rows: ") == 1
+    assert output.count("metrics: ") == 1
     assert {row.seed for row in read_metrics(tmp_path / "metrics.csv")} == {0, 1}
 
 
 def test_only_the_first_of_several_processes_speaks(capsys, finished, monkeypatch):
     again = ("train", finished / "specification.json", "--out", finished)
-    assert "rows: " in run(capsys, *again)[1]
+    assert "metrics: " in run(capsys, *again)[1]
     monkeypatch.setenv("RANK", "1")
     assert run(capsys, *again) == (0, "", [])

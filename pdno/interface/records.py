@@ -5,7 +5,7 @@ dictionary by name, so that other packages can add theirs (see `pdno.runs.plugin
 a record looks names up there and never imports anything.
 """
 
-__all__ = ["Record", "by_kind", "refuse_unknown"]
+__all__ = ["Record", "by_kind", "one_line", "refuse_unknown"]
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -27,6 +27,15 @@ class Record(BaseModel):
         if isinstance(values, dict):
             refuse_unknown(cls.__name__, cls.model_fields, values)
         return values
+
+
+def one_line(error: ValidationError) -> str:
+    """What is wrong with each value, in one line."""
+    items = [
+        (".".join(map(str, item["loc"])), item["msg"].removeprefix("Value error, "))
+        for item in error.errors()
+    ]
+    return "; ".join(f"{location}: {text}" if location else text for location, text in items)
 
 
 def refuse_unknown(title: str, known: Iterable[str], values: Mapping[str, Any]) -> None:

@@ -15,8 +15,7 @@ from pdno.data.problems import Problem
 from pdno.files.atomic import clear_lock
 from pdno.runs.specification import Experiment
 
-UNSEEN = 10_000
-"""A seed of data that no run has."""
+UNSEEN = 10_000  # a seed of data that no run has
 
 
 @dataclass(frozen=True)
@@ -30,37 +29,36 @@ class ExperimentData:
 
     @property
     def watched(self) -> OperatorDataset:
-        """What is measured after the epochs: never the test where there is a validation."""
+        """Measured after the epochs: the validation samples, or else the test samples."""
         return self.test if self.validation is None else self.validation
 
 
 def dataset_folder(problem: Problem, folder: Path) -> Path:
-    """Where the dataset of a problem lives: its name and a digest of all of its numbers."""
-    numbers = json.dumps(problem.model_dump(), sort_keys=True)
-    digest = hashlib.sha256(numbers.encode()).hexdigest()[:10]
+    """Where the dataset of a problem lives: its name and a digest of all of its fields."""
+    fields = json.dumps(problem.model_dump(), sort_keys=True)
+    digest = hashlib.sha256(fields.encode()).hexdigest()[:10]
     return folder / f"{problem.name}-{problem.samples}x{problem.resolution}-{digest}"
 
 
 def ensure_dataset(problem: Problem, folder: Path, *, engine: Engine = "processes") -> Path:
-    """The dataset of a problem under `folder`, generated or finished where it is not there."""
-    place = dataset_folder(problem, folder)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    """The dataset of a problem under `folder`, generated or finished where it is missing."""
+    path = dataset_folder(problem, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
     # a complete one is only read, which several runs may do at once
-    if not ((place / MANIFEST).is_file() and read_manifest(place).complete):
-        generate_dataset(problem, place, engine=engine, wait=True)
-    clear_lock(place)
-    return place
+    if not ((path / MANIFEST).is_file() and read_manifest(path).complete):
+        generate_dataset(problem, path, engine=engine, wait=True)
+    clear_lock(path)
+    return path
 
 
 def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData:
-    """The samples of an experiment; those of a problem are looked for under `folder`."""
+    """The samples of an experiment; the dataset of a problem is a folder of `folder`."""
     if experiment.file is not None:
         finest = open_file(experiment.file)
     else:
         assert experiment.problem is not None
         finest = open_dataset(dataset_folder(experiment.problem, folder), verify=False)
-    if experiment.window is not None:
-        finest = finest.window(experiment.window, experiment.targets)
+    finest = _as_frames(experiment, finest)
     train, test = finest.split(experiment.train, test=experiment.test)
     points = max(finest.grid.shape)
     if points % experiment.resolution:
@@ -70,25 +68,47 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
         )
     every, validation = points // experiment.resolution, None
     if experiment.validation:
-        rows = range(experiment.pooled, experiment.pooled + experiment.validation)
-        if rows.stop > len(finest) - experiment.test:
+        chosen = range(experiment.pooled, experiment.pooled + experiment.validation)
+        if chosen.stop > len(finest) - experiment.test:
             raise ValueError(
                 f"train={experiment.pooled}, validation={experiment.validation} and "
                 f"test={experiment.test} overlap in {len(finest)} samples"
             )
-        validation = finest.subset(rows).subsample(every)
+        validation = finest.subset(chosen).subsample(every)
     return ExperimentData(train.subsample(every), test.subsample(every), test, validation)
 
 
-def unseen_samples(experiment: Experiment, count: int) -> OperatorDataset:
-    """New samples of the problem of an experiment, solved now, as its network meets them."""
-    if experiment.problem is None:
+def _as_frames(experiment: Experiment, data: OperatorDataset) -> OperatorDataset:
+    """Data with the input frames of an experiment, where it has some."""
+    window = experiment.window
+    return data if window is None else data.window(window, experiment.targets)
+
+
+def unseen_samples(
+    experiment: Experiment,
+    count: int,
+    problem: Problem | None = None,
+    *,
+    seed: int = UNSEEN,
+    after: float | None = None,
+) -> OperatorDataset:
+    """New samples, solved now and subsampled as the network of an experiment sees them.
+
+    Arguments:
+        problem: That of the experiment by default.
+        after: Leave out the times up to this one.
+    """
+    problem = experiment.problem if problem is None else problem
+    if problem is None:
         raise ValueError(
-            f"{experiment.name} does not tell its problem: take a run on our own data"
+            f"{experiment.name} has no problem to make samples of: take a run on generated data"
         )
-    problem = experiment.problem.model_copy(update={"seed": UNSEEN, "samples": count})
+    problem = problem.model_copy(update={"seed": seed, "samples": count})
     samples = map(problem.sample, range(count))
-    data = collect(samples, problem.grid(), problem.times, problem.fields)
-    if experiment.window is not None:
-        data = data.window(experiment.window, experiment.targets)
-    return data.subsample(problem.resolution // experiment.resolution)
+    times = problem.times
+    if after is not None and times is not None:
+        kept = [k for k, t in enumerate(times) if t > after]
+        times = [times[k] for k in kept]
+        samples = (sample._replace(output=sample.output[kept]) for sample in samples)
+    data = collect(samples, problem.grid(), times, problem.fields)
+    return _as_frames(experiment, data).subsample(problem.resolution // experiment.resolution)

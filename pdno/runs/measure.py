@@ -1,78 +1,139 @@
-"""What is measured and kept of a trained network: errors, other resolutions and times, speed and
-symbol as numbers, and what figures are made of, so that no model is needed later.
+"""The metrics of a trained operator, and the sample arrays that figures are drawn from.
 
-The pictures are those of `pdno.training.sample_arrays`, of all test samples up to a budget, and
+The sample arrays are those of `pdno.training.sample_arrays`, of all test samples up to a limit, and
 
     heat.learned, heat.exact         Re ā(ξ, t) and e^{-4π²cξ²t}, (T, M)
-    heat.xi, heat.times              the modes (M,) and times (T,) of these
+    heat.xi, heat.times              their modes (M,) and times (T,)
     heat.weight                      how strongly the data excite a mode, (T, M)
     heat.space                       a1(x, t) over its mean, (T, N)
+
+Operators of a family of equations, whose samples have PDE parameters, have further metrics:
+
+    by scalar   errors of the test samples in four parts of the range, equal in log μ (or μ)
+    outside     errors of samples whose parameter lies beyond the range by up to a factor 2, and at
+                times up to twice the last one where any time may be predicted
+    symbol      for heat: the learned e^{-4π²|ξ|²ct} against the exact one at five c of the range
 """
 
 __all__ = ["learned_diffusivity", "measure"]
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import pairwise
 
 import torch
 from torch import nn
 
 from pdno.data.dataset import OperatorDataset
-from pdno.data.problems import HeatProblem
-from pdno.evaluation.evaluate import Predictions, evaluate_resolutions, evaluate_times, predict
+from pdno.data.problems import HeatProblem, Problem
+from pdno.evaluation.evaluate import (
+    Predictions,
+    evaluate,
+    evaluate_resolutions,
+    evaluate_times,
+    predict,
+)
 from pdno.evaluation.speed import coarse_solves, compare_speed
-from pdno.evaluation.symbol_recovery import compare_heat_symbol
+from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol
 from pdno.networks.transport import Transport
-from pdno.operators.pseudo_differential import PseudoDifferentialOperator as Operator
-from pdno.paper.families import measure_family
-from pdno.runs.datasets import ExperimentData
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.runs.datasets import ExperimentData, unseen_samples
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.symbols.analytic import HeatSymbol
 from pdno.theory.recovery import Estimate, recover_diffusivity
-from pdno.training.fit import Run
+from pdno.training.fit import Run as Training
 from pdno.training.sample_arrays import Pictures, symbol_pictures
-from pdno.training.task import OneShot
+from pdno.training.task import OneShot, TrainedOperator
 
-Parts = list[tuple[int, str, dict[str, float]]]  # resolution, split and metrics of some rows
-HeatRun = tuple[HeatProblem, OneShot, Operator]
+Part = tuple[int, str, dict[str, float]]
+"""Resolution, split and values of some metrics."""
 MOST_XI = 12  # of figure 3
-MOST_NUMBERS = 2**23  # of predictions that are kept: 32 MiB
+MOST_VALUES = 2**23  # of predictions that are kept: 32 MiB
+PARTS_OF_RANGE = 4
+DIFFUSIVITIES = 5  # at which the learned symbol of a family is compared
+BEYOND = 2.0  # the factor by which samples outside leave the range at most
 
 
-def measure(experiment: Experiment, run: Run, samples: ExperimentData) -> tuple[Parts, Pictures]:
-    """All numbers of a run, by resolution and split, and its pictures."""
-    train, test = predict(run.model, samples.train), predict(run.model, samples.test)
-    parts, points = _errors(experiment, run, train, test), experiment.resolution
-    others: dict[str, Any] = {"resolutions": experiment.zero_shot, "predicted": test}
-    for one in evaluate_resolutions(run.model, samples.finest_test, points, **others):
-        parts.append((one.resolution, "zero-shot", one.zero_shot.metrics()))
-        parts.append((one.resolution, "interpolated", one.interpolated.metrics()))
-    if experiment.problem is not None:
-        speed = compare_speed(run.model, samples.test, experiment.problem)
-        parts.append((points, "speed", speed.metrics()))
-        rivals = coarse_solves(samples.test, experiment.problem)
-        parts += [(n, "solver", metrics) for n, metrics in rivals.items()]
+def measure(
+    experiment: Experiment, training: Training, samples: ExperimentData
+) -> tuple[list[Part], Pictures]:
+    """All metrics of a run, by resolution and split, and its sample arrays."""
+    operator, test = training.model, predict(training.model, samples.test)
+    parts = [*_errors(experiment, training, samples, test)]
+    for at in evaluate_resolutions(
+        operator,
+        samples.finest_test,
+        experiment.resolution,
+        resolutions=experiment.zero_shot,
+        predicted=test,
+    ):
+        parts.append((at.resolution, "zero-shot", at.zero_shot.metrics()))
+        parts.append((at.resolution, "interpolated", at.interpolated.metrics()))
+    parts += _on_solver(experiment, training, samples, test)
+    arrays = {**_fields(test), **symbol_pictures(operator, samples.train)}
+    c = learned_diffusivity(experiment, training.network, samples.train.grid)
+    if c is not None:
+        comparison = _compare_heat(experiment, operator, samples.train)
+        values = {"diffusivity": c.value, "diffusivity standard error": c.error}
+        parts.append((experiment.resolution, "symbol", {**comparison.metrics(), **values}))
+        arrays |= _heat_arrays(comparison)
+    return parts, arrays
+
+
+def _errors(
+    experiment: Experiment, training: Training, samples: ExperimentData, test: Predictions
+) -> Iterator[Part]:
+    """Errors on all splits, and apart at the times of the training and between them."""
+    points, task = experiment.resolution, experiment.task
+    train, last = predict(training.model, samples.train), training.history[-1]
+    on_train, on_test = train.evaluate(), test.evaluate()
+    values = {**on_test.metrics(), "gap relative_l2": on_test.mean() - on_train.mean()}
+    if last.best is not None:
+        values["best epoch relative_l2"] = last.best
+    yield points, "train", on_train.metrics()
+    yield points, "test", values
+    times = train.data.target_times
+    if isinstance(task, OneShot) and task.train_every > 1 and times is not None:
+        for split, predictions in (("train", train), ("test", test)):
+            trained, other = evaluate_times(predictions, times[:: task.train_every])
+            yield (
+                points,
+                split,
+                {
+                    "relative_l2 trained times": trained.mean(),
+                    "relative_l2 other times": other.mean(),
+                },
+            )
     if samples.validation is not None:
-        on_validation = predict(run.model, samples.validation).evaluate()
-        parts.append((points, "validation", on_validation.metrics()))
-    effort = {"cpu seconds": run.cpu_seconds, "steps": float(run.history[-1].step)}
-    parts.append((points, "training", effort))
-    pictures = {**_fields(test), **symbol_pictures(run.model, samples.train)}
-    if experiment.problem is not None and experiment.problem.vary:
-        parts += measure_family(experiment, run, test)
-    if isinstance(run.network, Transport) and run.network.log_c is not None:
+        on_validation = evaluate(training.model, samples.validation)
+        yield points, "validation", on_validation.metrics()
+    effort = {"cpu seconds": training.cpu_seconds, "steps": float(last.step)}
+    yield points, "training", effort
+
+
+def _on_solver(
+    experiment: Experiment, training: Training, samples: ExperimentData, test: Predictions
+) -> Iterator[Part]:
+    """What needs a solver or PDE parameters: speed, coarse solutions, families, the viscosity."""
+    points, problem = experiment.resolution, experiment.problem
+    if problem is not None:
+        speed = compare_speed(training.model, samples.test, problem)
+        yield points, "speed", speed.metrics()
+        for n, values in coarse_solves(samples.test, problem).items():
+            yield n, "solver", values
+    if problem is not None and problem.vary:
+        yield points, "by scalar", _by_parameter(problem, test)
+        yield points, "outside", _outside(experiment, training.model, problem)
+        if isinstance(problem, HeatProblem) and isinstance(
+            training.network, PseudoDifferentialOperator
+        ):
+            yield points, "symbol", _symbols_of_family(experiment, training.model, samples.train)
+    network = training.network
+    if isinstance(network, Transport) and network.log_c is not None:
         first, second = (samples.train.times or ())[:2]
-        spread = float(run.network.c.detach().mean()) / (second - first)
-        parts.append((points, "symbol", {"diffusivity": spread}))
-    heat = _heat_operator(experiment, run.network)
-    c = learned_diffusivity(experiment, run.network, samples.train.grid)
-    if heat is not None and c is not None:
-        metrics, drawn = _heat(heat, samples.train)
-        metrics |= {"diffusivity": c.value, "diffusivity standard error": c.error}
-        parts.append((points, "symbol", metrics))
-        pictures |= drawn
-    return parts, pictures
+        spread = float(network.c.detach().mean()) / (second - first)
+        yield points, "symbol", {"diffusivity": spread}
 
 
 def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) -> Estimate | None:
@@ -80,10 +141,14 @@ def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) 
 
     None where the experiment is not that of one operator that learns heat.
     """
-    found = _heat_operator(experiment, network)
-    if found is None:
+    problem, task, operator = experiment.problem, experiment.task, network
+    if (
+        not isinstance(problem, HeatProblem)
+        or problem.vary
+        or not isinstance(task, OneShot)
+        or not isinstance(operator, PseudoDifferentialOperator)
+    ):
         return None
-    problem, task, operator = found
     trained = torch.tensor(problem.times[:: task.train_every], dtype=torch.float64)
     with torch.no_grad():
         values = operator.symbol.evaluate(grid, operator.modes, task.scaled_time(trained))
@@ -93,60 +158,104 @@ def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) 
     return recover_diffusivity(symbol.real.cpu(), grid.modes(operator.modes), trained[:, None])
 
 
-def _errors(experiment: Experiment, run: Run, train: Predictions, test: Predictions) -> Parts:
-    """Errors on both splits, and apart at the times of the training and between them."""
-    points, task, times = experiment.resolution, experiment.task, train.data.target_times
-    on_train, on_test = train.evaluate(), test.evaluate()
-    metrics = {**on_test.metrics(), "gap relative_l2": on_test.mean() - on_train.mean()}
-    if (best := run.history[-1].best) is not None:
-        metrics["best epoch relative_l2"] = best
-    parts: Parts = [(points, "train", on_train.metrics()), (points, "test", metrics)]
-    if not isinstance(task, OneShot) or task.train_every == 1 or times is None:
-        return parts
-    for split, predictions in (("train", train), ("test", test)):
-        seen, unseen = evaluate_times(predictions, times[:: task.train_every])
-        metrics = {
-            "relative_l2 trained times": seen.mean(),
-            "relative_l2 other times": unseen.mean(),
-        }
-        parts.append((points, split, metrics))
-    return parts
-
-
-def _heat_operator(experiment: Experiment, network: nn.Module) -> HeatRun | None:
-    """Problem, task and operator, where one operator alone learns heat."""
-    problem, task = experiment.problem, experiment.task
-    single = isinstance(problem, HeatProblem) and not problem.vary
-    if not isinstance(problem, HeatProblem) or not single or not isinstance(task, OneShot):
-        return None
-    return (problem, task, network) if isinstance(network, Operator) else None
-
-
-def _heat(found: HeatRun, data: OperatorDataset) -> tuple[dict[str, float], Pictures]:
-    """Numbers and pictures of the learned symbol against the exact one."""
-    problem, task, operator = found
-    heat = compare_heat_symbol(
-        operator.symbol,
-        HeatSymbol(diffusivity=problem.diffusivity),
+def _compare_heat(
+    experiment: Experiment,
+    operator: TrainedOperator,
+    data: OperatorDataset,
+    c: float | None = None,
+) -> SymbolComparison:
+    """The learned symbol of heat against the exact one, of a family that at the diffusivity c."""
+    problem, task, network = experiment.problem, experiment.task, operator.network
+    assert isinstance(problem, HeatProblem) and isinstance(task, OneShot)
+    assert isinstance(network, PseudoDifferentialOperator)
+    times = task.scaled_time(torch.tensor(problem.times, dtype=torch.float64))
+    scale = operator.normalized.pde_parameters
+    if c is not None and scale is not None:
+        parameter = scale(torch.tensor([[c]], dtype=torch.float64)).cpu()
+        times = torch.cat([times[:, None], parameter.expand(len(times), 1)], dim=1)
+    return compare_heat_symbol(
+        network.symbol,
+        HeatSymbol(diffusivity=problem.diffusivity if c is None else c),
         data.grid,
         problem.times,
         excitation=data.batch()[0],
-        seen_times=[task.scaled_time(t) for t in problem.times],
+        seen_times=times,
         limit=min(MOST_XI, (data.grid.size - 1) // 2),
     )
-    pictures = {"learned": heat.learned.real, "exact": heat.exact.real, "weight": heat.weight}
-    pictures |= {"space": heat.space, "xi": heat.xi, "times": torch.tensor(heat.times)}
-    return heat.metrics(), {f"heat.{name}": picture for name, picture in pictures.items()}
+
+
+def _heat_arrays(heat: SymbolComparison) -> Pictures:
+    arrays = {"learned": heat.learned.real, "exact": heat.exact.real, "weight": heat.weight}
+    arrays |= {"space": heat.space, "xi": heat.xi, "times": torch.tensor(heat.times)}
+    return {f"heat.{name}": array for name, array in arrays.items()}
+
+
+def _symbols_of_family(
+    experiment: Experiment, operator: TrainedOperator, data: OperatorDataset
+) -> dict[str, float]:
+    """The largest differences of the symbol at several c, where data excite it and anywhere."""
+    assert experiment.problem is not None
+    largest: dict[str, float] = {}
+    ends = experiment.problem.vary["diffusivity"]
+    for c in _between(*ends, DIFFUSIVITIES - 1):
+        values = _compare_heat(experiment, operator, data, c).metrics()
+        for name in ("symbol difference", "symbol difference excited"):
+            largest[name] = max(largest.get(name, 0.0), values[name])
+        largest[f"symbol difference excited c={c:.3g}"] = values["symbol difference excited"]
+    return largest
+
+
+def _between(low: float, high: float, parts: int) -> list[float]:
+    """Points from low to high in equal steps of log μ, of μ where it is not positive."""
+    steps = [k / parts for k in range(parts + 1)]
+    if low > 0:
+        return [low * (high / low) ** s for s in steps]
+    return [low + (high - low) * s for s in steps]
+
+
+def _by_parameter(problem: Problem, test: Predictions) -> dict[str, float]:
+    errors, parameters = test.evaluate(orders=()).values(), test.data.pde_parameters()
+    assert parameters is not None
+    values = {}
+    for column, (name, ends) in zip(parameters.unbind(dim=1), problem.vary.items(), strict=True):
+        for low, high in pairwise(_between(*ends, PARTS_OF_RANGE)):
+            inside = (column >= low) & (column <= high)
+            if bool(inside.any()):
+                key = f"relative_l2 {name} {low:.3g} to {high:.3g}"
+                values[key] = float(errors[inside].mean())
+    return values
+
+
+def _outside(
+    experiment: Experiment, operator: TrainedOperator, problem: Problem
+) -> dict[str, float]:
+    count, seed = min(8 if problem.dim > 1 else 20, experiment.test), problem.seed + 1
+
+    def error(changed: Problem, after: float | None = None) -> float:
+        data = unseen_samples(experiment, count, changed, seed=seed, after=after)
+        return evaluate(operator, data, orders=()).mean()
+
+    values = {}
+    for name, (low, high) in problem.vary.items():
+        for a, b in [(low / BEYOND, low), (high, BEYOND * high)] if low > 0 else []:
+            changed = problem.model_copy(update={"vary": {**problem.vary, name: (a, b)}})
+            values[f"relative_l2 {name} {a:.3g} to {b:.3g}"] = error(changed)
+    if operator.task.times_wanted == "any" and problem.times is not None:
+        last = problem.times[-1]
+        later = problem.model_copy(update={"final_time": BEYOND * last, "frames": 8})
+        values[f"relative_l2 t {last:g} to {BEYOND * last:g}"] = error(later, after=last)
+    return values
 
 
 def _fields(test: Predictions) -> Pictures:
+    """Errors of all test samples; the first ones with their predictions, up to a limit."""
     errors = torch.cat([relative_l2(prediction, target) for prediction, target in test.pairs()])
-    found, first = {"error": errors}, test.data[0]
+    arrays, first = {"error": errors}, test.data[0]
     if test.data.target_times is not None:
         frames = [relative_l2(*(u.flatten(0, 1) for u in pair)) for pair in test.pairs()]
-        found["frame_error"] = torch.cat(frames).reshape(len(errors), -1)
+        arrays["frame_error"] = torch.cat(frames).reshape(len(errors), -1)
     per_sample = first[0].numel() + 2 * first[1].numel()
-    kept = min(max(1, MOST_NUMBERS // per_sample), len(test.data))
+    kept = min(max(1, MOST_VALUES // per_sample), len(test.data))
     inputs, targets = test.data.batch(range(kept))
     prediction = torch.cat(test.batches)[:kept]
-    return {"input": inputs, "target": targets, "prediction": prediction, **found}
+    return {"input": inputs, "target": targets, "prediction": prediction, **arrays}

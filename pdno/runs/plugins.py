@@ -1,7 +1,7 @@
-"""Plug-ins: problems, symbols, networks, tasks and recipes of other packages, by name.
+"""The registry: recipes by name, and problems, symbols, networks and tasks of other packages.
 
-A plug-in is a module whose import calls `register`. Python users import it, the command line does
-for `--plugin MODULE`, or without a word where the package of the plug-in declares
+A plug-in is a module whose import calls `register`. In Python it is imported; the command line
+imports those of `--plugin MODULE` and of installed packages which declare
 
     [project.entry-points."pdno.plugins"]
     anything = "the_module"
@@ -9,32 +9,56 @@ for `--plugin MODULE`, or without a word where the package of the plug-in declar
 A specification file only names what is registered: reading one never imports anything.
 """
 
-__all__ = ["load_plugins", "register"]
+__all__ = ["RECIPES", "Study", "load_plugins", "register"]
 
 import importlib
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, MutableMapping
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
 from inspect import Parameter, isclass, isfunction, signature
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 from pydantic import ValidationError
 
 from pdno.data.problems import PROBLEMS, Problem
-from pdno.paper import EXPERIMENTS, RECIPES
+
+if TYPE_CHECKING:  # it imports torch, which the help of the command line does without
+    from pdno.runs.specification import Experiment
 
 GROUP = "pdno.plugins"
-Thing = TypeVar("Thing", bound=Callable[..., Any])
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Study:
+    """Several experiments that belong to one table or figure."""
+
+    name: str  #: of the experiment, for example darcy
+    preset: str
+    experiments: tuple["Experiment", ...]
+    measure: Literal["training", "resources"] = "training"  #: trained, or one step measured
+
+    def __post_init__(self) -> None:
+        if not self.experiments:
+            raise ValueError(f"the study {self.name} has no experiments: give at least one")
+
+
+RECIPES: dict[str, Callable[..., Study]] = {}
+"""Functions that return a study, by the name that `pdno reproduce` takes.
+
+The first line of a docstring is that of `pdno list`, the signature has the options.
+"""
 
 
 @overload
-def register(thing: Thing, *, name: str | None = None) -> Thing: ...
+def register(thing: T, *, name: str | None = None) -> T: ...
 @overload
-def register(*, name: str) -> Callable[[Thing], Thing]: ...
+def register(*, name: str) -> Callable[[T], T]: ...
 def register(thing: Any = None, *, name: str | None = None) -> Any:
     """Make something of another package known to the command line and to specifications.
 
@@ -52,9 +76,7 @@ def register(thing: Any = None, *, name: str | None = None) -> Any:
     if isclass(thing) and issubclass(thing, Problem):
         _add(PROBLEMS, "problem", name or thing.name, _with_defaults(thing))
     elif isfunction(thing):
-        chosen = name or thing.__name__.replace("_", "-")
-        _add({**EXPERIMENTS, **RECIPES}, "experiment", chosen, thing)
-        RECIPES[chosen] = thing
+        _add(RECIPES, "experiment", name or thing.__name__.replace("_", "-"), thing)
     else:
         _register_learning(thing, name)
     return thing
@@ -95,7 +117,7 @@ def _with_defaults(problem: type[Problem]) -> type[Problem]:
         lacking = ", ".join(str(item["loc"][0]) for item in error.errors() if item["loc"])
         raise ValueError(
             f"{problem.__name__} is not made by its defaults alone ({lacking or error}): give all "
-            "of its numbers defaults that work"
+            "of its fields defaults that work"
         ) from error
     return problem
 
@@ -103,42 +125,51 @@ def _with_defaults(problem: type[Problem]) -> type[Problem]:
 def _register_symbol(symbol: Any, name: str) -> None:
     from pdno.networks import pdno as networks
 
-    takes = signature(symbol).parameters
-    all_of_them = any(one.kind is Parameter.VAR_KEYWORD for one in takes.values())
+    takes = _options_of(symbol)
 
     def make(in_channels: int, out_channels: int, **options: Any) -> Any:
-        given = {key: value for key, value in options.items() if all_of_them or key in takes}
-        return symbol(in_channels, out_channels, **given)
+        chosen = {key: value for key, value in options.items() if key in takes}
+        return symbol(in_channels, out_channels, **chosen)
 
-    own = set(networks.PDNOOptions.__dataclass_fields__) & set(takes)
-    make.__wrapped__ = symbol  # type: ignore[attr-defined]  # by which the same one is known again
+    own = set(networks.PDNOOptions.__dataclass_fields__) & takes
+    make.__wrapped__ = symbol  # type: ignore[attr-defined]  # by which it is recognised again
     _add(networks.SYMBOLS, "symbol", name, (make, tuple(sorted(own))))
 
 
-def _add(known: MutableMapping[Any, Any], what: str, name: str, thing: Any) -> None:
+def _options_of(symbol: Callable[..., Any]) -> set[str]:
+    """Names of its arguments, those of a TypedDict in `**options: Unpack[...]` among them."""
+    names: set[str] = set()
+    for parameter in signature(symbol).parameters.values():
+        unpacked = get_args(parameter.annotation)
+        gathers = parameter.kind is Parameter.VAR_KEYWORD
+        names |= {*unpacked[0].__annotations__} if gathers and unpacked else {parameter.name}
+    return names
+
+
+def _add(registry: MutableMapping[Any, Any], what: str, name: str, thing: Any) -> None:
     """A name means one thing; the same code may be registered again, as notebooks do."""
 
-    def home(one: Any) -> tuple[str, str]:
-        one = one[0] if isinstance(one, tuple) else one
-        one = getattr(one, "__wrapped__", one)
-        return getattr(one, "__module__", ""), getattr(one, "__qualname__", "")
+    def origin(entry: Any) -> tuple[str, str]:
+        entry = entry[0] if isinstance(entry, tuple) else entry
+        entry = getattr(entry, "__wrapped__", entry)
+        return getattr(entry, "__module__", ""), getattr(entry, "__qualname__", "")
 
-    if name in known and home(known[name]) != home(thing):
+    if name in registry and origin(registry[name]) != origin(thing):
         raise ValueError(f"{what} {name!r} is taken: choose another name")
-    known[name] = thing
+    registry[name] = thing
 
 
 def load_plugins(modules: Iterable[str] = ()) -> None:
     """Import the plug-ins of installed packages, and these modules or .py files.
 
-    One that is installed and does not work is told and left out; one that is asked for must work.
+    An installed one that fails is reported and left out; one of `modules` must work.
     """
     for entry in entry_points(group=GROUP):
         try:
             entry.load()
         except Exception as problem:
-            told = f"plug-in {entry.name!r} ({entry.value}) is left out: {problem!r}"
-            warnings.warn(f"{told}; update or remove its package", UserWarning, stacklevel=2)
+            message = f"plug-in {entry.name!r} ({entry.value}) is left out: {problem!r}"
+            warnings.warn(f"{message}; update or remove its package", UserWarning, stacklevel=2)
     for module in modules:
         _import(module)
 

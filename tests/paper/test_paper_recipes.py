@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from pdno.networks.neural_operator import count_parameters
-from pdno.paper import recipes
-from pdno.paper.resources import resources
+from pdno.paper import ablations, recipes
+from pdno.paper.reproduce import reproduce
 
 COMMON = {"optimiser": "adam", "schedule": "step", "step_factor": 0.5, "reduction": "sum"}
 SHARED = {**COMMON, "loss_order": 0.0, "clip": None, "patience": None, "precision": "float32"}
@@ -194,10 +194,10 @@ def test_burgers():
 
 def test_ablations():
     """k_max on 256 points, ReLU at all resolutions, channels on ν = 1e-5 without truncation."""
-    assert {e.resolution for e in recipes.darcy_modes("paper").experiments} == {256}
-    both = recipes.darcy_activation("paper").experiments
+    assert {e.resolution for e in ablations.darcy_modes("paper").experiments} == {256}
+    both = ablations.darcy_activation("paper").experiments
     assert {e.resolution for e in both} == {32, 64, 128, 256, 512}
-    widths = recipes.navier_stokes_width("paper").experiments
+    widths = ablations.navier_stokes_width("paper").experiments
     assert {(e.problem.viscosity, e.train) for e in widths} == {(1e-5, 1000)}
     assert {e.network.modes for e in widths if e.network.kind == "fno"} == {32}
     for experiment in both:
@@ -254,14 +254,15 @@ def test_time_adds_one_input_to_each_symbol_network():
 def test_table_6(monkeypatch, tmp_path):
     """The six networks of the resource table, by their printed numbers of parameters."""
 
-    def count(network, resolution, batch, frames):
-        assert (resolution, batch, frames) == (64, 20, 10)
+    def count(experiment):
+        sizes = (experiment.resolution, experiment.training.batch_size, experiment.targets)
+        assert sizes == (64, 20, 10)
         with torch.device("meta"):
-            made = network.build(2, 10, 1)
+            made = experiment.network.build(2, 10, 1)
         return {"once": count_parameters(made)}, count_parameters(made, complex_once=False)
 
     monkeypatch.setattr("pdno.paper.resources._in_own_process", count)
-    assert {row.model: row.value for row in resources(tmp_path, preset="paper")} == {
+    assert {row.model: row.value for row in reproduce("resources", tmp_path, preset="paper")} == {
         "PDNO k_max=12 width=20": 189_653,
         "PDNO k_max=12 width=30": 391_103,
         "PDNO k_max=32 width=20": 189_653,

@@ -2,16 +2,16 @@
 
 import pytest
 
-from pdno.paper import EXPERIMENTS
 from pdno.paper.reproduce import reproduce
 from pdno.report.page import FIGURES, TABLES, write_report
+from pdno.runs.plugins import RECIPES
 from pdno.runs.symbol import inspect_symbols
 
 
 @pytest.mark.slow
 def test_smoke_runs_of_every_recipe_make_every_table_and_figure(tmp_path):
     runs = tmp_path / "runs"
-    for name in EXPERIMENTS:
+    for name in RECIPES:
         reproduce(name, runs / name, preset="smoke")
     # certificates come from a look inside one run
     heat = next((runs / "heat").glob("heat-*"))

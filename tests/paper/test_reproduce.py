@@ -9,10 +9,9 @@ from one_machine import OneMachine
 
 from pdno.evaluation.metric_table import COLUMNS, read_metrics
 from pdno.files.atomic import sha256
-from pdno.paper import EXPERIMENTS
 from pdno.paper.recipes import Study
 from pdno.paper.reproduce import (
-    gather_rows,
+    gather_metrics,
     reproduce,
     run,
     run_experiment,
@@ -21,6 +20,7 @@ from pdno.paper.reproduce import (
     study_of,
 )
 from pdno.report.summary import summarise
+from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import Experiment
 
 WALL_CLOCK = ("speed", "solver", "training")
@@ -96,7 +96,7 @@ def test_some_experiments_run_from_nothing_and_only_once(tmp_path, name, options
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("name", RECIPES)
 def test_every_experiment_of_the_catalogue_runs_from_nothing_and_only_once(tmp_path, name):
     check_smoke(name, tmp_path)
 
@@ -152,9 +152,9 @@ def test_rows_are_those_of_finished_runs(tmp_path, heat):
     rows = run_study(Study(name="mine", preset="smoke", experiments=(heat,)), tmp_path)
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "metrics.csv").write_text("nothing yet")
-    assert gather_rows(tmp_path) == rows
+    assert gather_metrics(tmp_path) == rows
     (run_folder(heat, tmp_path) / "checksums.json").unlink()
-    assert gather_rows(tmp_path) == [] == read_metrics(tmp_path / "metrics.csv")
+    assert gather_metrics(tmp_path) == [] == read_metrics(tmp_path / "metrics.csv")
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,14 @@ def test_rows_are_those_of_finished_runs(tmp_path, heat):
         ("heat", {"resolution": 64}, "heat has no option resolution: leave it out"),
         ("heat", {"models": ["FNO"]}, "heat has no option models"),
         ("darcy", {"models": ["UNet"]}, "no model 'UNet'"),
-        ("darcy", {"preset": "huge"}, "preset 'huge'"),
-        ("darcy", {"seeds": 0}, "seeds is 0"),
-        ("wave", {}, "no study 'wave'; expected one of heat, darcy"),
+        ("darcy", {"preset": "huge"}, "preset: Input should be 'smoke', 'small'"),
+        ("darcy", {"seeds": 0}, "seeds: Input should be"),
+        ("wave", {}, "experiment 'wave'; expected one of heat, darcy"),
         ("resources", {"resolution": 64}, "resources has no option resolution"),
         ("resources", {"models": ["FNO"]}, "resources has no option models"),
-        ("resources", {"seeds": 2}, "leave seeds and engine out"),
-        ("resources", {"preset": "huge"}, "preset 'huge'"),
+        ("resources", {"seeds": 2}, "resources has no option seeds"),
+        ("resources", {"device": "cpu"}, "leave engine and device out"),
+        ("resources", {"preset": "huge"}, "preset: Input should be 'smoke', 'small'"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_made(tmp_path, name, options, message):

@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 from fabricated_runs import finish
+from small_experiments import presets_of
 
 from pdno.evaluation.metric_table import Metadata, Metric
 from pdno.figures.fields import signed
 from pdno.figures.style import COLOURS
-from pdno.paper import EXPERIMENTS, presets_of
 from pdno.paper.exhibits import MARKERS, line_of, marker_of
 from pdno.paper.reproduce import study_of
 from pdno.report.runs import (
@@ -21,6 +21,7 @@ from pdno.report.runs import (
     find_unfinished,
     old_facts,
 )
+from pdno.runs.plugins import RECIPES
 
 HALF = {"train": {"relative_l2": 0.4}, "test": {"relative_l2": 0.5}}
 
@@ -222,7 +223,7 @@ def test_settings_and_data_of_older_versions_are_told_by_their_names():
     assert flow.dataset == "ν = 1e-5, T = 20, N = 200" and flow.sweep == {}
 
 
-EVERYWHERE = [(name, preset) for name in EXPERIMENTS for preset in presets_of(name)]
+EVERYWHERE = [(name, preset) for name in RECIPES for preset in presets_of(name)]
 EVERYWHERE = [(name, preset) for name, preset in EVERYWHERE if name != "resources"]
 
 

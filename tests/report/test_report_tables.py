@@ -219,13 +219,13 @@ def test_no_table_without_runs(tmp_path, make_run):
 
 
 def test_commands_of_notes_are_of_the_catalog(tmp_path, make_run):
-    from pdno.paper import EXPERIMENTS
     from pdno.paper.claims import CLAIMS
+    from pdno.paper.reproduce import RECIPES
     from pdno.report.page import FIGURES, TABLES
 
     named = {study for entry in (*CLAIMS, *FIGURES, *TABLES) for study in entry.studies}
     of_their_own = {"heat-family", "navier-stokes-family", "burgers-rollout"}  # among your runs
-    assert named == {*EXPERIMENTS, SYMBOL_COMMAND} - of_their_own
+    assert named == {*RECIPES, SYMBOL_COMMAND} - of_their_own
     make_run(tmp_path, "darcy", "FNO", metrics=errors(1, 1))
     (command,) = re.findall(r"pdno reproduce (\S+)", darcy_table(read(tmp_path)).notes[0])
-    assert command in EXPERIMENTS
+    assert command in RECIPES

@@ -13,8 +13,8 @@ import pdno
 import pdno.data.generate as generation
 from pdno.cli import main
 from pdno.data.problems import HeatProblem
-from pdno.paper import EXPERIMENTS, RECIPES
 from pdno.runs.networks import NETWORKS, FNONetwork
+from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import read_experiment
 from pdno.training.task import StaticMap
 
@@ -143,7 +143,7 @@ learning()
 
 
 @pdno.register
-def ks_networks(preset, *, seeds=1, models=None):
+def ks_networks(preset: str = "small", *, models: tuple[str, ...] | None = None):
     """Kuramoto-Sivashinsky: a symbol of our own against a pointwise map."""
     data = KuramotoSivashinskyProblem(samples=4, resolution=32, frames=1)
     common = dict(name="ks-networks", problem=data, train=3, test=1, resolution=32, task="last",
@@ -218,7 +218,7 @@ def test_a_plugin_trains_by_yaml_predicts_and_reproduces(capsys, place, monkeypa
     assert np.load("prediction.npy").shape == (2, 1, 1, 64)
     listed = run(capsys, "list")[1]
     assert "ks-networks" in listed and "a symbol of our own against a pointwise map" in listed
-    study = ("reproduce", "ks-networks", "--preset", "smoke", "--models", "mix", "--out", "study")
+    study = ("reproduce", "ks-networks", "--preset", "smoke", "--models", "Mix", "--out", "study")
     code, output, errors = run(capsys, *study)
     assert code == 0, errors
     assert "Mix" in output and "PDNO" not in output and "the numbers mean nothing" in output
@@ -306,7 +306,7 @@ def test_a_name_means_one_thing_and_cells_may_run_twice(forget):
 
     with pytest.raises(ValueError, match="experiment 'heat' is taken"):
         pdno.register(heat)
-    assert "heat" in EXPERIMENTS and "heat" not in RECIPES
+    assert RECIPES["heat"] is pdno.recipes.heat
 
 
 def test_what_cannot_be_registered_is_refused(forget):

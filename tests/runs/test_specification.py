@@ -8,12 +8,12 @@ import pytest
 import torch
 import yaml
 from pydantic import ValidationError
+from small_experiments import presets_of
 
 from pdno.data.problems import PROBLEMS, HeatProblem
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO, PDNOOptions
-from pdno.paper import EXPERIMENTS, presets_of
 from pdno.paper.reproduce import study_of
 from pdno.runs.datasets import dataset_folder
 from pdno.runs.networks import (
@@ -23,10 +23,11 @@ from pdno.runs.networks import (
     PDNONetwork,
     build_network,
 )
+from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import Experiment, read_experiment
 from pdno.training.task import OneShot, Rollout, StaticMap
 
-STUDIES = [name for name in EXPERIMENTS if name != "resources"]
+STUDIES = [name for name in RECIPES if name != "resources"]
 
 
 @pytest.mark.parametrize(("name", "preset"), [(n, p) for n in STUDIES for p in presets_of(n)])
