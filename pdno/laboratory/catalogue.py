@@ -307,7 +307,7 @@ def plain_certificate(found: Certificate) -> dict[str, Any]:
     }
     return {
         "headline": found.headline,
-        "verdict": found.verdict,
+        "assessment": found.assessment,
         "reasons": [*found.reasons, found.certainty],
         "radii": list(found.radii),
         "curves": curves,

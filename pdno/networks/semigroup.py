@@ -5,7 +5,7 @@
 A is dissipative, so ‖e^{A(D)}‖ <= 1 whatever the weights are, σ(W u + b) is local, and A and B are
 classical symbols. For u_t = L(D) u + G(D) g(u) the method of exponential Euler has A = Δt L and
 B = (e^{ΔtL} - 1) L⁻¹ G. By how much a step may enlarge an error is a maximum over modes:
-`pdno.theory.rollout_bound`.
+`pdno.theory.lipschitz`.
 """
 
 __all__ = ["SemigroupStep"]

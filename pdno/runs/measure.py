@@ -41,7 +41,7 @@ from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.symbols.analytic import HeatSymbol
-from pdno.theory.recovery import Estimate, recover_diffusivity
+from pdno.theory.extraction import Estimate, recover_diffusivity
 from pdno.training.fit import Run as Training
 from pdno.training.sample_arrays import Pictures, symbol_pictures
 from pdno.training.task import OneShot, TrainedOperator

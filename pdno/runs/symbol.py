@@ -35,9 +35,9 @@ from pdno.symbols.base import Time
 from pdno.theory.certificate import Certificate, certify
 from pdno.theory.extraction import extract_symbol
 from pdno.theory.lipschitz import lipschitz_report
-from pdno.theory.norm_bound import norm_bound
-from pdno.theory.rollout_bound import guarantee
-from pdno.theory.sobolev import operator_norm
+from pdno.theory.norms import norm_bound
+from pdno.theory.lipschitz import guarantee
+from pdno.theory.norms import operator_norm
 from pdno.training.task import Markov, OneShot, StaticMap
 
 PAIRS = 3
@@ -252,7 +252,7 @@ def _plain(certificate: Certificate) -> dict[str, Any]:
     curves, seminorms = certificate.curves.items(), certificate.seminorms.items()
     return {
         "accepted": certificate.accepted,
-        "verdict": certificate.verdict,
+        "assessment": certificate.assessment,
         "proof": certificate.proof,
         "fitted_order": number(certificate.order),
         "reasons": list(certificate.reasons),

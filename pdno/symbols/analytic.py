@@ -34,12 +34,17 @@ class AnalyticSymbol(Symbol):
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The formula on the kept modes, with the mean of both signs at N/2."""
         xi = grid.modes(modes).to(torch.float64)
-        time = self.time(t, grid.dim)
+        time = self._time(t, grid.dim)
         even = [(axis, n) for axis, n in enumerate(grid.shape) if n % 2 == 0]
         kept = (slice(None),) * grid.dim
         return SymbolValues(self._mean_of_signs(xi, time, even)[..., None, None, None, *kept])
 
-    def time(self, t: Time, dim: int = 0) -> Tensor:
+    def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
+        """The formula at any frequencies (M, d), by itself."""
+        values = self.formula(xi.double(), self._time(t))
+        return SymbolValues(values.to(torch.complex128)[None, None, None])
+
+    def _time(self, t: Time, dim: int = 0) -> Tensor:
         """t as a tensor, () or (B, 1, ..., 1); 0 for symbols without time."""
         values = as_parameters(t, self, torch.zeros((), dtype=torch.float64))
         if values is None:
@@ -88,7 +93,7 @@ class Derivative(AnalyticSymbol):
 
     def __init__(self, order: Sequence[int]) -> None:
         super().__init__()
-        self.order = tuple(order)
+        self.order, self.dim = tuple(order), len(order)
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("derivative", self.order, xi)
@@ -137,7 +142,7 @@ class Advection(AnalyticSymbol):
 
     def __init__(self, velocity: Sequence[float]) -> None:
         super().__init__()
-        self.velocity = tuple(velocity)
+        self.velocity, self.dim = tuple(velocity), len(velocity)
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("velocity", self.velocity, xi)
@@ -161,6 +166,8 @@ class Wave(AnalyticSymbol):
 class Multiplication(AnalyticSymbol):
     """b(x), a function from points (*N, d) to values (*N); of order 0 for smooth b."""
 
+    depends_on_x = True
+
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function
@@ -172,3 +179,7 @@ class Multiplication(AnalyticSymbol):
         """1 in frequency, b in space."""
         values = super().evaluate(grid, modes, t)
         return SymbolValues(values.frequency, self.function(grid.points())[None, None, None])
+
+    def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
+        values = super().evaluate_at(x, xi, t)
+        return SymbolValues(values.frequency, self.function(x).double()[None, None, None])

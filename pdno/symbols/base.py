@@ -77,6 +77,8 @@ def interpolate_rows(values: Tensor, rows: Sequence[Tensor], *, back: bool = Fal
 class Symbol(RecordsArguments, nn.Module):
     """A symbol a_ij(x, ξ), perhaps with time t and PDE parameters μ."""
 
+    dim: int | None = None  # axes, where the symbol has a number of them
+    depends_on_x = False
     takes_time = False
     pde_parameters = 0  # how many μ it depends on
     hermitian = False  # whether a(x, -ξ) = conj a(x, ξ): what acts on real functions is a
@@ -94,6 +96,11 @@ class Symbol(RecordsArguments, nn.Module):
         A symbol with PDE parameters takes (B, P) numbers, time first if it depends on it; a single
         row stands for all samples.
         """
+
+    def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
+        """c at frequencies (M, d), which need not be integers, and b at points (P, d)."""
+        name = type(self).__name__
+        raise ValueError(f"{name} has no values off the grid: give a function a(x, ξ) instead")
 
     def forward(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The same as `evaluate`."""

@@ -128,7 +128,7 @@ class TableSymbol(Symbol):
 
     def __init__(self, in_channels: int, out_channels: int, *, modes: Sequence[int]) -> None:
         super().__init__(in_channels, out_channels)
-        self.modes = tuple(modes)
+        self.modes, self.dim = tuple(modes), len(modes)
         size = (out_channels, in_channels, *(2 * k for k in self.modes[:-1]), self.modes[-1], 2)
         # the published start: scale · U[0, 1) for both parts, scale = 1/(I·O)
         self.table = nn.Parameter(torch.rand(size) / (in_channels * out_channels))
@@ -139,6 +139,16 @@ class TableSymbol(Symbol):
         if kept_per_axis(grid.shape, modes) != self.modes:
             raise ValueError(f"modes {modes} of a table with modes {self.modes}: give the table's")
         return SymbolValues(torch.view_as_complex(self.table).unsqueeze(0))
+
+    def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
+        """The table at the nearest integers, 0 outside of its modes; (1, O, I, M)."""
+        as_parameters(t, self, self.table)
+        table, integers = torch.view_as_complex(self.table.detach().double()), xi.round().long()
+        lowest = integers.new_tensor([-k for k in self.modes[:-1]] + [0])
+        inside = ((integers >= lowest) & (integers < integers.new_tensor(self.modes))).all(dim=-1)
+        rows = (integers % integers.new_tensor(table.shape[2:])).unbind(dim=-1)
+        values = table.movedim((0, 1), (-2, -1))[rows].movedim(0, -1)
+        return SymbolValues(torch.where(inside, values, 0.0)[None])
 
     def proven_order(self, t: float | None = None) -> float:
         return -math.inf

@@ -64,8 +64,9 @@ class SeparatedSymbol(Symbol):
         super().__init__(in_channels, out_channels)
         if pde_parameters < 0:
             raise ValueError(f"pde_parameters is {pde_parameters}; expected 0 or more")
-        self.scale, self.depends_on_x, self.takes_time = scale, depends_on_x, takes_time
-        self.pde_parameters, self.network_options = pde_parameters, network
+        self.dim, self.scale, self.depends_on_x = scale.dim, scale, depends_on_x
+        self.takes_time, self.pde_parameters = takes_time, pde_parameters
+        self.network_options = network
         self.pairs = in_channels * out_channels
         self.inputs = scale.dim + takes_time + pde_parameters  # of a network of x or ξ
 

@@ -1,43 +1,43 @@
-"""Calculus of symbols: products, adjoints, inverses and commutators of operators, term by term.
+"""Calculus of symbols, and operators in phase space.
 
-Let T_a f(x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x} and D = ∂_x / 2πi. For a of order m and b of order n
-
-    T_a T_b = T_c,    c ~ Σ_α (1/α!) ∂_ξ^α a · D^α b,    term α of order m + n - |α|         (1)
-    T_a* = T_c,       c ~ Σ_α (1/α!) ∂_ξ^α D^α conj a                                        (2)
-    T_a T_p = 1 + an operator of order -N:   p = p_0 + ... + p_{N-1}, p_0 = 1/a,
-                      p_k = -p_0 Σ_{l<k, |α|=k-l} (1/α!) ∂_ξ^α a · D^α p_l,    a elliptic    (3)
-    [T_a, T_b] = T_c, c ~ {a, b} / 2πi + ...,  {a, b} = Σ_j ∂_ξj a ∂_xj b - ∂_xj a ∂_ξj b    (4)
-
-With `differences`, Newton's series takes the place of Taylor's, for symbols that are known at
+T_a f(x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}. A symbol is a function of x (P, 1, d) and ξ (1, M, d) with
+values (P, M) for one channel, or (O, I, P, M): products are then those of matrices. With
+`differences`, Newton's series takes the place of Taylor's, for symbols that are defined at
 integers only: Δ_j a(ξ) = a(ξ + e_j) - a(ξ) that of ∂_ξj, and D_j (D_j - 1) ... (D_j - α_j + 1)
-that of D_j^α_j (Ruzhansky and Turunen, Pseudo-Differential Operators and Symmetries, theorem
-4.7.10). A symbol is a function of x (P, 1, d) and ξ (1, M, d) with values (P, M) for one channel,
-or (O, I, P, M): products are then those of matrices, 1/a is an inverse, conj a the adjoint matrix.
+that of D_j^α_j with D = ∂_x / 2πi (Ruzhansky and Turunen, 2010, theorem 4.7.10).
 """
 
 __all__ = [
-    *("SymbolFunction", "adjoint", "as_full_symbol", "commutator", "compose", "measured_order"),
-    *("parametrix", "poisson_bracket"),
+    *("PacketOut", "SymbolFunction", "adjoint", "as_full_symbol", "characteristic_set"),
+    *("commutator", "compose", "measured_order", "parametrix", "poisson_bracket"),
+    *("principal_symbol", "send_packet", "wave_packet"),
 ]
 
 import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from pdno.spectral.fourier import transform, whole_spectrum
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import FullSymbol
+from pdno.theory.norms import LinearMap
 from pdno.theory.stencil import MultiIndex, multi_indices
 
 SymbolFunction = Callable[[Tensor, Tensor], Tensor]
+FAR = 2.0**20  # λ of the limit of a principal symbol; errors of the next order are that much less
 
 
 def compose(
     a: SymbolFunction, b: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
-    """The symbol (1) of T_a T_b by the terms |α| < `terms`; the rest is of order m + n - terms.
+    """T_a T_b = T_c, c ~ Σ_α (1/α!) ∂_ξ^α a · D^α b, by the terms |α| < `terms`.
+
+    Term α is of order m + n - |α| for a of order m and b of order n.
 
     Example:
         >>> half = compose(lambda x, xi: xi[..., 0], lambda x, xi: x[..., 0], dim=1, terms=2)
@@ -50,7 +50,7 @@ def compose(
 def adjoint(
     a: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
-    """The symbol (2) of the adjoint in L2 by the terms |α| < `terms`."""
+    """T_a* = T_c in L2, c ~ Σ_α (1/α!) ∂_ξ^α D^α conj a, by the terms |α| < `terms`."""
 
     def conjugate(x: Tensor, xi: Tensor) -> Tensor:
         values = _as_complex(a(x, xi)).conj().resolve_conj()
@@ -65,7 +65,10 @@ def adjoint(
 def parametrix(
     a: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
-    """The symbol (3) of an inverse from the right up to order -terms; a has no zero."""
+    """T_a T_p = 1 + an operator of order -N for an elliptic a, p = p_0 + ... + p_{N-1}.
+
+    p_0 = 1/a and p_k = -p_0 Σ_{l<k, |α|=k-l} (1/α!) ∂_ξ^α a · D^α p_l with N = `terms`.
+    """
     parts: list[SymbolFunction] = [lambda x, xi: _invert(_as_complex(a(x, xi)))]
 
     def next_part(rest: SymbolFunction) -> SymbolFunction:
@@ -80,11 +83,11 @@ def parametrix(
 def commutator(
     a: SymbolFunction, b: SymbolFunction, *, dim: int, terms: int, differences: bool = False
 ) -> SymbolFunction:
-    """The symbol (4) of T_a T_b - T_b T_a by the terms 1 <= |α| <= `terms`; those of 0 cancel."""
+    """T_a T_b - T_b T_a = T_c, by the terms 1 <= |α| <= `terms`; those of 0 cancel."""
     lengths = range(1, terms + 1)
-    there = _sum(_products(a, b, dim, lengths, differences))
-    back = _sum(_products(b, a, dim, lengths, differences))
-    return lambda x, xi: there(x, xi) - back(x, xi)
+    ab = _sum(_products(a, b, dim, lengths, differences))
+    ba = _sum(_products(b, a, dim, lengths, differences))
+    return lambda x, xi: ab(x, xi) - ba(x, xi)
 
 
 def poisson_bracket(a: SymbolFunction, b: SymbolFunction, *, dim: int) -> SymbolFunction:
@@ -97,9 +100,9 @@ def as_full_symbol(a: SymbolFunction) -> FullSymbol:
     """The symbol as one that `pdno.apply_symbol` takes, for small grids."""
 
     def values(x: Tensor, xi: Tensor) -> Tensor:
-        found = _as_complex(a(x, xi))
-        found = found if found.dim() == 4 else found[None, None]
-        return found.expand(*found.shape[:2], len(x), xi.shape[1])
+        numbers = _as_complex(a(x, xi))
+        numbers = numbers if numbers.dim() == 4 else numbers[None, None]
+        return numbers.expand(*numbers.shape[:2], len(x), xi.shape[1])
 
     return FullSymbol(values)
 
@@ -115,12 +118,9 @@ def measured_order(values: Tensor, xi: Tensor) -> float:
     radius = xi.to(torch.float64).square().sum(dim=-1).sqrt().flatten()
     # the shells beyond are cut by the corners of the kept modes
     last = int(xi.abs().reshape(-1, dim).amax(dim=0).min())
-    heights, places = [], []
-    for k in range(math.isqrt(last), last + 1):
-        shell = torch.where((radius >= k) & (radius < k + 1), size, -1.0)
-        heights.append(shell.max())
-        places.append(radius[shell.argmax()])
-    y, z = torch.stack(heights).log(), torch.stack(places).square().log1p() / 2
+    shells = [(radius >= k) & (radius < k + 1) for k in range(math.isqrt(last), last + 1)]
+    largest = torch.stack([torch.where(shell, size, -1.0).argmax() for shell in shells])
+    y, z = size[largest].log(), radius[largest].square().log1p() / 2
     z = z - z.mean()
     return float((z @ y) / (z @ z))
 
@@ -139,8 +139,8 @@ def _products(
 
 
 def _sum(parts: Iterable[SymbolFunction]) -> SymbolFunction:
-    kept = list(parts)
-    return lambda x, xi: functools.reduce(torch.add, (part(x, xi) for part in kept))
+    terms = list(parts)
+    return lambda x, xi: functools.reduce(torch.add, (term(x, xi) for term in terms))
 
 
 def _in_xi(a: SymbolFunction, alpha: MultiIndex, differences: bool) -> SymbolFunction:
@@ -173,7 +173,7 @@ def _slope(a: SymbolFunction, axis: int, *, less: int | None = None) -> SymbolFu
                 variable = variable.detach().clone().requires_grad_()
             value = _as_complex(a(x, variable) if less is None else a(variable, xi))
             value = value + 0 * variable[..., axis]  # for those that do not depend on it
-            entries = [_entry_slope(one, variable) for one in value.reshape(-1, *shape[:-1])]
+            entries = [_gradient(entry, variable) for entry in value.reshape(-1, *shape[:-1])]
             slope = torch.stack(entries)[..., axis].reshape(value.shape)
             if less is not None:
                 slope = slope / (2j * math.pi) - less * value
@@ -182,11 +182,16 @@ def _slope(a: SymbolFunction, axis: int, *, less: int | None = None) -> SymbolFu
     return derived
 
 
-def _entry_slope(value: Tensor, variable: Tensor) -> Tensor:
+def _gradient(value: Tensor, variable: Tensor) -> Tensor:
     """The gradient of a complex value (P, M) by its own point, (P, M, d)."""
     units = (torch.full_like(value, unit) for unit in (1, 1j))
     parts = [torch.autograd.grad(value, variable, u, create_graph=True)[0] for u in units]
     return torch.complex(*parts)
+
+
+def _difference(a: SymbolFunction, axis: int) -> SymbolFunction:
+    """Δ_j a."""
+    return lambda x, xi: a(x, xi + torch.eye(xi.shape[-1]).to(xi)[axis]) - a(x, xi)
 
 
 def _multiply(a: Tensor, b: Tensor) -> Tensor:
@@ -203,10 +208,90 @@ def _invert(a: Tensor) -> Tensor:
     return 1 / a
 
 
-def _difference(a: SymbolFunction, axis: int) -> SymbolFunction:
-    """Δ_j a."""
-    return lambda x, xi: a(x, xi + torch.eye(xi.shape[-1]).to(xi)[axis]) - a(x, xi)
-
-
 def _as_complex(values: Tensor) -> Tensor:
     return values if values.is_complex() else torch.complex(values, torch.zeros_like(values))
+
+
+# ---- Phase space ----
+
+
+def principal_symbol(a: SymbolFunction, order: float) -> SymbolFunction:
+    """a_m(x, ω) = lim λ^{-m} a(x, λω), λ -> ∞, at ω of any length but 0, homogeneous in it.
+
+    Richardson's rule removes the term of order m - 1: 2 f(2λ) - f(λ) with f(λ) = λ^{-m} a(x, λω).
+
+    Example:
+        >>> bessel = lambda x, xi: (1 + xi.square().sum(dim=-1)).sqrt() + 3
+        >>> leading = principal_symbol(bessel, 1.0)
+        >>> float(leading(torch.zeros(1, 1, 2), torch.tensor([[[3.0, 4.0]]]).double()))
+        5.0
+    """
+
+    def leading(x: Tensor, xi: Tensor) -> Tensor:
+        size = xi.norm(dim=-1)
+        unit = xi / size[..., None]
+        near, far = (a(x, r * unit) * r**-order for r in (FAR, 2 * FAR))
+        values: Tensor = (2 * far - near) * size**order
+        return values
+
+    return leading
+
+
+def characteristic_set(
+    leading: SymbolFunction, x: Tensor, directions: Tensor, *, tolerance: float = 1e-3
+) -> Tensor:
+    """Whether (x, ω) is characteristic: |a_m| below a share of its maximum, (P, M) bool.
+
+    Elsewhere the operator keeps every singularity and has a parametrix. For points (P, d) and
+    directions (M, d); matrices (O, I, P, M) count by their smallest singular value.
+    """
+    unit = directions / directions.norm(dim=-1, keepdim=True)
+    values = leading(x[:, None], unit[None])
+    if values.dim() == 4:
+        sizes: Tensor = torch.linalg.svdvals(values.movedim((0, 1), (-2, -1)))
+        return torch.le(sizes[..., -1], tolerance * sizes[..., 0].max())
+    return values.abs() <= tolerance * values.abs().max()
+
+
+def wave_packet(
+    grid: Grid, at: Sequence[float], frequency: Sequence[float], width: float = 0.08
+) -> Tensor:
+    """e^{2πi ξ₀·x} exp(-|x - x₀|²/2 width²), periodic, (1, 1, *N) complex128."""
+    x, start = grid.points().double(), torch.tensor(at, dtype=torch.float64)
+    away = (x - start + 0.5) % 1 - 0.5
+    phase = 2j * math.pi * (away @ torch.tensor(frequency, dtype=torch.float64))
+    packet = torch.exp(phase - away.square().sum(dim=-1) / (2 * width**2))
+    return packet[None, None]
+
+
+@dataclass(frozen=True)
+class PacketOut:
+    """Where a packet comes out: its mean position and frequency, and its size."""
+
+    position: tuple[float, ...]
+    frequency: tuple[float, ...]
+    factor: float  #: ‖A p‖ / ‖p‖
+    spread: float  #: root mean square distance from the position
+
+
+@torch.no_grad()
+def send_packet(operator: LinearMap, grid: Grid, packet: Tensor) -> PacketOut:
+    """The image of a wave packet under any linear map of real fields (B, 1, *N).
+
+    A pseudo-differential operator leaves it where it is, times a(x₀, ξ₀); an operator of waves or
+    transport moves it along its bicharacteristics.
+    """
+    parts = operator(torch.cat([packet.real, packet.imag])).double()[:, 0]
+    out = torch.complex(*parts)
+    weight = out.abs().square() / out.abs().square().sum()
+    x = grid.points().double()
+    mean = (weight[..., None] * torch.exp(2j * math.pi * x)).flatten(0, -2).sum(dim=0)
+    position = (mean.angle() / (2 * math.pi)) % 1
+    away = ((x - position + 0.5) % 1 - 0.5).square().sum(dim=-1)
+    real, imaginary = (whole_spectrum(transform(part, grid.dim), grid) for part in parts)
+    power = (real + 1j * imaginary).abs().square()
+    xi = grid.modes(half=False).double()
+    frequency = (power[..., None] * xi).flatten(0, -2).sum(dim=0) / power.sum()
+    factor = float(out.norm() / packet.norm())
+    spread = float((weight * away).sum().sqrt())
+    return PacketOut(tuple(position.tolist()), tuple(frequency.tolist()), factor, spread)

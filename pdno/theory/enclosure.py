@@ -147,7 +147,7 @@ def enclose(
         raise ValueError(
             "this symbol has time, is elliptic with a unitary factor, is not Hermitian or has no "
             "frequency_scale yet; expected none of these: e^{tA} has norm 1 at most by "
-            "construction, the others have bounds on grids (pdno.theory.norm_bound)"
+            "construction, the others have bounds on grids (pdno.theory.norms)"
         )
     double = copy.deepcopy(symbol).double()
     dim, indices = symbol.scale.dim, list(multi_indices(symbol.scale.dim, 2))

@@ -1,24 +1,16 @@
-"""The symbol of any operator on the torus, learned, solved or composed.
+"""The symbol of any operator on the torus, a(x, ξ) = e^{-2πi ξ·x} A[e^{2πi ξ·}](x).
 
-    a(x, ξ) = e^{-2πi ξ·x} A[e^{2πi ξ·}](x)
-
-A real linear operator has A[e^{2πi ξ·}] = A[cos 2πξ·x] + i A[sin 2πξ·x], a nonlinear one the
-symbol of its derivative at a state f. Three ways lead there, the first two exact:
-
-- *waves*: a linear operator is applied to them.
-- *reverse*: row x of the derivative is its transpose applied to the unit field at x, one backward
-  pass, and the transform of the row is the symbol. Samples of a batch must not see each other.
-- *differences*: where there is no gradient, as with solvers, four-point differences along the
-  waves, with an estimate of their error.
-
-At the lines ξ_d = 0 and N_d/2 the result is what acts of a symbol (`fourier.whole_spectrum`).
+Of a nonlinear operator it is the symbol of its derivative at a state. At the lines ξ_d = 0 and
+N_d/2 the result is what acts of a symbol (`fourier.whole_spectrum`). From the symbol of a heat
+equation its diffusivity is recovered.
 """
 
-__all__ = ["ExtractedSymbol", "extract_symbol"]
+__all__ = ["Estimate", "ExtractedSymbol", "extract_symbol", "recover_diffusivity"]
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,9 +18,10 @@ from torch import Tensor
 from pdno.spectral.fourier import Modes, transform, truncate_modes, whole_spectrum
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import FullSymbol, apply_directly, full_values
-from pdno.theory.sobolev import LinearMap, Separated, as_linear_map, is_linear, symbol_values
+from pdno.theory.norms import LinearMap, Separated, as_linear_map, is_linear, symbol_values
 
 NUMBERS = 2**26  # values of the largest symbol that is written out, one gigabyte
+REFERENCE_MODES = 16  # whose residuals measure the noise of a recovered diffusivity
 
 
 @dataclass(frozen=True)
@@ -38,8 +31,8 @@ class ExtractedSymbol:
     values: Tensor  #: a, (O, I, *N, *K^), complex128
     grid: Grid
     modes: Modes
-    way: str  #: "waves", "reverse" or "differences"
-    error: float = 0.0  #: estimated error of the values; 0 where the way is exact
+    method: Literal["waves", "reverse", "differences"]
+    error: float = 0.0  #: estimated error of the values; 0 where the method is exact
 
     @property
     def xi(self) -> Tensor:
@@ -51,8 +44,8 @@ class ExtractedSymbol:
         if len(x) != self.grid.dim:
             raise ValueError(f"x has {len(x)} coordinates; expected {self.grid.dim}")
         values = self.values
-        for place, axis in zip(x, self.grid.axes(), strict=True):
-            distance = (axis - place).abs()
+        for coordinate, axis in zip(x, self.grid.axes(), strict=True):
+            distance = (axis - coordinate).abs()
             if self.grid.periodic:
                 distance = torch.minimum(distance % 1, (-distance) % 1)
             values = values.select(2, int(distance.argmin()))
@@ -76,8 +69,8 @@ class ExtractedSymbol:
     ) -> float:
         """sup |a - b| / sup |b| over all points, channels and the modes of this symbol.
 
-        b is what acts of the other one on this grid (see `pdno.spectral.fourier.whole_spectrum`), where a
-        symbol may keep more `modes` than are looked at here; numbers b are taken as such.
+        b is what acts of the other symbol on this grid, where it may keep more `modes` than are
+        compared here; values b are taken as such.
         """
         b = other
         if not isinstance(b, Tensor):
@@ -104,7 +97,10 @@ def extract_symbol(
 ) -> ExtractedSymbol:
     """The symbol of an operator, (B, I, *N) -> (B, O, *N), or of its derivative at a state.
 
-    It is one number for each point and mode wanted: for small grids, or few modes.
+    A linear operator is applied to *waves*. At a state, row x of the derivative is its transpose
+    applied to the unit field at x, one *reverse* pass; samples of a batch must be independent.
+    Without gradients there are *differences* along the waves, with an estimated error. The result
+    has one number for each point and mode: for small grids, or few modes.
 
     Arguments:
         channels: I of a linear operator; not needed for a `PseudoDifferentialOperator`.
@@ -132,8 +128,8 @@ def extract_symbol(
     if state.dim() != grid.dim + 2 or len(state) != 1:
         raise ValueError(f"state has shape {tuple(state.shape)}; expected (1, I, *N): one sample")
     with torch.enable_grad():
-        known = operator(state.detach().clone().requires_grad_()).requires_grad
-    if known:
+        has_gradient = operator(state.detach().clone().requires_grad_()).requires_grad
+    if has_gradient:
         return ExtractedSymbol(_rows(operator, state, grid, modes, batch), grid, modes, "reverse")
     slope = _Differences(operator, state, step)
     values = _columns(slope, state, grid, modes, max(1, batch // 4))
@@ -187,10 +183,10 @@ class _Differences:
 
     def __call__(self, directions: Tensor) -> Tensor:
         # in one batch, so that a solver that chooses its steps takes the same for all four
-        moved = [self.state + place * self.step * directions for place in (1, -1, 2, -2)]
-        one, minus_one, two, minus_two = self.operator(torch.cat(moved)).chunk(4)
-        second = (one - minus_one) / (2 * self.step)
-        fourth = (8 * (one - minus_one) - (two - minus_two)) / (12 * self.step)
+        moved = [self.state + k * self.step * directions for k in (1, -1, 2, -2)]
+        plus, minus, plus_two, minus_two = self.operator(torch.cat(moved)).chunk(4)
+        second = (plus - minus) / (2 * self.step)
+        fourth = (8 * (plus - minus) - (plus_two - minus_two)) / (12 * self.step)
         # that of the formula of order h², which the one of order h⁴ is well below
         self.error = max(self.error, float((fourth - second).abs().max()))
         return fourth
@@ -208,3 +204,94 @@ def _check_size(numbers: int) -> None:
         raise ValueError(
             f"a symbol of {numbers} numbers: take a coarser grid, fewer channels or fewer modes"
         )
+
+
+# ---- Physical constants ----
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number and the standard error of the fit that it comes from."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.6g} ± {self.error:.1g}"
+
+
+def recover_diffusivity(
+    values: Tensor, xi: Tensor, t: Tensor | float, weights: Tensor | None = None
+) -> Estimate:
+    """c of a symbol e^{-4π²c|ξ|²t} from its values (..., *K^) at modes ξ (*K^, d).
+
+    With q = 4π²|ξ|²t, y = -log |a| = c q is a line through the origin. Noise of one size in a has
+    the size 1/|a| in y, so the weights are |a|², those of the fitted symbol: the line is fitted a
+    few times, which is the Gauss-Newton method for Σ (|a| - e^{-cq})². For a(x, ξ) give the mean
+    over x. Leading axes may hold times or repetitions; t broadcasts against the values.
+
+    Example:
+        >>> xi = torch.arange(6)[:, None]
+        >>> heat = torch.exp(-4 * math.pi**2 * 0.05 * xi[:, 0].double() ** 2)
+        >>> round(recover_diffusivity(heat, xi, t=1.0).value, 12)
+        0.05
+    """
+    squared = xi.to(torch.float64).square().sum(dim=-1)
+    if values.shape[values.dim() - squared.dim() :] != squared.shape:
+        raise ValueError(
+            f"values of shape {tuple(values.shape)} at modes of shape {tuple(xi.shape)}; expected "
+            "the axes of the modes last"
+        )
+    q = (4 * math.pi**2 * squared * t).expand(values.shape).reshape(-1, squared.numel())
+    a = values.detach().to(torch.complex128 if values.is_complex() else torch.float64)
+    a = a.reshape(q.shape)
+    y = -a.abs().log()
+    usable = (q > 0) & torch.isfinite(y)
+    if not bool(usable.any()):
+        raise ValueError("no mode ξ ≠ 0 at a time t > 0 has a value that is finite and not zero")
+    if weights is not None:
+        w = weights.to(torch.float64).expand(values.shape).reshape(q.shape)
+        w = torch.where(usable, w, 0.0)
+        slope = _fit(y, q, w)
+        residuals = w.sqrt() * (y - slope * q)
+    else:
+        # a first guess from the modes that stand out of the noise
+        stands_out = usable & (y < y[usable].min() + math.log(4))
+        slope = _fit(y, q, torch.where(stands_out, torch.exp(-2 * y), 0.0))
+        for _ in range(100):
+            before, w = slope, torch.where(usable, torch.exp(-2 * max(slope, 0.0) * q), 0.0)
+            slope = _fit(y, q, w)
+            if abs(slope - before) <= 1e-14 * abs(before):
+                break
+        fitted = w.sqrt()
+        radial = a.abs() - fitted
+        # of modes that are nothing but noise the real part
+        residuals = torch.where(fitted > radial.abs(), -radial, -a.real)
+    return Estimate(slope, _standard_error(q, w, torch.where(usable, residuals, 0.0)))
+
+
+def _fit(y: Tensor, q: Tensor, w: Tensor) -> float:
+    """The slope of y = c q."""
+    total = (w * q.square()).sum()
+    if not float(total) > 0:
+        raise ValueError("all weights are zero; expected some positive ones")
+    return float(torch.where(w > 0, w * q * y, 0.0).sum() / total)
+
+
+def _standard_error(q: Tensor, w: Tensor, rho: Tensor) -> float:
+    """The error of the slope, for times and modes (T, M).
+
+    With g = w^{1/2} q and residuals ρ, c is off by Σ_ξ g_ξ·ρ_ξ / Σ g². Often one mode counts, so
+    its own residual, which the fit has made small, says little: ξ gets the residuals of the n
+    modes that count most, at the same times, which is right for noise that is alike in them,
+
+        error² = Σ_ξ 1/(n - 1) Σ_ξ' (g_ξ·ρ_ξ')² / (Σ g²)².
+    """
+    g = w.sqrt() * q
+    counts = g.square().sum(dim=0)
+    modes = int((counts > 0).sum())
+    if modes < 2:
+        return math.inf  # a single mode has no error bar
+    others = counts.argsort(descending=True)[: min(modes, REFERENCE_MODES)]
+    squares = (g.T @ rho[:, others]).square().sum() / (len(others) - 1)
+    return float(squares.sqrt() / counts.sum())

@@ -1,62 +1,42 @@
-"""How much a neural operator can amplify: Lipschitz constants in L2, layer by layer.
+"""How much networks and rollouts amplify errors: Lipschitz constants in L2, proven and probable.
 
     u = Q ∘ (W_L + K_L) ∘ σ(W_{L-1} + K_{L-1}) ∘ ... ∘ σ(W_1 + K_1) ∘ P [f, x]
 
-From above, Lip(u) <= ‖P‖ · Π_l Lip(σ) ‖W_l + K_l‖ · ‖Q₂‖ Lip(σ) ‖Q₁‖, where each ‖W_l + K_l‖ has
-the proven bound of `pdno.theory.norm_bound`. Norms of products are smaller than products of norms,
-and σ' lies around 1/2: with A_0 = (W_1 + K_1) P, A_l = W_{l+1} + K_{l+1}, the last with Q₁, then
-A_L = Q₂, and slopes σ'(z_l) = d_l + e_l, |e_l| <= ε_l, the norm of the derivative is at most T_L,
-
-    T_j = N_0j + Σ_{i=1..j} N_ij ε_i T_{i-1},    N_ij = ‖A_j d_j A_{j-1} ... d_{i+1} A_i‖,
-
-by the last slope of which e_i is taken. Everywhere d = 1/2 and ε = Lip(σ) - 1/2 = 0.629. On a ball
-‖δf‖ <= ρ around f (`local_bound`), d_l = σ'(z_l(f)) and ε_l = sup |σ''| T_{l-1} ρ, in the norm
-that is a sum over points and so bounds every value. All N_ij are the upper bounds
-of the iteration, which hold together but for a probability of failure that is
-chosen (`NormEstimate.upper`). Coordinates are constant, so only the columns of P
-that f meets count; padding with zeros and cutting off have norm one. From below, Lip(u) is no
-less than the norm of the derivative at any state, which is exact: its parts are the layers without
-their biases, with the numbers z that the state makes before each σ,
-
-    J δf = Q₂ σ'(z_Q) Q₁ (W_L + K_L) σ'(z_{L-1}) (W_{L-1} + K_{L-1}) ... σ'(z_1) (W_1 + K_1) P δf
-
-A residual block v + F[(W + K) v] has the bound 1 + ‖W₂‖ Lip(σ) ‖W₁‖ ‖W + K‖.
+Coordinates are constant, so only the columns of P that f meets count; padding with zeros and
+cutting off have norm one. Derivations are in docs/theory_operators.md.
 """
 
 __all__ = [
-    "GELU_LIPSCHITZ",
-    "LayerConstants",
-    "LipschitzReport",
-    "linearise",
-    "lipschitz_report",
-    "local_bound",
+    *("GELU_LIPSCHITZ", "LayerConstants", "LipschitzReport", "RolloutGuarantee", "guarantee"),
+    *("linearise", "lipschitz_report", "local_bound", "step_factor"),
 ]
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from functools import partial
-from typing import NamedTuple
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from pdno.networks.neural_operator import NeuralOperator, PointwiseLinear, cut, perceptron
+from pdno.networks.semigroup import SemigroupStep
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.spectral.fourier import whole_spectrum
 from pdno.spectral.grid import Grid
-from pdno.theory.norm_bound import norm_bound
-from pdno.theory.sobolev import LinearMap, evaluated, operator_norm
+from pdno.theory.interval import FUNCTIONS
+from pdno.theory.norms import LinearMap, evaluated, norm_bound, operator_norm
 
 GELU_LIPSCHITZ = (1 + math.erf(1)) / 2 + 1 / (math.e * math.sqrt(math.pi))
 """GELU'' = φ(z) (2 - z²) vanishes at z = ±√2: it is GELU'(√2) = Φ(√2) + √2 φ(√2)."""
-
 
 GELU_CURVATURE = 2 / math.sqrt(2 * math.pi)
 """sup |GELU''| = 2 φ(0)."""
 
 STEPS = 60  # of the iteration for probable bounds: three percent above, for 2^16 numbers
+SLACK = 1 + 1e-10  # of rounding in float64
 
 
 @dataclass(frozen=True)
@@ -76,13 +56,13 @@ class LipschitzReport:
     """sampled <= Lip(u) <= bound."""
 
     layers: tuple[LayerConstants, ...]
-    sampled: float | None  #: the largest norm of the derivative at the states given
+    sampled: float | None  #: the largest norm of the derivative at the states
     probable: float  #: a bound by norms of products, wrong with a probability of at most `failure`
     failure: float
 
     @property
     def bound(self) -> float:
-        """The product of the bounds of the layers."""
+        """‖P‖ · Π_l Lip(σ) ‖W_l + K_l‖ · ‖Q₂‖ Lip(σ) ‖Q₁‖, the product of the layers' bounds."""
         return math.prod(layer.bound for layer in self.layers)
 
     def __str__(self) -> str:
@@ -109,40 +89,42 @@ def lipschitz_report(
 ) -> LipschitzReport:
     """Lipschitz constants of a network with the activation GELU on a grid, in L2 and float64.
 
-    The derivative is looked at for states (B, C, *N); iterations and tolerance are those of
-    `pdno.theory.sobolev.operator_norm`. `failure` is the probability that `probable` is no bound.
+    The derivative is sampled at states (B, C, *N); iterations and tolerance are those of
+    `pdno.theory.norms.operator_norm`. `failure` is the probability that `probable` is no bound.
     """
     if network.activation is not functional.gelu:
         raise ValueError("the network has another activation than GELU; expected that")
     if network.extension is not None:
         raise ValueError("the network reflects its input; expected padding by zeros, or none")
-    network = _in_double_precision(network)
-    inner, last = network.inner_grid(grid), len(network.operators)
-    norm = partial(operator_norm, iterations=iterations, tolerance=tolerance)
-    lift = _norm(network.lift.weight[:, : network.in_channels])
-    project = _norm(network.project.weight) * GELU_LIPSCHITZ * _norm(network.project_hidden.weight)
+    parts = _LinearParts(network, grid, t)
+
+    def norm(operator: LinearMap, grid: Grid, channels: int) -> float:
+        return operator_norm(
+            operator, grid, channels=channels, iterations=iterations, tolerance=tolerance
+        ).value
+
+    lift, project = _norm(parts.lift), _norm(parts.project) * GELU_LIPSCHITZ * _norm(parts.hidden)
     layers = [LayerConstants("lift", lift, lift, local=lift)]
-    for number, (operator, local) in enumerate(_blocks(network), start=1):
-        weight, alone = local.weight.detach(), evaluated(operator, inner, t)
-        slope = GELU_LIPSCHITZ if number < last else 1.0
-        shift = 0.0
-        if network.expand:  # v + F[(W + K) v]
-            ahead, back = _feed_forward(network, number - 1)
-            slope, shift = _norm(back.weight) * GELU_LIPSCHITZ * _norm(ahead.weight), 1.0
-        alone_bound = norm_bound(operator, inner, t=t).value
-        together = norm_bound(operator, inner, t=t, local=weight).value
-        bound = shift + slope * min(together, _norm(weight) + alone_bound)
-        found = norm(_block(alone, weight), inner, channels=network.width).value
-        estimate = shift + slope * found
-        parts = _norm(weight), norm(alone, inner, channels=network.width).value, alone_bound
-        layers.append(LayerConstants(f"block {number}", bound, estimate, *parts))
+    for number, (operator, local) in enumerate(zip(parts.operators, parts.locals, strict=True)):
+        weight = local.weight.detach()
+        slope, shift = (GELU_LIPSCHITZ if number < parts.last else 1.0), 0.0
+        if parts.feed_forward:  # v + F[(W + K) v]
+            first, second = parts.feed_forward[number]
+            slope, shift = _norm(second.weight) * GELU_LIPSCHITZ * _norm(first.weight), 1.0
+        alone = norm_bound(operator, parts.inner, t=t).value
+        together = norm_bound(operator, parts.inner, t=t, local=weight).value
+        bound = shift + slope * min(together, _norm(weight) + alone)
+        estimate = shift + slope * norm(parts.blocks[number], parts.inner, network.width)
+        below = norm(parts.kernels[number], parts.inner, network.width)
+        name = f"block {number + 1}"
+        layers.append(LayerConstants(name, bound, estimate, _norm(weight), below, alone))
     layers.append(LayerConstants("project", project, project))
-    at = [linearise(network, f[None], grid=grid, t=t) for f in ([] if states is None else states)]
-    sampled = [norm(slopes, grid, channels=network.in_channels).value for slopes in at]
-    if network.expand:
-        probable = _by_residual_blocks(network, grid, t, iterations, failure)
+    slopes = [parts.derivative(parts.slopes(f[None])) for f in ([] if states is None else states)]
+    sampled = [norm(derivative, grid, network.in_channels) for derivative in slopes]
+    if parts.feed_forward:
+        probable = parts.bound_by_blocks(min(iterations, STEPS), failure)
     else:
-        probable = _by_products(_maps(network, grid, t), None, 0.0, failure)
+        probable = parts.bound_by_products(None, 0.0, failure)
     return LipschitzReport(tuple(layers), max(sampled, default=None), probable, failure)
 
 
@@ -162,124 +144,9 @@ def local_bound(
     """
     if network.expand or network.activation is not functional.gelu:
         raise ValueError("the network has residual blocks or another activation than GELU")
-    network = _in_double_precision(network)
-    where = grid or Grid(tuple(state.shape[2:]))
-    maps, slopes = _maps(network, where, t), _slopes_at(network, state.double(), where, t)
-    return _by_products(maps, slopes, radius * math.sqrt(where.size), failure)
-
-
-class _Map(NamedTuple):
-    """One A_l, the channels and the grid of its input, and its norm where that is known."""
-
-    apply: LinearMap
-    channels: int
-    grid: Grid
-    norm: float | None = None
-
-
-def _maps(network: NeuralOperator, grid: Grid, t: float | None) -> list[_Map]:
-    """A_0, ..., A_L."""
-    inner, last = network.inner_grid(grid), len(network.operators) - 1
-    lift = network.lift.weight[:, : network.in_channels].detach()
-    hidden, project = network.project_hidden.weight.detach(), network.project.weight.detach()
-    maps = list[_Map]()
-    for number, (operator, local) in enumerate(_blocks(network)):
-        block = _block(evaluated(operator, inner, t), local.weight.detach())
-
-        def product(v: Tensor, block: LinearMap = block, number: int = number) -> Tensor:
-            v = block(network.surround(_mix(lift, v), grid) if number == 0 else v)
-            return _mix(hidden, cut(v, grid)) if number == last else v
-
-        enters = (network.width, inner) if number else (network.in_channels, grid)
-        maps.append(_Map(product, *enters))
-    return [*maps, _Map(lambda v: _mix(project, v), len(hidden), grid, _norm(project))]
-
-
-def _slopes_at(
-    network: NeuralOperator, state: Tensor, grid: Grid, t: float | None
-) -> list[Tensor]:
-    """σ'(z_l) at a state, l = 1, ..., L."""
-    slopes, inner, last = list[Tensor](), network.inner_grid(grid), len(network.operators) - 1
-    with torch.no_grad():
-        v = network.enter(state, grid)
-        for number, (operator, local) in enumerate(_blocks(network)):
-            z = local.add_to(evaluated(operator, inner, t)(v), v)
-            z = network.project_hidden(cut(z, grid)) if number == last else z
-            slopes.append(_slope(functional.gelu, z))
-            v = functional.gelu(z)
-    return slopes
-
-
-def _by_products(
-    maps: list[_Map], slopes: list[Tensor] | None, radius: float, failure: float
-) -> float:
-    """T_L, everywhere or, with the slopes at a state, on a ball around it."""
-    count = len(maps)
-    chance = 2 * failure / (count * (count + 1))
-    bounds, half = list[float](), GELU_LIPSCHITZ - 0.5
-    reach = list[float]()  # ε_1, ..., ε_L
-    for j in range(count):
-        if j:
-            near = GELU_CURVATURE * bounds[-1] * radius
-            reach.append(half if slopes is None else min(near, 0.5 + GELU_LIPSCHITZ))
-        norms = [_chain_norm(maps, slopes, i, j, chance) for i in range(j + 1)]
-        rest = (n * e * b for n, e, b in zip(norms[1:], reach, bounds, strict=True))
-        bounds.append(norms[0] + sum(rest))
-    return bounds[-1]
-
-
-def _chain_norm(
-    maps: list[_Map], slopes: list[Tensor] | None, first: int, last: int, failure: float
-) -> float:
-    """N_ij: an upper bound of the iteration."""
-
-    def chain(v: Tensor) -> Tensor:
-        for place in range(first, last + 1):
-            if place > first:
-                v = 0.5 * v if slopes is None else slopes[place - 1] * v
-            v = maps[place].apply(v)
-        return v
-
-    start = maps[first]
-    if first == last and start.norm is not None:
-        return start.norm
-    return _probable_norm(chain, start.grid, start.channels, STEPS, failure)
-
-
-def _by_residual_blocks(
-    network: NeuralOperator, grid: Grid, t: float | None, iterations: int, failure: float
-) -> float:
-    """‖P‖ · Π (1 + ‖W₂‖ Lip(σ) ‖W₁ (W + K)‖) · ‖Q₂‖ Lip(σ) ‖Q₁‖: blocks cannot be merged."""
-    inner, count = network.inner_grid(grid), len(network.operators)
-    bound = _norm(network.lift.weight[:, : network.in_channels]) * GELU_LIPSCHITZ
-    bound *= _norm(network.project.weight) * _norm(network.project_hidden.weight)
-    for number, (operator, local) in enumerate(_blocks(network)):
-        block = _block(evaluated(operator, inner, t), local.weight.detach())
-        ahead, back = _feed_forward(network, number)
-        first = ahead.weight.detach()
-
-        def inside(v: Tensor, block: LinearMap = block, first: Tensor = first) -> Tensor:
-            return _mix(first, block(v))
-
-        norm = _probable_norm(inside, inner, network.width, iterations, failure / count)
-        bound *= 1 + _norm(back.weight) * GELU_LIPSCHITZ * norm
-    return bound
-
-
-def _probable_norm(
-    operator: LinearMap, grid: Grid, channels: int, iterations: int, failure: float
-) -> float:
-    # no tolerance: the bound gets better with every step
-    steps = min(iterations, STEPS)
-    found = operator_norm(operator, grid, channels=channels, iterations=steps, tolerance=0.0)
-    return found.upper(failure)
-
-
-def _feed_forward(net: NeuralOperator, layer: int) -> tuple[PointwiseLinear, PointwiseLinear]:
-    """W₁ and W₂ of a residual block."""
-    ahead, back = net.expand[layer], net.contract[layer]
-    assert isinstance(ahead, PointwiseLinear) and isinstance(back, PointwiseLinear)
-    return ahead, back
+    grid = grid or Grid(tuple(state.shape[2:]))
+    parts = _LinearParts(network, grid, t)
+    return parts.bound_by_products(parts.slopes(state), radius * math.sqrt(grid.size), failure)
 
 
 def linearise(
@@ -287,60 +154,146 @@ def linearise(
 ) -> LinearMap:
     """J at a state f (1, C, *N), a linear map (B, C, *N) -> (B, O, *N), float64.
 
+    It is exact: the layers without their biases, with the values z at f before each σ,
+
+        J δf = Q₂ σ'(z_Q) Q₁ (W_L + K_L) σ'(z_{L-1}) ... σ'(z_1) (W_1 + K_1) P δf.
+
     The grid is periodic if not given.
     """
-    network = _in_double_precision(network)
-    where = grid or Grid(tuple(state.shape[2:]))
-    inner, last = network.inner_grid(where), len(network.operators) - 1
-    steps: list[LinearMap] = []
-    with torch.no_grad():
-        v = network.enter(state.double(), where)
-        for layer, (operator, local) in enumerate(_blocks(network)):
-            block = _block(evaluated(operator, inner, t), local.weight.detach())
-            z = block(v) + local.bias.reshape(-1, *[1] * where.dim)
-            if network.expand:
-                ahead, back = _feed_forward(network, layer)
-                steps.append(_residual(block, ahead, back, _slope(functional.gelu, ahead(z))))
-                v = v + perceptron(ahead, back, z)
-                continue
-            slope = _slope(network.activation, z) if layer < last else None
-            steps.append(block if slope is None else _scaled(slope, block))
-            v = network.activation(z) if layer < last else z
-        outside = _slope(network.activation, network.project_hidden(cut(v, where)))
-    lift = network.lift.weight[:, : network.in_channels].detach()
-    hidden, project = network.project_hidden.weight.detach(), network.project.weight.detach()
-
-    def derivative(f: Tensor) -> Tensor:
-        w = network.surround(_mix(lift, f), where)
-        for step in steps:
-            w = step(w)
-        return _mix(project, outside * _mix(hidden, cut(w, where)))
-
-    return derivative
+    parts = _LinearParts(network, grid or Grid(tuple(state.shape[2:])), t)
+    return parts.derivative(parts.slopes(state))
 
 
-def _blocks(net: NeuralOperator) -> Iterator[tuple[PseudoDifferentialOperator, PointwiseLinear]]:
-    for operator, local in zip(net.operators, net.locals, strict=True):
-        assert isinstance(operator, PseudoDifferentialOperator)
-        assert isinstance(local, PointwiseLinear)
-        yield operator, local
+class _LinearParts:
+    """The linear maps of a network on a grid in float64, its symbols evaluated once."""
+
+    def __init__(self, network: NeuralOperator, grid: Grid, t: float | None) -> None:
+        self.network, self.grid = copy.deepcopy(network).double(), grid
+        self.network.unfreeze()
+        self.inner, self.last = network.inner_grid(grid), len(network.operators) - 1
+        self.operators = cast("list[PseudoDifferentialOperator]", list(self.network.operators))
+        self.locals = cast("list[PointwiseLinear]", list(self.network.locals))
+        self.kernels = [evaluated(operator, self.inner, t) for operator in self.operators]
+        pairs = zip(self.kernels, self.locals, strict=True)
+        self.blocks = [_block(kernel, local.weight.detach()) for kernel, local in pairs]
+        modules = zip(self.network.expand, self.network.contract, strict=True)
+        self.feed_forward = cast("list[tuple[PointwiseLinear, PointwiseLinear]]", list(modules))
+        self.lift = self.network.lift.weight[:, : network.in_channels].detach()
+        self.hidden = self.network.project_hidden.weight.detach()
+        self.project = self.network.project.weight.detach()
+
+    @torch.no_grad()
+    def slopes(self, state: Tensor) -> list[Tensor]:
+        """σ'(z) at a state for each σ, the last one in the projection."""
+        slopes, network = list[Tensor](), self.network
+        v = network.enter(state.double(), self.grid)
+        for number, (block, local) in enumerate(zip(self.blocks, self.locals, strict=True)):
+            z = block(v) + local.bias.reshape(-1, *[1] * self.grid.dim)
+            if self.feed_forward:
+                first, second = self.feed_forward[number]
+                slopes.append(_slope(functional.gelu, first(z)))
+                v = v + perceptron(first, second, z)
+            elif number < self.last:
+                slopes.append(_slope(network.activation, z))
+                v = network.activation(z)
+            else:
+                v = z
+        return [*slopes, _slope(network.activation, network.project_hidden(cut(v, self.grid)))]
+
+    def derivative(self, slopes: list[Tensor]) -> LinearMap:
+        """J, from the slopes at a state."""
+
+        def apply(f: Tensor) -> Tensor:
+            v = self.network.surround(_mix(self.lift, f), self.grid)
+            for number, block in enumerate(self.blocks):
+                z = block(v)
+                if self.feed_forward:
+                    first, second = (m.weight.detach() for m in self.feed_forward[number])
+                    v = v + _mix(second, slopes[number] * _mix(first, z))
+                else:
+                    v = slopes[number] * z if number < self.last else z
+            return _mix(self.project, slopes[-1] * _mix(self.hidden, cut(v, self.grid)))
+
+        return apply
+
+    def bound_by_products(
+        self, slopes: list[Tensor] | None, radius: float, failure: float
+    ) -> float:
+        """T_L, everywhere or, with the slopes at a state, on a ball around it.
+
+        With A_0 = (W_1 + K_1) P, A_l = W_{l+1} + K_{l+1}, the last with Q₁, then A_L = Q₂, and
+        slopes σ'(z_l) = d_l + e_l, |e_l| <= ε_l,
+
+            T_j = N_0j + Σ_{i=1..j} N_ij ε_i T_{i-1},   N_ij = ‖A_j d_j A_{j-1} ... d_{i+1} A_i‖.
+
+        Everywhere d = 1/2 and ε = Lip(σ) - 1/2; on a ball of radius ρ d_l = σ'(z_l(f)) and
+        ε_l = sup |σ''| T_{l-1} ρ. The N_ij hold together but for a probability of `failure`.
+        """
+        count = self.last + 2
+        chance = 2 * failure / (count * (count + 1))
+        bounds, deviations = list[float](), list[float]()  # T and ε
+        for j in range(count):
+            if j and slopes is None:
+                deviations.append(GELU_LIPSCHITZ - 0.5)
+            elif j:
+                near = GELU_CURVATURE * bounds[-1] * radius
+                deviations.append(min(near, 0.5 + GELU_LIPSCHITZ))
+            norms = [self._chain_norm(slopes, i, j, chance) for i in range(j + 1)]
+            rest = (n * e * b for n, e, b in zip(norms[1:], deviations, bounds, strict=True))
+            bounds.append(norms[0] + sum(rest))
+        return bounds[-1]
+
+    def _chain_norm(
+        self, slopes: list[Tensor] | None, first: int, last: int, failure: float
+    ) -> float:
+        """N_ij: an upper bound of the iteration."""
+        if first > self.last:
+            return _norm(self.project)
+
+        def chain(v: Tensor) -> Tensor:
+            for number in range(first, last + 1):
+                if number > first:
+                    v = 0.5 * v if slopes is None else slopes[number - 1] * v
+                v = self._product(v, number)
+            return v
+
+        channels = self.network.width if first else self.network.in_channels
+        return _probable_norm(chain, self.inner if first else self.grid, channels, STEPS, failure)
+
+    def _product(self, v: Tensor, number: int) -> Tensor:
+        """A_l v."""
+        if number > self.last:
+            return _mix(self.project, v)
+        v = self.network.surround(_mix(self.lift, v), self.grid) if number == 0 else v
+        v = self.blocks[number](v)
+        return _mix(self.hidden, cut(v, self.grid)) if number == self.last else v
+
+    def bound_by_blocks(self, steps: int, failure: float) -> float:
+        """‖P‖ · Π (1 + ‖W₂‖ Lip(σ) ‖W₁ (W + K)‖) · ‖Q₂‖ Lip(σ) ‖Q₁‖: blocks cannot be merged."""
+        bound = _norm(self.lift) * GELU_LIPSCHITZ * _norm(self.project) * _norm(self.hidden)
+        for block, (first, second) in zip(self.blocks, self.feed_forward, strict=True):
+            inside = _after(block, first.weight.detach())
+            chance = failure / len(self.blocks)
+            norm = _probable_norm(inside, self.inner, self.network.width, steps, chance)
+            bound *= 1 + _norm(second.weight) * GELU_LIPSCHITZ * norm
+        return bound
 
 
-def _block(operator: LinearMap, weight: Tensor) -> LinearMap:
+def _block(kernel: LinearMap, weight: Tensor) -> LinearMap:
     """W + K without its bias."""
-    return lambda v: _mix(weight, v) + operator(v)
+    return lambda v: _mix(weight, v) + kernel(v)
 
 
-def _scaled(slope: Tensor, block: LinearMap) -> LinearMap:
-    return lambda v: slope * block(v)
+def _after(block: LinearMap, weight: Tensor) -> LinearMap:
+    return lambda v: _mix(weight, block(v))
 
 
-def _residual(
-    block: LinearMap, ahead: PointwiseLinear, back: PointwiseLinear, slope: Tensor
-) -> LinearMap:
-    """1 + W₂ σ'(z) W₁ (W + K)."""
-    first, second = ahead.weight.detach(), back.weight.detach()
-    return lambda v: v + _mix(second, slope * _mix(first, block(v)))
+def _probable_norm(
+    operator: LinearMap, grid: Grid, channels: int, steps: int, failure: float
+) -> float:
+    # no tolerance: the bound gets better with every step
+    estimate = operator_norm(operator, grid, channels=channels, iterations=steps, tolerance=0.0)
+    return estimate.upper(failure)
 
 
 def _norm(weight: Tensor) -> float:
@@ -352,15 +305,102 @@ def _mix(weight: Tensor, v: Tensor) -> Tensor:
     return torch.einsum("oi,bi...->bo...", weight, v)
 
 
-def _in_double_precision(network: NeuralOperator) -> NeuralOperator:
-    """A copy in float64, evaluated anew."""
-    double = copy.deepcopy(network).double()
-    double.unfreeze()
-    return double
-
-
 def _slope(activation: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
     """σ'(z)."""
     with torch.enable_grad():
         at = z.detach().requires_grad_()
         return torch.autograd.grad(activation(at).sum(), at)[0]
+
+
+# ---- Rollouts of a semigroup step ----
+
+
+@dataclass(frozen=True)
+class RolloutGuarantee:
+    """What is proven of a rollout, and what happens, relative to ‖u_k‖, (B, T)."""
+
+    factors: Tensor  #: L_k
+    bound: Tensor  #: of the relative error after each step
+    error: Tensor  #: that was made
+
+    def steps(self, tolerance: float, *, made: bool = False) -> list[int]:
+        """For each sample the steps up to which the bound, or the error, is within a tolerance."""
+        within = (self.error if made else self.bound) <= tolerance
+        return [int(row.long().cumprod(dim=0).sum()) for row in within]
+
+
+@torch.no_grad()
+def guarantee(step: SemigroupStep, frames: Tensor, grid: Grid) -> RolloutGuarantee:
+    """Bound and error of rollouts û_{k+1} = S(û_k) from the first of frames u (B, T + 1, C, *N).
+
+    The errors E_k = ‖u_k - û_k‖ obey E_{k+1} <= ‖u_{k+1} - S(u_k)‖ + L_k E_k with the factors L_k
+    of `step_factor` on the values of u_k and û_k.
+    """
+    step, frames = copy.deepcopy(step).double(), frames.double()
+    at = frames[:, 0]
+    bound, rows = torch.zeros(len(frames), dtype=torch.float64), list[Tensor]()
+    multipliers = _multiplier(step.semigroup, grid), _multiplier(step.forcing, grid)
+    for now, then in zip(frames[:, :-1].unbind(1), frames[:, 1:].unbind(1), strict=True):
+        both = torch.stack([now, at]).flatten(3)
+        ends = zip(both.amin(dim=(0, 3)), both.amax(dim=(0, 3)), strict=True)
+        factors = bound.new_tensor([_factor(step, *multipliers, *lows) for lows in ends])
+        bound = (_length(then - step(now, grid=grid)) + factors * bound) * SLACK
+        at = step(at, grid=grid)
+        size = _length(then)
+        rows.append(torch.stack([factors, bound / size, _length(then - at) / size]))
+    return RolloutGuarantee(*torch.stack(rows, dim=-1))
+
+
+@torch.no_grad()
+def step_factor(step: SemigroupStep, grid: Grid, largest: float = math.inf) -> float:
+    """L of S(u) = e^{A(D)} u + B(D) σ(W u + b) on fields with values up to `largest`, in float64.
+
+    With values c_i ± r_i in channel i each slope σ'(z_h) is in an interval d_h ± e_h, since
+    |z_h - b_h - Σ_i W_hi c_i| <= Σ_i |W_hi| r_i, and
+
+        L = max_ξ ‖e^{A(ξ)} + B(ξ) diag(d) W‖₂ + max_ξ ‖B(ξ) diag(e)^{1/2}‖₂ ‖diag(e)^{1/2} W‖₂.
+    """
+    step = copy.deepcopy(step).double()
+    ends = step.local.weight.new_full((step.in_channels,), largest)
+    multipliers = _multiplier(step.semigroup, grid), _multiplier(step.forcing, grid)
+    return _factor(step, *multipliers, -ends, ends)
+
+
+def _factor(
+    step: SemigroupStep, semigroup: Tensor, forcing: Tensor, low: Tensor, high: Tensor
+) -> float:
+    """L on fields with values between two numbers in each channel."""
+    weight, middle = step.local.weight, torch.where(low.isinf(), 0.0, 0.5 * (low + high))
+    radius = weight.abs() @ torch.maximum(high - middle, middle - low)
+    slopes, deviations = _slope_ranges(step.local.bias + weight @ middle, radius * SLACK)
+    root = deviations.sqrt()
+    centre = semigroup + forcing @ (slopes[:, None] * weight).to(forcing)
+    rest = _largest(forcing * root) * torch.linalg.matrix_norm(root[:, None] * weight, 2)
+    return float(_largest(centre) + rest) * SLACK
+
+
+def _slope_ranges(bias: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """d and e with GELU'(z) in d ± e for |z - b| <= radius; it turns at ±√2."""
+    ends = [bias - radius, bias + radius]
+    turns = [torch.full_like(bias, turn).clamp(*ends) for turn in (-math.sqrt(2), math.sqrt(2))]
+    points = torch.stack([*ends, *turns]).clamp(-40.0, 40.0)
+    slopes = FUNCTIONS["gelu"].derivatives(points)[1]
+    low, high = slopes.amin(dim=0), slopes.amax(dim=0)
+    return 0.5 * (low + high), 0.5 * (high - low) * SLACK
+
+
+def _multiplier(operator: PseudoDifferentialOperator, grid: Grid) -> Tensor:
+    """What acts on each mode of the grid, (|N|, O, I)."""
+    t = 1.0 if operator.symbol.takes_time else None
+    values = operator.values(grid, t).frequency[0]
+    return whole_spectrum(values, grid, operator.modes).flatten(2).permute(2, 0, 1)
+
+
+def _largest(matrices: Tensor) -> Tensor:
+    norms: Tensor = torch.linalg.matrix_norm(matrices, 2)
+    return norms.max()
+
+
+def _length(u: Tensor) -> Tensor:
+    """L2 norms of (B, C, *N)."""
+    return u.flatten(1).square().sum(dim=1).sqrt()

@@ -1,14 +1,14 @@
 """The sizes of all Δ_ξ^α ∂_x^β a along rays and around the origin, and whether they grow.
 
-A symbol of order m obeys |Δ_h^α ∂_x^β a(x, ξ)| <= C h^|α| ⟨ξ⟩^{m-|α|} for every step h <= |ξ|/16,
-and each step sees something else: a difference of order q of numbers of size A has a rounding
-error of about 2^q ε A, so that steps of 1 see ripples of the lattice, but nothing of third
-differences beyond |ξ| = 10^4, while steps of |ξ|/16 see 10^10. Each quantity is measured with
-h = 1, h = |ξ|^{1/2} and h = |ξ|/16, in shells 4^j <= |ξ| < 4^{j+1}, up to the shell where rounding
-may hide more than has been seen. `judge` says whether such a sequence is level.
+A symbol of order m obeys |Δ_h^α ∂_x^β a(x, ξ)| <= C h^|α| ⟨ξ⟩^{m-|α|} for every step h <= |ξ|/16.
+Steps of 1 see ripples of the lattice, but rounding hides third differences beyond |ξ| = 10^4;
+steps of |ξ|/16 see 10^10. So each quantity is measured with h = 1, |ξ|^{1/2} and |ξ|/16, in shells
+4^j <= |ξ| < 4^{j+1}, up to the shell where rounding may hide more than has been seen.
 """
 
-__all__ = ["Growth", "Measurement", "Row", "judge", "measure"]
+__all__ = [
+    *("Growth", "Indices", "Measurement", "Row", "growth_tendency", "measure_differences"),
+]
 
 import itertools
 import math
@@ -22,10 +22,15 @@ from pdno.theory.probe import Probe
 from pdno.theory.search import RATIO, find_points, find_rays
 from pdno.theory.stencil import MultiIndex, Stencil, difference_stencil
 
+Indices = tuple[MultiIndex, MultiIndex]
+"""α of a difference in ξ, and β of a derivative in x."""
+
 EVERY_POWER = 16.0  # beyond it growth is faster than every power; its squares are still numbers
+EPSILON = torch.finfo(torch.float64).eps
 MARGIN = 256.0  # rounding errors that count as unseen: a network sums up many terms
 FEWEST, FITTED = 3, 6  # shells of a fit
 CORE = {1: 64, 2: 6, 3: 3}  # edges of the box around the origin, by dimension
+BOX = {1: 2048, 2: 32, 3: 8}  # and of that where values must be finite
 MIXED = 8  # shells in which differences in ξ of derivatives in x are measured
 PARTS = 16  # of |ξ|, one is the widest step
 
@@ -33,7 +38,6 @@ Tendency = Literal["level", "unclear", "growing"]
 LEVEL = 0.03  # relative growth over three shells that counts as none
 SLOWING, STEADY = 0.5, 0.8  # increments over four shells in terms of those before
 GROWN = 1.6  # by what steady growth over eight shells speaks against a bound: log ⟨ξ⟩ makes 2
-LOST = 1e4  # a difference so much larger than a itself does not vanish without a reason
 
 
 class Growth(NamedTuple):
@@ -53,6 +57,11 @@ class Row:
     steps: Tensor  # h there, (K, J)
     sizes: Tensor  # there, (K, J)
     floor: Tensor  # what rounding can make, (J,); inf where waves in x are too short to be seen
+
+    @property
+    def has_unit_steps(self) -> bool:
+        """Whether h = 1."""
+        return bool((self.steps == 1).all())
 
     def weighted(self, order: float) -> tuple[Tensor, Tensor]:
         """Sizes times ⟨ξ⟩^{|α|-m}, (K, J), zero if unseen, and the largest unseen ones, (J,)."""
@@ -78,18 +87,33 @@ class Row:
             length = len(largest) - 1 if most >= unseen else length
         return rays[:, :length], largest[: length + 1]
 
+    def growth(self) -> Growth:
+        """The exponent of the largest sizes in the shells, unseen below the floor."""
+        sizes = self.sizes.amax(dim=0)
+        radii = self.points.norm(dim=-1).amin(dim=0).clamp_min(1.0)
+        if not bool(torch.isfinite(sizes).all()):
+            return Growth(math.inf, int((~torch.isfinite(sizes)).nonzero()[0]))
+        seen = ((sizes > self.floor) & (sizes > 0)).nonzero().flatten()
+        last = int(seen[-1]) if len(seen) else -1
+        outer = seen[seen > 0][-FITTED:]  # the first shell is not far out
+        if len(outer) < FEWEST:
+            return Growth(-math.inf, last)
+        x, y = radii[outer].log(), sizes[outer].log()
+        x = x - x.mean()
+        slope = float((x * y).sum() / x.square().sum())
+        return Growth(math.copysign(math.inf, slope) if abs(slope) > EVERY_POWER else slope, last)
+
 
 @dataclass(frozen=True)
 class Measurement:
     """What was seen of a symbol."""
 
     rows: tuple[Row, ...]  # those with the step 1 and β = 0 first, by α
-    betas: tuple[MultiIndex, ...]
     core_points: Tensor  # lattice points around the origin, (M, d)
-    core: dict[tuple[MultiIndex, MultiIndex], Tensor]  # |Δ^α ∂_x^β a| there, (M,)
-    growth: dict[tuple[MultiIndex, MultiIndex], Growth]  # of the largest sizes, with the step 1
+    core: dict[Indices, Tensor]  # |Δ^α ∂_x^β a| there, (M,)
+    growth: dict[Indices, Growth]  # of the largest sizes, with the step 1
     not_finite: tuple[float, ...] | None  # a lattice point where a has no value
-    looked_at: int  # values of Δ^α ∂_x^β a
+    value_count: int  # how many values of Δ^α ∂_x^β a were computed
 
     def near_origin(self, row: Row, order: float) -> float:
         """The largest |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} around the origin."""
@@ -97,26 +121,36 @@ class Measurement:
         brackets = (1.0 + self.core_points.square().sum(dim=-1)).sqrt()
         return float((self.core[row.alpha, row.beta] * brackets**power).max())
 
-    def seminorms(self, order: float) -> dict[tuple[MultiIndex, MultiIndex], float]:
+    def seminorms(self, order: float) -> dict[Indices, float]:
         """The largest |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} that was met with the step 1; not unseen ones."""
-        found = dict[tuple[MultiIndex, MultiIndex], float]()
+        largest = dict[Indices, float]()
         for row in self.rows:
-            if (row.alpha, row.beta) not in found and bool((row.steps == 1).all()):
+            if (row.alpha, row.beta) not in largest and row.has_unit_steps:
                 rays, last = row.weighted(order)[0], self.growth[row.alpha, row.beta].last
                 outer = float(rays[:, : last + 1].max()) if last >= 0 else 0.0
-                found[row.alpha, row.beta] = max(self.near_origin(row, order), outer)
-        return found
+                largest[row.alpha, row.beta] = max(self.near_origin(row, order), outer)
+        return largest
+
+    def curves(self, order: float) -> dict[int, tuple[float, ...]]:
+        """The largest weighted |Δ^α a| of each shell and all steps, by |α|; nan where unseen."""
+        curves: dict[int, Tensor] = {}
+        for row in self.rows:
+            if sum(row.beta) == 0:
+                largest, total = row.weighted(order)[0].amax(dim=0), sum(row.alpha)
+                curves[total] = torch.maximum(largest, curves.get(total, largest))
+        masked = {total: torch.where(c == 0, math.nan, c) for total, c in curves.items()}
+        return {total: tuple(curve.tolist()) for total, curve in masked.items()}
 
 
-def measure(probe: Probe, highest: int, *, search: bool = True) -> Measurement:
+def measure_differences(probe: Probe, highest: int, *, search: bool = True) -> Measurement:
     """All differences up to an order, with three steps, and two derivatives in x.
 
-    Without a search on sampled rays and with the step 1 alone, for constants and no verdict.
+    Without a search on sampled rays and with the step 1 alone, for constants and no assessment.
     """
     if probe.shells < 4:
         raise ValueError(f"shells is {probe.shells}; expected at least 4 to see growth")
     if probe.depends_on_x:
-        probe.place(*find_points(probe))
+        probe.set_points(*find_points(probe))
     stencil = difference_stencil(probe.dim, highest)
     rays = find_rays(probe, stencil, search=search)
     noise = _noise(probe, rays)
@@ -124,27 +158,10 @@ def measure(probe: Probe, highest: int, *, search: bool = True) -> Measurement:
     rows = [row for steps in rules for row in _in_xi(probe, stencil, rays, steps, noise)]
     if probe.depends_on_x:
         rows += _in_x(probe, rays, noise) + _mixed(probe, stencil, rays[:, :MIXED])
-    edge = CORE[probe.dim] if probe.support is None else probe.support + max(stencil.totals)
-    axis = torch.arange(-edge, edge + 1, dtype=torch.float64)
-    points = torch.cartesian_prod(*[axis] * probe.dim).reshape(-1, probe.dim)
-    ones = torch.ones(len(points), dtype=torch.float64)
-    betas = probe.stencil.indices
-    near = probe.differences(points, stencil, ones, "near" if probe.depends_on_x else "many")
-    pairs = itertools.product(enumerate(stencil.indices), enumerate(betas))
-    core = {(a, b): near[i, j] for (i, a), (j, b) in pairs}
-    if probe.depends_on_x:
-        many = probe.differences(points, stencil, ones, "many")[:, 0]
-        best = zip(stencil.indices, torch.maximum(near[:, 0], many), strict=True)
-        core |= {(alpha, betas[0]): sizes for alpha, sizes in best}
-    growth = {(row.alpha, row.beta): _fit_growth(row) for row in reversed(rows) if _unit(row)}
-    looked_at = sum(row.sizes.numel() for row in rows) + near.numel()
-    return Measurement(
-        tuple(rows), betas, points, core, growth, _find_infinite(probe, rays), looked_at
-    )
-
-
-def _unit(row: Row) -> bool:
-    return bool((row.steps == 1).all())
+    points, core = _around_origin(probe, stencil)
+    growth = {(r.alpha, r.beta): r.growth() for r in reversed(rows) if r.has_unit_steps}
+    count = sum(row.sizes.numel() for row in rows) + len(core) * len(points)
+    return Measurement(tuple(rows), points, core, growth, _find_infinite(probe, rays), count)
 
 
 def _steps(rays: Tensor) -> list[Tensor]:
@@ -152,6 +169,24 @@ def _steps(rays: Tensor) -> list[Tensor]:
     radius = rays.norm(dim=-1)
     rules = [torch.ones_like(radius), radius.sqrt(), radius / PARTS]
     return [rule.round().clamp_min(1.0) for rule in rules]
+
+
+def _around_origin(probe: Probe, stencil: Stencil) -> tuple[Tensor, dict[Indices, Tensor]]:
+    """Lattice points around the origin, or those where a table is not 0, and the sizes there."""
+    edge = CORE[probe.dim] if probe.support is None else probe.support + max(stencil.totals)
+    points, betas = _box(edge, probe.dim), probe.stencil.indices
+    ones = torch.ones(len(points), dtype=torch.float64)
+    near = probe.differences(points, stencil, ones, "near" if probe.depends_on_x else "many")
+    if probe.depends_on_x:
+        many = probe.differences(points, stencil, ones, "many")[:, 0]
+        near[:, 0] = torch.maximum(near[:, 0], many)
+    pairs = itertools.product(enumerate(stencil.indices), enumerate(betas))
+    return points, {(alpha, beta): near[i, j] for (i, alpha), (j, beta) in pairs}
+
+
+def _box(edge: int, dim: int) -> Tensor:
+    axis = torch.arange(-edge, edge + 1, dtype=torch.float64)
+    return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
 
 
 def _noise(probe: Probe, rays: Tensor) -> Tensor:
@@ -170,7 +205,7 @@ def _conditioning(probe: Probe, rays: Tensor, noise: Tensor) -> Tensor:
     """
     if probe.only_integers:
         return torch.zeros(1, rays.shape[1], dtype=torch.float64)
-    digit, xi = 4 * torch.finfo(torch.float64).eps, rays.flatten(0, 1)
+    digit, xi = 4 * EPSILON, rays.flatten(0, 1)
     change = probe.changes(xi, xi * (1 + digit), "few" if len(noise) == 1 else "near") / digit
     change = change.reshape(len(change), *rays.shape[:2]).nan_to_num(nan=0.0, posinf=0.0)
     return torch.minimum(change.amax(dim=1), 2 * math.pi * rays.norm(dim=-1).amax(dim=0) * noise)
@@ -178,15 +213,16 @@ def _conditioning(probe: Probe, rays: Tensor, noise: Tensor) -> Tensor:
 
 def _floor(noise: Tensor, alpha: MultiIndex, steps: Tensor) -> Tensor:
     """What rounding can make of Δ^α/h^|α| of numbers of the size of the noise, by shell."""
-    factor = MARGIN * torch.finfo(torch.float64).eps * (2.0 / steps.amin(dim=0)) ** sum(alpha)
+    factor = MARGIN * EPSILON * (2.0 / steps.amin(dim=0)) ** sum(alpha)
     return (factor * noise).nan_to_num(nan=0.0, posinf=0.0)
 
 
 def _in_xi(
     probe: Probe, stencil: Stencil, rays: Tensor, steps: Tensor, noise: Tensor
 ) -> list[Row]:
-    found = probe.differences(rays.flatten(0, 1), stencil, steps.flatten(), "many")[:, 0]
-    sizes = found.reshape(len(found), *rays.shape[:2]).nan_to_num(nan=math.inf)
+    """Δ^α a with one rule for the step."""
+    sizes = probe.differences(rays.flatten(0, 1), stencil, steps.flatten(), "many")[:, 0]
+    sizes = sizes.reshape(len(sizes), *rays.shape[:2]).nan_to_num(nan=math.inf)
     none = (0,) * probe.dim
     return [
         Row(alpha, none, rays, steps, size, _floor(noise, alpha, steps))
@@ -196,66 +232,46 @@ def _in_xi(
 
 def _in_x(probe: Probe, rays: Tensor, noise: Tensor) -> list[Row]:
     """∂_x^β a for β ≠ 0; shells where waves in x are too short to be resolved are not seen."""
-    found, resolved = probe.x_derivatives(rays.flatten(0, 1))
+    derivatives, resolved = probe.x_derivatives(rays.flatten(0, 1))
     none, ones = (0,) * probe.dim, torch.ones(rays.shape[:2], dtype=torch.float64)
     rows = []
-    for beta, sizes, good in list(zip(probe.stencil.indices, found, resolved, strict=True))[1:]:
-        enlarged = probe.noise_of_x(beta) * noise
-        floor = MARGIN * torch.finfo(torch.float64).eps * enlarged.nan_to_num(posinf=0.0)
-        some = sizes.reshape(rays.shape[:2]).nan_to_num(nan=math.inf)
-        blind = ~good.reshape(rays.shape[:2]).all(dim=0)
-        rows.append(Row(none, beta, rays, ones, some, torch.where(blind, math.inf, floor)))
+    for j, beta in enumerate(probe.stencil.indices[1:], start=1):
+        floor = MARGIN * EPSILON * (probe.derivative_noise[j] * noise).nan_to_num(posinf=0.0)
+        sizes = derivatives[j].reshape(rays.shape[:2]).nan_to_num(nan=math.inf)
+        blind = ~resolved[j].reshape(rays.shape[:2]).all(dim=0)
+        rows.append(Row(none, beta, rays, ones, sizes, torch.where(blind, math.inf, floor)))
     return rows
 
 
 def _mixed(probe: Probe, stencil: Stencil, rays: Tensor) -> list[Row]:
     """Δ^α ∂_x^β a for α, β ≠ 0 with the step 1."""
     ones = torch.ones(rays.shape[:2], dtype=torch.float64)
-    found = probe.differences(rays.flatten(0, 1), stencil, ones.flatten(), "near")
-    sizes = found.reshape(*found.shape[:2], *rays.shape[:2]).nan_to_num(nan=math.inf)
+    sizes = probe.differences(rays.flatten(0, 1), stencil, ones.flatten(), "near")
+    sizes = sizes.reshape(*sizes.shape[:2], *rays.shape[:2]).nan_to_num(nan=math.inf)
     noise = probe.noise(sizes[0].amax(dim=1))
     noise = noise + _conditioning(probe, rays, noise)
     return [
         Row(alpha, beta, rays, ones, sizes[i, j], _floor(noise[j], alpha, ones))
-        for (i, alpha), (j, beta) in itertools.product(
-            enumerate(stencil.indices), enumerate(probe.stencil.indices)
-        )
+        for i, alpha in enumerate(stencil.indices)
+        for j, beta in enumerate(probe.stencil.indices)
         if i and j
     ]
 
 
 def _find_infinite(probe: Probe, rays: Tensor) -> tuple[float, ...] | None:
     """A lattice point near the origin, or a nan on a ray, where a is no number, or None."""
-    edge = {1: 2048, 2: 32, 3: 8}[probe.dim]
-    axis = torch.arange(-edge, edge + 1, dtype=torch.float64)
-    box = torch.cartesian_prod(*[axis] * probe.dim).reshape(-1, probe.dim)
+    box = _box(BOX[probe.dim], probe.dim)
     for points, is_bad in ((box, lambda v: ~torch.isfinite(v)), (rays.flatten(0, 1), torch.isnan)):
-        for some in torch.split(points, 1024):
-            values = torch.view_as_real(probe.values(some, "many"))
+        for chunk in torch.split(points, 1024):
+            values = torch.view_as_real(probe.values(chunk, "many"))
             bad = is_bad(values).any(dim=-1).flatten(0, 1).any(dim=0)
             if bool(bad.any()):
-                places = some[bad]
-                return tuple(places[places.norm(dim=-1).argmin()].tolist())
+                infinite = chunk[bad]
+                return tuple(infinite[infinite.norm(dim=-1).argmin()].tolist())
     return None
 
 
-def _fit_growth(row: Row) -> Growth:
-    """The exponent of the largest sizes in the shells, unseen below the floor."""
-    sizes, radii = row.sizes.amax(dim=0), row.points.norm(dim=-1).amin(dim=0).clamp_min(1.0)
-    if not bool(torch.isfinite(sizes).all()):
-        return Growth(math.inf, int((~torch.isfinite(sizes)).nonzero()[0]))
-    seen = ((sizes > row.floor) & (sizes > 0)).nonzero().flatten()
-    last = int(seen[-1]) if len(seen) else -1
-    outer = seen[seen > 0][-FITTED:]  # the first shell is not far out
-    if len(outer) < FEWEST:
-        return Growth(-math.inf, last)
-    x, y = radii[outer].log(), sizes[outer].log()
-    x = x - x.mean()
-    slope = float((x * y).sum() / x.square().sum())
-    return Growth(math.copysign(math.inf, slope) if abs(slope) > EVERY_POWER else slope, last)
-
-
-def judge(sizes: list[float]) -> Tendency:
+def growth_tendency(sizes: list[float]) -> Tendency:
     """Whether weighted sizes of shells, from the origin outwards, stay bounded.
 
     What counts is the largest size up to each shell. It is level if it is the same over the last
@@ -264,7 +280,8 @@ def judge(sizes: list[float]) -> Tendency:
     is unclear, and so is a size that was far above a itself and then vanishes.
 
     Example:
-        >>> judge([1.0, 3.0, 3.5, 3.6, 3.6, 3.6, 3.6]), judge([2.0**n for n in range(9)])
+        >>> steady = growth_tendency([2.0**n for n in range(9)])
+        >>> growth_tendency([1.0, 3.0, 3.5, 3.6, 3.6, 3.6, 3.6]), steady
         ('level', 'growing')
     """
     most = list(itertools.accumulate(sizes, max))

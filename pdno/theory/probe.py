@@ -1,11 +1,8 @@
-"""A symbol at any points: what is needed to ask how a(x, ξ) behaves for |ξ| -> ∞.
+"""A symbol at any points, in double precision: the basis of statements about |ξ| -> ∞.
 
-Every kind of symbol becomes a `Probe`: values at any ξ, in double precision, and the sizes of
-their x-derivatives. What *acts* on real functions is not a itself but its Hermitian completion,
-
-    a(x, ξ) where ξ_d > 0,   conj a(x, -ξ) where ξ_d < 0,   the mean of both where ξ_d = 0.
-
-A table is stored for ξ_d >= 0 and known by its completion only.
+What *acts* on real functions is not a itself but its Hermitian completion: a(x, ξ) where ξ_d > 0,
+conj a(x, -ξ) where ξ_d < 0, and the mean of both where ξ_d = 0. A table, which is stored for
+ξ_d >= 0, is defined by its completion only.
 """
 
 __all__ = ["AnySymbol", "DirectProbe", "Probe", "SeparatedProbe", "evaluate_at", "make_probe"]
@@ -18,19 +15,18 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pdno.symbols.analytic import Advection, AnalyticSymbol, Derivative, Multiplication
 from pdno.symbols.base import FullSymbol, Symbol, Time, as_parameters
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.scale import scale_per_axis
 from pdno.symbols.separated import SeparatedSymbol
-from pdno.theory.stencil import MultiIndex, Stencil, derivative_stencil
+from pdno.theory.stencil import Stencil, derivative_stencil
 
 # a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)
 Pairs = Callable[[Tensor, Tensor], Tensor]
 AnySymbol = Symbol | FullSymbol | Pairs
 # c from ξ (M, d) to (R, pairs, M), or b from x (P, d) to (R, pairs or 1, P)
 Factor = Callable[[Tensor], Tensor]
-# at which x a is looked at; the last two are points of stencils for ∂_x
+# the points x: a few, many, or those of stencils for ∂_x at the few
 Where = Literal["few", "many", "near", "fine"]
 
 BUDGET = 2**20  # numbers that are worked on at a time
@@ -40,25 +36,26 @@ _MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 14426950408889
 
 
 class Probe(ABC):
-    """A symbol at any points: at a `few` x, at `many`, or at the stencils `near` a few."""
+    """A symbol at any ξ, and at a `few` x, at `many`, or at stencils around the few."""
 
     scale: Tensor  # unit of ξ per axis, (d,): radii are measured in it
     shells: int  # how far out to look: up to |ξ| = 4^(shells + 1)
     only_integers = False  # whether a is defined on the lattice alone
     planes: Tensor | None = None  # where units of a first layer bend: w·ξ/scale + b = 0, (w, b)
     support: int | None = None  # a = 0 where some |ξ_j| is larger
+    finest: Where = "near"  # the stencil for ∂_x a, where nothing else is differenced
 
-    def __init__(self, dim: int, depends_on_x: bool, draw: torch.Generator) -> None:
-        self.dim, self.depends_on_x, self.generator = dim, depends_on_x, draw
+    def __init__(self, dim: int, depends_on_x: bool, generator: torch.Generator) -> None:
+        self.dim, self.depends_on_x, self.generator = dim, depends_on_x, generator
         self.scale = torch.ones(dim, dtype=torch.float64)
         self.stencil = derivative_stencil(dim, 2 if depends_on_x else 0)
 
     @abstractmethod
     def table(self, x: Tensor, xi: Tensor) -> Tensor:
-        """a at all pairs of points (P, d) and frequencies (M, d): (channel pairs, P, M)."""
+        """a at all pairs of points (P, d) and frequencies (M, d): (O, I, P, M)."""
 
     @abstractmethod
-    def place(self, many: Tensor, few: Tensor) -> None:
+    def set_points(self, many: Tensor, few: Tensor) -> None:
         """Look at these points x, (P, d) each."""
 
     @abstractmethod
@@ -67,7 +64,7 @@ class Probe(ABC):
 
     @abstractmethod
     def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
-        """max over x and pairs of |∂_x^β a|, (indices β, M); of β = 0 alone unless `near`.
+        """max over x and pairs of |∂_x^β a|, (indices β, M); only β = 0 at `few` and `many`.
 
         `parts` are real and imaginary parts of (differences of) values, (2, terms, pairs, M).
         """
@@ -76,9 +73,10 @@ class Probe(ABC):
         """Sizes of the numbers whose rounding errors are in ∂_x^β a, for sizes (indices β, J)."""
         return sizes
 
-    def noise_of_x(self, beta: MultiIndex) -> float:
-        """By what the formula of `x_derivatives` for ∂_x^β enlarges the errors of a."""
-        return float(self.stencil.weights[:, self.stencil.indices.index(beta)].abs().sum())
+    @property
+    def derivative_noise(self) -> Tensor:
+        """By how much `x_derivatives` may enlarge errors of a, (indices β,)."""
+        return self.stencil.amplification
 
     def differences(
         self, xi: Tensor, stencil: Stencil, steps: Tensor, where: Where = "few"
@@ -86,29 +84,33 @@ class Probe(ABC):
         """max over x and pairs of |Δ_h^α ∂_x^β a| / h^|α| at ξ (M, d), h (M,): (α, β, M)."""
 
         def sizes(points: Tensor) -> Tensor:
-            found = self.sizes(self._near(points, stencil, where).flatten(-2), where)
-            return found.reshape(len(found), len(points), -1).permute(2, 0, 1)
+            largest = self.sizes(self._near(points, stencil, where).flatten(-2), where)
+            return largest.reshape(len(largest), len(points), -1).permute(2, 0, 1)
 
-        found = self._in_chunks(sizes, xi[:, None] + steps[:, None, None] * stencil.offsets, where)
-        return found / steps ** torch.tensor(stencil.totals)[:, None, None]
+        points = xi[:, None] + steps[:, None, None] * stencil.offsets
+        largest = self._in_chunks(sizes, points, where)
+        return largest / steps ** torch.tensor(stencil.totals)[:, None, None]
 
     def x_derivatives(self, xi: Tensor) -> tuple[Tensor, Tensor]:
         """max over x and pairs of |∂_x^β a|, (indices β, M), and whether it is resolved."""
+        where = self.finest
 
         def sizes(points: Tensor) -> Tensor:
-            values = self.values(points, "near")
-            return self.sizes(torch.stack([values.real, values.imag]), "near")
+            return self.sizes(_parts(self.values(points, where)), where)
 
-        found = self._in_chunks(sizes, xi, "near")
-        return found, torch.ones_like(found, dtype=torch.bool)
+        largest = self._in_chunks(sizes, xi, where)
+        return largest, self.is_resolved(largest)
+
+    def is_resolved(self, derivatives: Tensor) -> Tensor:
+        """Whether the points of the stencil lie close enough for such derivatives."""
+        return torch.ones_like(derivatives, dtype=torch.bool)
 
     def changes(self, xi: Tensor, other: Tensor, where: Where = "few") -> Tensor:
         """max over x and pairs of |∂_x^β a(x, ξ') - ∂_x^β a(x, ξ)|, (indices β, M)."""
 
         def sizes(points: Tensor) -> Tensor:
-            here, there = (self.values(each, where) for each in points.unbind(1))
-            change = there - here
-            return self.sizes(torch.stack([change.real, change.imag]), where)
+            here, there = (self.values(xi, where) for xi in points.unbind(1))
+            return self.sizes(_parts(there - here), where)
 
         return self._in_chunks(sizes, torch.stack([xi, other], dim=1), where)
 
@@ -124,20 +126,19 @@ class Probe(ABC):
         return self._in_chunks(squares, xi[:, None] + step * stencil.offsets, "few").sqrt_()
 
     def _in_chunks(self, function: Factor, points: Tensor, where: Where) -> Tensor:
-        one = self.values(points[:1].flatten(0, -2), where)
-        chunks = torch.split(points, max(1, BUDGET // one.numel()))
-        return torch.cat([function(each) for each in chunks], dim=-1)
+        numbers = self.values(points[:1].flatten(0, -2), where).numel()
+        chunks = torch.split(points, max(1, BUDGET // numbers))
+        return torch.cat([function(chunk) for chunk in chunks], dim=-1)
 
     def _near(
         self, points: Tensor, stencil: Stencil, where: Where, pairs: Tensor | None = None
     ) -> Tensor:
         """Both parts of all Δ^α at the points (M, G, d) of a stencil, (2, terms, pairs, M, α)."""
         # neighbours share most of their stencils
-        unique, place = _unique(points.flatten(0, 1))
+        unique, index = _unique(points.flatten(0, 1))
         values = self.values(unique, where)
-        if pairs is not None:
-            values = values[:, pairs]
-        parts = torch.stack([values.real, values.imag]).index_select(-1, place)
+        values = values if pairs is None else values[:, pairs]
+        parts = _parts(values).index_select(-1, index)
         return parts.reshape(*parts.shape[:-1], *points.shape[:2]) @ stencil.weights
 
 
@@ -148,25 +149,25 @@ class SeparatedProbe(Probe):
     b at points, and never a at pairs of both.
     """
 
-    def __init__(self, c: Factor, b: Factor | None, dim: int, draw: torch.Generator) -> None:
-        super().__init__(dim, b is not None, draw)
+    def __init__(
+        self, c: Factor, b: Factor | None, symbol: Symbol, dim: int, generator: torch.Generator
+    ) -> None:
+        super().__init__(dim, b is not None, generator)
         self.frequency, self.space = c, b
+        self.channels = symbol.out_channels, symbol.in_channels
 
-    def place(self, many: Tensor, few: Tensor) -> None:
+    def set_points(self, many: Tensor, few: Tensor) -> None:
         if self.space is not None:
             points = (few[:, None] + self.stencil.offsets).flatten(0, 1)
             near = torch.unflatten(self.space(points), -1, (-1, len(self.stencil.offsets)))
             weighed = (near @ self.stencil.weights).movedim(-1, 0)  # (β, R, pairs, P)
-            self.b = {
-                "near": weighed,
-                "few": self.space(few)[None],
-                "many": self.space(many)[None],
-            }
+            at_few, at_many = self.space(few)[None], self.space(many)[None]
+            self.b = {"near": weighed, "few": at_few, "many": at_many}
 
     def table(self, x: Tensor, xi: Tensor) -> Tensor:
         c = self.frequency(xi)[..., None, :]
         b = torch.ones(1, 1, len(x)) if self.space is None else self.space(x)
-        return (b[..., None] * c).sum(dim=0)
+        return (b[..., None] * c).sum(dim=0).reshape(*self.channels, len(x), len(xi))
 
     def values(self, xi: Tensor, where: Where = "few") -> Tensor:
         return self.frequency(xi)
@@ -175,46 +176,47 @@ class SeparatedProbe(Probe):
         """max |Σ_r ∂^β b_r c_r|."""
         if self.space is None:
             return _squared_size(parts.sum(dim=1)).amax(dim=0).sqrt()[None]
-        wanted = self.b[where]
+        b = self.b[where]
         if parts.shape[1] == 1:  # |b c| = |b| |c|
             squared = _squared_size(parts[:, 0])
-            factors = wanted[:, 0].square().amax(dim=-1)
-            return torch.stack([(each[:, None] * squared).amax(dim=0).sqrt() for each in factors])
-        return torch.stack([self._largest_sum(each, parts) for each in wanted])
+            factors = b[:, 0].square().amax(dim=-1)
+            return torch.stack([(f[:, None] * squared).amax(dim=0).sqrt() for f in factors])
+        return torch.stack([self._largest_sum(derivative, parts) for derivative in b])
 
     def _largest_sum(self, b: Tensor, c: Tensor) -> Tensor:
-        sums = ((each[..., None] * c).sum(dim=1) for each in b.unbind(dim=-1))
-        return torch.stack([_squared_size(each).amax(dim=0) for each in sums]).amax(dim=0).sqrt()
+        sums = ((at_x[..., None] * c).sum(dim=1) for at_x in b.unbind(dim=-1))
+        return torch.stack([_squared_size(s).amax(dim=0) for s in sums]).amax(dim=0).sqrt()
 
 
 class DirectProbe(Probe):
-    """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil."""
+    """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil.
 
-    def __init__(self, function: Pairs, dim: int, draw: torch.Generator) -> None:
-        super().__init__(dim, True, draw)
+    ∂_x a by itself has a spacing that resolves waves of some thousand periods.
+    """
+
+    finest = "fine"
+
+    def __init__(self, function: Pairs, dim: int, generator: torch.Generator) -> None:
+        super().__init__(dim, True, generator)
         self.function, self.fine = function, derivative_stencil(dim, 2, FINE_SPACING)
 
-    def place(self, many: Tensor, few: Tensor) -> None:
+    def set_points(self, many: Tensor, few: Tensor) -> None:
         near, fine = (few[:, None] + each.offsets for each in (self.stencil, self.fine))
         self.x = {"many": many, "few": few, "near": near.flatten(0, 1), "fine": fine.flatten(0, 1)}
 
-    def channels(self, x: Tensor, xi: Tensor) -> Tensor:
-        """a at all pairs of points (P, d) and frequencies (M, d): (O, I, P, M)."""
-        given = torch.as_tensor(self.function(x[:, None], xi[None])).to(torch.complex128)
-        if given.dim() not in (0, 2, 4):
+    def table(self, x: Tensor, xi: Tensor) -> Tensor:
+        values = torch.as_tensor(self.function(x[:, None], xi[None])).to(torch.complex128)
+        if values.dim() not in (0, 2, 4):
             raise ValueError(
-                f"the symbol gave values of shape {tuple(given.shape)} for x of shape (P, 1, d) "
+                f"the symbol gave values of shape {tuple(values.shape)} for x of shape (P, 1, d) "
                 "and ξ of shape (1, M, d); expected (P, M) or (O, I, P, M)"
             )
-        channels = given.shape[:2] if given.dim() == 4 else (1, 1)
-        return given.expand(*channels, len(x), len(xi))
-
-    def table(self, x: Tensor, xi: Tensor) -> Tensor:
-        return self.channels(x, xi).flatten(0, 1)
+        channels = values.shape[:2] if values.dim() == 4 else (1, 1)
+        return values.expand(*channels, len(x), len(xi))
 
     def values(self, xi: Tensor, where: Where = "few") -> Tensor:
         """a at the points; they take the place of terms."""
-        return self.table(self.x[where], xi).movedim(0, 1)
+        return self.table(self.x[where], xi).flatten(0, 1).movedim(0, 1)
 
     def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
         """max |Σ_s w_βs a(x + s)|."""
@@ -225,25 +227,18 @@ class DirectProbe(Probe):
         combined = torch.einsum("kpsqm,sb->kbpqm", near, stencil.weights)
         return _squared_size(combined).amax(dim=(1, 2)).sqrt()
 
-    def x_derivatives(self, xi: Tensor) -> tuple[Tensor, Tensor]:
-        """With a spacing that resolves waves of some thousand periods."""
-
-        def sizes(points: Tensor) -> Tensor:
-            values = self.values(points, "fine")
-            return self.sizes(torch.stack([values.real, values.imag]), "fine")
-
-        found = self._in_chunks(sizes, xi, "fine")
-        largest = self.fine.weights.abs().sum(dim=0)[:, None] * found[:1]
-        resolved = found <= RESOLVED * largest
+    def is_resolved(self, derivatives: Tensor) -> Tensor:
+        resolved = derivatives <= RESOLVED * self.derivative_noise[:, None] * derivatives[:1]
         resolved[0] = True
-        return found, resolved
+        return resolved
 
-    def noise_of_x(self, beta: MultiIndex) -> float:
-        return float(self.fine.weights[:, self.fine.indices.index(beta)].abs().sum())
+    @property
+    def derivative_noise(self) -> Tensor:
+        return self.fine.amplification
 
     def noise(self, sizes: Tensor) -> Tensor:
         """The formulas for ∂^β enlarge the errors of a."""
-        return self.stencil.weights.abs().sum(dim=0)[:, None] * sizes[:1]
+        return self.stencil.amplification[:, None] * sizes[:1]
 
 
 @torch.no_grad()
@@ -262,12 +257,7 @@ def evaluate_at(
         10000000.0
     """
     probe = make_probe(symbol, dim=xi.shape[-1], t=t, acting=acting)
-    x, xi = x.double(), xi.double()
-    if isinstance(probe, DirectProbe):
-        return probe.channels(x, xi)
-    assert isinstance(symbol, Symbol)
-    values = probe.table(x, xi)
-    return values.reshape(symbol.out_channels, symbol.in_channels, len(x), len(xi))
+    return probe.table(x.double(), xi.double())
 
 
 def make_probe(
@@ -279,29 +269,29 @@ def make_probe(
     frequency_scale: float | Sequence[float] | None = None,
     shells: int = 16,
     generator: torch.Generator | None = None,
-) -> SeparatedProbe | DirectProbe:
+) -> Probe:
     """The probe of a symbol, with the arguments of `certify`; networks become float64 copies."""
-    known = _known_dim(symbol)
-    if dim is not None and known is not None and dim != known:
-        raise ValueError(f"dim is {dim}, but this symbol has {known} axes: leave dim out")
-    axes = known if known is not None else dim
+    own = symbol.dim if isinstance(symbol, Symbol) else None
+    if dim is not None and own is not None and dim != own:
+        raise ValueError(f"dim is {dim}, but this symbol has {own} axes: leave dim out")
+    axes = own or dim
     if axes is None:
         raise ValueError("this symbol does not know its number of axes: give dim=1, 2 or 3")
-    draw = generator or torch.Generator().manual_seed(0)
+    generator = generator or torch.Generator().manual_seed(0)
     acting = acting or isinstance(symbol, TableSymbol)
-    probe: SeparatedProbe | DirectProbe
+    probe: Probe
     if isinstance(symbol, Symbol):
-        if isinstance(symbol, SeparatedSymbol):
-            symbol = copy.deepcopy(symbol).cpu().double().requires_grad_(False)
-            if frequency_scale is not None and not symbol.scale.chosen:
-                symbol.scale.settle(frequency_scale)
-        frequency, space = _factors(symbol, t)
-        probe = SeparatedProbe(_what_acts(frequency) if acting else frequency, space, axes, draw)
+        symbol = copy.deepcopy(symbol).cpu().double().requires_grad_(False)
+        scale = symbol.scale if isinstance(symbol, SeparatedSymbol) else None
+        if scale is not None and not scale.chosen and frequency_scale is not None:
+            scale.settle(frequency_scale)
+        c, b = _factors(symbol, axes, t)
+        probe = SeparatedProbe(_what_acts(c) if acting else c, b, symbol, axes, generator)
     else:
         if t is not None:
             raise ValueError("a function a(x, ξ) has no time: leave t out, or bind it")
         function = symbol.function if isinstance(symbol, FullSymbol) else symbol
-        probe = DirectProbe(_what_acts(function) if acting else function, axes, draw)
+        probe = DirectProbe(_what_acts(function) if acting else function, axes, generator)
     if isinstance(symbol, SeparatedSymbol):
         probe.scale, probe.planes = symbol.scale.frequency.double(), _first_layer(symbol, t)
     if frequency_scale is not None:
@@ -311,57 +301,19 @@ def make_probe(
     return probe
 
 
-def _known_dim(symbol: AnySymbol) -> int | None:
-    if isinstance(symbol, SeparatedSymbol):
-        return symbol.scale.dim
-    if isinstance(symbol, TableSymbol):
-        return len(symbol.modes)
-    if isinstance(symbol, Derivative):
-        return len(symbol.order)
-    return len(symbol.velocity) if isinstance(symbol, Advection) else None
-
-
-def _factors(symbol: Symbol, t: Time) -> tuple[Factor, Factor | None]:
-    """c and b; a table is zero outside of its modes."""
-    if isinstance(symbol, TableSymbol):
-        return _stored(symbol), None
-    if isinstance(symbol, AnalyticSymbol):
-        time = symbol.time(t)
-        b = symbol.function if isinstance(symbol, Multiplication) else None
-        return (
-            lambda xi: symbol.formula(xi, time).to(torch.complex128)[None, None],
-            None if b is None else lambda x: b(x).double()[None, None],
-        )
-    if not isinstance(symbol, SeparatedSymbol):
-        raise ValueError(
-            f"{type(symbol).__name__} has no values away from a grid: give a function a(x, ξ) "
-            "instead"
-        )
-    nowhere = torch.zeros(1, symbol.scale.dim, dtype=torch.float64)
+def _factors(symbol: Symbol, dim: int, t: Time) -> tuple[Factor, Factor | None]:
+    """c and b."""
+    origin = torch.zeros(1, dim, dtype=torch.float64)
 
     def space(x: Tensor) -> Tensor:
-        b = symbol.evaluate_at(x, nowhere, t).space
+        b = symbol.evaluate_at(x, origin, t).space
         assert b is not None
         return b.expand(-1, symbol.out_channels, symbol.in_channels, -1).flatten(1, 2)
 
     return (
-        lambda xi: symbol.evaluate_at(nowhere, xi, t).frequency.flatten(1, 2),
+        lambda xi: symbol.evaluate_at(origin, xi, t).frequency.flatten(1, 2),
         space if symbol.depends_on_x else None,
     )
-
-
-def _stored(symbol: TableSymbol) -> Factor:
-    kept = torch.view_as_complex(symbol.table.detach().cpu().double()).flatten(0, 1).movedim(0, -1)
-    lowest = torch.tensor([-k for k in symbol.modes[:-1]] + [0])
-    highest, sizes = torch.tensor(symbol.modes) - 1, torch.tensor(kept.shape[:-1])
-
-    def stored(xi: Tensor) -> Tensor:
-        places = xi.round().long()
-        inside = ((places >= lowest) & (places <= highest)).all(dim=-1)
-        found = kept[(places % sizes).unbind(dim=-1)].T
-        return torch.where(inside, found, 0.0)[None]
-
-    return stored
 
 
 def _first_layer(symbol: SeparatedSymbol, t: Time) -> Tensor | None:
@@ -371,22 +323,26 @@ def _first_layer(symbol: SeparatedSymbol, t: Time) -> Tensor | None:
     layers = (symbol.real.linear_in, symbol.imaginary.linear_in)
     rows = torch.cat([torch.cat([layer.weight, layer.bias[:, None]], dim=1) for layer in layers])
     w, b = rows[:, : symbol.scale.dim], rows[:, -1:]
-    numbers = as_parameters(t, symbol, rows)
-    if numbers is not None:
-        b = b + rows[:, symbol.scale.dim : -1] @ numbers[:, None]
+    parameters = as_parameters(t, symbol, rows)
+    if parameters is not None:
+        b = b + rows[:, symbol.scale.dim : -1] @ parameters[:, None]
     return torch.cat([w, b], dim=1)
 
 
 def _what_acts(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The part of c(ξ) or a(x, ξ) that acts on real functions."""
 
-    def acting(*given: Tensor) -> Tensor:
-        *x, xi = given
-        here, there = (torch.as_tensor(function(*x, each)) for each in (xi, -xi))
+    def acting(*arguments: Tensor) -> Tensor:
+        *x, xi = arguments
+        here, there = (torch.as_tensor(function(*x, sign * xi)) for sign in (1, -1))
         share = 0.5 * (1 + xi.flatten(0, -2)[:, -1].sign())
         return share * here + (1 - share) * there.conj()
 
     return acting
+
+
+def _parts(values: Tensor) -> Tensor:
+    return torch.stack([values.real, values.imag])
 
 
 def _squared_size(parts: Tensor) -> Tensor:
@@ -395,12 +351,12 @@ def _squared_size(parts: Tensor) -> Tensor:
 
 
 def _unique(points: Tensor) -> tuple[Tensor, Tensor]:
-    """Different rows of (M, d) and the place of each row among them, by sorting one key."""
+    """Different rows of (M, d) and the index of each row among them, by sorting one key."""
     keys = (points.long() * _MIXING[: points.shape[1]]).sum(dim=1)
-    place = torch.unique(keys, return_inverse=True)[1]
-    count = int(place.max()) + 1
-    first = torch.empty(count, dtype=torch.long).scatter_(0, place, torch.arange(len(points)))
-    if torch.equal(points[first][place], points):
-        return points[first], place
-    rows, place = torch.unique(points, dim=0, return_inverse=True)  # two rows with the same key
-    return rows, place
+    index = torch.unique(keys, return_inverse=True)[1]
+    first = torch.empty(int(index.max()) + 1, dtype=torch.long)
+    first.scatter_(0, index, torch.arange(len(points)))
+    if torch.equal(points[first][index], points):
+        return points[first], index
+    rows, index = torch.unique(points, dim=0, return_inverse=True)  # two rows with the same key
+    return rows, index

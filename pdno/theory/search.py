@@ -8,7 +8,6 @@ __all__ = ["RATIO", "find_points", "find_rays", "spread_directions"]
 
 import itertools
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,8 +65,8 @@ def find_points(probe: Probe) -> tuple[Tensor, Tensor]:
 
 def _spread(probe: Probe, count: int) -> Tensor:
     """Points that fill the box evenly, not nearer to its faces than stencils reach, (P, d)."""
-    engine: Any = torch.quasirandom.SobolEngine  # which has no types
-    sequence: Tensor = engine(probe.dim).draw(count, dtype=torch.float64)
+    engine = torch.quasirandom.SobolEngine(probe.dim)  # type: ignore[no-untyped-call]
+    sequence = engine.draw(count, dtype=torch.float64)
     shift = torch.rand(probe.dim, generator=probe.generator, dtype=torch.float64)
     margin = float(probe.stencil.offsets.abs().max())
     return margin + (1 - 2 * margin) * ((sequence + shift) % 1)
@@ -76,26 +75,26 @@ def _spread(probe: Probe, count: int) -> Tensor:
 def _worst(probe: Probe, x: Tensor, xi: Tensor) -> Tensor:
     """For each of the frequencies (M, d) and three differences, the x where it is largest."""
     step = torch.ones(probe.dim, dtype=torch.float64)
-    one, two, three = (probe.table(x, xi + k * step).nan_to_num() for k in range(3))
-    sizes = [each.abs().amax(dim=0) for each in (one, two - one, three - 2 * two + one)]
+    a, b, c = (probe.table(x, xi + k * step).nan_to_num() for k in range(3))
+    sizes = [size.abs().amax(dim=(0, 1)) for size in (a, b - a, c - 2 * b + a)]
     return x[torch.cat([size.argmax(dim=0) for size in sizes])]
 
 
 def find_rays(probe: Probe, stencil: Stencil, *, search: bool) -> Tensor:
     """Lattice points (rays, shells, d) of many sampled rays, and of the worst ones."""
-    # the search takes steps of about a quarter of what the symbol can resolve
-    made = _Search(probe, stencil, max(1, int(probe.scale.min() / 4)))
-    return made.find_rays() if search else made.sampled()
+    # steps of about a quarter of what the symbol can resolve
+    rays = _Search(probe, stencil, max(1, int(probe.scale.min() / 4)))
+    return rays.find_rays() if search else rays.sampled()
 
 
 class _Search:
-    """The rays along which the differences of a stencil are worst, found and not guessed.
+    """The rays along which the differences of a stencil are worst.
 
     That can be a set as thin as one ray: a unit σ(w·ξ + b) of a network has the same second
-    difference along w all along w·ξ = -b, and none a few steps beside it. So three things are
-    looked at besides sampled directions: the largest differences in a ring 4 <= |ξ| < 16, where
-    even a thin set fills a part, followed outwards; the lines w·ξ + b = 0 of a first layer; and
-    the places of great circles where the symbol bends most, as a unit is a jump or a kink there.
+    difference along w all along w·ξ = -b, and none a few steps beside it. So there are, besides
+    sampled directions, the largest differences in a ring 4 <= |ξ| < 16, where even a thin set
+    fills a part, followed outwards; the lines w·ξ + b = 0 of a first layer; and the points of
+    great circles where the symbol bends most, as a unit is a jump or a kink there.
     """
 
     def __init__(self, probe: Probe, stencil: Stencil, step: int) -> None:
@@ -143,8 +142,8 @@ class _Search:
     def _strengths(self, xi: Tensor, pairs: Tensor | None = None) -> Tensor:
         """max over |α| = q of |Δ^α a| |ξ|^q at ξ (M, d), (orders q, pairs, M)."""
         radius = self._radius(xi)
-        found = self.probe.strengths(xi, self.stencil, self.step, pairs)
-        largest = [found[self.totals == q].amax(dim=0) * radius**q for q in range(self.orders)]
+        sizes = self.probe.strengths(xi, self.stencil, self.step, pairs)
+        largest = [sizes[self.totals == q].amax(dim=0) * radius**q for q in range(self.orders)]
         return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
 
     def _best(self, xi: Tensor, offsets: Tensor, order: Tensor, pairs: Tensor) -> Tensor:
@@ -154,8 +153,8 @@ class _Search:
         """
         rays = torch.arange(len(xi))
         candidates = xi[:, None] + self.step * offsets
-        found = self._strengths(candidates.flatten(0, 1), pairs).amax(dim=1)
-        strengths = found.reshape(self.orders, *candidates.shape[:2])[order, rays]
+        strengths = self._strengths(candidates.flatten(0, 1), pairs).amax(dim=1)
+        strengths = strengths.reshape(self.orders, *candidates.shape[:2])[order, rays]
         radius = self._radius(candidates)
         strengths[radius < 0.9 * radius[:, :1]] = -1.0
         return candidates[rays, strengths.argmax(dim=1)]
@@ -212,9 +211,9 @@ class _Search:
         chosen, orders = list[int](), list[int]()
         for q, size in enumerate(sizes):
             taken: list[int] = []
-            for place in size.argsort(descending=True)[: 32 * count].tolist():
-                if all(float(unit[place] @ unit[other]) < 0.99 for other in taken):
-                    taken.append(place)
+            for index in size.argsort(descending=True)[: 32 * count].tolist():
+                if all(float(unit[index] @ unit[other]) < 0.99 for other in taken):
+                    taken.append(index)
                 if len(taken) == count:
                     break
             chosen += taken
@@ -227,35 +226,35 @@ class _Search:
         radius = RATIO ** min(FAR, self.shells)
         xi = (radius * directions * self.scale).round()
         wide = max(1, int(radius * float(self.scale.min()) / 16))
-        found = self.probe.strengths(xi, self.stencil, wide).amax(dim=1)
-        largest = torch.stack([found[self.totals == q].amax(dim=0) for q in range(self.orders)])
+        sizes = self.probe.strengths(xi, self.stencil, wide).amax(dim=1)
+        largest = torch.stack([sizes[self.totals == q].amax(dim=0) for q in range(self.orders)])
         chosen, _ = self._largest(largest.nan_to_num(nan=torch.inf), directions, directions)
         powers = RATIO ** torch.arange(1, self.shells + 1, dtype=torch.float64)
         return (powers[:, None] * chosen[:, None] * self.scale).round()
 
     def _bends(self) -> Tensor:
-        """The places of each shell where the symbol bends most, for each order of difference."""
+        """The points of each shell where the symbol bends most, for each order of difference."""
         orders, points = torch.arange(1, self.orders).repeat_interleave(BENDS), []
         # planes through the origin, (circles, d, 2)
         frames = torch.linalg.qr(self._normal(CIRCLES[self.dim], self.dim, 2)).Q
         count = self.probe.values(torch.zeros(1, self.dim, dtype=torch.float64)).shape[1]
         pairs = torch.arange(0, count, max(1, count // PAIRS))
         for shell in range(1, self.shells + 1):
-            found = self._find_bends(frames, 1.5 * RATIO**shell).round()
-            points.append(self._near(found.repeat(self.orders - 1, 1), 3, orders, pairs))
+            bends = self._find_bends(frames, 1.5 * RATIO**shell).round()
+            points.append(self._near(bends.repeat(self.orders - 1, 1), 3, orders, pairs))
         return torch.stack(points, dim=1)
 
     def _find_bends(self, frames: Tensor, radius: float) -> Tensor:
         """Points (bends, d) of a sphere near the largest bends of its circles, not rounded."""
         unit = torch.linspace(0, 2 * math.pi, COARSE + 1, dtype=torch.float64)
         left = self._bend(self._on_circle(frames, unit.expand(len(frames), -1), radius))
-        found = []
+        bends = []
         for _ in range(BENDS):  # no two of them neighbours
-            circle, place = divmod(int(left.argmax()), left.shape[1])
-            found.append((circle, place))
-            left[circle, max(0, place - 3) : place + 4] = -1.0
-        circles, places = torch.tensor(sorted(found)).T
-        middle, spacing, frames = unit[places + 1], 2 * math.pi / COARSE, frames[circles]
+            circle, index = divmod(int(left.argmax()), left.shape[1])
+            bends.append((circle, index))
+            left[circle, max(0, index - 3) : index + 4] = -1.0
+        circles, indices = torch.tensor(sorted(bends)).T
+        middle, spacing, frames = unit[indices + 1], 2 * math.pi / COARSE, frames[circles]
         while spacing * radius > 0.5:
             window = torch.linspace(-2 * spacing, 2 * spacing, FINE + 1, dtype=torch.float64)
             angles = middle[:, None] + window

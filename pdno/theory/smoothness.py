@@ -2,14 +2,13 @@
 
 Where f is smooth, the difference quotient |Σ_k (-1)^k C(q, k) f(p + kh)| / h^q tends to |f^(q)(p)|
 as h -> 0. Where f is like |p - p_0|^r with r < q it grows like h^{r-q}. So its largest value is
-looked for on a coarse set of points, then again around it with an eighth of the spacing, and so
-on, for q = 2, which sees jumps and kinks, and q = 4, which sees those of derivatives.
+followed to smaller and smaller h, for q = 2 (jumps and kinks) and q = 4 (those of derivatives).
 """
 
-__all__ = ["Roughness", "find_kink", "find_seam", "functions_of_x"]
+__all__ = ["Roughness", "find_kink", "find_seam", "functions_of_x", "show_point"]
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -34,7 +33,7 @@ _ONE_SIDED = (
 
 
 class Roughness(NamedTuple):
-    """A place where something is not smooth."""
+    """A point where something is not smooth."""
 
     point: tuple[float, ...]
     reason: str
@@ -55,10 +54,10 @@ def functions_of_x(probe: Probe) -> Factor:
     fixed, directions = find_points(probe)[0], spread_directions(probe, 6)
     shells = [(radius * directions * probe.scale).round() for radius in RADII]
     sizes = [float(probe.table(fixed, xi).abs().nan_to_num(nan=0.0).max()) for xi in shells]
-    known = [(xi, size) for xi, size in zip(shells, sizes, strict=True) if 0 < size < math.inf]
+    usable = [(xi, size) for xi, size in zip(shells, sizes, strict=True) if 0 < size < math.inf]
 
     def along(x: Tensor) -> Tensor:
-        tables = [probe.table(x, xi).movedim(-1, 0).flatten(0, 1) / size for xi, size in known]
+        tables = [probe.table(x, xi).movedim(-1, 0).flatten(0, 2) / size for xi, size in usable]
         return torch.cat(tables) if tables else torch.zeros(1, len(x), dtype=torch.complex128)
 
     return along
@@ -66,8 +65,8 @@ def functions_of_x(probe: Probe) -> Factor:
 
 def find_kink(letter: str, function: Factor, lines: Tensor) -> Roughness | None:
     """The worst kink or jump of (M, d) -> (functions, M) on lines (2, L, d), or None."""
-    found = (_find_rough(letter, function, lines, order) for order in STENCILS)
-    return next((rough for rough in found if rough is not None), None)
+    kinks = (_find_rough(letter, function, lines, order) for order in STENCILS)
+    return next((rough for rough in kinks if rough is not None), None)
 
 
 def _find_rough(letter: str, function: Factor, lines: Tensor, order: int) -> Roughness | None:
@@ -77,18 +76,18 @@ def _find_rough(letter: str, function: Factor, lines: Tensor, order: int) -> Rou
     spacings, quotients, seen = [], [], []
     for count in (COARSE, *[FINE] * ZOOMS):
         unit = torch.linspace(0, 1, count + 1, dtype=torch.float64)
-        places = low + (high - low) * unit
-        points = starts[:, None] + places[..., None] * across[:, None]
+        along = low + (high - low) * unit
+        points = starts[:, None] + along[..., None] * across[:, None]
         values = function(points.flatten(0, 1))
-        values = values.reshape(len(values), *places.shape)
+        values = values.reshape(len(values), *along.shape)
         weights = torch.tensor(STENCILS[order], dtype=values.dtype)
         changes = (values.unfold(-1, order + 1, 1) @ weights).abs().amax(dim=0)
-        largest, place = changes.max(dim=-1)
+        largest, index = changes.max(dim=-1)
         h = (high - low)[:, 0] / count
         spacings.append(h * across.norm(dim=-1))
         quotients.append(largest / spacings[-1] ** order)
         seen.append(largest > SEEN * values.abs().amax(dim=(0, 2)))
-        centre = torch.gather(places, 1, place[:, None] + order // 2)
+        centre = torch.gather(along, 1, index[:, None] + order // 2)
         low, high = centre - 2 * h[:, None], centre + 2 * h[:, None]
     history = torch.stack(quotients)
     # levels below rounding, which come last, do not count; two rates need three others
@@ -107,8 +106,8 @@ def _find_rough(letter: str, function: Factor, lines: Tensor, order: int) -> Rou
     power = order - math.log(growth[-1] / growth[-3]) / (2 * math.log(FACTOR))
     name = "jump" if power < 0.5 else "kink" if power < 1.5 else "kink of a derivative"
     reason = (
-        f"a has a {name} in {letter} at {_show(point)}: the difference quotient of order {order} "
-        f"is {growth[-2]:.2g} with the step {float(spacings[end - 1][worst]):.1g} and "
+        f"a has a {name} in {letter} at {show_point(point)}: the difference quotient of order "
+        f"{order} is {growth[-2]:.2g} with the step {float(spacings[end - 1][worst]):.1g} and "
         f"{growth[-1]:.2g} with {float(spacings[end][worst]):.1g}"
     )
     return Roughness(point, reason, growth, (0,) * len(point))
@@ -128,7 +127,7 @@ def find_seam(along: Factor, dim: int, generator: torch.Generator) -> Roughness 
         values = around[0].abs().amax()
         around[0] -= around[0].mean(dim=-1, keepdim=True)  # what varies, not what is large
         for order, name in enumerate(("a", "∂a", "∂²a")):
-            jump, place = (here - there)[order].abs().amax(dim=0).max(dim=0)
+            jump, index = (here - there)[order].abs().amax(dim=0).max(dim=0)
             size = float(around[order].abs().amax())
             rounding = SEEN * float(values) / SEAM_SPACING**order
             if float(jump) > SEAM_TOLERANCE * size + rounding:
@@ -138,7 +137,7 @@ def find_seam(along: Factor, dim: int, generator: torch.Generator) -> Roughness 
                     f"of its size between x_{axis + 1} = 0 and 1; inside it varies by {size:.2g}"
                 )
                 beta = tuple((order * normal).int().tolist())
-                return Roughness(tuple(left[int(place)].tolist()), reason, (float(jump),), beta)
+                return Roughness(tuple(left[int(index)].tolist()), reason, (float(jump),), beta)
     return None
 
 
@@ -153,5 +152,6 @@ def _one_sided(function: Callable[[Tensor], Tensor], x: Tensor, direction: Tenso
     return torch.stack([values @ (row / h**k).to(values.dtype) for k, row in enumerate(rows)])
 
 
-def _show(numbers: tuple[float, ...]) -> str:
+def show_point(numbers: Sequence[float]) -> str:
+    """Coordinates as text."""
     return "(" + ", ".join(f"{number:.12g}" for number in numbers) + ")"

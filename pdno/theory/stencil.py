@@ -24,7 +24,7 @@ _CENTRAL = {
 
 @dataclass(frozen=True)
 class Stencil:
-    """Where to evaluate, offsets (G, d), and what to combine: weights (G, number of indices).
+    """Offsets (G, d) of the points to evaluate, and weights (G, number of indices) to sum with.
 
     All Δ^α with |α| <= k need the values of a at the points ξ + γ, |γ| <= k, and nothing else.
     """
@@ -38,6 +38,11 @@ class Stencil:
         """|α| of each index."""
         return [sum(index) for index in self.indices]
 
+    @property
+    def amplification(self) -> Tensor:
+        """By how much each sum may enlarge errors of the values, (number of indices,)."""
+        return self.weights.abs().sum(dim=0)
+
 
 def multi_indices(dim: int, most: int) -> tuple[MultiIndex, ...]:
     """All α in N^d with |α| <= most, by |α|.
@@ -46,8 +51,8 @@ def multi_indices(dim: int, most: int) -> tuple[MultiIndex, ...]:
         >>> multi_indices(2, 1)
         ((0, 0), (0, 1), (1, 0))
     """
-    found = itertools.product(range(most + 1), repeat=dim)
-    return tuple(sorted((i for i in found if sum(i) <= most), key=lambda i: (sum(i), i)))
+    indices = itertools.product(range(most + 1), repeat=dim)
+    return tuple(sorted((i for i in indices if sum(i) <= most), key=lambda i: (sum(i), i)))
 
 
 def difference_stencil(dim: int, most: int) -> Stencil:
@@ -58,21 +63,21 @@ def difference_stencil(dim: int, most: int) -> Stencil:
 
 def derivative_stencil(dim: int, most: int, spacing: float = SPACING) -> Stencil:
     """Central differences of fourth order for ∂^β, |β| <= most <= 2."""
-    places = itertools.product(range(-2, 3), repeat=dim)
-    near = [place for place in places if sum(p != 0 for p in place) <= 2]
+    points = itertools.product(range(-2, 3), repeat=dim)
+    near = [point for point in points if sum(p != 0 for p in point) <= 2]
     return _stencil(multi_indices(dim, most), near, spacing, lambda b, p: _CENTRAL[b][p + 2])
 
 
 def _stencil(
     indices: tuple[MultiIndex, ...],
-    places: Sequence[MultiIndex],
+    points: Sequence[MultiIndex],
     step: float,
     weight: Callable[[int, int], float],
 ) -> Stencil:
-    """Products of the weights of each axis at the places, for each index, over h^|index|."""
+    """Products of the weights of each axis at the points, for each index, over h^|index|."""
     weights = [
-        [math.prod(map(weight, index, place)) / step ** sum(index) for index in indices]
-        for place in places
+        [math.prod(map(weight, index, point)) / step ** sum(index) for index in indices]
+        for point in points
     ]
-    offsets = step * torch.tensor(places, dtype=torch.float64)
+    offsets = step * torch.tensor(points, dtype=torch.float64)
     return Stencil(indices, offsets, torch.tensor(weights, dtype=torch.float64))

@@ -153,7 +153,7 @@ def test_a_pair_of_channels_adds_up_to_the_layer(client, catalogue):
 
 def test_certificates_are_given_in_words(client):
     found = client.get("/api/certificate", params={"operator": "heat-PDIO", "layer": 0}).json()
-    assert found["verdict"] in ("accepted", "undecided", "refused") and found["reasons"]
+    assert found["assessment"] in ("accepted", "undecided", "refused") and found["reasons"]
     assert len(found["radii"]) == len(found["curves"]["0"])
 
 

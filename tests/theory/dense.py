@@ -2,7 +2,7 @@
 
 import torch
 
-from pdno.theory.sobolev import as_linear_map
+from pdno.theory.norms import as_linear_map
 
 
 def operator_matrix(operator, grid, *, channels=None):

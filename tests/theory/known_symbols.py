@@ -1,7 +1,7 @@
 """Symbols of known class: functions a(x, ξ), the order asked, and whether they are in S^m_{1,0}.
 
 Each is in the class ("in"), is not ("out"), or lies within a limit that the documentation names
-("limit": any verdict but a wrong certainty is right).
+("limit": any assessment but a wrong certainty is right).
 """
 
 import math

@@ -82,7 +82,7 @@ def test_formulas_have_their_orders(dim, symbol, order):
 def test_derivatives_have_their_orders(alpha):
     certificate = certify(Derivative(alpha), sum(alpha))
     assert certificate.accepted and certificate.order == pytest.approx(sum(alpha), abs=0.01)
-    assert certify(Derivative(alpha)).asked == pytest.approx(sum(alpha), abs=0.01)
+    assert certify(Derivative(alpha)).requested == pytest.approx(sum(alpha), abs=0.01)
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -427,21 +427,23 @@ def test_a_theorem_does_not_depend_on_the_weights(factor):
         assert certificate.accepted and (certificate.proof == "theorem" or order is None)
         assert certificate.seminorms[(0,), (0,)] > 0
     below = certify(symbol, 0.5)
-    assert below.verdict != "accepted" and below.proof == "evidence"
+    assert below.assessment != "accepted" and below.proof == "evidence"
     with torch.no_grad():
         symbol.real.linear_out.bias[0] = math.nan
     broken = certify(symbol, 1.0)
-    assert broken.verdict == "refused" and broken.witness.kind == "not finite"
+    assert broken.assessment == "refused" and broken.witness.kind == "not finite"
 
 
 def test_theorems_of_other_symbols():
     assert certify(Derivative((2,)), 2.0).proof == "theorem"
-    assert certify(Derivative((2,))).asked == 2.0 and certify(Derivative((2,))).proof == "theorem"
+    assert (
+        certify(Derivative((2,))).requested == 2.0 and certify(Derivative((2,))).proof == "theorem"
+    )
     assert certify(HeatSymbol(0.05), -9.0, dim=1, t=0.1).proof == "theorem"
     assert certify(TableSymbol(1, 1, modes=(4,)), -3.0).proof == "theorem"
     skewed = network(2, 0, kind=ClassicalSymbol, scale=4.0, depends_on_x=False, hermitian=False)
     assert certify(skewed, 0.0).proof == "theorem"
-    assert certify(skewed, 0.0, acting=True).verdict == "refused"
+    assert certify(skewed, 0.0, acting=True).assessment == "refused"
 
 
 def test_only_hermitian_symbols_act_as_they_are_written():

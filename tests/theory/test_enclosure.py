@@ -8,7 +8,7 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.fourier import inverse, transform, whole_spectrum
 from pdno.symbols import ClassicalSymbol, InputScale
 from pdno.theory.enclosure import enclose
-from pdno.theory.sobolev import operator_norm
+from pdno.theory.norms import operator_norm
 from pdno.theory.stencil import multi_indices
 
 ACTIVATIONS = ("gelu", "tanh", "silu", "softplus", "sigmoid")

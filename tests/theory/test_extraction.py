@@ -43,7 +43,7 @@ def test_a_layer_gives_its_own_symbol_back(shape, kind, modes):
     waves = extract_symbol(operator, grid, modes=modes, batch=7)
     state = torch.randn(1, symbol.in_channels, *shape, dtype=torch.float64)
     rows = extract_symbol(operator, grid, state=state, modes=modes, batch=7)
-    assert (waves.way, rows.way) == ("waves", "reverse")
+    assert (waves.method, rows.method) == ("waves", "reverse")
     assert waves.distance(operator) < 1e-12 and rows.distance(operator) < 1e-12
     assert waves.distance(symbol, modes=modes) == waves.distance(operator)
     with torch.no_grad():
@@ -103,7 +103,7 @@ def test_burgers_around_a_constant_is_advection_and_diffusion(speed):
     xi = extracted.xi[:, 0].to(torch.float64)
     expected = heat(xi, t, viscosity, speed) * band_mask(grid)
     difference = (extracted.values[0, 0] - expected).abs().max()
-    assert extracted.way == "differences" and 0 < extracted.error < 1e-5
+    assert extracted.method == "differences" and 0 < extracted.error < 1e-5
     assert float(difference) < (1e-10 if speed == 0 else 1e-8)
 
 
@@ -149,7 +149,7 @@ def test_networks_by_rows_by_differences_and_by_their_own_derivative(dim):
     rows = extract_symbol(network, grid, state=state)
     differences = extract_symbol(lambda f: network(f).detach(), grid, state=state)
     waves = extract_symbol(linearise(network, state), grid, channels=2)
-    ways = [symbol.way for symbol in (rows, differences, waves)]
+    ways = [symbol.method for symbol in (rows, differences, waves)]
     assert ways == ["reverse", "differences", "waves"]
     assert waves.distance(rows.values) < 1e-12
     assert differences.distance(rows.values) < 1e-9
@@ -168,7 +168,7 @@ def test_a_foreign_network():
     extracted = extract_symbol(network, Grid((16,)), state=state)
     with torch.no_grad():
         slope = (network(state + 0.01 * direction) - network(state - 0.01 * direction)) / 0.02
-    assert extracted.way == "reverse"
+    assert extracted.method == "reverse"
     assert torch.allclose(extracted.apply(direction).float(), slope, atol=3e-3 * slope.abs().max())
 
 

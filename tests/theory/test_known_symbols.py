@@ -14,44 +14,44 @@ CASES = [
 ]
 
 
-def judge(category, known):
-    """The verdict, checked."""
+def assess(category, known):
+    """The assessment, checked."""
     certificate = certify(known.function, known.order, dim=known.dim)
-    assert certificate.verdict != WRONG[known.truth], f"{known.name}: {certificate}"
-    assert certificate.accepted == (certificate.verdict == "accepted")
+    assert certificate.assessment != WRONG[known.truth], f"{known.name}: {certificate}"
+    assert certificate.accepted == (certificate.assessment == "accepted")
     assert certificate.proof == "evidence" and "|ξ| = " in certificate.certainty
-    assert bool(certificate.witnesses) == (certificate.verdict == "refused")
+    assert bool(certificate.witnesses) == (certificate.assessment == "refused")
     if category == "not finite" and known.order != 4.0:
         assert certificate.witness.kind == "not finite" and "ξ = (" in certificate.reasons[0]
-    return certificate.verdict
+    return certificate.assessment
 
 
 @pytest.mark.parametrize(
     ("category", "known"), [case for case in CASES if case.values[1].dim < 3][::5]
 )
-def test_verdicts_are_right(category, known):
-    assert judge(category, known) in ("accepted", "refused") or known.truth == "limit"
+def test_assessments_are_right(category, known):
+    assert assess(category, known) in ("accepted", "refused") or known.truth == "limit"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 2, 3])
-def test_no_verdict_is_wrong_and_few_are_undecided(dim):
+def test_no_assessment_is_wrong_and_few_are_undecided(dim):
     """All of them: 107 on the line, 135 in the plane and 82 in space."""
     cases = [case.values for case in CASES if case.values[1].dim == dim]
-    verdicts = [judge(*case) for case in cases]
-    assert len(verdicts) > 80 and verdicts.count("undecided") < 0.1 * len(verdicts)
+    assessments = [assess(*case) for case in cases]
+    assert len(assessments) > 80 and assessments.count("undecided") < 0.1 * len(assessments)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_verdicts_do_not_hang_on_the_draw(seed):
+def test_assessments_do_not_hang_on_the_draw(seed):
     """What the audit found: directions other than the diagonal, orders that few x show."""
     draw = torch.Generator().manual_seed(seed)
     for dim, name, order in ((1, "⟨ξ⟩^{sin 2πx}", 0.3), (1, "1 + peak(x)⟨ξ⟩, width 0.02", 0.0)):
         known = next(
             k for k in CATEGORIES["products"]() if (k.dim, k.name, k.order) == (dim, name, order)
         )
-        assert certify(known.function, order, dim=dim, generator=draw).verdict == "refused"
+        assert certify(known.function, order, dim=dim, generator=draw).assessment == "refused"
     seam = certify(
         lambda x, xi: x[..., 0] * 1j * (xi[..., 0] - xi[..., 1]), 1.0, dim=2, generator=draw
     )
-    assert seam.verdict == "refused" and seam.periodic is False
+    assert seam.assessment == "refused" and seam.periodic is False

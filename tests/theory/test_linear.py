@@ -5,7 +5,7 @@ import torch
 
 from pdno import Grid
 from pdno.theory.extraction import extract_symbol
-from pdno.theory.sobolev import operator_norm
+from pdno.theory.norms import operator_norm
 
 MAPS = {
     "relu": torch.relu,

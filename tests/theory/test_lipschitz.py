@@ -10,7 +10,7 @@ from torch.nn import functional
 import pdno
 from pdno import Grid
 from pdno.theory.lipschitz import GELU_LIPSCHITZ, linearise, lipschitz_report, local_bound
-from pdno.theory.sobolev import operator_norm
+from pdno.theory.norms import operator_norm
 
 
 def network(seed=0, **options):

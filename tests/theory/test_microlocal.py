@@ -14,7 +14,7 @@ from pdno.solvers.elliptic import (
 )
 from pdno.symbols import Wave
 from pdno.symbols.base import apply_directly
-from pdno.theory import microlocal
+from pdno.theory import calculus as microlocal
 from pdno.theory.calculus import adjoint, as_full_symbol, compose, parametrix
 from pdno.theory.extraction import extract_symbol
 
@@ -63,7 +63,7 @@ def test_packets_stay_or_move_as_their_operator_says():
     ).values(line)
     stays = microlocal.send_packet(lambda f: apply_directly(values, f, line), line, packet)
     a = (2 + math.sin(0.6 * math.pi)) * 1601**-0.25
-    assert stays.place[0] == pytest.approx(0.3, abs=0.01) and stays.factor == pytest.approx(
+    assert stays.position[0] == pytest.approx(0.3, abs=0.01) and stays.factor == pytest.approx(
         a, rel=0.05
     )
     assert stays.frequency[0] == pytest.approx(40, abs=0.1)
@@ -77,7 +77,7 @@ def test_packets_stay_or_move_as_their_operator_says():
         return (solve(equation, state + small * u, **step)[:, 0] - c) / small
 
     moved = microlocal.send_packet(solver, line, packet)
-    assert moved.place[0] == pytest.approx(0.3 + c * t, abs=2e-3)
+    assert moved.position[0] == pytest.approx(0.3 + c * t, abs=2e-3)
     assert moved.frequency[0] == pytest.approx(40, abs=0.2)
     two = microlocal.send_packet(lambda f: apply_symbol(Wave(), f, grid=line, t=0.1), line, packet)
     # cos of a wave splits it into halves to both sides

@@ -7,8 +7,7 @@ import torch
 
 import pdno
 from pdno import Grid
-from pdno.theory.extraction import extract_symbol
-from pdno.theory.recovery import recover_diffusivity
+from pdno.theory.extraction import extract_symbol, recover_diffusivity
 
 
 def heat(xi, t, diffusivity):

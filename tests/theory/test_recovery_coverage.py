@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pdno.theory.recovery import recover_diffusivity
+from pdno.theory.extraction import recover_diffusivity
 
 TIMES = torch.linspace(0.05, 0.95, 10, dtype=torch.float64)[:, None]
 ONE = {name: torch.tensor([[t]], dtype=torch.float64) for name, t in

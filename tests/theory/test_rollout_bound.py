@@ -8,7 +8,7 @@ from dense import operator_matrix
 
 from pdno import Grid
 from pdno.networks.semigroup import SemigroupStep
-from pdno.theory.rollout_bound import guarantee, step_factor
+from pdno.theory.lipschitz import guarantee, step_factor
 
 
 def random_step(seed, dim=1, channels=1, **options):
