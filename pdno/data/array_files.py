@@ -1,24 +1,17 @@
 """Array files: a MAT, HDF5, torch or NumPy file as a table of names and arrays.
 
-An array states its shape and the type of its numbers, which its header tells, and reads any block
-of itself: `array.read((slice(0, 100), slice(None)))` are the first 100 rows of a matrix. The
-format is recognised by the first bytes of a file, never by its name, and the axes are those of the
-program that wrote it: MATLAB counts the first axis fastest and HDF5 the last one, so *all* axes of
-MAT v7.3, which is HDF5 behind 512 bytes, are reversed. Undoing only the first and last would swap
-x1 and x2, which is no symmetry of the forced vorticity equation. Plain HDF5 is read as it lies. A
-cell array is a dataset of references to matrices; if these have one shape, the cells become the
-first axis of one array. Torch archives are read without unpickling (`pdno.files.tensor_file`); tensors
-of nested dicts are named by their path, as in `layers.0.weight`, and one that is in no dict is
-called `BARE`.
+The format is recognised by the first bytes of a file, never by its name. Headers are read first;
+an array reads any block of itself when asked, `array.read((slice(0, 100), slice(None)))`. Axes are
+those of the program that wrote the file: MATLAB counts the first axis fastest and HDF5 the last
+one, so *all* axes of MAT v7.3, which is HDF5 behind 512 bytes, are reversed. A cell array of
+matrices of one shape is one array with the cells as its first axis. Torch archives are read without
+unpickling; tensors of nested dicts are named by their path, as in `layers.0.weight`, and a tensor
+in no dict is called `BARE`. MAT v5 is parsed here, because a damaged byte can crash SciPy's reader
+and the process with it.
 
-MAT v5 is parsed here, because one damaged byte can crash SciPy's reader and the process with it: a
-header of 128 bytes, then one element per variable, a tag (type, bytes) and its data, which are
-four elements, flags with the class, axes, name, numbers, or those compressed. Numbers may be
-stored in a smaller type than their class. Those that are not compressed are mapped, not read.
-
-What a header declares is not to be believed: nothing is allocated before its declared size has
-been compared with that of the file, and no block is read that needs more memory than readers may
-use (`pdno.files.limits`). Of NumPy files, too, headers are read first and numbers when asked for.
+Headers are not trusted: nothing is allocated before its declared size has been compared with that
+of the file, and no block is read that needs more memory than readers may use
+(`pdno.files.limits`).
 """
 
 __all__ = ["Array", "PublishedFileError", "hdf5_array", "open_arrays", "read_arrays"]
@@ -29,12 +22,12 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TypeAlias
+from typing import IO, BinaryIO, Literal, TypeAlias
 
 import h5py
 import numpy as np
@@ -46,13 +39,14 @@ from pdno.files.limits import MemoryLimitError, check_memory, open_regular
 from pdno.files.tensor_file import AGAIN, Contents, TensorFileError, read_tensor_file
 from pdno.interface.errors import LONGEST_MESSAGE, printable
 
-Numbers: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Numbers: TypeAlias = np.ndarray
 Cut: TypeAlias = tuple[slice, ...]
 Shape: TypeAlias = tuple[int, ...]
 
 BARE = "(tensor)"
 # Deflate, the only compression of these formats, shrinks nothing by more than 1032 to 1.
 _EXPANSION = 1100
+_NUMPY, _LONGEST_HEADER, _PIECE = b"\x93NUMPY", 10_000, 1 << 24
 
 
 class PublishedFileError(ValueError):
@@ -67,13 +61,14 @@ class Array:
     dtype: str
     read: Callable[[Cut], Numbers] | None = None
 
+    def whole(self) -> Cut:
+        """The block of all numbers."""
+        return (slice(None),) * len(self.shape)
+
 
 def check_array(name: str, size: int) -> None:
     """Refuse to read `size` bytes if they are more than the limit of all readers."""
-    try:
-        check_memory(f"array {name}", size, "read fewer samples with samples=slice(...)")
-    except MemoryLimitError as problem:
-        raise PublishedFileError(str(problem)) from problem
+    check_memory(f"array {name}", size, "read fewer samples with samples=slice(...)")
 
 
 def _bounded(name: str, array: Array) -> Array:
@@ -82,23 +77,23 @@ def _bounded(name: str, array: Array) -> Array:
     if inner is None:
         return array
     try:
-        each = np.dtype(array.dtype.split()[-1]).itemsize
-    except TypeError:  # what NumPy does not know is read as a float
-        each = 4
+        itemsize = np.dtype(array.dtype.split()[-1]).itemsize
+    except TypeError:  # types unknown to NumPy are read as floats
+        itemsize = 4
 
     def read(cut: Cut) -> Numbers:
-        shape = (len(range(*one.indices(n))) for one, n in zip(cut, array.shape, strict=True))
-        check_array(name, each * math.prod(shape))
+        shape = (len(range(*part.indices(n))) for part, n in zip(cut, array.shape, strict=True))
+        check_array(name, itemsize * math.prod(shape))
         return inner(cut)
 
     return replace(array, read=read)
 
 
-def _check_size(name: str, size: int, file_size: int) -> None:
-    """Refuse an array of `size` bytes that a file of `file_size` bytes cannot hold."""
-    if size > _EXPANSION * file_size:
+def _check_size(name: str, size: int, most: int) -> None:
+    """Refuse an array that declares more bytes than its file can hold."""
+    if size > most:
         raise PublishedFileError(
-            f"array {name} declares {size:,} bytes, more than {file_size:,} can hold; {AGAIN}"
+            f"array {name} declares {size:,} bytes, more than its file can hold; {AGAIN}"
         )
 
 
@@ -107,32 +102,29 @@ def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
     """The format and the arrays of a file; they can be read until the block ends."""
     with open_regular(path) as file, ExitStack() as stack:
         try:
-            file_format, arrays = _arrays(path, file, stack)
+            file_format, arrays = _arrays(Path(path), file, stack)
             # A name that could drive a terminal never gets into a message.
             safe = {printable(name): array for name, array in arrays.items()}
             yield file_format, {name: _bounded(name, array) for name, array in safe.items()}
         except TensorFileError:
             raise
-        except PublishedFileError as problem:
+        except (PublishedFileError, MemoryLimitError) as problem:
             raise PublishedFileError(f"cannot read {path}: {printable(str(problem))}") from problem
-        # Damaged bytes make h5py and zlib stumble in many ways; all mean the same.
+        # Damaged bytes make h5py and zlib fail in many ways; all mean the same.
         except Exception as problem:
-            told = printable(str(problem)[:LONGEST_MESSAGE])
-            raise PublishedFileError(f"cannot read {path}: {told}; {AGAIN}") from problem
+            reason = printable(str(problem)[:LONGEST_MESSAGE])
+            raise PublishedFileError(f"cannot read {path}: {reason}; {AGAIN}") from problem
 
 
-def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, Array]]:
+def _arrays(path: Path, file: BinaryIO, stack: ExitStack) -> tuple[str, dict[str, Array]]:
     size = os.fstat(file.fileno()).st_size
     head = file.read(520)
     if head[:6] == _NUMPY:
-        return "NumPy", {
-            Path(path).stem: _numpy_array(Path(path).stem, partial(_again, file), size)
-        }
+        return "NumPy", {path.stem: _numpy_array(path.stem, partial(_rewound, file), size)}
     if head[:2] == b"PK" and zipfile.is_zipfile(file):
         archive = zipfile.ZipFile(file)
-        members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
-        if members:
-            return "NumPy", dict(_zipped_arrays(archive, members))
+        if members := [info for info in archive.infolist() if info.filename.endswith(".npy")]:
+            return "NumPy", dict(_zipped_array(archive, info) for info in members)
     if head[:2] == b"PK" or head[:1] == b"\x80":
         return "torch archive", dict(_torch_arrays(read_tensor_file(path), ""))
     if b"\x89HDF\r\n\x1a\n" in (head[:8], head[512:]):
@@ -151,34 +143,24 @@ def _arrays(path: str | Path, file: BinaryIO, stack: ExitStack) -> tuple[str, di
     )
 
 
-_NUMPY, _LONGEST_HEADER, _PIECE = b"\x93NUMPY", 10_000, 1 << 24
-
-
-def _again(file: BinaryIO) -> IO[bytes]:
+def _rewound(file: BinaryIO) -> IO[bytes]:
     file.seek(0)
     return file
 
 
-def _zipped_arrays(
-    archive: zipfile.ZipFile, members: Sequence[zipfile.ZipInfo]
-) -> Iterator[tuple[str, Array]]:
-    """The arrays of an .npz file."""
-    for one in members:
-        name = one.filename.removesuffix(".npy")
-        if one.flag_bits & 1:
-            raise PublishedFileError(f"array {name} is encrypted; save it without a password")
-        if one.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise PublishedFileError(f"array {name} is packed as numpy.savez packs none; {AGAIN}")
-        packed = one.compress_type == zipfile.ZIP_DEFLATED
-        most = one.compress_size * (_EXPANSION if packed else 1)
-        yield name, _numpy_array(name, partial(archive.open, one), most)
+def _zipped_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> tuple[str, Array]:
+    """An array of an .npz file."""
+    name, packed = info.filename.removesuffix(".npy"), info.compress_type == zipfile.ZIP_DEFLATED
+    if info.flag_bits & 1:
+        raise PublishedFileError(f"array {name} is encrypted; save it without a password")
+    if not packed and info.compress_type != zipfile.ZIP_STORED:
+        raise PublishedFileError(f"array {name} is packed as numpy.savez packs none; {AGAIN}")
+    most = info.compress_size * (_EXPANSION if packed else 1)
+    return name, _numpy_array(name, partial(archive.open, info), most)
 
 
 def _numpy_array(name: str, start: Callable[[], IO[bytes]], most: int) -> Array:
-    """The array that a stream of at most so many bytes holds; its header alone is read now.
-
-    `start` opens the stream at its beginning.
-    """
+    """The array of a stream of at most `most` bytes, which `start` opens at its beginning."""
     stream = start()
     head = stream.read(8)
     wide = head[6:7] != b"\x01"
@@ -195,40 +177,29 @@ def _numpy_array(name: str, start: Callable[[], IO[bytes]], most: int) -> Array:
             f"array {name} holds Python objects; refused because reading them could run code: "
             "save arrays of numbers"
         )
-    total = math.prod(shape) * dtype.itemsize
-    if total > most or min(shape, default=0) < 0:
-        told = f"array {name} declares {total:,} bytes, more than its file can hold"
-        raise PublishedFileError(f"{told}; {AGAIN}")
+    size = math.prod(shape) * dtype.itemsize
+    _check_size(name, size if min(shape, default=0) >= 0 else most + 1, most)
     skip = len(head) + length
-    read = partial(_read_numpy, name, start, skip, shape, dtype, bool(fortran))
+    order: Literal["F", "C"] = "F" if fortran else "C"
+
+    def read(cut: Cut) -> Numbers:
+        wanted = shape
+        if shape and not fortran:  # the rows up to the last requested one lie first
+            rows = range(*cut[0].indices(shape[0]))
+            wanted = (1 + max(rows[0], rows[-1]) if rows else 0, *shape[1:])
+        count = math.prod(wanted) * dtype.itemsize
+        check_array(name, count)
+        numbers, stream = bytearray(), start()
+        stream.read(skip)
+        while len(numbers) < count and (piece := stream.read(min(_PIECE, count - len(numbers)))):
+            numbers += piece
+        if len(numbers) < count:
+            raise PublishedFileError(f"array {name} is cut off; {AGAIN}")
+        if wanted == shape:
+            stream.read(1)  # the end, where zipfile compares the checksum
+        return np.frombuffer(numbers, dtype).reshape(wanted, order=order)[cut]
+
     return Array(tuple(shape), str(dtype), read if dtype.kind in "fiub" else None)
-
-
-def _read_numpy(
-    name: str,
-    start: Callable[[], IO[bytes]],
-    skip: int,
-    shape: Shape,
-    dtype: np.dtype[Any],
-    fortran: bool,
-    cut: Cut,
-) -> Numbers:
-    """A block of the numbers that begin after so many bytes of a stream."""
-    wanted = shape
-    if shape and not fortran:  # the rows up to the last one that is asked for lie first
-        rows = range(*cut[0].indices(shape[0]))
-        wanted = (1 + max(rows[0], rows[-1]) if rows else 0, *shape[1:])
-    count = math.prod(wanted) * dtype.itemsize
-    check_array(name, count)
-    numbers, stream = bytearray(), start()
-    stream.read(skip)
-    while len(numbers) < count and (piece := stream.read(min(_PIECE, count - len(numbers)))):
-        numbers += piece
-    if len(numbers) < count:
-        raise PublishedFileError(f"array {name} is cut off; {AGAIN}")
-    if wanted == shape:
-        stream.read(1)  # the end, where zipfile compares the checksum
-    return np.frombuffer(numbers, dtype).reshape(wanted, order="F" if fortran else "C")[cut]
 
 
 def _torch_arrays(contents: Contents, name: str) -> Iterator[tuple[str, Array]]:
@@ -248,7 +219,7 @@ def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> dict[str, Arr
     """The arrays of an open file of `size` bytes."""
     arrays = {}
 
-    def add(name: str, item: Any) -> None:
+    def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
         if isinstance(item, h5py.Dataset) and not name.startswith("#"):
             cells = matlab and h5py.check_ref_dtype(item.dtype) is h5py.Reference
             array = _cell_array if cells else partial(hdf5_array, matlab=matlab)
@@ -258,18 +229,15 @@ def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> dict[str, Arr
     return arrays
 
 
-def hdf5_array(name: str, dataset: Any, size: int, *, matlab: bool) -> Array:
+def hdf5_array(name: str, dataset: h5py.Dataset, size: int, *, matlab: bool) -> Array:
     """A dataset of an open file of `size` bytes."""
-    shape = tuple(dataset.shape or ())
-    # A chunk is read whole, whatever part of it is asked for.
-    count = max(math.prod(shape), math.prod(dataset.chunks or ()))
-    _check_size(name, count * dataset.dtype.itemsize, size)
-    check_array(
-        f"{name}, one chunk of it,", math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
-    )
+    shape, itemsize = tuple(dataset.shape or ()), dataset.dtype.itemsize
+    chunk = math.prod(dataset.chunks or ())  # which is read whole, whatever part is asked for
+    _check_size(name, max(math.prod(shape), chunk) * itemsize, _EXPANSION * size)
+    check_array(f"{name}, one chunk of it,", chunk * itemsize)
     if dataset.is_virtual or dataset.external:
         raise PublishedFileError(f"array {name} is stored in another file; give a whole file")
-    # MATLAB has no numbers without axes; a plain dataset may have no place for numbers at all
+    # MATLAB has no numbers without axes; a plain dataset may be empty
     real = dataset.dtype.kind in "fiub" and (shape or (not matlab and dataset.shape == ()))
     if not matlab:
         return Array(shape, str(dataset.dtype), dataset.__getitem__ if real else None)
@@ -277,10 +245,10 @@ def hdf5_array(name: str, dataset: Any, size: int, *, matlab: bool) -> Array:
     return Array(shape[::-1], str(dataset.dtype), read)
 
 
-def _cell_array(name: str, dataset: Any, size: int) -> Array:
+def _cell_array(name: str, dataset: h5py.Dataset, size: int) -> Array:
     """A cell array of matrices of one shape, as one array with the cells along its first axis."""
     shape = tuple(dataset.shape or (0,))[::-1]
-    _check_size(name, math.prod(shape) * dataset.dtype.itemsize, size)
+    _check_size(name, math.prod(shape) * dataset.dtype.itemsize, _EXPANSION * size)
     cells = [dataset.file[reference] for reference in np.ravel(dataset[()]) if reference]
     if not all(isinstance(cell, h5py.Dataset) for cell in cells):
         return Array(shape, "cell")
@@ -289,7 +257,7 @@ def _cell_array(name: str, dataset: Any, size: int) -> Array:
     if not alike or len(parts) != math.prod(shape):
         return Array(shape, "cell")
     whole = (len(parts), *parts[0].shape)
-    _check_size(name, math.prod(whole) * cells[0].dtype.itemsize, size)
+    _check_size(name, math.prod(whole) * cells[0].dtype.itemsize, _EXPANSION * size)
 
     def read(cut: Cut) -> Numbers:
         return np.stack([part.read(cut[1:]) for part in parts[cut[0]] if part.read])
@@ -297,9 +265,12 @@ def _cell_array(name: str, dataset: Any, size: int) -> Array:
     return Array(whole, f"cell of {parts[0].dtype}", read)
 
 
+# A MAT v5 file is a header of 128 bytes, then one element per variable: a tag (type, bytes) and
+# its data, which are four elements, flags with the class, axes, name and numbers, or those
+# compressed. Numbers may be stored in a smaller type than their class.
 _MATRIX, _COMPRESSED = 14, 15
 _FIRST_BYTES = 1024
-# NumPy's letter for each type of numbers, and the name of each class, at the place of its code.
+# NumPy's letter for each type of numbers, and the name of each class, by their codes.
 _NUMBER_TYPES = " bBhHiIf d  qQ"
 _INTEGERS = [f"{sign}int{8 << k}" for k in range(4) for sign in ("", "u")]
 _OTHERS = ["cell", "struct", "object", "char", "sparse", "double", "single"]
@@ -331,7 +302,7 @@ def _mat5_arrays(file: BinaryIO, size: int) -> Iterator[tuple[str, Array]]:
 
 @dataclass(frozen=True)
 class _Variable:
-    """Where a variable lies in a MAT v5 file."""
+    """A variable from byte `start` to byte `end` of a MAT v5 file."""
 
     file: BinaryIO
     order: str
@@ -361,7 +332,7 @@ class _Variable:
         inside = self.packed or self.start + at + count <= self.end
         if min(shape) < 0 or math.prod(shape) * dtype.itemsize != count or not inside:
             raise PublishedFileError(f"array {name} {shape} does not fit {count} bytes; {AGAIN}")
-        _check_size(name, count, size)
+        _check_size(name, count, _EXPANSION * size)
         return name, Array(shape, label, partial(self.read, name, at, dtype, shape))
 
     def element(self, head: bytes, start: int) -> tuple[int, int, int, int]:
@@ -371,7 +342,7 @@ class _Variable:
             return kind & 0xFFFF, kind >> 16, start + 4, start + 8
         return kind, count, start + 8, start + 8 + -(-count // 8) * 8
 
-    def read(self, name: str, at: int, dtype: np.dtype[Any], shape: Shape, cut: Cut) -> Numbers:
+    def read(self, name: str, at: int, dtype: np.dtype, shape: Shape, cut: Cut) -> Numbers:
         """A block of the numbers that begin at byte `at` of the variable."""
         if not self.packed:
             offset = self.start + at
@@ -395,25 +366,27 @@ def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[st
     A folder has the arrays of its .npy files, which are called after them.
     """
     if Path(path).is_dir():
-        files = sorted(Path(path).glob("*.npy"))
+        files = {file.stem: file for file in sorted(Path(path).glob("*.npy"))}
         if not files:
             raise ValueError(f"{path} has no .npy files, no {MANIFEST} and no HDF5 files")
-        for name in names or ():
-            if name not in [file.stem for file in files]:
-                known = ", ".join(file.stem for file in files)
-                raise ValueError(f"{path} has no array {name!r}: it has {known}")
-        wanted = [file for file in files if names is None or file.stem in names]
-        return {name: one for file in wanted for name, one in read_arrays(file).items()}
-    found, total = dict[str, Numbers](), 0
+        _check_names(path, names or (), files)
+        wanted = [file for name, file in files.items() if names is None or name in names]
+        return {name: array for file in wanted for name, array in read_arrays(file).items()}
+    values, total = dict[str, Numbers](), 0
     with open_arrays(path) as (_, arrays):
         for name, array in arrays.items():
             if array.read is not None and (names is None or name in names):
-                found[name] = array.read((slice(None),) * len(array.shape))
-                total += found[name].nbytes
+                values[name] = array.read(array.whole())
+                total += values[name].nbytes
                 check_array(f"{name}, with those before it,", total)
+    _check_names(path, names or (), arrays)
     for name in names or ():
-        if name not in arrays:
-            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(arrays)}")
-        if name not in found:
+        if name not in values:
             raise ValueError(f"array {name!r} of {path} holds no real numbers")
-    return found
+    return values
+
+
+def _check_names(path: Path | str, names: Sequence[str], existing: Mapping[str, object]) -> None:
+    for name in names:
+        if name not in existing:
+            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(existing)}")

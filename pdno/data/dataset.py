@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -33,14 +33,6 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = int | Sequence[int]
 """How many samples, or which ones."""
-
-
-class PredictOptions(TypedDict, total=False):
-    """The keyword arguments of `predict` for some samples."""
-
-    grid: Grid
-    times: tuple[float, ...] | None
-    pde_parameters: Tensor
 
 
 class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
@@ -127,12 +119,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         rows = [self._rows[index] for index in chosen]
         return torch.stack([values[rows] for values in self.source.pde_parameters.values()], dim=1)
 
-    def keyword_arguments(self, indices: Sequence[int]) -> PredictOptions:
+    def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
         """The keyword arguments of `predict` for some samples."""
-        options: PredictOptions = {"grid": self.grid, "times": self.target_times}
-        if (parameters := self.pde_parameters(indices)) is not None:
-            options["pde_parameters"] = parameters
-        return options
+        parameters = self.pde_parameters(indices)
+        extra = {} if parameters is None else {"pde_parameters": parameters}
+        return {"grid": self.grid, "times": self.target_times, **extra}
 
     def without_pde_parameters(self) -> "OperatorDataset":
         """The same samples for networks that do not see the parameters of their equations."""

@@ -1,11 +1,11 @@
-"""HDF5 files of others: opened after another process has seen all that they say of themselves.
+"""Third-party HDF5 files, opened after another process has walked through their metadata.
 
-The HDF5 library believes its files: a damaged heap can keep it busy for ever, and nothing can
-interrupt it. A process can be ended, though. So before a file of others is opened here, another
-one visits each group, dataset, attribute and reference of it, and the list of its chunks, with the
-memory and the seconds of computing that readers may use (`pdno.files.limits`). If that is not enough, or
-the library crashes, or would crash at a chunk that is shorter than its checksum, the file is
-refused. What cannot be read for another reason is found again here, and said by who needs it.
+The HDF5 library trusts its files: a damaged heap can keep it busy for ever, and nothing can
+interrupt it. A process can be ended, though. So before a third-party file is opened here, another
+process visits each group, dataset, attribute, reference and list of chunks, with the memory and the
+seconds of computing that readers may use (`pdno.files.limits`). If that is not enough, if the
+library crashes, or would crash at a chunk shorter than its checksum, the file is refused. Other
+errors are ignored there; they occur again when the file is read.
 
 This takes a fraction of a second, once for each file, or for all files of a folder together.
 """
@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -33,59 +32,59 @@ try:
 except ImportError:  # no limits on this system
     resource = None  # type: ignore[assignment]
 
-# its modules are found where ours are, and never in the folder of the data
+# the process imports our modules, and never those in the folder of the data
 START = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
 PROGRAM = 2**30  # bytes of addresses that the process has beside those of the file
-DAMAGED = 3  # the code of a process that says why on its standard error
+DAMAGED = 3  # the exit code of a process that names the damage on its standard error
 CHECKSUM = 4  # bytes at the end of a chunk
 _State = tuple[int, int, int]
-_seen: dict[str, tuple[_State, str]] = {}  # what was found out about a file, and of which state
+_checked: dict[str, tuple[_State, str]] = {}  # the state of a file, and why it is refused
 
 
 def open_hdf5(path: str | Path) -> h5py.File:
-    """Open a file of others to read; ValueError for one that another process could not stand."""
+    """Open a third-party file to read; ValueError where another process failed at it."""
     look_through([path])
-    if told := _verdict(os.path.abspath(path)):
-        raise ValueError(told)
+    if problem := _problem(os.path.abspath(path)):
+        raise ValueError(problem)
     return h5py.File(path, "r")
 
 
 def look_through(paths: Sequence[str | Path]) -> None:
     """Let one process walk through all files that are going to be opened."""
-    waiting = [path for path in map(os.path.abspath, paths) if _verdict(path) is None]
+    waiting = [path for path in map(os.path.abspath, paths) if _problem(path) is None]
     while waiting:
         states = [_state(path) for path in waiting]
         command = [sys.executable, "-c", START, *map(str, sys.path)]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-        given = b"\0".join(map(os.fsencode, waiting))
-        found = subprocess.run(command, input=given, capture_output=True, env=environment)
-        done = len(found.stdout)
+        names = b"\0".join(map(os.fsencode, waiting))
+        ended = subprocess.run(command, input=names, capture_output=True, env=environment)
+        done = len(ended.stdout)
         for path, state in zip(waiting[:done], states, strict=False):
-            _seen[path] = state, ""
+            _checked[path] = state, ""
         if done < len(waiting):
-            _seen[waiting[done]] = states[done], _reason(found)
+            _checked[waiting[done]] = states[done], _reason(ended)
         waiting = waiting[done + 1 :]
 
 
 def _state(path: str) -> _State:
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = os.stat(path)
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _verdict(path: str) -> str | None:
-    """Why a file is refused, nothing if it is not; None if it was not looked at as it is."""
-    state, told = _seen.get(path, (None, None))
-    return told if state == _state(path) else None
+def _problem(path: str) -> str | None:
+    """Why a file is refused, empty if it is not; None if it was not checked in its state."""
+    state, problem = _checked.get(path, (None, None))
+    return problem if state == _state(path) else None
 
 
-def _reason(found: "subprocess.CompletedProcess[bytes]") -> str:
-    last = found.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    if found.returncode == DAMAGED:
+def _reason(ended: "subprocess.CompletedProcess[bytes]") -> str:
+    last = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if ended.returncode == DAMAGED:
         return last
     return (
         "what it says of its contents cannot be read with "
         f"{memory_limit():,} bytes and in {time_limit():g} s of computing (the process that tried "
-        f"ended with {found.returncode}{last and f', {last}'}); raise the limits, for example "
+        f"ended with {ended.returncode}{last and f', {last}'}); raise the limits, for example "
         f"{LIMIT}=16GiB or {TIME_LIMIT}=60s, if it is not damaged"
     )
 
@@ -97,7 +96,7 @@ def main() -> None:
             _limit(resource.RLIMIT_CORE, 0)
             _limit(resource.RLIMIT_AS, memory_limit() + PROGRAM)
             _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + time_limit()))
-        with _stumbling(), h5py.File(os.fsdecode(path), "r") as file:
+        with _tolerant(), h5py.File(os.fsdecode(path), "r") as file:
             _visit(file, set())
             file.visititems(lambda *_: None)
         os.write(1, b".")
@@ -110,8 +109,8 @@ def _limit(kind: int, most: int) -> None:
 
 
 @contextmanager
-def _stumbling() -> Iterator[None]:
-    """Damaged bytes make h5py stumble in many ways, which are no matter here."""
+def _tolerant() -> Iterator[None]:
+    """Ignore the many errors of damaged bytes, which are no matter here."""
     try:
         yield
     except MemoryError:
@@ -120,31 +119,31 @@ def _stumbling() -> Iterator[None]:
         pass
 
 
-def _check_chunk(least: int, chunk: Any) -> None:
+def _check_chunk(least: int, chunk: h5py.h5d.StoreInfo) -> None:
     if chunk.size < least:
-        told = f"the chunk at {chunk.chunk_offset} has {chunk.size} bytes, less than its checksum"
-        os.write(2, told.encode())
+        problem = f"the chunk at {chunk.chunk_offset} has {chunk.size} bytes"
+        os.write(2, f"{problem}, less than its checksum".encode())
         os._exit(DAMAGED)
 
 
-def _visit(item: Any, seen: set[int]) -> None:
-    """An object, and what it holds; links that are not hard may lead to other files."""
-    if hash(item.id) in seen:
+def _visit(item: h5py.Group | h5py.Dataset, visited: set[int]) -> None:
+    """Visit an object and its contents; links that are not hard may lead to other files."""
+    if hash(item.id) in visited:
         return
-    seen.add(hash(item.id))
-    with _stumbling():
+    visited.add(hash(item.id))
+    with _tolerant():
         for name in item.attrs:
-            with _stumbling():
+            with _tolerant():
                 item.attrs[name]
     if isinstance(item, h5py.Group):
         for name in item:
-            with _stumbling():
+            with _tolerant():
                 if isinstance(item.get(name, getlink=True), h5py.HardLink):
-                    _visit(item[name], seen)
+                    _visit(item[name], visited)
         return
     if item.chunks:
         item.id.chunk_iter(partial(_check_chunk, CHECKSUM if item.fletcher32 else 0))
     if h5py.check_ref_dtype(item.dtype) is h5py.Reference:
         for reference in np.ravel(item[()]):
-            with _stumbling():
-                _visit(item.file[reference], seen)
+            with _tolerant():
+                _visit(item.file[reference], visited)

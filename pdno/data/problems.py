@@ -198,6 +198,10 @@ class HeatProblem(Problem):
     def scheme_text(self) -> str:
         return "exact propagator exp(-4 pi^2 xi^2 c t) of each Fourier mode"
 
+    @property
+    def times(self) -> tuple[float, ...]:
+        return super().times or ()
+
     def physics(self) -> "Physics":
         from pdno.equations.heat import Heat
         from pdno.fields.distributions import heat_initial

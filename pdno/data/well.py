@@ -1,9 +1,9 @@
 """The Well: its HDF5 files as a dataset, and datasets of ours in its folders.
 
 A file has groups of scalar (t0), vector (t1) and matrix (t2) fields, of shape (B, T, *N, d, ...)
-where the axes of samples, time or space are left out if a field does not vary along them. Folders
-have files of the same fields, and a whole dataset has them in data/train, data/valid and
-data/test. The layout: https://polymathic-ai.org/the_well/data_format/.
+without the axes of samples, time or space along which a field does not vary. Folders have files of
+the same fields, and a whole dataset has them in data/train, data/valid and data/test. The layout:
+https://polymathic-ai.org/the_well/data_format/.
 
 As an operator: inputs are the fields that do not vary in time and the first frame of those that
 do, outputs all frames of these. Components of vectors are channels, velocity_x and velocity_y.
@@ -39,6 +39,8 @@ from pdno.files.tensor_file import AGAIN
 from pdno.spectral.grid import Grid
 
 SPLITS = ("train", "valid", "test")
+GROUPS = {"t0_fields": 0, "t1_fields": 1, "t2_fields": 2, "scalars": 0}
+"""Groups of a file, and the number of indices of the components of their fields."""
 SAME = 1e-3  # relative to the spacing: coordinates are in single precision
 
 
@@ -50,17 +52,17 @@ def open_well(path: Path | str, split: str | None = None, **layout: Any) -> Oper
         **layout: `inputs` and `outputs` name other fields, or scalars as inputs; `times`,
             `periodic` and `offset` replace what the files say.
     """
-    place = Path(path)
-    if (place / "data").is_dir():
-        place = place / "data" / (split or SPLITS[0])
+    folder = Path(path)
+    if (folder / "data").is_dir():
+        folder = folder / "data" / (split or SPLITS[0])
     elif split is not None:
         raise ValueError(f"{path} has no folder data with splits: leave out split={split!r}")
-    if (place / MANIFEST).is_file() and not layout:  # which says more than its files
-        return open_dataset(place)
-    files = _files(place)
+    if (folder / MANIFEST).is_file() and not layout:  # which says more than its files
+        return open_dataset(folder)
+    files = _files(folder)
     if not files:
         raise ValueError(
-            f"{place} has no HDF5 files; The Well has them in data/{'|'.join(SPLITS)}"
+            f"{folder} has no HDF5 files; The Well has them in data/{'|'.join(SPLITS)}"
         )
     return OperatorDataset(WellSource(files, Layout(**layout)))
 
@@ -75,14 +77,14 @@ def is_well(path: Path) -> bool:
     try:
         with open_hdf5(files[0]) as file:
             return "n_spatial_dims" in file.attrs and "dimensions" in file and "t0_fields" in file
-    except Exception:  # damaged bytes make h5py stumble in many ways; readers say how
+    except Exception:  # damaged bytes make h5py fail in many ways; readers explain them
         return False
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
         inside = [*path.glob("*.h5"), *path.glob("*.hdf5")]
-        return sorted(one for one in inside if one.is_file())
+        return sorted(file for file in inside if file.is_file())
     return [path] if path.is_file() else []
 
 
@@ -94,15 +96,17 @@ def _opened(path: Path) -> Iterator[h5py.File]:
     except (MemoryLimitError, PublishedFileError) as problem:
         raise ValueError(f"cannot read {path} in The Well's layout: {problem}") from problem
     except Exception as problem:
-        told = str(problem).strip("'\"")
-        raise ValueError(f"cannot read {path} in The Well's layout: {told}; {AGAIN}") from problem
+        reason = str(problem).strip("'\"")
+        raise ValueError(
+            f"cannot read {path} in The Well's layout: {reason}; {AGAIN}"
+        ) from problem
 
 
 @dataclass(frozen=True)
 class _Field:
-    """A field or scalar of a file: where it is, and along which axes it varies."""
+    """A field or scalar of a file: its dataset, and along which axes it varies."""
 
-    place: str
+    name: str
     order: int
     by_sample: bool
     by_time: bool
@@ -113,12 +117,18 @@ class _Field:
         indices = ("".join(index) for index in itertools.product(axes, repeat=self.order))
         return [f"{name}_{index}" if index else name for index in indices]
 
+    def stored_shape(self, count: int, frames: int, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape that the attributes imply."""
+        space = [n for n, varies in zip(shape, self.by_axis, strict=True) if varies]
+        ahead = [count] * self.by_sample + [frames] * self.by_time
+        return (*ahead, *space, *[len(shape)] * self.order)
+
     def read(
         self, file: h5py.File, row: int, frames: slice | int, shape: Sequence[int]
     ) -> Numbers:
         """One sample as channels first, ([T,] C, *N)."""
-        cut: tuple[Any, ...] = (row,) * self.by_sample + (frames,) * self.by_time
-        block = np.asarray(file[self.place][cut])
+        cut: tuple[slice | int, ...] = (row,) * self.by_sample + (frames,) * self.by_time
+        block = np.asarray(file[self.name][cut])
         ahead = block.shape[: self.by_time and isinstance(frames, slice)]
         sizes = [n if varies else 1 for n, varies in zip(shape, self.by_axis, strict=True)]
         components = len(shape) ** self.order
@@ -129,12 +139,11 @@ class _Field:
 
 @dataclass(frozen=True)
 class _Header:
-    """What a file says of its samples."""
+    """The metadata of a file."""
 
     path: Path
     count: int
     axes: tuple[str, ...]
-    shape: tuple[int, ...]
     grid: Grid
     times: tuple[float, ...]
     fields: dict[str, _Field]
@@ -146,52 +155,42 @@ def _read_header(path: Path) -> _Header:
     with _opened(path) as file:
         count, dimensions = int(file.attrs["n_trajectories"]), file["dimensions"]
         axes = tuple(map(_text, dimensions.attrs["spatial_dims"]))
+        coordinates = {}
         for name in (*axes, "time"):
             hdf5_array(name, dimensions[name], size, matlab=False)  # refuses what is too large
             check_memory(f"dimension {name}", 8 * dimensions[name].size)
-        points = [np.asarray(dimensions[axis], dtype=float) for axis in axes]
-        # coordinates or times that vary from sample to sample have an axis for them
-        points = [x.reshape(-1, x.shape[-1])[0] for x in points]
-        shape = tuple(map(len, points))
-        times = np.asarray(dimensions["time"], dtype=float)
-        times = times.reshape(-1, times.shape[-1])[0]
+            values = np.asarray(dimensions[name], dtype=float)
+            # coordinates or times that vary from sample to sample have an axis for them
+            coordinates[name] = values.reshape(-1, values.shape[-1])[0]
+        times = tuple(coordinates.pop("time").tolist())
+        shape = tuple(map(len, coordinates.values()))
         fields, kinds = dict(_read_fields(file, len(axes), size)), set()
-        expected = {"n": count, "t": len(times)}
         for name, field in fields.items():
-            kinds.add(file[field.place].dtype)
-            _check_shape(name, field, file[field.place].shape, expected, shape)
+            stored = file[field.name]
+            expected = field.stored_shape(count, len(times), shape)
+            # a scalar that does not vary may be one number or an array of one
+            if stored.shape != expected and not (expected == () and stored.shape == (1,)):
+                told = f"{name} has shape {tuple(stored.shape)}, its attributes say {expected}"
+                raise ValueError(told)
+            kinds.add(stored.dtype.newbyteorder("="))
             whole = len(shape) ** field.order * (len(times) if field.by_time else 1)
             check_memory(f"one sample of field {name}", 8 * whole * math.prod(shape))
         boundaries = file["boundary_conditions"].values()
         periodic = all(_text(one.attrs["bc_type"]).lower() == "periodic" for one in boundaries)
-    grid = _grid(path, dict(zip(axes, points, strict=True)), periodic=periodic)
-    double = np.dtype("f8") in {kind.newbyteorder("=") for kind in kinds}
-    return _Header(path, count, axes, shape, grid, tuple(times.tolist()), fields, double)
+    grid = _grid(path, coordinates, periodic=periodic)
+    return _Header(path, count, axes, grid, times, fields, np.dtype("f8") in kinds)
 
 
 def _read_fields(file: h5py.File, dim: int, size: int) -> Iterator[tuple[str, _Field]]:
-    for group, order in (("t0_fields", 0), ("t1_fields", 1), ("t2_fields", 2), ("scalars", 0)):
+    for group, order in GROUPS.items():
         for name in map(_text, file[group].attrs["field_names"] if group in file else ()):
             item = file[group][name]
             if hdf5_array(name, item, size, matlab=False).read is None:
                 raise ValueError(f"{group}/{name} holds no real numbers")
-            flags = item.attrs
-            varies = (
-                (False,) * dim if group == "scalars" else tuple(map(bool, flags["dim_varying"]))
-            )
+            scalar, flags = group == "scalars", item.attrs
+            by_axis = (False,) * dim if scalar else tuple(map(bool, flags["dim_varying"]))
             by = bool(flags["sample_varying"]), bool(flags["time_varying"])
-            yield name, _Field(f"{group}/{name}", order, *by, varies)
-
-
-def _check_shape(
-    name: str, field: _Field, given: Sequence[int], sizes: dict[str, int], shape: Sequence[int]
-) -> None:
-    wanted = [sizes["n"]] * field.by_sample + [sizes["t"]] * field.by_time
-    wanted += [n for n, varies in zip(shape, field.by_axis, strict=True) if varies]
-    wanted += [len(shape)] * field.order
-    # a scalar that does not vary may be one number or an array of one
-    if tuple(given) != tuple(wanted) and not (wanted == [] and tuple(given) == (1,)):
-        raise ValueError(f"{name} has shape {tuple(given)}, its attributes say {tuple(wanted)}")
+            yield name, _Field(f"{group}/{name}", order, *by, by_axis)
 
 
 def _grid(path: Path, axes: dict[str, Numbers], *, periodic: bool) -> Grid:
@@ -205,13 +204,13 @@ def _grid(path: Path, axes: dict[str, Numbers], *, periodic: bool) -> Grid:
                 "arrays and their axes, for example inputs='t0_fields/NAME', input_axes='nxy'"
             )
         offsets.append(float(x[0] / steps.mean()))
-    # only half a cell from the origin says that points are centres of cells
+    # points are centres of cells only where they begin half a cell from the origin
     shape = tuple(map(len, axes.values()))
     centres = all(abs(offset - 0.5) < SAME * max(shape) for offset in offsets)
     return Grid(shape, periodic, 0.5 if centres else 0.0)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
@@ -226,19 +225,18 @@ class WellSource:
         self.starts = [0, *itertools.accumulate(header.count for header in self.headers)]
         first = self.headers[0]
         for header in self.headers[1:]:
-            alike = ("axes", "grid", "fields") + ("times",) * (layout.times is None)
-            for what in alike:
-                if getattr(header, what) != getattr(first, what):
-                    told = f"{header.path} and {first.path} have different {what}"
+            for name in ("axes", "grid", "fields") + ("times",) * (layout.times is None):
+                if getattr(header, name) != getattr(first, name):
+                    told = f"{header.path} and {first.path} have different {name}"
                     raise ValueError(f"{told}: read those that are alike, file by file")
         self.inputs, self.outputs = _choose(first, layout)
-        self.in_time = first.fields[self.outputs[0]].by_time
-        self.times = (layout.times or first.times) if self.in_time else None
+        in_time = first.fields[self.outputs[0]].by_time
+        self.times = (layout.times or first.times) if in_time else None
         if self.times is not None and len(self.times) != len(first.times):
             raise ValueError(f"{len(self.times)} times for {len(first.times)} frames")
         periodic = first.grid.periodic if layout.periodic is None else layout.periodic
         offset = first.grid.offset if layout.offset is None else layout.offset
-        self.grid = Grid(first.shape, periodic, offset)
+        self.grid = Grid(first.grid.shape, periodic, offset)
         names = [
             tuple(c for name in part for c in first.fields[name].components(name, first.axes))
             for part in (self.inputs, self.outputs)
@@ -248,48 +246,47 @@ class WellSource:
         )
         if [len(part) for part in self.channels] != [len(part) for part in names]:
             raise ValueError(f"names of channels are {self.channels}; expected as many as {names}")
-        self.dtype = torch.float64 if any(one.double for one in self.headers) else torch.float32
+        self.dtype = torch.float64 if any(h.double for h in self.headers) else torch.float32
 
     def __len__(self) -> int:
         return self.starts[-1]
 
-    def read(self, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Inputs and outputs of some samples, one visit to each file."""
-        found: dict[int, tuple[Tensor, Tensor]] = {}
+        samples: dict[int, tuple[Tensor, Tensor]] = {}
         for number, header in enumerate(self.headers):
-            inside = [row for row in rows if bisect_right(self.starts, row) - 1 == number]
+            inside = [index for index in indices if bisect_right(self.starts, index) - 1 == number]
             if not inside:
                 continue
             with _opened(header.path) as file:
-                for row in inside:
-                    found[row] = self._sample(header, file, row - self.starts[number])
-        for row, parts in found.items():
+                for index in inside:
+                    samples[index] = self._sample(header, file, index - self.starts[number])
+        for index, parts in samples.items():
             if not all(bool(part.isfinite().all()) for part in parts):
-                told = "has NaN or infinity: leave it out with subset"
-                raise ValueError(f"sample {row} of {self.headers[0].path.parent} {told}")
-        inputs, outputs = zip(*(found[row] for row in rows), strict=True)
+                where = f"sample {index} of {self.headers[0].path.parent}"
+                raise ValueError(f"{where} has NaN or infinity: leave it out with subset")
+        inputs, outputs = zip(*(samples[index] for index in indices), strict=True)
         return torch.stack(inputs), torch.stack(outputs)
 
     def _sample(self, header: _Header, file: h5py.File, row: int) -> tuple[Tensor, Tensor]:
-        parts = []
+        parts, shape = [], self.grid.shape
         for names, frames in ((self.inputs, 0), (self.outputs, slice(None))):
-            fields = [header.fields[name].read(file, row, frames, header.shape) for name in names]
-            block = np.concatenate(fields, axis=-1 - len(header.shape))
-            values = torch.from_numpy(np.array(block, dtype=str(self.dtype)[6:]))
-            parts.append(values)
+            fields = [header.fields[name].read(file, row, frames, shape) for name in names]
+            block = np.concatenate(fields, axis=-1 - len(shape))
+            parts.append(torch.from_numpy(np.array(block, dtype=str(self.dtype)[6:])))
         return parts[0], parts[1]
 
 
 def _choose(header: _Header, layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The fields that are inputs and outputs."""
-    spatial = {n: field for n, field in header.fields.items() if not field.place.startswith("sc")}
+    spatial = {n: field for n, field in header.fields.items() if not field.name.startswith("sc")}
     varying = tuple(name for name, field in spatial.items() if field.by_time)
     constant = tuple(name for name, field in spatial.items() if not field.by_time)
     inputs, outputs = layout.inputs or constant + varying, layout.outputs or varying
     for name in (*inputs, *outputs):
         if name not in header.fields:
-            known = ", ".join(header.fields)
-            raise ValueError(f"{header.path} has no field {name!r}: it has {known}")
+            existing = ", ".join(header.fields)
+            raise ValueError(f"{header.path} has no field {name!r}: it has {existing}")
     if not outputs:
         raise ValueError(
             f"no field of {header.path} varies in time: name inputs and outputs among "
@@ -309,27 +306,26 @@ def save_well(folder: Path | str, **splits: OperatorDataset) -> Path:
 
     The statistics, with which its loader normalises, are those of the training samples.
     """
-    place, unknown = Path(folder), set(splits) - set(SPLITS)
+    target, unknown = Path(folder), set(splits) - set(SPLITS)
     if unknown or "train" not in splits:
         raise ValueError(f"splits {', '.join(splits)}; expected train and any of {SPLITS[1:]}")
     for split, data in splits.items():
-        data.save(place / "data" / split)
-    saved = open_dataset(place / "data" / "train")
-    write_text(place / "stats.yaml", yaml.safe_dump(_statistics(saved)))
-    return place
+        data.save(target / "data" / split)
+    saved = open_dataset(target / "data" / "train")
+    write_text(target / "stats.yaml", yaml.safe_dump(_statistics(saved)))
+    return target
 
 
 def _statistics(data: OperatorDataset) -> dict[str, dict[str, float]]:
     """Mean, standard deviation and root mean square of every field, and of its steps in time."""
-    found: dict[str, dict[str, float]] = {}
+    statistics: dict[str, dict[str, float]] = {}
     for names, field in zip(data.channels, data.to(torch.float64).batch(), strict=True):
+        in_time = data.times is not None and names is data.channels.outputs
         for name, values in zip(names, field.unbind(-1 - data.grid.dim), strict=True):
-            in_time = data.times is not None and names is data.channels.outputs
-            for end, part in (("", values), ("_delta", values.diff(dim=1) if in_time else None)):
-                if part is None or not part.numel():
-                    continue
-                spread = float(part.std(correction=0))
-                for key, number in (("mean", float(part.mean())), ("std", spread)):
-                    found.setdefault(key + end, {})[name] = number
-                found.setdefault("rms" + end, {})[name] = float(part.square().mean().sqrt())
-    return found
+            parts = {"": values} | ({"_delta": values.diff(dim=1)} if in_time else {})
+            for end, part in parts.items():
+                if part.numel():
+                    moments = part.mean(), part.std(correction=0), part.square().mean().sqrt()
+                    for key, number in zip(("mean", "std", "rms"), moments, strict=True):
+                        statistics.setdefault(key + end, {})[name] = float(number)
+    return statistics

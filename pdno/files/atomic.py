@@ -1,8 +1,7 @@
 """Files appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
 
 Temporary files are `.NAME.PID.tmp` beside the target, so `sweep` can remove those of dead runs.
-One process at a time writes to a folder: it holds the lock of the file `.lock` there, which ends
-with the process, however that ends.
+One process at a time writes to a folder: it locks the file `.lock` there until it ends.
 """
 
 __all__ = [
@@ -32,8 +31,8 @@ from pathlib import Path
 from pdno.files.limits import open_regular
 
 LOCK = ".lock"
-PAUSE = 0.2  # seconds between two looks at a lock
-_held: dict[Path, int] = {}  # by which thread of this process
+PAUSE = 0.2  # seconds between two attempts to lock
+_held: dict[Path, int] = {}  # locked folders of this process, and the threads that hold them
 
 
 @contextlib.contextmanager
@@ -61,8 +60,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def _clear(target: Path) -> None:
-    """Remove what processes of this machine left that died while they wrote the same file."""
-    if os.name != "posix":  # elsewhere there is no harmless signal to ask a process with
+    """Remove temporary files of processes of this machine that died while writing this file."""
+    if os.name != "posix":  # elsewhere there is no harmless signal to test a process with
         return
     for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         number = path.name.rsplit(".", 2)[1]
@@ -102,7 +101,7 @@ def sweep(folder: Path) -> int:
 
 @contextlib.contextmanager
 def explained(folder: Path, kept: str) -> Iterator[None]:
-    """Say what could not be written to a folder, what to do about it, and what is `kept`."""
+    """Raise what could not be written to a folder with a remedy, and what is `kept`."""
     try:
         yield
     except OSError as error:
@@ -117,12 +116,12 @@ def explained(folder: Path, kept: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
-    """Make the folder and hold its lock; ValueError, or else to wait, where another holds it.
+    """Make the folder and lock it. Raise if it is locked; with `wait=True`, block instead.
 
-    Who holds it already may ask again. Without a folder nothing is done.
+    The thread that holds the lock may take it again. Without a folder nothing is done.
     """
-    place = None if folder is None else folder.resolve()
-    if folder is None or place is None or _held.get(place) == threading.get_ident():
+    target = None if folder is None else folder.resolve()
+    if folder is None or target is None or _held.get(target) == threading.get_ident():
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -131,31 +130,31 @@ def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
         _take(descriptor, folder, wait=wait)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
-        _held[place] = threading.get_ident()
+        _held[target] = threading.get_ident()
         try:
             yield
         finally:
-            del _held[place]
+            del _held[target]
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
 
 
 def clear_lock(folder: Path) -> None:
-    """Take the name of a writer off the lock who was killed after all was written."""
-    with contextlib.suppress(OSError, ValueError):  # of folders that we may only read, or are held
+    """Remove the name of a writer from the lock that was killed after all was written."""
+    with contextlib.suppress(OSError, ValueError):  # read-only or locked folders
         if (folder / LOCK).stat().st_size:
             with only_writer(folder):
                 pass
 
 
 def _open_lock(path: Path) -> int:
-    """A descriptor of the file of a lock, which is no link to a file of others."""
+    """A descriptor of the lock file, which must not be a link."""
     careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | careful, 0o644)
-        found = os.fstat(descriptor)
-        if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
             return descriptor
         os.close(descriptor)
     if path.exists() or path.is_symlink():
@@ -168,7 +167,7 @@ def _take(descriptor: int, folder: Path, *, wait: bool) -> None:
         import fcntl
     except ImportError:  # no such lock on this system
         return
-    told = False
+    announced = False
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -178,7 +177,7 @@ def _take(descriptor: int, folder: Path, *, wait: bool) -> None:
             who = holder if holder.isprintable() and holder else "another process"
             if not wait:
                 raise ValueError(f"{who} is writing to {folder}: let it end") from error
-            if not told:
+            if not announced:
                 print(f"pdno: waiting for {who}, which is writing to {folder}", file=sys.stderr)
-            told = True
+            announced = True
             time.sleep(PAUSE)

@@ -1,10 +1,9 @@
-"""What readers may use: regular files alone, and no more memory and time than their limits.
+"""Limits for readers: regular files alone, within limits of memory and computing time.
 
-A reader says what it needs before it reads. The limit is half of this machine's memory, or what
-the environment says, for example PDNO_MEMORY_LIMIT=8GiB. Parsed text takes many times the bytes of
-its file, and counts so. Time is that of computing, however busy the machine and slow its disk, and
-is asked for where what is read could keep a reader busy for ever (`pdno.data.foreign_hdf5`): it is
-5 s, or for example PDNO_TIME_LIMIT=60s.
+A reader states what it needs before it reads. The limit is half of the memory of this machine, or
+that of the environment, for example PDNO_MEMORY_LIMIT=8GiB. Parsed text takes many times the bytes
+of its file, and counts so. Computing time is limited where a file could keep a reader busy for ever
+(`pdno.data.foreign_hdf5`): 5 s, or for example PDNO_TIME_LIMIT=60s.
 """
 
 __all__ = [
@@ -12,9 +11,11 @@ __all__ = [
     "TIME_LIMIT",
     "MemoryLimitError",
     "check_memory",
+    "check_plain",
     "open_regular",
     "read_json",
     "read_text",
+    "walk",
 ]
 
 import errno
@@ -22,13 +23,13 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 LIMIT, TIME_LIMIT = "PDNO_MEMORY_LIMIT", "PDNO_TIME_LIMIT"
-UNKNOWN = 4 * 2**30  # where a system does not tell its memory
+UNKNOWN = 4 * 2**30  # where the memory of a system is not known
 PARSED = 64  # bytes of lists, dicts and numbers that a byte of text may become
 SECONDS = 5.0
 MOST_VALUES, DEEPEST = 1_000_000, 64
@@ -41,11 +42,11 @@ class MemoryLimitError(ValueError):
 
 def memory_limit() -> int:
     """Bytes that a reader may use."""
-    given = os.environ.get(LIMIT, "")
-    if given:
-        size = _SIZE.fullmatch(given.strip())
+    text = os.environ.get(LIMIT, "")
+    if text:
+        size = _SIZE.fullmatch(text.strip())
         if size is None:
-            raise ValueError(f"{LIMIT} is {given!r}; expected a size such as 8GiB, or 500MB")
+            raise ValueError(f"{LIMIT} is {text!r}; expected a size such as 8GiB, or 500MB")
         return int(float(size[1]) * 2 ** (10 * " KMGT".index((size[2] or " ").upper())))
     if not hasattr(os, "sysconf"):
         return UNKNOWN
@@ -54,10 +55,10 @@ def memory_limit() -> int:
 
 def time_limit() -> float:
     """Seconds of computing that a reader may use."""
-    given = os.environ.get(TIME_LIMIT, "") or f"{SECONDS}"
-    seconds = re.fullmatch(r"(\d{1,9}(?:\.\d+)?) ?s?", given.strip())
+    text = os.environ.get(TIME_LIMIT, "") or f"{SECONDS}"
+    seconds = re.fullmatch(r"(\d{1,9}(?:\.\d+)?) ?s?", text.strip())
     if seconds is None:
-        raise ValueError(f"{TIME_LIMIT} is {given!r}; expected seconds such as 60s")
+        raise ValueError(f"{TIME_LIMIT} is {text!r}; expected seconds such as 60s")
     return float(seconds[1])
 
 
@@ -74,11 +75,11 @@ def check_memory(what: str, size: int, cure: str = "") -> None:
 
 def open_regular(path: Path | str) -> BufferedReader:
     """Open a file to read; pipes and devices, which may never end, are refused."""
-    found = os.stat(path)
-    if stat.S_ISDIR(found.st_mode):
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "expected a file, not a folder", str(path))
-    if stat.S_ISREG(found.st_mode):
-        # what is put in its place now must not stop us, either
+    if stat.S_ISREG(mode):
+        # a pipe that replaces the file now must not block, either
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             return open(descriptor, "rb")
@@ -101,28 +102,36 @@ def read_text(path: Path | str) -> str:
 
 
 def read_json(path: Path | str) -> Any:
-    """What a JSON file holds; errors name the file."""
+    """The content of a JSON file; errors name the file."""
     text = read_text(path)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as problem:
-        told = f"{path} is not readable as JSON: {problem}"
-        raise ValueError(f"{told}; bring it back from a copy, or make it again") from problem
+        reason = f"{path} is not readable as JSON: {problem}"
+        raise ValueError(f"{reason}; bring it back from a copy, or make it again") from problem
 
 
-def check_plain(path: Path | str, values: Any) -> None:
-    """Refuse lists and dicts that, walked as a tree, are too deep or too many, and odd keys."""
+def walk(values: object) -> Iterator[object]:
+    """All values of nested lists and dicts, walked as a tree; ValueError if too deep or many."""
     waiting, count = [(values, 0)], 1
     while waiting:
         value, depth = waiting.pop()
-        parts: Iterable[Any] = value.values() if isinstance(value, dict) else ()
-        for key in value if isinstance(value, dict) else ():
-            if not isinstance(key, str) or not key.isprintable():
-                raise ValueError(f"{path} has the key {key!r:.60}; expected a printable word")
-        parts = value if isinstance(value, (list, tuple, set)) else parts
-        new = [(part, depth + 1) for part in parts]
-        count += len(new)
-        if count > MOST_VALUES or depth > DEEPEST:
-            most = f"at most {MOST_VALUES:,} values in {DEEPEST} levels"
-            raise ValueError(f"{path} is nested too deep, or too large; expected {most}")
-        waiting += new
+        yield value
+        if isinstance(value, (dict, list, tuple, set)):
+            count += len(value)
+            if count > MOST_VALUES or depth > DEEPEST:
+                most = f"at most {MOST_VALUES:,} values in {DEEPEST} levels"
+                raise ValueError(f"is nested too deep, or too large; expected {most}")
+            parts = value.values() if isinstance(value, dict) else value
+            waiting += [(part, depth + 1) for part in parts]
+
+
+def check_plain(path: Path | str, values: object) -> None:
+    """Refuse content of a file that is too deep or too large, and odd keys."""
+    try:
+        for value in walk(values):
+            for key in value if isinstance(value, dict) else ():
+                if not isinstance(key, str) or not key.isprintable():
+                    raise ValueError(f"has the key {key!r:.60}; expected a printable word")
+    except ValueError as problem:
+        raise ValueError(f"{path} {problem}") from problem

@@ -1,12 +1,11 @@
-"""Tensor files: what `torch.save` wrote, read without unpickling.
+"""Tensor files: files of `torch.save`, read without unpickling.
 
 A file of torch >= 1.6 is a zip archive of uncompressed records: `NAME/data.pkl` describes the
-object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages.
-
-The description is a pickle, a program for a small stack machine which may call any function it
-names. Here it is only tokenised (`pickletools.genops` executes nothing) and interpreted by the
-machine below, which knows containers, numbers, text and three names: an ordered dict, a tensor as
-a view of a storage, a parameter. All else is refused. What comes back is plain and on the CPU.
+object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages. The description is a
+pickle, a program for a small stack machine which may call any function it names. Here it is only
+tokenised (`pickletools.genops` executes nothing) and interpreted by the machine below, which knows
+containers, numbers, text, ordered dicts, tensors as views of storages, and parameters. All else is
+refused. The result is plain and on the CPU.
 """
 
 __all__ = ["AGAIN", "Contents", "TensorFileError", "read_tensor_file"]
@@ -17,13 +16,13 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.files.limits import MemoryLimitError, check_memory, open_regular
+from pdno.files.limits import DEEPEST, MemoryLimitError, check_memory, open_regular, walk
 from pdno.interface.errors import LONGEST_MESSAGE, printable
 
 _Containers: TypeAlias = "list[Contents] | tuple[Contents, ...] | dict[str | int, Contents]"
@@ -36,12 +35,18 @@ _OLD = "as torch.save wrote before torch 1.6; refused because loading it could r
 _OLD += "Ask its author to save it again with torch >= 1.6"
 # About 40 instructions of 150 bytes describe a tensor: enough for 50,000 tensors in one file.
 _MOST_INSTRUCTIONS, _MOST_DESCRIPTION_BYTES = 2_000_000, 1 << 26
-_MOST_VALUES, _DEEPEST = 1_000_000, 64
 _CHUNK = 1 << 24
 
 _LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
-_NEW: dict[str, Callable[[], Any]] = {"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple}
+_NEW: dict[str, Callable[[], object]] = {
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+}
 _NEW |= {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False}
+
+
+T = TypeVar("T")
 
 
 class TensorFileError(ValueError):
@@ -66,10 +71,10 @@ def read_tensor_file(path: str | Path) -> Contents:
                 return _checked(_Machine(archive, size).run())
         except (TensorFileError, MemoryLimitError) as problem:
             raise TensorFileError(f"cannot read {path}: {printable(str(problem))}") from problem
-        # Damaged bytes make zipfile and pickletools stumble in many ways; all mean the same.
+        # Damaged bytes make zipfile and pickletools fail in many ways; all mean the same.
         except Exception as problem:
-            told = printable(str(problem)[:LONGEST_MESSAGE])
-            raise TensorFileError(f"cannot read {path}: {told}; {AGAIN}") from problem
+            reason = printable(str(problem)[:LONGEST_MESSAGE])
+            raise TensorFileError(f"cannot read {path}: {reason}; {AGAIN}") from problem
 
 
 @dataclass
@@ -85,7 +90,7 @@ class _Machine:
     def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
         self.archive, infos = archive, archive.infolist()
         self.records = {info.filename: info for info in infos}
-        self.stack, self.marks, self.memo = list[Any](), list[int](), dict[int, Any]()
+        self.stack, self.marks, self.memo = list[object](), list[int](), dict[object, object]()
         self.storages: dict[tuple[str, torch.dtype, int], _Storage] = {}
         roots = [name[: -len("data.pkl")] for name in self.records if name.endswith("/data.pkl")]
         if len(roots) != 1:
@@ -109,7 +114,7 @@ class _Machine:
         if order in self.records and archive.read(order) != b"little":
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
 
-    def run(self) -> Any:
+    def run(self) -> object:
         """The value that the description leaves on the stack."""
         description = f"{self.root}data.pkl"
         if self.records[description].file_size > _MOST_DESCRIPTION_BYTES:
@@ -122,7 +127,7 @@ class _Machine:
         (result,) = self.stack
         return result
 
-    def step(self, opcode: str, argument: Any) -> None:
+    def step(self, opcode: str, argument: object) -> None:
         """Change what was put on the stack, or push a value."""
         match opcode:
             case "PROTO" | "FRAME" | "STOP":
@@ -147,7 +152,7 @@ class _Machine:
             case _:
                 self.stack.append(self.value(opcode, argument))
 
-    def value(self, opcode: str, argument: Any) -> Any:
+    def value(self, opcode: str, argument: object) -> object:
         """A value given, recalled or put together from those on the stack."""
         if opcode in _LITERALS:
             return argument
@@ -161,19 +166,19 @@ class _Machine:
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
                 return tuple(self.pop(int(opcode[-1])))
             case "GLOBAL" | "STACK_GLOBAL":
-                name = argument if opcode == "GLOBAL" else " ".join(self.pop(2))
+                name = str(argument) if opcode == "GLOBAL" else " ".join(map(str, self.pop(2)))
                 if name not in _NAMES:
                     foreign = name[:80].replace(" ", ".")
                     raise TensorFileError(f"this file holds a pickled {foreign!r}; {_REFUSED}")
                 return _NAMES[name]
             case "BINPERSID":
-                return self.storage(*self.pop(1)[0])
+                return self.storage(*cast(tuple[object, ...], self.pop(1)[0]))
             case "REDUCE":
                 function, arguments = self.pop(2)
-                return function(*arguments)
+                return cast(Callable[..., object], function)(*cast(list[object], arguments))
         raise TensorFileError(f"this file holds a pickled {opcode} step; {_REFUSED}")
 
-    def pop(self, count: int | None = None) -> list[Any]:
+    def pop(self, count: int | None = None) -> list[object]:
         """The last `count` values, or those since the last mark."""
         start = self.marks.pop() if count is None else len(self.stack) - count
         if start < 0:
@@ -182,19 +187,21 @@ class _Machine:
         del self.stack[start:]
         return values
 
-    def top(self, expected: type) -> Any:
+    def top(self, expected: type[T]) -> T:
         if not isinstance(self.stack[-1], expected):
             raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
         return self.stack[-1]
 
-    def storage(self, kind: Any, dtype: Any, key: Any, _device: Any, count: Any) -> _Storage:
-        typed = isinstance(dtype, torch.dtype) and type(key) is str and type(count) is int
+    def storage(
+        self, kind: object, dtype: object, name: object, _device: object, count: object
+    ) -> _Storage:
+        typed = isinstance(dtype, torch.dtype) and isinstance(name, str) and type(count) is int
         if kind != "storage" or not typed:
             raise TensorFileError(f"its description names no storage; {AGAIN}")
-        place = (key, dtype, count)
-        if place not in self.storages:
-            self.storages[place] = _Storage(self.read(*place))
-        return self.storages[place]
+        key = cast(tuple[str, torch.dtype, int], (name, dtype, count))
+        if key not in self.storages:
+            self.storages[key] = _Storage(self.read(*key))
+        return self.storages[key]
 
     def read(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
         """The numbers of record `data/key`, as a flat tensor."""
@@ -212,12 +219,18 @@ class _Machine:
 
 
 def _tensor(
-    storage: _Storage, offset: int, size: Any, stride: Any, grad: Any, hooks: Any, meta: Any = None
+    storage: _Storage,
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    _grad: object,
+    _hooks: object,
+    meta: object = None,
 ) -> Tensor:
     if meta:
         raise TensorFileError("a tensor is a lazy conjugate; save tensor.resolve_conj()")
     bounded = all(type(n) is int and 0 <= n < 1 << 63 for n in (offset, *size, *stride))
-    if not bounded or len(size) > _DEEPEST:
+    if not bounded or len(size) > DEEPEST:
         raise TensorFileError(f"the size of a tensor is malformed; {AGAIN}")
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     count, held = math.prod(list(size)), storage.numbers.numel()
@@ -232,7 +245,7 @@ _DTYPES |= {"Byte": torch.uint8, "Bool": torch.bool, "Half": torch.float16}
 _DTYPES |= {"BFloat16": torch.bfloat16, "Float": torch.float32, "Double": torch.float64}
 _DTYPES |= {"ComplexFloat": torch.complex64, "ComplexDouble": torch.complex128}
 # All that a description may name. Nothing else callable ever gets on the stack.
-_NAMES: dict[str, torch.dtype | Callable[..., Any]] = {
+_NAMES: dict[str, torch.dtype | Callable[..., object]] = {
     **{f"torch {kind}Storage": dtype for kind, dtype in _DTYPES.items()},
     "collections OrderedDict": lambda: {},
     "torch._utils _rebuild_tensor_v2": _tensor,
@@ -240,17 +253,16 @@ _NAMES: dict[str, torch.dtype | Callable[..., Any]] = {
 }
 
 
-def _checked(contents: Any) -> Contents:
+def _checked(contents: object) -> Contents:
     """`contents`, if it is plain, not too deep and, walked as a tree, not too large."""
-    waiting, count = [(contents, 0)], 1
-    while waiting:
-        value, depth = waiting.pop()
-        if isinstance(value, (dict, list, tuple)):
-            count += len(value)
-            if count > _MOST_VALUES or depth > _DEEPEST:
-                raise TensorFileError(f"it holds too many values or too deep ones; {PLAIN}")
-            parts = value.values() if isinstance(value, dict) else value
-            waiting += [(part, depth + 1) for part in parts]
-        elif not (value is None or isinstance(value, (Tensor, str, int, float))):
-            raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
+    try:
+        for value in walk(contents):
+            if not (
+                value is None or isinstance(value, (dict, list, tuple, Tensor, str, int, float))
+            ):
+                raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
+    except TensorFileError:
+        raise
+    except ValueError as problem:
+        raise TensorFileError(f"it {problem}; {PLAIN}") from problem
     return cast(Contents, contents)
