@@ -4,7 +4,7 @@ __all__ = ["main"]
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from importlib.metadata import version
 from operator import or_
@@ -30,37 +30,36 @@ if TYPE_CHECKING:
 ABOUT = """Pseudo-differential neural operators: data, networks and measurements.
 
 --plugin MODULE, anywhere, imports problems, networks and experiments of another package.
---version says which pdno this is."""
+--version prints the version of pdno."""
 SMOKE = "smoke: a few samples and one epoch show that all runs; the numbers mean nothing"
 Arrays = Annotated[Layout, arg(name="")]
 Source = Positional[Path]
-Engine = Literal["processes", "ray"]
+Sources = Positional[tuple[Path, ...]]
 
 
-def _any_problem() -> Any:
-    kinds: Any = [Annotated[kind, subcommand(name)] for name, kind in PROBLEMS.items()]
-    return reduce(or_, kinds)
-
-
-def _any_study() -> Any:
+def _subcommands(constructors: Mapping[str, Callable[..., object]]) -> Any:
+    """One of several things, each a subcommand with the options of its constructor."""
     kinds: Any = [
-        Annotated[Study, subcommand(name, description=_summary(recipe), constructor=recipe)]
-        for name, recipe in RECIPES.items()
+        Annotated[Any, subcommand(name, description=_summary(make), constructor=make)]
+        for name, make in constructors.items()
     ]
     return reduce(or_, kinds)
 
 
-def _summary(recipe: Callable[..., Study]) -> str:
-    return (recipe.__doc__ or "").split("\n")[0]
+def _summary(thing: Callable[..., object]) -> str:
+    return (thing.__doc__ or "").split("\n")[0]
 
 
 # made when a command runs: plug-ins add to them
-AnyProblem = Annotated[Problem, arg(name="", constructor_factory=_any_problem)]
-AnyStudy = Annotated[Study, arg(name="", constructor_factory=_any_study)]
+AnyProblem = Annotated[Problem, arg(name="", constructor_factory=lambda: _subcommands(PROBLEMS))]
+AnyStudy = Annotated[Study, arg(name="", constructor_factory=lambda: _subcommands(RECIPES))]
 
 
 def generate(
-    problem: AnyProblem, out: Path, workers: int | None = None, engine: Engine = "processes"
+    problem: AnyProblem,
+    out: Path,
+    workers: int | None = None,
+    engine: Literal["processes", "ray"] = "processes",
 ) -> None:
     """Generate a dataset, or finish one that was interrupted.
 
@@ -83,7 +82,7 @@ def generate(
 
 
 def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -> None:
-    """Say what a data file or folder holds: `pdno data info PATH`.
+    """Print what a data file or folder holds: `pdno data info PATH`.
 
     Arguments:
         action: What to do.
@@ -129,7 +128,7 @@ def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, .
 
 
 def info(json: bool = False) -> None:
-    """Say what pdno finds on this machine: versions, threads, compiled code, GPU.
+    """Print versions, threads, compiled code and GPU of this machine.
 
     Arguments:
         json: For programs.
@@ -189,10 +188,12 @@ def train(
         device: Where to train, for example cuda or cpu; CUDA by default where there is one.
         tensorboard: Write event files, too (extra track).
     """
-    from pdno.runs.execute import train as run
+    from pdno.runs.execute import train
 
-    options: Any = {"epochs": epochs, "seed": seed, "device": device, "tensorboard": tensorboard}
-    _print_metrics(run(specification, out, **options), out)
+    metrics = train(
+        specification, out, epochs=epochs, seed=seed, device=device, tensorboard=tensorboard
+    )
+    _print_metrics(metrics, out)
 
 
 def evaluate(
@@ -211,17 +212,17 @@ def evaluate(
         file: Any data file or folder (`pdno data info`); its own test samples by default. Arrays
             that are not named are those of the training.
         resolution: Points per axis; those of the training by default.
-        out: A CSV file for the rows.
+        out: A CSV file for the metrics.
         device: Where to predict.
     """
     from pdno.evaluation.metric_table import write_metrics
     from pdno.runs.run import Run
 
     other = None if file is None else DataFile(path=file, **layout.keyword_arguments())
-    rows = Run.open(run, device).evaluate(file=other, resolution=resolution)
+    metrics = Run.open(run, device).evaluate(file=other, resolution=resolution)
     if out is not None:
-        write_metrics(out, rows)
-    print(*(f"{row.metric:28} {row.value:.6g}" for row in rows), sep="\n")
+        write_metrics(out, metrics)
+    print(*(f"{metric.metric:28} {metric.value:.6g}" for metric in metrics), sep="\n")
 
 
 def predict(
@@ -247,28 +248,26 @@ def predict(
     """
     from pdno.runs.run import Run
 
-    shape = Run.open(run, device).predict(
-        inputs, out, array=array, times=times, pde_parameters=pde_parameters
-    )
-    print(f"{out}: {shape}")
+    options: Any = {"array": array, "times": times, "pde_parameters": pde_parameters}
+    print(f"{out}: {Run.open(run, device).predict(inputs, out, **options)}")
 
 
 def symbol(
     source: Source, out: Path | None = None, order: float = 1.0, resolution: int | None = None
 ) -> None:
-    """Look inside a learned operator: certificate, norms and pictures of every layer.
+    """Look inside a learned operator: certificate, norms and figures of every layer.
 
     Arguments:
         source: A run folder, or a file of published weights.
         out: Folder for symbol.json, symbol.txt and the figures; `symbol` in the run folder by
-            default, where `pdno report` finds it.
-        order: m of the symbol class S^m that is asked about.
-        resolution: Points per axis; needed for published weights, which do not say it.
+            default, where `pdno report` reads it.
+        order: m of the symbol class S^m of the certificate.
+        resolution: Points per axis; needed for published weights, which do not record it.
     """
     from pdno.runs.symbol import inspect_symbols
 
-    text, place = inspect_symbols(source, out, order=order, resolution=resolution)
-    print(text, f"figures and symbol.json: {place}", sep="\n")
+    text, folder = inspect_symbols(source, out, order=order, resolution=resolution)
+    print(text, f"figures and symbol.json: {folder}", sep="\n")
 
 
 def export(
@@ -293,33 +292,22 @@ def export(
         frames: Frames of a rollout as one graph; one step, for a loop of yours, by default.
         speed: Time torch and the file, batches of 1 and 20.
         beside: Further run folders for a page, to compare with.
-        pde_parameters: Numbers of the equation that the file fixes, which an operator of a family needs,
-            for example --pde_parameters viscosity 1e-3.
+        pde_parameters: PDE parameters that the file fixes, which an operator of a family needs,
+            for example --pde-parameters viscosity 1e-3.
     """
+    sizes: Any = {"resolution": resolution, "pde_parameters": pde_parameters}
     if format == "page":
         from pdno.laboratory.page import write_page
 
-        print(
-            write_page(
-                [run, *beside],
-                out or run / "page",
-                resolution=resolution,
-                pde_parameters=pde_parameters,
-            )
-        )
+        print(write_page([run, *beside], out or run / "page", **sizes))
         return
     from pdno.runs.run import Run
 
-    sizes: dict[str, Any] = {
-        "resolution": resolution,
-        "frames": frames,
-        "pde_parameters": pde_parameters,
-    }
-    made = Run.open(run).export(out, format=format, **sizes)
-    print(made, *([made.speed()] if speed else []), sep="\n")
+    exported = Run.open(run).export(out, format=format, frames=frames, **sizes)
+    print(exported, *([exported.speed()] if speed else []), sep="\n")
 
 
-def serve(runs: Positional[tuple[Path, ...]], port: int = 8000) -> None:
+def serve(runs: Sources, port: int = 8000) -> None:
     """Try trained operators in a browser, with the solvers beside them (extra serve).
 
     Others cannot reach it: it listens on this machine alone.
@@ -333,7 +321,7 @@ def serve(runs: Positional[tuple[Path, ...]], port: int = 8000) -> None:
     run_server(list(runs), port=port)
 
 
-def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> None:
+def report(runs: Sources, out: Path = Path("report")) -> None:
     """Show run folders, and the tables and figures of the paper that they fill, as one page.
 
     Arguments:
@@ -345,19 +333,29 @@ def report(runs: Positional[tuple[Path, ...]], out: Path = Path("report")) -> No
     print(write_report(list(runs), out))
 
 
-def verify(paths: Positional[tuple[Path, ...]]) -> int:
-    """Say of each file whether it is as it was written: right, missing, changed or unknown.
+def verify(paths: Sources) -> int:
+    """Compare each file with its checksum: right, missing, changed or unknown.
 
     The exit code is 1 where something is wrong.
 
     Arguments:
         paths: Datasets, run folders, folders that hold some, or exported files.
     """
-    from pdno.runs.verify import verify as look
+    from pdno.runs.verify import verify
 
-    text, right = look(list(paths))
+    text, right = verify(list(paths))
     print(text)
     return 0 if right else 1
+
+
+COMMANDS: dict[str, Callable[..., int | None]] = {
+    "list": list_experiments,
+    **{
+        command.__name__: command
+        for command in (reproduce, train, evaluate, predict, symbol, report, export, serve, verify)
+        + (generate, data, demo, bench, info)
+    },
+}
 
 
 def _print_metrics(metrics: "list[Metric]", folder: Path, note: str = "") -> None:
@@ -369,7 +367,7 @@ def _print_metrics(metrics: "list[Metric]", folder: Path, note: str = "") -> Non
 
 
 def _load_plugins(words: list[str]) -> list[str]:
-    """Import the plug-ins that are installed or asked for; the other words of the command."""
+    """Import the plug-ins that are installed or named; the other words of the command."""
     modules, rest, left = [], [], iter(words)
     for word in left:
         if word == "--plugin":
@@ -384,22 +382,22 @@ def _load_plugins(words: list[str]) -> list[str]:
     return rest or ["--help"]
 
 
-def _check_names(words: list[str], commands: Iterable[str]) -> None:
-    """Refuse an unknown command, problem or experiment with the nearest known one."""
-    known: dict[str, Iterable[str]] = {"generate": PROBLEMS, "reproduce": RECIPES}
+def _check_names(words: list[str]) -> None:
+    """Refuse an unknown command, problem or experiment with the nearest existing one."""
     command, name = words[0], words[1] if len(words) > 1 else "-"
-    if not command.startswith("-") and command not in commands:
-        near = suggest(command, commands)
-        raise ValueError(f"no command {command!r}; {near}known: {', '.join(commands)}")
-    if command in known and not name.startswith("-") and name not in known[command]:
-        what = "problem" if command == "generate" else "experiment"
-        raise ValueError(unknown_name(what, name, known[command]))
+    if not command.startswith("-") and command not in COMMANDS:
+        near = suggest(command, COMMANDS)
+        raise ValueError(f"no command {command!r}; {near}known: {', '.join(COMMANDS)}")
+    names: dict[str, tuple[str, Iterable[str]]]
+    names = {"generate": ("problem", PROBLEMS), "reproduce": ("experiment", RECIPES)}
+    if command in names and not name.startswith("-") and name not in names[command][1]:
+        raise ValueError(unknown_name(names[command][0], name, names[command][1]))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0, or 2 where the input was wrong, or 75 where the same command goes on.
+    """Run a command; 0, 2 for wrong input, 75 where the same command continues.
 
-    `pdno verify` has 1 where files are wrong.
+    `pdno verify` returns 1 where files are wrong.
     """
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
     tune_allocator()
@@ -407,19 +405,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         print(f"pdno {version('pdno')}")
         return 0
-    runs = (reproduce, train, evaluate, predict, symbol, report, export, serve, verify)
-    rest = (*runs, generate, data, demo, bench, info)
-    named = {"list": list_experiments} | {command.__name__: command for command in rest}
     try:
         words = _load_plugins(words)
-        _check_names(words, named)
+        _check_names(words)
         config = (CascadeSubcommandArgs, DisallowNone)
         code = tyro.extras.subcommand_cli_from_dict(
-            named, prog="pdno", description=ABOUT, args=words, config=config
+            COMMANDS, prog="pdno", description=ABOUT, args=words, config=config
         )
         return code or 0
     except KeyboardInterrupt:
-        message, code = "interrupted; the same command goes on where it stopped", 130
+        message, code = "interrupted; the same command continues where it stopped", 130
     except ValidationError as error:
         message, code = one_line(error), 2
     except (ValueError, OSError, SolverError, TrainingStopped) as error:

@@ -30,7 +30,7 @@ from pdno.paper.recipes import (
     Models,
     Options,
     PaperPreset,
-    Resolution,
+    Points,
     Runs,
     Seeds,
     SmallPreset,
@@ -64,7 +64,7 @@ WIDTHS = {"smoke": (2, 4), "small": (5, 10, 20), "paper": (5, 10, 20, 30, 40)}
 
 @recipe
 def darcy_modes(
-    preset: PaperPreset = "small", *, resolution: Resolution = None, seeds: Seeds = 1
+    preset: PaperPreset = "small", *, resolution: Points = None, seeds: Seeds = 1
 ) -> Study:
     """Ablation: kept modes k_max on Darcy (fig. 9).
 
@@ -80,7 +80,7 @@ def darcy_modes(
 
 @recipe
 def darcy_activation(
-    preset: PaperPreset = "small", *, resolution: Resolution = None, seeds: Seeds = 1
+    preset: PaperPreset = "small", *, resolution: Points = None, seeds: Seeds = 1
 ) -> Study:
     """Ablation: GELU against ReLU symbol networks on Darcy (fig. 11)."""
     name, sets = "darcy-activation", []
@@ -180,7 +180,7 @@ PARTS: Mapping[str, Part] = {
     "classical": {"network": CLASSICAL},
     # a mean lags behind where the error falls fast, as it does at the end of one cycle
     "averaging": {"training": {"averaging": 0.99}},
-    # the velocities of Burgers at t = 1 have the size 0.008; these make the error worse all the same
+    # the velocities of Burgers at t = 1 have the size 0.008; these enlarge the error all the same
     "normalisers": {"run": {"normalization": "channel"}},
 }
 EVERYWHERE = ("Muon", "symmetries", "feed-forward")
@@ -356,8 +356,8 @@ def navier_stokes_family(preset: SmallPreset = "small", *, seeds: Seeds = 1) -> 
 def resources(preset: PaperPreset = "small") -> Study:
     """Memory, parameters and seconds per epoch of PDNO and FNO (table 6).
 
-    Measured on one training step of a rollout of ten frames on 64 x 64 points, batch 20; nothing is
-    trained. `smoke` measures tiny networks on a tiny grid; the other presets are the same.
+    Measured on one training step of a rollout of ten frames on 64 x 64 points, batch 20; nothing
+    is trained. `smoke` measures tiny networks on a tiny grid; the other presets are the same.
     """
     smoke = preset == "smoke"
     sizes = ((4, 4),) if smoke else ((12, 20), (12, 30), (32, 20))

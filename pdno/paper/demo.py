@@ -105,7 +105,7 @@ def runs_for_pages(
 
 
 def show_operator(folder: Path, operators: Path = OPERATORS) -> str:
-    """Draw a trained operator on an unseen sample beside the true solution; a sentence about it."""
+    """Draw a trained operator on an unseen sample beside the solution; a sentence about it."""
     chosen = next((operators / name for name in SHOWN if is_finished(operators / name)), None)
     if chosen is None:
         return (

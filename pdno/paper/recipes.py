@@ -6,15 +6,7 @@ on two cores; `paper` is the published protocol. Networks, tasks and settings ar
 words of a YAML specification. torch is imported when a recipe is called.
 """
 
-__all__ = [
-    "Study",
-    "burgers",
-    "darcy",
-    "heat",
-    "make_study",
-    "navier_stokes",
-    "recipe",
-]
+__all__ = ["Study", "burgers", "darcy", "heat", "make_study", "navier_stokes", "recipe"]
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -32,7 +24,7 @@ from pdno.runs.plugins import Study, register
 Options = dict[str, Any]
 """Options in the words of a specification."""
 Runs = dict[str, Options]
-"""Options of an `Experiment` by model: network, training and what else the model has for itself."""
+"""Options of an `Experiment` by model: network, training and others of that model alone."""
 P = ParamSpec("P")
 
 ABOUT_PRESETS = Doc(
@@ -42,23 +34,17 @@ SmallPreset = Annotated[Literal["smoke", "small"], ABOUT_PRESETS]
 PaperPreset = Annotated[Literal["smoke", "small", "paper"], ABOUT_PRESETS]
 Preset = Annotated[Literal["smoke", "small", "best", "paper"], ABOUT_PRESETS]
 Seeds = Annotated[int, Field(ge=1), Doc("Number of seeds.")]
-Models = Annotated[
-    tuple[str, ...] | None, Doc("Only these, by the names of the table; xi stands for ξ.")
-]
-Resolution = Annotated[
+Models = Annotated[tuple[str, ...] | None, Doc("Only these, by their names; xi stands for ξ.")]
+Points = Annotated[
     Annotated[int, Field(ge=2)] | None,
     Doc("Points per axis; by default one of small and best, all of the table of paper."),
 ]
+Viscosity = Annotated[float | None, Doc("Only the data with this viscosity.")]
 
 PAPER: Options = {"optimiser": "adam", "schedule": "step", "weight_decay": 1e-6}
 """The training of the paper."""
-BASELINE: Options = {
-    **PAPER,
-    "epochs": 500,
-    "learning_rate": 1e-3,
-    "weight_decay": 1e-4,
-    "step_size": 100,
-}
+BASELINE: Options = {**PAPER, "epochs": 500, "learning_rate": 1e-3, "step_size": 100}
+BASELINE["weight_decay"] = 1e-4
 """The training of the published FNO and MWT."""
 CLASSICAL: Options = {"symbol": "classical", "order": 0.0}
 """Symbols in S^0 by construction (docs/theory_symbol_classes.md)."""
@@ -138,6 +124,11 @@ def _model_named(text: str, names: Sequence[str]) -> str:
     return matching[0]
 
 
+def run(network: Options, training: Options, **options: Any) -> Options:
+    """A run of this network with this training."""
+    return {"network": network, "training": training, **options}
+
+
 def changed(run: Options, **network: Any) -> Options:
     """A run with other options of its network."""
     return {**run, "network": {**run["network"], **network}}
@@ -177,15 +168,15 @@ def heat(preset: Preset = "small", *, seeds: Seeds = 1) -> Study:
     """One operator learns the heat equation, its symbol against the exact one (fig. 3).
 
     100 states at 10 times in training, 20 others at 20 times in testing. The operator stands
-    alone: no lift, no W, no σ. The paper trains for 10,000 epochs; with a one-cycle schedule 60 are
-    enough (`small`), where the networks see 4t, which lets them follow the steep decay between the
+    alone: no lift, no W, no σ. The paper trains for 10,000 epochs; with a one-cycle schedule 60
+    are enough (`small`), where the networks see 4t, which lets them follow the steep decay between the
     training times, and 32 modes: at t = 0.05 the higher ones have decayed by e^-101.
     """
     smoke, paper = preset == "smoke", preset == "paper"
-    samples, points = (6, 64) if smoke else (120, 1024)
+    points, train, test = (64, 4, 2) if smoke else (1024, 100, 20)
     modes = None if paper else 32
     training = {**PAPER, "epochs": 10_000, "learning_rate": 1e-2, "step_size": 2000}
-    if preset != "paper":
+    if not paper:
         epochs = {"smoke": 2, "small": 60, "best": 400}[preset]
         training = one_cycle("small", epochs, 1e-2, optimiser="adam")
     runs: Runs = {"PDIO a(x,ξ,t)": {"network": {"kind": "pdio", "modes": modes}}}
@@ -199,30 +190,29 @@ def heat(preset: Preset = "small", *, seeds: Seeds = 1) -> Study:
         preset,
         [runs],
         seeds=seeds,
-        problem=problems.HeatProblem(samples=samples, resolution=points),
-        train=4 if smoke else 100,
-        test=2 if smoke else 20,
+        problem=problems.HeatProblem(samples=train + test, resolution=points),
+        train=train,
+        test=test,
         resolution=points,
         task={"kind": "one-shot", "train_every": 2, "span": 1.0 if paper else 0.25},
         training=training,
     )
 
 
-DARCY_POINTS = {"smoke": (16,), "small": (32,), "best": (64,), "paper": (32, 64, 128, 256, 512)}
-DARCY_STORED = {"smoke": 32, "small": 128, "best": 256, "paper": 512}
-DARCY_SOLVED = {"smoke": 32}
-"""Points of the solver where they are not the usual ones."""
+DARCY = {
+    "smoke": ((16,), 32, 32),
+    "small": ((32,), 128, None),
+    "best": ((64,), 256, None),
+    "paper": ((32, 64, 128, 256, 512), 512, None),
+}
+"""Points of the training, of the stored data, and of the solver where these are not the usual."""
 DARCY_SIZES = {"smoke": (6, 4, 2, 1), "small": (12, 20, 3, 60), "best": (16, 32, 3, 300)}
 """Modes, width, wavelets and epochs."""
 
 
 @recipe
 def darcy(
-    preset: Preset = "small",
-    *,
-    resolution: Resolution = None,
-    models: Models = None,
-    seeds: Seeds = 1,
+    preset: Preset = "small", *, resolution: Points = None, models: Models = None, seeds: Seeds = 1
 ) -> Study:
     """Darcy flow at five resolutions: PDNO a(x,ξ), PDNO a(ξ), MWT, FNO (table 1).
 
@@ -234,12 +224,11 @@ def darcy(
 
 def darcy_sets(preset: str, resolution: int | None = None) -> list[Runs]:
     """The runs of table 1 by model, at one resolution or at the usual ones."""
-    sets = []
-    for points in DARCY_POINTS[preset] if resolution is None else (resolution,):
+    sets, (usual, stored, solved) = [], DARCY[preset]
+    for points in usual if resolution is None else (resolution,):
         runs = _darcy_paper(points) if preset == "paper" else _darcy_small(preset)
         if points & (points - 1):  # wavelets halve the points
             runs = {model: run for model, run in runs.items() if not model.startswith("MWT")}
-        stored, solved = DARCY_STORED[preset], DARCY_SOLVED.get(preset)
         data = _static_data(preset, problems.DarcyProblem, stored, solved, points)
         sets.append(with_options(runs, {"name": "darcy", "normalization": "pointwise", **data}))
     return sets
@@ -272,10 +261,10 @@ def _darcy_paper(s: int) -> Runs:
     fno = {"kind": "fno", "width": 32, "modes": 12, "coordinate_scale": scale, "padding": 9}
     ours = {**PAPER, "epochs": 1000, "learning_rate": 1e-2, "step_size": 200}
     return {
-        "PDNO a(x,ξ)": {"network": pdno, "training": ours},
-        "PDNO a(ξ)": {"network": {**pdno, "depends_on_x": False}, "training": ours},
-        "MWT Leg": {"network": {"kind": "mwt"}, "training": {**BASELINE, "batch_size": 10}},
-        "FNO": {"network": fno, "training": BASELINE},
+        "PDNO a(x,ξ)": run(pdno, ours),
+        "PDNO a(ξ)": run({**pdno, "depends_on_x": False}, ours),
+        "MWT Leg": run({"kind": "mwt"}, {**BASELINE, "batch_size": 10}),
+        "FNO": run(fno, BASELINE),
     }
 
 
@@ -283,7 +272,7 @@ def _darcy_paper(s: int) -> Runs:
 def navier_stokes(
     preset: Preset = "small",
     *,
-    viscosity: Annotated[float | None, Doc("Only the data with this viscosity.")] = None,
+    viscosity: Viscosity = None,
     models: Models = None,
     seeds: Seeds = 1,
 ) -> Study:
@@ -296,13 +285,11 @@ def navier_stokes(
         raise ValueError(f"no dataset with viscosity {viscosity}: expected 1e-3, 1e-4 or 1e-5")
     if preset == "best" and viscosity not in (None, 1e-5):
         raise ValueError(f"preset 'best' has viscosity 1e-5 only, not {viscosity}")
-    return make_study(
-        "navier-stokes", preset, flow_sets(preset, viscosity), models=models, seeds=seeds
-    )
+    sets = flow_sets(preset, viscosity)
+    return make_study("navier-stokes", preset, sets, models=models, seeds=seeds)
 
 
-WINDOW = 10
-"""Input frames, at t = 1..10; the targets are the frames after them."""
+WINDOW = 10  # input frames, at t = 1..10; the targets are the frames after them
 FLOWS = ((1e-3, 50, 1000), (1e-4, 30, 1000), (1e-4, 30, 9800), (1e-5, 20, 1000))
 """Viscosity, last time and training samples of the four datasets of table 2.
 
@@ -312,16 +299,14 @@ LONG_TRAINING = 5000
 FLOW_TEST = 200
 SMALL_TIMES = {1e-3: 30, 1e-4: 30, 1e-5: 20}
 """Last time by viscosity in `small`: that of table 2, but for 50 where the flow is smoothest."""
-CLIP = 10.0
-"""Largest norm of the gradient of a batch in `small`; that of a rollout may be far larger."""
-SMALL_MARKOV = {"PDNO": 31, "FNO": 34}
-"""Epochs of one-step training in `small` up to t = 20."""
-ROLLOUT_BATCH = 5
-"""In `small`; a rollout has ten frames per sample, so small batches buy more steps."""
+CLIP = 10.0  # largest norm of the gradient of a batch; that of a rollout may be far larger
+SMALL_MARKOV = {"PDNO": 31, "FNO": 34}  # epochs of one-step training in `small` up to t = 20
+ROLLOUT_BATCH = 5  # a rollout has ten frames per sample, so small batches buy more steps
 TRANSPORT: Options = {"transport": True, "diffusion": True}
 
 
 def flow_sets(preset: str, viscosity: float | None) -> list[Runs]:
+    """The runs of table 2 by model, of one viscosity or of the usual ones."""
     if preset == "paper":
         return [_flow_paper(*flow) for flow in FLOWS if viscosity in (None, flow[0])]
     return [_flow_best()] if preset == "best" else [_flow_small(preset, viscosity or 1e-5)]
@@ -350,13 +335,9 @@ def _flow_small(preset: str, viscosity: float) -> Runs:
     rollout = {"kind": "rollout"}
     one_shot = {"kind": "one-shot", "start": WINDOW, "span": targets}
     runs: Runs = {
-        "PDNO rollout": {"network": pdno, "training": ours, "task": rollout},
-        "PDNO one-shot": {
-            "network": {**pdno, "takes_time": True},
-            "training": ours,
-            "task": one_shot,
-        },
-        "FNO rollout": {"network": {**pdno, "kind": "fno"}, "training": theirs, "task": rollout},
+        "PDNO rollout": run(pdno, ours, task=rollout),
+        "PDNO one-shot": run({**pdno, "takes_time": True}, ours, task=one_shot),
+        "FNO rollout": run({**pdno, "kind": "fno"}, theirs, task=rollout),
         **_markov(
             preset, width, modes, {m: 19 * n // (time - 1) for m, n in SMALL_MARKOV.items()}
         ),
@@ -379,14 +360,9 @@ def _markov(preset: str, width: int, modes: int, epochs: Mapping[str, int]) -> R
     settings = {"batch_size": 8, "clip": CLIP, "warm_up": 0.2, "evaluate_every": 5}
     # more noise than the error of a step would dominate what is left of that error
     task = {"kind": "markov", "residual": False, "noise": 0.003}
+    common = {"task": task, "normalization": "channel", "of_paper": False}
     return {
-        f"{model} Markov": {
-            "network": network,
-            "training": muon(preset, epochs[model], **settings),
-            "task": task,
-            "normalization": "channel",
-            "of_paper": False,
-        }
+        f"{model} Markov": run(network, muon(preset, epochs[model], **settings), **common)
         for model, network in networks.items()
     }
 
@@ -416,20 +392,12 @@ def _flow_paper(viscosity: float, final_time: int, train: int) -> Runs:
     one_shot = {"task": {"kind": "one-shot", "start": WINDOW, "span": targets}}
     space_time = {"task": {"kind": "space-time"}, "normalization": "pointwise"}
     runs: Runs = {
-        "PDNO a(x,ξ)": {"network": pdno, "training": ours, **rollout},
-        "PDNO a(x,ξ,t)": {"network": {**pdno, "takes_time": True}, "training": ours, **one_shot},
-        "MWT Leg": {"network": wavelets, "training": waves, **space_time},
-        "MWT Chb": {"network": {**wavelets, "base": "chebyshev"}, "training": waves, **space_time},
-        "FNO-2D": {
-            "network": {"kind": "fno", "coordinate_scale": scale},
-            "training": BASELINE,
-            **rollout,
-        },
-        "FNO-3D": {
-            "network": {**block, "coordinate_scale": scales},
-            "training": blocks,
-            **space_time,
-        },
+        "PDNO a(x,ξ)": run(pdno, ours, **rollout),
+        "PDNO a(x,ξ,t)": run({**pdno, "takes_time": True}, ours, **one_shot),
+        "MWT Leg": run(wavelets, waves, **space_time),
+        "MWT Chb": run({**wavelets, "base": "chebyshev"}, waves, **space_time),
+        "FNO-2D": run({"kind": "fno", "coordinate_scale": scale}, BASELINE, **rollout),
+        "FNO-3D": run({**block, "coordinate_scale": scales}, blocks, **space_time),
     }
     problem = problems.NavierStokesProblem(
         samples=train + FLOW_TEST, resolution=64, viscosity=viscosity, final_time=final_time
@@ -437,29 +405,24 @@ def _flow_paper(viscosity: float, final_time: int, train: int) -> Runs:
     return _flow_data(runs, problem, train=train, test=FLOW_TEST, resolution=64)
 
 
-BURGERS_POINTS = {
-    "smoke": (64,),
-    "small": (256,),
-    "best": (1024,),
-    "paper": (256, 512, 1024, 2048, 4096),
+BURGERS = {
+    "smoke": ((64,), 128, 128),
+    "small": ((256,), 1024, 2048),  # 2048 is within 3e-11 of the usual 8192
+    "best": ((1024,), 4096, None),
+    "paper": ((256, 512, 1024, 2048, 4096), 8192, None),
 }
-BURGERS_STORED = {"smoke": 128, "small": 1024, "best": 4096, "paper": 8192}
-BURGERS_SOLVED = {"smoke": 128, "small": 2048}  # 2048 is within 3e-11 of the usual 8192
+"""As for Darcy flow."""
 
 
 @recipe
 def burgers(
-    preset: Preset = "small",
-    *,
-    resolution: Resolution = None,
-    models: Models = None,
-    seeds: Seeds = 1,
+    preset: Preset = "small", *, resolution: Points = None, models: Models = None, seeds: Seeds = 1
 ) -> Study:
     """Burgers at five resolutions, five networks (table 3).
 
     All have the same 1000 training and 100 test samples.
     """
-    points = BURGERS_POINTS[preset] if resolution is None else (resolution,)
+    points = BURGERS[preset][0] if resolution is None else (resolution,)
     sets = [burgers_runs(preset, s) for s in points]
     return make_study("burgers", preset, sets, models=models, seeds=seeds)
 
@@ -481,12 +444,11 @@ def burgers_runs(preset: str, s: int) -> Runs:
     wavelets["width"] = 4 if smoke else 16
     fno = {"kind": "fno", "width": width, "modes": 16, "coordinate_scale": scale}
     runs: Runs = {
-        "PDNO a(x,ξ)": {"network": pdno, "training": ours},
-        "PDNO a(ξ)": {"network": {**pdno, "depends_on_x": False}, "training": ours},
-        "MWT Leg": {"network": wavelets, "training": waves},
-        "MWT Chb": {"network": {**wavelets, "base": "chebyshev"}, "training": waves},
-        "FNO": {"network": fno, "training": theirs},
+        "PDNO a(x,ξ)": run(pdno, ours),
+        "PDNO a(ξ)": run({**pdno, "depends_on_x": False}, ours),
+        "MWT Leg": run(wavelets, waves),
+        "MWT Chb": run({**wavelets, "base": "chebyshev"}, waves),
+        "FNO": run(fno, theirs),
     }
-    stored, solved = BURGERS_STORED[preset], BURGERS_SOLVED.get(preset)
-    data = _static_data(preset, problems.BurgersProblem, stored, solved, s)
+    data = _static_data(preset, problems.BurgersProblem, *BURGERS[preset][1:], s)
     return with_options(runs, {"name": "burgers", **data})

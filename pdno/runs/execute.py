@@ -109,8 +109,8 @@ def _begin(experiment: Experiment, folder: Path, group: ProcessGroup) -> None:
     then, now = before.get("native"), environment["native"]
     if then != now:
         print(
-            f"pdno: this run began with compiled kernels {then} and continues with {now}: its last "
-            "digits will differ from those of an uninterrupted run",
+            f"pdno: this run began with compiled kernels {then} and continues with {now}: its "
+            "last digits will differ from those of an uninterrupted run",
             file=sys.stderr,
         )
     write_text(path, json.dumps(environment, indent=2) + "\n")

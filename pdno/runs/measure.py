@@ -1,6 +1,6 @@
 """The metrics of a trained operator, and the sample arrays that figures are drawn from.
 
-The sample arrays are those of `pdno.training.sample_arrays`, of all test samples up to a limit, and
+The sample arrays are those of `pdno.training.sample_arrays`, of test samples up to a limit, and
 
     heat.learned, heat.exact         Re ā(ξ, t) and e^{-4π²cξ²t}, (T, M)
     heat.xi, heat.times              their modes (M,) and times (T,)

@@ -58,8 +58,8 @@ class Run:
             raise ValueError(f"there is no folder {path}: give one of `pdno.fit` or `pdno train`")
         if not run_folder.is_finished(path):
             raise ValueError(
-                f"{path} holds no finished run ({run_folder.CHECKSUMS} is missing): finish it with "
-                "the command that began it"
+                f"{path} holds no finished run ({run_folder.CHECKSUMS} is missing): finish it "
+                "with the command that began it"
             )
         check_device(device)
         metrics = tuple(metrics_of_run(path))

@@ -143,7 +143,7 @@ def test_control_c_is_one_message_and_the_workers_end_with_it(tmp_path):
     os.killpg(process.pid, signal.SIGINT)
     _, messages = process.communicate(timeout=20)
     lines = [line for line in messages.splitlines() if not line.startswith("generate ")]
-    assert lines == ["pdno: interrupted; the same command goes on where it stopped"]
+    assert lines == ["pdno: interrupted; the same command continues where it stopped"]
     assert process.returncode == 130
     assert_all_end(process.pid)
     assert list(tmp_path.glob(".*.tmp")) == []
