@@ -27,14 +27,14 @@ def main(folder: Path, epochs: int = 30) -> dict[float, float]:
     torch.manual_seed(0)
     sizes = {"width": 12, "layers": 2, "modes": 16, "symbol_hidden": 12}
     model = pdno.PDNO(1, in_channels=1, out_channels=1, pde_parameters=1, **sizes)
-    run = pdno.fit(model, train, epochs=epochs, learning_rate=1e-2, normalization="channel")
+    operator = pdno.fit(model, train, epochs=epochs, learning_rate=1e-2, normalization="channel")
 
     start = START.sample(GRID, seed=1, indices=[0])
     figure, errors = Figure(figsize=(7.2, 2.4), layout="constrained"), {}
     panels = figure.subplots(1, 3, sharey=True)
     for axes, viscosity in zip(panels, (0.015, 0.05, 0.15), strict=True):
         u = pdno.solve(pdno.Burgers(viscosity), start, times=TIMES)
-        v = run.model.predict(start, pde_parameters={"viscosity": viscosity}, times=TIMES)
+        v = operator.predict(start, pde_parameters={"viscosity": viscosity}, times=TIMES)
         errors[viscosity] = float((u - v).norm() / u.norm())
         axes.plot(GRID.axes()[0].numpy(), u.flatten().numpy(), label="solver")
         axes.plot(GRID.axes()[0].numpy(), v.flatten().numpy(), "--", label="network")

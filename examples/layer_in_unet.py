@@ -40,9 +40,9 @@ def main(folder: Path, epochs: int = 30) -> float:
     u = pdno.apply_symbol(pdno.symbols.Resolvent(), f)  # (1 - Δ)⁻¹ f
     train, test = pdno.OperatorDataset.from_arrays(f, u, grid).split(test=16)
     torch.manual_seed(0)
-    run = pdno.fit(UNet(), train, test, epochs=epochs, batch_size=8, normalization="channel")
-    run.plot(0).savefig(folder / "layer_in_unet.png", dpi=80)
-    return pdno.evaluate(run.model, test).mean()
+    operator = pdno.fit(UNet(), train, test, epochs=epochs, batch_size=8, normalization="channel")
+    operator.plot(test, 0).savefig(folder / "layer_in_unet.png", dpi=80)
+    return pdno.evaluate(operator, test).mean()
 
 
 if __name__ == "__main__":

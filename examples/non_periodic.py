@@ -45,8 +45,10 @@ def main(folder: Path, name: str = "volterra", epochs: int = 30) -> dict[str, fl
         modes = (5 if name == "darcy" else 16) * (2 if "extension" in way else 1)
         sizes = {"width": 8, "layers": 2, "modes": modes, **options}
         model = pdno.PDNO(train.grid.dim, 1, 1, symbol_hidden=12, **sizes)
-        run = pdno.fit(model, train, epochs=epochs, learning_rate=1e-2, normalization="channel")
-        errors[way] = pdno.evaluate(run.model, test).mean()
+        operator = pdno.fit(
+            model, train, epochs=epochs, learning_rate=1e-2, normalization="channel"
+        )
+        errors[way] = pdno.evaluate(operator, test).mean()
     axes = (figure := Figure(figsize=(6.4, 2.4), layout="constrained")).subplots()
     axes.barh(list(errors), list(errors.values()))
     axes.set(xlabel=f"relative L2 error, {name}", xscale="log")

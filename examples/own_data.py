@@ -19,9 +19,9 @@ def main(folder: Path, epochs: int = 50) -> np.ndarray:
     data = pdno.read_own(folder / "own.npz", inputs="f", outputs="u")
     train, test = data.split(test=20)
     model = pdno.PDNO(dim=1, in_channels=1, out_channels=1, width=8, layers=2, modes=16)
-    run = pdno.fit(model, train, test, epochs=epochs, normalization="channel")
-    run.save(folder / "operator")
-    run.plot(0).savefig(folder / "own_data.png")
+    operator = pdno.fit(model, train, test, epochs=epochs, normalization="channel")
+    operator.save(folder / "operator")
+    operator.plot(test, 0).savefig(folder / "own_data.png")
 
     operator = pdno.load(folder / "operator")
     finer = np.load(folder / "finer.npy")[:, None]  # (samples, channels, x)

@@ -44,8 +44,8 @@ def main(folder: Path, samples: int = 64, epochs: int = 60) -> dict[tuple[str, s
         losses = {"data": data, "residual": physics, "both": data + 0.5 * physics}
         way = {"task": pdno.OneShot(span=0.5), "epochs": epochs, "learning_rate": 5e-3}
         for words, loss in losses.items():
-            run = pdno.fit(make_network(name), train, loss=loss, **way)
-            errors[name, words] = pdno.evaluate(run.model, test).mean()
+            operator = pdno.fit(make_network(name), train, loss=loss, **way)
+            errors[name, words] = pdno.evaluate(operator, test).mean()
     figure = Figure(figsize=(6.4, 2.4), layout="constrained")
     axes = figure.subplots()
     axes.barh([", ".join(key) for key in errors], list(errors.values()))

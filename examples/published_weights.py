@@ -17,8 +17,7 @@ from torch import Tensor, nn
 import pdno
 from pdno.data.problems import NavierStokesProblem
 from pdno.evaluation.evaluate import Evaluation
-from pdno.training.normalizer import NormalizedNetwork
-from pdno.training.task import TrainedOperator
+from pdno.training.trained_operator import TrainedOperator
 
 NAMES = {"lift": "fc0", "project_hidden": "fc1", "project": "fc2", "operators.": "conv"}
 NAMES |= {"symbol.real": "net_real", "symbol.imaginary": "net_imag", "symbol.space": "net_out"}
@@ -42,10 +41,9 @@ def make_trajectories(samples: int, folder: Path, points: int = 64) -> pdno.Oper
 @torch.no_grad()
 def measure(network: nn.Module, data: pdno.OperatorDataset, picture: Path) -> Evaluation:
     """The errors of the rollouts, of which the first one is drawn."""
-    data.plot(0, pdno.rollout(network, data.batch([0])[0], steps=10)[0]).savefig(picture, dpi=60)
-    return pdno.evaluate(
-        TrainedOperator(NormalizedNetwork(network), pdno.Rollout()), data, batch_size=8
-    )
+    operator = TrainedOperator(network, pdno.Rollout())
+    operator.plot(data, 0).savefig(picture, dpi=60)
+    return pdno.evaluate(operator, data, batch_size=8)
 
 
 def main(weights: str = "", samples: str = "64", folder: str = "", points: int = 64) -> float:

@@ -24,10 +24,10 @@ def main(folder: Path, epochs: int = 30, finest: int = 128) -> dict[int, tuple[f
     coarse = finest // 4
     torch.manual_seed(0)
     model = pdno.PDNO(1, 1, 1, width=8, layers=2, symbol="classical", symbol_hidden=12)
-    run = pdno.fit(model, train.subsample(4), epochs=epochs, learning_rate=1e-2)
+    operator = pdno.fit(model, train.subsample(4), epochs=epochs, learning_rate=1e-2)
 
     resolutions = [coarse, 2 * coarse, finest]
-    found = pdno.evaluate_resolutions(run.model, test, coarse, resolutions=resolutions)
+    found = pdno.evaluate_resolutions(operator, test, coarse, resolutions=resolutions)
     errors = {r: (shot.mean(), plain.mean()) for r, shot, plain in found}
     figure = Figure(figsize=(5.2, 2.8), layout="constrained")
     axes = figure.subplots()

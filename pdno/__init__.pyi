@@ -49,9 +49,9 @@ from .solvers.solve import solve as solve
 from .spectral.grid import Grid as Grid
 from .theory.certificate import certify as certify
 from .theory.extraction import extract_symbol as extract_symbol
+from .theory.extraction import recover_diffusivity as recover_diffusivity
 from .theory.lipschitz import lipschitz_report as lipschitz_report
 from .theory.norms import norm_bound as norm_bound
-from .theory.extraction import recover_diffusivity as recover_diffusivity
 from .theory.norms import operator_norm as operator_norm
 from .training.ensemble import Ensemble as Ensemble
 from .training.ensemble import fit_ensemble as fit_ensemble

@@ -25,7 +25,7 @@ from pdno.paper import ablations, recipes  # noqa: F401  # they register their r
 from pdno.runs.plugins import RECIPES, Study, load_plugins
 
 if TYPE_CHECKING:
-    from pdno.evaluation.metric_table import Metric
+    from pdno.files.metric_table import Metric
 
 ABOUT = """Pseudo-differential neural operators: data, networks and measurements.
 
@@ -215,7 +215,7 @@ def evaluate(
         out: A CSV file for the metrics.
         device: Where to predict.
     """
-    from pdno.evaluation.metric_table import write_metrics
+    from pdno.files.metric_table import write_metrics
     from pdno.runs.run import Run
 
     other = None if file is None else DataFile(path=file, **layout.keyword_arguments())

@@ -20,7 +20,7 @@ def forget():
     import pdno.paper.reproduce  # noqa: F401  # whose recipes are not of the test
     from pdno.data.problems import PROBLEMS
     from pdno.networks.pdno import SYMBOLS
-    from pdno.runs.networks import NETWORKS
+    from pdno.networks.specification import NETWORKS
     from pdno.runs.plugins import RECIPES
     from pdno.training.task import TASKS
 

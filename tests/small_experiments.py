@@ -8,7 +8,7 @@ import pytest
 import pdno.data.generate as generation
 from pdno.data.generate import make_shard
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
-from pdno.runs.networks import FNONetwork, PDIONetwork
+from pdno.networks.specification import specify
 from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
@@ -44,7 +44,7 @@ def heat():
         train=3,
         test=2,
         resolution=32,
-        network=PDIONetwork(symbol_hidden=8),
+        network=specify("pdio", takes_time=True, symbol_hidden=8),
         task=OneShot(train_every=2),
         training=QUICK,
     )
@@ -60,7 +60,7 @@ def darcy():
         train=4,
         test=2,
         resolution=8,
-        network=FNONetwork(width=4, modes=3),
+        network=specify("fno", width=4, modes=3),
         normalization="pointwise",
         training=QUICK,
         zero_shot=(16,),
@@ -80,7 +80,7 @@ def flow():
         test=2,
         resolution=16,
         window=2,
-        network=FNONetwork(width=4, modes=3),
+        network=specify("fno", width=4, modes=3),
         task=Rollout(),
         training=QUICK,
     )

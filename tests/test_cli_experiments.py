@@ -19,7 +19,7 @@ import pdno.data.generate as generation
 from pdno.cli import main
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import DarcyProblem
-from pdno.evaluation.metric_table import read_metrics
+from pdno.files.metric_table import read_metrics
 from pdno.paper.tables import number
 from pdno.report.runs import Results, find_runs
 from pdno.report.your_runs import run_entries

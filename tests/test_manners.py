@@ -8,7 +8,6 @@ from pydantic import ValidationError
 import pdno
 from pdno.cli import main
 from pdno.interface.errors import suggest
-from pdno.networks.pdno import make_symbol
 from pdno.paper.reproduce import study_of
 from pdno.runs.run import load_run
 
@@ -52,7 +51,7 @@ def test_unknown_keys_are_answered_with_the_key_that_was_meant(data):
 
 def test_a_task_may_be_its_kind(data):
     network = pdno.FNO(1, 1, 1, width=4, modes=4)
-    assert pdno.fit(network, data, task="static", epochs=1).model.task == pdno.StaticMap()
+    assert pdno.fit(network, data, task="static", epochs=1).task == pdno.StaticMap()
     with pytest.raises(ValueError, match="'rolout'; did you mean 'rollout'"):
         pdno.fit(network, data, task="rolout")
     with pytest.raises(
@@ -86,8 +85,8 @@ def test_a_certificate_is_of_one_symbol():
 def test_a_single_layer_is_the_layer_of_a_network(symbol):
     torch.manual_seed(0)
     layer = pdno.PDIO(2, 3, 3, modes=4, symbol=symbol)
-    options = pdno.networks.pdno.PDNOOptions(width=3, modes=4, symbol=symbol)
-    same = pdno.PseudoDifferentialOperator(make_symbol(options, 2, (3, 3), (4, 4)), (4, 4))
+    made = pdno.networks.pdno.SymbolSpecification(symbol=symbol).make(2, 3, 3, (4, 4))
+    same = pdno.PseudoDifferentialOperator(made, (4, 4))
     same.load_state_dict(layer.state_dict())
     f = torch.randn(2, 3, 16, 12)
     assert torch.equal(layer(f), same(f))
@@ -113,7 +112,7 @@ def test_what_is_no_network_no_symbol_and_no_folder_is_named(data, tmp_path):
         pdno.fit("pdno", data)
     with pytest.raises(ValueError, match="did you mean 'classical'"):
         pdno.PDIO(1, 1, 1, symbol="clasical")
-    with pytest.raises(ValueError, match=r"a dict is no symbol; .* run.network.operators\[0\]"):
+    with pytest.raises(ValueError, match=r"a dict is no symbol; .* operator.operators\[0\]"):
         pdno.certify({})
     with pytest.raises(ValueError, match="there is no folder .*absent"):
         pdno.load(tmp_path / "absent")
@@ -123,19 +122,19 @@ def test_what_is_no_network_no_symbol_and_no_folder_is_named(data, tmp_path):
 
 
 def test_what_predicts_says_in_a_line_what_it_is(data, tmp_path):
-    run = pdno.fit(
+    trained = pdno.fit(
         pdno.FNO(1, 1, 1, width=4, modes=4), data, data, epochs=1, normalization="channel"
     )
-    run.save(tmp_path)
-    operator, errors = pdno.load(tmp_path), pdno.evaluate(run, data)
+    trained.save(tmp_path)
+    operator, errors = pdno.load(tmp_path), pdno.evaluate(trained, data)
     inputs = data.batch()[0].numpy()
-    assert np.array_equal(run.predict(inputs), operator.predict(inputs))
-    assert torch.equal(errors.values(), pdno.evaluate(run.model, data).values())
+    assert np.array_equal(trained.predict(inputs), operator.predict(inputs))
+    assert torch.equal(errors.values(), pdno.evaluate(trained, data).values())
     told = f"channels 1 -> 1, trained on 16 periodic, error of test 16 {errors.mean():.4g}"
     assert repr(operator).startswith("<TrainedOperator network FNO, parameters ") and told in repr(
         operator
     )
-    assert "normalisers yes" in repr(run.model) and "<td>static</td>" in operator._repr_html_()
+    assert "normalisers yes" in repr(trained) and "<td>static</td>" in operator._repr_html_()
     assert repr(errors) == f"<Evaluation samples 4, relative_l2 {errors.mean():.4g}>"
     assert f"<th>relative_h1</th><td>{errors.mean('relative_h1'):.4g}</td>" in errors._repr_html_()
     assert len(repr(pdno.load_run(tmp_path))) < 500

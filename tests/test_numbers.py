@@ -13,7 +13,6 @@ import torch
 
 from pdno import FNO, MWT, PDNO, Grid, OperatorDataset, apply_symbol, fit
 from pdno.networks.semigroup import SemigroupStep
-from pdno.networks.transport import Transport
 from pdno.spectral.metrics import band_errors, relative_error, relative_l2
 from pdno.symbols import HeatSymbol
 
@@ -27,7 +26,7 @@ OPERATORS = {
     "FNO": partial(FNO, layers=2, **TINY),
     "MWT": partial(MWT, width=2, wavelets=2, modes=2, blocks=1),
     "semigroup": partial(SemigroupStep, symbol_hidden=6, **TINY),
-    "transport": lambda dim, *_: Transport(FNO(dim, 1, 1 + dim, layers=2, **TINY), dim),
+    "transport": partial(FNO, layers=2, head="transport", **TINY),
 }
 every_operator = pytest.mark.parametrize("name", OPERATORS)
 SHAPES = {1: (32,), 2: (8, 16), 3: (4, 8, 4)}
@@ -87,9 +86,9 @@ def test_other_kinds_of_numbers_are_refused_by_name(name, dtype):
 def test_predictions_take_every_kind_of_real_numbers(dtype):
     f = torch.randint(0, 9, (4, 1, 16)).float()
     data = OperatorDataset.from_arrays(f, 2 * f + 1, Grid((16,)))
-    run = fit(FNO(1, 1, 1, width=4, modes=3), data, epochs=1, batch_size=2)
-    given = run.predict(f.numpy().astype(dtype))
-    expected = run.predict(f.numpy())
+    trained = fit(FNO(1, 1, 1, width=4, modes=3), data, epochs=1, batch_size=2)
+    given = trained.predict(f.numpy().astype(dtype))
+    expected = trained.predict(f.numpy())
     digits = 1e-3 if dtype == np.float16 else 0  # the prediction has the precision of its input
     assert np.allclose(given.astype(np.float32), expected, rtol=digits, atol=digits)
 

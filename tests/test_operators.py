@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import pdno
-from pdno.evaluation.metric_table import read_metrics, write_metrics
 from pdno.files.checksums import file_states, write_checksums
+from pdno.files.metric_table import read_metrics, write_metrics
 from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.runs.datasets import unseen_samples
 from pdno.runs.run import load_run

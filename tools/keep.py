@@ -15,8 +15,8 @@ import re
 import shutil
 from pathlib import Path
 
-from pdno.evaluation.metric_table import metrics_of_run
 from pdno.files.checksums import verified_path, write_checksums
+from pdno.files.metric_table import metrics_of_run
 from pdno.files.run_folder import (
     ENVIRONMENT,
     HISTORY,

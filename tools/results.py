@@ -25,9 +25,9 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from pdno.evaluation.metric_table import Summary
 from pdno.figures.style import figure_style, spread
 from pdno.files import run_folder
+from pdno.files.metric_table import Summary
 from pdno.paper import claims, figures_errors
 from pdno.paper.reproduce import study_of
 from pdno.paper.tables import MISSING, SYMBOL_COMMAND, Table, resource_table

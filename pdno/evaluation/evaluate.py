@@ -4,7 +4,7 @@ A predictor maps the inputs of a dataset to its targets, in physical units:
 
     predict(inputs (B, C, *N), grid, times)  ->  (B, C, *N), or (B, T, C, *N) at the T times
 
-and where the samples have pde_parameters of the equation it is given `pde_parameters`, (B, P), as well.
+and where the samples have PDE parameters it is given `pde_parameters`, (B, P), as well.
 
 Errors of a prediction v of the target u, sample by sample, and what they are called:
 
@@ -40,22 +40,19 @@ __all__ = [
     "AtResolution",
     "Evaluation",
     "Predictions",
-    "Predictor",
-    "as_predictor",
     "default_edges",
     "evaluate",
     "evaluate_pairs",
     "evaluate_resolutions",
     "evaluate_times",
     "predict",
-    "predict_batches",
 ]
 
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -65,40 +62,11 @@ from pdno.interface.display import html_table, one_line
 from pdno.spectral.calculus import resample
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import band_errors, relative_error, relative_l2
-from pdno.training.normalizer import INSIDE, NormalizedNetwork
-from pdno.training.task import StaticMap, TrainedOperator, evaluation_mode
+from pdno.training.predictor import Predictor, predict_batches
+from pdno.training.trained_operator import as_predictor
 
 SAME_TIME = 1e-9
 """Relative distance up to which two times are one."""
-
-
-@runtime_checkable
-class Predictor(Protocol):
-    """Something that predicts the targets of a dataset."""
-
-    def predict(self, inputs: Tensor, *, grid: Grid, times: Sequence[float] | None) -> Tensor:
-        """The prediction of inputs (B, C, *N): (B, C, *N), or (B, T, C, *N) at `times`."""
-
-
-def as_predictor(network: Predictor | nn.Module) -> Predictor:
-    """A network that maps (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are.
-
-    A `forward` that takes a `grid` is given that of the data. A network that is rolled out, takes
-    time or was trained inside normalisers needs them around it, see `TrainedOperator`: it is `run.model`.
-    """
-    if isinstance(network, Predictor):
-        return network
-    if not isinstance(network, nn.Module):
-        raise ValueError(
-            f"a {type(network).__name__} does not predict; expected a network or something with "
-            "predict(inputs, *, grid, times)"
-        )
-    if network in INSIDE:
-        raise ValueError(
-            f"this {type(network).__name__} was trained inside normalisers and alone does not "
-            "predict in the units of the data: give run.model, which has both"
-        )
-    return TrainedOperator(NormalizedNetwork(network), StaticMap())
 
 
 @dataclass(frozen=True)
@@ -163,32 +131,9 @@ def evaluate(
         (0.2, 0.2)
     """
     data = OperatorDataset.from_pairs(data)
-    pairs = predict_batches(predictor, data, batch_size=batch_size, device=device)
-    return evaluate_pairs(pairs, data.grid, times=data.target_times, orders=orders, edges=edges)
-
-
-def predict_batches(
-    predictor: Predictor | nn.Module,
-    data: OperatorDataset,
-    *,
-    batch_size: int = 20,
-    device: torch.device | str | None = None,
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Predictions and targets, batch by batch, on the CPU; the options are those of `evaluate`."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size is {batch_size}; expected at least 1")
     model = as_predictor(predictor)
-    for first in range(0, len(data), batch_size):
-        rows = range(first, min(first + batch_size, len(data)))
-        inputs, targets = data.batch(rows)
-        with evaluation_mode(model):
-            prediction = model.predict(inputs.to(device), **data.keyword_arguments(rows))
-        if prediction.shape != targets.shape:
-            raise ValueError(
-                f"the prediction has shape {tuple(prediction.shape)}; expected that of the "
-                f"targets, {tuple(targets.shape)}"
-            )
-        yield prediction.detach().cpu(), targets
+    pairs = predict_batches(model, data, batch_size=batch_size, device=device)
+    return evaluate_pairs(pairs, data.grid, times=data.target_times, orders=orders, edges=edges)
 
 
 @dataclass(frozen=True)
@@ -215,7 +160,7 @@ def predict(
     predictor: Predictor | nn.Module, data: OperatorDataset, **options: Any
 ) -> Predictions:
     """The predictions of a whole dataset; `batch_size` and `device` are those of `evaluate`."""
-    pairs = predict_batches(predictor, data, **options)
+    pairs = predict_batches(as_predictor(predictor), data, **options)
     return Predictions(data, tuple(prediction for prediction, _ in pairs))
 
 

@@ -35,7 +35,7 @@ from pdno.files.checksums import verified_path, write_checksums
 from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import read_tensors, write_tensors
-from pdno.training.task import TrainedOperator, evaluation_mode
+from pdno.training.trained_operator import TrainedOperator
 
 Format = Literal["onnx", "torch-export", "aoti", "safetensors"]
 Run = Callable[[Tensor], Tensor]
@@ -171,7 +171,7 @@ def _inputs(
     learner: TrainedOperator, frozen: FrozenPredictor, samples: tuple[Tensor, Grid] | None
 ) -> Tensor:
     """Inputs on the grid of the file, of as many channels as it takes."""
-    grid, normalizer = frozen.grid, learner.normalized.inputs
+    grid, normalizer = frozen.grid, learner.inputs
     assert learner.sampling is not None
     if samples is None:
         generator = torch.Generator().manual_seed(0)
@@ -207,13 +207,10 @@ def _compare(run: Run, predict: Run, inputs: Tensor, format: Format) -> float:
 
 def _predict(learner: TrainedOperator, frozen: FrozenPredictor, inputs: Tensor) -> Tensor:
     """What torch says: the operator itself, not what was frozen of it."""
-    like = next(learner.parameters())
-    given = inputs.to(like)
     one_step = frozen.times is None and learner.task.times_wanted == "in turn"
     times = [0.0] if one_step else frozen.times
-    with evaluation_mode(learner):
-        found = learner.task.predict(learner.normalized, given, frozen.grid, times).float().cpu()
-    return found[:, 0] if one_step else found
+    prediction = learner.predict(inputs, grid=frozen.grid, times=times).float().cpu()
+    return prediction[:, 0] if one_step else prediction
 
 
 def _graph(frozen: FrozenPredictor, inputs: Tensor) -> ExportedProgram:

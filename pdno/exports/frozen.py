@@ -19,15 +19,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pdno.networks.heads import REACH, REFINE, Transport, diffuse, read_between
 from pdno.networks.neural_operator import NeuralOperator, PointwiseLinear, cut, pad
 from pdno.networks.rollout import unroll
-from pdno.networks.transport import REACH, REFINE, Transport, diffuse, read_between
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.calculus import resample
 from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.symbols.base import Time
 from pdno.training.normalizer import Normalizer, move
-from pdno.training.task import Markov, OneShot, Rollout, SpaceTime, TeacherForcing, TrainedOperator
+from pdno.training.task import Markov, OneShot, Rollout, SpaceTime, TeacherForcing
+from pdno.training.trained_operator import TrainedOperator
 
 RANK_ERROR = 1e-6  # relative, of the x-factors of an output channel
 Shared = dict[tuple[tuple[int, ...], tuple[int | None, ...]], "Tables"]
@@ -268,7 +269,7 @@ class FrozenPredictor(nn.Module):
     ) -> None:
         super().__init__()
         assert learner.sampling is not None
-        task, net, sampling = learner.task, learner.normalized, learner.sampling
+        task, net, sampling = learner.task, learner.on(grid), learner.sampling
         self.task, self.grid, self.times = task, grid, None if times is None else tuple(times)
         seen = getattr(task, "frames", None)
         channels = sampling.input_channels
@@ -291,9 +292,9 @@ class FrozenPredictor(nn.Module):
         elif isinstance(task, SpaceTime):
             where = Grid((*grid.shape, len(self.times or ())))
         self.constants = 0
-        if net.seen is not None and told is None:
-            self.constants = net.seen.shape[1]
-            self.register_buffer("constant", net.seen.reshape(1, -1, *[1] * grid.dim))
+        if net.pde_parameters is not None and told is None:
+            self.constants = net.pde_parameters.shape[1]
+            self.register_buffer("constant", net.pde_parameters.reshape(1, -1, *[1] * grid.dim))
         known: Shared = {}
         self.networks = nn.ModuleList(freeze_network(net.network, where, t, known) for t in at)
         move(self, "cpu", torch.float32)
@@ -336,15 +337,14 @@ class FrozenPredictor(nn.Module):
 
 def freeze_network(network: nn.Module, grid: Grid, t: Time, known: Shared) -> nn.Module:
     """A network, or a part of one, on a grid and at a time; transforms are shared."""
-    if isinstance(network, Transport):
-        inner = freeze_network(network.network, grid, t, known)
-        return FrozenTransport(inner, grid, network.c)
     if isinstance(network, NeuralOperator):
-        return FrozenNetwork(network, grid, t, known)
+        frozen = FrozenNetwork(network, grid, t, known)
+        head = network.head
+        return FrozenTransport(frozen, grid, head.c) if isinstance(head, Transport) else frozen
     if isinstance(network, PseudoDifferentialOperator):
         return FrozenOperator(network, grid, t, known)
     raise ValueError(
-        f"a {type(network).__name__} cannot be frozen: expected a PDNO, FNO, PDIO or Transport; "
+        f"a {type(network).__name__} cannot be frozen: expected a PDNO, FNO or PDIO; "
         "other networks run where pdno runs"
     )
 

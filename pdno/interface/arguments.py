@@ -14,6 +14,8 @@ import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
+from pydantic import BaseModel
+
 
 class RecordsArguments:
     """A base class, before `nn.Module`, for what can be made again from its description.
@@ -24,6 +26,11 @@ class RecordsArguments:
 
     options_record: ClassVar[Any] = None
     made_with: tuple[tuple[Any, ...], dict[str, Any]]
+    __signature__: ClassVar[inspect.Signature]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.__signature__ = _full_signature(cls)
 
     def __new__(cls, *given: Any, **options: Any) -> Self:
         made = super().__new__(cls)
@@ -36,22 +43,28 @@ def describe(made: object) -> dict[str, Any]:
     """How to make an object again, as plain JSON; ValueError where that cannot be told."""
     if not isinstance(made, RecordsArguments):
         raise ValueError(f"a {type(made).__name__} does not keep the arguments it was made with")
-    given, options = made.made_with
-    signature = inspect.signature(type(made).__init__)
-    bound = signature.bind(made, *given, **options)
+    arguments, options = made.made_with
+    name, signature = _name(type(made)), inspect.signature(type(made))
+    bound = signature.bind(*arguments, **options)
     bound.apply_defaults()
-    told: dict[str, Any] = {}
-    for name, value in list(bound.arguments.items())[1:]:
-        kind = signature.parameters[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL and value:
-            raise ValueError(f"a {type(made).__name__} takes arguments without names (*{name})")
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            record = type(made).options_record
-            told |= value if record is None else vars(record(**value))
-        elif kind is not inspect.Parameter.VAR_POSITIONAL:
-            told[name] = value
-    plain = {name: _plain(value, f"{name} of {_name(type(made))}") for name, value in told.items()}
-    return {"class": _name(type(made)), "arguments": plain}
+    values = dict(bound.arguments)
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL and values.pop(parameter.name):
+            raise ValueError(f"a {name} takes arguments without names (*{parameter.name})")
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            values |= values.pop(parameter.name)
+    plain = {key: _plain(value, f"{key} of {name}") for key, value in values.items()}
+    return {"class": name, "arguments": plain}
+
+
+def _full_signature(kind: type[RecordsArguments]) -> inspect.Signature:
+    """The parameters of a constructor, with those of its options record in place of **options."""
+    _, *parameters = inspect.signature(kind.__init__).parameters.values()
+    if kind.options_record is not None:
+        own = [one for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        if len(own) < len(parameters):
+            parameters = [*own, *inspect.signature(kind.options_record).parameters.values()]
+    return inspect.Signature(parameters)
 
 
 def rebuild(description: Mapping[str, Any]) -> Any:
@@ -72,6 +85,10 @@ def _plain(value: Any, where: str) -> Any:
         return float(value)
     if isinstance(value, RecordsArguments):
         return describe(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping) and "class" not in value:
+        return {str(key): _plain(one, where) for key, one in value.items()}
     if isinstance(value, Sequence):
         return [_plain(one, where) for one in value]
     raise ValueError(f"{where} is a {type(value).__name__}, which a file cannot tell")
@@ -80,7 +97,7 @@ def _plain(value: Any, where: str) -> Any:
 def _made(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(_made(one) for one in value)
-    return rebuild(value) if isinstance(value, dict) else value
+    return rebuild(value) if isinstance(value, dict) and "class" in value else value
 
 
 def _name(kind: type) -> str:

@@ -23,7 +23,6 @@ from pdno.fields.distributions import TwoPhaseField
 from pdno.fields.gaussian import GaussianField
 from pdno.files import run_folder
 from pdno.networks.neural_operator import NeuralOperator, count_parameters
-from pdno.networks.transport import Transport
 from pdno.operators.kernel import apply_values
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.run import Run, load_run
@@ -31,8 +30,7 @@ from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues, Time
 from pdno.theory.certificate import Certificate, certify
-from pdno.training.normalizer import NormalizedNetwork
-from pdno.training.task import OneShot, StaticMap, evaluation_mode
+from pdno.training.task import OneShot, StaticMap
 
 LARGEST = {1: 4096, 2: 256}  # points per axis that a reader may ask for
 MOST_FRAMES = 40
@@ -75,8 +73,7 @@ class Entry:
     @cached_property
     def operators(self) -> list[PseudoDifferentialOperator]:
         """Its layers, from the first to the last."""
-        modules = self.learner.network.modules()
-        return [one for one in modules if isinstance(one, PseudoDifferentialOperator)]
+        return self.learner.operators
 
     @property
     def constants(self) -> int:
@@ -202,28 +199,19 @@ class Entry:
         pde_parameters: Mapping[str, float] | None = None,
     ) -> Tensor:
         """(B, C, *N) -> (B, T, *N); a static operator gives one frame."""
-        like, network = next(self.learner.parameters()), self._member(pde_parameters)
         if not pde_parameters:
             self._freeze(grid)
-        with evaluation_mode(self.learner):
-            found = self.task.predict(network, inputs.to(like), grid, times)
+        # a page may ask for one member of a family that was fixed
+        member = pde_parameters or None
+        found = self.learner.predict(inputs, grid=grid, times=times, pde_parameters=member)
         found = found[:, None] if self.is_static else found
         return found[:, :, 0].float()
-
-    def _member(self, pde_parameters: Mapping[str, float] | None) -> NormalizedNetwork:
-        """The network for one equation of the family, where it is of one."""
-        network = self.learner.normalized
-        if not pde_parameters:
-            return network
-        numbers = torch.tensor([list(pde_parameters.values())], dtype=torch.float64)
-        return network.at(numbers.to(next(self.learner.parameters())))
 
     def _freeze(self, grid: Grid) -> None:
         """Evaluate symbols once for the predictions on a grid."""
         network = self.learner.network
-        network = network.network if isinstance(network, Transport) else network
         if isinstance(network, NeuralOperator) and not network.takes_time and self.frozen != grid:
-            network.freeze(grid)
+            self.learner.freeze(grid)
             self.frozen = grid
 
     def inputs_of(self, state: State, window: Tensor | None) -> Tensor:
@@ -285,7 +273,8 @@ class Entry:
     def seen(self, t: float | None, pde_parameters: Mapping[str, float] | None = None) -> Time:
         """What the symbols see of a time and of numbers; None where they see neither."""
         moment = self.task.scaled_time(t) if isinstance(self.task, OneShot) and t else None
-        told = self._member(pde_parameters).in_symbols
+        member = self.learner.fixed(pde_parameters) if pde_parameters else self.learner
+        told = member.on(self.grid).in_symbols
         if told is None or moment is None:
             return moment if told is None else told
         return torch.cat([told.new_tensor([[moment]]), told], dim=1)

@@ -10,12 +10,15 @@ block of frames at once, (B, C, N_1, N_2, T), and normalises over the batch afte
 __all__ = ["MWT"]
 
 from functools import partial
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.networks.neural_operator import check_numbers
+from pdno.networks.heads import AnyHead, make_head
+from pdno.networks.neural_operator import Size, check_numbers
 from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 from pdno.spectral.grid import Grid
 
@@ -35,6 +38,7 @@ class MWT(RecordsArguments, nn.Module):
         modes: Number of Fourier modes α of the kernels; 2^`coarsest` points are the last level.
         append_coordinates: Whether x (and t) are appended. The published networks expect them in
             the data: after it for Darcy flow, before it for Navier-Stokes, none in 1D.
+        head: What becomes of the outputs, as in a `PDNO`.
 
     Example:
         >>> network = MWT(1, 1, width=2, wavelets=3, modes=5, blocks=2)
@@ -48,16 +52,20 @@ class MWT(RecordsArguments, nn.Module):
         in_channels: int,
         out_channels: int = 1,
         *,
-        width: int = 4,
-        wavelets: int = 4,
-        modes: int = 12,
-        blocks: int = 4,
-        coarsest: int = 0,
-        base: str = "legendre",
+        width: Size = 4,
+        wavelets: Size = 4,
+        modes: Size = 12,
+        blocks: Size = 4,
+        coarsest: Annotated[int, Field(ge=0, le=16)] = 0,
+        base: Literal["legendre", "chebyshev"] = "legendre",
         space_time: bool = False,
-        append_coordinates: bool = False,
+        append_coordinates: bool = True,
+        head: AnyHead = None,
     ) -> None:
         super().__init__()
+        options = make_head(head)
+        if space_time and options is not None:
+            raise ValueError("a head predicts one frame, a space-time network all: leave one out")
         if blocks < 1:
             raise ValueError(f"blocks is {blocks}; expected at least one multiwavelet operator")
         self.dim, self.in_channels, self.space_time = dim, in_channels, space_time
@@ -69,10 +77,12 @@ class MWT(RecordsArguments, nn.Module):
         lifted = in_channels + self.axes if append_coordinates else in_channels
         self.lift = pointwise(lifted, channels, 1)
         self.norms = nn.ModuleList(nn.BatchNorm3d(channels) for _ in range(blocks * space_time))
-        hidden, output = pointwise(channels, HIDDEN, 1), pointwise(HIDDEN, out_channels, 1)
+        outputs = out_channels if options is None else options.outputs(dim, out_channels)
+        hidden, output = pointwise(channels, HIDDEN, 1), pointwise(HIDDEN, outputs, 1)
         nn.init.xavier_normal_(hidden.weight)
         nn.init.xavier_normal_(output.weight)
         self.project = nn.Sequential(hidden, nn.ReLU(), output)
+        self.head = options and options.attach(dim, out_channels, output)
 
     def forward(self, f: Tensor) -> Tensor:
         """Map f (B, in_channels, *N) to u (B, out_channels, *N)."""
@@ -86,8 +96,8 @@ class MWT(RecordsArguments, nn.Module):
         for layer, operator in enumerate(self.operators):
             v = operator(v if layer == 0 else torch.relu(v))
             v = self.norms[layer](v) if self.space_time else v
-        u: Tensor = self.project(v)
-        return u
+        outputs: Tensor = self.project(v)
+        return outputs if self.head is None else self.head.project(outputs, f)
 
     def _add_coordinates(self, f: Tensor) -> Tensor:
         """Append x with both ends and t = 1/T .. 1, as the published data have them."""

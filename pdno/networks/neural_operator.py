@@ -8,9 +8,13 @@ With a feed-forward part F = W₂ σ(W₁ · + b₁) + b₂ (not in the paper) a
 """
 
 __all__ = [
+    "Coordinates",
+    "Modes",
     "NeuralOperator",
     "Padding",
     "PointwiseLinear",
+    "Size",
+    "SizeOrNone",
     "check_numbers",
     "check_sizes",
     "count_parameters",
@@ -19,12 +23,14 @@ __all__ = [
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pdno.networks.heads import AnyHead, make_head
 from pdno.operators.cache import FrozenLayer, share_values
 from pdno.operators.kernel import apply_projection
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
@@ -33,10 +39,14 @@ from pdno.symbols.base import SymbolValues, Time
 from pdno.symbols.scale import ExactScales, scale_per_axis
 
 PROJECT_HIDDEN = 128
-Kept = Sequence[int] | int | None
+# types of options, whose limits hold for specifications
+Size = Annotated[int, Field(ge=1, le=4096)]
+SizeOrNone = Annotated[int, Field(ge=0, le=4096)]
+Modes = tuple[Size, ...] | Size | None
 Coordinates = Literal["appended", "periodic", "none"]
 Extension = Literal["even", "odd"]
-Padding = float | Sequence[float] | Extension
+Zeros = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)]
+Padding = Zeros | tuple[Zeros, ...] | Extension
 
 
 class PointwiseLinear(nn.Module):
@@ -70,7 +80,8 @@ class NeuralOperator(ExactScales):
     of the domain, the same at every resolution, or, as an int, a number of points as published.
     Padding "even" or "odd" reflects what is lifted at the last point of each axis instead, as v or
     as -v, so that the blocks see a function of the torus without a jump, or with a zero there.
-    `feed_forward` is the hidden width of F in residual blocks; 0 has the blocks of the paper.
+    `feed_forward` is the hidden width of F in residual blocks; 0 has the blocks of the paper. With
+    a `head` the outputs of Q are what it needs (see `networks.heads`).
     """
 
     coordinate_scale: Tensor
@@ -87,6 +98,7 @@ class NeuralOperator(ExactScales):
         padding: Padding = 0.0,
         feed_forward: int = 0,
         coordinates: Coordinates = "appended",
+        head: AnyHead = None,
     ) -> None:
         super().__init__()
         known = {"appended": dim, "periodic": 2 * dim, "none": 0}
@@ -116,7 +128,10 @@ class NeuralOperator(ExactScales):
         self.expand = nn.ModuleList(PointwiseLinear(width, feed_forward) for _ in range(count))
         self.contract = nn.ModuleList(PointwiseLinear(feed_forward, width) for _ in range(count))
         self.project_hidden = PointwiseLinear(width, PROJECT_HIDDEN)
-        self.project = PointwiseLinear(PROJECT_HIDDEN, out_channels)
+        options = make_head(head)
+        outputs = out_channels if options is None else options.outputs(dim, out_channels)
+        self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
+        self.head = options and options.attach(dim, out_channels, self.project)
 
     def forward(
         self, f: Tensor, t: Tensor | float | None = None, *, grid: Grid | None = None
@@ -145,7 +160,8 @@ class NeuralOperator(ExactScales):
             else:
                 v = self.activation(v) if layer else v
                 v = local.add_to(operator(v, inner, t), v)
-        return perceptron(self.project_hidden, self.project, cut(v, where))
+        outputs = perceptron(self.project_hidden, self.project, cut(v, where))
+        return outputs if self.head is None else self.head.project(outputs, f)
 
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[FrozenLayer]:
         """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
@@ -273,7 +289,7 @@ def check_numbers(f: Any, weight: Tensor) -> None:
         raise ValueError(f"input is {given}, the weights are {own}: {cure}")
 
 
-def check_sizes(dim: int, modes: Kept, **sizes: int) -> tuple[int, ...] | None:
+def check_sizes(dim: int, modes: Modes, **sizes: int) -> tuple[int, ...] | None:
     """The kept modes, one per axis, if these sizes make a network."""
     if dim not in (1, 2, 3):
         raise ValueError(f"dim is {dim}; expected 1, 2 or 3")

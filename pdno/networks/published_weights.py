@@ -59,9 +59,11 @@ def load_published(
     sizes = (dim, channels - dim, state.matrix("fc2.weight").shape[0])
     layers = sum(name.startswith("w") and name.endswith(".weight") for name in state)
     common: Any = {"width": width, "layers": layers, "padding": padding}
-    common["coordinate_scale"] = [n / (n - 1) for n in shape]
+    common["coordinate_scale"] = tuple(n / (n - 1) for n in shape)
     if _TABLE in state:
-        network: nn.Module = FNO(*sizes, **common, modes=_as_real(state[_TABLE]).shape[2:-1])
+        network: nn.Module = FNO(
+            *sizes, **common, modes=tuple(_as_real(state[_TABLE]).shape[2:-1])
+        )
     else:
         hidden = sum(name.startswith("conv0.net_real.hidden") for name in state) // 2
         common |= {"symbol_layers": hidden, "symbol_hidden": state[_SYMBOL].shape[0]}
@@ -176,6 +178,7 @@ def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> 
     wavelets = round(filters.shape[1] ** (1 / dim))
     last = max(int(name.split(".")[1]) for name in weights if name.startswith("MWT_CZ."))
     options: Any = {"wavelets": wavelets, "modes": table.shape[2], "blocks": last + 1}
+    options |= {"append_coordinates": False}
     options |= {"width": lift.shape[0] // wavelets**dim, "space_time": axes == 3}
     options["base"] = _recognise_base(filters, dim, wavelets, base)
     model = MWT(dim, lift.shape[1], weights["Lc1.weight"].shape[0], **options).to(lift.dtype)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from pdno.networks.neural_operator import NeuralOperator
-from pdno.networks.transport import Transport
 from pdno.spectral.grid import Grid
 
 
@@ -19,8 +18,10 @@ def rollout(network: nn.Module, window: Tensor, steps: int, *, recompute: bool =
     Shapes: window (B, k·C, *N), the latest k frames, oldest first -> (B, steps, C, *N). To
     `recompute` each step in the backward pass takes the memory of one and a third more time.
     """
-    step = shared_step(network, Grid(tuple(window.shape[2:])))
-    return unroll(step, window, steps, recompute=recompute)
+    if isinstance(network, NeuralOperator):
+        network_step = shared_step(network, Grid(tuple(window.shape[2:])))
+        return unroll(network_step, window, steps, recompute=recompute)
+    return unroll(network, window, steps, recompute=recompute)
 
 
 def unroll(
@@ -42,21 +43,18 @@ def unroll(
 
 
 def shared_step(
-    network: nn.Module, grid: Grid, pde_parameters: Tensor | None = None
+    network: NeuralOperator, grid: Grid, pde_parameters: Tensor | None = None
 ) -> Callable[[Tensor], Tensor]:
-    """The network on a grid, with its symbols evaluated once for all calls, where it has such.
+    """The network on a grid, with its symbols evaluated once for all calls.
 
-    They are evaluated at these pde_parameters, (B, P), where they see such.
+    They are evaluated at these PDE parameters, (B, P), where they see such.
     """
-    carrier = network.network if isinstance(network, Transport) else network
-    if not isinstance(carrier, NeuralOperator):
-        return network
-    if carrier.takes_time:
+    if network.takes_time:
         raise ValueError("a network that takes time predicts in one shot, not by a rollout")
-    values = carrier.evaluate_symbols(grid, pde_parameters)
+    values = network.evaluate_symbols(grid, pde_parameters)
 
     def step(window: Tensor) -> Tensor:
-        with carrier.using_symbols(grid, values):
+        with network.using_symbols(grid, values):
             frame: Tensor = network(window, grid=grid)
             return frame
 

@@ -10,16 +10,27 @@ B = (e^{ΔtL} - 1) L⁻¹ G. By how much a step may enlarge an error is a maximu
 
 __all__ = ["SemigroupStep"]
 
+from typing import Annotated
+
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.networks.neural_operator import Kept, PointwiseLinear, check_numbers, check_sizes
+from pdno.networks.neural_operator import (
+    Modes,
+    PointwiseLinear,
+    Size,
+    check_numbers,
+    check_sizes,
+)
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.mlp import MLPOptions
 from pdno.symbols.scale import InputScale
+
+Order = Annotated[float, Field(ge=-8, le=8)]
 
 
 class SemigroupStep(RecordsArguments, nn.Module):
@@ -42,13 +53,13 @@ class SemigroupStep(RecordsArguments, nn.Module):
         in_channels: int,
         out_channels: int,
         *,
-        width: int = 16,
-        modes: Kept = None,
-        order: float = 2.0,
-        local_order: float = -1.0,
+        width: Size = 16,
+        modes: Modes = None,
+        order: Order = 2.0,
+        local_order: Order = -1.0,
         self_adjoint: bool = False,
-        symbol_layers: int = 1,
-        symbol_hidden: int = 32,
+        symbol_layers: Annotated[int, Field(ge=0, le=64)] = 1,
+        symbol_hidden: Size = 32,
         frequency_scale: float | None = None,
     ) -> None:
         super().__init__()

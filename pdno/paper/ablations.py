@@ -26,6 +26,7 @@ from pdno.data import problems
 from pdno.paper.recipes import (
     CLASSICAL,
     CLIP,
+    HEAT_NETWORK,
     TRANSPORT,
     Models,
     Options,
@@ -256,7 +257,9 @@ def _plain(
 ) -> Options:
     """A run trained by Adam, without the parts of our recipe."""
     epochs = epochs or base["training"]["epochs"]
-    return {**base, "training": one_cycle(preset, epochs, rate, optimiser="adam", **settings)}
+    training = one_cycle(preset, epochs, rate, optimiser="adam", **settings)
+    # the same coordinates with every kind of symbol
+    return {**changed(base, coordinates="appended"), "training": training}
 
 
 def _by_parts(
@@ -289,7 +292,7 @@ def heat_family(preset: SmallPreset = "small", *, seeds: Seeds = 1) -> Study:
     other c. One operator has the symbol e^{tA(ξ; c)}, the other a free network of (ξ, t, c).
     """
     train, test, points, epochs = (4, 2, 64, 2) if preset == "smoke" else (200, 40, 256, 15)
-    network = {"kind": "pdio", "modes": 32, "depends_on_x": False, "pde_parameters": 1}
+    network = {**HEAT_NETWORK, "modes": 32, "depends_on_x": False, "pde_parameters": 1}
     task = {"kind": "one-shot", "train_every": 2}
     runs: Runs = {
         "PDIO e^{tA(ξ;c)}": {
@@ -326,7 +329,7 @@ def navier_stokes_family(preset: SmallPreset = "small", *, seeds: Seeds = 1) -> 
     smoke = preset == "smoke"
     train, test, points, frames = (3, 2, 32, 13) if smoke else (80, 24, 64, 20)
     width, modes = (4, 6) if smoke else (16, 12)
-    fno = {"kind": "fno", "width": width, "modes": modes, "transport": True}
+    fno = {"kind": "fno", "width": width, "modes": modes, "head": "transport"}
     trunk = {"kind": "pdno", "symbol": "trunk", "depends_on_x": False, "pde_parameters": 1}
     settings = {"batch_size": 8, "clip": CLIP, "warm_up": 0.2, "evaluate_every": 100}
     runs: Runs = {

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from pdno.evaluation.metric_table import Summary
+from pdno.files.metric_table import Summary
 from pdno.paper.figures_symbols import roughness, symbol_values
 from pdno.paper.published import BASELINES, ONE_SHOT, PDNO, PLAIN, RELU, TABLE_6, Resources
 from pdno.paper.tables import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pdno.evaluation.metric_table import Metadata
 from pdno.figures.style import figure_style
+from pdno.files.metric_table import Metadata
 from pdno.paper.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
 from pdno.report.runs import MissingRunsError, Results
 

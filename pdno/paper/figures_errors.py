@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pdno.evaluation.metric_table import Summary
 from pdno.figures.style import Figure, logarithmic, shared_legend
+from pdno.files.metric_table import Summary
 from pdno.paper.exhibits import figure, line_of, marker_of
 from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_5
 from pdno.report import runs

@@ -46,6 +46,13 @@ PAPER: Options = {"optimiser": "adam", "schedule": "step", "weight_decay": 1e-6}
 BASELINE: Options = {**PAPER, "epochs": 500, "learning_rate": 1e-3, "step_size": 100}
 BASELINE["weight_decay"] = 1e-4
 """The training of the published FNO and MWT."""
+HEAT_NETWORK: Options = {
+    "kind": "pdio",
+    "takes_time": True,
+    "symbol_hidden": 40,
+    "frequency_scale": 1.0,
+}
+"""One operator alone, with a symbol of time (section 5.1)."""
 CLASSICAL: Options = {"symbol": "classical", "order": 0.0}
 """Symbols in S^0 by construction (docs/theory_symbol_classes.md)."""
 
@@ -179,11 +186,11 @@ def heat(preset: Preset = "small", *, seeds: Seeds = 1) -> Study:
     if not paper:
         epochs = {"smoke": 2, "small": 60, "best": 400}[preset]
         training = one_cycle("small", epochs, 1e-2, optimiser="adam")
-    runs: Runs = {"PDIO a(x,ξ,t)": {"network": {"kind": "pdio", "modes": modes}}}
+    runs: Runs = {"PDIO a(x,ξ,t)": {"network": {**HEAT_NETWORK, "modes": modes}}}
     if not paper:
         # e^{tA} is right between and after the training times where it is right at them
         semigroup = {"symbol": "classical", "order": 2.0, "depends_on_x": False}
-        network = {"kind": "pdio", "modes": modes, **semigroup}
+        network = {**HEAT_NETWORK, "modes": modes, **semigroup}
         runs["PDIO e^{tA(ξ)}"] = {"of_paper": False, "network": network}
     return make_study(
         "heat",
@@ -243,7 +250,10 @@ def _darcy_small(preset: str) -> Runs:
     runs: Runs = {
         "PDNO a(x,ξ)": {"network": pdno},
         "PDNO a(ξ)": {"network": {**pdno, "depends_on_x": False}},
-        "PDNO provable": {"network": {**pdno, **CLASSICAL}, "of_paper": False},
+        "PDNO provable": {
+            "network": {**pdno, **CLASSICAL, "coordinates": "appended"},
+            "of_paper": False,
+        },
         "MWT Leg": {"network": mwt},
         "FNO": {"network": {"kind": "fno", "width": width, "modes": modes}},
     }
@@ -302,7 +312,7 @@ SMALL_TIMES = {1e-3: 30, 1e-4: 30, 1e-5: 20}
 CLIP = 10.0  # largest norm of the gradient of a batch; that of a rollout may be far larger
 SMALL_MARKOV = {"PDNO": 31, "FNO": 34}  # epochs of one-step training in `small` up to t = 20
 ROLLOUT_BATCH = 5  # a rollout has ten frames per sample, so small batches buy more steps
-TRANSPORT: Options = {"transport": True, "diffusion": True}
+TRANSPORT: Options = {"head": {"kind": "transport", "diffusion": True}}
 
 
 def flow_sets(preset: str, viscosity: float | None) -> list[Runs]:

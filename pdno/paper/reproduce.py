@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pdno.data.workers import start_ray
-from pdno.evaluation.metric_table import Metric, metrics_of_run, write_metrics
 from pdno.files.atomic import only_writer
+from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
 from pdno.files.run_folder import CHECKSUMS, DATA, METRICS
 from pdno.interface.errors import unknown_name
 from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes

@@ -12,20 +12,18 @@ from pathlib import Path
 
 import torch
 
-from pdno.evaluation.metric_table import Metadata, make_metrics, metrics_of_run, write_metrics
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.files.checksums import write_checksums
+from pdno.files.metric_table import Metadata, make_metrics, metrics_of_run, write_metrics
 from pdno.files.run_folder import METRICS, WITH_CHECKSUMS, is_finished
 from pdno.interface.display import track
 from pdno.native.allocator import tune_allocator
 from pdno.networks.neural_operator import count_parameters
-from pdno.runs.networks import build_network
 from pdno.runs.plugins import Study
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
-from pdno.training.normalizer import NormalizedNetwork
 from pdno.training.samples import Batch
-from pdno.training.task import TrainedOperator
+from pdno.training.trained_operator import TrainedOperator
 
 STEPS_PER_EPOCH = 50
 
@@ -67,15 +65,15 @@ def _measure(experiment: Experiment) -> tuple[dict[str, float], int]:
     """Peak memory and best time of one training step, and the parameters of the network."""
     tune_allocator()
     frames, batch = experiment.window or 1, experiment.training.batch_size
-    network = build_network(experiment.network, 2, frames, 1, seed=experiment.seed)
-    operator = TrainedOperator(NormalizedNetwork(network), experiment.task)
+    network = experiment.network.build(2, frames, 1, seed=experiment.seed)
+    operator = TrainedOperator(network, experiment.task)
     grid, generator = Grid((experiment.resolution,) * 2), torch.Generator().manual_seed(0)
     inputs = torch.randn(batch, frames, *grid.shape, generator=generator)
     targets = torch.randn(batch, experiment.targets or 1, 1, *grid.shape, generator=generator)
 
     def step() -> None:
         operator.zero_grad(set_to_none=True)
-        operator(Batch(inputs, targets), grid)[0].sum().backward()
+        operator(Batch(inputs, targets, frame_by_frame=True), grid)[0].sum().backward()
 
     memory = peak_growth(step)
     best = time_alternately({"step": step}, repeats=2, warm_up=False)["step"]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from pdno.evaluation.metric_table import Summary
+from pdno.files.metric_table import Summary
 from pdno.paper import published
 from pdno.paper.exhibits import Exhibit
 from pdno.paper.published import TABLE_1, TABLE_2, TABLE_3, TABLE_5, TABLE_6, Resources

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from pdno.evaluation.metric_table import write_metrics
 from pdno.figures.style import Figure, save_figure
 from pdno.files.atomic import write_text
+from pdno.files.metric_table import write_metrics
 from pdno.paper import figures_errors, figures_fields, figures_symbols, tables
 from pdno.paper.claims import CLAIMS, Verdict, judge, verdicts_table
 from pdno.paper.exhibits import Exhibit

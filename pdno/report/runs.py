@@ -21,10 +21,10 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from pdno.evaluation.metric_table import Metadata, Metric, Summary, metrics_of_run, table
 from pdno.files import run_folder
 from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json, read_text
+from pdno.files.metric_table import Metadata, Metric, Summary, metrics_of_run, table
 from pdno.paper import published
 from pdno.paper.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU
 

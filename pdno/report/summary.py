@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from pdno.evaluation.metric_table import Metric, table
+from pdno.files.metric_table import Metric, table
 from pdno.report.runs import ERROR
 
 

@@ -12,23 +12,20 @@ from pathlib import Path
 import torch
 
 from pdno.data.dataset import OperatorDataset
-from pdno.evaluation.metric_table import Metric, make_metrics, metrics_of_run, write_metrics
 from pdno.files import run_folder
 from pdno.files.atomic import clear_lock, only_writer, write_text
 from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
+from pdno.files.metric_table import Metric, make_metrics, metrics_of_run
 from pdno.networks.neural_operator import count_parameters
 from pdno.runs import datasets
 from pdno.runs.environment import run_environment
 from pdno.runs.measure import measure
-from pdno.runs.networks import build_network
 from pdno.runs.specification import Experiment, differences, read_experiment
 from pdno.training.distributed import ProcessGroup, process_group
-from pdno.training.fit import Run as Training
 from pdno.training.fit import fit
-from pdno.training.operator_folder import save_operator
-from pdno.training.sample_arrays import write_pictures
 from pdno.training.settings import TrainingSettings
+from pdno.training.trained_operator import TrainedOperator
 
 
 def run_experiment(
@@ -66,8 +63,8 @@ def run_experiment(
         samples = datasets.open_experiment_data(experiment, store)
         grid, channels = samples.train.grid, _channels(experiment, samples.train)
         silent = experiment.problem or "normalization" in experiment.model_fields_set
-        training = fit(
-            build_network(experiment.network, grid.dim, *channels, seed=experiment.seed),
+        operator = fit(
+            experiment.network.build(grid.dim, *channels, seed=experiment.seed),
             samples.train,
             samples.watched,
             task=experiment.task,
@@ -80,7 +77,7 @@ def run_experiment(
             save=False,
         )
         metrics = (
-            _measure_and_save(experiment, training, samples, folder) if group.is_rank_0 else []
+            _measure_and_save(experiment, operator, samples, folder) if group.is_rank_0 else []
         )
         group.barrier()
         return metrics
@@ -125,20 +122,23 @@ def _channels(experiment: Experiment, data: OperatorDataset) -> tuple[int, int]:
     inputs, targets = data[0]
     out = targets.shape[-data.grid.dim - 1]
     frames = getattr(experiment.task, "frames", None)
-    in_symbols = getattr(experiment.network, "pde_parameters", 0)
+    in_symbols = experiment.network.option("pde_parameters")
     constant = 0 if in_symbols else len(data.pde_parameter_names)
     return constant + (inputs.shape[0] if frames is None else frames * out), out
 
 
 def _measure_and_save(
-    experiment: Experiment, training: Training, samples: datasets.ExperimentData, folder: Path
+    experiment: Experiment,
+    operator: TrainedOperator,
+    samples: datasets.ExperimentData,
+    folder: Path,
 ) -> list[Metric]:
     """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""
-    measured, arrays = measure(experiment, training, samples)
+    measured, arrays = measure(experiment, operator, samples)
     environment = read_json(folder / run_folder.ENVIRONMENT)
     metadata = replace(
         experiment.metadata,
-        epochs=training.history[-1].epoch,
+        epochs=operator.history[-1].epoch,
         commit=environment["commit"] or "",
     )
     metrics: list[Metric] = []
@@ -148,19 +148,14 @@ def _measure_and_save(
             experiment=experiment.name,
             model=experiment.model,
             seed=experiment.seed,
-            seconds=training.seconds,
-            parameters=count_parameters(training.network, complex_once=False),
+            seconds=operator.history[-1].seconds,
+            parameters=count_parameters(operator.network, complex_once=False),
             metadata=metadata,
             resolution=resolution,
             split=split,
         )
-    write_pictures(folder, arrays, samples.test)
-    write_metrics(folder / run_folder.METRICS, metrics)
-    by_split: dict[str, dict[str, float]] = {}
-    for metric in metrics:
-        split = by_split.setdefault(f"{metric.split} {metric.resolution}", {})
-        split[metric.metric] = metric.value
-    save_operator(folder, training.model, training.training, by_split)
+    operator.metrics, operator.sample_arrays = tuple(metrics), arrays
+    operator.write(folder)
     shutil.rmtree(folder / run_folder.CHECKPOINTS, ignore_errors=True)
     return metrics
 

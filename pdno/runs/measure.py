@@ -34,7 +34,7 @@ from pdno.evaluation.evaluate import (
 )
 from pdno.evaluation.speed import coarse_solves, compare_speed
 from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol
-from pdno.networks.transport import Transport
+from pdno.networks.heads import Transport
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.datasets import ExperimentData, unseen_samples
 from pdno.runs.specification import Experiment
@@ -42,9 +42,9 @@ from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.symbols.analytic import HeatSymbol
 from pdno.theory.extraction import Estimate, recover_diffusivity
-from pdno.training.fit import Run as Training
-from pdno.training.sample_arrays import Pictures, symbol_pictures
-from pdno.training.task import OneShot, TrainedOperator
+from pdno.training.sample_arrays import SampleArrays
+from pdno.training.task import OneShot
+from pdno.training.trained_operator import TrainedOperator
 
 Part = tuple[int, str, dict[str, float]]
 """Resolution, split and values of some metrics."""
@@ -56,11 +56,11 @@ BEYOND = 2.0  # the factor by which samples outside leave the range at most
 
 
 def measure(
-    experiment: Experiment, training: Training, samples: ExperimentData
-) -> tuple[list[Part], Pictures]:
+    experiment: Experiment, operator: TrainedOperator, samples: ExperimentData
+) -> tuple[list[Part], SampleArrays]:
     """All metrics of a run, by resolution and split, and its sample arrays."""
-    operator, test = training.model, predict(training.model, samples.test)
-    parts = [*_errors(experiment, training, samples, test)]
+    test = predict(operator, samples.test)
+    parts = [*_errors(experiment, operator, samples, test)]
     for at in evaluate_resolutions(
         operator,
         samples.finest_test,
@@ -70,9 +70,9 @@ def measure(
     ):
         parts.append((at.resolution, "zero-shot", at.zero_shot.metrics()))
         parts.append((at.resolution, "interpolated", at.interpolated.metrics()))
-    parts += _on_solver(experiment, training, samples, test)
-    arrays = {**_fields(test), **symbol_pictures(operator, samples.train)}
-    c = learned_diffusivity(experiment, training.network, samples.train.grid)
+    parts += _on_solver(experiment, operator, samples, test)
+    arrays = _fields(test)
+    c = learned_diffusivity(experiment, operator.network, samples.train.grid)
     if c is not None:
         comparison = _compare_heat(experiment, operator, samples.train)
         values = {"diffusivity": c.value, "diffusivity standard error": c.error}
@@ -82,11 +82,11 @@ def measure(
 
 
 def _errors(
-    experiment: Experiment, training: Training, samples: ExperimentData, test: Predictions
+    experiment: Experiment, operator: TrainedOperator, samples: ExperimentData, test: Predictions
 ) -> Iterator[Part]:
     """Errors on all splits, and apart at the times of the training and between them."""
     points, task = experiment.resolution, experiment.task
-    train, last = predict(training.model, samples.train), training.history[-1]
+    train, last = predict(operator, samples.train), operator.history[-1]
     on_train, on_test = train.evaluate(), test.evaluate()
     values = {**on_test.metrics(), "gap relative_l2": on_test.mean() - on_train.mean()}
     if last.best is not None:
@@ -106,33 +106,35 @@ def _errors(
                 },
             )
     if samples.validation is not None:
-        on_validation = evaluate(training.model, samples.validation)
+        on_validation = evaluate(operator, samples.validation)
         yield points, "validation", on_validation.metrics()
-    effort = {"cpu seconds": training.cpu_seconds, "steps": float(last.step)}
+    record = operator.training_record
+    assert record is not None
+    effort = {"cpu seconds": record.cpu_seconds, "steps": float(last.step)}
     yield points, "training", effort
 
 
 def _on_solver(
-    experiment: Experiment, training: Training, samples: ExperimentData, test: Predictions
+    experiment: Experiment, operator: TrainedOperator, samples: ExperimentData, test: Predictions
 ) -> Iterator[Part]:
     """What needs a solver or PDE parameters: speed, coarse solutions, families, the viscosity."""
     points, problem = experiment.resolution, experiment.problem
     if problem is not None:
-        speed = compare_speed(training.model, samples.test, problem)
+        speed = compare_speed(operator, samples.test, problem)
         yield points, "speed", speed.metrics()
         for n, values in coarse_solves(samples.test, problem).items():
             yield n, "solver", values
     if problem is not None and problem.vary:
         yield points, "by scalar", _by_parameter(problem, test)
-        yield points, "outside", _outside(experiment, training.model, problem)
+        yield points, "outside", _outside(experiment, operator, problem)
         if isinstance(problem, HeatProblem) and isinstance(
-            training.network, PseudoDifferentialOperator
+            operator.network, PseudoDifferentialOperator
         ):
-            yield points, "symbol", _symbols_of_family(experiment, training.model, samples.train)
-    network = training.network
-    if isinstance(network, Transport) and network.log_c is not None:
+            yield points, "symbol", _symbols_of_family(experiment, operator, samples.train)
+    head = getattr(operator.network, "head", None)
+    if isinstance(head, Transport) and head.log_c is not None:
         first, second = (samples.train.times or ())[:2]
-        spread = float(network.c.detach().mean()) / (second - first)
+        spread = float(head.c.detach().mean()) / (second - first)
         yield points, "symbol", {"diffusivity": spread}
 
 
@@ -169,7 +171,7 @@ def _compare_heat(
     assert isinstance(problem, HeatProblem) and isinstance(task, OneShot)
     assert isinstance(network, PseudoDifferentialOperator)
     times = task.scaled_time(torch.tensor(problem.times, dtype=torch.float64))
-    scale = operator.normalized.pde_parameters
+    scale = operator.pde_scale
     if c is not None and scale is not None:
         parameter = scale(torch.tensor([[c]], dtype=torch.float64)).cpu()
         times = torch.cat([times[:, None], parameter.expand(len(times), 1)], dim=1)
@@ -184,7 +186,7 @@ def _compare_heat(
     )
 
 
-def _heat_arrays(heat: SymbolComparison) -> Pictures:
+def _heat_arrays(heat: SymbolComparison) -> SampleArrays:
     arrays = {"learned": heat.learned.real, "exact": heat.exact.real, "weight": heat.weight}
     arrays |= {"space": heat.space, "xi": heat.xi, "times": torch.tensor(heat.times)}
     return {f"heat.{name}": array for name, array in arrays.items()}
@@ -247,7 +249,7 @@ def _outside(
     return values
 
 
-def _fields(test: Predictions) -> Pictures:
+def _fields(test: Predictions) -> SampleArrays:
     """Errors of all test samples; the first ones with their predictions, up to a limit."""
     errors = torch.cat([relative_l2(prediction, target) for prediction, target in test.pairs()])
     arrays, first = {"error": errors}, test.data[0]

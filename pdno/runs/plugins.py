@@ -67,8 +67,9 @@ def register(thing: Any = None, *, name: str | None = None) -> Any:
     - a `pdno.data.problems.Problem`, by its `name`: `pdno generate NAME`, `problem: {name: NAME}`;
     - a `pdno.symbols.Symbol`, by the `name` given here: `PDNO(symbol=NAME)`. It is called with the
       channels and those of scale, layers, hidden, ... that its `__init__` names;
-    - a record of a network, a subclass of `pdno.runs.networks.NetworkRecord`, and
-    - a `pdno.training.task.Task`, by their `kind`: `network: {kind: KIND}`, `task: {kind: KIND}`;
+    - a network, a torch module made with dim, in_channels, out_channels and options by name, by
+      the `name` given here: `network: {kind: NAME}`;
+    - a `pdno.training.task.Task`, by its `kind`: `task: {kind: KIND}`;
     - a function that returns a `pdno.recipes.Study`: `pdno reproduce NAME`, after its own name.
     """
     if thing is None:
@@ -84,21 +85,29 @@ def register(thing: Any = None, *, name: str | None = None) -> Any:
 
 def _register_learning(thing: Any, name: str | None) -> None:
     # these import torch, which the help of the command line does without
-    from pdno.runs.networks import NETWORKS, NetworkRecord
+    from torch import nn
+
+    from pdno.networks.specification import NETWORKS, SIZES, record_class
     from pdno.symbols.base import Symbol
     from pdno.training.task import TASKS, Task
 
-    for base, kinds in ((NetworkRecord, NETWORKS), (Task, TASKS)):
-        if isclass(thing) and issubclass(thing, base):
-            kind = name or _default_kind(thing)
-            _add(kinds, f"{base.__name__} kind", kind, thing)
-            return
-    if not (isclass(thing) and issubclass(thing, Symbol)):
-        expected = "a Problem, Symbol, NetworkRecord or Task (classes), or a function for a recipe"
-        raise ValueError(f"{thing!r} cannot be registered; expected {expected}")
+    if isclass(thing) and issubclass(thing, Task):
+        _add(TASKS, "task kind", name or _default_kind(thing), thing)
+        return
+    is_symbol = isclass(thing) and issubclass(thing, Symbol)
+    is_module = isclass(thing) and issubclass(thing, nn.Module)
+    if not is_symbol and not (is_module and tuple(signature(thing).parameters)[:3] == SIZES):
+        raise ValueError(
+            f"{thing!r} cannot be registered; expected a Problem, Symbol, Task or network (a class "
+            f"made with {', '.join(SIZES)}), or a function for a recipe"
+        )
     if name is None:
-        raise ValueError(f"symbol {thing.__name__} needs a name: register(..., name='wave') or so")
-    _register_symbol(thing, name)
+        raise ValueError(f"{thing.__name__} needs a name: register(..., name='wave') or so")
+    if is_symbol:
+        _register_symbol(thing, name)
+    else:
+        record_class(name, thing)  # refuses options that no file can hold
+        _add(NETWORKS, "network kind", name, thing)
 
 
 def _default_kind(record: Any) -> str:
@@ -131,7 +140,7 @@ def _register_symbol(symbol: Any, name: str) -> None:
         chosen = {key: value for key, value in options.items() if key in takes}
         return symbol(in_channels, out_channels, **chosen)
 
-    own = set(networks.PDNOOptions.__dataclass_fields__) & takes
+    own = set(networks.SymbolSpecification.__dataclass_fields__) & takes
     make.__wrapped__ = symbol  # type: ignore[attr-defined]  # by which it is recognised again
     _add(networks.SYMBOLS, "symbol", name, (make, tuple(sorted(own))))
 

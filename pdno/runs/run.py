@@ -2,7 +2,6 @@
 
 __all__ = ["Run", "find_runs", "find_unfinished", "load", "load_run"]
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,20 +19,18 @@ from pdno.data.layout import DataFile
 from pdno.data.manifest import MANIFEST
 from pdno.data.own import open_file, read_inputs
 from pdno.evaluation.evaluate import evaluate
-from pdno.evaluation.metric_table import Metadata, Metric, metrics_of_run
 from pdno.exports.export import FORMATS, Exported, Format, export
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path
 from pdno.files.checksums import verified_path
-from pdno.files.limits import read_json, read_text
+from pdno.files.limits import read_json
+from pdno.files.metric_table import Metadata, Metric, metrics_of_run
 from pdno.runs.datasets import dataset_folder, open_experiment_data
 from pdno.runs.specification import Experiment, read_experiment
 from pdno.spectral.grid import Grid
-from pdno.training.checkpoint import EpochRow, read_tensors
+from pdno.training.checkpoint import History, read_history, read_tensors
 from pdno.training.distributed import check_device
-from pdno.training.fit import History
-from pdno.training.operator_folder import load_operator
-from pdno.training.task import TrainedOperator
+from pdno.training.trained_operator import TrainedOperator
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 SAMPLES_OF_EXPORT = 4  # inputs that an exported file is compared on
@@ -76,13 +73,12 @@ class Run:
     @cached_property
     def operator(self) -> TrainedOperator:
         """The trained operator, on the device of this run."""
-        return load_operator(self.folder, None, self.device)
+        return TrainedOperator.load(self.folder, device=self.device)
 
     @cached_property
     def history(self) -> History:
         """One row per epoch; empty where nothing was trained."""
-        path = verified_path(self.folder / run_folder.HISTORY)
-        return _read_history(path) if path.is_file() else History()
+        return read_history(self.folder)
 
     @cached_property
     def environment(self) -> Mapping[str, Any]:
@@ -265,8 +261,8 @@ class Run:
         tensors, header = self._samples
         if "input" not in tensors:
             return None
-        shape, periodic, offset = json.loads(header["grid"])
-        return tensors["input"][:count], Grid(tuple(shape), periodic, offset)
+        grid = json.loads(header["grid"])
+        return tensors["input"][:count], Grid(**{**grid, "shape": tuple(grid["shape"])})
 
 
 def _check_finite(name: str, field: Tensor) -> None:
@@ -276,23 +272,6 @@ def _check_finite(name: str, field: Tensor) -> None:
             f"{name} has NaN or infinity in sample {int(bad[0])}: nothing was written; leave such "
             "inputs out"
         )
-
-
-def _read_history(path: Path) -> History:
-    """The epochs of a file of `training.checkpoint.write_history`."""
-    lines = csv.DictReader(read_text(path).splitlines())
-    try:
-        return History([_read_epoch(line) for line in lines])
-    except (KeyError, TypeError, ValueError) as problem:
-        cure = "remove the folder and run it again"
-        raise ValueError(f"{path} is not readable as a history ({problem}): {cure}") from problem
-
-
-def _read_epoch(line: Mapping[str, str]) -> EpochRow:
-    epoch, step = int(line["epoch"]), int(line["step"])
-    rate, loss, train = (float(line[name]) for name in ("learning_rate", "loss", "train"))
-    test, best = (float(line[name]) if line[name] else None for name in ("test", "best"))
-    return EpochRow(epoch, step, rate, loss, train, test, best, float(line["seconds"]))
 
 
 def _read_object(path: Path) -> Mapping[str, Any]:
@@ -318,7 +297,7 @@ def load(
         >>> operator = load("runs/mine")                    # doctest: +SKIP
         >>> u = operator.predict(f)                         # doctest: +SKIP
     """
-    return load_operator(Run.open(folder, device).folder, network, device)
+    return TrainedOperator.load(Run.open(folder, device).folder, network, device)
 
 
 def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Run:

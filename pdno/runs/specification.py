@@ -17,12 +17,12 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 
 from pdno.data.layout import DataFile
 from pdno.data.problems import PROBLEMS, NavierStokesProblem, Problem
-from pdno.evaluation.metric_table import Metadata, check_cell
 from pdno.files.limits import DEEPEST, check_plain, read_text
+from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
 from pdno.interface.records import Record
+from pdno.networks.specification import AnyNetwork
 from pdno.paper.published import Dataset
-from pdno.runs.networks import AnyNetwork
 from pdno.training.normalizer import Normalization
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import (
@@ -137,6 +137,7 @@ class Experiment(Record):
                 f"train={self.train} samples of a pool of {self.pool}: make it as large, or leave "
                 "it out"
             )
+        self.task.check_head(self.network.option("head"))
         _ = self.metadata  # whose cells are checked, too
         return self
 
@@ -147,7 +148,7 @@ class Experiment(Record):
             raise ValueError(
                 f"{first}{among} and test={self.test} overlap in {problem.samples} samples"
             )
-        seen = getattr(self.network, "pde_parameters", 0)
+        seen = self.network.option("pde_parameters") or 0
         if seen not in (0, len(problem.vary)):
             varied = ", ".join(problem.vary) or "nothing"
             raise ValueError(

@@ -34,10 +34,8 @@ from pdno.spectral.grid import Grid
 from pdno.symbols.base import Time
 from pdno.theory.certificate import Certificate, certify
 from pdno.theory.extraction import extract_symbol
-from pdno.theory.lipschitz import lipschitz_report
-from pdno.theory.norms import norm_bound
-from pdno.theory.lipschitz import guarantee
-from pdno.theory.norms import operator_norm
+from pdno.theory.lipschitz import guarantee, lipschitz_report
+from pdno.theory.norms import norm_bound, operator_norm
 from pdno.training.task import Markov, OneShot, StaticMap
 
 PAIRS = 3

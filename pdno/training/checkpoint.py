@@ -1,19 +1,20 @@
-"""What a run keeps: its history, one row per epoch, and checkpoints to go on from.
+"""What a training keeps: its history, one row per epoch, and checkpoints to resume from.
 
-A checkpoint, step-00001200-3f5a...9c.safetensors, holds no code: the tensors of the learner and of
-the optimiser, and a header of JSON with the position of the run and its history. Its name ends
-with its own SHA-256, so a damaged file is found out, and the one before it is used instead. The
-last two are kept. A run is continued only as what it was begun.
+A checkpoint, step-00001200-3f5a...9c.safetensors, holds no code: the tensors of the operator and
+of the optimiser, and a header of JSON with the position of the training and its history. Its name
+ends with its own SHA-256, so a damaged file is detected, and the one before it is used instead.
+The last two are kept. A training is resumed only with the settings that it began with.
 """
 
 __all__ = [
     "Checkpoint",
     "EpochRow",
+    "History",
     "RunRecorder",
     "TrainingState",
     "load_checkpoint",
+    "read_history",
     "read_tensors",
-    "write_history",
     "write_tensors",
 ]
 
@@ -24,10 +25,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -35,12 +36,17 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from pdno.files.atomic import atomic_path, explained, sha256, sweep, write_text
-from pdno.files.limits import check_memory, open_regular
+from pdno.files.checksums import verified_path
+from pdno.files.limits import check_memory, open_regular, read_text
 from pdno.files.run_folder import CHECKPOINTS, HISTORY
+from pdno.interface.display import html_table, one_line
 from pdno.training.distributed import ProcessGroup
 from pdno.training.optimiser import Optimiser
-from pdno.training.settings import TrainingSettings
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SPLITS = ("train", "test")
 KEPT, DIGITS = 2, 16
 KEPT_THERE = "the run goes on from its last checkpoint"
 ANEW = "take another folder, or remove its checkpoints to begin anew"
@@ -65,6 +71,57 @@ class EpochRow:
     seconds: float
 
 
+class History(list[EpochRow]):
+    """The epochs of a training."""
+
+    def plot(self) -> "Figure":
+        """A figure of training and test errors by epoch."""
+        from pdno.figures.curves import plot_history
+
+        errors = {name: [(row.epoch, getattr(row, name)) for row in self] for name in SPLITS}
+        return plot_history(errors)
+
+    def write(self, folder: Path) -> None:
+        """Write history.csv; an error that was not measured is an empty cell."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, [one.name for one in fields(EpochRow)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in self)
+        write_text(folder / HISTORY, text.getvalue())
+
+    def facts(self) -> dict[str, str]:
+        """Epochs and errors at the end, in words."""
+        last = self[-1] if self else None
+        errors = {} if last is None else {f"{name} error": getattr(last, name) for name in SPLITS}
+        measured = {name: f"{error:.4g}" for name, error in errors.items() if error is not None}
+        return {"epochs": str(len(self)), **measured}
+
+    def __repr__(self) -> str:
+        return one_line("History", self.facts())
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_table("History", self.facts())
+
+
+def read_history(folder: Path) -> History:
+    """The history.csv of a folder; empty where there is none."""
+    path = verified_path(folder / HISTORY)
+    lines = csv.DictReader(read_text(path).splitlines()) if path.is_file() else ()
+    try:
+        return History(_read_epoch(line) for line in lines)
+    except (KeyError, TypeError, ValueError) as problem:
+        cure = "remove the folder and run it again"
+        raise ValueError(f"{path} is not readable as a history ({problem}): {cure}") from problem
+
+
+def _read_epoch(line: Mapping[str, str]) -> EpochRow:
+    epoch, step = int(line["epoch"]), int(line["step"])
+    rate, loss, train = (float(line[name]) for name in ("learning_rate", "loss", "train"))
+    test, best = (float(line[name]) if line[name] else None for name in ("test", "best"))
+    return EpochRow(epoch, step, rate, loss, train, test, best, float(line["seconds"]))
+
+
 @dataclass
 class TrainingState:
     """Where a run stands; `sums` are loss, error and number of the examples of this epoch."""
@@ -76,11 +133,11 @@ class TrainingState:
     best: float | None = None
     best_epoch: int = 0
     finished: bool = False
-    history: list[EpochRow] = field(default_factory=list)
+    history: History = field(default_factory=History)
 
 
 class Checkpoint(NamedTuple):
-    """Tensors "learner.*" and "optimiser.*", and the state of the run as plain JSON."""
+    """Tensors "operator.*" and "optimiser.*", and the state of the run as plain JSON."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
@@ -101,7 +158,7 @@ class RunRecorder:
 
     def __post_init__(self) -> None:
         self.event_writer = _event_writer(self.folder) if self.tensorboard else None
-        self.place = self.folder if self.group.is_rank_0 else None  # where this process writes
+        self.target = self.folder if self.group.is_rank_0 else None  # where this process writes
         self.saved_at = time.monotonic()
 
     @property
@@ -109,50 +166,47 @@ class RunRecorder:
         """Whether there is something to go on from."""
         return self.folder is not None and bool(_existing(self.folder / CHECKPOINTS))
 
-    def resume(self, learner: nn.Module, optimiser: Optimiser) -> TrainingState:
+    def resume(self, operator: nn.Module, optimiser: Optimiser) -> TrainingState:
         """Where the run in the folder stands; its tensors are put back."""
         if self.folder is None:
             return TrainingState()
         checkpoints = self.folder / CHECKPOINTS
-        if self.place is not None:  # what a run that was killed has left half written
-            sweep(self.place)
+        if self.target is not None:  # what a run that was killed has left half written
+            sweep(self.target)
             sweep(checkpoints)
             for draft in checkpoints.glob("step-*.draft"):
                 draft.unlink(missing_ok=True)
         self.group.barrier()
-        found = load_checkpoint(checkpoints, self.group.device)
-        if found is None:
+        checkpoint = load_checkpoint(checkpoints, self.group.device)
+        if checkpoint is None:
             return TrainingState()
-        now = self.identity
-        # settings that a checkpoint does not know yet had what is their default today
-        defaults = TrainingSettings().model_dump(mode="json", include=set(now))
-        then = {**defaults, **found.state.pop("identity")}
+        then, now = checkpoint.state.pop("identity"), self.identity
         names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
         if names:
             changes = [f"{name} was {then.get(name)}, is {now.get(name)}" for name in names]
             raise ValueError(f"{self.folder} holds another run ({', '.join(changes)}): {ANEW}")
-        _restore(found.tensors, learner, optimiser)
-        rows = [EpochRow(**row) for row in found.state.pop("history")]
-        return TrainingState(**found.state, history=rows)
+        _restore(checkpoint.tensors, operator, optimiser)
+        rows = History(EpochRow(**row) for row in checkpoint.state.pop("history"))
+        return TrainingState(**checkpoint.state, history=rows)
 
     def is_due(self) -> bool:
         """Whether it is time for a checkpoint."""
-        return self.place is not None and time.monotonic() - self.saved_at >= self.every
+        return self.target is not None and time.monotonic() - self.saved_at >= self.every
 
-    def save(self, state: TrainingState, learner: nn.Module, optimiser: Optimiser) -> None:
+    def save(self, state: TrainingState, operator: nn.Module, optimiser: Optimiser) -> None:
         """Write a checkpoint, then remove all but the last ones; its tensors must be finite."""
-        if self.place is None:
+        if self.target is None:
             return
-        folder = self.place / CHECKPOINTS
-        tensors = {f"learner.{name}": value for name, value in learner.state_dict().items()}
-        names: dict[Tensor, str] = {p: name for name, p in learner.named_parameters()}
+        folder = self.target / CHECKPOINTS
+        tensors = {f"operator.{name}": value for name, value in operator.state_dict().items()}
+        names: dict[Tensor, str] = {p: name for name, p in operator.named_parameters()}
         for parameter, values in optimiser.state.items():
             tensors |= {f"optimiser.{names[parameter]}.{key}": v for key, v in values.items()}
         if not all(bool(value.isfinite().all()) for value in tensors.values()):
             raise FloatingPointError(f"the network is not finite at step {state.step}")
         draft = folder / f"step-{state.step:08d}.draft"
         record = {"identity": self.identity, **asdict(state)}
-        with explained(self.place, KEPT_THERE):
+        with explained(self.target, KEPT_THERE):
             folder.mkdir(exist_ok=True)
             write_tensors(draft, tensors, {"state": json.dumps(record)})
             final = folder / f"{draft.stem}-{sha256(draft)[:DIGITS]}.safetensors"
@@ -165,27 +219,18 @@ class RunRecorder:
 
     def write_history(self, state: TrainingState) -> None:
         """Write the epochs so far, for TensorBoard as well."""
-        if self.place is None or not state.history:
+        if self.target is None or not state.history:
             return
-        with explained(self.place, KEPT_THERE):
-            write_history(self.place, state.history)
+        with explained(self.target, KEPT_THERE):
+            state.history.write(self.target)
         if self.event_writer is not None:
-            for old in self.place.glob("events.out.tfevents.*"):
+            for old in self.target.glob("events.out.tfevents.*"):
                 old.unlink()
-            with self.event_writer(str(self.place)) as events:
+            with self.event_writer(str(self.target)) as events:
                 for row in state.history:
                     for name in ("learning_rate", "loss", "train", "test", "best", "seconds"):
                         if getattr(row, name) is not None:
                             events.add_scalar(name, getattr(row, name), row.epoch)
-
-
-def write_history(folder: Path, history: Sequence[EpochRow]) -> None:
-    """Write epochs as CSV; an error that was not measured is empty."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [one.name for one in fields(EpochRow)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in history)
-    write_text(folder / HISTORY, text.getvalue())
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint | None:
@@ -201,17 +246,17 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     return None
 
 
-def _restore(tensors: Mapping[str, Tensor], learner: nn.Module, optimiser: Optimiser) -> None:
-    parts: dict[str, dict[str, Tensor]] = {"learner": {}, "optimiser": {}}
+def _restore(tensors: Mapping[str, Tensor], operator: nn.Module, optimiser: Optimiser) -> None:
+    parts: dict[str, dict[str, Tensor]] = {"operator": {}, "optimiser": {}}
     for full, value in tensors.items():
         part, name = full.split(".", 1)
         parts[part][name] = value
     try:
-        learner.load_state_dict(parts["learner"])
+        operator.load_state_dict(parts["operator"])
     except RuntimeError as problem:
         other = f"the checkpoint is of another network or normalisation ({problem})"
         raise ValueError(f"{other}: {ANEW}") from problem
-    parameters = dict(learner.named_parameters())
+    parameters = dict(operator.named_parameters())
     for full, value in parts["optimiser"].items():
         name, key = full.rsplit(".", 1)
         # the step counter of Adam stays on the CPU
@@ -254,8 +299,8 @@ def read_tensors(
 
 def _existing(folder: Path) -> list[Path]:
     """The checkpoints of a folder, latest first."""
-    found = [path for path in folder.glob("step-*.safetensors") if NAME.fullmatch(path.name)]
-    return sorted(found, key=_step, reverse=True)
+    paths = [path for path in folder.glob("step-*.safetensors") if NAME.fullmatch(path.name)]
+    return sorted(paths, key=_step, reverse=True)
 
 
 def _step(path: Path) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pdno.data.dataset import Pairs
 from pdno.training.fit import fit
-from pdno.training.task import TrainedOperator
+from pdno.training.trained_operator import TrainedOperator
 
 
 class Ensemble:
@@ -58,5 +58,5 @@ def fit_ensemble(
             torch.manual_seed(seed)
             network = make()
         place = None if folder is None else Path(folder) / f"seed-{seed}"
-        members.append(fit(network, train, test, folder=place, seed=seed, **options).model)
+        members.append(fit(network, train, test, folder=place, seed=seed, **options))
     return Ensemble(members)

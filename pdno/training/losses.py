@@ -14,30 +14,25 @@ __all__ = ["Loss", "RelativeError", "Residual", "Weighted"]
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from pdno.spectral.grid import Grid
-from pdno.spectral.metrics import sobolev_norm
+from pdno.spectral.metrics import relative_error, sobolev_norm
+from pdno.training.normalizer import NormalizedNetwork
 from pdno.training.samples import Batch
-
-if TYPE_CHECKING:
-    from pdno.training.task import TrainedOperator
 
 
 class Loss(ABC):
     """A loss; `a + b` and `2 * a` are losses, too."""
 
     @abstractmethod
-    def terms(
-        self, learner: "TrainedOperator", batch: Batch, grid: Grid, output: Tensor
-    ) -> Tensor:
-        """The terms of each example, (B, K), which a step adds up; `output` is the prediction."""
+    def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
+        """The terms of each example, (B, K), which a step adds up; `output` is that of `net`."""
 
     @abstractmethod
-    def describe(self) -> Any:
+    def describe(self) -> object:
         """What it is, as plain JSON: a run goes on only with the loss that it began with."""
 
     def __add__(self, other: "Loss") -> "Weighted":
@@ -57,13 +52,10 @@ class Weighted(Loss):
 
     parts: tuple[tuple[float, Loss], ...]
 
-    def terms(
-        self, learner: "TrainedOperator", batch: Batch, grid: Grid, output: Tensor
-    ) -> Tensor:
-        found = [w * part.terms(learner, batch, grid, output) for w, part in self.parts]
-        return torch.cat(found, dim=1)
+    def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
+        return torch.cat([w * part.terms(net, batch, output) for w, part in self.parts], dim=1)
 
-    def describe(self) -> Any:
+    def describe(self) -> object:
         return [[w, part.describe()] for w, part in self.parts]
 
 
@@ -73,12 +65,13 @@ class RelativeError(Loss):
 
     order: float = 0.0
 
-    def terms(
-        self, learner: "TrainedOperator", batch: Batch, grid: Grid, output: Tensor
-    ) -> Tensor:
-        return learner.task.loss_terms(output, batch.targets, dim=grid.dim, order=self.order)
+    def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
+        how = {"dim": net.grid.dim, "s": self.order}
+        if batch.frame_by_frame:
+            return relative_error(output, batch.targets, **how, keep=2)
+        return relative_error(output, batch.targets, **how)[:, None]
 
-    def describe(self) -> Any:
+    def describe(self) -> object:
         return {"relative error in H": self.order}
 
 
@@ -100,31 +93,27 @@ class Residual(Loss):
     equation: HasRate
     order: float = -2.0
 
-    def terms(
-        self, learner: "TrainedOperator", batch: Batch, grid: Grid, output: Tensor
-    ) -> Tensor:
-        scaled = getattr(learner.task, "scaled_time", None)
-        if scaled is None or batch.t is None:
-            told = (
-                f"a residual needs ∂/∂t, and task {learner.task.kind!r} gives the network no time"
+    def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
+        if net.time_scale is None or batch.t is None:
+            raise ValueError(
+                "a residual needs ∂/∂t, and this task gives the network no time: take "
+                "task=OneShot() and a network with takes_time=True"
             )
-            raise ValueError(f"{told}: take task=OneShot() and a network with takes_time=True")
-        net, u0 = learner.normalized.at(batch.pde_parameters), batch.inputs
+        u0 = batch.inputs
 
         def solution(t: Tensor) -> Tensor:
-            return net.forward(u0, grid, scaled(t))
+            return net(u0, t)
 
-        with_rate: Any = torch.func.jvp(solution, (batch.t,), (torch.ones_like(batch.t),))
-        v, v_t = with_rate
-        size, span = u0.flatten(1).norm(dim=1), float(learner.task.span)  # type: ignore[attr-defined]
-        residual = sobolev_norm(v_t - self.equation.rate(v), self.order, dim=grid.dim)
+        v, v_t = torch.func.jvp(solution, (batch.t,), (torch.ones_like(batch.t),))
+        size, dim = u0.flatten(1).norm(dim=1), net.grid.dim
+        residual = sobolev_norm(v_t - self.equation.rate(v), self.order, dim=dim)
         # coefficients are means over the points: those of u₀ in the same norm
-        whole = sobolev_norm(u0, 0.0, dim=grid.dim)
+        whole = sobolev_norm(u0, 0.0, dim=dim)
         start = (solution(torch.zeros_like(batch.t)) - u0).flatten(1).norm(dim=1)
-        return torch.stack([span * residual / whole, start / size], dim=1)
+        return torch.stack([net.time_scale.span * residual / whole, start / size], dim=1)
 
-    def describe(self) -> Any:
-        given: Any = self.equation
-        plain = dataclasses.is_dataclass(given)
-        numbers = dataclasses.asdict(given) if plain else str(given)
-        return {"residual of": type(given).__name__, "numbers": numbers, "in H": self.order}
+    def describe(self) -> object:
+        equation: object = self.equation
+        is_record = dataclasses.is_dataclass(equation) and not isinstance(equation, type)
+        numbers = dataclasses.asdict(equation) if is_record else str(equation)
+        return {"residual of": type(equation).__name__, "numbers": numbers, "in H": self.order}

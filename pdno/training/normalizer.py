@@ -12,22 +12,25 @@ __all__ = [
     "Normalization",
     "NormalizedNetwork",
     "Normalizer",
-    "Normalizers",
     "ParameterScale",
+    "TimeScale",
+    "count_seen",
     "fit_normalizer",
     "move",
 ]
 
-import copy
 import inspect
 import math
-from collections.abc import Callable
-from typing import Any, Literal
-from weakref import WeakSet
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from pdno.networks.neural_operator import NeuralOperator
+from pdno.networks.rollout import shared_step
 from pdno.spectral.calculus import interpolate
 from pdno.spectral.grid import Grid
 
@@ -114,8 +117,14 @@ class ParameterScale(nn.Module):
         self.register_buffer("low", low)
         self.register_buffer("high", high)
 
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> "ParameterScale | None":
+        """The one whose ends are among the tensors of a trained operator, if any."""
+        ends = [tensors[name] for name in ("pde_scale.low", "pde_scale.high") if name in tensors]
+        return cls(*ends) if ends else None
+
     def forward(self, pde_parameters: Tensor) -> Tensor:
-        """PDE parameters (B, P) as networks see them; outside of the training they leave [-1, 1]."""
+        """PDE parameters (B, P) as networks see them, in [-1, 1] for those of the training."""
         low, high = self.low.double(), self.high.double()
         log = (low > 0) & (high >= DECADE * low)
         values = pde_parameters.to(low.device).double()
@@ -123,108 +132,98 @@ class ParameterScale(nn.Module):
         if len(bad):
             number = float(values[tuple(bad[0])])
             raise ValueError(
-                f"a scalar is {number:g}; expected a positive one, as in the training"
+                f"a PDE parameter is {number:g}; expected a positive one, as in the training"
             )
         low, high, values = (torch.where(log, one.abs().log(), one) for one in (low, high, values))
         span = torch.where(high > low, high - low, 1.0)
         return (2 * (values - low) / span - 1).to(pde_parameters.dtype)
 
 
-INSIDE: WeakSet[nn.Module] = WeakSet()
-"""Networks inside normalisers: alone, they do not predict in the units of the data."""
-Maybe = Normalizer | None
-Normalizers = tuple[Maybe, Maybe]  # of inputs and of outputs
+@dataclass(frozen=True)
+class TimeScale:
+    """(t - start) / span, as networks see times."""
+
+    start: float = 0.0
+    span: float = 1.0
+
+    def __call__(self, t: Tensor) -> Tensor:
+        """Times as the network sees them."""
+        return (t - self.start) / self.span
 
 
-class NormalizedNetwork(nn.Module):
-    """decode ∘ network ∘ encode, where one output has `channels` channels.
+@dataclass(frozen=True)
+class NormalizedNetwork:
+    """decode ∘ network ∘ encode on a grid, at the PDE parameters of a batch.
 
-    Where samples have pde_parameters of the equation, `at` gives the same network for those of a batch:
-    its symbols see them, or it gets them as constant channels before the others.
+    `pde_parameters` are scaled, (B, P). Symbols see them where they take such; else each is a
+    constant channel before the others. One output has `channels` channels.
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        inputs: Maybe = None,
-        outputs: Maybe = None,
-        *,
-        channels: int = 1,
-        pde_parameters: ParameterScale | None = None,
-    ) -> None:
-        super().__init__()
-        self.network, self.inputs, self.outputs = network, inputs, outputs
-        self.channels, self.pde_parameters = channels, pde_parameters
-        self.seen: Tensor | None = None
-        count = 0 if pde_parameters is None else len(pde_parameters.low)
-        self._in_symbols = int(getattr(getattr(network, "network", network), "pde_parameters", 0))
-        if self._in_symbols not in (0, count):
-            raise ValueError(
-                f"the symbols of this {type(network).__name__} see {self._in_symbols} pde_parameters, "
-                f"the samples have {count}: build it with pde_parameters={count}, or give data with as "
-                "many, from_arrays(..., pde_parameters={name: numbers}) or generate(..., vary=...)"
-            )
-        if inputs is not None or outputs is not None:
-            INSIDE.add(network)
-        self._takes_grid = "grid" in inspect.signature(network.forward).parameters
+    network: nn.Module
+    grid: Grid
+    inputs: Normalizer | None = None
+    outputs: Normalizer | None = None
+    channels: int = 1
+    pde_parameters: Tensor | None = None
+    time_scale: TimeScale | None = None
 
-    def encode(self, f: Tensor, grid: Grid) -> Tensor:
+    def encode(self, f: Tensor) -> Tensor:
         """Inputs as the network sees them."""
-        return f if self.inputs is None else self.inputs.encode(f, grid)
+        return f if self.inputs is None else self.inputs.encode(f, self.grid)
 
-    def decode(self, u: Tensor, grid: Grid) -> Tensor:
+    def decode(self, u: Tensor) -> Tensor:
         """Outputs of the network in the units of the data."""
-        return u if self.outputs is None else self.outputs.decode(u, grid)
-
-    def at(self, pde_parameters: Tensor | None) -> "NormalizedNetwork":
-        """The same network for samples with these pde_parameters, (B, P) in the units of the data."""
-        if (pde_parameters is None) != (self.pde_parameters is None):
-            given = (
-                "none" if pde_parameters is None else f"{pde_parameters.shape[-1]} pde_parameters"
-            )
-            wanted = 0 if self.pde_parameters is None else len(self.pde_parameters.low)
-            raise ValueError(
-                f"this operator was trained with {wanted} pde_parameters, and given {given}"
-            )
-        if pde_parameters is None or self.pde_parameters is None:
-            return self
-        bound = copy.copy(self)
-        bound.seen = self.pde_parameters(pde_parameters)
-        return bound
+        return u if self.outputs is None else self.outputs.decode(u, self.grid)
 
     @property
     def in_symbols(self) -> Tensor | None:
-        """What the symbols see of the pde_parameters, (B, P); None where they see none."""
-        return self.seen if self._in_symbols else None
+        """The PDE parameters that the symbols see, (B, P); None where they see none."""
+        return self.pde_parameters if count_seen(self.network) else None
 
     def with_channels(self, f: Tensor) -> Tensor:
-        """f after a constant channel for each scalar that no symbol sees, (B, P + C, *N)."""
-        if self.seen is None or self._in_symbols:
+        """f after a constant channel for each parameter that no symbol sees, (B, P + C, *N)."""
+        if self.pde_parameters is None or self.in_symbols is not None:
             return f
-        constant = self.seen.to(f).reshape(*self.seen.shape, *[1] * (f.dim() - 2))
+        constant = self.pde_parameters.to(f)
+        constant = constant.reshape(*constant.shape, *[1] * (f.dim() - 2))
         return torch.cat([constant.expand(len(f), -1, *f.shape[2:]), f], dim=1)
 
-    def apply_network(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
-        """The network alone; one that knows no grid gets the field alone."""
-        pde_parameters = self.in_symbols
-        if pde_parameters is not None and t is not None:
-            # one time for all, or one for each sample, and then the pde_parameters
-            t = torch.cat(
-                [
-                    t.reshape(-1, 1).expand(len(pde_parameters), 1).to(pde_parameters),
-                    pde_parameters,
-                ],
-                dim=1,
-            )
-        numbers = pde_parameters if t is None else t
-        options: dict[str, Any] = {} if numbers is None else {"t": numbers}
-        options |= {"grid": grid} if self._takes_grid else {}
-        output: Tensor = self.network(self.with_channels(f), **options)
+    @cached_property
+    def step(self) -> Callable[[Tensor], Tensor]:
+        """`apply` with the symbols evaluated once for all calls, where the network has such."""
+        if not isinstance(self.network, NeuralOperator):
+            return self.apply
+        step = shared_step(self.network, self.grid, self.in_symbols)
+        return lambda f: step(self.with_channels(f))
+
+    def apply(self, f: Tensor, t: Tensor | None = None) -> Tensor:
+        """The network alone, on encoded fields; one that knows no grid gets the field alone."""
+        f, numbers = self.with_channels(f), self.in_symbols
+        if t is not None:
+            t = t if self.time_scale is None else self.time_scale(t)
+            if numbers is not None:  # one time for all, or one for each sample, comes first
+                numbers = numbers.expand(len(f), -1)
+                t = torch.cat([t.reshape(-1, 1).expand(len(f), 1).to(numbers), numbers], dim=1)
+            numbers = t
+        options: dict[str, object] = {} if numbers is None else {"t": numbers}
+        if _takes_grid(type(self.network)):
+            options["grid"] = self.grid
+        output: Tensor = self.network(f, **options)
         return output
 
-    def forward(self, f: Tensor, grid: Grid, t: Tensor | None = None) -> Tensor:
-        """decode(network(encode(f)))."""
-        return self.decode(self.apply_network(self.encode(f, grid), grid, t), grid)
+    def __call__(self, f: Tensor, t: Tensor | None = None) -> Tensor:
+        """decode(network(encode(f))), at times in the units of the data."""
+        return self.decode(self.apply(self.encode(f), t))
+
+
+@cache
+def _takes_grid(kind: type[nn.Module]) -> bool:
+    return "grid" in inspect.signature(kind.forward).parameters
+
+
+def count_seen(network: nn.Module) -> int:
+    """How many PDE parameters the symbols of a network see."""
+    return int(getattr(network, "pde_parameters", 0))
 
 
 def move(module: nn.Module, device: torch.device | str, dtype: torch.dtype) -> None:

@@ -1,4 +1,4 @@
-"""What figures of a trained operator are made of, so that no model is needed later.
+"""Sample arrays: what figures of a trained operator are made of, so that none is needed later.
 
 All are float32:
 
@@ -9,77 +9,68 @@ All are float32:
     symbol.K.space                   a1 of block K for these pairs, (O, I, *N), where it has one
 """
 
-__all__ = ["Pictures", "first_sample", "symbol_pictures", "write_pictures"]
+__all__ = ["SampleArrays", "symbol_arrays", "write_sample_arrays"]
 
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pdno.data.dataset import OperatorDataset
 from pdno.files import run_folder
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.spectral.metrics import relative_l2
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues, Time
 from pdno.training.checkpoint import write_tensors
-from pdno.training.task import OneShot, SpaceTime, TrainedOperator
+from pdno.training.task import OneShot, SpaceTime, Task, Times
 
-Pictures = dict[str, Tensor]
+SampleArrays = dict[str, Tensor]
 PAIRS = 3  # channels, in and out, whose symbols are kept
 
 
-def first_sample(learner: TrainedOperator, data: OperatorDataset) -> Pictures:
-    """The first sample of a dataset and its prediction."""
-    inputs, target = data.batch([0])
-    prediction = learner.predict(inputs, **data.keyword_arguments([0]))
-    error = relative_l2(prediction, target)
-    return {"input": inputs, "target": target, "prediction": prediction, "error": error}
+def symbol_arrays(network: nn.Module, task: Task, grid: Grid, times: Times) -> SampleArrays:
+    """The first rank term of the symbols of all blocks, for a few pairs of channels.
 
-
-def symbol_pictures(learner: TrainedOperator, data: OperatorDataset) -> Pictures:
-    """The first rank term of the symbols of all blocks, for a few pairs.
-
-    They are taken at the last time of the data where they depend on time, and in the middle of the
-    ranges where they see pde_parameters.
+    They are taken at the last time where they depend on time, and in the middle of the ranges
+    where they see PDE parameters.
     """
-    found: Pictures = {}
-    for layer, values in enumerate(_blocks(learner, data)):
+    arrays: SampleArrays = {}
+    for layer, values in enumerate(_values(network, task, grid, times)):
         a2 = values.frequency[0, :PAIRS, :PAIRS].cpu()
-        found |= {f"symbol.{layer}.real": a2.real, f"symbol.{layer}.imaginary": a2.imag}
+        arrays |= {f"symbol.{layer}.real": a2.real, f"symbol.{layer}.imaginary": a2.imag}
         if values.space is not None:
-            found[f"symbol.{layer}.space"] = values.space[0, :PAIRS, :PAIRS].cpu()
-    return found
+            arrays[f"symbol.{layer}.space"] = values.space[0, :PAIRS, :PAIRS].cpu()
+    return arrays
 
 
 @torch.no_grad()
-def _blocks(learner: TrainedOperator, data: OperatorDataset) -> list[SymbolValues]:
-    task, grid, times = learner.task, data.grid, data.target_times
-    if isinstance(task, SpaceTime):  # these have one axis more than the pictures
+def _values(network: nn.Module, task: Task, grid: Grid, times: Times) -> list[SymbolValues]:
+    if isinstance(task, SpaceTime):  # these have one axis more than the arrays
         return []
     last = [task.scaled_time(float(times[-1]))] if isinstance(task, OneShot) and times else []
-    layers = learner.network.modules()
-    operators = [one for one in layers if isinstance(one, PseudoDifferentialOperator)]
-    # what networks see of pde_parameters is 0 in the middle of their ranges
+    modules = network.modules()
+    operators = [module for module in modules if isinstance(module, PseudoDifferentialOperator)]
+    # what networks see of PDE parameters is 0 in the middle of their ranges
     numbers = last + [0.0] * max((operator.pde_parameters for operator in operators), default=0)
-    if isinstance(learner.network, NeuralOperator) and not numbers:
-        return [values.on_grid() for values in learner.network.evaluate_symbols(grid)]
+    if isinstance(network, NeuralOperator) and not numbers:
+        return [values.on_grid() for values in network.evaluate_symbols(grid)]
     t: Time = torch.tensor([numbers]) if len(numbers) > 1 else next(iter(numbers), None)
-    found = []
+    blocks = []
     for operator in operators:
         step = t is None and getattr(operator.symbol, "takes_time", False)
         with contextlib.suppress(ValueError):  # a layer on other axes than those of the data
-            found.append(operator.values(grid, 1.0 if step else t))  # a step of a semigroup is e^A
-    return found
+            blocks.append(operator.values(grid, 1.0 if step else t))  # a step of a semigroup: e^A
+    return blocks
 
 
-def write_pictures(folder: Path, pictures: Mapping[str, Tensor], data: OperatorDataset) -> None:
+def write_sample_arrays(
+    folder: Path, arrays: Mapping[str, Tensor], grid: Grid, times: Times
+) -> None:
     """Write them with the grid and the times of their samples."""
-    grid = data.grid
-    shown = json.dumps([grid.shape, grid.periodic, grid.offset])
-    header = {"grid": shown, "times": json.dumps(data.target_times)}
-    kept = {name: picture.float() for name, picture in pictures.items()}
-    write_tensors(folder / run_folder.SAMPLES, kept, header)
+    header = {"grid": json.dumps(asdict(grid)), "times": json.dumps(times)}
+    single = {name: array.float() for name, array in arrays.items()}
+    write_tensors(folder / run_folder.SAMPLES, single, header)

@@ -16,7 +16,8 @@ __all__ = [
 ]
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,13 +32,15 @@ MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are rea
 class Batch:
     """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,) where there are any.
 
-    `pde_parameters` are numbers of the equation of each example, (B, P), where the dataset has them.
+    `pde_parameters` are those of each example, (B, P), where the dataset has such. The loss of a
+    rollout measures its targets `frame_by_frame`.
     """
 
     inputs: Tensor
     targets: Tensor
     t: Tensor | None = None
     pde_parameters: Tensor | None = None
+    frame_by_frame: bool = False
 
 
 class Samples:
@@ -52,8 +55,8 @@ class Samples:
         size = sum(part.numel() * part.element_size() for part in first) * len(data)
         self._kept: tuple[Tensor, Tensor] | None = None
         self._trajectories: Tensor | None = None
-        numbers = data.pde_parameters()
-        self._scalars = None if numbers is None else numbers.to(device, dtype)
+        parameters = data.pde_parameters()
+        self._pde_parameters = None if parameters is None else parameters.to(device, dtype)
         if size <= MOST_IN_MEMORY:
             if data.input_frames is None:
                 self._kept = self.batch()
@@ -76,8 +79,12 @@ class Samples:
         return self._kept[0][rows], self._kept[1][rows]
 
     def pde_parameters(self, indices: Sequence[int]) -> Tensor | None:
-        """The numbers of the equation of some samples, (B, P); None where they have none."""
-        return None if self._scalars is None else self._scalars[list(indices)]
+        """The PDE parameters of some samples, (B, P); None where they have none."""
+        return None if self._pde_parameters is None else self._pde_parameters[list(indices)]
+
+    def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
+        """Grid, times and PDE parameters of some samples, for `predict`."""
+        return self.data.keyword_arguments(indices)
 
     def trajectories(self, indices: Sequence[int] | None = None) -> Tensor:
         """All frames of all or some samples, those of the window first, (B, T, C, *N)."""
@@ -107,13 +114,15 @@ class Examples:
         return self.count
 
 
-def whole_samples(samples: Samples, steps: int | None = None) -> Examples:
+def whole_samples(
+    samples: Samples, steps: int | None = None, *, frame_by_frame: bool = False
+) -> Examples:
     """The samples themselves, with the first `steps` frames of their targets (None: all)."""
 
     def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         inputs, targets = samples.batch(indices)
         chosen = targets if steps is None else targets[:, :steps]
-        return Batch(inputs, chosen, pde_parameters=samples.pde_parameters(indices))
+        return Batch(inputs, chosen, None, samples.pde_parameters(indices), frame_by_frame)
 
     return Examples(len(samples), batch)
 
@@ -135,18 +144,24 @@ def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples
         parts = []
         for index in indices:
             draw = np.random.default_rng([seed, epoch, index, 2])
-            one = variants[draw.integers(len(variants))].batch([index], seed=seed, epoch=epoch)
+            part = variants[draw.integers(len(variants))].batch([index], seed=seed, epoch=epoch)
             move = symmetries[int(draw.integers(len(symmetries)))]
-            inputs, targets = (move.apply(f, data.grid) for f in (one.inputs, one.targets))
-            parts.append(Batch(inputs, targets, one.t, one.pde_parameters))
-        times = [part.t for part in parts if part.t is not None]
-        pde_parameters = [part.pde_parameters for part in parts if part.pde_parameters is not None]
-        inputs = torch.cat([part.inputs for part in parts])
-        targets = torch.cat([part.targets for part in parts])
-        both = (torch.cat(numbers) if numbers else None for numbers in (times, pde_parameters))
-        return Batch(inputs, targets, *both)
+            inputs, targets = (move.apply(f, data.grid) for f in (part.inputs, part.targets))
+            parts.append(replace(part, inputs=inputs, targets=targets))
+        return Batch(
+            torch.cat([part.inputs for part in parts]),
+            torch.cat([part.targets for part in parts]),
+            _join([part.t for part in parts]),
+            _join([part.pde_parameters for part in parts]),
+            parts[0].frame_by_frame,
+        )
 
     return Examples(len(variants[0]), batch)
+
+
+def _join(parts: Sequence[Tensor | None]) -> Tensor | None:
+    tensors = [part for part in parts if part is not None]
+    return torch.cat(tensors) if tensors else None
 
 
 def epoch_order(count: int, *, seed: int, epoch: int) -> list[int]:

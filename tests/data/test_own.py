@@ -143,8 +143,10 @@ def test_a_network_is_trained_and_evaluated_on_a_loader():
     f = torch.randn(4, 1, 8)
     loader = DataLoader(TensorDataset(f, 2 * f), batch_size=2)
     network = torch.nn.Conv1d(1, 1, 1)
-    run = pdno.fit(network, loader, loader, epochs=1, device="cpu")
-    assert run.history[0].test == pytest.approx(pdno.evaluate(run.model, loader).mean(), rel=1e-5)
+    trained = pdno.fit(network, loader, loader, epochs=1, device="cpu")
+    assert trained.history[0].test == pytest.approx(
+        pdno.evaluate(trained, loader).mean(), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(

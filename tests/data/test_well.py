@@ -282,5 +282,5 @@ def test_a_network_trains_on_it(tmp_path):
     data = pdno.open_well(tmp_path / "flow.h5").window(inputs=1)
     assert isinstance(data, OperatorDataset) and data.channels.inputs[1] == "velocity_x t=0"
     network = pdno.FNO(2, 7, 7, width=4, modes=2)
-    run = pdno.fit(network, data, task=pdno.Rollout(), epochs=1, device="cpu")
-    assert run.history[-1].train > 0
+    trained = pdno.fit(network, data, task=pdno.Rollout(), epochs=1, device="cpu")
+    assert trained.history[-1].train > 0

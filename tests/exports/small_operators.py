@@ -5,10 +5,10 @@ from functools import partial
 import torch
 
 import pdno
-from pdno.networks.transport import Transport
-from pdno.training.normalizer import NormalizedNetwork, fit_normalizer
-from pdno.training.sampling import Sampling
-from pdno.training.task import TrainedOperator
+from pdno.networks.heads import TransportHead
+from pdno.training.normalizer import fit_normalizer
+from pdno.training.operator_record import Sampling
+from pdno.training.trained_operator import TrainedOperator
 
 BOX, TORUS, LINE = pdno.Grid.cells((16, 16)), pdno.Grid((16, 16)), pdno.Grid((32,))
 SMALL = {"width": 5, "layers": 2, "modes": 4, "symbol_hidden": 8}
@@ -20,11 +20,11 @@ line = partial(pdno.PDNO, 1, 1, 1, width=5, layers=2, symbol_hidden=8)
 at_time = partial(pdno.PDIO, 1, 1, 1, takes_time=True, symbol_hidden=8)
 
 
-def diffusive(network):
+def diffusive():
     """A transport head in which as much diffuses as in a step of a real flow."""
-    head = Transport(network, 2, diffusion=True)
-    torch.nn.init.constant_(head.log_c, 0.8)
-    return head
+    network = step(head=TransportHead(diffusion=True))
+    torch.nn.init.constant_(network.head.log_c, 0.8)
+    return network
 
 
 OPERATORS = {
@@ -42,8 +42,8 @@ OPERATORS = {
         pdno.FNO(2, 2, 1, width=5, layers=2, modes=4), pdno.TeacherForcing(), 2
     ),
     "increments": lambda: recurrent(flow(), pdno.Markov(), 2),
-    "transport": lambda: recurrent(Transport(pdno.PDNO(2, 2, 3, **SMALL), 2), pdno.Rollout(), 2),
-    "diffusion": lambda: recurrent(diffusive(pdno.PDNO(2, 2, 3, **SMALL)), pdno.Rollout(), 2),
+    "transport": lambda: recurrent(step(head="transport"), pdno.Rollout(), 2),
+    "diffusion": lambda: recurrent(diffusive(), pdno.Rollout(), 2),
     "space-time": lambda: recurrent(
         pdno.FNO(3, 2, 1, width=4, layers=2, modes=(4, 4, 2)), pdno.SpaceTime(), 2
     ),
@@ -62,13 +62,12 @@ def fields(grid, channels, *, count=3):
 
 
 def make(network, task, inputs, outputs, sampling, kind):
-    """A learner whose normalisers are those of the fields."""
-    normalizers = (
+    """An operator whose normalisers are those of the fields."""
+    encoder, decoder = (
         fit_normalizer(fields(sampling.grid, channels), sampling.grid, kind)
         for channels in (inputs, outputs)
     )
-    net = NormalizedNetwork(network, *normalizers, channels=sampling.output_channels)
-    return TrainedOperator(net, task, sampling).eval()
+    return TrainedOperator(network, task, sampling, inputs=encoder, outputs=decoder).eval()
 
 
 def static(network, grid=BOX, kind="pointwise"):

@@ -18,15 +18,15 @@ TOOLS = [name for name in ("cmake", "g++", "make") if shutil.which(name) is None
 @pytest.mark.slow
 @pytest.mark.skipif(bool(TOOLS), reason=f"not found: {', '.join(TOOLS)}")
 def test_the_example_in_c_plus_plus_predicts(tmp_path):
-    learner = OPERATORS["low rank"]()
+    operator = OPERATORS["low rank"]()
     path = tmp_path / "operator.aoti.pt2"
-    pdno.export(learner, path, format="aoti")
+    pdno.export(operator, path, format="aoti")
     build = tmp_path / "build"
     home = f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"
     run = {"check": True, "capture_output": True}
     subprocess.run(["cmake", "-S", str(SOURCE), "-B", str(build), home], **run)
     subprocess.run(["cmake", "--build", str(build)], **run)
-    f = fields(learner.sampling.grid, 1)
+    f = fields(operator.sampling.grid, 1)
     shape = [str(n) for n in f.shape]
     command = [str(build / "predict"), str(path), *shape]
     found = subprocess.run(command, input=f.numpy().tobytes(), **run)
@@ -34,7 +34,7 @@ def test_the_example_in_c_plus_plus_predicts(tmp_path):
     values = torch.from_numpy(np.frombuffer(found.stdout, dtype=np.float32).copy()).reshape(
         f.shape
     )
-    expected = learner.predict(f)
+    expected = operator.predict(f)
     assert float((values - expected).norm() / expected.norm()) < 1e-5
     refused = subprocess.run([*command[:-1], "0"], input=b"", capture_output=True)
     assert refused.returncode == 2 and b"positive" in refused.stderr

@@ -29,8 +29,8 @@ def relative(found, expected):
     return float((found - expected).norm() / expected.norm())
 
 
-def inputs_of(learner, grid):
-    return fields(grid, learner.sampling.input_channels)
+def inputs_of(operator, grid):
+    return fields(grid, operator.sampling.input_channels)
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_transforms_are_those_of_the_package(shape, kept):
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("points", [None, 24])
 def test_frozen_operators_predict_as_they_did(family, points):
-    learner = OPERATORS[family]()
-    in_turn = learner.task.times_wanted == "in turn"
-    times = learner.sampling.times if in_turn else None
-    frozen = freeze(learner, points, times)
-    f = inputs_of(learner, frozen.grid)
-    expected = learner.predict(f)
+    operator = OPERATORS[family]()
+    in_turn = operator.task.times_wanted == "in turn"
+    times = operator.sampling.times if in_turn else None
+    frozen = freeze(operator, points, times)
+    f = inputs_of(operator, frozen.grid)
+    expected = operator.predict(f)
     with torch.no_grad():
         found = frozen(f[:, -frozen.input_channels :])
     assert found.shape == expected.shape and relative(found, expected) < 5e-6
-    if in_turn and learner.task.kind != "space-time":
+    if in_turn and operator.task.kind != "space-time":
         with torch.no_grad():
-            window, step = f[:, -frozen.input_channels :], freeze(learner, points)
+            window, step = f[:, -frozen.input_channels :], freeze(operator, points)
             for frame in expected.unbind(1):
                 window = torch.cat([window[:, 1:], step(window)], dim=1)
                 assert relative(window[:, -1:], frame) < 5e-6
@@ -88,24 +88,24 @@ def test_a_member_of_a_family_is_fixed_in_the_file(network, tmp_path):
         "channel": lambda: pdno.FNO(1, 2, 1, **size),
     }[network]()
     task = "one-shot" if network == "time" else "static"
-    learner = pdno.fit(made, data, task=task, epochs=1, normalization="channel").model
+    operator = pdno.fit(made, data, task=task, epochs=1, normalization="channel")
     with pytest.raises(ValueError, match="one of a family"):
-        pdno.export(learner, tmp_path / "a.safetensors", format="safetensors")
+        pdno.export(operator, tmp_path / "a.safetensors", format="safetensors")
     for c in (0.02, 0.08):
         path = tmp_path / f"{c}.safetensors"
-        one = pdno.export(learner, path, format="safetensors", pde_parameters={"diffusivity": c})
+        one = pdno.export(operator, path, format="safetensors", pde_parameters={"diffusivity": c})
         f = data.batch()[0]
         given = {"grid": data.grid, "times": times, "pde_parameters": {"diffusivity": c}}
-        expected = learner.predict(f, **given).reshape(one.run(f).shape)
+        expected = operator.predict(f, **given).reshape(one.run(f).shape)
         assert one.description["pde_parameters"] == {"diffusivity": c}
         assert relative(one.run(f), expected) < 5e-6
 
 
 def test_x_factors_of_a_wide_layer_become_few_terms():
-    learner = OPERATORS["network"]()
+    operator = OPERATORS["network"]()
     torch.manual_seed(0)
-    learner.normalized.network = pdno.PDNO(2, 1, 1, width=16, layers=1, modes=4)
-    (operator,) = freeze(learner).networks[0].operators
+    operator.network = pdno.PDNO(2, 1, 1, width=16, layers=1, modes=4)
+    (operator,) = freeze(operator).networks[0].operators
     assert operator.rank < 16 and operator.lower.shape == (16, operator.rank, 16)
 
 
@@ -139,10 +139,10 @@ def test_other_files_agree_with_torch(format, tmp_path):
 
 
 def check_format(family, folder, format, frames):
-    learner = OPERATORS[family]()
-    samples = inputs_of(learner, learner.sampling.grid), learner.sampling.grid
+    operator = OPERATORS[family]()
+    samples = inputs_of(operator, operator.sampling.grid), operator.sampling.grid
     path = folder / f"it{exporting.FORMATS[format]}"
-    made = pdno.export(learner, path, format=format, frames=frames, samples=samples)
+    made = pdno.export(operator, path, format=format, frames=frames, samples=samples)
     assert path.is_file() and made.difference <= exporting.TOLERANCE
     card = (folder / f"{path.name}.md").read_text(encoding="utf-8")
     assert f"{made.difference:.1e}" in card and '"inputs"' in card
@@ -155,17 +155,17 @@ def test_an_onnx_file_has_real_arithmetic_and_any_batch(tmp_path):
     import onnx as onnx_files
     import onnxruntime
 
-    learner = OPERATORS["low rank"]()
+    operator = OPERATORS["low rank"]()
     path = tmp_path / "flow.onnx"
-    pdno.export(learner, path)
+    pdno.export(operator, path)
     model = onnx_files.load(path)
     used = {node.op_type for node in model.graph.node}
     assert {"MatMul", "Mul", "Add"} <= used
     assert not used & {"DFT", "STFT", "Einsum", "Loop", "If", "Scan", "Conv"}
     session = onnxruntime.InferenceSession(path)
-    f = inputs_of(learner, learner.sampling.grid)[[0, 1, 2, 0, 1]]
+    f = inputs_of(operator, operator.sampling.grid)[[0, 1, 2, 0, 1]]
     (found,) = session.run(None, {"inputs": f.numpy()})
-    assert relative(torch.from_numpy(found), learner.predict(f)) < 1e-6
+    assert relative(torch.from_numpy(found), operator.predict(f)) < 1e-6
     told = json.loads(session.get_modelmeta().custom_metadata_map["pdno"])
     assert told["inputs"] == ["batch", 1, 16, 16] and told["times"] is None
 
@@ -179,11 +179,11 @@ def test_a_file_that_differs_is_not_left(tmp_path, monkeypatch):
 
 def test_tables_are_enough_to_predict_without_torch(tmp_path):
     """The layer of one operator of heat, by numpy alone: analyse, mix, synthesise, x-factor."""
-    learner = OPERATORS["heat"]()
-    pdno.export(learner, tmp_path / "heat.safetensors", format="safetensors", frames=1)
+    operator = OPERATORS["heat"]()
+    pdno.export(operator, tmp_path / "heat.safetensors", format="safetensors", frames=1)
     with safe_open(tmp_path / "heat.safetensors", framework="np") as file:
         t = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    f = inputs_of(learner, learner.sampling.grid).numpy()
+    f = inputs_of(operator, operator.sampling.grid).numpy()
     there, back = (
         next(v for k, v in t.items() if k.endswith(part)) for part in ("there_0", "back_0")
     )
@@ -192,7 +192,7 @@ def test_tables_are_enough_to_predict_without_torch(tmp_path):
     spectrum = (seen @ there).reshape(len(f), 2, -1)  # real and imaginary parts
     mixed = np.einsum("bpk,kpq->bqk", spectrum, mix).reshape(len(f), 1, -1)
     u = (mixed @ back) * space[0] * t["outputs.std"] + t["outputs.mean"]
-    expected = learner.predict(f)[:, 0]
+    expected = operator.predict(f)[:, 0]
     assert np.abs(u - expected).max() < 1e-5 * np.abs(expected).max()
 
 
@@ -214,17 +214,17 @@ def test_what_cannot_be_exported_is_said(tmp_path, options, message):
 
 
 def test_a_network_of_another_kind_is_refused(tmp_path):
-    learner = OPERATORS["network"]()
-    learner.normalized.network = pdno.MWT(2, 1, width=2, wavelets=2, modes=2, blocks=1)
+    operator = OPERATORS["network"]()
+    operator.network = pdno.MWT(2, 1, width=2, wavelets=2, modes=2, blocks=1)
     with pytest.raises(ValueError, match="a MWT cannot be frozen"):
-        pdno.export(learner, tmp_path / "it.safetensors", format="safetensors")
+        pdno.export(operator, tmp_path / "it.safetensors", format="safetensors")
 
 
 def test_the_command_exports_a_run_and_its_card(tmp_path, capsys):
     data = pdno.generate(pdno.Heat(), pdno.Grid((32,)), samples=3, times=[0.1], seed=0)
     network = pdno.PDNO(1, 1, 1, width=4, layers=1, modes=4, takes_time=True)
-    run = pdno.fit(network, data, task=pdno.OneShot(), epochs=1)
-    run.save(tmp_path / "run")
+    trained = pdno.fit(network, data, task=pdno.OneShot(), epochs=1)
+    trained.save(tmp_path / "run")
     assert main(["export", str(tmp_path / "run"), "--format", "safetensors"]) == 0
     assert "relative difference from torch" in capsys.readouterr().out
     card = (tmp_path / "run" / "operator.safetensors.md").read_text(encoding="utf-8")

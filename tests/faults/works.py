@@ -20,11 +20,11 @@ from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import HeatProblem
+from pdno.networks.specification import specify
 from pdno.paper.recipes import Study
 from pdno.paper.reproduce import run_study
 from pdno.report.page import write_report
 from pdno.runs.execute import run_experiment
-from pdno.runs.networks import FNONetwork
 from pdno.runs.run import Run
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
@@ -41,7 +41,7 @@ EXPERIMENT = Experiment(
     test=2,
     resolution=16,
     window=1,
-    network=FNONetwork(width=2, layers=1, modes=3),
+    network=specify("fno", width=2, layers=1, modes=3),
     task=Markov(),
     training=TrainingSettings(epochs=2, batch_size=3, checkpoint_seconds=0),
 )

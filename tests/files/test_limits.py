@@ -13,8 +13,8 @@ import torch
 
 from pdno.data.array_files import open_arrays, read_arrays
 from pdno.data.manifest import read_manifest
-from pdno.evaluation.metric_table import read_metrics
 from pdno.files.limits import LIMIT, memory_limit, read_json, read_text
+from pdno.files.metric_table import read_metrics
 from pdno.files.tensor_file import read_tensor_file
 from pdno.report.runs import _read_history
 from pdno.runs.specification import Experiment, read_experiment

@@ -9,8 +9,8 @@ import pytest
 import pdno.data.generate as generation
 from pdno.data.generate import make_shard
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
+from pdno.networks.specification import specify
 from pdno.runs.execute import run_experiment
-from pdno.runs.networks import FNONetwork, PDIONetwork, PDNONetwork
 from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Markov, OneShot, Rollout
@@ -28,20 +28,30 @@ def experiments():
     fluid = {"name": "flow", "problem": vortices, "resolution": 16, "window": 2}
     state = HeatProblem(samples=4, resolution=32, solver_resolution=32, frames=3)
     family = state.model_copy(update={"vary": {"diffusivity": (0.01, 0.1)}})
-    pdno = PDNONetwork(**SMALL, symbol_hidden=6)
+    pdno = specify("pdno", **SMALL, symbol_hidden=6)
     return [
         Experiment(model="PDNO", network=pdno, **medium, **QUICK),
-        Experiment(model="FNO", network=FNONetwork(**SMALL), **medium, **QUICK),
+        Experiment(model="FNO", network=specify("fno", **SMALL), **medium, **QUICK),
         Experiment(model="steps", network=pdno, task=Markov(), **fluid, **QUICK),
-        Experiment(model="window", network=FNONetwork(**SMALL), task=Rollout(), **fluid, **QUICK),
+        Experiment(
+            model="window", network=specify("fno", **SMALL), task=Rollout(), **fluid, **QUICK
+        ),
         Experiment(
             **{"name": "heat", "model": "PDIO", "problem": state, "resolution": 32},
-            **{"network": PDIONetwork(symbol_hidden=6), "task": OneShot()},
+            **{
+                "network": specify("pdio", takes_time=True, frequency_scale=1.0, symbol_hidden=6),
+                "task": OneShot(),
+            },
             **QUICK,
         ),
         Experiment(
             **{"name": "family", "model": "PDIO", "problem": family, "resolution": 32},
-            **{"network": PDIONetwork(symbol_hidden=6, pde_parameters=1), "task": OneShot()},
+            **{
+                "network": specify(
+                    "pdio", takes_time=True, frequency_scale=1.0, symbol_hidden=6, pde_parameters=1
+                ),
+                "task": OneShot(),
+            },
             **QUICK,
         ),
     ]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from one_machine import OneMachine
 
-from pdno.evaluation.metric_table import COLUMNS, read_metrics
 from pdno.files.atomic import sha256
+from pdno.files.metric_table import COLUMNS, read_metrics
 from pdno.paper.recipes import Study
 from pdno.paper.reproduce import (
     gather_metrics,

@@ -3,7 +3,7 @@
 import pytest
 
 import pdno.paper.resources as measuring
-from pdno.evaluation.metric_table import read_metrics
+from pdno.files.metric_table import read_metrics
 from pdno.paper.reproduce import reproduce
 from pdno.report.summary import summarise
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 from safetensors.numpy import save_file
 
-from pdno.evaluation.metric_table import Metric, write_metrics
 from pdno.files.checksums import write_checksums
+from pdno.files.metric_table import Metric, write_metrics
 from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.report.runs import old_facts
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fabricated_runs import FLOW, errors, finish, write_paper, write_run
 
-from pdno.evaluation.metric_table import read_metrics, write_metrics
+from pdno.files.metric_table import read_metrics, write_metrics
 from pdno.paper.claims import CLAIMS, judge
 from pdno.paper.exhibits import marker_of
 from pdno.paper.tables import MISSING

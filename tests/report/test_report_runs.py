@@ -8,9 +8,9 @@ import pytest
 from fabricated_runs import finish
 from small_experiments import presets_of
 
-from pdno.evaluation.metric_table import Metadata, Metric
 from pdno.figures.fields import signed
 from pdno.figures.style import COLOURS
+from pdno.files.metric_table import Metadata, Metric
 from pdno.paper.exhibits import MARKERS, line_of, marker_of
 from pdno.paper.reproduce import study_of
 from pdno.report.runs import (

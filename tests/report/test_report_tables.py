@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from pdno.evaluation.metric_table import Summary
+from pdno.files.metric_table import Summary
 from pdno.paper.published import TABLE_1, TABLE_2, TABLE_3, TABLE_6, published_dataset
 from pdno.paper.tables import (
     MISSING,

@@ -1,6 +1,6 @@
 """The summary of a study names every model with its numbers, whatever was run together."""
 
-from pdno.evaluation.metric_table import Metric
+from pdno.files.metric_table import Metric
 from pdno.report.summary import summarise
 
 

@@ -13,7 +13,7 @@ import pdno
 import pdno.data.generate as generation
 from pdno.cli import main
 from pdno.data.problems import HeatProblem
-from pdno.runs.networks import NETWORKS, FNONetwork
+from pdno.networks.specification import NETWORKS
 from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import read_experiment
 from pdno.training.task import StaticMap
@@ -98,7 +98,6 @@ def equation(period):
 
 def learning():
     import torch
-    from pdno.runs.networks import NetworkRecord
     from pdno.symbols import Symbol, SymbolValues
     from pdno.training.task import StaticMap
 
@@ -117,20 +116,13 @@ def learning():
             values = self.weight[..., None] * torch.exp(-xi / self.hidden)
             return SymbolValues(values.to(torch.complex64)[None])
 
-    @pdno.register
-    class MixNetwork(NetworkRecord):
+    @pdno.register(name="mix")
+    class Mix(torch.nn.Sequential):
         """A pointwise map."""
 
-        kind: Literal["mix"] = "mix"
-        hidden: int = 4
-
-        @property
-        def family(self):
-            return "Mix", ""
-
-        def build(self, dim, in_channels, out_channels):
-            layers = [torch.nn.Conv1d(in_channels, self.hidden, 1), torch.nn.GELU()]
-            return torch.nn.Sequential(*layers, torch.nn.Conv1d(self.hidden, out_channels, 1))
+        def __init__(self, dim: int, in_channels: int, out_channels: int, *, hidden: int = 4):
+            layers = [torch.nn.Conv1d(in_channels, hidden, 1), torch.nn.GELU()]
+            super().__init__(*layers, torch.nn.Conv1d(hidden, out_channels, 1))
 
     @pdno.register
     class Last(StaticMap):
@@ -263,7 +255,7 @@ def test_what_is_not_there_is_told_in_one_line(capsys, place, arguments, message
     [
         ("plugin", "flames"),
         ("network", {"kind": "flames"}),
-        ("network", {"kind": "flames:MixNetwork"}),
+        ("network", {"kind": "flames:Mix"}),
         ("task", {"kind": "flames"}),
         ("problem", {"name": "flames"}),
         ("network", {"kind": "pdno", "symbol": "flames"}),
@@ -281,23 +273,21 @@ def test_a_specification_never_imports_anything(place, monkeypatch, key, value):
 
 def test_a_name_means_one_thing_and_cells_may_run_twice(forget):
     def make():
-        class Mine(FNONetwork):
-            kind: Literal["mine"] = "mine"
+        class Mine(pdno.FNO):
+            pass
 
         return Mine
 
     first, second = make(), make()
-    assert pdno.register(first) is first
-    pdno.register(second)  # the same cell of a notebook
+    assert pdno.register(first, name="mine") is first
+    pdno.register(second, name="mine")  # the same cell of a notebook
     assert NETWORKS["mine"] is second
 
-    class Other(FNONetwork):
-        kind: Literal["mine"] = "mine"
+    class Other(pdno.FNO):
+        pass
 
-    with pytest.raises(
-        ValueError, match="NetworkRecord kind 'mine' is taken: choose another name"
-    ):
-        pdno.register(Other)
+    with pytest.raises(ValueError, match="network kind 'mine' is taken: choose another name"):
+        pdno.register(Other, name="mine")
     with pytest.raises(ValueError, match="problem 'heat' is taken"):
         pdno.register(type("Own", (HeatProblem,), {"__module__": "own"}))
 
@@ -336,5 +326,5 @@ def test_a_registered_task_and_symbol_work_in_python(forget):
     assert torch.equal(layer(f), same(f))
     data = pdno.OperatorDataset.from_arrays(f, f[:, :1], pdno.Grid((16,)))
     network = pdno.PDNO(1, 2, 1, width=3, layers=1, modes=4, symbol="again")
-    run = pdno.fit(network, data, task="twice", epochs=1)
-    assert isinstance(run.model.task, Twice)
+    trained = pdno.fit(network, data, task="twice", epochs=1)
+    assert isinstance(trained.task, Twice)

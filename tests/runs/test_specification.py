@@ -1,28 +1,17 @@
 """A specification says everything, survives every file, and refuses what it does not know."""
 
-import inspect
 import json
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from pydantic import ValidationError
 from small_experiments import presets_of
 
 from pdno.data.problems import PROBLEMS, HeatProblem
-from pdno.networks.fno import FNO
-from pdno.networks.mwt import MWT
-from pdno.networks.pdno import PDNO, PDNOOptions
+from pdno.networks.specification import specify
 from pdno.paper.reproduce import study_of
 from pdno.runs.datasets import dataset_folder
-from pdno.runs.networks import (
-    FNONetwork,
-    MWTNetwork,
-    PDIONetwork,
-    PDNONetwork,
-    build_network,
-)
 from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import Experiment, read_experiment
 from pdno.training.task import OneShot, Rollout, StaticMap
@@ -60,14 +49,16 @@ def test_yaml_as_a_person_writes_it(tmp_path):
         "train: 3\n"
         "test: 2\n"
         "resolution: 32\n"
-        "network: {kind: pdio}\n"
+        "network: {kind: pdio, takes_time: true}\n"
         "task: {kind: one-shot, train_every: 2}\n"
         "training: {learning_rate: 5e-3, epochs: 7}\n",
         encoding="utf-8",
     )
     found = read_experiment(path)
     assert found.problem == HeatProblem(samples=5, resolution=32)
-    assert found.network == PDIONetwork() and found.task == OneShot(train_every=2)
+    assert found.network == specify("pdio", takes_time=True) and found.task == OneShot(
+        train_every=2
+    )
     assert (found.training.learning_rate, found.training.epochs) == (5e-3, 7)
 
 
@@ -123,7 +114,7 @@ def test_a_time_axis_and_its_task_belong_together(flow):
     with pytest.raises(ValidationError, match="'space-time' and space_time=False contradict"):
         flow.with_changes(task={"kind": "space-time"})
     both = flow.with_changes(network=network, task={"kind": "space-time"})
-    assert both.network == FNONetwork(space_time=True, modes=3)
+    assert both.network == specify("fno", space_time=True, modes=3)
 
 
 def test_frames_of_the_input_and_of_the_problem_belong_together(flow, darcy):
@@ -191,30 +182,6 @@ def test_names_are_those_of_the_file_or_the_problem(tmp_path):
 def test_the_folder_name_of_a_run_is_plain(heat):
     named = heat.with_changes(model="PDNO a(x,ξ) /../ k_max=4")
     assert named.slug == "pdno-a-x-xi-k-max-4-32-seed0"
-
-
-# Networks
-
-
-@pytest.mark.parametrize(
-    ("record", "network"), [(PDNONetwork, PDNO), (FNONetwork, FNO), (MWTNetwork, MWT)]
-)
-def test_a_record_has_the_options_of_its_network(record, network):
-    known = inspect.signature(PDNOOptions if network is PDNO else network).parameters
-    sizes = {"dim", "in_channels", "out_channels"}
-    own = {"kind", "transport", "diffusion"} | ({"space_time"} if record is FNONetwork else set())
-    assert set(record.model_fields) - own == set(known) - sizes
-    for name in set(known) - sizes - {"append_coordinates", "coordinates"}:
-        assert record.model_fields[name].default == known[name].default, name
-
-
-def test_weights_are_those_of_the_seed_and_no_one_elses_business(heat):
-    torch.manual_seed(5)
-    before = torch.random.get_rng_state()
-    first, again, other = (build_network(heat.network, 1, 1, 1, seed=s) for s in (3, 3, 4))
-    assert torch.equal(torch.random.get_rng_state(), before)
-    pairs = zip(first.parameters(), again.parameters(), other.parameters(), strict=True)
-    assert all(torch.equal(a, b) and not torch.equal(a, c) for a, b, c in pairs)
 
 
 # Datasets

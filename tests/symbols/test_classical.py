@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pdno import PDNO, Grid, apply_symbol
+from pdno.networks.specification import specify
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.runs.networks import PDNONetwork
 from pdno.symbols import InputScale
 from pdno.symbols.base import apply_directly, full_values
 from pdno.symbols.classical import ClassicalSymbol
@@ -329,8 +329,7 @@ def test_coordinates_by_symbol_and_by_name():
     assert PDNO(2, 2, 1, width=3, symbol="classical").coordinates == "periodic"
     with pytest.raises(ValueError, match="coordinates 'polar'; expected one of 'appended', 'per"):
         PDNO(1, 1, 1, width=2, coordinates="polar")
-    record = PDNONetwork.model_validate({"kind": "pdno", "width": 3, "symbol": "classical"})
-    assert record.build(1, 1, 1).coordinates == "appended"  # as files of before mean it
+    assert specify("pdno", width=3, symbol="classical").build(1, 1, 1).coordinates == "periodic"
 
 
 def test_compiled_or_not_single_precision_agrees():

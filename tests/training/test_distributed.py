@@ -66,14 +66,14 @@ def train(name, rank=0, **options):
     network = FNO(1, 1, 1, width=4, layers=2, modes=4)
     task, settings = CASES[name]
     make = static_data if isinstance(task, StaticMap) else frames_data
-    run = fit(
+    trained = fit(
         StopsAt(network, options.pop("stop", -1), options.pop("act", fail)),
         make(),
         make(5, seed=1),
         task=task,
         **{**BATCHES, **settings, **options},
     )
-    rows = [{"loss": row.loss, "train": row.train, "test": row.test} for row in run.history]
+    rows = [{"loss": row.loss, "train": row.train, "test": row.test} for row in trained.history]
     weights = torch.cat([parameter.detach().flatten() for parameter in network.parameters()])
     return {"rows": rows, "weights": weights.tolist()}
 

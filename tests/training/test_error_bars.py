@@ -34,9 +34,9 @@ def navier_stokes():
 def predicted(data, network, task):
     train, held = data.split(test=240)
     settings = {"epochs": 4, "batch_size": 10, "learning_rate": 5e-3, "normalization": "channel"}
-    run = pdno.fit(network, train, task=task, **settings)
+    trained = pdno.fit(network, train, task=task, **settings)
     inputs, targets = held.batch()
-    predictions = run.model.predict(inputs, grid=held.grid, times=held.target_times)
+    predictions = trained.predict(inputs, grid=held.grid, times=held.target_times)
     return predictions, targets, held.grid
 
 
@@ -89,11 +89,11 @@ def test_bars_are_saved_with_the_operator_and_drawn(tmp_path):
     f = torch.randn(60, 1, 16)
     data = pdno.OperatorDataset.from_arrays(f, f.cumsum(dim=-1), pdno.Grid((16,)))
     train, held = data.split(test=40)
-    run = pdno.fit(pdno.FNO(1, 1, 1, width=4, layers=1, modes=4), train, held, epochs=1)
-    plain = len(run.plot().axes[-2].collections)
-    bars = run.model.calibrate(held)
-    assert len(run.plot().axes[-2].collections) == plain + 1
-    run.save(tmp_path / "operator")
+    trained = pdno.fit(pdno.FNO(1, 1, 1, width=4, layers=1, modes=4), train, held, epochs=1)
+    plain = len(trained.plot(held).axes[-2].collections)
+    bars = trained.calibrate(held)
+    assert len(trained.plot(held).axes[-2].collections) == plain + 1
+    trained.save(tmp_path / "operator")
     loaded = pdno.load(tmp_path / "operator")
     assert torch.equal(loaded.bars.field, bars.field)
     assert torch.equal(loaded.bars.point, bars.point)
@@ -101,7 +101,7 @@ def test_bars_are_saved_with_the_operator_and_drawn(tmp_path):
     assert torch.allclose((high - low) / 2, bars.field.expand(2, 1, 16), rtol=1e-4)
     assert "error bars hold for 90 %" in (tmp_path / "operator" / "model_card.md").read_text()
     with pytest.raises(ValueError, match="no error bars yet"):
-        pdno.fit(pdno.FNO(1, 1, 1, width=4, layers=1, modes=4), train, epochs=1).model.interval(f)
+        pdno.fit(pdno.FNO(1, 1, 1, width=4, layers=1, modes=4), train, epochs=1).interval(f)
 
 
 def test_an_ensemble_is_the_mean_of_its_seeds_and_knows_where_they_differ():

@@ -64,7 +64,7 @@ def test_it_finds_the_heat_propagator():
     data = OperatorDataset.from_arrays(f, heat(f, 1.0), GRID)
     train, test = data.split(test=4)
     options = {"epochs": 150, "batch_size": 10, "learning_rate": 0.03, "weight_decay": 0.0}
-    run = fit(
+    trained = fit(
         FourierIntegralOperator(1, 1, modes=[6]),
         train,
         test,
@@ -72,8 +72,8 @@ def test_it_finds_the_heat_propagator():
         precision="float64",
         **options,
     )
-    assert run.history[-1].test < 1e-4 and run.history[-1].train < 1e-4
-    table = torch.view_as_complex(run.network.symbol.table.detach())[0, 0]
+    assert trained.history[-1].test < 1e-4 and trained.history[-1].train < 1e-4
+    table = torch.view_as_complex(trained.network.symbol.table.detach())[0, 0]
     expected = torch.exp(-0.01 * (2 * math.pi * torch.arange(6.0)) ** 2)
     assert (table[1:] - expected[1:]).abs().max() < 1e-4
     assert table[0].real.item() == pytest.approx(1.0, abs=1e-4)
@@ -96,7 +96,7 @@ def test_data_of_another_size_are_told_and_normalisers_cure_it():
 
 
 def test_a_network_learns_to_double():
-    run = fit(
+    trained = fit(
         FNO(1, 1, 1, width=8, layers=2, modes=4),
         OperatorDataset.from_arrays(smooth(20), 2 * smooth(20), GRID),
         OperatorDataset.from_arrays(smooth(5, seed=9), 2 * smooth(5, seed=9), GRID),
@@ -105,7 +105,7 @@ def test_a_network_learns_to_double():
         learning_rate=0.01,
         schedule="one-cycle",
     )
-    assert run.history[0].test > 0.2 and run.history[-1].test < 0.06
+    assert trained.history[0].test > 0.2 and trained.history[-1].test < 0.06
 
 
 def test_one_shot_finds_a_rate_and_knows_other_times():
@@ -120,7 +120,7 @@ def test_one_shot_finds_a_rate_and_knows_other_times():
     f, times = smooth(6), (0.5, 1.0, 1.5, 2.0)
     u = torch.stack([f * math.exp(-0.7 * t) for t in times], dim=1)
     data = OperatorDataset.from_arrays(f, u, GRID, times=times)
-    run = fit(
+    trained = fit(
         Decay(),
         data,
         data,
@@ -131,9 +131,9 @@ def test_one_shot_finds_a_rate_and_knows_other_times():
         weight_decay=0.0,
         schedule="cosine",
     )
-    assert run.history[-1].step == 30 * 3  # 6 samples at 2 of the 4 times
-    assert run.history[-1].test < 1e-3
-    said = run.model.predict(f, grid=GRID, times=(4.0,))
+    assert trained.history[-1].step == 30 * 3  # 6 samples at 2 of the 4 times
+    assert trained.history[-1].test < 1e-3
+    said = trained.predict(f, grid=GRID, times=(4.0,))
     torch.testing.assert_close(said[:, 0], f * math.exp(-2.8), rtol=1e-2, atol=1e-3)
 
 
@@ -141,7 +141,7 @@ def test_markov_finds_one_step_and_predicts_many():
     f = smooth(8)
     frames = torch.stack([heat(f, t) for t in range(6)], dim=1)
     data = OperatorDataset.from_arrays(f, frames, GRID, times=range(6)).window(inputs=1)
-    run = fit(
+    trained = fit(
         FourierIntegralOperator(1, 1, modes=[6]),
         data,
         data,
@@ -153,7 +153,7 @@ def test_markov_finds_one_step_and_predicts_many():
         schedule="cosine",
         reduction="mean",
     )
-    assert run.history[-1].test < 1e-2
+    assert trained.history[-1].test < 1e-2
 
 
 # Every step is the one it should be -------------------------------------------------------------
@@ -184,7 +184,7 @@ def test_three_epochs_are_those_of_plain_torch(options):
     settings = {**PLAIN, "epochs": 3, "batch_size": 3, "learning_rate": 0.02, "seed": 5, **options}
     network = FNO(1, 1, 1, width=3, layers=2, modes=3).double()
     twin = copy.deepcopy(network)
-    run = fit(network, data, **settings)
+    trained = fit(network, data, **settings)
 
     f, u = data.to(torch.float64).batch()
     kind = torch.optim.AdamW if options.get("optimiser") == "adamw" else torch.optim.Adam
@@ -209,7 +209,7 @@ def test_three_epochs_are_those_of_plain_torch(options):
             losses[-1] += terms.sum().item() / 7
     for (name, given), expected in zip(network.named_parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(given, expected, rtol=1e-9, atol=1e-12, msg=name)
-    assert [row.loss for row in run.history] == pytest.approx(losses, rel=1e-10)
+    assert [row.loss for row in trained.history] == pytest.approx(losses, rel=1e-10)
 
 
 def test_clip_bounds_the_gradient(tmp_path):
@@ -237,13 +237,13 @@ def test_the_loss_of_a_rollout_counts_every_step(reduction):
     frames = torch.stack([f * 2.0**n for n in range(4)], dim=1)
     data = OperatorDataset.from_arrays(f, frames, GRID, times=range(4)).window(inputs=1)
     settings = {**PLAIN, "epochs": 1, "batch_size": 5, "reduction": reduction}
-    run = fit(Scale(1.5), data, task=Rollout(), **settings)
+    trained = fit(Scale(1.5), data, task=Rollout(), **settings)
     errors = [1 - 0.75**n for n in (1, 2, 3)]
-    assert run.history[0].loss == pytest.approx(math.fsum(errors), rel=1e-12)
+    assert trained.history[0].loss == pytest.approx(math.fsum(errors), rel=1e-12)
     # frames weigh by their size in the error of the whole trajectory
     sizes = [4.0**n for n in (1, 2, 3)]
     whole = sum(e * e * s for e, s in zip(errors, sizes, strict=True)) / sum(sizes)
-    assert run.history[0].train == pytest.approx(math.sqrt(whole), rel=1e-12)
+    assert trained.history[0].train == pytest.approx(math.sqrt(whole), rel=1e-12)
 
 
 def test_every_epoch_shows_every_example_once():
@@ -271,8 +271,10 @@ def test_the_same_run_twice_is_the_same_to_the_bit():
         dropping = nn.Sequential(
             nn.Conv1d(1, 4, 3), nn.Dropout(0.5), nn.Conv1d(4, 1, 5, padding=3)
         )
-        run = fit(dropping, scaled(2.0), scaled(2.0, 3, seed=4), epochs=3, batch_size=4, seed=seed)
-        rows = [(row.loss, row.train, row.test) for row in run.history]
+        trained = fit(
+            dropping, scaled(2.0), scaled(2.0, 3, seed=4), epochs=3, batch_size=4, seed=seed
+        )
+        rows = [(row.loss, row.train, row.test) for row in trained.history]
         return rows, [parameter.detach().clone() for parameter in dropping.parameters()]
 
     (rows, weights), (again, same), (other, _) = once(0), once(0), once(1)
@@ -294,7 +296,7 @@ def test_it_leaves_the_random_numbers_of_others_alone():
 
 def test_the_history_of_a_run_that_can_be_foretold(tmp_path):
     """The gradient of |w - 2| / 2 is constant, so each step of Adam moves w by the rate."""
-    run = fit(
+    trained = fit(
         Scale(1.0),
         scaled(2.0),
         scaled(2.0, 3, seed=1),
@@ -306,7 +308,7 @@ def test_the_history_of_a_run_that_can_be_foretold(tmp_path):
         **PLAIN,
     )
     errors = [(1 - 0.01 * step) / 2 for step in range(11)]
-    rows = run.history
+    rows = trained.history
     assert [row.epoch for row in rows] == [1, 2, 3, 4, 5]
     assert [row.step for row in rows] == [2, 4, 6, 8, 10]
     assert {row.learning_rate for row in rows} == {0.01}
@@ -319,7 +321,11 @@ def test_the_history_of_a_run_that_can_be_foretold(tmp_path):
     assert tests == pytest.approx([errors[4], errors[8], errors[10]], rel=1e-6)
     assert [row.best for row in rows] == [None, tests[0], tests[0], tests[1], tests[2]]
     seconds = [row.seconds for row in rows]
-    assert seconds[0] > 0 and seconds == sorted(seconds) and run.seconds == seconds[-1]
+    assert (
+        seconds[0] > 0
+        and seconds == sorted(seconds)
+        and trained.training_record.seconds == seconds[-1]
+    )
 
     with open(tmp_path / "history.csv", encoding="utf-8", newline="") as file:
         written = list(csv.DictReader(file))
@@ -332,15 +338,17 @@ def test_the_history_of_a_run_that_can_be_foretold(tmp_path):
 
 
 def test_the_learning_rate_in_the_history_is_that_of_the_last_step():
-    run = fit(Scale(), scaled(2.0), epochs=4, batch_size=5, learning_rate=0.01, schedule="cosine")
+    trained = fit(
+        Scale(), scaled(2.0), epochs=4, batch_size=5, learning_rate=0.01, schedule="cosine"
+    )
     expected = [0.01 * (1 + math.cos(math.pi * step / 8)) / 2 for step in (1, 3, 5, 7)]
-    assert [row.learning_rate for row in run.history] == pytest.approx(expected)
+    assert [row.learning_rate for row in trained.history] == pytest.approx(expected)
 
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run = fit(Scale(), scaled(2.0), epochs=2)
-    assert list(tmp_path.iterdir()) == [] and run.history[-1].test is None
+    trained = fit(Scale(), scaled(2.0), epochs=2)
+    assert list(tmp_path.iterdir()) == [] and trained.history[-1].test is None
 
 
 def test_tensorboard_has_the_same_numbers(tmp_path):
@@ -348,11 +356,11 @@ def test_tensorboard_has_the_same_numbers(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     data = scaled(2.0)
-    run = fit(Scale(), data, data, epochs=3, folder=tmp_path, tensorboard=True, **PLAIN)
+    trained = fit(Scale(), data, data, epochs=3, folder=tmp_path, tensorboard=True, **PLAIN)
     events = EventAccumulator(str(tmp_path)).Reload()
     for name in ("loss", "train", "test", "learning_rate"):
         written = {event.step: event.value for event in events.PDEParameters(name)}
-        expected = {row.epoch: getattr(row, name) for row in run.history}
+        expected = {row.epoch: getattr(row, name) for row in trained.history}
         assert written == pytest.approx(expected, rel=1e-6)
 
 
@@ -376,7 +384,7 @@ def test_tensorboard_is_refused_before_training_where_it_cannot_be(tmp_path, mon
 )
 def test_it_stops_when_the_test_error_does_not_fall(patience, every, last):
     """w moves from 1 to 2, away from what the test samples want."""
-    run = fit(
+    trained = fit(
         Scale(1.0),
         scaled(2.0),
         scaled(1.0, 3),
@@ -386,14 +394,14 @@ def test_it_stops_when_the_test_error_does_not_fall(patience, every, last):
         evaluate_every=every,
         **PLAIN,
     )
-    assert run.history[-1].epoch == last
-    tests = [row.test for row in run.history if row.test is not None]
-    assert run.history[-1].best == min(tests) == tests[0]
+    assert trained.history[-1].epoch == last
+    tests = [row.test for row in trained.history if row.test is not None]
+    assert trained.history[-1].best == min(tests) == tests[0]
 
 
 def test_it_goes_on_while_the_test_error_falls():
-    run = fit(Scale(), scaled(2.0), scaled(2.0, 3), epochs=12, patience=1, **PLAIN)
-    assert run.history[-1].epoch == 12
+    trained = fit(Scale(), scaled(2.0), scaled(2.0, 3), epochs=12, patience=1, **PLAIN)
+    assert trained.history[-1].epoch == 12
 
 
 def test_a_test_error_that_is_not_a_number_is_never_the_best():
@@ -409,9 +417,9 @@ def test_a_test_error_that_is_not_a_number_is_never_the_best():
             lost = not self.training and self.tests == 1
             return super().forward(f) * (math.nan if lost else 1.0)
 
-    run = fit(Recovering(), scaled(2.0), scaled(2.0, 3), epochs=3, **PLAIN)
-    assert math.isnan(run.history[0].test) and run.history[0].best is None
-    assert run.history[2].best == run.history[2].test < run.history[1].test
+    trained = fit(Recovering(), scaled(2.0), scaled(2.0, 3), epochs=3, **PLAIN)
+    assert math.isnan(trained.history[0].test) and trained.history[0].best is None
+    assert trained.history[2].best == trained.history[2].test < trained.history[1].test
 
 
 def test_patience_without_test_samples_is_refused():
@@ -427,7 +435,7 @@ def test_number_types_are_those_asked_for():
     for precision in ("float32", "float64", "bfloat16"):
         torch.manual_seed(0)
         network = FNO(1, 1, 1, width=4, layers=2, modes=4)
-        run = fit(
+        trained = fit(
             network,
             scaled(2.0),
             scaled(2.0, 3, seed=2),
@@ -438,7 +446,7 @@ def test_number_types_are_those_asked_for():
         )
         expected = torch.float64 if precision == "float64" else torch.float32
         assert {parameter.dtype for parameter in network.parameters()} == {expected}
-        errors[precision] = [row.loss for row in run.history]
+        errors[precision] = [row.loss for row in trained.history]
     # the same run to the digits of each
     assert errors["float32"] == pytest.approx(errors["float64"], rel=1e-4)
     assert errors["float32"] != errors["float64"]
@@ -448,8 +456,8 @@ def test_number_types_are_those_asked_for():
 
 
 def test_the_error_of_float64_has_its_digits():
-    run = fit(Scale(2 - 1e-12), scaled(2.0), epochs=1, batch_size=10, **PLAIN)
-    assert run.history[0].loss == pytest.approx(5e-13, rel=1e-3)
+    trained = fit(Scale(2 - 1e-12), scaled(2.0), epochs=1, batch_size=10, **PLAIN)
+    assert trained.history[0].loss == pytest.approx(5e-13, rel=1e-3)
 
 
 # Numbers that run away --------------------------------------------------------------------------
@@ -489,8 +497,8 @@ def test_weights_that_are_no_numbers_are_never_returned(tmp_path):
 def test_settings_by_name_change_those_given():
     settings = TrainingSettings(epochs=2, batch_size=5)
     assert len(fit(Scale(), scaled(2.0), settings=settings).history) == 2
-    run = fit(Scale(), scaled(2.0), settings=settings, epochs=3)
-    assert [row.step for row in run.history] == [2, 4, 6]
+    trained = fit(Scale(), scaled(2.0), settings=settings, epochs=3)
+    assert [row.step for row in trained.history] == [2, 4, 6]
     with pytest.raises(ValueError, match="epoch\n"):
         fit(Scale(), scaled(2.0), epoch=3)
 
@@ -505,19 +513,19 @@ def test_a_run_says_what_it_is_and_draws_its_test_samples():
     f = torch.randn(8, 1, 16, generator=torch.Generator().manual_seed(0))
     data = OperatorDataset.from_arrays(f, 2 * f, Grid((16,)))
     train, test = data.split(test=[6, 2])
-    run = fit(FNO(1, 1, 1, width=4, modes=4), train, test, epochs=2, batch_size=4)
-    assert isinstance(run.history, list) and len(run.history) == 2
-    words = f"epochs 2, train error {run.history[-1].train:.4g}, test error "
-    assert repr(run).startswith("<Run network FNO, parameters ") and words in repr(run)
-    assert repr(run.history) == f"<History {words}{run.history[-1].test:.4g}>"
-    assert len(repr(run)) < 160 and "<td>FNO</td>" in run._repr_html_()
-    given, target, prediction, error = (a.lines[0].get_ydata() for a in run.plot(1).axes)
-    expected = run.model.predict(f[2:3], grid=data.grid)[0, 0].numpy()
+    trained = fit(FNO(1, 1, 1, width=4, modes=4), train, test, epochs=2, batch_size=4)
+    assert isinstance(trained.history, list) and len(trained.history) == 2
+    words = f"epochs 2, train error {trained.history[-1].train:.4g}, test error "
+    assert repr(trained).startswith("<TrainedOperator network FNO, parameters ")
+    assert repr(trained.history) == f"<History {words}{trained.history[-1].test:.4g}>"
+    assert len(repr(trained)) < 200 and "<td>FNO</td>" in trained._repr_html_()
+    given, target, prediction, error = (a.lines[0].get_ydata() for a in trained.plot(test, 1).axes)
+    expected = trained.predict(f[2:3], grid=data.grid)[0, 0].numpy()
     assert (given == f[2, 0].numpy()).all() and (target == 2 * given).all()
     assert (prediction == expected).all() and (error == expected - target).all()
-    trained, tested = run.history.plot().axes[0].lines
-    assert list(trained.get_ydata()) == [row.train for row in run.history]
-    assert list(tested.get_ydata()) == [row.test for row in run.history]
+    curves = [line.get_ydata() for line in trained.history.plot().axes[0].lines]
+    assert list(curves[0]) == [row.train for row in trained.history]
+    assert list(curves[1]) == [row.test for row in trained.history]
     alone = fit(FNO(1, 1, 1, width=4, modes=4), train, epochs=1)
-    assert alone.data is train and "test error" not in repr(alone)
-    assert (alone.plot(0, test).axes[0].lines[0].get_ydata() == f[6, 0].numpy()).all()
+    assert "test error" not in repr(alone.history) and "test" not in repr(alone)
+    assert (alone.plot(test, 0).axes[0].lines[0].get_ydata() == f[6, 0].numpy()).all()

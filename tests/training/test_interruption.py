@@ -177,7 +177,7 @@ def test_a_finished_run_is_read_and_not_run(tmp_path, undisturbed):
     assert network.counts == [0, 1] and again.history == first.history
     assert_same(tmp_path, undisturbed)
     f = static_data(2, seed=7).batch()[0]
-    assert torch.equal(again.model.predict(f, grid=GRID), first.model.predict(f, grid=GRID))
+    assert torch.equal(again.predict(f, grid=GRID), first.predict(f, grid=GRID))
 
 
 @pytest.mark.parametrize("kind", ["none", "pointwise"])

@@ -9,9 +9,9 @@ import pytest
 
 from pdno.data.problems import HeatProblem
 from pdno.files.run_folder import DATA, METRICS, WEIGHTS
+from pdno.networks.specification import specify
 from pdno.paper.recipes import Study
 from pdno.paper.reproduce import run_folder, run_study
-from pdno.runs.networks import FNONetwork
 from pdno.runs.specification import Experiment
 from pdno.training.settings import TrainingSettings
 
@@ -45,8 +45,8 @@ try:
 except RuntimeError:
     pass
 train, test = pdno.open_dataset(place).window(inputs=1).split(test=100)
-run = pdno.fit(network, train, test, task="markov", epochs=1, batch_size=8)
-print(pdno.evaluate(run.model, test, batch_size=8).mean())
+trained = pdno.fit(network, train, test, task="markov", epochs=1, batch_size=8)
+print(pdno.evaluate(trained, test, batch_size=8).mean())
 """
 
 THOUSAND = """
@@ -87,7 +87,7 @@ def test_a_thousand_epochs_take_the_memory_of_a_hundred():
 def fifty_runs():
     problem = HeatProblem(samples=5, resolution=16, frames=3)
     common = {"problem": problem, "train": 3, "test": 2, "resolution": 16, "window": 1}
-    common |= {"network": FNONetwork(width=2, layers=1, modes=3), "task": {"kind": "markov"}}
+    common |= {"network": specify("fno", width=2, layers=1, modes=3), "task": {"kind": "markov"}}
     settings = (TrainingSettings(epochs=2, batch_size=3, seed=seed) for seed in range(50))
     runs = [Experiment(name="tiny", model="FNO", training=one, **common) for one in settings]
     return Study(name="tiny", preset="smoke", experiments=tuple(runs))

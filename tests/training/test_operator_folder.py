@@ -17,13 +17,11 @@ from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.interface.arguments import RecordsArguments, describe, rebuild
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
-from pdno.networks.pdno import PDNO
-from pdno.networks.transport import Transport
-from pdno.runs.networks import PDIONetwork, build_network
+from pdno.networks.pdno import PDIO, PDNO
 from pdno.runs.run import load, load_run
 from pdno.spectral.grid import Grid
 from pdno.training.fit import fit
-from pdno.training.sampling import Sampling
+from pdno.training.operator_record import Sampling
 from pdno.training.task import Markov, OneShot, Rollout, SpaceTime, StaticMap, TeacherForcing
 
 SMALL = {"width": 3, "modes": 3, "layers": 2, "symbol_hidden": 4, "symbol_layers": 1}
@@ -72,12 +70,12 @@ CASES = {
         {"task": Markov(), "normalization": "channel"},
     ),
     "transport": (
-        lambda: Transport(PDNO(1, 1, 2, **SMALL), 1),
+        lambda: PDNO(1, 1, 1, **SMALL, head="transport"),
         flow,
         {"task": Markov(residual=False)},
     ),
     "one-shot": (
-        lambda: build_network(PDIONetwork(symbol_hidden=4), 1, 1, 1, seed=0),
+        lambda: PDIO(1, 1, 1, takes_time=True, frequency_scale=1.0, symbol_hidden=4),
         lambda: flow(None),
         {"task": OneShot(start=0.5, span=2.0), "normalization": "pointwise"},
     ),
@@ -92,26 +90,29 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_loaded_predicts_what_was_saved_to_the_bit(tmp_path, case):
     make, data, options = CASES[case]
-    run = trained(make(), data(), folder=tmp_path / "fitted", **options)
-    run.save(tmp_path / "saved")
+    fitted = trained(make(), data(), folder=tmp_path / "fitted", **options)
+    fitted.save(tmp_path / "saved")
     inputs, _ = data().batch()
     more = inputs.repeat_interleave(2, dim=-1)  # twice the points
     for folder in ("fitted", "saved"):
         state, operator = torch.get_rng_state(), load(tmp_path / folder)
         assert torch.equal(torch.get_rng_state(), state) and not operator.training
-        assert operator.task == run.model.task and operator.sampling == run.model.sampling
+        assert operator.task == fitted.task and operator.sampling == fitted.sampling
         for given in (inputs, more, inputs.double()):
-            said, expected = operator.predict(given), run.model.predict(given)
+            said, expected = operator.predict(given), fitted.predict(given)
             assert said.dtype == given.dtype and torch.equal(said, expected)
         assert torch.equal(
             operator.predict(inputs),
-            run.model.predict(inputs, grid=data().grid, times=data().target_times)
-            if run.model.task != StaticMap()
-            else run.model.predict(inputs, grid=data().grid),
+            fitted.predict(inputs, grid=data().grid, times=data().target_times)
+            if fitted.task != StaticMap()
+            else fitted.predict(inputs, grid=data().grid),
         )
-        assert evaluate(operator, data()).metrics() == evaluate(run.model, data()).metrics()
-        points = max(data().grid.shape)
-        assert operator.metrics[f"test {points}"]["relative_l2"] == run.history[-1].test
+        assert evaluate(operator, data()).metrics() == evaluate(fitted, data()).metrics()
+        assert operator.history == fitted.history
+        assert operator.training_record == fitted.training_record
+        (test,) = (metric for metric in operator.metrics if metric.split == "test")
+        assert (test.metric, test.value) == ("relative_l2", fitted.history[-1].test)
+        assert (test.experiment, test.resolution) == (folder, max(data().grid.shape))
 
 
 @pytest.fixture(scope="module")
@@ -178,10 +179,10 @@ def test_the_grid_of_an_input_follows_from_that_of_the_training():
 
 
 def test_frames_come_at_the_times_of_the_training_and_in_turn(tmp_path):
-    run = trained(FNO(1, 2, 1, 3, 2, 3), flow(), task=Rollout(), folder=tmp_path)
+    fitted = trained(FNO(1, 2, 1, 3, 2, 3), flow(), task=Rollout(), folder=tmp_path)
     operator, (inputs, targets) = load(tmp_path), flow().batch()
     usual = operator.predict(inputs)
-    assert usual.shape == targets.shape and run.model.sampling.times == TIMES[2:]
+    assert usual.shape == targets.shape and fitted.sampling.times == TIMES[2:]
     longer = operator.predict(inputs, times=[1.5, 2.0, 2.5, 3.0, 3.5])
     assert torch.equal(longer[:, :3], usual) and longer.shape[1] == 5
     for times in ([2.0], [1.5, 2.5], [1.5, 2.0, 2.5, 4.0]):
@@ -190,12 +191,12 @@ def test_frames_come_at_the_times_of_the_training_and_in_turn(tmp_path):
 
 
 def test_a_network_that_tells_nothing_is_loaded_into_one_that_is_given(tmp_path):
-    run = trained(nn.Conv1d(1, 1, 3, padding=1), static(), folder=tmp_path)
+    fitted = trained(nn.Conv1d(1, 1, 3, padding=1), static(), folder=tmp_path)
     for make in (load, lambda folder: load_run(folder).operator):
         with pytest.raises(ValueError, match=r"weights of a Conv1d, .*network=Conv1d\(\.\.\.\)"):
             make(tmp_path)
     operator, (inputs, _) = load(tmp_path, nn.Conv1d(1, 1, 3, padding=1)), static().batch()
-    assert torch.equal(operator.predict(inputs), run.model.predict(inputs))
+    assert torch.equal(operator.predict(inputs), fitted.predict(inputs))
     with pytest.raises(ValueError, match="of another Conv1d than this one: .*size mismatch"):
         load(tmp_path, nn.Conv1d(1, 1, 5, padding=2))
     card = (tmp_path / "model_card.md").read_text()
@@ -214,11 +215,11 @@ class Scaled(RecordsArguments, nn.Module):
 
 
 def test_networks_of_others_may_keep_their_arguments(tmp_path):
-    run = trained(Scaled(FNO(1, 1, 1, 3, 2, 3), factors=[1, 2.5], word="a"), static())
-    run.save(tmp_path)
+    fitted = trained(Scaled(FNO(1, 1, 1, 3, 2, 3), factors=[1, 2.5], word="a"), static())
+    fitted.save(tmp_path)
     operator, (inputs, _) = load(tmp_path), static().batch()
     assert operator.network.factor == 3.5 and operator.network.more == {"word": "a"}
-    assert torch.equal(operator.predict(inputs), run.model.predict(inputs))
+    assert torch.equal(operator.predict(inputs), fitted.predict(inputs))
     path = tmp_path / "operator.json"
     path.write_text(path.read_text().replace("Scaled", "Absent"))
     write_checksums(tmp_path, WITH_CHECKSUMS)
@@ -266,21 +267,21 @@ def test_damage_is_one_clear_message(own):
 
 
 def test_a_folder_that_is_not_written_to_its_end_holds_no_operator(own, monkeypatch):
-    run = trained(FNO(1, 1, 1, 3, 2, 3), static())
+    fitted = trained(FNO(1, 1, 1, 3, 2, 3), static())
 
     def fail(*given):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr("pdno.training.operator_folder.model_card", fail)
+    monkeypatch.setattr("pdno.training.trained_operator.model_card", fail)
     with pytest.raises(RuntimeError, match="power cut"):
-        run.save(own)
+        fitted.save(own)
     with pytest.raises(ValueError, match="holds no finished run"):
         load(own)
 
 
 def test_the_card_says_data_errors_limits_and_versions(tmp_path):
-    run = trained(FNO(1, 2, 1, 3, 2, 3), flow(), task=Rollout(), normalization="channel")
-    run.save(tmp_path, inputs=["ω(t-1)", "ω(t)"], outputs=["ω"])
+    fitted = trained(FNO(1, 2, 1, 3, 2, 3), flow(), task=Rollout(), normalization="channel")
+    fitted.save(tmp_path, inputs=["ω(t-1)", "ω(t)"], outputs=["ω"])
     card = (tmp_path / "model_card.md").read_text(encoding="utf-8")
     for words in (
         "# FNO, trained by pdno",
@@ -289,33 +290,33 @@ def test_the_card_says_data_errors_limits_and_versions(tmp_path):
         "- samples: 5",
         "- times of the targets: 1.5, 2, 2.5",
         "- normalisation: channel",
-        f"| test 16 | relative_l2 | {run.history[-1].test:.4g} |",
+        f"| test 16 | relative_l2 | {fitted.history[-1].test:.4g} |",
         "Nothing is known of its error after t = 2.5",
         f"torch {torch.__version__}",
     ):
         assert words in card
     assert load(tmp_path).sampling.output_names == ("ω",)
     with pytest.raises(ValueError, match="one name for each of 2 input channels"):
-        run.save(tmp_path, inputs=["ω"])
+        fitted.save(tmp_path, inputs=["ω"])
 
 
 def test_the_folder_of_an_experiment_is_not_overwritten(tmp_path):
-    run = trained(FNO(1, 1, 1, 3, 2, 3), static())
+    fitted = trained(FNO(1, 1, 1, 3, 2, 3), static())
     (tmp_path / "specification.json").write_text("{}")
     with pytest.raises(ValueError, match="is the run folder of an experiment: take another one"):
-        run.save(tmp_path)
+        fitted.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["specification.json"]
 
 
 def test_a_network_that_was_trained_inside_normalisers_is_not_evaluated_alone():
     network, data = FNO(1, 1, 1, 3, 2, 3), static()
-    run = trained(network, data, normalization="channel")
-    with pytest.raises(ValueError, match="FNO was trained inside normalisers .* give run.model"):
+    fitted = trained(network, data, normalization="channel")
+    with pytest.raises(ValueError, match="FNO was trained inside normalisers .* give the trained"):
         pdno.evaluate(network, data)
-    assert pdno.evaluate(run.model, data).mean() == pytest.approx(run.history[-1].test, rel=1e-5)
+    assert pdno.evaluate(fitted, data).mean() == pytest.approx(fitted.history[-1].test, rel=1e-5)
     plain = FNO(1, 1, 1, 3, 2, 3)
-    run = trained(plain, data)
-    assert pdno.evaluate(plain, data).metrics() == pdno.evaluate(run.model, data).metrics()
+    fitted = trained(plain, data)
+    assert pdno.evaluate(plain, data).metrics() == pdno.evaluate(fitted, data).metrics()
 
 
 class Multiplier(nn.Module):
@@ -337,13 +338,13 @@ def test_complex_weights_of_other_packages_stay_complex(precision, tmp_path):
     network = Multiplier()
     before = network.matrix.detach().clone()
     f = torch.randn(6, 1, 40)
-    run = fit(network, [(g, g.roll(3, dims=-1)) for g in f], epochs=1, precision=precision)
+    fitted = fit(network, [(g, g.roll(3, dims=-1)) for g in f], epochs=1, precision=precision)
     assert network.matrix.dtype == getattr(torch, precision).to_complex()
     step = (network.matrix.detach() - before).abs().max()
     assert 0 < step < 0.1 and network.matrix.imag.abs().max() > 1
     if precision == "float64":  # safetensors has no complex numbers of this precision
         return
-    run.save(tmp_path / "run")
+    fitted.save(tmp_path / "run")
     again = pdno.load(tmp_path / "run", network=Multiplier())
     assert torch.equal(again.network.matrix, network.matrix)
-    assert torch.equal(again.predict(f), run.model.predict(f))
+    assert torch.equal(again.predict(f), fitted.predict(f))

@@ -126,7 +126,7 @@ class TestMuon:
         f = torch.fft.irfft(waves, 32, norm="forward")
         data = OperatorDataset.from_arrays(f, f.roll(3, dims=-1), Grid((32,)))
         network = PDNO(1, 1, 1, width=16, layers=1, modes=16, symbol="trunk")
-        run = fit(
+        trained = fit(
             network,
             data,
             optimiser="muon",
@@ -135,7 +135,7 @@ class TestMuon:
             batch_size=8,
             schedule="one-cycle",
         )
-        assert run.history[-1].train < 0.4 * run.history[0].train
+        assert trained.history[-1].train < 0.4 * trained.history[0].train
 
 
 class TestAveraging:
@@ -164,9 +164,9 @@ class TestAveraging:
         fit(network, self.data(), self.data(), folder=tmp_path, averaging=0.9, epochs=3)
         tensors = load_checkpoint(tmp_path / "checkpoints").tensors
         for name, weight in network.named_parameters():
-            full = f"normalized.network.{name}"
+            full = f"network.{name}"
             assert torch.equal(weight, tensors[f"optimiser.{full}.mean"])
-            assert not torch.equal(weight, tensors[f"learner.{full}"])
+            assert not torch.equal(weight, tensors[f"operator.{full}"])
         again = FNO(1, 1, 1, width=4, modes=4)
         fit(again, self.data(), self.data(), folder=tmp_path, averaging=0.9, epochs=3)
         for one, other in zip(network.parameters(), again.parameters(), strict=True):

@@ -160,24 +160,24 @@ def test_predictions_depend_on_the_scalars_of_each_sample_alone(tmp_path, which,
     network = list(networks())[which]
     data = family().window(inputs=1)
     train, test = data.split(test=4)
-    run = pdno.fit(network, train, test, task=task, epochs=1, batch_size=4, folder=tmp_path)
+    trained = pdno.fit(network, train, test, task=task, epochs=1, batch_size=4, folder=tmp_path)
     inputs, numbers = test.batch()[0], test.pde_parameters()
-    together = run.model.predict(inputs, pde_parameters=numbers)
+    together = trained.predict(inputs, pde_parameters=numbers)
     alone = [
-        run.model.predict(inputs[i : i + 1], pde_parameters={"diffusivity": float(numbers[i, 0])})
+        trained.predict(inputs[i : i + 1], pde_parameters={"diffusivity": float(numbers[i, 0])})
         for i in range(4)
     ]
     assert torch.allclose(together, torch.cat(alone), atol=1e-5)
-    other = run.model.predict(inputs, pde_parameters={"diffusivity": 0.02})
+    other = trained.predict(inputs, pde_parameters={"diffusivity": 0.02})
     assert (other - together).abs().max() > 1e-5
     again = pdno.load(tmp_path)
     assert torch.equal(again.predict(inputs, pde_parameters=numbers), together)
     assert "diffusivity: 0.0" in (tmp_path / "model_card.md").read_text()
-    assert pdno.evaluate(again, test).mean() == pytest.approx(run.history[-1].test, rel=1e-5)
+    assert pdno.evaluate(again, test).mean() == pytest.approx(trained.history[-1].test, rel=1e-5)
     with pytest.raises(ValueError, match="one of a family: give pde_parameters=.*diffusivity"):
-        run.model.predict(inputs)
+        trained.predict(inputs)
     with pytest.raises(ValueError, match="pde_parameters viscosity; expected diffusivity"):
-        run.model.predict(inputs, pde_parameters={"viscosity": 1.0})
+        trained.predict(inputs, pde_parameters={"viscosity": 1.0})
 
 
 def test_symbols_of_time_and_scalars_learn_a_family():
@@ -191,7 +191,7 @@ def test_symbols_of_time_and_scalars_learn_a_family():
     blind = [part.without_pde_parameters() for part in (train, test)]
     untold = pdno.fit(pdno.PDIO(1, 1, 1, **sizes), *blind, **way)
     assert told.history[-1].test < 0.3 * untold.history[-1].test
-    with pytest.raises(ValueError, match="see 1 pde_parameters, the samples have 0"):
+    with pytest.raises(ValueError, match="see 1 PDE parameters, the samples have 0"):
         pdno.fit(pdno.PDIO(1, 1, 1, pde_parameters=1, **sizes), *blind, **way)
 
 
@@ -204,5 +204,5 @@ def test_certificates_and_augmentation_take_scalars():
     assert found.accepted and found.proof == "theorem"
     data = family(6).with_symmetries(pdno.Heat().symmetries).window(inputs=1)
     network = next(networks())
-    run = pdno.fit(network, data, task="rollout", epochs=1, batch_size=3, augment=True)
-    assert np.isfinite(run.history[-1].train)
+    trained = pdno.fit(network, data, task="rollout", epochs=1, batch_size=3, augment=True)
+    assert np.isfinite(trained.history[-1].train)

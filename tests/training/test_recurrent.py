@@ -13,7 +13,8 @@ from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_error
 from pdno.training.losses import RelativeError
 from pdno.training.samples import Samples
-from pdno.training.task import Markov, Rollout, TeacherForcing, make_trained_operator
+from pdno.training.task import Markov, Rollout, TeacherForcing
+from pdno.training.trained_operator import TrainedOperator
 
 CPU = torch.device("cpu")
 GRID = Grid((16,))
@@ -68,16 +69,16 @@ def all_of(examples, *, seed=0, epoch=0):
 def test_a_rollout_is_the_rollout_of_the_network(channels):
     samples, frames = random_frames(channels=channels)
     network = FNO(1, 3 * channels, channels, width=4, layers=2, modes=4).double()
-    learner = make_trained_operator(network, Rollout(), samples)
+    operator = TrainedOperator.untrained(network, Rollout(), samples)
     inputs, targets = samples.batch(range(5))
     expected = rollout(network, inputs, steps=4)
     assert torch.equal(inputs, frames[:, :3].flatten(1, 2))
-    batch = all_of(learner.task.examples(samples))
+    batch = all_of(operator.task.examples(samples))
     with torch.no_grad():
-        assert torch.equal(learner.task.forward(learner.normalized, batch, GRID), expected)
-    assert torch.equal(learner.predict(inputs, grid=GRID, times=range(3, 7)), expected)
+        assert torch.equal(operator.task.forward(operator.on(GRID), batch), expected)
+    assert torch.equal(operator.predict(inputs, grid=GRID, times=range(3, 7)), expected)
     # more frames than in training
-    longer = learner.predict(inputs, grid=GRID, times=range(9))
+    longer = operator.predict(inputs, grid=GRID, times=range(9))
     assert torch.equal(longer, rollout(network, inputs, steps=9))
 
 
@@ -87,7 +88,7 @@ def test_a_rollout_in_units_of_the_samples(kind, residual):
     """Each frame of the window is encoded, each prediction decoded; increments are of codes."""
     samples, frames = random_frames(channels=2, window=2)
     network = Mix(4, 2)
-    learner = make_trained_operator(network, Rollout(residual=residual), samples, kind)
+    operator = TrainedOperator.untrained(network, Rollout(residual=residual), samples, kind)
     over = 0 if kind == "pointwise" else (0, 2)
     every = frames.flatten(0, 1)
     mean, std = every.mean(over, keepdim=True)[0], every.std(over, keepdim=True)[0] + 1e-5
@@ -98,7 +99,7 @@ def test_a_rollout_in_units_of_the_samples(kind, residual):
             said = network(code.flatten(1, 2)) + (code[:, -1] if residual else 0)
             expected.append(said * std + mean)
             window = torch.stack([window[:, 1], expected[-1]], dim=1)
-    said = learner.predict(frames[:, :2].flatten(1, 2), grid=GRID, times=range(5))
+    said = operator.predict(frames[:, :2].flatten(1, 2), grid=GRID, times=range(5))
     torch.testing.assert_close(said, torch.stack(expected, dim=1), rtol=1e-12, atol=1e-12)
 
 
@@ -107,13 +108,13 @@ def test_a_rollout_in_units_of_the_samples(kind, residual):
 def test_the_loss_is_the_sum_over_steps_and_its_gradient_goes_through_all(order, recompute):
     samples, frames = random_frames(total=6)
     task = Rollout(recompute=recompute)
-    learner = make_trained_operator(Mix(3, 1), task, samples)
-    terms, errors = learner(all_of(task.examples(samples)), GRID, RelativeError(order))
+    operator = TrainedOperator.untrained(Mix(3, 1), task, samples)
+    terms, errors = operator(all_of(task.examples(samples)), GRID, RelativeError(order))
     terms.sum().backward()
 
     def by_hand(*, cut):
         """The loss with the graph of all steps, or cut after each of them."""
-        network = copy.deepcopy(learner.network)
+        network = copy.deepcopy(operator.network)
         network.weight.grad = None
         window, loss, said = frames[:, :3, 0], 0.0, []
         for step in range(3):
@@ -127,7 +128,7 @@ def test_the_loss_is_the_sum_over_steps_and_its_gradient_goes_through_all(order,
 
     loss, gradient, said = by_hand(cut=False)
     assert terms.shape == (5, 3) and terms.sum().item() == pytest.approx(loss, rel=1e-12)
-    torch.testing.assert_close(learner.network.weight.grad, gradient, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(operator.network.weight.grad, gradient, rtol=1e-10, atol=1e-12)
     assert (by_hand(cut=True)[1] - gradient).norm() > 0.05 * gradient.norm()
     whole = (said - frames[:, 3:]).flatten(1).norm(dim=1) / frames[:, 3:].flatten(1).norm(dim=1)
     torch.testing.assert_close(errors, whole.detach())
@@ -138,17 +139,17 @@ def test_a_short_rollout_trains_on_the_first_frames_and_predicts_all():
     task = Rollout(steps=2)
     batch = all_of(task.examples(samples))
     assert torch.equal(batch.targets, frames[:, 3:5])
-    learner = make_trained_operator(Mix(3, 1), task, samples)
-    assert learner(batch, GRID)[0].shape == (5, 2)
-    assert learner.predict(batch.inputs, grid=GRID, times=range(3, 7)).shape == (5, 4, 1, 16)
+    operator = TrainedOperator.untrained(Mix(3, 1), task, samples)
+    assert operator(batch, GRID)[0].shape == (5, 2)
+    assert operator.predict(batch.inputs, grid=GRID, times=range(3, 7)).shape == (5, 4, 1, 16)
 
 
 @pytest.mark.parametrize("channels", [1, 2])
 @pytest.mark.parametrize("task", [Rollout(residual=True), TeacherForcing(residual=True), Markov()])
 def test_without_an_increment_the_last_frame_stays(task, channels):
     samples, frames = random_frames(channels=channels)
-    learner = make_trained_operator(Silent(channels), task, samples)
-    said = learner.predict(samples.batch(range(5))[0], grid=GRID, times=range(3, 7))
+    operator = TrainedOperator.untrained(Silent(channels), task, samples)
+    said = operator.predict(samples.batch(range(5))[0], grid=GRID, times=range(3, 7))
     assert torch.equal(said, frames[:, 2:3].expand(5, 4, channels, 16))
 
 
@@ -163,8 +164,8 @@ def test_a_network_of_no_library_is_told_the_grid_if_it_asks_for_it():
     samples = Samples(data.window(inputs=2), CPU)
     x = (torch.arange(16) + 0.5) / 16
     for task in (Rollout(), TeacherForcing(), Markov(residual=False)):
-        learner = make_trained_operator(Where(), task, samples)
-        said = learner.predict(torch.zeros(2, 2, 16), grid=grid, times=(2, 3))
+        operator = TrainedOperator.untrained(Where(), task, samples)
+        said = operator.predict(torch.zeros(2, 2, 16), grid=grid, times=(2, 3))
         torch.testing.assert_close(said[1, :, 0], torch.stack([x, 2 * x]))
 
 
@@ -245,20 +246,20 @@ def test_one_step_learners_predict_by_a_rollout():
     network = nn.Conv1d(2, 1, 1, bias=False).double()
     network.weight.data = torch.tensor([[[-0.25], [0.5]]], dtype=torch.float64)
     task = TeacherForcing(frames=2)
-    learner = make_trained_operator(network, task, samples)
-    terms, _ = learner(all_of(task.examples(samples)), GRID)
+    operator = TrainedOperator.untrained(network, task, samples)
+    terms, _ = operator(all_of(task.examples(samples)), GRID)
     assert terms.shape == (15, 1) and terms.max() < 1e-14
     inputs, targets = samples.batch(range(3))
-    said = learner.predict(inputs, grid=GRID, times=range(3, 7))
+    said = operator.predict(inputs, grid=GRID, times=range(3, 7))
     torch.testing.assert_close(said, targets, rtol=1e-13, atol=1e-14)
 
 
 def test_markov_says_the_increment_from_the_frame_it_sees():
     samples, frames = random_frames()
     task, network = Markov(noise=0.0), Mix(1, 1)
-    learner = make_trained_operator(network, task, samples)
+    operator = TrainedOperator.untrained(network, task, samples)
     with torch.no_grad():
-        said = task.forward(learner.normalized, all_of(task.examples(samples)), GRID)
+        said = task.forward(operator.on(GRID), all_of(task.examples(samples)))
         before = frames[:, :-1].flatten(0, 1)
         assert torch.equal(said, before + network(before))
 
@@ -296,8 +297,8 @@ def test_the_noise_is_a_share_of_the_deviation_of_the_input():
 
 def test_prediction_has_no_noise():
     samples, frames = random_frames()
-    learner = make_trained_operator(Silent(1), Markov(noise=0.5), samples)
-    said = learner.predict(frames[:, 2], grid=GRID, times=(3,))
+    operator = TrainedOperator.untrained(Silent(1), Markov(noise=0.5), samples)
+    said = operator.predict(frames[:, 2], grid=GRID, times=(3,))
     assert torch.equal(said[:, 0], frames[:, 2])
 
 
@@ -312,17 +313,17 @@ def test_frames_are_needed_as_input(task, normalization):
     frames = OperatorDataset.from_arrays(f, torch.randn(4, 5, 1, 16), GRID, times=range(5))
     for data in (static, frames):
         with pytest.raises(ValueError, match=r"needs frames as its input: take data.window\(in"):
-            make_trained_operator(Silent(1), task, Samples(data, CPU), normalization)
+            TrainedOperator.untrained(Silent(1), task, Samples(data, CPU), normalization)
 
 
 def test_windows_and_steps_that_do_not_fit_are_refused():
     samples, _ = random_frames()  # 3 frames in, 4 out
     with pytest.raises(ValueError, match="steps=5 .* 4 target frames"):
-        make_trained_operator(Mix(3, 1), Rollout(steps=5), samples)
+        TrainedOperator.untrained(Mix(3, 1), Rollout(steps=5), samples)
     with pytest.raises(ValueError, match=r"frames=4 .* 3 frames.*data.window\(inputs=4\)"):
-        make_trained_operator(Mix(4, 1), TeacherForcing(frames=4), samples)
+        TrainedOperator.untrained(Mix(4, 1), TeacherForcing(frames=4), samples)
     with pytest.raises(ValueError, match="a static dataset has none"):
-        make_trained_operator(Mix(3, 1), Rollout(), samples).predict(
+        TrainedOperator.untrained(Mix(3, 1), Rollout(), samples).predict(
             torch.zeros(1, 3, 16), grid=GRID, times=None
         )
 
@@ -332,6 +333,6 @@ def test_networks_that_take_time_are_not_rolled_out():
 
     samples, _ = random_frames()
     network = PDNO(1, 3, 1, width=2, layers=1, symbol_hidden=4, modes=4, takes_time=True)
-    learner = make_trained_operator(network.double(), Rollout(), samples)
+    operator = TrainedOperator.untrained(network.double(), Rollout(), samples)
     with pytest.raises(ValueError, match="predicts in one shot, not by a rollout"):
-        learner.predict(torch.zeros(1, 3, 16), grid=GRID, times=(1,))
+        operator.predict(torch.zeros(1, 3, 16), grid=GRID, times=(1,))

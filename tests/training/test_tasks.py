@@ -11,7 +11,8 @@ from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
 from pdno.spectral.grid import Grid
 from pdno.training.samples import Samples, epoch_order
-from pdno.training.task import OneShot, SpaceTime, StaticMap, make_trained_operator
+from pdno.training.task import OneShot, SpaceTime, StaticMap
+from pdno.training.trained_operator import TrainedOperator
 
 CPU = torch.device("cpu")
 GRID = Grid((16,))
@@ -58,7 +59,7 @@ def test_a_static_map_is_decode_network_encode(kind):
     data = static(channels=2)
     f, u = data.to(torch.float64).batch()
     network = FNO(1, 2, 2, width=4, layers=2, modes=4).double()
-    learner = make_trained_operator(network, StaticMap(), samples_of(data), kind)
+    operator = TrainedOperator.untrained(network, StaticMap(), samples_of(data), kind)
     over = 0 if kind == "pointwise" else (0, 2)
 
     def statistics(v):
@@ -69,9 +70,9 @@ def test_a_static_map_is_decode_network_encode(kind):
     (mean_f, std_f), (mean_u, std_u) = statistics(f), statistics(u)
     with torch.no_grad():
         expected = network((f - mean_f) / std_f) * std_u + mean_u
-    said = learner.predict(f, grid=GRID)
+    said = operator.predict(f, grid=GRID)
     torch.testing.assert_close(said, expected, rtol=1e-12, atol=1e-12)
-    terms, errors = learner(all_of(StaticMap().examples(samples_of(data))), GRID)
+    terms, errors = operator(all_of(StaticMap().examples(samples_of(data))), GRID)
     relative = (expected - u).flatten(1).norm(dim=1) / u.flatten(1).norm(dim=1)
     torch.testing.assert_close(terms[:, 0], relative)
     torch.testing.assert_close(errors, relative)
@@ -80,11 +81,11 @@ def test_a_static_map_is_decode_network_encode(kind):
 def test_one_frame_is_a_static_map_with_a_time_axis():
     data = trajectories(times=(1.0,))
     network = nn.Conv1d(1, 1, 1).double()
-    learner = make_trained_operator(network, StaticMap(), samples_of(data))
+    operator = TrainedOperator.untrained(network, StaticMap(), samples_of(data))
     f, u = data.to(torch.float64).batch()
-    said = learner.predict(f, grid=GRID, times=data.times)
+    said = operator.predict(f, grid=GRID, times=data.times)
     assert said.shape == u.shape and torch.equal(said[:, 0], network(f).detach())
-    terms, _ = learner(all_of(StaticMap().examples(samples_of(data))), GRID)
+    terms, _ = operator(all_of(StaticMap().examples(samples_of(data))), GRID)
     relative = (said - u).flatten(1).norm(dim=1) / u.flatten(1).norm(dim=1)
     torch.testing.assert_close(terms[:, 0], relative)
 
@@ -98,12 +99,12 @@ def test_prediction_is_in_the_type_of_its_inputs_and_leaves_the_mode_alone():
         def forward(self, f):
             return f * (self.weight if not self.training else torch.nan)
 
-    learner = make_trained_operator(Doubtful(), StaticMap(), Samples(static(), CPU))
+    operator = TrainedOperator.untrained(Doubtful(), StaticMap(), Samples(static(), CPU))
     f = torch.randn(2, 1, 16, dtype=torch.float64)
-    assert learner.training
-    said = learner.predict(f, grid=GRID)
+    assert operator.training
+    said = operator.predict(f, grid=GRID)
     assert said.dtype == torch.float64 and torch.equal(said, f.float().double())
-    assert learner.training and learner.network.training and not said.requires_grad
+    assert operator.training and operator.network.training and not said.requires_grad
 
 
 # Samples and their order ------------------------------------------------------------------------
@@ -119,7 +120,7 @@ def test_samples_that_do_not_fit_in_memory_are_read_when_needed(monkeypatch):
         type(data.source), "read", lambda self, rows: read.append(len(rows)) or whole(self, rows)
     )
     samples = samples_of(data)
-    make_trained_operator(Decay(1.0), OneShot(), samples)
+    TrainedOperator.untrained(Decay(1.0), OneShot(), samples)
     # unless statistics are wanted, nothing ever asks for all of them
     assert max(read) == 1
     for rows in ([2], [3, 0, 3]):
@@ -166,20 +167,20 @@ def test_the_network_sees_the_time_from_start_in_spans():
     data = trajectories()
     task = OneShot(start=0.1, span=3.0)
     network = Decay(1.0)
-    learner = make_trained_operator(network, task, samples_of(data))
-    learner(all_of(task.examples(samples_of(data))), GRID)
+    operator = TrainedOperator.untrained(network, task, samples_of(data))
+    operator(all_of(task.examples(samples_of(data))), GRID)
     shown = torch.tensor([(t - 0.1) / 3 for t in TIMES], dtype=torch.float64)
     torch.testing.assert_close(network.seen.pop(), shown.repeat(4), rtol=1e-15, atol=0)
-    learner.predict(data.to(torch.float64).batch()[0], grid=GRID, times=TIMES)
+    operator.predict(data.to(torch.float64).batch()[0], grid=GRID, times=TIMES)
     torch.testing.assert_close(torch.stack(network.seen), shown, rtol=1e-15, atol=0)
 
 
 def test_it_answers_at_times_that_it_was_not_trained_on():
     data = trajectories()
     f = data.to(torch.float64).batch()[0]
-    learner = make_trained_operator(Decay(0.7), OneShot(train_every=4), samples_of(data))
+    operator = TrainedOperator.untrained(Decay(0.7), OneShot(train_every=4), samples_of(data))
     times = (0.1, 0.75, 2.9, 10.0)
-    said = learner.predict(f, grid=GRID, times=times)
+    said = operator.predict(f, grid=GRID, times=times)
     for frame, t in enumerate(times):
         torch.testing.assert_close(said[:, frame], f * math.exp(-0.7 * t))
 
@@ -189,11 +190,11 @@ def test_training_and_prediction_of_a_network_with_time_agree(kind):
     data = trajectories()
     network = PDNO(1, 1, 1, width=3, layers=2, symbol_hidden=8, modes=5, takes_time=True).double()
     task = OneShot(span=3.5)
-    learner = make_trained_operator(network, task, samples_of(data), kind)
+    operator = TrainedOperator.untrained(network, task, samples_of(data), kind)
     with torch.no_grad():
-        answers = task.forward(learner.normalized, all_of(task.examples(samples_of(data))), GRID)
+        answers = task.forward(operator.on(GRID), all_of(task.examples(samples_of(data))))
     f = data.to(torch.float64).batch()[0]
-    said = learner.predict(f, grid=GRID, times=TIMES)
+    said = operator.predict(f, grid=GRID, times=TIMES)
     torch.testing.assert_close(answers.reshape(said.shape), said, rtol=1e-13, atol=1e-13)
     assert (said[:, 0] - said[:, -1]).abs().max() > 1e-4  # it does depend on the time
 
@@ -201,12 +202,12 @@ def test_training_and_prediction_of_a_network_with_time_agree(kind):
 def test_its_statistics_are_those_of_the_training_times():
     data = trajectories()
     u = data.to(torch.float64).batch()[1]
-    learner = make_trained_operator(
+    operator = TrainedOperator.untrained(
         Decay(1.0), OneShot(train_every=2), samples_of(data), "pointwise"
     )
     seen = u[:, ::2].flatten(0, 1)
-    torch.testing.assert_close(learner.normalized.outputs.mean, seen.mean(dim=0))
-    torch.testing.assert_close(learner.normalized.outputs.std, seen.std(dim=0))
+    torch.testing.assert_close(operator.outputs.mean, seen.mean(dim=0))
+    torch.testing.assert_close(operator.outputs.std, seen.std(dim=0))
 
 
 # Space-time -------------------------------------------------------------------------------------
@@ -218,8 +219,8 @@ def test_space_time_gives_all_frames_of_a_repeated_input(kind):
     f, u = data.to(torch.float64).batch()
     network = FNO(2, 1, 2, width=4, layers=2, modes=(4, 2)).double()
     task = SpaceTime()
-    learner = make_trained_operator(network, task, samples_of(data), kind)
-    said = learner.predict(f, grid=GRID, times=TIMES)
+    operator = TrainedOperator.untrained(network, task, samples_of(data), kind)
+    said = operator.predict(f, grid=GRID, times=TIMES)
     code = f if kind == "none" else (f - f.mean(dim=0)) / (f.std(dim=0) + 1e-5)
     with torch.no_grad():
         block = network(code[..., None].repeat(1, 1, 1, 5))  # (B, C, N, T)
@@ -227,7 +228,7 @@ def test_space_time_gives_all_frames_of_a_repeated_input(kind):
     if kind == "pointwise":  # in space and time
         expected = expected * (u.std(dim=0) + 1e-5) + u.mean(dim=0)
     torch.testing.assert_close(said, expected, rtol=1e-12, atol=1e-12)
-    terms, errors = learner(all_of(task.examples(samples_of(data))), GRID)
+    terms, errors = operator(all_of(task.examples(samples_of(data))), GRID)
     relative = (expected - u).flatten(1).norm(dim=1) / u.flatten(1).norm(dim=1)
     torch.testing.assert_close(terms[:, 0], relative)
     torch.testing.assert_close(errors, relative)
@@ -248,21 +249,21 @@ def test_space_time_gives_all_frames_of_a_repeated_input(kind):
 )
 def test_a_task_refuses_the_wrong_kind_of_data(task, make, message, kind):
     with pytest.raises(ValueError, match=message):
-        make_trained_operator(Decay(1.0), task, samples_of(make()), kind)
+        TrainedOperator.untrained(Decay(1.0), task, samples_of(make()), kind)
 
 
 @pytest.mark.parametrize("task", [OneShot(), SpaceTime()], ids=lambda task: task.kind)
 def test_prediction_without_times_is_refused(task):
     data = trajectories()
-    learner = make_trained_operator(Decay(1.0), task, samples_of(data))
+    operator = TrainedOperator.untrained(Decay(1.0), task, samples_of(data))
     with pytest.raises(ValueError, match="needs times; a static dataset has none"):
-        learner.predict(data.to(torch.float64).batch()[0], grid=GRID)
+        operator.predict(data.to(torch.float64).batch()[0], grid=GRID)
 
 
 def test_a_network_without_time_is_told_so():
     data = trajectories()
-    learner = make_trained_operator(
+    operator = TrainedOperator.untrained(
         FNO(1, 1, 1, width=2, modes=3).double(), OneShot(), samples_of(data)
     )
-    with pytest.raises(ValueError, match="does not depend on time: leave t out"):
-        learner.predict(data.to(torch.float64).batch()[0], grid=GRID, times=TIMES)
+    with pytest.raises(ValueError, match="has no time: leave t out"):
+        operator.predict(data.to(torch.float64).batch()[0], grid=GRID, times=TIMES)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pdno import FNO, PDNO, Grid, OperatorDataset, fit, rollout
+from pdno.networks.heads import TransportHead, diffuse, warp
 from pdno.networks.mwt import MWT
-from pdno.networks.transport import Transport, diffuse, warp
 
 SHAPES = {1: (24,), 2: (12, 10), 3: (6, 8, 5)}
 
@@ -67,19 +67,19 @@ def test_gradients_and_the_adjoint(dim):
 
 
 NETWORKS = {
-    "pdno": lambda: PDNO(2, 2, 3, width=4, modes=3),
-    "fno": lambda: FNO(2, 2, 3, width=4, modes=3),
-    "mwt": lambda: MWT(2, 2, 3, width=2, wavelets=2, modes=3, append_coordinates=True),
+    "pdno": lambda: PDNO(2, 2, 1, width=4, modes=3, head="transport"),
+    "fno": lambda: FNO(2, 2, 1, width=4, modes=3, head="transport"),
+    "mwt": lambda: MWT(2, 2, 1, width=2, wavelets=2, modes=3, head="transport"),
 }
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_new_network_nearly_keeps_the_last_frame(kind):
     torch.manual_seed(0)
-    head = Transport(NETWORKS[kind](), 2)
+    network = NETWORKS[kind]()
     x = Grid((16, 16)).points().float()
     f = torch.cat([torch.randn(1, 1, 16, 16), wave(x)], dim=1)
-    u = head(f)
+    u = network(f)
     assert u.shape == (1, 1, 16, 16)
     assert 0 < (u - f[:, 1:]).norm() < 0.5 * f[:, 1:].norm()
 
@@ -87,15 +87,15 @@ def test_a_new_network_nearly_keeps_the_last_frame(kind):
 @pytest.mark.parametrize("kind", ["pdno", "fno"])
 def test_rollouts_share_the_symbols_and_give_the_same(kind):
     torch.manual_seed(0)
-    head = Transport(NETWORKS[kind](), 2)
+    network = NETWORKS[kind]()
     window = torch.randn(2, 2, 16, 16)
-    symbol, asked = head.network.operators[0].symbol, []
+    symbol, asked = network.operators[0].symbol, []
     evaluate = symbol.evaluate
     symbol.evaluate = lambda *given, **options: asked.append(1) or evaluate(*given, **options)
-    frames = rollout(head, window, 3)
+    frames = rollout(network, window, 3)
     assert len(asked) == 1
     for frame in frames.unbind(1):
-        torch.testing.assert_close(head(window), frame, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(network(window), frame, rtol=1e-5, atol=1e-6)
         window = torch.cat([window[:, 1:], frame], dim=1)
 
 
@@ -123,11 +123,12 @@ def test_what_diffuses_is_found_out():
     f = torch.randn(16, 5).double() @ torch.cos(2 * math.pi * (xi * x + torch.rand(5, 1)))
     damped = diffuse(f[:, None], torch.tensor([1e-4], dtype=torch.float64))
     data = OperatorDataset.from_arrays(f[:, None].float(), damped.float(), Grid((64,)))
-    model = Transport(FNO(1, 1, 2, width=4, modes=2, layers=1), 1, diffusion=True)
+    head = TransportHead(diffusion=True)
+    model = FNO(1, 1, 1, width=4, modes=2, layers=1, head=head)
     fit(model, data, epochs=200, batch_size=8)
-    assert float(model.c.detach()) == pytest.approx(1e-4, rel=0.05)
+    assert float(model.head.c.detach()) == pytest.approx(1e-4, rel=0.05)
 
 
 def test_without_diffusion_there_is_no_number_for_it():
-    model = Transport(FNO(1, 1, 2, width=4, modes=4), 1)
-    assert "log_c" not in model.state_dict() and model.c.count_nonzero() == 0
+    model = FNO(1, 1, 1, width=4, modes=4, head="transport")
+    assert "head.log_c" not in model.state_dict() and model.head.c.count_nonzero() == 0

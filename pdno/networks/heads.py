@@ -1,30 +1,28 @@
-"""The transport head: a network says where the next frame comes from, and what is added.
+"""Heads: what a network makes of the outputs of its last layer.
 
-    u(x) = v(x + δ(x)) + r(x)
+Without a head they are the prediction. With the transport head they say where the next frame
+comes from and what is added to it:
+
+    u(x) = e^{cΔ}[v(· + δ)](x) + r(x)
 
 v are the last channels of the input, in a rollout the latest frame. A step of advection is a warp
-of it and no short Fourier series; what is left to say, δ and r, is smooth and small.
-
-What is carried also diffuses, which damps modes that r, made of the kept ones, does not reach:
-
-    u(x) = e^{cΔ}[v(· + δ)](x) + r(x),    with the symbol e^{-4π²c|ξ|²}
-
-c is one learned number for each channel, the viscosity times the step where there is such a thing.
+of it and no short Fourier series; what is left, δ and r, is smooth and small.
 """
 
-__all__ = ["Transport", "diffuse", "read_between", "warp"]
+__all__ = ["HEADS", "AnyHead", "Transport", "TransportHead", "diffuse", "make_head", "warp"]
 
 from functools import reduce
 from itertools import product
+from typing import Annotated, Literal, Protocol
 
 import torch
+from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from pdno.interface.arguments import RecordsArguments
+from pdno.interface.records import Record, by_kind
 from pdno.spectral.calculus import laplacian_symbol, resample
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
-from pdno.symbols.base import Time
 
 REFINE = 2  # points on which v is read for each of its own; a factor 2 divides the error by 8
 REACH = 0.25  # the displacement that an output of 1 stands for, in units of the domain
@@ -33,40 +31,75 @@ FIRST_C = 1e-6  # at first almost nothing diffuses
 PACE = 10.0  # c = FIRST_C e^{PACE p}: a step of 1e-3 of an optimiser changes c by a hundredth
 
 
-class Transport(RecordsArguments, nn.Module):
-    """u(x) = v(x + δ(x)) + r(x) with (4δ, r) the outputs of a network, on a periodic domain.
+class LastLayer(Protocol):
+    """A linear map at every point, the last layer of a network."""
 
-    Shapes: (B, k·C, *N) -> (B, C, *N); the network has d + C outputs. Normalisers have to be the
-    same at every point ("none" or "channel"), for values of v move from point to point. With
-    `diffusion` what is carried diffuses, e^{cΔ} v(x + δ(x)), with c learned.
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+
+
+class TransportHead(Record):
+    """The options of the transport head, `PDNO(..., head=TransportHead(diffusion=True))`.
+
+    With `diffusion` what is carried also diffuses, which damps modes that r, made of the kept
+    ones, does not reach.
     """
 
-    def __init__(self, network: nn.Module, dim: int, diffusion: bool = False) -> None:
-        super().__init__()
-        self.network, self.dim = network, dim
-        weight, bias = list(network.project.parameters())[-2:]  # type: ignore[union-attr]
-        start = weight.new_zeros(len(weight) - dim)
-        self.log_c = nn.Parameter(start) if diffusion else None
-        with torch.no_grad():
-            weight.mul_(START)
-            bias.zero_()
+    kind: Literal["transport"] = "transport"
+    diffusion: bool = False
 
-    def forward(self, f: Tensor, *, grid: Grid | None = None, t: Time = None) -> Tensor:
-        """The next frame; t are the numbers that the symbols of the network see."""
-        options = ({} if grid is None else {"grid": grid}) | ({} if t is None else {"t": t})
-        moved = self.network(f, **options)
-        displacement, rest = moved[:, : self.dim], moved[:, self.dim :]
+    def outputs(self, dim: int, out_channels: int) -> int:
+        """Outputs of the network below the head: δ and r."""
+        return dim + out_channels
+
+    def attach(self, dim: int, out_channels: int, last: LastLayer) -> "Transport":
+        """The head after a last layer, whose weights shrink so that at first u is nearly v."""
+        with torch.no_grad():
+            last.weight.mul_(START)
+            if last.bias is not None:
+                last.bias.zero_()
+        return Transport(dim, out_channels, diffusion=self.diffusion)
+
+
+HEADS = {"transport": TransportHead}
+"""The options of heads by kind, as in `head: transport` of a specification."""
+AnyHead = Annotated[TransportHead | str | None, BeforeValidator(by_kind("head", HEADS))]
+
+
+def make_head(head: AnyHead) -> TransportHead | None:
+    """The options of a head, of its kind, or of a record {"kind": ..., ...}; None has none."""
+    options: object = by_kind("head", HEADS)(head)
+    if options is not None and not isinstance(options, TransportHead):
+        raise ValueError(f"head is {head!r}; expected None, 'transport' or a TransportHead")
+    return options
+
+
+class Transport(nn.Module):
+    """u(x) = e^{cΔ}[v(· + δ)](x) + r(x) on a periodic domain, the head as a part of a network.
+
+    The outputs of the network are (4δ, r), (B, d + C, *N). Normalisers have to be the same at
+    every point ("none" or "channel"), for values of v move from point to point. c is one learned
+    number for each channel, the viscosity times the step where there is such a thing.
+    """
+
+    def __init__(self, dim: int, channels: int, *, diffusion: bool) -> None:
+        super().__init__()
+        self.dim = dim
+        self.log_c = nn.Parameter(torch.zeros(channels)) if diffusion else None
+
+    def project(self, outputs: Tensor, f: Tensor) -> Tensor:
+        """The next frame, from outputs (B, d + C, *N) and the input f (B, k·C, *N)."""
+        displacement, rest = outputs[:, : self.dim], outputs[:, self.dim :]
         carried = warp(f[:, -rest.shape[1] :], REACH * displacement)
         if self.log_c is not None:
             carried = diffuse(carried, self.c)
-        frame: Tensor = carried + rest
-        return frame
+        return carried + rest
 
     @property
     def c(self) -> Tensor:
         """How much each channel diffuses in a step, (C,), in units of the domain; 0 where none."""
         if self.log_c is None:
-            return next(self.parameters()).new_zeros(1)
+            return torch.zeros(1)
         return FIRST_C * torch.exp(PACE * self.log_c)
 
 

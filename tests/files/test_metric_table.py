@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pdno.evaluation.metric_table import (
+from pdno.files.metric_table import (
     COLUMNS,
     Metadata,
     Metric,

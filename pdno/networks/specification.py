@@ -1,0 +1,121 @@
+"""Specifications of networks: `kind: pdno` and options, as files and studies name them.
+
+A specification has the options of the network's constructor, with their names, defaults and
+limits. A file names a kind of network, never a piece of code to import; `pdno.register` adds those
+of other packages.
+"""
+
+__all__ = ["NETWORKS", "AnyNetwork", "NetworkSpecification", "record_class", "specify"]
+
+import inspect
+from functools import cache
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny, create_model
+from torch import nn
+
+from pdno.interface.errors import unknown_name
+from pdno.interface.records import Record
+from pdno.networks.fno import FNO
+from pdno.networks.mwt import MWT
+from pdno.networks.pdno import PDIO, PDNO
+from pdno.networks.semigroup import SemigroupStep
+
+NETWORKS: dict[str, type[nn.Module]] = {
+    "pdno": PDNO,
+    "fno": FNO,
+    "mwt": MWT,
+    "pdio": PDIO,
+    "semigroup": SemigroupStep,
+}
+"""By kind; `pdno.register` adds those of other packages."""
+SIZES = ("dim", "in_channels", "out_channels")  # which follow from the data
+
+
+class NetworkSpecification(Record):
+    """A kind of network and the options of its constructor; `specify` makes one."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    kind: str
+
+    def build(self, dim: int, in_channels: int, out_channels: int, seed: int = 0) -> nn.Module:
+        """The network with the initial weights of a seed; the global generator is left alone."""
+        options = {name: getattr(self, name) for name in type(self).model_fields if name != "kind"}
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return NETWORKS[self.kind](dim, in_channels, out_channels, **options)
+
+    def with_changes(self, **options: object) -> "NetworkSpecification":
+        """The same with other options, checked as a whole."""
+        return type(self).model_validate({**dict(self), **options})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _read, (dict(self),)  # its class is made when it is needed
+
+    def option(self, name: str) -> Any:
+        """An option by name; None where this kind of network does not have it."""
+        return getattr(self, name, None)
+
+    @property
+    def family(self) -> tuple[str, str]:
+        """The family of the paper's tables, and the variant; empty where there is only one."""
+        if self.kind == "fno":
+            return ("FNO-3D" if self.option("space_time") else "FNO"), ""
+        if self.kind == "mwt":
+            return "MWT", {"legendre": "Leg", "chebyshev": "Chb"}[self.option("base")]
+        if self.kind == "semigroup":
+            return "PDNO", "semigroup"
+        if self.kind not in ("pdno", "pdio"):
+            return NETWORKS[self.kind].__name__, ""
+        if self.option("symbol") != "network":
+            symbol = str(self.option("symbol"))
+            return "PDNO", "provable" if symbol == "classical" else symbol
+        x = "x," if self.option("depends_on_x") else ""
+        t = ",t" if self.option("takes_time") else ""
+        parameters = ",μ" if self.option("pde_parameters") else ""
+        relu = " relu" if self.option("activation") == "relu" else ""
+        return "PDNO", f"a({x}ξ{t}{parameters}){relu}"
+
+
+def specify(kind: str, **options: object) -> NetworkSpecification:
+    """The specification of a network.
+
+    Example:
+        >>> specify("pdno", width=8, modes=4).build(1, 1, 1).width
+        8
+    """
+    if kind not in NETWORKS:
+        raise ValueError(unknown_name("network kind", kind, NETWORKS))
+    return record_class(kind, NETWORKS[kind]).model_validate({"kind": kind, **options})
+
+
+@cache
+def record_class(kind: str, network: type[nn.Module]) -> type[NetworkSpecification]:
+    """The class of the specifications of a network, by the signature of its constructor."""
+    fields: dict[str, Any] = {"kind": (Literal[kind], kind)}
+    for name, parameter in inspect.signature(network).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise ValueError(
+                f"{network.__name__} takes options without names (*{name}), which no file can "
+                "list: name them in its constructor"
+            )
+        if name not in SIZES:
+            required, hint = parameter.default is parameter.empty, parameter.annotation
+            default = Field() if required else parameter.default
+            fields[name] = (Any if hint is parameter.empty else hint, default)
+    name = f"{network.__name__}Specification"
+    return create_model(name, __base__=NetworkSpecification, **fields)
+
+
+def _read(value: object) -> object:
+    """A record {"kind": ..., ...}, or the name of a kind alone, as a specification."""
+    if isinstance(value, str):
+        return specify(value)
+    if isinstance(value, dict):
+        kind = value.get("kind")
+        return specify(**value) if isinstance(kind, str) else specify(str(kind))
+    return value
+
+
+AnyNetwork = Annotated[SerializeAsAny[NetworkSpecification], BeforeValidator(_read)]

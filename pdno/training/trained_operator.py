@@ -1,0 +1,522 @@
+"""The trained operator: a network with its normalisers and its task, which predicts.
+
+    weights.safetensors   network, normalisers and error bars
+    operator.json         how to make the network again, its task, grid, times and training
+    model_card.md         the same for a reader, with errors and limits
+    metrics.csv           the errors
+    checksums.json        the SHA-256 of all of these, written last (`pdno.files.checksums`)
+
+are its folder. Nothing is unpickled and no code is imported by name (`interface.arguments`). A
+network that does not record its arguments is saved by its weights, and loaded into one that is
+given.
+"""
+
+__all__ = ["TrainedOperator", "as_predictor"]
+
+import copy
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+from weakref import WeakSet
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pdno.data.dataset import OperatorDataset
+from pdno.files import run_folder
+from pdno.files.atomic import only_writer, sha256, write_text
+from pdno.files.checksums import verified_path, write_checksums
+from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
+from pdno.interface.arguments import describe, rebuild
+from pdno.interface.display import html_table, one_line
+from pdno.networks.neural_operator import NeuralOperator, count_parameters
+from pdno.operators.cache import FrozenLayer
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.spectral.grid import Grid
+from pdno.spectral.metrics import relative_l2
+from pdno.training.checkpoint import History, read_history, read_tensors, write_tensors
+from pdno.training.error_bars import ErrorBars, Kind
+from pdno.training.losses import Loss, RelativeError
+from pdno.training.normalizer import (
+    Normalization,
+    NormalizedNetwork,
+    Normalizer,
+    ParameterScale,
+    count_seen,
+    move,
+)
+from pdno.training.operator_record import (
+    OperatorRecord,
+    Sampling,
+    TrainingRecord,
+    model_card,
+    read_record,
+)
+from pdno.training.predictor import BATCH_SIZE, Predictor, evaluation_mode, predict_batches
+from pdno.training.sample_arrays import SampleArrays, symbol_arrays, write_sample_arrays
+from pdno.training.samples import Batch, Samples
+from pdno.training.task import TASKS, StaticMap, Task, Times, make_task
+
+if TYPE_CHECKING:
+    from matplotlib.animation import FuncAnimation
+    from matplotlib.figure import Figure
+
+Array = np.ndarray[Any, np.dtype[Any]]
+PDEParameters = Mapping[str, Any] | Tensor | None  # by name or as (B, P) numbers
+NORMALISED: WeakSet[nn.Module] = WeakSet()
+"""Networks inside normalisers: alone, they do not predict in the units of the data."""
+
+
+class TrainedOperator(nn.Module):
+    """decode ∘ network ∘ encode, used as a task says; it predicts in the units of the data.
+
+    `pdno.fit` and `pdno.load` return one. It has the `sampling` of its training samples; after a
+    training `history`, `training_record` and `metrics`; after a calibration error `bars`.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        task: Task | None = None,
+        sampling: Sampling | None = None,
+        *,
+        inputs: Normalizer | None = None,
+        outputs: Normalizer | None = None,
+        pde_scale: ParameterScale | None = None,
+    ) -> None:
+        super().__init__()
+        self.network, self.inputs, self.outputs = network, inputs, outputs
+        self.pde_scale, self.task, self.sampling = pde_scale, task or StaticMap(), sampling
+        self.bars: ErrorBars | None = None
+        self.history, self.metrics = History(), tuple[Metric, ...]()
+        self.training_record: TrainingRecord | None = None
+        self.sample_arrays: SampleArrays = {}
+        self._member: Tensor | None = None  # the PDE parameters of `fixed`, (1, P)
+        self.task.check_head(getattr(network, "head", None))
+        count, seen = 0 if pde_scale is None else len(pde_scale.low), count_seen(network)
+        if seen not in (0, count):
+            raise ValueError(
+                f"the symbols of this {type(network).__name__} see {seen} PDE parameters, the "
+                f"samples have {count}: build it with pde_parameters={count}, or give data with "
+                "as many, from_arrays(..., pde_parameters={name: numbers}) or "
+                "generate(..., vary=...)"
+            )
+        if inputs is not None or outputs is not None:
+            NORMALISED.add(network)
+
+    @classmethod
+    def untrained(
+        cls,
+        network: nn.Module,
+        task: Task,
+        samples: Samples,
+        normalization: Normalization = "none",
+    ) -> "TrainedOperator":
+        """The operator before its training, with normalisers fitted to the training samples."""
+        task.examples(samples)  # refuses samples that do not fit the task
+        inputs = outputs = None
+        if normalization != "none":  # statistics need all samples in memory
+            inputs, outputs = task.normalizers(samples, normalization)
+        numbers = samples.pde_parameters(range(len(samples)))
+        scale = None if numbers is None else ParameterScale(numbers.amin(0), numbers.amax(0))
+        sampling = Sampling.of(samples.data)
+        return cls(network, task, sampling, inputs=inputs, outputs=outputs, pde_scale=scale)
+
+    @property
+    def operators(self) -> list[PseudoDifferentialOperator]:
+        """Its pseudo-differential layers, from the first to the last."""
+        modules = self.network.modules()
+        return [module for module in modules if isinstance(module, PseudoDifferentialOperator)]
+
+    def on(self, grid: Grid, pde_parameters: Tensor | None = None) -> NormalizedNetwork:
+        """The normalised network on a grid, at PDE parameters (B, P) in the units of the data."""
+        if pde_parameters is None:
+            pde_parameters = self._member
+        if (pde_parameters is None) != (self.pde_scale is None):
+            wanted = 0 if self.pde_scale is None else len(self.pde_scale.low)
+            number = 0 if pde_parameters is None else pde_parameters.shape[-1]
+            raise ValueError(
+                f"this operator was trained with {wanted} PDE parameters, and is given {number}"
+            )
+        scale, sampling = self.pde_scale, self.sampling
+        return NormalizedNetwork(
+            self.network,
+            grid,
+            self.inputs,
+            self.outputs,
+            channels=1 if sampling is None else sampling.output_channels,
+            pde_parameters=None if scale is None else scale(pde_parameters),
+            time_scale=self.task.time_scale,
+        )
+
+    def forward(self, batch: Batch, grid: Grid, loss: Loss | None = None) -> tuple[Tensor, Tensor]:
+        """Terms of the loss (B, K), relative L2 by default, and relative L2 errors (B,)."""
+        net = self.on(grid, batch.pde_parameters)
+        output = self.task.forward(net, batch)
+        output = output.to(batch.targets.dtype)  # autocast may have left it in half precision
+        terms = (loss or RelativeError()).terms(net, batch, output)
+        with torch.no_grad():
+            return terms, relative_l2(output, batch.targets)
+
+    @overload
+    def predict(
+        self,
+        inputs: Tensor,
+        *,
+        grid: Grid | None = None,
+        times: Times = None,
+        pde_parameters: PDEParameters = None,
+        batch_size: int = BATCH_SIZE,
+    ) -> Tensor: ...
+
+    @overload
+    def predict(
+        self,
+        inputs: Array,
+        *,
+        grid: Grid | None = None,
+        times: Times = None,
+        pde_parameters: PDEParameters = None,
+        batch_size: int = BATCH_SIZE,
+    ) -> Array: ...
+
+    def predict(
+        self,
+        inputs: Tensor | Array,
+        *,
+        grid: Grid | None = None,
+        times: Times = None,
+        pde_parameters: PDEParameters = None,
+        batch_size: int = BATCH_SIZE,
+    ) -> Tensor | Array:
+        """The prediction for inputs (B, C, *N) of any resolution: (B, C, *N), or (B, T, C, *N).
+
+        Inputs are a tensor or a numpy array in the units of the data, and so is the prediction, in
+        the same precision. Without a grid they are taken as the training samples were (see
+        `Sampling`), and frames come at the times of the training unless others are given. An
+        operator of a family of equations needs `pde_parameters`: by name, for example
+        {"viscosity": 1e-4}, one for all inputs or one for each, or as (B, P) numbers. Symbols that
+        depend on no numbers are evaluated once.
+        """
+        if not isinstance(inputs, Tensor):
+            tensor = torch.from_numpy(np.ascontiguousarray(inputs))
+            options = {"grid": grid, "times": times, "pde_parameters": pde_parameters}
+            return self.predict(tensor, **options, batch_size=batch_size).numpy()
+        if inputs.is_complex():
+            raise ValueError(f"inputs are of type {inputs.dtype}; expected real numbers")
+        f = inputs if inputs.is_floating_point() else inputs.to(torch.get_default_dtype())
+        if grid is None:
+            grid, times = self._as_trained(f, times)
+        numbers = self._numbers(pde_parameters, len(f))
+        like = next((p for p in self.parameters() if p.is_floating_point()), f)
+        net = self.on(grid) if numbers is None else None
+        parts = []
+        with evaluation_mode(self):
+            for first in range(0, max(len(f), 1), batch_size):
+                some = slice(first, first + batch_size)
+                member = net or self.on(grid, None if numbers is None else numbers[some].to(like))
+                parts.append(self.task.predict(member, f[some].to(like), times).to(f))
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def predict_dataset(
+        self,
+        data: OperatorDataset,
+        *,
+        batch_size: int = BATCH_SIZE,
+        device: torch.device | str | None = None,
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """Predictions and targets of a dataset, batch by batch, on the CPU."""
+        return predict_batches(self, data, batch_size=batch_size, device=device)
+
+    def freeze(self, grid: Grid | None = None, *, tolerance: float = 0.0) -> list[FrozenLayer]:
+        """Evaluate all symbols once, for inference on a grid, by default that of the training.
+
+        `tolerance` is the relative error allowed in the x-factors of a `NeuralOperator`.
+        """
+        network, grid = self.network, grid or self._trained_sampling.grid
+        if isinstance(network, NeuralOperator):
+            return network.freeze(grid, tolerance=tolerance)
+        if isinstance(network, PseudoDifferentialOperator):
+            return [network.freeze(grid, tolerance)]
+        raise ValueError(f"a {type(network).__name__} has no symbols to freeze")
+
+    def fixed(self, pde_parameters: PDEParameters) -> "TrainedOperator":
+        """This operator for one member of the family; itself where it is of none."""
+        numbers = self._numbers(pde_parameters, 1)
+        if numbers is None:
+            return self
+        member = copy.deepcopy(self)
+        member._member = numbers.to(next(self.parameters()))
+        return member
+
+    def calibrate(self, data: OperatorDataset, coverage: float = 0.9) -> ErrorBars:
+        """Error bars for a share `coverage` of samples to come, from samples it has never seen.
+
+        They are kept as `bars`, drawn by `plot` and saved with the operator.
+        """
+        predictions, targets = zip(*self.predict_dataset(data), strict=True)
+        self.bars = ErrorBars.fit(torch.cat(predictions), torch.cat(targets), data.grid, coverage)
+        return self.bars
+
+    def interval(
+        self,
+        inputs: Tensor,
+        *,
+        kind: Kind = "field",
+        grid: Grid | None = None,
+        times: Times = None,
+        pde_parameters: PDEParameters = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The lower and upper end of the error bars around the prediction of some inputs.
+
+        The bars hold for whole fields or at each point by itself.
+        """
+        if self.bars is None:
+            raise ValueError("no error bars yet: call calibrate(data) with samples never seen")
+        where = grid or self._as_trained(inputs, times)[0]
+        middle = self.predict(inputs, grid=grid, times=times, pde_parameters=pde_parameters)
+        width = self.bars.band(where, kind).to(middle)
+        return middle - width, middle + width
+
+    def plot(self, data: OperatorDataset, index: int = 0) -> "Figure":
+        """A figure of input, target, prediction and error of a sample, with error bars if any.
+
+        Notebooks show the figure; `figure.savefig(path)` writes it.
+        """
+        prediction, title = self._predict_sample(data, index)
+        band = None if self.bars is None else self.bars.band(data.grid).cpu()
+        band = None if band is None else band.expand(prediction.shape)
+        figure: Figure = data.plot(index, prediction, title=title, band=band)
+        return figure
+
+    def animate(self, data: OperatorDataset, index: int = 0) -> "FuncAnimation":
+        """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
+        prediction, title = self._predict_sample(data, index)
+        animation: FuncAnimation = data.animate(index, prediction, title=title)
+        return animation
+
+    def _predict_sample(self, data: OperatorDataset, index: int) -> tuple[Tensor, str]:
+        inputs, target = data[index]
+        prediction = self.predict(inputs[None], **data.keyword_arguments([index]))[0]
+        error = float(relative_l2(prediction[None], target[None]))
+        return prediction, f"sample {index}, relative L2 error {error:.3g}"
+
+    def save(
+        self, folder: Path | str, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
+    ) -> None:
+        """Write the operator with its errors and a model card, for `pdno.load` and the commands.
+
+        `inputs` and `outputs` are names of the channels, for the card. Another operator in the
+        folder is replaced; the folder of an experiment is not touched.
+        """
+        folder = Path(folder)
+        if (folder / run_folder.SPECIFICATION).is_file():
+            raise ValueError(f"{folder} is the run folder of an experiment: take another one")
+        if inputs or outputs:
+            self.sampling = self._trained_sampling.named(inputs, outputs)
+        name = folder.resolve().name.lstrip("=+-@\t")
+        self.metrics = tuple(
+            replace(metric, experiment=name, metadata=replace(metric.metadata, study=name))
+            for metric in self.metrics
+        )
+        with only_writer(folder):
+            self.write(folder)
+
+    def write(self, folder: Path) -> None:
+        """Write all files of the operator; a folder that is not written to its end holds none."""
+        sampling, record = self._trained_sampling, self.training_record
+        if record is None:
+            raise ValueError("this operator has no record of its training: train it by pdno.fit")
+        folder.mkdir(parents=True, exist_ok=True)
+        run_folder.reopen(folder)
+        self.history.write(folder)
+        symbols = symbol_arrays(self.network, self.task, sampling.grid, sampling.times)
+        arrays = {**self.sample_arrays, **symbols}
+        write_sample_arrays(folder, arrays, sampling.grid, sampling.times)
+        write_metrics(folder / run_folder.METRICS, self.metrics)
+        write_tensors(folder / run_folder.WEIGHTS, self.state_dict(), {})
+        about = self._record(record, sampling, sha256(folder / run_folder.WEIGHTS))
+        write_text(folder / run_folder.OPERATOR, about.model_dump_json(indent=2) + "\n")
+        write_text(folder / run_folder.MODEL_CARD, model_card(about, self.metrics))
+        write_checksums(folder, run_folder.WITH_CHECKSUMS)
+
+    def _record(self, training: TrainingRecord, sampling: Sampling, digest: str) -> OperatorRecord:
+        try:
+            network: dict[str, Any] | None = describe(self.network)
+        except ValueError:
+            network = None
+        versions = {"pdno": version("pdno"), "torch": torch.__version__}
+        return OperatorRecord(
+            sha256=digest,
+            network=network,
+            network_class=type(self.network).__name__,
+            parameters=count_parameters(self.network, complex_once=False),
+            dtype="float64" if training.settings.precision == "float64" else "float32",
+            task=self.task.model_dump(mode="json"),
+            sampling=sampling,
+            training=training,
+            versions={**versions, "python": platform.python_version()},
+            coverage=None if self.bars is None else float(self.bars.coverage),
+        )
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path | str,
+        network: nn.Module | None = None,
+        device: torch.device | str = "cpu",
+    ) -> "TrainedOperator":
+        """The operator of a folder; into `network`, where that does not record its arguments."""
+        folder = Path(folder)
+        record = read_record(folder)
+        weights = verified_path(folder / run_folder.WEIGHTS)
+        if not weights.is_file() or sha256(weights) != record.sha256:
+            problem = "damaged, or of another operator" if weights.is_file() else "missing"
+            cure = "copy the whole folder again, or save it anew"
+            raise ValueError(f"cannot read {weights}, which is {problem}: {cure}")
+        tensors, _ = read_tensors(weights, device)
+        operator = cls(
+            _rebuild(folder, record) if network is None else network,
+            _task(folder, record),
+            record.sampling,
+            inputs=_normalizer("inputs", tensors, record.sampling),
+            outputs=_normalizer("outputs", tensors, record.sampling),
+            pde_scale=ParameterScale.of(tensors),
+        )
+        if "bars.field" in tensors:
+            parts = (tensors[f"bars.{name}"] for name in ErrorBars.KEPT)
+            operator.bars = ErrorBars(*parts, record.sampling.grid)
+        try:
+            move(operator, device, getattr(torch, record.dtype))
+            operator.load_state_dict(tensors)
+        except RuntimeError as problem:
+            reason = " ".join(str(problem).split())
+            raise ValueError(
+                f"the weights of {folder} are of another {record.network_class} than this one: "
+                f"{reason}"
+            ) from problem
+        operator.training_record = record.training
+        operator.history, operator.metrics = read_history(folder), tuple(metrics_of_run(folder))
+        return operator.eval()
+
+    def _numbers(self, pde_parameters: PDEParameters, count: int) -> Tensor | None:
+        """PDE parameters as (B, P) numbers, in the order of the training."""
+        names = () if self.sampling is None else self.sampling.pde_parameters
+        if pde_parameters is None:
+            if names and self._member is None:
+                cure = f'pde_parameters={{"{names[0]}": ...}}'
+                raise ValueError(f"this operator is one of a family: give {cure}, by name")
+            return None
+        if isinstance(pde_parameters, Mapping):
+            if set(pde_parameters) != set(names):
+                unexpected = ", ".join(map(str, pde_parameters)) or "none"
+                expected = ", ".join(names) or "none"
+                raise ValueError(f"pde_parameters {unexpected}; expected {expected}")
+            values = [torch.as_tensor(pde_parameters[name], dtype=torch.float64) for name in names]
+            pde_parameters = torch.stack([value.expand(count) for value in values], dim=1)
+        numbers = torch.as_tensor(pde_parameters, dtype=torch.float64)
+        if numbers.shape != (count, len(names)):
+            problem = f"pde_parameters have shape {tuple(numbers.shape)}"
+            expected = f"expected ({count}, {len(names)}) for {', '.join(names)}"
+            raise ValueError(f"{problem}; {expected}")
+        return numbers
+
+    @property
+    def _trained_sampling(self) -> Sampling:
+        if self.sampling is None:
+            raise ValueError(
+                "this network was not trained by pdno.fit: give the grid of the inputs"
+            )
+        return self.sampling
+
+    def _as_trained(self, inputs: Tensor, times: Times) -> tuple[Grid, Times]:
+        """Grid and times of inputs that come without."""
+        grid, wanted = self._trained_sampling.grid_of(inputs), self.task.times_wanted
+        if wanted == "any" and times is not None or wanted == "none":
+            return grid, times
+        return grid, self._trained_sampling.frames_at(times)
+
+    def _facts(self) -> dict[str, str]:
+        """What predicts, and on what it was trained; `network` shows its layers."""
+        normalised = self.inputs is not None or self.outputs is not None
+        facts = {
+            "network": type(self.network).__name__,
+            "parameters": f"{count_parameters(self.network):,}",
+            "task": self.task.kind,
+            "normalisers": "yes" if normalised else "none",
+        }
+        if (sampling := self.sampling) is not None:
+            kind = "periodic" if sampling.grid.periodic else "box"
+            facts["channels"] = f"{sampling.input_channels} -> {sampling.output_channels}"
+            facts["trained on"] = f"{' x '.join(map(str, sampling.grid.shape))} {kind}"
+        for metric in self.metrics:
+            if metric.metric == "relative_l2":
+                facts[f"error of {metric.split} {metric.resolution}"] = f"{metric.value:.4g}"
+        return facts
+
+    def __repr__(self) -> str:
+        return one_line("TrainedOperator", self._facts())
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_table("TrainedOperator", self._facts())
+
+
+def as_predictor(network: Predictor | nn.Module) -> Predictor:
+    """A network that maps (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are.
+
+    A `forward` that takes a `grid` is given that of the data. A network that is rolled out, takes
+    time or was trained inside normalisers needs its `TrainedOperator` around it.
+    """
+    if isinstance(network, Predictor):
+        return network
+    if not isinstance(network, nn.Module):
+        raise ValueError(
+            f"a {type(network).__name__} does not predict; expected a network or something with "
+            "predict(inputs, *, grid, times)"
+        )
+    if network in NORMALISED:
+        raise ValueError(
+            f"this {type(network).__name__} was trained inside normalisers and alone does not "
+            "predict in the units of the data: give the trained operator, which has both"
+        )
+    return TrainedOperator(network)
+
+
+def _normalizer(name: str, tensors: Mapping[str, Tensor], sampling: Sampling) -> Normalizer | None:
+    if f"{name}.mean" not in tensors:
+        return None
+    return Normalizer(tensors[f"{name}.mean"], tensors[f"{name}.std"], sampling.grid)
+
+
+def _rebuild(folder: Path, record: OperatorRecord) -> nn.Module:
+    """The network of a record with any weights; the global generator is left alone."""
+    if record.network is None:
+        name = record.network_class
+        raise ValueError(
+            f"{folder} holds the weights of a {name}, and not how to make one: make it as for the "
+            f"training and call pdno.load(folder, network={name}(...))"
+        )
+    with torch.random.fork_rng(devices=[]):
+        try:
+            network: nn.Module = rebuild(record.network)
+        except (KeyError, TypeError, ValueError) as problem:
+            raise ValueError(
+                f"the network of {folder / run_folder.OPERATOR} cannot be made ({problem}): make "
+                f"it yourself and call pdno.load(folder, network={record.network_class}(...))"
+            ) from problem
+    return network
+
+
+def _task(folder: Path, record: OperatorRecord) -> Task:
+    name = record.task.get("kind")
+    if name not in TASKS:
+        raise ValueError(
+            f"the task {name!r} of {folder / run_folder.OPERATOR} is none of {', '.join(TASKS)}: "
+            "import the module that registers it first"
+        )
+    return make_task(record.task)
