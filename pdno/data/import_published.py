@@ -2,10 +2,8 @@
 
 A file is recognised by its bytes (`pdno.data.array_files`) and by the names and shapes of its
 arrays, never by its name. It must fit exactly one of the published layouts, `EXPECTED` with N
-samples, s points per axis and T frames. All become float32 with channels first: fields (N, 1, *s)
-and trajectories (N, T, 1, *s). Where a trajectory comes without the times of its frames, they are
-taken from the recipe of the data set if that is known, and a note says so. Samples and frames can
-be chosen; of MAT v7.3 and uncompressed MAT v5 files only those are read.
+samples, s points per axis and T frames. All become float32 with channels first. Only the chosen
+samples and frames of MAT v7.3 and uncompressed MAT v5 files are read.
 """
 
 __all__ = ["PublishedData", "PublishedFileError", "describe_file", "read_published"]
@@ -37,7 +35,7 @@ _MOST_LISTED = 12
 
 
 class _Layout(NamedTuple):
-    """The arrays of inputs and outputs, and the axes of the outputs; inputs have all but time."""
+    """Names of inputs and outputs, and the axes of the outputs; inputs have all but time."""
 
     kind: Kind
     inputs: str | None
@@ -61,7 +59,8 @@ class PublishedData:
     """The samples of a published file, float32, and what a user of the file should know (`notes`).
 
     Shapes: inputs (N, 1, *s), None where the file has none; outputs (N, 1, *s), or (N, T, 1, *s)
-    for trajectories. `times` is None where time means nothing or is not known.
+    for trajectories. `times` is None where time means nothing or is not known; where a file does
+    not store them, they are those of the recipe of the data set, and a note says so.
     """
 
     kind: Kind
@@ -87,8 +86,8 @@ def read_published(
             raise PublishedFileError(f"samples={samples!r}; give a slice, e.g. slice(0, 100)")
         rows = range(sizes["n"])[samples or slice(None)]
         if len(rows) == 0 or rows.step < 0:
-            known = f"it has samples 0 to {sizes['n'] - 1}"
-            raise PublishedFileError(f"samples={samples} selects none or goes backwards; {known}")
+            stored = f"it has samples 0 to {sizes['n'] - 1}"
+            raise PublishedFileError(f"samples={samples} selects none or goes backwards; {stored}")
         if frames is not None and not 1 <= frames <= sizes["t"]:
             raise PublishedFileError(f"frames={frames}; its outputs have {sizes['t']} frames")
         outputs = _load(layout.outputs, arrays, layout.axes, rows, frames)
@@ -98,7 +97,7 @@ def read_published(
 
 
 def describe_file(path: str | Path, *, own: bool = False) -> str:
-    """What a file holds and what it is read as; of MAT and HDF5 files only headers are read.
+    """The arrays of a file and the published data they are; only headers of MAT and HDF5 are read.
 
     `own` leaves out what it would be as a published file.
     """
@@ -114,8 +113,8 @@ def describe_file(path: str | Path, *, own: bool = False) -> str:
             layout = _recognise(file_format, arrays)
             times, notes = _times_and_notes(Path(path), layout, arrays)
         except PublishedFileError as problem:
-            told = [f"if it is your own, {NAME_THEM}", f"not published data: {problem}"]
-            return "\n".join([*lines, *told])
+            reason = f"not published data: {problem}"
+            return "\n".join([*lines, f"if it is your own, {NAME_THEM}", reason])
         sizes = _sizes(layout, arrays)
         points = " x ".join(str(sizes[axis]) for axis in "xy" if axis in sizes)
         lines.append(f"{layout.kind}: {sizes['n']} samples on {points} points")
@@ -162,14 +161,14 @@ def _recognise(file_format: str, arrays: Arrays) -> _Layout:
         )
     shapes = {n: a.shape for n, a in arrays.items() if a.read and math.prod(a.shape)}
     if any(name.endswith(".weight") for name in shapes):
-        found = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
-        raise PublishedFileError(f"it holds network weights, {found}")
+        sizes = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
+        raise PublishedFileError(f"it holds network weights, {sizes}")
     fits = [layout for layout in _LAYOUTS if _fits(layout, shapes)]
     if len(fits) != 1:
-        found = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        listed = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         problem = "fits more than one" if fits else "fits none"
         raise PublishedFileError(
-            f"it holds {found[:500] or 'no arrays'}, which {problem} of the published layouts "
+            f"it holds {listed[:500] or 'no arrays'}, which {problem} of the published layouts "
             f"({EXPECTED}); give a file as published"
         )
     return fits[0]
@@ -183,8 +182,8 @@ def _fits(layout: _Layout, shapes: dict[str, Shape]) -> bool:
         return False
     if layout.inputs is None:
         return layout.outputs == BARE or "a" not in shapes
-    given = tuple(n for n, axis in zip(shape, layout.axes, strict=True) if axis != "t")
-    return shapes.get(layout.inputs) == given
+    static = tuple(n for n, axis in zip(shape, layout.axes, strict=True) if axis != "t")
+    return shapes.get(layout.inputs) == static
 
 
 def _times_and_notes(
@@ -197,9 +196,9 @@ def _times_and_notes(
         times = (1.0,)
     elif layout.kind == "heat":
         # The recipe of the published file records 0:0.05:1.
-        known = frames == 21
-        times = tuple(k / 20 for k in range(21)) if known else None
-        notes.append("the file stores no times" + ": 0, 0.05, ..., 1 by its recipe" * known)
+        usual = frames == 21
+        times = tuple(k / 20 for k in range(21)) if usual else None
+        notes.append("the file stores no times" + ": 0, 0.05, ..., 1 by its recipe" * usual)
     elif layout.kind == "navier-stokes":
         times, notes = _vorticity_times(arrays[layout.outputs].shape, arrays.get("t"))
         named = re.search(r"_T(\d+)", path.stem)
@@ -228,7 +227,7 @@ def _vorticity_times(shape: Shape, stored: Array | None) -> tuple[tuple[float, .
     if math.prod(stored.shape) > _MOST_TIMES:
         raise PublishedFileError(f"t has shape {stored.shape}, no list of times; {AGAIN}")
     # Times were summed up step by step in single precision.
-    listed = stored.read((slice(None),) * len(stored.shape)).ravel().astype(float).round(6)
+    listed = stored.read(stored.whole()).ravel().astype(float).round(6)
     times = tuple(listed.tolist())
     if len(times) != frames and times[:frames] == whole[: len(times)]:
         return whole, [f"t lists {len(times)} times for {frames} frames: index + 1 is used"]

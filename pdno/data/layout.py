@@ -6,25 +6,24 @@ and for the command line (`--inputs a`), which answers quickly as torch is not i
 
 __all__ = ["NAME_THEM", "DataFile", "Layout"]
 
-import difflib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from pdno.interface.records import Record
 
 Names = tuple[str, ...]
 NAME_THEM = "name its arrays: inputs and outputs, or --inputs NAME --outputs NAME as arguments"
 
 
-class Layout(BaseModel):
+class Layout(Record):
     """Which arrays of a file are inputs and outputs, and how they lie on a grid.
 
-    Axes are told by letters: n samples, t time, c channels, and x, y, z space. So "nxyc" has its
-    channels last, and "nxyt" is (samples, N1, N2, frames). Where they are not told, arrays with
-    two axes are "nx" and with three "nxy"; all others have to be told.
+    Axes are letters: n samples, t time, c channels, and x, y, z space. So "nxyc" has its channels
+    last, and "nxyt" is (samples, N1, N2, frames). By default arrays with two axes are "nx" and
+    with three "nxy"; all others need their axes.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     inputs: Names = ()
     """Name of the array of inputs; several become channels. In files of The Well: fields, of which
@@ -42,33 +41,18 @@ class Layout(BaseModel):
     periodic: bool | None = None
     """Whether the points lie on a torus, or else in a box; a torus, or what the file says."""
     offset: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Place of the first point in its cell, as in pdno.Grid; 0.5 for cell centres."""
+    """Position of the first point in its cell, as in pdno.Grid; 0.5 for cell centres."""
     times: tuple[float, ...] | None = None
     """Times of the frames of the outputs; what the file says, else 1, 2, ... by default."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            for key in values:
-                if key not in cls.model_fields:
-                    close = difflib.get_close_matches(str(key), cls.model_fields, 1, cutoff=0.5)
-                    meant = f", did you mean {close[0]}?" if close else ""
-                    known = ", ".join(cls.model_fields)
-                    raise ValueError(f"unknown key {key!r}{meant} A file has {known}")
-        return values
-
     @field_validator("inputs", "outputs", "input_channels", "output_channels", mode="before")
     @classmethod
-    def _one_name(cls, value: Any) -> Any:
+    def _one_name(cls, value: object) -> object:
         return (value,) if isinstance(value, str) else value
 
     def keyword_arguments(self) -> dict[str, Any]:
-        """What is said of the arrays, without what is left to the file."""
-        return {name: getattr(self, name) for name in Layout.model_fields if self._said(name)}
-
-    def _said(self, name: str) -> bool:
-        return bool(getattr(self, name) != Layout.model_fields[name].default)
+        """The options that differ from their defaults."""
+        return self.model_dump(include=set(Layout.model_fields), exclude_defaults=True)
 
 
 class DataFile(Layout):
@@ -78,13 +62,10 @@ class DataFile(Layout):
 
     @model_validator(mode="before")
     @classmethod
-    def _path_alone(cls, values: Any) -> Any:
+    def _path_alone(cls, values: object) -> object:
         return {"path": values} if isinstance(values, (str, Path)) else values
 
     def spelled(self) -> str | dict[str, Any]:
-        """As in a specification: the path alone where nothing else is said."""
-        told = {
-            name: list(v) if isinstance(v, tuple) else v
-            for name, v in self.keyword_arguments().items()
-        }
-        return {"path": str(self.path), **told} if told else str(self.path)
+        """As in a specification: the path alone where there are no options."""
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        return values if len(values) > 1 else str(self.path)

@@ -1,14 +1,14 @@
-"""Your own data: any file or folder as a dataset, and in words.
+"""Your own data: any file or folder as a dataset, and its description.
 
 One reader for all: `read_own` in Python, `file:` in specifications and `--file` on the command
-line say with the same words (`pdno.data.layout.Layout`) which arrays are inputs and outputs.
-Dataset folders, files of The Well and published files say it themselves.
+line name inputs and outputs with the same options (`pdno.data.layout.Layout`). Dataset folders,
+files of The Well and published files need none.
 """
 
 __all__ = ["describe_data", "open_file", "read_inputs", "read_own"]
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from pdno.spectral.grid import Grid
 
 SPACE = "xyz"
 USUAL_AXES = {2: "nx", 3: "nxy"}
-MOST_READ = 2**24  # numbers of an array that are read to tell their range
+MOST_READ = 2**24  # numbers of an array that are read for its range
 
 
 def read_own(path: Path | str, **layout: Any) -> OperatorDataset:
@@ -44,21 +44,22 @@ def read_own(path: Path | str, **layout: Any) -> OperatorDataset:
 
 
 def open_file(file: DataFile) -> OperatorDataset:
-    """The dataset of a file, read as it says."""
-    told = file.keyword_arguments()
+    """The dataset of a file."""
+    options = file.keyword_arguments()
     if (file.path / MANIFEST).is_file():
-        if told:
-            raise ValueError(f"{file.path} says itself what it holds: leave out {', '.join(told)}")
+        if options:
+            names = ", ".join(options)
+            raise ValueError(f"{file.path} says itself what it holds: leave out {names}")
         return open_dataset(file.path)
     if is_well(file.path) and file.input_axes is None:
-        return open_well(file.path, **told)
+        return open_well(file.path, **options)
     if file.inputs and file.outputs:
         return _open_arrays(file)
-    if file.path.is_dir() or told:
-        found = ", ".join(read_arrays(file.path))
+    if file.path.is_dir() or options:
+        names = ", ".join(read_arrays(file.path))
         missing = "inputs" if not file.inputs else "outputs"
         raise ValueError(
-            f"{file.path} has the arrays {found}, but not which are {missing}: {NAME_THEM}"
+            f"{file.path} has the arrays {names}, but not which are {missing}: {NAME_THEM}"
         )
     try:
         return _open_published(file.path)
@@ -67,7 +68,7 @@ def open_file(file: DataFile) -> OperatorDataset:
         raise PublishedFileError(f"{cure}. As a published file: {problem}") from problem
 
 
-def read_inputs(arrays: dict[str, Numbers], layout: Layout) -> Tensor:
+def read_inputs(arrays: Mapping[str, Numbers], layout: Layout) -> Tensor:
     """The inputs (B, C, *N) alone, float32."""
     axes = layout.input_axes or _usual_axes("input_axes", arrays, layout.inputs[0])
     return _fields(arrays, layout.inputs, axes)[0].float()
@@ -79,12 +80,12 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
     output_axes = file.output_axes or input_axes
     if file.output_axes is None and arrays[file.outputs[0]].ndim != len(input_axes):
         output_axes = _usual_axes("output_axes", arrays, file.outputs[0])
-    inputs, given = _fields(arrays, file.inputs, input_axes)
+    inputs, input_names = _fields(arrays, file.inputs, input_axes)
     if "t" in input_axes:
         raise ValueError(
             f"axes {input_axes!r} of the inputs have a time: use `outputs` for frames"
         )
-    outputs, solution = _fields(arrays, file.outputs, output_axes)
+    outputs, output_names = _fields(arrays, file.outputs, output_axes)
     space = sum(letter in SPACE for letter in input_axes)
     periodic = True if file.periodic is None else file.periodic
     grid = Grid(tuple(inputs.shape[-space:]), periodic, file.offset or 0.0)
@@ -93,12 +94,12 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
         times = range(1, outputs.shape[1] + 1) if file.times is None else file.times
     elif file.times is not None:
         raise ValueError(f"times are given, but axes {output_axes!r} of the outputs have no t")
-    channels = (file.input_channels or given, file.output_channels or solution)
+    channels = (file.input_channels or input_names, file.output_channels or output_names)
     return OperatorDataset.from_arrays(inputs, outputs, grid, times, channels=channels)
 
 
-def _usual_axes(option: str, arrays: dict[str, Numbers], name: str) -> str:
-    """The axes of an array that are not told."""
+def _usual_axes(option: str, arrays: Mapping[str, Numbers], name: str) -> str:
+    """The default axes of an array."""
     shape = arrays[name].shape
     if len(shape) not in USUAL_AXES:
         raise ValueError(
@@ -109,29 +110,29 @@ def _usual_axes(option: str, arrays: dict[str, Numbers], name: str) -> str:
 
 
 def _fields(
-    arrays: dict[str, Numbers], names: Sequence[str], axes: str
+    arrays: Mapping[str, Numbers], names: Sequence[str], axes: str
 ) -> tuple[Tensor, tuple[str, ...]]:
     """Arrays as channels of one field (n, [t,] c, x, ...), and the names of these channels."""
     parts = [_canonical(arrays[name], axes, name) for name in names]
     channel = 1 + ("t" in axes)
     shapes = {part.shape[:channel] + part.shape[channel + 1 :] for part in parts}
     if len(shapes) > 1:
-        found = ", ".join(f"{name} {arrays[name].shape}" for name in names)
-        raise ValueError(f"{found} cannot be channels of one field: their axes {axes!r} differ")
-    called = [
+        listed = ", ".join(f"{name} {arrays[name].shape}" for name in names)
+        raise ValueError(f"{listed} cannot be channels of one field: their axes {axes!r} differ")
+    channels = [
         name if part.shape[channel] == 1 else f"{name}_{k}"
         for name, part in zip(names, parts, strict=True)
         for k in range(part.shape[channel])
     ]
-    return torch.cat(parts, dim=channel), tuple(called)
+    return torch.cat(parts, dim=channel), tuple(channels)
 
 
 def _canonical(array: Numbers, axes: str, name: str) -> Tensor:
     """(n, [t,] c, x, ...) from any order of axes."""
     letters = axes.replace(" ", "")
     space = [letter for letter in SPACE if letter in letters]
-    good = set(letters) <= set("ntc" + SPACE) and len(set(letters)) == len(letters)
-    if not good or "n" not in letters or not space:
+    valid = set(letters) <= set("ntc" + SPACE) and len(set(letters)) == len(letters)
+    if not valid or "n" not in letters or not space:
         raise ValueError(
             f"axes {axes!r} of {name!r}; expected letters once each: n samples, t time, c "
             "channels, x y z space, for example 'nxy' or 'nxyt'"
@@ -165,26 +166,24 @@ def _open_published(path: Path) -> OperatorDataset:
 
 
 def describe_data(file: DataFile) -> str:
-    """What a file or folder holds: arrays with shapes and ranges, and the dataset they make."""
-    path = file.path
+    """The arrays of a file or folder with shapes and ranges, and the dataset they make."""
+    path, options = file.path, file.keyword_arguments()
     if (path / MANIFEST).is_file():
         manifest = read_manifest(path)
-        there = all((path / shard.file).is_file() for shard in manifest.shards)
-        # what is partial or damaged is told and not read
-        values = _ranges(open_dataset(path, verify=False)) if manifest.complete and there else []
+        intact = all((path / shard.file).is_file() for shard in manifest.shards)
+        # partial or damaged datasets are not read
+        values = _ranges(open_dataset(path, verify=False)) if manifest.complete and intact else []
         return "\n".join([describe_dataset(path), *values])
     if is_well(path) and file.input_axes is None:
         return "\n".join([f"{path}: in The Well's layout", *_dataset_lines(open_file(file))])
     if path.is_dir():
-        found = read_arrays(path).items()
-        lines = [f"{path}: {len(found)} .npy files"]
-        lines += [f"  {name} {array.shape} {array.dtype}" for name, array in found]
-        lines += [f"  {name}: {_range(array)}" for name, array in found if array.size]
+        arrays = read_arrays(path).items()
+        lines = [f"{path}: {len(arrays)} .npy files"]
+        lines += [f"  {name} {array.shape} {array.dtype}" for name, array in arrays]
+        lines += [f"  {name}: {_range(array)}" for name, array in arrays if array.size]
     else:
-        lines = [describe_file(path, own=bool(file.keyword_arguments())), *_array_ranges(path)]
-    return "\n".join(
-        [*lines, *(_dataset_lines(open_file(file)) if file.keyword_arguments() else [])]
-    )
+        lines = [describe_file(path, own=bool(options)), *_array_ranges(path)]
+    return "\n".join([*lines, *(_dataset_lines(open_file(file)) if options else [])])
 
 
 def _array_ranges(path: Path) -> Iterator[str]:
@@ -195,15 +194,12 @@ def _array_ranges(path: Path) -> Iterator[str]:
                 continue
             rows = min(array.shape[0], max(1, MOST_READ // math.prod(array.shape[1:])))
             part = f" in the first {rows} of {array.shape[0]} rows" * (rows < array.shape[0])
-            block = array.read((slice(rows), *(slice(None),) * (len(array.shape) - 1)))
-            yield f"  {name}: {_range(block)}{part}"
+            yield f"  {name}: {_range(array.read((slice(rows), *array.whole()[1:])))}{part}"
 
 
 def _dataset_lines(data: OperatorDataset) -> list[str]:
-    points, kind = (
-        " x ".join(map(str, data.grid.shape)),
-        "box" if not data.grid.periodic else "torus",
-    )
+    kind = "torus" if data.grid.periodic else "box"
+    points = " x ".join(map(str, data.grid.shape))
     line = f"dataset: {len(data)} samples on {points} points of a {kind}"
     if data.times is not None:
         line += f", {len(data.times)} frames, t = {data.times[0]:g} .. {data.times[-1]:g}"
@@ -212,27 +208,21 @@ def _dataset_lines(data: OperatorDataset) -> list[str]:
 
 def _ranges(data: OperatorDataset) -> list[str]:
     """The range of every channel, in the first samples where there are many."""
-    numbers = sum(part.numel() for part in data[0])
-    rows = min(len(data), max(1, MOST_READ // numbers))
-    channel = -1 - data.grid.dim
+    rows = min(len(data), max(1, MOST_READ // sum(part.numel() for part in data[0])))
     part = f" in the first {rows} of {len(data)} samples" * (rows < len(data))
     return [
         f"  {kind:10} {name} {tuple(values.shape[1:])}: {_range(values.numpy())}{part}"
         for kind, names, field in zip(
             ("input", "output"), data.channels, data.batch(range(rows)), strict=True
         )
-        for name, values in zip(names, field.unbind(channel), strict=True)
+        for name, values in zip(names, field.unbind(-1 - data.grid.dim), strict=True)
     ]
 
 
 def _range(values: Numbers) -> str:
-    """Smallest and largest number, and how many are none."""
-    finite = np.isfinite(values)
-    if not finite.any():
+    """Smallest and largest number, and how many are not finite."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
         return "no finite number"
-    bad = int(finite.size - finite.sum())
-    low, high = (
-        np.min(values, where=finite, initial=np.inf),
-        np.max(values, where=finite, initial=-np.inf),
-    )
-    return f"{low:.4g} .. {high:.4g}" + f", {bad:,} NaN or infinite" * (bad > 0)
+    bad = f", {values.size - finite.size:,} NaN or infinite" * (finite.size < values.size)
+    return f"{finite.min():.4g} .. {finite.max():.4g}{bad}"

@@ -1,7 +1,7 @@
-"""Errors that end a command with one message: the cause lies in what was asked, not in the code.
+"""Errors that end a command with one message: the cause is the input, not the code.
 
-Wrong input is a ValueError, a file that cannot be read or written an OSError, and these two. An
-unknown name is answered with the nearest one that is known.
+Wrong input is a ValueError, a file that cannot be read or written an OSError, and these two. The
+message about an unknown name suggests the nearest existing one.
 """
 
 __all__ = ["SolverError", "TrainingStopped", "printable", "suggest", "unknown_name"]
@@ -9,7 +9,7 @@ __all__ = ["SolverError", "TrainingStopped", "printable", "suggest", "unknown_na
 import difflib
 from collections.abc import Iterable
 
-LONGEST_NAME, LONGEST_MESSAGE = 60, 300  # of what was given, and of what another library says
+LONGEST_NAME, LONGEST_MESSAGE = 60, 300  # of input, and of messages of another library
 PLUGIN = "those of another package need `--plugin MODULE`, or an import in Python"
 
 
@@ -37,17 +37,18 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """The question "did you mean 'learning_rate'? " for learnig_rate, or for lr; else nothing."""
-    names = {name.lower(): name for name in known}
+def suggest(word: str, existing: Iterable[str]) -> str:
+    """The question "did you mean 'learning_rate'? " for learnig_rate, rate or lr; else nothing."""
+    names = {name.lower(): name for name in existing}
     initials = {"".join(part[:1] for part in low.split("_")): low for low in names if "_" in low}
-    given = word.lower()
-    near = difflib.get_close_matches(given, names, n=1) or [initials.get(given, "")]
+    low = word.lower()
+    parts = [name for name in names if low in name.split("_")]
+    near = [*difflib.get_close_matches(low, names, n=1), *parts, initials.get(low, "")]
     return f"did you mean {names[near[0]]!r}? " if near[0] else ""
 
 
-def unknown_name(what: str, given: object, known: Iterable[str]) -> str:
-    """What to say of a name that no registry has; other packages may have it."""
-    names = list(known)
-    near = suggest(str(given)[:LONGEST_NAME], names)
-    return f"{what} {given!r:.{LONGEST_NAME}}; {near}expected one of {', '.join(names)}; {PLUGIN}"
+def unknown_name(what: str, name: object, existing: Iterable[str]) -> str:
+    """The message about a name that no registry has; other packages may register it."""
+    names = list(existing)
+    near = suggest(str(name)[:LONGEST_NAME], names)
+    return f"{what} {name!r:.{LONGEST_NAME}}; {near}expected one of {', '.join(names)}; {PLUGIN}"
