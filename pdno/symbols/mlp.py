@@ -79,8 +79,8 @@ class SymbolMLP(nn.Module):
         if layers < 0 or hidden < 1:
             sizes = f"symbol_layers {layers} and symbol_hidden {hidden}"
             raise ValueError(f"{sizes}; expected at least 0 and 1")
-        self.activation = get_activation(activation)
-        self.first_activation = get_activation(first_activation or activation)
+        self.names = (first_activation or activation, activation)
+        self.first_activation, self.activation = map(get_activation, self.names)
         self.linear_in = nn.Linear(in_features, hidden)
         self.hidden = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(layers))
         self.linear_out = nn.Linear(hidden, out_features)

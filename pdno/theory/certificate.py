@@ -10,7 +10,7 @@ __all__ = ["Certificate", "Witness", "certify"]
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -169,18 +169,23 @@ def certify(
         ('accepted', 'theorem', -2.0)
     """
     symbol = _single_symbol(symbol)
-    learned = isinstance(symbol, SeparatedSymbol)
     if isinstance(symbol, SeparatedSymbol) and not symbol.scale.chosen:
         frequency_scale = frequency_scale or 1.0
     probe = make_probe(
-        symbol, dim=dim, t=t, acting=acting, frequency_scale=frequency_scale, shells=shells,
+        symbol,
+        dim=dim,
+        t=t,
+        acting=acting,
+        frequency_scale=frequency_scale,
+        shells=shells,
         generator=generator,
-    )  # fmt: skip
+    )
     if frequencies == "real" and probe.only_integers:
         raise ValueError(
             "this symbol lives on the lattice: give frequencies='integer', or leave it out"
         )
-    real = learned and not probe.only_integers if frequencies is None else frequencies == "real"
+    real = isinstance(symbol, SeparatedSymbol) and not probe.only_integers
+    real = real if frequencies is None else frequencies == "real"
     # the theorem
     proven = _proven_order(symbol, probe, t, acting)
     # the search
@@ -188,35 +193,53 @@ def certify(
     seen = measure_differences(probe, probe.dim // 2 + 2, search=doubtful)  # k + 1
     kinks, seam = _find_kinks(probe, real) if seen.not_finite is None else ([], None)
     # the rules
-    fitted = seen.growth[(0,) * probe.dim, (0,) * probe.dim].exponent
-    requested = _requested_order(order, fitted, proven)
-    by_theorem = proven is not None and requested >= proven and seen.not_finite is None
-    witnesses, unclear = _find_violations(seen, requested)
-    witnesses += [*kinks, *([seam] if seam and space == "torus" else [])]
+    requested = _requested_order(order, seen.fitted_order, proven)
+    findings = _Findings(kinks, seam)
     if seen.not_finite is not None:
-        witnesses = [_not_finite(seen.not_finite)]
-    if by_theorem:
-        witnesses, unclear = [], []
+        findings.witnesses = [_not_finite(seen.not_finite)]
+    elif proven is not None and requested >= proven:
+        findings.proven = proven
+    else:
+        violations, findings.unclear = _find_violations(seen, requested)
+        findings.witnesses = [*violations, *kinks, *([seam] if seam and space == "torus" else [])]
+    remarks = _remarks(symbol, probe, seen)
+    return _make_certificate(findings, probe, seen, requested, remarks)
+
+
+@dataclass
+class _Findings:
+    """What the theorem, the search and the rules say."""
+
+    kinks: list[Witness]
+    seam: Witness | None
+    witnesses: list[Witness] = field(default_factory=list)
+    unclear: list[str] = field(default_factory=list)
+    proven: float | None = None  # the order, where the theorem decides
+
+
+def _make_certificate(
+    findings: _Findings, probe: Probe, seen: Measurement, order: float, remarks: list[str]
+) -> Certificate:
+    witnesses, unclear = findings.witnesses, findings.unclear
     assessment: Assessment = "refused" if witnesses else "undecided" if unclear else "accepted"
-    reasons = [witness.reason for witness in witnesses] or unclear
-    known = seen.seminorms(requested)
+    seminorms = seen.seminorms(order)
     alphas = dict.fromkeys(row.alpha for row in seen.rows)
     indices = [(a, b) for a in alphas for b in multi_indices(probe.dim, 2)]
     return Certificate(
         assessment=assessment,
-        proof="theorem" if by_theorem else "evidence",
-        certainty=_certainty(assessment, seen, proven if by_theorem else None),
-        requested=requested,
-        order=fitted,
+        proof="evidence" if findings.proven is None else "theorem",
+        certainty=_certainty(assessment, seen, findings.proven),
+        requested=order,
+        order=seen.fitted_order,
         dim=probe.dim,
-        seminorms={i: known.get(i, 0.0) for i in indices},
-        growth={i: seen.growth[i].exponent if i in known else -math.inf for i in indices},
-        periodic=seam is None if probe.depends_on_x else None,
-        smooth=not kinks,
+        seminorms={i: seminorms.get(i, 0.0) for i in indices},
+        growth={i: seen.growth[i].exponent if i in seminorms else -math.inf for i in indices},
+        periodic=findings.seam is None if probe.depends_on_x else None,
+        smooth=not findings.kinks,
         witnesses=tuple(witnesses),
-        reasons=(*reasons, *_remarks(symbol, probe, seen)),
-        radii=tuple(float(2 * RATIO**j * probe.scale.mean()) for j in range(1, shells + 1)),
-        curves=seen.curves(requested),
+        reasons=(*([witness.reason for witness in witnesses] or unclear), *remarks),
+        radii=tuple(float(2 * RATIO**j * probe.scale.mean()) for j in range(1, probe.shells + 1)),
+        curves=seen.curves(order),
     )
 
 
@@ -375,7 +398,7 @@ def _remarks(symbol: AnySymbol, probe: Probe, seen: Measurement) -> list[str]:
             f"that hold for these modes only. Neighbours differ by up to {largest:.2g} times the "
             f"largest entry; for a smooth function of ξ/{support} that is {math.pi / support:.2g}"
         )
-    elif seen.growth[none, none].exponent == -math.inf:
+    elif seen.fitted_order == -math.inf:
         remarks.append("a decays faster than every power of |ξ|, so it is of every order")
     if isinstance(symbol, Symbol) and probe.dim > 1 and not probe.only_integers:
         directions = torch.tensor([[1.0, 2.0, -3.0], [5.0, -1.0, 2.0]])[:, : probe.dim]

@@ -1,25 +1,10 @@
-"""Proven constants of classical symbols a(x, ξ) = a1(x) ⟨ξ/s⟩^m a2(ω), and what follows from them.
+"""Proven constants of classical symbols in the continuum, and the bounds that follow from them.
 
     C_αβ = sup_{x, ξ} |∂_ξ^α ∂_x^β a(x, ξ)| ⟨ξ⟩^{|α|-m},     |α|, |β| <= 2,
 
-are enclosed by interval arithmetic (`pdno.theory.interval`). C_αβ is the supremum of one factor
-times that of the other. Of ξ it is taken over a compact set: with A(τ, ξ) = r^m a2((τ, ξ)/r),
-r² = τ² + |ξ|², and w² = τ² + Σ_j s_j² ξ_j²,
-
-    ∂_ξ^α [a2](ξ) ⟨ξ⟩^{|α|-m} = s^{-α} w^{|α|-m} ∂_ξ^α A    at (1, ξ/s) times any λ > 0,
-
-since the right side is homogeneous of degree 0: so it is enough to look at the half τ >= 0 of the
-surface of the cube max(|τ|, |ξ_j|) = 1. Both sets are cut into boxes, and those with the largest
-bounds are halved until the bound is near a value that is attained, or the boxes are too many.
-
-With the constants, everything in the continuum and rounding included,
-
-    norm        ‖K f‖_{H^{s-m}} <= norm(s) ‖f‖_{H^s}
-    truncation  ‖K f - K_k f‖_{H^r} <= truncation(k, s, r) ‖f‖_{H^s}, with kept modes k
-    aliasing    ‖K_N f - K f‖_{L2 of the grid N} <= aliasing(N, s) ‖f - Π_N f‖_{H^s},
-
-where Π_N f are the modes |ξ_j| < N_j/2 of f (proofs in docs/theory_operators.md). The weights are
-the numbers that they are; the symbol is that of exact arithmetic.
+are enclosed by interval arithmetic, rounding included. Both factors are examined on compact sets,
+which are cut into boxes; those with the largest bounds are halved until the bound is near a value
+that is attained, or the boxes are too many. Proofs are in docs/theory_operators.md.
 """
 
 __all__ = ["ProvenConstants", "enclose"]
@@ -29,13 +14,12 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from pdno.symbols.classical import ClassicalSymbol, ParityMLP
-from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP
+from pdno.symbols.mlp import SymbolMLP
 from pdno.theory.interval import Ball, Jet, join, stack
 from pdno.theory.stencil import MultiIndex, multi_indices
 
@@ -51,7 +35,8 @@ Matrix = tuple[Jet, Jet]
 class ProvenConstants:
     """Enclosures of suprema, (2, O, I): attained, and no less than the supremum.
 
-    The keys of `space` are β, "gradient" and "laplacian" of a1, those of `frequency` are α and
+    They hold for the symbol in exact arithmetic with these weights. The keys of `space` are β,
+    "gradient" and "laplacian" of a1, those of `frequency` are α and
     "matrix", the norm of the whole channel matrix of the other factor.
     """
 
@@ -73,7 +58,7 @@ class ProvenConstants:
         return low / SLACK, high * SLACK
 
     def norm(self, s: float = 0.0) -> float:
-        """A bound of K from H^s to H^{s-m} on the torus, for |s - m| <= 2."""
+        """‖K f‖_{H^{s-m}} <= norm(s) ‖f‖_{H^s} on the torus, for |s - m| <= 2."""
         whole = float(self.frequency["matrix"][1].max())
         if self.space is None:
             return whole * SLACK
@@ -83,7 +68,7 @@ class ProvenConstants:
         return min(bounds) * SLACK
 
     def truncation(self, modes: int, s: float, r: float = 0.0) -> float:
-        """A bound of K - K_k from H^s to H^r, with r <= s - m and |r| <= 2."""
+        """‖K f - K_k f‖_{H^r} <= truncation(k, s, r) ‖f‖_{H^s}, r <= s - m and |r| <= 2."""
         gain = s - self.order - r
         gain = 0.0 if abs(gain) < 1e-12 else gain  # s = m + r, as decimals are rounded
         if modes < 1 or gain < 0:
@@ -92,10 +77,10 @@ class ProvenConstants:
         return float(self.norm(r + self.order) * (1 + modes**2) ** (-gain / 2)) * SLACK
 
     def aliasing(self, points: int, s: float) -> float:
-        """A bound of K_N - K from f - Π_N f in H^s to L2 of a grid with N >= points on all axes.
+        """‖K_N f - K f‖_{L2 of the grid N} <= aliasing(N, s) ‖f - Π_N f‖_{H^s}, N >= points.
 
-        It needs s > m + n/2 and s > n/2. Between two grids f is the function that the finer one
-        resolves.
+        Π_N f are the modes |ξ_j| < N_j/2 of f. It needs s > m + n/2 and s > n/2. Between two grids
+        f is the function that the finer one resolves.
         """
         power = s - max(self.order, 0.0)
         if points < 2 or 2 * power <= self.dim:
@@ -154,20 +139,20 @@ def enclose(
     pairs, jet = symbol.in_channels * symbol.out_channels, math.comb(dim + 3, 3)
     at_once = max(1, NUMBERS_AT_ONCE // (2 * jet * max(pairs, symbol.real.linear_in.out_features)))
     space: dict[MultiIndex | str, Tensor] | None = None
-    frequency: dict[MultiIndex | str, Tensor]
     used = 0
     if symbol.depends_on_x:
         torus = _cells([[(0.0, 1.0)] * dim])
         sizes = functools.partial(_of_x, double, indices)
-        found, used = _suprema(sizes, torus, looseness, boxes, at_once)
-        space = dict(zip([*indices, "gradient", "laplacian"], found, strict=True))
+        suprema, used = _suprema(sizes, torus, looseness, boxes, at_once)
+        space = dict(zip([*indices, "gradient", "laplacian"], suprema, strict=True))
     # τ = 1, where -ξ has the same sizes as ξ, and ξ_j = 1
     whole, half = (-1.0, 1.0), (0.0, 1.0)
     cube = _cells([[half, *[whole] * (dim - 1)]] * (dim + 1))
-    found, more = _suprema(
-        functools.partial(_of_xi, double, indices), cube, looseness, boxes, at_once
+    sizes = functools.partial(_of_xi, double, indices)
+    suprema, more = _suprema(sizes, cube, looseness, boxes, at_once)
+    frequency: dict[MultiIndex | str, Tensor] = dict(
+        zip([*indices, "matrix"], suprema, strict=True)
     )
-    frequency = dict(zip([*indices, "matrix"], found, strict=True))
     return ProvenConstants(symbol.order, dim, space, frequency, used + more, symbol.elliptic)
 
 
@@ -215,14 +200,14 @@ def _on_faces(
     sizes: Sizes, lo: Tensor, hi: Tensor, face: Tensor, at_once: int
 ) -> tuple[Tensor, Tensor]:
     """Sizes over boxes and at their middles, some boxes of one face at a time."""
-    uppers, lowers, places = list[Tensor](), list[Tensor](), list[Tensor]()
+    uppers, lowers, indices = list[Tensor](), list[Tensor](), list[Tensor]()
     for number in sorted(set(face.tolist())):
         for some in (face == number).nonzero()[:, 0].split(at_once):
             upper, lower = sizes(number, lo[some], hi[some])
             uppers.append(upper)
             lowers.append(lower)
-            places.append(some)
-    back = torch.cat(places).argsort()
+            indices.append(some)
+    back = torch.cat(indices).argsort()
     return torch.cat(uppers, dim=1)[:, back], torch.cat(lowers, dim=1)[:, back]
 
 
@@ -245,7 +230,10 @@ def _of_xi(
 ) -> tuple[Tensor, Tensor]:
     """Sizes of s^{-α} w^{|α|-m} ∂_ξ^α A over boxes of one face, (rows, P, O, I), and at middles.
 
-    The variables are all of (τ, ξ) but the one that is 1 on the face.
+    With A(τ, ξ) = r^m a2((τ, ξ)/r), r² = τ² + |ξ|², and w² = τ² + Σ_j s_j² ξ_j², these are
+    ∂_ξ^α [a2](ξ) ⟨ξ⟩^{|α|-m} at (1, ξ/s) times any λ > 0, as they are homogeneous of degree 0:
+    it is enough to examine the half τ >= 0 of the surface of the cube max(|τ|, |ξ_j|) = 1. The
+    variables are all of (τ, ξ) but the one that is 1 on the face.
     """
     (at, half), n, m = _boxes(lo, hi), lo.shape[1], symbol.order
     one = Ball.point(torch.ones_like(at.mid[:, 0]))
@@ -265,10 +253,13 @@ def _of_xi(
         factor = weight.power((sum(alpha) - m) / 2)
         for s, power in zip(symbol.scale.frequency.tolist(), alpha, strict=True):
             factor = factor * Ball.near(s**-power)
-        known = [_homogeneous(part, (0, *alpha), m, wide, variable) for part in parts]
-        rows.append(_sizes([one * factor[:, None, None] for one in known]))
+        derivatives = [
+            _homogeneous(part, (0, *alpha), m, wide, variable) * factor[:, None, None]
+            for part in parts
+        ]
+        rows.append(_sizes(derivatives))
         if not sum(alpha):
-            norms = _matrix_norm(*(one * factor[:, None, None] for one in known))
+            norms = _matrix_norm(*derivatives)
     return _split([*rows, norms], len(half))
 
 
@@ -319,15 +310,13 @@ def _structured(symbol: ClassicalSymbol, omega: Jet, half: Tensor) -> Matrix:
     turned = [part.map(lambda values: values.mT) for part in n]
     if not (symbol.elliptic or symbol.dissipative):
         return (n[0] + turned[0]).scale(0.5), (n[1] - turned[1]).scale(0.5)
-    real, imaginary = _squared(
-        _complex(symbol, symbol.root_real, symbol.root_imaginary, omega, half)
-    )
+    root = _complex(symbol, symbol.root_real, symbol.root_imaginary, omega, half)
+    real, imaginary = _squared(root)
     if symbol.elliptic:
         unit = torch.eye(symbol.in_channels, dtype=torch.float64)
         unit_c = Ball.near(float(symbol.log_ellipticity.exp())) * Ball.point(unit)
-        weight = Jet.of_variable(
-            Ball.point(torch.ones_like(omega.all.mid[0, :, 0])), None, omega.variables
-        )
+        one = Ball.point(torch.ones_like(omega.all.mid[0, :, 0]))
+        weight = Jet.of_variable(one, None, omega.variables)
         if symbol.dissipative:
             squares = [omega[..., c].square() for c in range(1, symbol.scale.dim + 1)]
             weight = functools.reduce(Jet.__add__, squares)
@@ -367,21 +356,16 @@ def _complex(
 
 def _features(network: SymbolMLP, points: Jet, half: Tensor, *, mirror: bool = False) -> Jet:
     """The last hidden layer over boxes, of points or of (τ, -ξ)."""
-    # a deep copy has another object for a partial function
-    names = {_key(one.function): name for name, one in ACTIVATIONS.items()}
+    first, others = network.names
     weight = network.linear_in.weight
     if mirror:
         weight = torch.cat([weight[:, :1], -weight[:, 1:]], dim=1)
     z = points.linear(weight, network.linear_in.bias).centred(half)
-    z = z.apply(names[_key(network.first_activation)])
+    z = z.apply(first)
     for layer in network.hidden:
         assert isinstance(layer, torch.nn.Linear)
-        z = z.linear(layer.weight, layer.bias).centred(half).apply(names[_key(network.activation)])
+        z = z.linear(layer.weight, layer.bias).centred(half).apply(others)
     return z
-
-
-def _key(function: Callable[[Tensor], Tensor]) -> Any:
-    return getattr(function, "func", function)
 
 
 def _read(network: SymbolMLP, z: Jet, half: Tensor) -> Jet:
@@ -413,6 +397,5 @@ def _split(rows: Sequence[tuple[Tensor, Tensor]], count: int) -> tuple[Tensor, T
     """From above over the boxes, from below at their middles."""
     upper = torch.stack([high[count:] for _, high in rows])
     # where the box is so large that a power has no bound
-    return upper.nan_to_num(nan=math.inf, posinf=math.inf), torch.stack(
-        [low[:count] for low, _ in rows]
-    )
+    lower = torch.stack([low[:count] for low, _ in rows])
+    return upper.nan_to_num(nan=math.inf, posinf=math.inf), lower

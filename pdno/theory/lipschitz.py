@@ -105,19 +105,10 @@ def lipschitz_report(
 
     lift, project = _norm(parts.lift), _norm(parts.project) * GELU_LIPSCHITZ * _norm(parts.hidden)
     layers = [LayerConstants("lift", lift, lift, local=lift)]
-    for number, (operator, local) in enumerate(zip(parts.operators, parts.locals, strict=True)):
-        weight = local.weight.detach()
-        slope, shift = (GELU_LIPSCHITZ if number < parts.last else 1.0), 0.0
-        if parts.feed_forward:  # v + F[(W + K) v]
-            first, second = parts.feed_forward[number]
-            slope, shift = _norm(second.weight) * GELU_LIPSCHITZ * _norm(first.weight), 1.0
-        alone = norm_bound(operator, parts.inner, t=t).value
-        together = norm_bound(operator, parts.inner, t=t, local=weight).value
-        bound = shift + slope * min(together, _norm(weight) + alone)
-        estimate = shift + slope * norm(parts.blocks[number], parts.inner, network.width)
-        below = norm(parts.kernels[number], parts.inner, network.width)
-        name = f"block {number + 1}"
-        layers.append(LayerConstants(name, bound, estimate, _norm(weight), below, alone))
+    for number in range(parts.last + 1):
+        below = norm(parts.blocks[number], parts.inner, network.width)
+        alone = norm(parts.kernels[number], parts.inner, network.width)
+        layers.append(parts.layer_constants(number, below, alone, t))
     layers.append(LayerConstants("project", project, project))
     slopes = [parts.derivative(parts.slopes(f[None])) for f in ([] if states is None else states)]
     sampled = [norm(derivative, grid, network.in_channels) for derivative in slopes]
@@ -181,6 +172,21 @@ class _LinearParts:
         self.lift = self.network.lift.weight[:, : network.in_channels].detach()
         self.hidden = self.network.project_hidden.weight.detach()
         self.project = self.network.project.weight.detach()
+
+    def layer_constants(
+        self, number: int, block: float, kernel: float, t: float | None
+    ) -> LayerConstants:
+        """Those of a block, with ‖W + K‖ and ‖K‖ from below."""
+        operator, weight = self.operators[number], self.locals[number].weight.detach()
+        slope, shift = (GELU_LIPSCHITZ if number < self.last else 1.0), 0.0
+        if self.feed_forward:  # v + F[(W + K) v]
+            first, second = self.feed_forward[number]
+            slope, shift = _norm(second.weight) * GELU_LIPSCHITZ * _norm(first.weight), 1.0
+        alone = norm_bound(operator, self.inner, t=t).value
+        together = norm_bound(operator, self.inner, t=t, local=weight).value
+        bound = shift + slope * min(together, _norm(weight) + alone)
+        name, estimate = f"block {number + 1}", shift + slope * block
+        return LayerConstants(name, bound, estimate, _norm(weight), kernel, alone)
 
     @torch.no_grad()
     def slopes(self, state: Tensor) -> list[Tensor]:

@@ -115,6 +115,12 @@ class Measurement:
     not_finite: tuple[float, ...] | None  # a lattice point where a has no value
     value_count: int  # how many values of Δ^α ∂_x^β a were computed
 
+    @property
+    def fitted_order(self) -> float:
+        """The exponent of |a|."""
+        none = (0,) * self.core_points.shape[1]
+        return self.growth[none, none].exponent
+
     def near_origin(self, row: Row, order: float) -> float:
         """The largest |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} around the origin."""
         power = sum(row.alpha) - order
