@@ -18,7 +18,7 @@ from tyro.conf import CascadeSubcommandArgs, DisallowNone, Positional, arg, subc
 from pdno.data.layout import DataFile, Layout
 from pdno.data.problems import PROBLEMS, Problem
 from pdno.files.run_folder import METRICS
-from pdno.interface.errors import SolverError, TrainingStopped, suggest, unknown_name
+from pdno.interface.errors import SolverError, TrainingStopped, require, suggest, unknown_name
 from pdno.interface.records import one_line
 from pdno.native.allocator import tune_allocator
 from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes
@@ -316,6 +316,8 @@ def serve(runs: Sources, port: int = 8000) -> None:
         runs: Run folders, or folders that hold some.
         port: Where to listen; 0 takes a free one.
     """
+    require("fastapi", "serve")
+    require("uvicorn", "serve")
     from pdno.laboratory.server import serve as run_server
 
     run_server(list(runs), port=port)

@@ -27,15 +27,14 @@ HEAD = "POST /api/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: applicati
 
 def serve(run: Path, at_once: int) -> None:
     """What the other process does: serve, and say where."""
-    import uvicorn
-
-    from pdno.laboratory.catalogue import Catalogue
-    from pdno.laboratory.server import make_app, server_settings
+    from pdno.laboratory.catalogue import serve_runs
+    from pdno.laboratory.computation import Batches
+    from pdno.laboratory.server import make_app, make_server
 
     listening = socket.create_server(("127.0.0.1", 0))
-    app = make_app(Catalogue.of_runs([run]), at_once=at_once)
+    app = make_app(serve_runs([run]), Batches(at_once))
     print(listening.getsockname()[1], flush=True)
-    uvicorn.Server(uvicorn.Config(app, **server_settings())).run(sockets=[listening])
+    make_server(app).run(sockets=[listening])
 
 
 def start(run: Path, at_once: int) -> tuple[subprocess.Popen[str], int]:

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {*FOUNDATION, *LEARNING, "figures", "data"},
     "evaluation": {*FOUNDATION, "figures", "symbols", "data", "training"},
     "theory": {*FOUNDATION, *LEARNING, "figures"},
-    "exports": {*FOUNDATION, *LEARNING, "training"},
+    "exports": {*FOUNDATION, *LEARNING, "training", "evaluation"},
     "runs": LIBRARY - {"report"},
     "report": LIBRARY,
     "paper": LIBRARY,

@@ -4,10 +4,19 @@ Wrong input is a ValueError, a file that cannot be read or written an OSError, a
 message about an unknown name suggests the nearest existing one.
 """
 
-__all__ = ["SolverError", "TrainingStopped", "printable", "suggest", "unknown_name"]
+__all__ = [
+    "SolverError",
+    "TrainingStopped",
+    "printable",
+    "require",
+    "suggest",
+    "unknown_name",
+]
 
 import difflib
 from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
 
 LONGEST_NAME, LONGEST_MESSAGE = 60, 300  # of input, and of messages of another library
 PLUGIN = "those of another package need `--plugin MODULE`, or an import in Python"
@@ -52,3 +61,12 @@ def unknown_name(what: str, name: object, existing: Iterable[str]) -> str:
     names = list(existing)
     near = suggest(str(name)[:LONGEST_NAME], names)
     return f"{what} {name!r:.{LONGEST_NAME}}; {near}expected one of {', '.join(names)}; {PLUGIN}"
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """A module of an extra of this package; ValueError with the command that installs it."""
+    try:
+        return import_module(module)
+    except ImportError as problem:
+        cure = f"pip install 'pdno[{extra}]'"
+        raise ValueError(f"the package {module} is not installed: {cure}") from problem

@@ -1,15 +1,15 @@
 """`pdno export --format page`: a folder that runs operators in the reader's browser.
 
-    index.html, *.js, style.css     our page, the same as that of the server
+    index.html, *.js, style.css     the page, the same as that of the server
     ort.wasm.bundle.min.mjs, *.wasm ONNX Runtime Web, from npm as package-lock.json has it
-    operators.json                  what the operators take and give, and a few samples with truth
+    operators.json                  descriptions of the operators, and a few samples with truth
     operator-K-N.onnx, *.md         operator K on N points, compared with torch, and its card
-    inside-K.json                   symbols of the first channel pairs, and certificates
+    operator-K-inside.json          symbols of the first channel pairs, and certificates
 
-Any static host will do, and no network: the page asks for nothing outside its folder.
+Any static host will do: the page requests nothing outside its folder.
 """
 
-__all__ = ["try_pages", "write_page"]
+__all__ = ["TYPES", "page_files", "try_pages", "write_page"]
 
 import json
 import os
@@ -17,23 +17,22 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
+from pydantic import TypeAdapter
 
 from pdno.exports.export import export
-from pdno.files.run_folder import SAMPLES as SAMPLE_ARRAYS
-from pdno.laboratory.catalogue import Entry
-from pdno.laboratory.server import encode, page_files
+from pdno.laboratory.catalogue import Array, LayerView, ServedOperator
 from pdno.native.build import cache_path
-from pdno.runs.run import Run, load_run
-from pdno.training.checkpoint import read_tensors
+from pdno.runs.run import load_run
 
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
+TYPES[".svg"] = "image/svg+xml"
 OPERATORS = "operators.json"
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
-LARGEST = {1: 4096, 2: 128}  # points per axis of a model beyond the training
+LARGEST = {1: 4096, 2: 128}  # points per axis of a model beyond the training, by dimension
 SAMPLES = 3
 PAIRS = 3
 
@@ -45,7 +44,7 @@ def write_page(
     resolution: int | None = None,
     pde_parameters: Mapping[str, float] | None = None,
 ) -> str:
-    """Write the page of some run folders; what it holds, in words.
+    """Write the page of some run folders; a sentence about it.
 
     Without a resolution there are two models of each operator: on the points of the training, and
     on twice as many. Operators of a family are those of the `pde_parameters`.
@@ -55,97 +54,113 @@ def write_page(
     runtime = runtime_files()
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-        made = Path(folder) / "page"
-        made.mkdir()
-        descriptions = []
+        page = Path(folder) / "page"
+        page.mkdir()
+        operators = []
         for number, run in enumerate(runs):
-            entry = Entry(run.resolve().name, load_run(run))
-            entry.fix(pde_parameters)
-            descriptions.append(_write_operator(entry, run, made, number, resolution))
+            served = ServedOperator.of(run.resolve().name, load_run(run), pde_parameters)
+            operators.append(
+                _write_operator(served, page / f"operator-{number}", resolution, pde_parameters)
+            )
         for name, content in page_files().items():
-            if name == "index.html":
-                content = content.replace(b'data-backend="server"', b'data-backend="browser"')
-            (made / name).write_bytes(content)
+            content = content.replace(b'data-backend="server"', b'data-backend="browser"')
+            (page / name).write_bytes(content)
         for path in runtime:
-            shutil.copy(path, made / path.name)
-        size = sum(path.stat().st_size for path in made.iterdir()) / 2**20
-        whole = {"size": f"The whole page is {size:.1f} MiB."}
-        listed = {"backend": "browser", "operators": [one | whole for one in descriptions]}
-        (made / OPERATORS).write_text(json.dumps(listed), encoding="utf-8")
+            shutil.copy(path, page / path.name)
+        size = sum(path.stat().st_size for path in page.iterdir()) / 2**20
+        text = f"The whole page is {size:.1f} MiB."
+        _write_json(page / OPERATORS, {"size": text, "operators": operators})
         if out.exists():
             shutil.rmtree(out)
-        made.rename(out)
-    names = ", ".join(one["title"] for one in descriptions)
+        page.rename(out)
+    names = ", ".join(str(operator["title"]) for operator in operators)
     return f"{out}: {names}; {size:.1f} MiB. Look at it: python -m http.server --directory {out}"
 
 
 def try_pages(runs: dict[str, list[Path]], folder: Path) -> str:
     """Pages of some runs by name, or why there are none: a demo goes on without npm."""
-    told = []
-    for name, places in runs.items():
+    lines = []
+    for name, folders in runs.items():
         try:
-            told.append(write_page(places, folder / f"page-{name}"))
-        except (ValueError, OSError) as problem:
-            told.append(f"no page for {name}: {problem}")
-    return "\n".join(told)
+            lines.append(write_page(folders, folder / f"page-{name}"))
+        except (ValueError, OSError) as error:
+            lines.append(f"no page for {name}: {error}")
+    return "\n".join(lines)
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_bytes(TypeAdapter(object).dump_json(content))
 
 
 def _write_operator(
-    entry: Entry, run: Path, made: Path, number: int, resolution: int | None
-) -> dict[str, Any]:
-    """The models and the inside of one operator; its description."""
-    if not entry.operators:
-        raise ValueError(f"{run} has no operator that runs in a browser")
-    points, most = max(entry.grid.shape), LARGEST[entry.grid.dim]
-    doubled = [n for n in entry.resolutions() if n == 2 * points and n <= most]
-    sizes = [resolution] if resolution else [points, *doubled]
-    models, samples = {}, Run.open(run).sample_inputs()
-    sees = entry.sampling.input_channels
-    for size in sizes:
-        path = made / f"operator-{number}-{size}.onnx"
-        found = export(entry.learner, path, resolution=size, samples=samples, card=run)
-        models[size], sees = path.name, found.description["inputs"][1]
-    inside = made / f"inside-{number}.json"
-    inside.write_text(json.dumps(_inside(entry)), encoding="utf-8")
-    told = entry.describe() | {"resolutions": sizes, "truth": False, "sees": sees}
-    told |= {"models": models, "inside": inside.name, "samples": _samples(entry, run)}
-    return told
+    served: ServedOperator,
+    stem: Path,
+    resolution: int | None,
+    pde_parameters: Mapping[str, float] | None,
+) -> dict[str, object]:
+    """The models and the inside of one operator; its description with these files."""
+    run, grid = served.run, served.grid
+    if not served.layers:
+        raise ValueError(f"{run.folder} has no operator that runs in a browser")
+    points, most = max(grid.shape), LARGEST[grid.dim]
+    doubled = [n for n in served.resolutions if n == 2 * points and n <= most]
+    files = {
+        size: export(
+            run.operator,
+            stem.with_name(f"{stem.name}-{size}.onnx"),
+            resolution=size,
+            pde_parameters=pde_parameters,
+            samples=run.sample_inputs(),
+            card=run.folder,
+        )
+        for size in ([resolution] if resolution else [points, *doubled])
+    }
+    inside = stem.with_name(f"{stem.name}-inside.json")
+    _write_json(inside, _inside(served))
+    return served.model_dump() | {
+        "resolutions": list(files),
+        "truth": False,
+        "input_channels": next(iter(files.values())).inputs.shape[1],
+        "models": {size: file.path.name for size, file in files.items()},
+        "inside": inside.name,
+        # of a family they are those of other members
+        "samples": [] if served.channels or pde_parameters else _samples(served),
+    }
 
 
-def _samples(entry: Entry, run: Path) -> list[dict[str, Any]]:
+def _samples(served: ServedOperator) -> list[dict[str, Array]]:
     """A few test samples with the solver's truth, as they lie in the run folder."""
-    kept = Run.open(run).sample_inputs()
-    family = bool(entry.sampling.pde_parameters)  # whose samples are of other members
-    if kept is None or kept[1] != entry.grid or entry.constants or family:
+    samples, grid = served.run.sample_inputs(SAMPLES), served.grid
+    if samples is None or samples[1] != grid:
         return []
-    tensors, _ = read_tensors(run / SAMPLE_ARRAYS, "cpu")
-    inputs, targets = kept[0], tensors["target"]
-    space = entry.grid.shape
+    targets = torch.from_numpy(served.run.array("target"))
     return [
-        {"input": encode(inputs[k]), "target": encode(targets[k].reshape(-1, *space))}
-        for k in range(min(SAMPLES, len(inputs)))
+        {"input": Array.of(f), "target": Array.of(u.reshape(-1, *grid.shape))}
+        for f, u in zip(samples[0], targets, strict=False)
     ]
 
 
 @torch.no_grad()
-def _inside(entry: Entry) -> list[dict[str, Any]]:
+def _inside(served: ServedOperator) -> list[dict[str, object]]:
     """a1(x) and a2(ξ) of the first channel pairs of each layer, and its certificate."""
-    layers = []
-    times = entry.sampling.times
-    t = entry.seen(times[0] if times else None)
-    for number, operator in enumerate(entry.operators):
-        values = operator.values(entry.grid, t)
-        c, b = values.frequency[0], None if values.space is None else values.space[0]
-        pairs = []
-        for j in range(min(PAIRS, c.shape[0])):
-            for i in range(min(PAIRS, c.shape[1])):
-                space = None if b is None else b[j % b.shape[0], i % b.shape[1]]
-                parts: dict[str, Tensor] = {"real": c[j, i].real, "imaginary": c[j, i].imag}
-                encoded: dict[str, Any] = {name: encode(part) for name, part in parts.items()}
-                encoded["space"] = None if space is None else encode(space)
-                pairs.append({"output": j, "input": i, **encoded})
-        layers.append({"pairs": pairs, "certificate": entry.certificate(number)})
+    layers, t = list[dict[str, object]](), served.symbol_arguments()
+    for number, layer in enumerate(served.operator.operators):
+        values, symbol = layer.values(served.grid, t), layer.symbol
+        pairs = [
+            {"output": j, "input": i, "view": LayerView.of(values, (j, i))}
+            for j in range(min(PAIRS, symbol.out_channels))
+            for i in range(min(PAIRS, symbol.in_channels))
+        ]
+        layers.append({"pairs": pairs, "certificate": served.certify(number)})
     return layers
+
+
+def page_files() -> dict[str, bytes]:
+    """The files of the page by name."""
+    web = resources.files("pdno.laboratory") / "web"
+    return {
+        file.name: file.read_bytes() for file in web.iterdir() if Path(file.name).suffix in TYPES
+    }
 
 
 def runtime_files() -> list[Path]:
@@ -153,40 +168,39 @@ def runtime_files() -> list[Path]:
 
     PDNO_ONNXRUNTIME_WEB names a folder that has the files already.
     """
-    given = os.environ.get("PDNO_ONNXRUNTIME_WEB")
-    home = Path(__file__).parent / "web"
-    lock = (home / "package-lock.json").read_bytes()
-    version = json.loads(lock)["packages"]["node_modules/onnxruntime-web"]["version"]
-    place = Path(given) if given else cache_path() / f"onnxruntime-web-{version}"
-    files = [place / name for name in RUNTIME]
+    existing = os.environ.get("PDNO_ONNXRUNTIME_WEB")
+    web = Path(__file__).parent / "web"
+    lock = json.loads((web / "package-lock.json").read_bytes())
+    version = lock["packages"]["node_modules/onnxruntime-web"]["version"]
+    folder = Path(existing) if existing else cache_path() / f"onnxruntime-web-{version}"
+    files = [folder / name for name in RUNTIME]
     if not all(path.is_file() for path in files):
-        if given:
-            raise ValueError(f"PDNO_ONNXRUNTIME_WEB={given} has not {' and '.join(RUNTIME)}")
-        _install(home, place)
+        if existing:
+            raise ValueError(f"PDNO_ONNXRUNTIME_WEB={existing} has not {' and '.join(RUNTIME)}")
+        _install(web, folder)
     return files
 
 
-def _install(home: Path, place: Path) -> None:
-    """npm ci in a temporary folder; the files we need are kept."""
+def _install(web: Path, target: Path) -> None:
+    """npm ci in a temporary folder; the files of `RUNTIME` are kept."""
     npm = shutil.which("npm")
     if npm is None:
         raise ValueError(
             "a page needs ONNX Runtime Web, which comes from npm, and npm is not here: install "
             "Node.js, or set PDNO_ONNXRUNTIME_WEB to a folder with " + " and ".join(RUNTIME)
         )
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(home / name, folder)
+            shutil.copy(web / name, folder)
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:
             last = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
             raise ValueError(f"npm could not fetch ONNX Runtime Web: {last[0]}; try again online")
-        dist = Path(folder) / "node_modules" / "onnxruntime-web" / "dist"
         ready = Path(folder) / "ready"
         ready.mkdir()
         for name in RUNTIME:
-            shutil.copy(dist / name, ready / name)
-        shutil.rmtree(place, ignore_errors=True)
-        ready.rename(place)
+            shutil.copy(Path(folder) / "node_modules" / "onnxruntime-web" / "dist" / name, ready)
+        shutil.rmtree(target, ignore_errors=True)
+        ready.rename(target)

@@ -65,7 +65,7 @@ class PointwiseLinear(nn.Module):
     def add_to(self, term: Tensor | None, f: Tensor) -> Tensor:
         """W f + b + term, in as few passes as possible."""
         # batched products: several times faster on a CPU than the convolution of size 1
-        pair = self.weight.expand(len(f), -1, -1), f.flatten(2)
+        pair = self.weight.expand(f.shape[0], -1, -1), f.flatten(2)  # not len: it is exported
         mapped = torch.bmm(*pair) if term is None else torch.baddbmm(term.flatten(2), *pair)
         mapped = mapped.add_(self.bias[:, None])
         return mapped.reshape(*mapped.shape[:2], *f.shape[2:])

@@ -186,7 +186,7 @@ class NormalizedNetwork:
             return f
         constant = self.pde_parameters.to(f)
         constant = constant.reshape(*constant.shape, *[1] * (f.dim() - 2))
-        return torch.cat([constant.expand(len(f), -1, *f.shape[2:]), f], dim=1)
+        return torch.cat([constant.expand(f.shape[0], -1, *f.shape[2:]), f], dim=1)
 
     @cached_property
     def step(self) -> Callable[[Tensor], Tensor]:

@@ -5,7 +5,6 @@ from functools import partial
 import torch
 
 import pdno
-from pdno.networks.heads import TransportHead
 from pdno.training.normalizer import fit_normalizer
 from pdno.training.operator_record import Sampling
 from pdno.training.trained_operator import TrainedOperator
@@ -22,7 +21,7 @@ at_time = partial(pdno.PDIO, 1, 1, 1, takes_time=True, symbol_hidden=8)
 
 def diffusive():
     """A transport head in which as much diffuses as in a step of a real flow."""
-    network = step(head=TransportHead(diffusion=True))
+    network = step(head={"kind": "transport", "diffusion": True})
     torch.nn.init.constant_(network.head.log_c, 0.8)
     return network
 
@@ -61,23 +60,22 @@ def fields(grid, channels, *, count=3):
     return 2.0 + pdno.spectral.calculus.resample(noise, grid.shape)
 
 
-def make(network, task, inputs, outputs, sampling, kind):
+def make(network, task, channels, sampling, kind):
     """An operator whose normalisers are those of the fields."""
-    encoder, decoder = (
-        fit_normalizer(fields(sampling.grid, channels), sampling.grid, kind)
-        for channels in (inputs, outputs)
+    inputs, outputs = (
+        fit_normalizer(fields(sampling.grid, count), sampling.grid, kind) for count in channels
     )
-    return TrainedOperator(network, task, sampling, inputs=encoder, outputs=decoder).eval()
+    return TrainedOperator(network, task, sampling, inputs=inputs, outputs=outputs).eval()
 
 
 def static(network, grid=BOX, kind="pointwise"):
-    return make(network, pdno.StaticMap(), 1, 1, Sampling(grid, 1, 1), kind)
+    return make(network, pdno.StaticMap(), (1, 1), Sampling(grid, 1, 1), kind)
 
 
 def recurrent(network, task, window):
     sampling = Sampling(TORUS, window, 1, (3.0, 4.0, 5.0), 1.0, window)
-    return make(network, task, 1, 1, sampling, "channel")
+    return make(network, task, (1, 1), sampling, "channel")
 
 
 def one_shot(network):
-    return make(network, pdno.OneShot(), 1, 1, Sampling(LINE, 1, 1, TIMES, 0.1), "channel")
+    return make(network, pdno.OneShot(), (1, 1), Sampling(LINE, 1, 1, TIMES, 0.1), "channel")

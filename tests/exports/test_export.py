@@ -105,8 +105,8 @@ def test_x_factors_of_a_wide_layer_become_few_terms():
     operator = OPERATORS["network"]()
     torch.manual_seed(0)
     operator.network = pdno.PDNO(2, 1, 1, width=16, layers=1, modes=4)
-    (operator,) = freeze(operator).networks[0].operators
-    assert operator.rank < 16 and operator.lower.shape == (16, operator.rank, 16)
+    (layer,) = freeze(operator).networks[0].operators
+    assert layer.rank < 16 and layer.lower.shape == (16, layer.rank, 16)
 
 
 @onnx
@@ -146,7 +146,7 @@ def check_format(family, folder, format, frames):
     assert path.is_file() and made.difference <= exporting.TOLERANCE
     card = (folder / f"{path.name}.md").read_text(encoding="utf-8")
     assert f"{made.difference:.1e}" in card and '"inputs"' in card
-    names = [path.name, f"{path.name}.md", f"{path.name}.checksums.json"]
+    names = [path.name, f"{path.name}.checksums.json", f"{path.name}.md"]
     assert sorted(found.name for found in folder.iterdir()) == names
 
 
@@ -223,8 +223,8 @@ def test_a_network_of_another_kind_is_refused(tmp_path):
 def test_the_command_exports_a_run_and_its_card(tmp_path, capsys):
     data = pdno.generate(pdno.Heat(), pdno.Grid((32,)), samples=3, times=[0.1], seed=0)
     network = pdno.PDNO(1, 1, 1, width=4, layers=1, modes=4, takes_time=True)
-    trained = pdno.fit(network, data, task=pdno.OneShot(), epochs=1)
-    trained.save(tmp_path / "run")
+    run = pdno.fit(network, data, task=pdno.OneShot(), epochs=1)
+    run.save(tmp_path / "run")
     assert main(["export", str(tmp_path / "run"), "--format", "safetensors"]) == 0
     assert "relative difference from torch" in capsys.readouterr().out
     card = (tmp_path / "run" / "operator.safetensors.md").read_text(encoding="utf-8")

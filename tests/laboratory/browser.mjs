@@ -25,14 +25,14 @@ async function open(options) {
 
 // All predictions that were asked for have come.
 async function settled(page) {
-  await page.waitForFunction(() => pdno.found.length > 0 && !pdno.busy);
+  await page.waitForFunction(() => pdno.predictions.length > 0 && !pdno.busy);
 }
 
 // The last prediction with what it was made of.
 function result(page) {
   return page.evaluate(() => ({
     input: [...pdno.state.values], shape: pdno.state.shape,
-    found: pdno.found.map((one) => ({ values: [...one.values], shape: one.shape, seconds: one.seconds })),
+    found: pdno.predictions.map((one) => ({ values: [...one.values], shape: one.shape, seconds: one.seconds })),
     truth: pdno.truth && { values: [...pdno.truth.values], shape: pdno.truth.shape },
     numbers: [...document.querySelectorAll("#numbers tr")].map((row) => [...row.cells].map((cell) => cell.textContent)),
     status: document.getElementById("status").textContent,
@@ -99,7 +99,7 @@ async function play(page) {
   await choose(page, task.fluid);
   await page.fill("#frames", "6");
   await page.press("#frames", "Enter");
-  await page.waitForFunction(() => pdno.found[0].shape[0] === 6);
+  await page.waitForFunction(() => pdno.predictions[0].shape[0] === 6);
   await page.click("#play");
   await page.waitForFunction(() => pdno.frame >= 2);
   await page.click("#play");
@@ -120,12 +120,12 @@ async function look(page) {
   await page.waitForSelector('#inside [data-key="space"]');
   await page.click("#certify");
   await page.waitForSelector("#certificate:not([hidden])");
-  seen.steps.symbol = { pictures: await page.$$eval("#inside figure", (all) => all.map((one) => one.dataset.key)), verdict: await page.textContent("#verdict") };
+  seen.steps.symbol = { pictures: await page.$$eval("#inside figure", (all) => all.map((one) => one.dataset.key)), assessment: await page.textContent("#assessment") };
   await page.screenshot({ path: `${task.pictures}/${task.backend}-symbol.png`, fullPage: true });
   await page.fill("#output", "9999");
   await page.click("#look");
   await page.waitForSelector("#status.problem");
-  seen.steps.told = await page.textContent("#status");
+  seen.steps.message = await page.textContent("#status");
 }
 
 async function manners() {

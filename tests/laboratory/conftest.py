@@ -80,13 +80,12 @@ def runs(tmp_path_factory):
 @contextlib.contextmanager
 def serving(folders):
     """The address of a laboratory that serves these runs."""
-    uvicorn = pytest.importorskip("uvicorn", reason="pip install 'pdno[serve]'")
+    pytest.importorskip("uvicorn", reason="pip install 'pdno[serve]'")
     pytest.importorskip("fastapi", reason="pip install 'pdno[serve]'")
-    from pdno.laboratory import server
-    from pdno.laboratory.catalogue import Catalogue
+    from pdno.laboratory.catalogue import serve_runs
+    from pdno.laboratory.server import make_app, make_server
 
-    app = server.make_app(Catalogue.of_runs(folders))
-    running = uvicorn.Server(uvicorn.Config(app, **server.server_settings()))
+    running = make_server(make_app(serve_runs(folders)))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
         thread.start()

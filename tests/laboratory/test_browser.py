@@ -88,7 +88,7 @@ def check(steps, runs, tolerance):
     assert close(prediction(played), expected, 10 * tolerance)
     assert steps["paused"] and steps["stepped"] in (1, -5) and played["frame"] == 0
     assert {"space", "real", "imaginary"} <= set(steps["symbol"]["pictures"])
-    assert "S^1" in steps["symbol"]["verdict"] and "channel is from 0 to 3" in steps["told"]
+    assert "S^1" in steps["symbol"]["assessment"] and "channel is from 0 to 3" in steps["message"]
     assert steps["phone"] and steps["unnamed"] == [] and steps["skip"] == "skip"
 
 

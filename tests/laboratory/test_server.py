@@ -12,18 +12,20 @@ import pytest
 import torch
 
 import pdno
-from pdno.laboratory.catalogue import Catalogue, solve
-from pdno.laboratory.solver import Solver
+from pdno.data.problems import HeatProblem, NavierStokesProblem
+from pdno.interface.errors import SolverError
+from pdno.laboratory.catalogue import serve_runs
+from pdno.laboratory.computation import Batches, Conditions, SolverProcess, reference_solution
 
 httpx = pytest.importorskip("httpx", reason="pip install 'pdno[test]'")
 pytest.importorskip("fastapi", reason="pip install 'pdno[serve]'")
 
-from pdno.laboratory import limits, server  # noqa: E402
+from pdno.laboratory import server  # noqa: E402
 
 
 @pytest.fixture(scope="module")
 def catalogue(runs):
-    return Catalogue.of_runs(runs)
+    return serve_runs(runs)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,7 @@ def test_operators_are_described(client):
     told = {one["key"]: one for one in client.get("/api/operators").json()["operators"]}
     names = ["darcy-PDNO", "darcy-FNO", "flow-steps", "flow-window", "heat-PDIO", "family-PDIO"]
     assert list(told) == names
-    assert told["darcy-PDNO"]["input"]["phases"] == [3.0, 12.0]
+    assert told["darcy-PDNO"]["input"]["low"] == 3.0
     assert told["darcy-PDNO"]["resolutions"] == [8, 16, 32, 64]
     assert (told["flow-steps"]["window"], told["flow-window"]["window"]) == (0, 2)
     assert told["heat-PDIO"]["any_time"] and not told["flow-steps"]["any_time"]
@@ -81,7 +83,8 @@ def test_steps_windows_and_times_are_predicted(client, runs):
     found = numbers(client.post("/api/predict", json=ask("flow-steps", w, frames=3)))
     assert close(found, pdno.load(runs[2]).predict(w[None, None], times=[3, 4, 5])[0, :, 0])
     problem = pdno.load_run(runs[3]).experiment.problem
-    window = solve(problem, w, pdno.Grid((16, 16)), [1.0, 2.0])[0].float()
+    solution = reference_solution(problem, w.numpy(), pdno.Grid((16, 16)), [1.0, 2.0])
+    window = torch.from_numpy(solution.frames)
     expected = pdno.load(runs[3]).predict(window[None], times=[3, 4])[0, :, 0]
     found = numbers(client.post("/api/predict", json=ask("flow-window", w, frames=2)))
     assert close(found, expected, 1e-4)
@@ -136,10 +139,10 @@ def test_the_truth_is_that_of_the_solver(client, catalogue):
 
 def test_a_pair_of_channels_adds_up_to_the_layer(client, catalogue):
     """Σ_i K_ji v_i is what the layer gives for output j."""
-    k, entry = field(16, 16, positive=True), catalogue["darcy-PDNO"]
-    operator, seen = entry.operators[1], []
-    hook = operator.register_forward_hook(lambda _, given, made: seen.append(made))
-    entry.predict(k[None, None], entry.grid, None)
+    k, operator = field(16, 16, positive=True), catalogue["darcy-PDNO"].operator
+    outputs = []
+    hook = operator.operators[1].register_forward_hook(lambda _, __, out: outputs.append(out))
+    operator.predict(k[None, None])
     hook.remove()
     total = torch.zeros(16, 16)
     for channel in range(4):
@@ -148,7 +151,7 @@ def test_a_pair_of_channels_adds_up_to_the_layer(client, catalogue):
         raw = base64.b64decode(found["after"]["data"])
         total += torch.from_numpy(np.frombuffer(raw, dtype="<f4").reshape(16, 16).copy())
         assert found["space"]["shape"] == [16, 16] and found["real"]["shape"] == [6, 3]
-    assert close(total, seen[0][0, 2].detach(), 1e-5)
+    assert close(total, outputs[0][0, 2].detach(), 1e-5)
 
 
 def test_certificates_are_given_in_words(client):
@@ -157,51 +160,80 @@ def test_certificates_are_given_in_words(client):
     assert len(found["radii"]) == len(found["curves"]["0"])
 
 
-def test_predictions_that_wait_are_made_together(catalogue):
-    entry, k = catalogue["darcy-FNO"], field(16, 16, positive=True)[None, None]
-    sizes, predict = [], entry.predict
+def test_predictions_that_wait_are_made_together(catalogue, monkeypatch):
+    served, k = catalogue["darcy-FNO"], field(16, 16, positive=True)[None, None]
+    conditions = Conditions(served.operator, served.sampling.grid)
+    sizes, predict = [], Conditions.predict
 
-    def slowly(inputs, grid, times):
+    def slowly(self, inputs):
         sizes.append(len(inputs))
         time.sleep(0.05)
-        return predict(inputs, grid, times)
+        return predict(self, inputs)
 
     async def many():
-        batches = server.Batches(at_once=8)
-        asked = [batches.predict(entry, scale * k, entry.grid, None) for scale in range(1, 13)]
-        return await asyncio.gather(*asked)
+        batches = Batches(8)
+        tasks = [batches.predict(conditions, scale * k) for scale in range(1, 13)]
+        return await asyncio.gather(*tasks)
 
-    entry.predict = slowly
-    try:
-        found = asyncio.run(many())
-    finally:
-        del entry.predict
+    monkeypatch.setattr(Conditions, "predict", slowly)
+    predictions = asyncio.run(many())
     assert sum(sizes) == 12 and len(sizes) <= 3 and max(sizes) == 8
-    for scale, one in enumerate(found, start=1):
-        assert close(one, predict(scale * k, entry.grid, None)[0])
+    for scale, prediction in enumerate(predictions, start=1):
+        assert close(prediction, served.operator.predict(scale * k)[0])
 
 
 def test_a_solve_ends_when_the_reader_leaves():
-    problem = {"kind": "navier-stokes", "viscosity": 1e-5, "resolution": 64}
-    state = field(64, 64).numpy()
+    flow = NavierStokesProblem(viscosity=1e-5, resolution=64)
+    heat, u = HeatProblem(resolution=32), field(32)
 
     async def leave():
-        solver = Solver()
-        task = asyncio.ensure_future(solver.solve(problem, state, [1000.0]))
-        while solver.process is None:
+        solver = SolverProcess()
+        solution = solver.solution(flow, field(64, 64), pdno.Grid((64, 64)), [1000.0])
+        task = asyncio.ensure_future(solution)
+        while solver.pid is None:
             await asyncio.sleep(0.05)
-        number = solver.process.pid
+        number = solver.pid
         await asyncio.sleep(0.5)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         with pytest.raises(ProcessLookupError):
-            os.kill(number, 0)
-        heat = {"kind": "heat", "resolution": 32}
-        found, _ = await solver.solve(heat, field(32).numpy(), [0.1])  # a new process
-        await solver.end()
-        return found
+            for _ in range(100):
+                os.kill(number, 0)
+                await asyncio.sleep(0.05)
+        other = await solver.solution(heat, u, pdno.Grid((32,)), [0.1])  # a new process
+        solver.end()
+        return other
 
-    assert asyncio.run(leave()).shape == (1, 32)
+    assert asyncio.run(leave()).frames.shape == (1, 32)
+
+
+def test_waiting_for_the_solver_and_leaving_does_not_end_the_solve_of_another():
+    heat, u, grid = HeatProblem(resolution=32), field(32), pdno.Grid((32,))
+
+    async def leave():
+        solver = SolverProcess()
+        first = asyncio.ensure_future(solver.solution(heat, u, grid, [0.1]))
+        second = asyncio.ensure_future(solver.solution(heat, u, grid, [0.2]))
+        await asyncio.sleep(0.1)
+        second.cancel()
+        try:
+            return await first
+        finally:
+            solver.end()
+
+    assert asyncio.run(leave()).frames.shape == (1, 32)
+
+
+def test_a_solver_that_takes_too_long_is_ended():
+    flow, grid = NavierStokesProblem(viscosity=1e-5, resolution=64), pdno.Grid((64, 64))
+
+    async def wait():
+        solver = SolverProcess(seconds=0.5)
+        with pytest.raises(SolverError, match="has no solution within 0.5 seconds"):
+            await solver.solution(flow, field(64, 64), grid, [1000.0])
+        return solver.pid
+
+    assert asyncio.run(wait()) is None
 
 
 K = field(16, 16, positive=True)
@@ -276,7 +308,7 @@ SLOW = (
 
 
 def test_slow_readers_are_sent_away(runs, laboratory, monkeypatch):
-    monkeypatch.setattr(limits, "SECONDS_TO_SEND", 0.5)
+    monkeypatch.setattr(server, "SECONDS_TO_SEND", 0.5)
     with laboratory(runs[:1]) as address:
         port = int(address.rpartition(":")[2])
         for sent in SLOW:
@@ -286,5 +318,5 @@ def test_slow_readers_are_sent_away(runs, laboratory, monkeypatch):
 
 
 def test_a_folder_without_runs_is_told(tmp_path):
-    with pytest.raises(ValueError, match="no finished run there"):
-        Catalogue.of_runs([tmp_path])
+    with pytest.raises(ValueError, match="no finished run in"):
+        serve_runs([tmp_path])

@@ -7,14 +7,14 @@ import { decode, randomField, readFile, regrid, relativeL2, sizeOf } from "./fie
 
 const $ = (id) => document.getElementById(id);
 const backend = chooseBackend();
-const page = { operators: [], found: [], truth: null, frame: 0, turn: 0, playing: null, solving: null };
+const page = { operators: [], predictions: [], truth: null, frame: 0, turn: 0, playing: null, solving: null };
 globalThis.pdno = page; // for tests, and for the curious
 const painter = new Painter($("input"), (values, shape) => {
   page.state = { values, shape }; // a sample that is painted on is none any more, and has no truth
   predict();
 });
 
-function say(text, problem = false) {
+function showStatus(text, problem = false) {
   $("status").textContent = text;
   $("status").classList.toggle("problem", problem);
 }
@@ -23,12 +23,13 @@ async function attempt(work) {
   try {
     await work();
   } catch (problem) {
-    if (problem.name !== "AbortError") say(problem.message || String(problem), true);
+    if (problem.name !== "AbortError") showStatus(problem.message || String(problem), true);
   }
 }
 
 const operator = () => page.operators[$("operator").value];
 const second = () => page.operators[$("second").value];
+const phasesOf = ({ input }) => ("low" in input ? [input.low, input.high] : null); // of a two-phase medium
 const chosen = () => [operator(), second()].filter(Boolean);
 const milliseconds = (seconds) => (seconds == null ? "–" : seconds < 10 ? `${(1000 * seconds).toFixed(1)} ms` : `${seconds.toFixed(1)} s`);
 
@@ -41,7 +42,7 @@ function option(text, value) {
 
 // Operators that take the same input as another one.
 function alike(one, other) {
-  const shape = (o) => JSON.stringify([o.problem, o.grid.shape.length, o.input, o.window, o.constants.length, o.any_time, o.times === null]);
+  const shape = (o) => JSON.stringify([o.equation, o.grid.shape.length, o.input, o.window, o.constants.length, o.any_time, o.times === null]);
   return one !== other && shape(one) === shape(other);
 }
 
@@ -52,7 +53,7 @@ function chooseOperator() {
   const known = one.resolutions.includes(Math.max(...one.grid.shape)) ? Math.max(...one.grid.shape) : one.resolutions[0];
   $("resolution").replaceChildren(...one.resolutions.map((n) => option(n, n)));
   $("resolution").value = known;
-  const phases = one.input.phases;
+  const phases = phasesOf(one);
   const brushes = phases ? phases.map((v) => option(`permeability ${v}`, v)) : [option("raise", 1), option("lower", -1)];
   $("brush").replaceChildren(...brushes);
   $("brush").value = phases ? phases[1] : 1;
@@ -83,12 +84,12 @@ function chooseOperator() {
 
 // A slider for a constant; over a decade or more it is logarithmic.
 function constantControl({ name, low, high }, k) {
-  const label = document.createElement("label"), input = document.createElement("input"), told = document.createElement("output");
+  const label = document.createElement("label"), input = document.createElement("input"), output = document.createElement("output");
   const number = () => constantOf(input.value / 1000, low, high);
-  const show = () => (told.textContent = number().toPrecision(3));
+  const show = () => (output.textContent = number().toPrecision(3));
   Object.assign(input, { type: "range", min: 0, max: 1000, step: 1, value: 500, id: `constant-${k}` });
   input.addEventListener("input", () => (show(), predict()));
-  label.append(`${name} `, input, told);
+  label.append(`${name} `, input, output);
   show();
   return label;
 }
@@ -103,10 +104,10 @@ function gridShape() {
 }
 
 function drawAtRandom() {
-  const law = operator().input, shape = gridShape();
-  const settings = { seed: Number($("seed").value) || 0, amplitude: law.phases ? 1 : Number($("amplitude").value), smoothness: Number($("smoothness").value) };
-  let values = randomField(law, shape, settings);
-  if (law.phases) values = values.map((v) => (v >= 0 ? law.phases[1] : law.phases[0]));
+  const { input } = operator(), phases = phasesOf(operator()), shape = gridShape();
+  const settings = { seed: Number($("seed").value) || 0, amplitude: phases ? 1 : Number($("amplitude").value), smoothness: Number($("smoothness").value) };
+  let values = randomField(input.gaussian ?? input, shape, settings);
+  if (phases) values = values.map((v) => (v >= 0 ? phases[1] : phases[0]));
   setState({ values, shape });
   $("samples").value = "";
 }
@@ -127,7 +128,7 @@ function setState(state) {
 }
 
 function showInput() {
-  const { values, shape } = page.state, phases = operator().input.phases;
+  const { values, shape } = page.state, phases = phasesOf(operator());
   let limit = 0;
   for (const v of values) limit = Math.max(limit, Math.abs(v));
   const value = Number($("brush").value);
@@ -156,8 +157,8 @@ async function predict() {
       const state = { ...page.state, values: page.state.values.slice() };
       const answers = await Promise.all(chosen().map((one) => backend.predict(one, state, options(one))));
       if (turn === page.turn) {
-        page.found = answers;
-        say("");
+        page.predictions = answers;
+        showStatus("");
         showResults();
       }
     } while (turn !== page.turn);
@@ -173,13 +174,13 @@ function frameOf({ values, shape }, k) {
 }
 
 function frameCount() {
-  return page.found[0]?.shape[0] ?? 1;
+  return page.predictions[0]?.shape[0] ?? 1;
 }
 
 function picture(title, key) {
-  const found = document.querySelector(`#${key.place} [data-key="${key.name}"]`);
-  const figure = found ?? document.createElement("figure");
-  if (!found) {
+  const existing = document.querySelector(`#${key.place} [data-key="${key.name}"]`);
+  const figure = existing ?? document.createElement("figure");
+  if (!existing) {
     figure.dataset.key = key.name;
     const canvas = document.createElement("canvas");
     canvas.setAttribute("role", "img");
@@ -198,7 +199,7 @@ function keepOnly(place, names) {
 
 function showResults() {
   const k = Math.min(page.frame, frameCount() - 1), names = [], shape = page.state.shape;
-  const fields = page.found.map((found) => frameOf(found, k));
+  const fields = page.predictions.map((prediction) => frameOf(prediction, k));
   const truth = page.truth && page.truth.values.length >= sizeOf(shape) * (k + 1) ? frameOf(page.truth, k) : null;
   const line = shape.length === 1;
   const shown = (name, title, values, map) => {
@@ -207,7 +208,7 @@ function showResults() {
   };
   if (line) {
     names.push("curves");
-    const curves = [{ values: page.state.values, label: "input", colour: "#7f7f7f" }, ...fields.map((values, n) => ({ values, label: page.found.length > 1 ? `operator ${n + 1}` : "prediction", colour: LINES[n] }))];
+    const curves = [{ values: page.state.values, label: "input", colour: "#7f7f7f" }, ...fields.map((values, n) => ({ values, label: page.predictions.length > 1 ? `operator ${n + 1}` : "prediction", colour: LINES[n] }))];
     if (truth) curves.push({ values: truth, label: "solver", colour: LINES[2] });
     drawCurves(picture(`input and prediction${titleOf(k)}`, { place: "pictures", name: "curves" }), curves);
     if (truth) {
@@ -241,11 +242,11 @@ function titleOf(k) {
 }
 
 function showNumbers(fields, truth) {
-  const rows = page.found.map((found, n) => {
+  const rows = page.predictions.map((prediction, n) => {
     const row = document.createElement("tr");
     const error = truth ? relativeL2(fields[n], truth).toPrecision(3) : "–";
     const solver = page.truth?.seconds == null ? "–" : `${milliseconds(page.truth.seconds)} on ${page.truth.points.join(" × ")} points`;
-    const cells = [chosen()[n].title, error, milliseconds(found.seconds), solver];
+    const cells = [chosen()[n].title, error, milliseconds(prediction.seconds), solver];
     row.append(...cells.map((text) => Object.assign(document.createElement("td"), { textContent: text })));
     return row;
   });
@@ -274,40 +275,40 @@ async function solve() {
   page.solving = new AbortController();
   $("solve").disabled = true;
   $("cancel").hidden = false;
-  say("Solving …");
+  showStatus("Solving …");
   const turn = page.turn;
   await attempt(async () => {
     const state = { ...page.state, values: page.state.values.slice() };
     const truth = await backend.truth(one, state, options(one), page.solving.signal);
     if (turn !== page.turn) throw new Error("the input has changed: solve again");
     page.truth = truth;
-    say("Solved.");
+    showStatus("Solved.");
     showResults();
   });
-  if (page.solving.signal.aborted) say("Solving was stopped.");
+  if (page.solving.signal.aborted) showStatus("Solving was stopped.");
   $("solve").disabled = false;
   $("cancel").hidden = true;
 }
 
 async function look() {
-  const one = operator(), layer = Number($("layer").value), sizes = one.layers[layer];
+  const one = operator(), layer = Number($("layer").value), [outputs, inputs] = one.layers[layer];
   const pair = { output: Number($("output").value), input: Number($("channel").value) };
-  for (const [name, most] of [["output", sizes.outputs], ["input", sizes.inputs]]) {
+  for (const [name, most] of [["output", outputs], ["input", inputs]]) {
     if (!(pair[name] >= 0 && pair[name] < most)) throw new Error(`the ${name} channel is from 0 to ${most - 1} in this layer`);
   }
   const moment = one.any_time && backend.name === "server" ? { time: times()[Math.min(page.frame, times().length - 1)] } : {};
-  const found = await backend.layer(one, page.state, { layer, ...pair, ...(backend.name === "server" ? { ...options(one), ...moment } : {}) });
+  const view = await backend.layer(one, page.state, { layer, ...pair, ...(backend.name === "server" ? { ...options(one), ...moment } : {}) });
   const titles = { space: "a1(x)", real: "Re a2(ξ)", imaginary: "Im a2(ξ)", before: `channel ${pair.input} before the layer`, after: "what this pair makes of it" };
-  const names = Object.keys(titles).filter((name) => found[name]);
+  const names = Object.keys(titles).filter((name) => view[name]);
   for (const name of names) {
     const canvas = picture(titles[name], { place: "inside", name });
-    const { values, shape } = found[name];
+    const { values, shape } = view[name];
     if (shape.length === 1) drawCurves(canvas, [{ values }]);
     else drawMap(canvas, ...(name === "real" || name === "imaginary" ? centred(values, shape) : [values, shape]));
   }
   keepOnly("inside", names);
-  if (!found.space) say("This symbol does not depend on x: it is a2(ξ) alone.");
-  else say("");
+  if (!view.space) showStatus("This symbol does not depend on x: it is a2(ξ) alone.");
+  else showStatus("");
 }
 
 // Modes of the first axis in the order -k .. k-1 instead of that of the FFT.
@@ -318,15 +319,21 @@ function centred(values, [rows, columns]) {
 }
 
 async function certify() {
-  say("Looking for what speaks against it …");
-  const found = await backend.certificate(operator(), Number($("layer").value));
+  showStatus("Computing the certificate …");
+  const one = operator(), layer = $("layer").value;
+  const certificate = await backend.certificate(one, Number(layer));
+  if (one !== operator() || layer !== $("layer").value) return; // another one was chosen meanwhile
+  const { requested, dim, order, assessment, witnesses, radii } = certificate;
   $("certificate").hidden = false;
-  $("verdict").textContent = found.headline;
-  $("reasons").replaceChildren(...found.reasons.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
-  const curves = Object.entries(found.curves).map(([order, values], n) => ({ values: values.map((v) => v ?? NaN), label: `|α| = ${order}`, colour: LINES[n] }));
-  if (found.ray) curves.push({ values: found.ray.values.map((v) => v ?? NaN), xs: found.ray.radii.map((r) => Math.max(r, found.radii[0])), label: "witness", colour: "#7f7f7f" });
-  drawCurves($("curves"), curves, { logarithmic: true, xs: found.radii });
-  say("");
+  $("assessment").textContent = `S^${requested}_{1,0}, n = ${dim}: ${assessment}; order ${order?.toFixed(2) ?? "-∞"}`;
+  const reasons = [...certificate.reasons, certificate.certainty];
+  $("reasons").replaceChildren(...reasons.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
+  const finite = (values) => values.map((v) => v ?? NaN);
+  const curves = Object.entries(certificate.curves).map(([order, values], n) => ({ values: finite(values), label: `|α| = ${order}`, colour: LINES[n] }));
+  const ray = witnesses.slice(0, 1).find(({ kind }) => kind === "growth" || kind === "differences");
+  if (ray) curves.push({ values: finite(ray.values), xs: ray.points.map((xi) => Math.max(Math.hypot(...xi), radii[0])), label: "witness", colour: "#7f7f7f" });
+  drawCurves($("curves"), curves, { logarithmic: true, xs: radii });
+  showStatus("");
 }
 
 async function upload() {
@@ -334,14 +341,14 @@ async function upload() {
   if (!file) return;
   const { shape, values } = await readFile(file), one = operator(), wanted = gridShape();
   if (shape.length !== wanted.length) throw new Error(`${file.name} has ${shape.length} axes; this operator takes ${wanted.length}`);
-  if (one.input.phases && !values.every((v) => v > 0)) throw new Error("a permeability has to be positive everywhere");
-  setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(one.input.phases) }), shape: wanted });
+  if (phasesOf(one) && !values.every((v) => v > 0)) throw new Error("a permeability has to be positive everywhere");
+  setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(phasesOf(one)) }), shape: wanted });
 }
 
 function changeResolution() {
   const one = operator(), { values, shape } = page.state, wanted = gridShape();
   if (page.state.window?.length > 1 && backend.name === "browser") throw new Error("a sample of several frames has its own points: it stays there");
-  setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(one.input.phases) }), shape: wanted });
+  setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(phasesOf(one)) }), shape: wanted });
 }
 
 // The button names the other theme.
@@ -383,7 +390,7 @@ await attempt(async () => {
   page.operators = await backend.operators();
   $("operator").replaceChildren(...page.operators.map((one, k) => option(one.title, k)));
   $("solve").hidden = backend.name === "browser";
-  $("footer").textContent = backend.name === "browser" ? `This page predicts in your browser; nothing leaves it. ${page.operators[0].size ?? ""}` : "Predicted and solved by pdno on this machine.";
+  $("footer").textContent = backend.name === "browser" ? `This page predicts in your browser; nothing leaves it. ${backend.size}` : "Predicted and solved by pdno on this machine.";
   setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   listen();
   chooseOperator();

@@ -5,8 +5,7 @@ import { decode, encode } from "./fields.js";
 async function json(response) {
   const answer = await response.json().catch(() => ({}));
   if (!response.ok) {
-    const told = answer.detail;
-    throw new Error(typeof told === "string" ? told : told?.[0]?.msg ?? `the server answered ${response.status}`);
+    throw new Error(answer.detail ?? `the server answered ${response.status}`);
   }
   return answer;
 }
@@ -51,6 +50,7 @@ class Browser {
 
   async operators() {
     const answer = await json(await fetch("operators.json"));
+    this.size = answer.size;
     this.ort = await import("./ort.wasm.bundle.min.mjs");
     this.ort.env.wasm.numThreads = 1;
     this.ort.env.wasm.wasmPaths = { wasm: new URL("ort-wasm-simd-threaded.wasm", location.href).href };
@@ -71,7 +71,7 @@ class Browser {
     const size = state.values.length;
     const begin = performance.now();
     let frames = [];
-    let seen = window.slice(-operator.sees);
+    let seen = window.slice(-operator.input_channels);
     const steps = operator.times && !operator.any_time ? options.frames : 1;
     for (let step = 0; step < steps; step++) {
       const input = new Float32Array(size * seen.length);
@@ -100,10 +100,9 @@ class Browser {
 
   async layer(operator, state, { layer, output, input }) {
     const { pairs } = (await this.#layers(operator))[layer];
-    const found = pairs.find((one) => one.output === output && one.input === input);
-    if (!found) throw new Error("this pair of channels is not on the page: take smaller numbers");
-    const parts = ["space", "real", "imaginary"].map((name) => [name, found[name] && decode(found[name])]);
-    return { ...Object.fromEntries(parts), before: null, after: null };
+    const pair = pairs.find((one) => one.output === output && one.input === input);
+    if (!pair) throw new Error("this pair of channels is not on the page: take smaller numbers");
+    return Object.fromEntries(Object.entries(pair.view).map(([name, one]) => [name, one && decode(one)]));
   }
 
   async certificate(operator, layer) {

@@ -22,13 +22,13 @@ function normals(seed) {
 // A sample of N(0, σ²(-Δ + τ²)^-α) on a grid of the unit box, the same function at every resolution:
 // Σ_k z_k σ(μ_k + τ²)^{-α/2} e_k(x) with cosines (neumann), or cosines and sines (periodic).
 // A smoothness other than 1 changes α and keeps the mean size.
-export function randomField(law, shape, { seed, amplitude = 1, smoothness = 1 }) {
+export function randomField(distribution, shape, { seed, amplitude = 1, smoothness = 1 }) {
   const draw = normals(seed);
-  const neumann = law.boundary === "neumann";
+  const neumann = distribution.boundary === "neumann";
   const waves = neumann ? REACH : 2 * REACH + 1;
   const number = (k) => (neumann ? k : Math.ceil(k / 2)); // 0, 1, 1, 2, 2, ...
   const scale = neumann ? Math.PI ** 2 : 4 * Math.PI ** 2;
-  const deviation = (mu, alpha) => (mu + law.tau ** 2) ** (-alpha / 2);
+  const deviation = (mu, alpha) => (mu + distribution.tau ** 2) ** (-alpha / 2);
   const dim = shape.length;
   const coefficients = new Float64Array(waves ** dim);
   const order = [...coefficients.keys()].sort((a, b) => shell(a) - shell(b) || a - b);
@@ -44,11 +44,11 @@ export function randomField(law, shape, { seed, amplitude = 1, smoothness = 1 })
     const mu = scale * numbers.reduce((sum, k) => sum + k * k, 0);
     if (mu === 0) continue;
     const weight = Math.sqrt(2) ** numbers.filter((k) => k > 0).length;
-    usual += (weight * deviation(mu, law.alpha)) ** 2;
-    now += (weight * deviation(mu, law.alpha * smoothness)) ** 2;
-    coefficients[at] = weight * deviation(mu, law.alpha * smoothness) * z;
+    usual += (weight * deviation(mu, distribution.alpha)) ** 2;
+    now += (weight * deviation(mu, distribution.alpha * smoothness)) ** 2;
+    coefficients[at] = weight * deviation(mu, distribution.alpha * smoothness) * z;
   }
-  const size = amplitude * Math.sqrt((law.variance * usual) / now);
+  const size = amplitude * Math.sqrt((distribution.variance * usual) / now);
   const tables = shape.map((n) => table(n, waves, neumann, number));
   const field = synthesise(coefficients, tables, shape, waves);
   return field.map((value) => size * value);
@@ -119,10 +119,10 @@ export function regrid(values, from, to, { periodic, jumps }) {
   return out;
 }
 
-export function relativeL2(found, expected) {
+export function relativeL2(prediction, expected) {
   let difference = 0, norm = 0;
   for (let k = 0; k < expected.length; k++) {
-    difference += (found[k] - expected[k]) ** 2;
+    difference += (prediction[k] - expected[k]) ** 2;
     norm += expected[k] ** 2;
   }
   return Math.sqrt(difference / norm);
