@@ -171,13 +171,13 @@ def test_commands_and_their_options_exist(page, capsys):
                 continue
             options = [part.partition("=")[0] for part in parts if part.startswith("--")]
             # the command and, where it has kinds, the kind: what follows is the user's
-            command = parts[: 2 if parts[0] in ("generate", "data") else 1]
+            command = parts[: 2 if parts[0] in ("generate", "data", "reproduce") else 1]
             command = [part for part in command if part.islower() and not part.startswith("-")]
             with pytest.raises(SystemExit) as ended:
                 main([*command, "--help"])
             assert ended.value.code == 0, text
             known = capsys.readouterr().out
-            if command != ["generate"]:
+            if command not in (["generate"], ["reproduce"]):
                 assert [option for option in options if option not in known] == [], text
 
 
@@ -297,3 +297,21 @@ def test_every_module_is_on_a_page_of_the_api():
     names = {one.name for one in modules if not one.ispkg and not one.name.startswith(internal)}
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
     assert len(names) > 100 and names - set(re.findall(r"automodule:: (\S+)", pages)) == set()
+
+
+NUMBERS = {"ten": 10, "eleven": 11, "twelve": 12}
+
+
+def test_the_pages_count_lines_and_examples_as_they_are():
+    scripts = [path for path in (ROOT / "examples").glob("*.py") if "def main" in path.read_text()]
+    for name, pattern in (
+        ("README.md", r"(\w+) short\s+examples"),
+        ("docs/index.md", r"(\w+) short scripts"),
+        ("docs/gallery.md", r"(\w+) scripts of at most"),
+    ):
+        word = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"))[1]
+        assert NUMBERS[word.lower()] == len(scripts), name
+    word, block = re.search(
+        r"## (\w+) lines that work\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S
+    ).groups()
+    assert NUMBERS[word.lower()] == len([line for line in block.splitlines() if line])
