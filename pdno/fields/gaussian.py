@@ -1,16 +1,7 @@
-"""Gaussian random fields N(m, σ²(-Δ + τ²)^-α) on the unit box, the inputs of every problem.
+"""Gaussian random fields on the unit box, the inputs of every problem.
 
-In an orthonormal eigenbasis e_k of the Laplacian, -Δ e_k = μ_k e_k, a sample is
-
-    g(x) = m + Σ_{k≠0} σ (μ_k + τ²)^{-α/2} z_k e_k(x),        z_k ~ N(0, 1) independent.
-
-Periodic: e = √2 cos 2πξ·x, √2 sin 2πξ·x with μ = 4π²|ξ|², one pair for each ±ξ.
-Neumann:  e = Π_j c_j cos πk_j x_j, c = 1 at k_j = 0 and √2 elsewhere, with μ = π²|k|².
-
-The constant mode is left out, as in the published recipes; `mean_deviation` adds a random one.
 The normals are drawn shell by shell in max_j |ξ_j|, so sample i of seed s is the same function on
 every grid up to the modes that the coarser one cannot hold (those from N/2 on are left out).
-The generator of a sample depends on the pair (seed, index) only, whoever draws it.
 """
 
 __all__ = ["GaussianField"]
@@ -34,10 +25,17 @@ Order = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class GaussianField:
-    """The distribution N(0, σ²(-Δ + τ²)^-α), without its constant mode.
+    """The distribution N(m, σ²(-Δ + τ²)^-α) without its constant mode, as in the published recipes.
+
+    In an orthonormal eigenbasis e_k of the Laplacian, -Δ e_k = μ_k e_k, a sample is
+
+        g(x) = m + Σ_{k≠0} σ (μ_k + τ²)^{-α/2} z_k e_k(x),        z_k ~ N(0, 1) independent.
+
+    Periodic: e = √2 cos 2πξ·x, √2 sin 2πξ·x with μ = 4π²|ξ|², one pair for each ±ξ.
+    Neumann:  e = Π_j c_j cos πk_j x_j, c = 1 at k_j = 0 and √2 elsewhere, with μ = π²|k|².
 
     `variance` is σ², `tau` an inverse length; sample paths are smoother for larger `alpha`.
-    `mean_deviation` is the standard deviation of a random constant added to each sample.
+    `mean_deviation` is the standard deviation of m, a random constant of each sample.
 
     Example:
         >>> distribution = GaussianField(variance=625.0, tau=5.0, alpha=2.0)

@@ -1,26 +1,8 @@
 """Darcy flow: the solution of -∇·(k ∇u) = f to a checked residual, by finite volumes.
 
-Each cell balances the fluxes through its faces. A face between two cells carries the harmonic
-mean of their permeabilities (two resistors in series), a face on the boundary lies half a cell
-from the centre and sees u = 0 there:
-
-    (A u)_i = Σ_axes [ k_{i+1/2} (u_i - u_{i+1}) + k_{i-1/2} (u_i - u_{i-1}) ] / h²,
-    k_{i+1/2} = 2 k_i k_{i+1} / (k_i + k_{i+1}),      on the boundary 2 k_i u_i / h².
-
-A is symmetric, positive definite and has no positive off-diagonal entry, so f > 0 gives u > 0
-whatever the jumps of k. For smooth k the solution of A u = f has an error of O(h²).
-
-For k = 1 the sine transform (DST-II) diagonalises A: at the cell centres x = (n + 1/2) / N
-
-    s_j(x) = √(2/N) sin(π (j + 1) x),    j = 0 .. N - 1    (the last one divided by √2)
-
-are orthonormal eigenvectors; call this A L. The eigenvalues of L⁻¹A lie between min k and max k,
-so conjugate gradients with L⁻¹ as preconditioner reduce the error (in the norm of energy) by
-`tolerance` within ½ √contrast · ln(2 / tolerance) iterations, contrast = max k / min k, on every
-grid. The two-phase fields of the paper (contrast 4) take 25 to a residual of 1e-10. L⁻¹ is applied
-in float32, which halves the time of the whole; the residual is kept in float64. Splitting k over
-both sides, √k L √k, took more iterations wherever k jumps. Large contrasts are eliminated. Either
-way the residual f - A u is computed afresh and, where too large, corrected by another solve.
+Moderate contrasts of k are solved by conjugate gradients, preconditioned by the Laplacian in a sine
+transform, large ones by elimination. Either way the residual f - A u is computed afresh and, where
+too large, corrected by another solve.
 """
 
 __all__ = ["FiniteVolumes", "assemble", "conjugate_gradient", "solve_elliptic"]
@@ -111,9 +93,15 @@ def _solve(source: Tensor, k: Tensor, direct: bool, tolerance: float) -> tuple[T
 
 
 def _iteration(operator: "FiniteVolumes", k: Tensor, tolerance: float) -> Map:
-    """A⁻¹ by conjugate gradients, to a residual of norm `tolerance`."""
+    """A⁻¹ by conjugate gradients, to a residual of norm `tolerance`.
+
+    For k = 1 the sine transform diagonalises A; call this A L. The eigenvalues of L⁻¹A lie between
+    min k and max k, so the error in the norm of energy falls by `tolerance` within
+    ½ √contrast · ln(2 / tolerance) iterations on every grid, contrast = max k / min k. L⁻¹ is
+    applied in float32, which halves the time; the residual stays in float64.
+    """
     eigenvalues = laplacian_eigenvalues(k.shape[1:], k.device).to(torch.float32)
-    # Twice the bound above, which speaks of another norm than the residual's.
+    # twice the bound above, which is that of another norm than the residual's
     bound = 10 + math.sqrt(_contrast(k).max().item()) * math.log(2 / tolerance)
     most = int(min(bound, _MAX_ITERATIONS))
 
@@ -214,7 +202,16 @@ def _contrast(k: Tensor) -> Tensor:
 
 
 class FiniteVolumes:
-    """The operator A of the permeabilities k > 0, (B, *N).
+    """The operator A of the permeabilities k > 0, (B, *N): each cell balances its fluxes.
+
+    A face between two cells carries the harmonic mean of their permeabilities (two resistors in
+    series), a face on the boundary lies half a cell from the centre and sees u = 0 there:
+
+        (A u)_i = Σ_axes [ k_{i+1/2} (u_i - u_{i+1}) + k_{i-1/2} (u_i - u_{i-1}) ] / h²,
+        k_{i+1/2} = 2 k_i k_{i+1} / (k_i + k_{i+1}),      on the boundary 2 k_i u_i / h².
+
+    A is symmetric, positive definite and has no positive off-diagonal entry, so f > 0 gives u > 0
+    whatever the jumps of k. For smooth k the solution of A u = f has an error of O(h²).
 
     `faces` are k_{i+1/2} / h² on the inner faces, one tensor (B, *N) per axis with one cell fewer
     along it; `diagonal` (B, *N) is the sum of k / h² over all faces of a cell.
@@ -261,8 +258,12 @@ def assemble(permeability: Tensor) -> scipy.sparse.csr_matrix:
 
 
 def sine_transform(f: Tensor, dim: int, *, inverse: bool = False) -> Tensor:
-    """Coefficients Σ_x f(x) s_j(x) over the last `dim` axes, or back; (..., *N) -> (..., *N)."""
-    if f.device.type != "cpu":  # there is no fast one in torch, and the grids are small
+    """Coefficients Σ_x f(x) s_j(x) (DST-II) over the last `dim` axes, or back.
+
+    At the cell centres x the functions s_j(x) = √(2/N) sin(π (j + 1) x), j = 0 .. N - 1, the last
+    one divided by √2, are orthonormal.
+    """
+    if f.device.type != "cpu":  # torch has no fast one, and the grids are small
         return _by_matrices(f, dim, inverse=inverse)
     apply, axes = scipy.fft.idstn if inverse else scipy.fft.dstn, tuple(range(-dim, 0))
     return torch.from_numpy(apply(f.detach().numpy(), type=2, axes=axes, norm="ortho"))

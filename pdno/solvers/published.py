@@ -1,18 +1,4 @@
-"""The schemes that made the published data, for comparison with published numbers.
-
-Navier-Stokes: Crank-Nicolson for diffusion, forward Euler for transport and forcing,
-
-    ω̂' = [ -h F[v·∇ω] + h f̂ + (1 - hν|k|²/2) ω̂ ] / (1 + hν|k|²/2),    |k|² = 4π²|ξ|²
-
-with h = 1e-4; only the transport term is dealiased, |ξ_j| <= N/3. First order in time.
-
-Darcy: k and f go from the cell centres (i + 1/2) / K to the nodes i / (K - 1) by cubic splines
-along each axis (not-a-knot, with extrapolation by half a cell); the five-point scheme on the
-(K - 2)² inner nodes has on each face the arithmetic mean of its two nodal permeabilities, times
-(K - 1)², and u = 0 on the boundary; u goes back to the centres by the same splines. A spline
-through a permeability that jumps overshoots: some faces get a negative coefficient and nothing
-guarantees u > 0. Statistics agree with `pdno.solvers.elliptic` all the same.
-"""
+"""The schemes that made the published data, for comparison with published numbers."""
 
 __all__ = ["PUBLISHED_STEP", "integrate_published", "solve_elliptic_published"]
 
@@ -38,7 +24,14 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def integrate_published(equation: NavierStokes, state: Tensor, times: Sequence[float]) -> Tensor:
-    """The solution at `times` by the published scheme, (B, 1, *N) -> (B, T, 1, *N), float64."""
+    """The solution at `times` by the published scheme, (B, 1, *N) -> (B, T, 1, *N), float64.
+
+    Crank-Nicolson for diffusion, forward Euler for transport and forcing, first order in time:
+
+        ω̂' = [ -h F[v·∇ω] + h f̂ + (1 - hν|k|²/2) ω̂ ] / (1 + hν|k|²/2),    |k|² = 4π²|ξ|²
+
+    with h = 1e-4; only the transport term is dealiased, |ξ_j| <= N/3.
+    """
     grid, step = equation.check(state), PUBLISHED_STEP
     xi = grid.modes().to(torch.float64)
     waves, k_squared = 2j * math.pi * xi, -laplacian_symbol(grid)
@@ -66,7 +59,13 @@ def integrate_published(equation: NavierStokes, state: Tensor, times: Sequence[f
 def solve_elliptic_published(
     equation: Darcy, permeability: Tensor, *, tolerance: float
 ) -> tuple[Tensor, Tensor]:
-    """`solve_elliptic` by the published scheme; the residual is that at the nodes."""
+    """`solve_elliptic` by the published scheme; the residual is that at the nodes.
+
+    k and f go from the cell centres (i + 1/2) / K to the nodes i / (K - 1) by cubic splines along
+    each axis (not-a-knot, with extrapolation by half a cell), u goes back by the same splines. A
+    spline through a permeability that jumps overshoots: some faces get a negative coefficient, and
+    nothing guarantees u > 0. Statistics agree with `pdno.solvers.elliptic` all the same.
+    """
     shape = tuple(permeability.shape[2:])
     if len(shape) != 2 or min(shape) < 4:
         raise ValueError(
@@ -98,13 +97,13 @@ def solve_elliptic_published(
 
 def _spline(values: Array, old: Grid, new: Grid) -> Array:
     """Values on the grid `new` of the tensor-product spline through values on `old`."""
-    for axis, (known, wanted) in enumerate(zip(old.axes(), new.axes(), strict=True)):
-        values = scipy.interpolate.CubicSpline(known.numpy(), values, axis=axis)(wanted.numpy())
+    for axis, (nodes, points) in enumerate(zip(old.axes(), new.axes(), strict=True)):
+        values = scipy.interpolate.CubicSpline(nodes.numpy(), values, axis=axis)(points.numpy())
     return values
 
 
 def _matrix(k: Array) -> scipy.sparse.csc_matrix:
-    """The five-point scheme on the inner nodes for nodal permeabilities k."""
+    """The five-point scheme on the inner nodes, with arithmetic means of nodal k on the faces."""
     index = np.arange(k.size).reshape(k.shape)
     rows, columns, values = [], [], []
     for axis in (0, 1):

@@ -96,8 +96,9 @@ def _spline_table(old: Grid, new: Grid, axis: int) -> Tensor:
         nodes, values = torch.cat([nodes, nodes[:1] + 1]), torch.cat([values, values[:1]])
         points = nodes[0] + (points - nodes[0]) % 1
     elif len(nodes) < 4:
-        given = f"{len(nodes)} points on axis {axis}"
-        raise ValueError(f"{given}: a spline needs 4; take a finer grid")
+        raise ValueError(
+            f"{len(nodes)} points on axis {axis}: a spline needs 4; take a finer grid"
+        )
     ends = "periodic" if old.periodic else "not-a-knot"
     spline = CubicSpline(nodes.numpy(), values.numpy(), bc_type=ends)
     return torch.as_tensor(spline(points.numpy()))

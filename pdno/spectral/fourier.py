@@ -3,21 +3,10 @@
     f̂(ξ) = F[f](ξ) = 1/|N| Σ_x f(x) e^{-2πi ξ·x},      f(x) = F⁻¹[f̂](x) = Σ_ξ f̂(ξ) e^{2πi ξ·x}
 
 The factor 1/|N| is in F, so a coefficient is a number of the function and not of the grid that
-sampled it. Real functions keep the half spectrum ξ_d >= 0 (see `pdno.spectral.grid`): the Hermitian rule,
-
-    f(x) = Σ_{ξ_d >= 0} w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ],    w = 1 at ξ_d = 0 and N_d/2, else 2,
-
-whatever its coefficients: at ξ_d = 0 and at the Nyquist line only the Hermitian part acts. The CPU
-backend follows the rule by itself; others may read the imaginary parts there. `modes=k` keeps
--k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis, the corner convention of the
-published operators; the rest is zero.
-
-With few kept modes products with small tables are cheaper than the FFT, which makes all of them
-(`choose_method`). They go axis by axis. On a full axis pairs of ±ξ are joined first,
-
-    h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,   P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}),
-
-so that the table is real and half as long.
+sampled it. Real functions keep the half spectrum ξ_d >= 0 and follow the Hermitian rule of
+`inverse`. `modes=k` keeps -k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis, the
+corner convention of the published operators; the rest is zero. With few kept modes, products with
+small tables are cheaper than the FFT, which computes all of them (`choose_method`).
 """
 
 __all__ = ["Modes", "choose_method", "half_weights", "inverse", "transform", "whole_spectrum"]
@@ -81,9 +70,13 @@ def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft
 def inverse(
     f_hat: Tensor, shape: Sequence[int], modes: Modes = None, *, method: Method = "fft"
 ) -> Tensor:
-    """F⁻¹[f̂] on a grid of `shape`, (..., *N^) complex -> (..., *N) real.
+    """F⁻¹[f̂] on a grid of `shape`, (..., *N^) complex -> (..., *N) real: the Hermitian rule
 
-    The coefficients are those of the kept modes in the order of `Grid.modes(modes)`.
+        f(x) = Σ_{ξ_d >= 0} w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ],    w = 1 at ξ_d = 0 and N_d/2, else 2,
+
+    whatever the coefficients: on the lines ξ_d = 0 and N_d/2 only the Hermitian part acts. The CPU
+    backend follows the rule by itself; others may read the imaginary parts there. Coefficients are
+    those of the kept modes in the order of `Grid.modes(modes)`.
     """
     axes, kept = tuple(range(-len(shape), 0)), kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
@@ -171,7 +164,11 @@ def _real_lines(f_hat: Tensor, n: int) -> Tensor:
 
 
 class _Products(torch.autograd.Function):
-    """F⁻¹ by matrix products, or its transpose; each is the gradient of the other.
+    """F⁻¹ by matrix products, axis by axis, or its transpose; each is the gradient of the other.
+
+    On a full axis pairs of ±ξ are joined first, so that the table is real and half as long:
+
+        h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,   P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}).
 
     Inside, the full axes come first, then whatever is transformed together, then the half axis,
     (N_1, .., N_{d-1}, ..., N_d): each axis is then one large product without a copy.
@@ -179,14 +176,14 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, v: Tensor, shape: tuple[int, ...], kept: _Kept, back: bool) -> Tensor:
-        ctx.given = shape, kept, not back
+        ctx.arguments = shape, kept, not back
         full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
         made = (_transposed if back else _synthesis)(v.movedim(full, first), shape, kept)
         return made.movedim(first, full)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _products(grad, *ctx.given), None, None, None
+        return _products(grad, *ctx.arguments), None, None, None
 
 
 _products: Callable[..., Tensor] = _Products.apply
@@ -215,8 +212,8 @@ def _transposed(q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
         d = _multiply(_full_table(shape[axis], size, q.dtype, q.device).T, d, axis)
     for axis, size in enumerate(sizes):
         c = d.new_zeros(*d.shape[:axis], size, *d.shape[axis + 1 :])
-        for places, factors in tables[axis]:
-            c.index_add_(axis, places, d * _along(factors.conj(), axis, d))
+        for indices, factors in tables[axis]:
+            c.index_add_(axis, indices, d * _along(factors.conj(), axis, d))
         d = c
     return d
 
@@ -241,13 +238,13 @@ def _multiply(table: Tensor, field: Tensor, axis: int) -> Tensor:
 def _sign_tables(
     n: int, kept: int | None, dtype: torch.dtype, device: torch.device
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Places and factors (1, ±i, 0 where there is no term) of P and M, for ξ >= 0 and ξ < 0."""
+    """Indices and factors (1, ±i, 0 without a term) of P and M, for ξ >= 0 and ξ < 0."""
     up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
     m = torch.arange(max(up - 1, down) + 1)
     tables = []
-    for turn, there, place in ((1j, m < up, m), (-1j, (m > 0) & (m <= down), up + down - m)):
-        rows, ones = torch.where(there, place, 0), there.to(dtype)
-        factors = torch.cat([ones, turn * ones[1:]]).to(device, dtype)
+    for unit, exists, index in ((1j, m < up, m), (-1j, (m > 0) & (m <= down), up + down - m)):
+        rows, ones = torch.where(exists, index, 0), exists.to(dtype)
+        factors = torch.cat([ones, unit * ones[1:]]).to(device, dtype)
         tables.append((torch.cat([rows, rows[1:]]).to(device), factors))
     return tables[0], tables[1]
 

@@ -44,9 +44,9 @@ class Grid:
         try:
             object.__setattr__(self, "shape", tuple(map(int, self.shape)))
         except TypeError as problem:
-            one = "Grid((32,)) has one axis, Grid((32, 32)) two"
-            told = f"Grid shape is {self.shape!r}; expected points per axis: {one}"
-            raise ValueError(told) from problem
+            example = "Grid((32,)) has one axis, Grid((32, 32)) two"
+            wrong = f"Grid shape is {self.shape!r}; expected points per axis: {example}"
+            raise ValueError(wrong) from problem
         if not 1 <= len(self.shape) <= 3:
             raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
         if min(self.shape) < 2:
@@ -115,10 +115,10 @@ class Grid:
 
     def check(self, field: Tensor, name: str = "field") -> None:
         """Raise ValueError unless the last axes of `field` are those of this grid."""
-        given = tuple(field.shape)
-        if given[-self.dim :] != self.shape:
+        shape = tuple(field.shape)
+        if shape[-self.dim :] != self.shape:
             must = f"its last {self.dim} axes must be {self.shape}"
-            raise ValueError(f"{name} has shape {given}; {must}")
+            raise ValueError(f"{name} has shape {shape}; {must}")
 
 
 def axis_modes(n: int, kept: int | None, *, half: bool, device: Device = None) -> Tensor:

@@ -98,7 +98,7 @@ def _quotient(error: Tensor, norm: Tensor) -> Tensor:
 
 
 def _difference(prediction: Tensor, target: Tensor) -> Tensor:
-    given, expected = tuple(prediction.shape), tuple(target.shape)
-    if given != expected:
-        raise ValueError(f"prediction has shape {given} and target {expected}; expected the same")
+    shape, expected = tuple(prediction.shape), tuple(target.shape)
+    if shape != expected:
+        raise ValueError(f"prediction has shape {shape} and target {expected}; expected the same")
     return prediction - target
