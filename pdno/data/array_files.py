@@ -4,10 +4,10 @@ The format is recognised by the first bytes of a file, never by its name. Header
 an array reads any block of itself when asked, `array.read((slice(0, 100), slice(None)))`. Axes are
 those of the program that wrote the file: MATLAB counts the first axis fastest and HDF5 the last
 one, so *all* axes of MAT v7.3, which is HDF5 behind 512 bytes, are reversed. A cell array of
-matrices of one shape is one array with the cells as its first axis. Torch archives are read without
-unpickling; tensors of nested dicts are named by their path, as in `layers.0.weight`, and a tensor
-in no dict is called `BARE`. MAT v5 is parsed here, because a damaged byte can crash SciPy's reader
-and the process with it.
+matrices of one shape is one array with the cells as its first axis. Torch archives are read
+without unpickling; tensors of nested dicts are named by their path, as in `layers.0.weight`, and a
+tensor in no dict is called `BARE`. MAT v5 is parsed here, because a damaged byte can crash SciPy's
+reader and the process with it.
 
 Headers are not trusted: nothing is allocated before its declared size has been compared with that
 of the file, and no block is read that needs more memory than readers may use

@@ -1,11 +1,10 @@
 """Third-party HDF5 files, opened after another process has walked through their metadata.
 
-The HDF5 library trusts its files: a damaged heap can keep it busy for ever, and nothing can
-interrupt it. A process can be ended, though. So before a third-party file is opened here, another
-process visits each group, dataset, attribute, reference and list of chunks, with the memory and the
-seconds of computing that readers may use (`pdno.files.limits`). If that is not enough, if the
-library crashes, or would crash at a chunk shorter than its checksum, the file is refused. Other
-errors are ignored there; they occur again when the file is read.
+The HDF5 library trusts its files: a damaged heap can keep it busy for ever, and only the end of
+its process interrupts it. So before a third-party file is opened here, another process visits each
+group, dataset, attribute, reference and list of chunks, within the limits of `pdno.files.limits`.
+If these are not enough, if the library crashes, or would crash at a chunk shorter than its
+checksum, the file is refused. Other errors are ignored there; they occur again on reading.
 
 This takes a fraction of a second, once for each file, or for all files of a folder together.
 """

@@ -86,7 +86,8 @@ def collect(
     """A dataset of samples in memory; `fields` are the names of input and output."""
     inputs, outputs, _, drawn = zip(*samples, strict=True)
     parameters = {
-        name: torch.tensor([one[name] for one in drawn], dtype=torch.float64) for name in drawn[0]
+        name: torch.tensor([values[name] for values in drawn], dtype=torch.float64)
+        for name in drawn[0]
     }
     channels = ((), ()) if fields is None else ((fields[0],), (fields[1],))
     stacked = torch.stack(inputs), torch.stack(outputs)
@@ -132,8 +133,8 @@ def generate(
 def usual_distribution(equation: Equation) -> Distribution:
     """The distribution that the paper draws the inputs of this equation from."""
     for problem in PROBLEMS.values():
-        distribution, known = problem.model_validate({}).physics()
-        if isinstance(equation, type(known)):
+        distribution, solved = problem.model_validate({}).physics()
+        if isinstance(equation, type(solved)):
             return distribution
     name = type(equation).__name__
     raise ValueError(f"no usual distribution of inputs for {name}: give `distribution`")

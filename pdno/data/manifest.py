@@ -179,13 +179,13 @@ class Manifest(BaseModel):
         """Where two manifests describe different data: the causes, not what follows from them."""
         if self.problem != other.problem:
             return [f"problem: {other.problem} there, {self.problem} asked for"]
-        made = {"complete", "shards"}
-        asked, there = (one.model_dump(mode="json", exclude=made) for one in (self, other))
+        progress = {"complete", "shards"}
+        mine, theirs = (m.model_dump(mode="json", exclude=progress) for m in (self, other))
         for part in ("parameters", "versions", None):
-            mine, theirs = (one[part] if part else one for one in (asked, there))
-            keys = [key for key in {**mine, **theirs} if mine.get(key) != theirs.get(key)]
+            asked, stored = (values[part] if part else values for values in (mine, theirs))
+            keys = [key for key in {**asked, **stored} if asked.get(key) != stored.get(key)]
             if keys:
-                return [f"{k}: {theirs.get(k)} there, {mine.get(k)} asked for" for k in keys]
+                return [f"{k}: {stored.get(k)} there, {asked.get(k)} asked for" for k in keys]
         return []
 
 
@@ -202,12 +202,12 @@ def read_manifest(folder: Path) -> Manifest:
     except (ValueError, RecursionError) as error:
         reason = str(error)
         if isinstance(error, ValidationError):
-            found = (f"{'.'.join(map(str, e['loc']))} {e['msg']}" for e in error.errors())
-            reason = "; ".join(map(str.strip, found))
-        plain = printable(reason[:LONGEST_MESSAGE])
+            reasons = (f"{'.'.join(map(str, e['loc']))} {e['msg']}" for e in error.errors())
+            reason = "; ".join(map(str.strip, reasons))
+        reason = printable(reason[:LONGEST_MESSAGE])
         raise ValueError(
-            f"{path} is damaged or not a manifest of ours ({plain}): bring it back from a copy, or "
-            "delete the folder and generate it again"
+            f"{path} is damaged or not a manifest of ours ({reason}): bring it back from a copy, "
+            "or delete the folder and generate it again"
         ) from error
     check_memory(f"one sample of {folder}", manifest.sample_bytes())
     return manifest
@@ -220,25 +220,27 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def describe_dataset(folder: Path) -> str:
     """What a dataset folder holds, in a few lines."""
-    one = read_manifest(folder)
-    state = "complete" if one.complete else f"PARTIAL, {one.made} samples so far"
-    absent = sum(not (folder / shard.file).is_file() for shard in one.shards)
+    manifest = read_manifest(folder)
+    count, times = len(manifest.shards), manifest.times
+    absent = sum(not (folder / shard.file).is_file() for shard in manifest.shards)
+    state = "complete" if manifest.complete else f"PARTIAL, {manifest.made} samples so far"
     if absent:
-        state = f"DAMAGED, {absent} of {len(one.shards)} shards are missing"
+        state = f"DAMAGED, {absent} of {count} shards are missing"
     frames = "static"
-    if one.times is not None:
-        frames = f"{len(one.times)} frames, t = {one.times[0]:g} .. {one.times[-1]:g}"
-    head = f"{folder}: pdno dataset, {one.problem}, {state}"
-    fields = f"{', '.join(one.names('input'))} -> {', '.join(one.names('output'))}"
-    fields = f"  fields     {fields}, {frames}, {one.dtype}"
-    if one.problem == OWN:
-        samples = f"  samples    {one.samples}, {len(one.shards)} shards"
-        return "\n".join([head, samples, f"  grid       {one.grid.shape}", fields])
+    if times is not None:
+        frames = f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}"
+    head = f"{folder}: pdno dataset, {manifest.problem}, {state}"
+    names = f"{', '.join(manifest.names('input'))} -> {', '.join(manifest.names('output'))}"
+    fields = f"  fields     {names}, {frames}, {manifest.dtype}"
+    if manifest.problem == OWN:
+        samples = f"  samples    {manifest.samples}, {count} shards"
+        return "\n".join([head, samples, f"  grid       {manifest.grid.shape}", fields])
+    parameters = ", ".join(f"{key}={value}" for key, value in manifest.parameters.items())
     return f"""{head}
-  equation   {one.equation}
-  scheme     {one.scheme}
-  samples    {one.samples} (seed {one.seed}), {len(one.shards)} shards
-  grid       {one.grid.shape}, solved on {one.solver_grid.shape}
+  equation   {manifest.equation}
+  scheme     {manifest.scheme}
+  samples    {manifest.samples} (seed {manifest.seed}), {count} shards
+  grid       {manifest.grid.shape}, solved on {manifest.solver_grid.shape}
 {fields}
-  parameters {", ".join(f"{key}={value}" for key, value in one.parameters.items())}
-  residual   {max((shard.residual for shard in one.shards), default=0.0):.1e} at most"""
+  parameters {parameters}
+  residual   {max((shard.residual for shard in manifest.shards), default=0.0):.1e} at most"""

@@ -94,8 +94,8 @@ class Problem(Record, ABC):
     def _check(self) -> "Problem":
         for name, (low, high) in self.vary.items():
             if name not in self.parameter_names:
-                known = ", ".join(self.parameter_names)
-                raise ValueError(f"vary {name!r} of {self.name}; expected some of {known}")
+                names = ", ".join(self.parameter_names)
+                raise ValueError(f"vary {name!r} of {self.name}; expected some of {names}")
             if not low < high:
                 raise ValueError(f"vary {name} from {low:g} to {high:g}; expected a lower first")
         # all draws lie between the corners, which have to be valid problems

@@ -138,8 +138,8 @@ class ShardSource:
             with _opened(self.folder / shard.file) as file:
                 values = np.asarray(file["scalars"][name][()], dtype="f8")
                 if values.shape != (shard.count,):
-                    told = f"{name} is {values.shape}, the manifest says ({shard.count},)"
-                    raise ValueError(told)
+                    wrong = f"{name} is {values.shape}"
+                    raise ValueError(f"{wrong}, the manifest says ({shard.count},)")
                 parts.append(values)
         return torch.from_numpy(np.concatenate(parts))
 
@@ -168,8 +168,8 @@ def _opened(path: Path) -> Iterator[h5py.File]:
         with h5py.File(path, "r") as file:
             yield file
     except Exception as error:  # damaged bytes make h5py fail in many ways; all mean the same
-        told = f"{path} is damaged or cannot be read ({error})"
-        raise ValueError(f"{told}: {REPAIR} to repair it") from error
+        reason = f"{path} is damaged or cannot be read ({error})"
+        raise ValueError(f"{reason}: {REPAIR} to repair it") from error
 
 
 def _write_root(

@@ -157,8 +157,8 @@ def _channel_names(kind: str, names: Sequence[str], count: int) -> tuple[str, ..
     if not names:
         return (kind,) if count == 1 else tuple(f"{kind}_{k}" for k in range(count))
     if len(names) != count or len(set(names)) != count or not all(names):
-        told = f"names {', '.join(names)} of {count} {kind} channels"
-        raise ValueError(f"{told}: expected {count} different ones")
+        listed = f"names {', '.join(names)} of {count} {kind} channels"
+        raise ValueError(f"{listed}: expected {count} different ones")
     return tuple(names)
 
 

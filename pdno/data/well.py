@@ -170,14 +170,14 @@ def _read_header(path: Path) -> _Header:
             expected = field.stored_shape(count, len(times), shape)
             # a scalar that does not vary may be one number or an array of one
             if stored.shape != expected and not (expected == () and stored.shape == (1,)):
-                told = f"{name} has shape {tuple(stored.shape)}, its attributes say {expected}"
-                raise ValueError(told)
+                shapes = f"{name} has shape {tuple(stored.shape)}, its attributes say {expected}"
+                raise ValueError(shapes)
             kinds.add(stored.dtype.newbyteorder("="))
             whole = len(shape) ** field.order * (len(times) if field.by_time else 1)
             check_memory(f"one sample of field {name}", 8 * whole * math.prod(shape))
         boundaries = file["boundary_conditions"].values()
-        periodic = all(_text(one.attrs["bc_type"]).lower() == "periodic" for one in boundaries)
-    grid = _grid(path, coordinates, periodic=periodic)
+        ends = {_text(boundary.attrs["bc_type"]).lower() for boundary in boundaries}
+    grid = _grid(path, coordinates, periodic=ends <= {"periodic"})
     return _Header(path, count, axes, grid, times, fields, np.dtype("f8") in kinds)
 
 
@@ -227,8 +227,8 @@ class WellSource:
         for header in self.headers[1:]:
             for name in ("axes", "grid", "fields") + ("times",) * (layout.times is None):
                 if getattr(header, name) != getattr(first, name):
-                    told = f"{header.path} and {first.path} have different {name}"
-                    raise ValueError(f"{told}: read those that are alike, file by file")
+                    files = f"{header.path} and {first.path}"
+                    raise ValueError(f"{files} have different {name}: read them one by one")
         self.inputs, self.outputs = _choose(first, layout)
         in_time = first.fields[self.outputs[0]].by_time
         self.times = (layout.times or first.times) if in_time else None

@@ -34,9 +34,8 @@ class Symmetry:
         first = f.dim() - grid.dim
         # first shift and flip each axis of f, then let axis a run along axes[a]
         for axis, (flip, steps) in enumerate(self._steps(grid)):
-            place = first + axis
-            f = f.flip(place) if flip else f
-            f = f.roll(steps, place) if steps else f
+            f = f.flip(first + axis) if flip else f
+            f = f.roll(steps, first + axis) if steps else f
         order = [self.axes.index(axis) for axis in range(grid.dim)]
         return self.sign * f.permute(*range(first), *(first + axis for axis in order))
 

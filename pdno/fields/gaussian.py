@@ -25,7 +25,7 @@ Order = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class GaussianField:
-    """The distribution N(m, σ²(-Δ + τ²)^-α) without its constant mode, as in the published recipes.
+    """The distribution N(m, σ²(-Δ + τ²)^-α) without the constant mode, as in published recipes.
 
     In an orthonormal eigenbasis e_k of the Laplacian, -Δ e_k = μ_k e_k, a sample is
 

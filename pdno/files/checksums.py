@@ -1,9 +1,8 @@
 """Checksums: the SHA-256 of each file of a finished run, in one record that carries its own.
 
-The record, checksums.json, is an object with the digests of the files beside it by their names. It
-is written last. Its final line has the SHA-256 of the lines before it, as that of the manifest of a
-dataset has. Readers take the path of a file from `verified_path`, so that any changed byte is
-an error.
+The record, checksums.json, is written last. It maps the names of the files beside it to their
+digests, and its final line has the SHA-256 of the lines before it, as in manifests of datasets.
+Readers take the path of a file from `verified_path`, so that any changed byte is an error.
 """
 
 __all__ = [

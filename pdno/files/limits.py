@@ -1,8 +1,8 @@
 """Limits for readers: regular files alone, within limits of memory and computing time.
 
 A reader states what it needs before it reads. The limit is half of the memory of this machine, or
-that of the environment, for example PDNO_MEMORY_LIMIT=8GiB. Parsed text takes many times the bytes
-of its file, and counts so. Computing time is limited where a file could keep a reader busy for ever
+that of the environment, for example PDNO_MEMORY_LIMIT=8GiB. Parsed text counts as many times the
+bytes of its file. Computing time is limited where a file could keep a reader busy for ever
 (`pdno.data.foreign_hdf5`): 5 s, or for example PDNO_TIME_LIMIT=60s.
 """
 

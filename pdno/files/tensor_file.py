@@ -1,8 +1,8 @@
 """Tensor files: files of `torch.save`, read without unpickling.
 
 A file of torch >= 1.6 is a zip archive of uncompressed records: `NAME/data.pkl` describes the
-object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages. The description is a
-pickle, a program for a small stack machine which may call any function it names. Here it is only
+object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages. The description is
+a pickle, a program for a small stack machine which may call any function it names. Here it is only
 tokenised (`pickletools.genops` executes nothing) and interpreted by the machine below, which knows
 containers, numbers, text, ordered dicts, tensors as views of storages, and parameters. All else is
 refused. The result is plain and on the CPU.

@@ -51,7 +51,7 @@ class Advance(Protocol):
 
 @contextlib.contextmanager
 def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
-    """Show progress up to `total` while the block calls what this yields; rates leave out `done`."""
+    """Show progress up to `total` as the block calls what this yields; rates leave out `done`."""
     cell = _notebook_cell(title)
     on_screen = cell is None and sys.stderr.isatty()
     every = PLAIN_EVERY if cell is None else NOTEBOOK_EVERY

@@ -1,8 +1,8 @@
 """Darcy flow: the solution of -∇·(k ∇u) = f to a checked residual, by finite volumes.
 
-Moderate contrasts of k are solved by conjugate gradients, preconditioned by the Laplacian in a sine
-transform, large ones by elimination. Either way the residual f - A u is computed afresh and, where
-too large, corrected by another solve.
+Moderate contrasts of k are solved by conjugate gradients, preconditioned by the Laplacian in a
+sine transform, large ones by elimination. Either way the residual f - A u is computed afresh and,
+where too large, corrected by another solve.
 """
 
 __all__ = ["FiniteVolumes", "assemble", "conjugate_gradient", "solve_elliptic"]

@@ -168,7 +168,7 @@ class _Stepper:
 
 
 class _Tables:
-    """One step h of the method of Cox and Matthews (J. Comput. Phys. 176, 2002, eq. 26-29), z = hL:
+    """A step h of the method of Cox and Matthews (J. Comput. Phys. 176, 2002, eq. 26-29), z = hL:
 
     a  = e^{z/2} u + h/2 φ₁(z/2) N(u)
     b  = e^{z/2} u + h/2 φ₁(z/2) N(a)

@@ -168,7 +168,8 @@ class _Products(torch.autograd.Function):
 
     On a full axis pairs of ±ξ are joined first, so that the table is real and half as long:
 
-        h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,   P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}).
+        h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,
+        P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}).
 
     Inside, the full axes come first, then whatever is transformed together, then the half axis,
     (N_1, .., N_{d-1}, ..., N_d): each axis is then one large product without a copy.
