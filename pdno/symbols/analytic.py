@@ -20,9 +20,13 @@ class AnalyticSymbol(Symbol):
     """A symbol a(ξ) given by a formula, in float64."""
 
     hermitian = True
+    class_order: float | None = None  # m of S^m_{1,0}, if it is in one at all times
 
     def __init__(self) -> None:
         super().__init__(1, 1)
+
+    def proven_order(self, t: float | None = None) -> float | None:
+        return self.class_order
 
     @abstractmethod
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
@@ -94,14 +98,12 @@ class Derivative(AnalyticSymbol):
     def __init__(self, order: Sequence[int]) -> None:
         super().__init__()
         self.order, self.dim = tuple(order), len(order)
+        self.class_order = float(sum(order))
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("derivative", self.order, xi)
         factors = [(2j * math.pi * xi[..., a]) ** power for a, power in enumerate(self.order)]
         return torch.stack(factors).prod(dim=0)
-
-    def proven_order(self, t: float | None = None) -> float:
-        return float(sum(self.order))
 
 
 class FractionalLaplacian(AnalyticSymbol):
@@ -109,18 +111,17 @@ class FractionalLaplacian(AnalyticSymbol):
 
     def __init__(self, power: float) -> None:
         super().__init__()
-        self.power = power
+        self.power, self.class_order = power, 2 * power
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         squared = _norm_squared(xi)
         return torch.where(squared == 0, 0.0, squared.where(squared != 0, 1.0) ** self.power)
 
-    def proven_order(self, t: float | None = None) -> float:
-        return 2 * self.power
-
 
 class Resolvent(AnalyticSymbol):
     """1/(z + 4π²|ξ|²), that is (z - Δ)⁻¹; of order -2."""
+
+    class_order = -2.0
 
     def __init__(self, shift: float = 1.0) -> None:
         super().__init__()
@@ -130,9 +131,6 @@ class Resolvent(AnalyticSymbol):
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         return 1.0 / (self.shift + _norm_squared(xi))
-
-    def proven_order(self, t: float | None = None) -> float:
-        return -2.0
 
 
 class Advection(AnalyticSymbol):

@@ -190,20 +190,20 @@ def certify(
     proven = _proven_order(symbol, probe, t, acting)
     # the search
     doubtful = proven is None or order is None or order < proven
-    seen = measure_differences(probe, probe.dim // 2 + 2, search=doubtful)  # k + 1
-    kinks, seam = _find_kinks(probe, real) if seen.not_finite is None else ([], None)
+    measurement = measure_differences(probe, probe.dim // 2 + 2, search=doubtful)  # k + 1
+    kinks, seam = _find_kinks(probe, real) if measurement.not_finite is None else ([], None)
     # the rules
-    requested = _requested_order(order, seen.fitted_order, proven)
+    requested = _requested_order(order, measurement.fitted_order, proven)
     findings = _Findings(kinks, seam)
-    if seen.not_finite is not None:
-        findings.witnesses = [_not_finite(seen.not_finite)]
+    if measurement.not_finite is not None:
+        findings.witnesses = [_not_finite(measurement.not_finite)]
     elif proven is not None and requested >= proven:
         findings.proven = proven
     else:
-        violations, findings.unclear = _find_violations(seen, requested)
+        violations, findings.unclear = _find_violations(measurement, requested)
         findings.witnesses = [*violations, *kinks, *([seam] if seam and space == "torus" else [])]
-    remarks = _remarks(symbol, probe, seen)
-    return _make_certificate(findings, probe, seen, requested, remarks)
+    remarks = _remarks(symbol, probe, measurement)
+    return _make_certificate(findings, probe, measurement, requested, remarks)
 
 
 @dataclass
@@ -218,28 +218,30 @@ class _Findings:
 
 
 def _make_certificate(
-    findings: _Findings, probe: Probe, seen: Measurement, order: float, remarks: list[str]
+    findings: _Findings, probe: Probe, measurement: Measurement, order: float, remarks: list[str]
 ) -> Certificate:
     witnesses, unclear = findings.witnesses, findings.unclear
     assessment: Assessment = "refused" if witnesses else "undecided" if unclear else "accepted"
-    seminorms = seen.seminorms(order)
-    alphas = dict.fromkeys(row.alpha for row in seen.rows)
+    seminorms = measurement.seminorms(order)
+    alphas = dict.fromkeys(row.alpha for row in measurement.rows)
     indices = [(a, b) for a in alphas for b in multi_indices(probe.dim, 2)]
     return Certificate(
         assessment=assessment,
         proof="evidence" if findings.proven is None else "theorem",
-        certainty=_certainty(assessment, seen, findings.proven),
+        certainty=_certainty(assessment, measurement, findings.proven),
         requested=order,
-        order=seen.fitted_order,
+        order=measurement.fitted_order,
         dim=probe.dim,
         seminorms={i: seminorms.get(i, 0.0) for i in indices},
-        growth={i: seen.growth[i].exponent if i in seminorms else -math.inf for i in indices},
+        growth={
+            i: measurement.growth[i].exponent if i in seminorms else -math.inf for i in indices
+        },
         periodic=findings.seam is None if probe.depends_on_x else None,
         smooth=not findings.kinks,
         witnesses=tuple(witnesses),
         reasons=(*([witness.reason for witness in witnesses] or unclear), *remarks),
         radii=tuple(float(2 * RATIO**j * probe.scale.mean()) for j in range(1, probe.shells + 1)),
-        curves=seen.curves(order),
+        curves=measurement.curves(order),
     )
 
 
@@ -282,12 +284,14 @@ def _requested_order(order: float | None, fitted: float, proven: float | None) -
     return fitted if math.isfinite(fitted) else 0.0
 
 
-def _find_violations(seen: Measurement, order: float) -> tuple[list[Witness], list[str]]:
+def _find_violations(measurement: Measurement, order: float) -> tuple[list[Witness], list[str]]:
     """A witness for each |α| whose bound is broken, for |α| = 0 no others; what is unclear."""
     witnesses, unclear = dict[int, Witness](), dict[int, str]()
-    windows = [(row, *row.window(order, seen.near_origin(row, order))) for row in seen.rows]
+    windows = [
+        (row, *row.window(order, measurement.near_origin(row, order))) for row in measurement.rows
+    ]
     values = windows[0][2]
-    widest = {row.alpha: row for row in seen.rows if not sum(row.beta)}
+    widest = {row.alpha: row for row in measurement.rows if not sum(row.beta)}
     # what steps of |ξ|/16 see up to the end: growth with short ones below that is nothing new
     wide = {row.alpha: 2 * max(sizes) for row, _, sizes in windows if not sum(row.beta)}
     in_x = {row.beta: max(sizes) for row, _, sizes in windows if not sum(row.alpha)}
@@ -373,13 +377,13 @@ def _name(row: Row) -> str:
     return name + (f"∂_x^{show_point(row.beta)} " if sum(row.beta) else "")
 
 
-def _certainty(assessment: Assessment, seen: Measurement, proven: float | None) -> str:
+def _certainty(assessment: Assessment, measurement: Measurement, proven: float | None) -> str:
     """How sure the assessment is; with the proven order where it rests on a theorem."""
     if proven is not None:
         order = "every order" if proven == -math.inf else f"S^{proven:g}"
         return f"proven: {order} by construction, whatever the numbers; constants are measured"
-    farthest = float(seen.rows[0].points.norm(dim=-1).max())
-    values = f"{seen.value_count:,} values up to |ξ| = {farthest:.1g}"
+    farthest = float(measurement.rows[0].points.norm(dim=-1).max())
+    values = f"{measurement.value_count:,} values up to |ξ| = {farthest:.1g}"
     return {
         "accepted": f"evidence: level in {values}; what is thinner or beyond is not seen",
         "undecided": f"undecided by {values}: neither level nor steadily growing",
@@ -387,18 +391,20 @@ def _certainty(assessment: Assessment, seen: Measurement, proven: float | None) 
     }[assessment]
 
 
-def _remarks(symbol: AnySymbol, probe: Probe, seen: Measurement) -> list[str]:
+def _remarks(symbol: AnySymbol, probe: Probe, measurement: Measurement) -> list[str]:
     """What a reader of the assessment should know besides."""
     remarks, support, none = [], probe.support, (0,) * probe.dim
     if support is not None:
-        firsts = [sizes.max() for (a, b), sizes in seen.core.items() if (sum(a), sum(b)) == (1, 0)]
-        largest = max(map(float, firsts)) / float(seen.core[none, none].max())
+        firsts = [
+            sizes.max() for (a, b), sizes in measurement.core.items() if (sum(a), sum(b)) == (1, 0)
+        ]
+        largest = max(map(float, firsts)) / float(measurement.core[none, none].max())
         remarks.append(
             f"a table: zero where some |ξ_j| > {support}, so it is of every order, with constants "
             f"that hold for these modes only. Neighbours differ by up to {largest:.2g} times the "
             f"largest entry; for a smooth function of ξ/{support} that is {math.pi / support:.2g}"
         )
-    elif seen.fitted_order == -math.inf:
+    elif measurement.fitted_order == -math.inf:
         remarks.append("a decays faster than every power of |ξ|, so it is of every order")
     if isinstance(symbol, Symbol) and probe.dim > 1 and not probe.only_integers:
         directions = torch.tensor([[1.0, 2.0, -3.0], [5.0, -1.0, 2.0]])[:, : probe.dim]

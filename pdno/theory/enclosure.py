@@ -103,11 +103,11 @@ class ProvenConstants:
         value, gradient, laplacian = (
             self.space[key][1] for key in ((0,) * self.dim, "gradient", "laplacian")
         )
-        one = value + gradient / (2 * math.pi)
-        two = one + laplacian / (4 * math.pi**2)
+        first = value + gradient / (2 * math.pi)
+        second = first + laplacian / (4 * math.pi**2)
         if sigma <= 1:
-            return value ** (1 - sigma) * one**sigma
-        return one ** (2 - sigma) * two ** (sigma - 1)
+            return value ** (1 - sigma) * first**sigma
+        return first ** (2 - sigma) * second ** (sigma - 1)
 
 
 @torch.no_grad()
@@ -141,32 +141,27 @@ def enclose(
     space: dict[MultiIndex | str, Tensor] | None = None
     used = 0
     if symbol.depends_on_x:
-        torus = _cells([[(0.0, 1.0)] * dim])
-        sizes = functools.partial(_of_x, double, indices)
-        suprema, used = _suprema(sizes, torus, looseness, boxes, at_once)
+        sizes, torus = functools.partial(_of_x, double, indices), [(0.0, 1.0)] * dim
+        suprema, used = _suprema(sizes, _cells(torus, 1), looseness, boxes, at_once)
         space = dict(zip([*indices, "gradient", "laplacian"], suprema, strict=True))
     # τ = 1, where -ξ has the same sizes as ξ, and ξ_j = 1
-    whole, half = (-1.0, 1.0), (0.0, 1.0)
-    cube = _cells([[half, *[whole] * (dim - 1)]] * (dim + 1))
+    cube = _cells([(0.0, 1.0), *[(-1.0, 1.0)] * (dim - 1)], dim + 1)
     sizes = functools.partial(_of_xi, double, indices)
     suprema, more = _suprema(sizes, cube, looseness, boxes, at_once)
-    frequency: dict[MultiIndex | str, Tensor] = dict(
-        zip([*indices, "matrix"], suprema, strict=True)
-    )
+    names: list[MultiIndex | str] = [*indices, "matrix"]
+    frequency = dict(zip(names, suprema, strict=True))
     return ProvenConstants(symbol.order, dim, space, frequency, used + more, symbol.elliptic)
 
 
-def _cells(faces: Sequence[Sequence[tuple[float, float]]]) -> tuple[Tensor, Tensor, Tensor]:
-    """Boxes of which each side is at most 1/2 long, lower and upper corners, and their faces."""
-    lows, highs, numbers = list[Tensor](), list[Tensor](), list[Tensor]()
-    for number, sides in enumerate(faces):
-        edges = [
-            torch.linspace(a, b, round(2 * (b - a)) + 1, dtype=torch.float64) for a, b in sides
-        ]
-        for cells, ends in ((lows, [e[:-1] for e in edges]), (highs, [e[1:] for e in edges])):
-            cells.append(torch.cartesian_prod(*ends).reshape(-1, len(sides)))
-        numbers.append(torch.full((len(lows[-1]),), number))
-    return torch.cat(lows), torch.cat(highs), torch.cat(numbers)
+def _cells(sides: Sequence[tuple[float, float]], faces: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Boxes with sides of at most 1/2 on some equal faces: corners, lower and upper, and face."""
+    edges = [torch.linspace(a, b, round(2 * (b - a)) + 1, dtype=torch.float64) for a, b in sides]
+    lo, hi = (
+        torch.cartesian_prod(*ends).reshape(-1, len(sides))
+        for ends in ([edge[:-1] for edge in edges], [edge[1:] for edge in edges])
+    )
+    numbers = torch.arange(faces).repeat_interleave(len(lo))
+    return lo.repeat(faces, 1), hi.repeat(faces, 1), numbers
 
 
 def _suprema(
@@ -236,9 +231,9 @@ def _of_xi(
     variables are all of (τ, ξ) but the one that is 1 on the face.
     """
     (at, half), n, m = _boxes(lo, hi), lo.shape[1], symbol.order
-    one = Ball.point(torch.ones_like(at.mid[:, 0]))
+    unit_ball = Ball.point(torch.ones_like(at.mid[:, 0]))
     variable = {c: v for v, c in enumerate(c for c in range(n + 1) if c != face)}
-    points = [at[:, variable[c]] if c in variable else one for c in range(n + 1)]
+    points = [at[:, variable[c]] if c in variable else unit_ball for c in range(n + 1)]
     jets = [Jet.of_variable(point, variable.get(c), n) for c, point in enumerate(points)]
     squared = functools.reduce(Jet.__add__, [jet.square() for jet in jets])
     shrink = squared.power(-0.5)
@@ -315,8 +310,8 @@ def _structured(symbol: ClassicalSymbol, omega: Jet, half: Tensor) -> Matrix:
     if symbol.elliptic:
         unit = torch.eye(symbol.in_channels, dtype=torch.float64)
         unit_c = Ball.near(float(symbol.log_ellipticity.exp())) * Ball.point(unit)
-        one = Ball.point(torch.ones_like(omega.all.mid[0, :, 0]))
-        weight = Jet.of_variable(one, None, omega.variables)
+        unit_ball = Ball.point(torch.ones_like(omega.all.mid[0, :, 0]))
+        weight = Jet.of_variable(unit_ball, None, omega.variables)
         if symbol.dissipative:
             squares = [omega[..., c].square() for c in range(1, symbol.scale.dim + 1)]
             weight = functools.reduce(Jet.__add__, squares)

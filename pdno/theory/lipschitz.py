@@ -27,7 +27,7 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.fourier import whole_spectrum
 from pdno.spectral.grid import Grid
 from pdno.theory.interval import FUNCTIONS
-from pdno.theory.norms import LinearMap, evaluated, norm_bound, operator_norm
+from pdno.theory.norms import LinearMap, evaluated, norm_bound, operator_norm, spectral_norms
 
 GELU_LIPSCHITZ = (1 + math.erf(1)) / 2 + 1 / (math.e * math.sqrt(math.pi))
 """GELU'' = φ(z) (2 - z²) vanishes at z = ±√2: it is GELU'(√2) = Φ(√2) + √2 φ(√2)."""
@@ -303,7 +303,7 @@ def _probable_norm(
 
 
 def _norm(weight: Tensor) -> float:
-    return float(torch.linalg.matrix_norm(weight.detach(), 2))
+    return float(spectral_norms(weight.detach()))
 
 
 def _mix(weight: Tensor, v: Tensor) -> Tensor:
@@ -381,8 +381,10 @@ def _factor(
     slopes, deviations = _slope_ranges(step.local.bias + weight @ middle, radius * SLACK)
     root = deviations.sqrt()
     centre = semigroup + forcing @ (slopes[:, None] * weight).to(forcing)
-    rest = _largest(forcing * root) * torch.linalg.matrix_norm(root[:, None] * weight, 2)
-    return float(_largest(centre) + rest) * SLACK
+    rest = spectral_norms(forcing * root).max() * torch.linalg.matrix_norm(
+        root[:, None] * weight, 2
+    )
+    return float(spectral_norms(centre).max() + rest) * SLACK
 
 
 def _slope_ranges(bias: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
@@ -400,11 +402,6 @@ def _multiplier(operator: PseudoDifferentialOperator, grid: Grid) -> Tensor:
     t = 1.0 if operator.symbol.takes_time else None
     values = operator.values(grid, t).frequency[0]
     return whole_spectrum(values, grid, operator.modes).flatten(2).permute(2, 0, 1)
-
-
-def _largest(matrices: Tensor) -> Tensor:
-    norms: Tensor = torch.linalg.matrix_norm(matrices, 2)
-    return norms.max()
 
 
 def _length(u: Tensor) -> Tensor:

@@ -67,8 +67,8 @@ class Row:
         """Sizes times ⟨ξ⟩^{|α|-m}, (K, J), zero if unseen, and the largest unseen ones, (J,)."""
         bracket = (1.0 + self.points.square().sum(dim=-1)).log() / 2
         weights = ((sum(self.alpha) - order) * bracket).exp()
-        seen = (self.sizes > self.floor) | ~torch.isfinite(self.sizes)
-        sizes = torch.where(seen, self.sizes, 0.0)
+        visible = (self.sizes > self.floor) | ~torch.isfinite(self.sizes)
+        sizes = torch.where(visible, self.sizes, 0.0)
         hidden = torch.where(self.floor == 0, 0.0, self.floor * weights.amax(dim=0))
         return torch.where(sizes == 0, 0.0, sizes * weights), hidden
 
@@ -93,9 +93,9 @@ class Row:
         radii = self.points.norm(dim=-1).amin(dim=0).clamp_min(1.0)
         if not bool(torch.isfinite(sizes).all()):
             return Growth(math.inf, int((~torch.isfinite(sizes)).nonzero()[0]))
-        seen = ((sizes > self.floor) & (sizes > 0)).nonzero().flatten()
-        last = int(seen[-1]) if len(seen) else -1
-        outer = seen[seen > 0][-FITTED:]  # the first shell is not far out
+        visible = ((sizes > self.floor) & (sizes > 0)).nonzero().flatten()
+        last = int(visible[-1]) if len(visible) else -1
+        outer = visible[visible > 0][-FITTED:]  # the first shell is not far out
         if len(outer) < FEWEST:
             return Growth(-math.inf, last)
         x, y = radii[outer].log(), sizes[outer].log()

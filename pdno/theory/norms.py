@@ -8,7 +8,7 @@ separated symbols. The proofs are in docs/theory_operators.md.
 
 __all__ = [
     *("LinearMap", "NormBound", "NormEstimate", "Separated", "bessel_potential", "norm_bound"),
-    *("operator_norm", "weigh"),
+    *("operator_norm", "spectral_norms", "weigh"),
 ]
 
 import itertools
@@ -27,8 +27,8 @@ from pdno.symbols.base import Symbol, SymbolValues
 
 LinearMap = Callable[[Tensor], Tensor]
 Separated = PseudoDifferentialOperator | Symbol | SymbolValues
-PAIRS = 2**26  # of modes, up to which Schur's bound is computed
-PAIRS_AT_ONCE = 2**21
+MODE_PAIRS = 2**26  # of modes, up to which Schur's bound is computed
+MODE_PAIRS_AT_ONCE = 2**21
 
 
 # ---- From below ----
@@ -291,15 +291,15 @@ class _Blocks:
 
     def bounds(self, sigma: float) -> dict[str, float]:
         """Every bound; where nothing depends on x the mean is the operator."""
-        mean = _spectral(self.mean)
+        mean = spectral_norms(self.mean)
         top = float(mean.max())
         if not bool(self.b.any()):
             return {"multiplier": top}
-        whole = _factors(self.b_whole, self.mu) + float(_spectral(self.local).max())
+        whole = _factors(self.b_whole, self.mu) + float(spectral_norms(self.local).max())
         rest = top + _factors(self.b, self.mu)
         # what each η can add at most; all but the largest are bounded by that
         each = self._peetre(sigma)
-        order, count = each.argsort(descending=True), PAIRS // self.grid.size
+        order, count = each.argsort(descending=True), MODE_PAIRS // self.grid.size
         left = float(each[order[count:]].sum())
         apart, joined, change = self._schur(mean, sigma, order[:count])
         change += left if sigma else 0.0  # |⟨ξ'⟩^σ ⟨ξ⟩^{-σ} - 1| is at most 1, or that power
@@ -321,7 +321,7 @@ class _Blocks:
         sums = self.mu.real.new_zeros(2, 2, size)  # blocks and change, by ξ' and by ξ
         shifts = list(itertools.product(*[range(0, -n, -1) for n in grid.shape]))
         axes = tuple(range(grid.dim))
-        for chunk in torch.split(eta, max(1, PAIRS_AT_ONCE // size)) if len(eta) else ():
+        for chunk in torch.split(eta, max(1, MODE_PAIRS_AT_ONCE // size)) if len(eta) else ():
             # from ξ to ξ' = ξ + η modulo N, for some η and all ξ
             to = torch.stack([index.roll(shifts[k], axes).flatten() for k in chunk.tolist()])
             ratio = (self.brackets[to] / self.brackets) ** sigma
@@ -358,7 +358,7 @@ def _factors(b: Tensor, mu: Tensor) -> float:
     flat = b.flatten(3).abs()
     entries = (flat.amax(dim=-1) * mu.abs().amax(dim=-1)).sum(dim=0)
     apart = [(of_b.amax(dim=0) * of_mu.amax(dim=1)).sum() for of_b, of_mu in _products(flat, mu)]
-    return float(torch.stack([_spectral(entries), *apart]).min())
+    return float(torch.stack([spectral_norms(entries), *apart]).min())
 
 
 def _products(b: Tensor, mu: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -372,12 +372,12 @@ def _products(b: Tensor, mu: Tensor) -> list[tuple[Tensor, Tensor]]:
     if b.shape[2] > 1:
         columns = mu.abs().square().sum(dim=(0, 1)).amax(dim=0).sqrt()
         return [(rows[:, None], columns[None])]
-    terms = _spectral(mu.permute(0, 3, 1, 2))
-    stacked = _spectral(mu.permute(3, 0, 1, 2).flatten(1, 2))
+    terms = spectral_norms(mu.permute(0, 3, 1, 2))
+    stacked = spectral_norms(mu.permute(3, 0, 1, 2).flatten(1, 2))
     return [(b.amax(dim=(1, 2)).T, terms), (rows[:, None], stacked[None])]
 
 
-def _spectral(matrices: Tensor) -> Tensor:
+def spectral_norms(matrices: Tensor) -> Tensor:
     """Largest singular values, (..., O, I) -> (...)."""
     norms: Tensor = torch.linalg.matrix_norm(matrices, 2)
     return norms

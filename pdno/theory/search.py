@@ -21,7 +21,9 @@ SAMPLED, RING = {1: 32, 2: 48, 3: 64}, 1024  # directions by dimension, points o
 FOLLOWED = {1: 4, 2: 4, 3: 3}  # rays per order of difference, by dimension
 BENDS, CIRCLES = 4, {2: 1, 3: 4}  # bends per order of difference, circles by dimension
 COARSE, FINE = 256, 32  # points of a circle, and of a window around a bend
-PAIRS = 32  # channel pairs that a search around bends looks at, where none is known to be worst
+CHANNEL_PAIRS = (
+    32  # channel pairs that a search around bends looks at, where none is known to be worst
+)
 START = 2  # lines of a first layer are compared in the shell 4^(START + 1)
 CONES, FAR = {2: 512, 3: 2048}, 6  # directions of a sphere that are compared in the shell 4^FAR
 FEW, MANY = 3, 24  # points x that are spread out, and as many that are worst
@@ -238,7 +240,7 @@ class _Search:
         # planes through the origin, (circles, d, 2)
         frames = torch.linalg.qr(self._normal(CIRCLES[self.dim], self.dim, 2)).Q
         count = self.probe.values(torch.zeros(1, self.dim, dtype=torch.float64)).shape[1]
-        pairs = torch.arange(0, count, max(1, count // PAIRS))
+        pairs = torch.arange(0, count, max(1, count // CHANNEL_PAIRS))
         for shell in range(1, self.shells + 1):
             bends = self._find_bends(frames, 1.5 * RATIO**shell).round()
             points.append(self._near(bends.repeat(self.orders - 1, 1), 3, orders, pairs))

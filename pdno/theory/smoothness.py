@@ -21,7 +21,7 @@ COARSE, FINE, ZOOMS = 128, 32, 4
 FACTOR = FINE / 4  # a window reaches two spacings to both sides
 STENCILS = {2: (1.0, -2.0, 1.0), 4: (1.0, -4.0, 6.0, -4.0, 1.0)}
 RATE = 0.7  # powers of 1/h by which a quotient grows at least where f is rough
-SEEN = 1e3 * torch.finfo(torch.float64).eps
+VISIBLE = 1e3 * torch.finfo(torch.float64).eps
 SEAM_SPACING, SEAM_TOLERANCE = 1 / 2048, 1e-2
 RADII = (1.0, 7.0, 60.0, 1e3, 1e5)  # of the frequencies at which a is a function of x
 # value and derivatives from one side, third order, at 0, h, .., 4h
@@ -73,7 +73,7 @@ def _find_rough(letter: str, function: Factor, lines: Tensor, order: int) -> Rou
     """One that difference quotients of an order show."""
     starts, across = lines[0], lines[1] - lines[0]
     low, high = torch.zeros(len(starts), 1).double(), torch.ones(len(starts), 1).double()
-    spacings, quotients, seen = [], [], []
+    spacings, quotients, visible = [], [], []
     for count in (COARSE, *[FINE] * ZOOMS):
         unit = torch.linspace(0, 1, count + 1, dtype=torch.float64)
         along = low + (high - low) * unit
@@ -86,12 +86,12 @@ def _find_rough(letter: str, function: Factor, lines: Tensor, order: int) -> Rou
         h = (high - low)[:, 0] / count
         spacings.append(h * across.norm(dim=-1))
         quotients.append(largest / spacings[-1] ** order)
-        seen.append(largest > SEEN * values.abs().amax(dim=(0, 2)))
+        visible.append(largest > VISIBLE * values.abs().amax(dim=(0, 2)))
         centre = torch.gather(along, 1, index[:, None] + order // 2)
         low, high = centre - 2 * h[:, None], centre + 2 * h[:, None]
     history = torch.stack(quotients)
     # levels below rounding, which come last, do not count; two rates need three others
-    levels = torch.stack(seen).int().cumprod(dim=0).sum(dim=0)
+    levels = torch.stack(visible).int().cumprod(dim=0).sum(dim=0)
     if order == 2:
         levels = torch.where(levels > ZOOMS, levels, 0)
     rates = (history[1:] / history[:-1].clamp_min(1e-300)).log() / math.log(FACTOR)
@@ -129,7 +129,7 @@ def find_seam(along: Factor, dim: int, generator: torch.Generator) -> Roughness 
         for order, name in enumerate(("a", "∂a", "∂²a")):
             jump, index = (here - there)[order].abs().amax(dim=0).max(dim=0)
             size = float(around[order].abs().amax())
-            rounding = SEEN * float(values) / SEAM_SPACING**order
+            rounding = VISIBLE * float(values) / SEAM_SPACING**order
             if float(jump) > SEAM_TOLERANCE * size + rounding:
                 along_axis = f"/∂x_{axis + 1}" if order else ""
                 reason = (

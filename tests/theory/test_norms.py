@@ -78,7 +78,7 @@ def test_iteration_is_the_dense_norm_and_no_bound_is_below_it(part):
 def test_bounds_of_whole_blocks_and_of_large_grids(pairs, monkeypatch):
     """K + W, and what is left of the bounds where pairs of modes are too many."""
     if pairs is not None:
-        monkeypatch.setattr(sys.modules["pdno.theory.norms"], "PAIRS", pairs)
+        monkeypatch.setattr(sys.modules["pdno.theory.norms"], "MODE_PAIRS", pairs)
     generator = torch.Generator().manual_seed(1)
     for shape, (s, order) in itertools.product([(9,), (4, 6)], SPACES):
         grid = Grid(shape)
@@ -102,9 +102,9 @@ def test_few_waves_in_x_have_the_same_bound_on_large_grids(monkeypatch):
     grid = Grid((64,))
     values = smooth_values(grid, 1.0)
     every = norm_bound(values, grid, s=2.0, order=1.0)
-    monkeypatch.setattr(sys.modules["pdno.theory.norms"], "PAIRS", 8 * 64)
+    monkeypatch.setattr(sys.modules["pdno.theory.norms"], "MODE_PAIRS", 8 * 64)
     assert norm_bound(values, grid, s=2.0, order=1.0).value == pytest.approx(every.value, rel=1e-9)
-    monkeypatch.setattr(sys.modules["pdno.theory.norms"], "PAIRS", 0)
+    monkeypatch.setattr(sys.modules["pdno.theory.norms"], "MODE_PAIRS", 0)
     assert norm_bound(values, grid, s=2.0, order=1.0).value > 1.05 * every.value
 
 
@@ -130,7 +130,7 @@ def test_both_sums_of_schur_are_needed():
 
 def test_the_constant_of_peetre_is_needed(monkeypatch):
     """From ξ = 1 to 2: ⟨2⟩² = 5 > ⟨1⟩² ⟨1⟩² = 4, so without the factor 2 there is no bound."""
-    monkeypatch.setattr(sys.modules["pdno.theory.norms"], "PAIRS", 0)
+    monkeypatch.setattr(sys.modules["pdno.theory.norms"], "MODE_PAIRS", 0)
     grid = Grid((16,))
     values = one_mode(grid, 1, lambda x: torch.cos(2 * math.pi * x))
     bounds = norm_bound(values, grid, s=10.0)
