@@ -27,7 +27,7 @@ from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.evaluate import evaluate_resolutions as evaluate_resolutions
 from .exports.export import export as export
 from .fields.distributions import TwoPhaseField as TwoPhaseField
-from .fields.gaussian import GaussianField as GaussianField
+from .fields.distributions import GaussianField as GaussianField
 from .native.allocator import tune_allocator as tune_allocator
 from .networks.fno import FNO as FNO
 from .networks.mwt import MWT as MWT

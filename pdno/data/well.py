@@ -227,8 +227,8 @@ class WellSource:
         for header in self.headers[1:]:
             for name in ("axes", "grid", "fields") + ("times",) * (layout.times is None):
                 if getattr(header, name) != getattr(first, name):
-                    files = f"{header.path} and {first.path}"
-                    raise ValueError(f"{files} have different {name}: read them one by one")
+                    both = f"{header.path} and {first.path}"
+                    raise ValueError(f"{both} have different {name}: read them one by one")
         self.inputs, self.outputs = _choose(first, layout)
         in_time = first.fields[self.outputs[0]].by_time
         self.times = (layout.times or first.times) if in_time else None

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from pdno.data.problems import Problem
 from pdno.exports.frozen import grid_with_points
-from pdno.fields.distributions import TwoPhaseField
-from pdno.fields.gaussian import GaussianField
+from pdno.fields.distributions import GaussianField, TwoPhaseField
 from pdno.files.run_folder import WEIGHTS
 from pdno.laboratory.computation import Conditions
 from pdno.networks.neural_operator import count_parameters

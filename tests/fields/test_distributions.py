@@ -8,12 +8,12 @@ import torch
 from scipy.fft import dctn
 
 from pdno.fields.distributions import (
+    GaussianField,
     burgers_initial,
     darcy_permeability,
     heat_initial,
     navier_stokes_initial,
 )
-from pdno.fields.gaussian import GaussianField
 from pdno.spectral.fourier import transform
 from pdno.spectral.grid import Grid
 
