@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # Values beyond these bounds are typing errors: the data would overflow or never be ready.
 Positive = Annotated[float, Field(ge=1e-12, le=1e12)]
 Amplitude = Annotated[float, Field(ge=-1e12, le=1e12)]
-Time = Annotated[float, Field(ge=1e-9, le=1e4)]
+FinalTime = Annotated[float, Field(ge=1e-9, le=1e4)]
 Frames = Annotated[int, Field(ge=1, le=100_000)]
 Resolution = Annotated[int, Field(ge=4, le=65536)]
 MOST_NUMBERS = 2**28  # of one sample on the grid of the solver: 2 GiB of float64
@@ -189,7 +189,7 @@ class HeatProblem(Problem):
     resolution: Resolution = 1024
     diffusivity: Positive = 0.05
     """c."""
-    final_time: Time = 1.0
+    final_time: FinalTime = 1.0
     """Last time."""
     frames: Frames = 20
     """Number of stored times, evenly spaced up to final_time."""
@@ -222,7 +222,7 @@ class BurgersProblem(Problem):
     """ν."""
     period: Positive = 1.0
     """L."""
-    final_time: Time = 1.0
+    final_time: FinalTime = 1.0
     """Last time."""
     frames: Frames = 1
     """Number of stored times, evenly spaced up to final_time."""

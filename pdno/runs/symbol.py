@@ -94,7 +94,7 @@ def _findings(
     run: Run | None, network: nn.Module, grid: Grid, t: Time, folder: Path
 ) -> Iterator[Finding]:
     """What is known of the network as a whole."""
-    if isinstance(network, NeuralOperator) and t is None:
+    if isinstance(network, NeuralOperator) and network.head is None and t is None:
         lipschitz = lipschitz_report(network, grid)
         yield "lipschitz_bound", lipschitz.bound, str(lipschitz)
     if run is None or run.experiment is None or run.experiment.problem is None:

@@ -159,6 +159,8 @@ class _LinearParts:
     """The linear maps of a network on a grid in float64, its symbols evaluated once."""
 
     def __init__(self, network: NeuralOperator, grid: Grid, t: float | None) -> None:
+        if network.head is not None:
+            raise ValueError("the network has a head, which is not linearised; expected none")
         self.network, self.grid = copy.deepcopy(network).double(), grid
         self.network.unfreeze()
         self.inner, self.last = network.inner_grid(grid), len(network.operators) - 1

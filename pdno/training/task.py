@@ -44,7 +44,7 @@ from pdno.training.normalizer import (
 )
 from pdno.training.samples import Batch, Examples, Samples, example_noise, whole_samples
 
-Time = TypeVar("Time", float, Tensor)
+TimeValue = TypeVar("TimeValue", float, Tensor)
 Times = Sequence[float] | None  # of the frames of a prediction; None for a static problem
 Frames = Annotated[int, Field(ge=1)]
 Noise = Annotated[float, Field(ge=0)]
@@ -258,7 +258,7 @@ class OneShot(Task):
     def time_scale(self) -> TimeScale:
         return TimeScale(self.start, self.span)
 
-    def scaled_time(self, t: Time) -> Time:
+    def scaled_time(self, t: TimeValue) -> TimeValue:
         """What the network sees of a time."""
         return (t - self.start) / self.span
 

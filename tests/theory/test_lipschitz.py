@@ -187,3 +187,12 @@ def test_other_activations_are_refused():
     net.activation = torch.tanh
     with pytest.raises(ValueError, match="another activation than GELU"):
         lipschitz_report(net, Grid((8,)))
+
+
+def test_networks_with_a_head_are_refused():
+    """The head moves the input along, which the linear parts of the network do not show."""
+    net = pdno.PDNO(1, 1, 1, width=3, layers=2, symbol_hidden=5, head="transport")
+    with pytest.raises(ValueError, match="the network has a head"):
+        lipschitz_report(net, Grid((8,)))
+    with pytest.raises(ValueError, match="the network has a head"):
+        linearise(net, torch.zeros(1, 1, 8))
