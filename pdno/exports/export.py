@@ -118,8 +118,9 @@ def export(
     target = Path(out)
     if not target.name.endswith(FORMATS[format]):
         raise ValueError(f"{target.name} is {format}: expected a name that ends {FORMATS[format]}")
-    frozen = freeze(operator.fixed(pde_parameters), resolution, _times(operator, frames))
-    inputs, predict = _inputs(frozen, samples), partial(_predict, operator, frozen, pde_parameters)
+    operator = operator.fixed(pde_parameters)
+    frozen = freeze(operator, resolution, _times(operator, frames))
+    inputs, predict = _inputs(frozen, samples), partial(_predict, operator, frozen)
     description = describe(frozen) | {"pde_parameters": dict(pde_parameters or {})}
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(target) as temporary, tempfile.TemporaryDirectory() as folder:
@@ -172,10 +173,10 @@ def _inputs(frozen: FrozenPredictor, samples: tuple[Tensor, Grid] | None) -> Ten
         inputs = inputs if frozen.inputs is None else frozen.inputs.decode(inputs, grid)
     else:
         inputs, old = samples
-        if old != grid:
-            inputs = (
-                resample(inputs, grid.shape) if grid.periodic else interpolate(inputs, old, grid)
-            )
+        if old != grid and grid.periodic:
+            inputs = resample(inputs, grid.shape)
+        elif old != grid:
+            inputs = interpolate(inputs, old, grid)
     return inputs[:, -frozen.input_channels :].float().cpu().contiguous()
 
 
@@ -196,18 +197,11 @@ def _compare(run: Predict, predict: Predict, inputs: Tensor, format: Format) -> 
     return largest
 
 
-def _predict(
-    operator: TrainedOperator,
-    frozen: FrozenPredictor,
-    pde_parameters: Mapping[str, float] | None,
-    inputs: Tensor,
-) -> Tensor:
+def _predict(operator: TrainedOperator, frozen: FrozenPredictor, inputs: Tensor) -> Tensor:
     """The prediction of the operator itself, not of the frozen one."""
     one_step = frozen.times is None and operator.task.times_wanted == "in turn"
     times = [0.0] if one_step else frozen.times
-    outputs = operator.predict(
-        inputs, grid=frozen.grid, times=times, pde_parameters=pde_parameters
-    )
+    outputs = operator.predict(inputs, grid=frozen.grid, times=times)
     return outputs[:, 0] if one_step else outputs
 
 

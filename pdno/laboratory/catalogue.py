@@ -11,6 +11,7 @@ import base64
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -44,6 +45,7 @@ Number = Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE, allow_inf_n
 Moment = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)]
 Key = Annotated[str, Field(min_length=1, max_length=300)]
 Index = Annotated[int, Field(ge=0, le=4096)]
+Slider = tuple[str, float, float]  # name and range of a constant
 Points = Annotated[int, Field(ge=4, le=max(LARGEST.values()))]
 
 
@@ -61,35 +63,24 @@ class Array(BaseModel):
         return cls.model_validate({"shape": list(values.shape), "data": data, **fields})
 
 
-class Slider(BaseModel):
-    """A constant: a further channel of the input, or a PDE parameter in its training range."""
-
-    name: str
-    low: float
-    high: float
-
-
 class ServedOperator(BaseModel):
     """The operator of a run with all that the page needs to know; requests are checked by it."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
     run: Annotated[Run, Field(exclude=True)]
     operator: Annotated[TrainedOperator, Field(exclude=True)]
-    sampling: Annotated[Sampling, Field(exclude=True)]
     problem: Annotated[Problem | None, Field(exclude=True)]
+    sampling: Sampling  #: of the training
     key: str
     title: str
     equation: str | None
-    grid: Grid
     resolutions: list[int]  #: points of the longest axis
     input: GaussianField | TwoPhaseField  #: the distribution of random states
-    channels: int  #: constants that are channels; the other constants are PDE parameters
-    constants: list[Slider]
+    channels: int  #: constants that are channels
+    constants: list[Slider]  #: further channels of the input, and PDE parameters
     window: int  #: frames that the solver has to compute before the operator can predict
     times: list[float] | None
-    step: float | None
     any_time: bool
-    truth: bool  #: whether there is a solver
     layers: list[tuple[int, int]]  #: outputs and inputs
     weights: int
     error: float | None
@@ -104,28 +95,22 @@ class ServedOperator(BaseModel):
         title = f"{experiment.name}: {experiment.model}" if experiment else key
         member = [f"{name} {value:g}" for name, value in (pde_parameters or {}).items()]
         channels = 0 if sampling.input_frames else sampling.input_channels - 1
-        distribution = problem.physics()[0] if problem else None
-        if not isinstance(distribution, GaussianField | TwoPhaseField):
-            distribution = GaussianField(625.0, tau=5.0, alpha=2.0)
         symbols = [layer.symbol for layer in operator.operators]
         return cls(
             run=run,
             operator=operator,
-            sampling=sampling,
             problem=problem,
+            sampling=sampling,
             key=key,
             title=", ".join([title, *member]),
             equation=problem.equation_text if problem else None,
-            grid=sampling.grid,
             resolutions=_resolutions(operator, sampling),
-            input=distribution,
+            input=_distribution(problem),
             channels=channels,
             constants=_sliders(sampling, channels, fixed=bool(pde_parameters)),
             window=_window(run, operator, sampling),
             times=None if operator.task.times_wanted == "none" else list(sampling.times or ()),
-            step=sampling.step,
             any_time=operator.task.times_wanted == "any",
-            truth=problem is not None and not channels,
             layers=[(symbol.out_channels, symbol.in_channels) for symbol in symbols],
             weights=count_parameters(operator.network, complex_once=False),
             error=_test_error(run, max(sampling.grid.shape)),
@@ -147,6 +132,13 @@ class ServedOperator(BaseModel):
         if not count:
             return moments[0] if moments else None
         return torch.tensor([[*moments, *[0.0] * count]])
+
+
+def _distribution(problem: Problem | None) -> GaussianField | TwoPhaseField:
+    distribution = problem.physics()[0] if problem else None
+    if isinstance(distribution, GaussianField | TwoPhaseField):
+        return distribution
+    return GaussianField(625.0, tau=5.0, alpha=2.0)
 
 
 def _window(run: Run, operator: TrainedOperator, sampling: Sampling) -> int:
@@ -181,7 +173,7 @@ def _sliders(sampling: Sampling, channels: int, *, fixed: bool) -> list[Slider]:
     names = sampling.input_names[1:] or [f"μ{k + 1}" for k in range(channels)]
     ranges = [(name, (-5.0, 5.0)) for name in names[:channels]]
     ranges += [] if fixed else zip(sampling.pde_parameters, sampling.ranges, strict=True)
-    return [Slider(name=name, low=low, high=high) for name, (low, high) in ranges]
+    return [(name, low, high) for name, (low, high) in ranges]
 
 
 def _test_error(run: Run, resolution: int) -> float | None:
@@ -288,13 +280,12 @@ class State:
             raise Refused("a permeability has to be positive everywhere")
         if len(request.constants) != len(sliders):
             raise Refused(f"{len(request.constants)} constants; expected {len(sliders)}")
-        named = list(zip(sliders, request.constants, strict=True))
-        for slider, value in named[served.channels :]:
-            if not slider.low / 2 <= value <= 2 * slider.high:
-                limits = f"{slider.low / 2:g} to {2 * slider.high:g}"
-                raise Refused(f"{slider.name} {value:g}; expected {limits}")
-        self.channels = request.constants[: served.channels]
-        self.pde_parameters = {slider.name: value for slider, value in named[served.channels :]}
+        self.channels, self.pde_parameters = request.constants[: served.channels], {}
+        named = zip(sliders, request.constants, strict=True)
+        for (name, low, high), value in islice(named, served.channels, None):
+            if not low / 2 <= value <= 2 * high:
+                raise Refused(f"{name} {value:g}; expected {low / 2:g} to {2 * high:g}")
+            self.pde_parameters[name] = value
         self.times = sorted(set(request.times)) or served.times or [1.0]
 
     def inputs(self) -> Tensor:
@@ -313,7 +304,7 @@ class State:
         """The times at which a solver has to give frames, those of the window first."""
         if problem.times is None or self.served.times is None:
             return None if problem.times is None else [problem.times[-1]]
-        step = self.served.step or 1.0
+        step = self.served.sampling.step or 1.0
         steps = [step * (k + 1) for k in range(self.served.window + self.frames)]
         return self.times if self.served.any_time else steps
 

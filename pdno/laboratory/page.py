@@ -99,7 +99,7 @@ def _write_operator(
     pde_parameters: Mapping[str, float] | None,
 ) -> dict[str, object]:
     """The models and the inside of one operator; its description with these files."""
-    run, grid = served.run, served.grid
+    run, grid = served.run, served.sampling.grid
     if not served.layers:
         raise ValueError(f"{run.folder} has no operator that runs in a browser")
     points, most = max(grid.shape), LARGEST[grid.dim]
@@ -119,19 +119,18 @@ def _write_operator(
     _write_json(inside, _inside(served))
     return served.model_dump() | {
         "resolutions": list(files),
-        "truth": False,
         "input_channels": next(iter(files.values())).inputs.shape[1],
         "models": {size: file.path.name for size, file in files.items()},
         "inside": inside.name,
-        # of a family they are those of other members
-        "samples": [] if served.channels or pde_parameters else _samples(served),
+        "samples": _samples(served),
     }
 
 
 def _samples(served: ServedOperator) -> list[dict[str, Array]]:
     """A few test samples with the solver's truth, as they lie in the run folder."""
-    samples, grid = served.run.sample_inputs(SAMPLES), served.grid
-    if samples is None or samples[1] != grid:
+    samples, grid = served.run.sample_inputs(SAMPLES), served.sampling.grid
+    family = served.sampling.pde_parameters  # whose samples are of other members
+    if samples is None or samples[1] != grid or served.channels or family:
         return []
     targets = torch.from_numpy(served.run.array("target"))
     return [
@@ -145,7 +144,7 @@ def _inside(served: ServedOperator) -> list[dict[str, object]]:
     """a1(x) and a2(ξ) of the first channel pairs of each layer, and its certificate."""
     layers, t = list[dict[str, object]](), served.symbol_arguments()
     for number, layer in enumerate(served.operator.operators):
-        values, symbol = layer.values(served.grid, t), layer.symbol
+        values, symbol = layer.values(served.sampling.grid, t), layer.symbol
         pairs = [
             {"output": j, "input": i, "view": LayerView.of(values, (j, i))}
             for j in range(min(PAIRS, symbol.out_channels))

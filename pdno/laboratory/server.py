@@ -140,7 +140,7 @@ class Laboratory:
     async def _solution(self, state: State) -> Solution:
         """Frames of the solver, those of the window first."""
         problem = state.served.problem
-        if problem is None or not state.served.truth:
+        if problem is None or state.served.channels:
             raise Refused("no solver is known for the data of this operator")
         member, times = problem.at(state.pde_parameters), state.solver_times(problem)
         return await self.solver.solution(member, state.values, state.grid, times)

@@ -68,7 +68,7 @@ def test_operators_are_described(client):
     assert told["darcy-PDNO"]["resolutions"] == [8, 16, 32, 64]
     assert (told["flow-steps"]["window"], told["flow-window"]["window"]) == (0, 2)
     assert told["heat-PDIO"]["any_time"] and not told["flow-steps"]["any_time"]
-    assert all(one["truth"] for one in told.values())
+    assert all(one["equation"] for one in told.values())
 
 
 @pytest.mark.parametrize("points", [16, 32])
@@ -99,8 +99,8 @@ def test_a_family_is_told_which_equation_it_is(client, runs):
         for one in client.get("/api/operators").json()["operators"]
         if one["key"] == "family-PDIO"
     )
-    low, high = slider["low"], slider["high"]
-    assert slider["name"] == "diffusivity" and 0.01 <= low < high <= 0.1
+    name, low, high = slider
+    assert name == "diffusivity" and 0.01 <= low < high <= 0.1
     u, t = field(32), 0.3
     for c in (low, (low + high) / 2):
         body = ask("family-PDIO", u, times=[t], constants=[c])
