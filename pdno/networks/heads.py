@@ -13,7 +13,7 @@ __all__ = ["HEADS", "AnyHead", "Transport", "TransportHead", "diffuse", "make_he
 
 from functools import reduce
 from itertools import product
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 import torch
 from pydantic import BeforeValidator
@@ -31,13 +31,6 @@ FIRST_C = 1e-6  # at first almost nothing diffuses
 PACE = 10.0  # c = FIRST_C e^{PACE p}: a step of 1e-3 of an optimiser changes c by a hundredth
 
 
-class LastLayer(Protocol):
-    """A linear map at every point, the last layer of a network."""
-
-    weight: nn.Parameter
-    bias: nn.Parameter | None
-
-
 class TransportHead(Record):
     """The options of the transport head, `PDNO(..., head=TransportHead(diffusion=True))`.
 
@@ -52,12 +45,12 @@ class TransportHead(Record):
         """Outputs of the network below the head: δ and r."""
         return dim + out_channels
 
-    def attach(self, dim: int, out_channels: int, last: LastLayer) -> "Transport":
+    def attach(self, dim: int, out_channels: int, last: nn.Module) -> "Transport":
         """The head after a last layer, whose weights shrink so that at first u is nearly v."""
+        weight, bias = last.parameters()
         with torch.no_grad():
-            last.weight.mul_(START)
-            if last.bias is not None:
-                last.bias.zero_()
+            weight.mul_(START)
+            bias.zero_()
         return Transport(dim, out_channels, diffusion=self.diffusion)
 
 

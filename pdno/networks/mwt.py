@@ -17,7 +17,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.networks.heads import AnyHead, make_head
+from pdno.networks.heads import AnyHead, Transport, make_head
 from pdno.networks.neural_operator import Size, check_numbers
 from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 from pdno.spectral.grid import Grid
@@ -82,7 +82,9 @@ class MWT(RecordsArguments, nn.Module):
         nn.init.xavier_normal_(hidden.weight)
         nn.init.xavier_normal_(output.weight)
         self.project = nn.Sequential(hidden, nn.ReLU(), output)
-        self.head = options and options.attach(dim, out_channels, output)
+        self.head: Transport | None = None
+        if options is not None:
+            self.head = options.attach(dim, out_channels, output)
 
     def forward(self, f: Tensor) -> Tensor:
         """Map f (B, in_channels, *N) to u (B, out_channels, *N)."""

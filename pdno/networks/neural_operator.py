@@ -30,7 +30,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pdno.networks.heads import AnyHead, make_head
+from pdno.networks.heads import AnyHead, Transport, make_head
 from pdno.operators.cache import FrozenLayer, share_values
 from pdno.operators.kernel import apply_projection
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
@@ -131,7 +131,9 @@ class NeuralOperator(ExactScales):
         options = make_head(head)
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
         self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
-        self.head = options and options.attach(dim, out_channels, self.project)
+        self.head: Transport | None = None
+        if options is not None:
+            self.head = options.attach(dim, out_channels, self.project)
 
     def forward(
         self, f: Tensor, t: Tensor | float | None = None, *, grid: Grid | None = None

@@ -8,6 +8,7 @@ of other packages.
 __all__ = ["NETWORKS", "AnyNetwork", "NetworkSpecification", "record_class", "specify"]
 
 import inspect
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -91,21 +92,21 @@ def specify(kind: str, **options: object) -> NetworkSpecification:
 
 
 @cache
-def record_class(kind: str, network: type[nn.Module]) -> type[NetworkSpecification]:
+def record_class(kind: str, network: Callable[..., nn.Module]) -> type[NetworkSpecification]:
     """The class of the specifications of a network, by the signature of its constructor."""
+    class_name = getattr(network, "__name__", kind)
     fields: dict[str, Any] = {"kind": (Literal[kind], kind)}
     for name, parameter in inspect.signature(network).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise ValueError(
-                f"{network.__name__} takes options without names (*{name}), which no file can "
+                f"{class_name} takes options without names (*{name}), which no file can "
                 "list: name them in its constructor"
             )
         if name not in SIZES:
             required, hint = parameter.default is parameter.empty, parameter.annotation
             default = Field() if required else parameter.default
             fields[name] = (Any if hint is parameter.empty else hint, default)
-    name = f"{network.__name__}Specification"
-    return create_model(name, __base__=NetworkSpecification, **fields)
+    return create_model(f"{class_name}Specification", __base__=NetworkSpecification, **fields)
 
 
 def _read(value: object) -> object:

@@ -16,6 +16,7 @@ at least 1 - α and at most 1 - α + 1/(n + 1), averaged over calibrations.
 __all__ = ["ErrorBars", "Kind"]
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -45,6 +46,14 @@ class ErrorBars(nn.Module):
         self.grid = grid
         for name, tensor in zip(self.KEPT, (field, point, coverage), strict=True):
             self.register_buffer(name, tensor)
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], grid: Grid) -> "ErrorBars | None":
+        """Those among the tensors of a trained operator, if any."""
+        if "bars.field" not in tensors:
+            return None
+        field, point, coverage = (tensors[f"bars.{name}"] for name in cls.KEPT)
+        return cls(field, point, coverage, grid)
 
     @classmethod
     def fit(

@@ -66,10 +66,9 @@ class RelativeError(Loss):
     order: float = 0.0
 
     def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
-        how = {"dim": net.grid.dim, "s": self.order}
-        if batch.frame_by_frame:
-            return relative_error(output, batch.targets, **how, keep=2)
-        return relative_error(output, batch.targets, **how)[:, None]
+        keep = 2 if batch.frame_by_frame else 1
+        errors = relative_error(output, batch.targets, dim=net.grid.dim, s=self.order, keep=keep)
+        return errors.reshape(len(errors), -1)
 
     def describe(self) -> object:
         return {"relative error in H": self.order}
@@ -104,7 +103,7 @@ class Residual(Loss):
         def solution(t: Tensor) -> Tensor:
             return net(u0, t)
 
-        v, v_t = torch.func.jvp(solution, (batch.t,), (torch.ones_like(batch.t),))
+        v, v_t, *_ = torch.func.jvp(solution, (batch.t,), (torch.ones_like(batch.t),))
         size, dim = u0.flatten(1).norm(dim=1), net.grid.dim
         residual = sobolev_norm(v_t - self.equation.rate(v), self.order, dim=dim)
         # coefficients are means over the points: those of u₀ in the same norm
@@ -114,6 +113,7 @@ class Residual(Loss):
 
     def describe(self) -> object:
         equation: object = self.equation
-        is_record = dataclasses.is_dataclass(equation) and not isinstance(equation, type)
-        numbers = dataclasses.asdict(equation) if is_record else str(equation)
+        numbers: object = str(equation)
+        if dataclasses.is_dataclass(equation) and not isinstance(equation, type):
+            numbers = dataclasses.asdict(equation)
         return {"residual of": type(equation).__name__, "numbers": numbers, "in H": self.order}

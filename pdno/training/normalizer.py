@@ -55,6 +55,13 @@ class Normalizer(nn.Module):
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
 
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor], name: str, grid: Grid) -> "Normalizer | None":
+        """The one whose statistics are among the tensors of a trained operator, if any."""
+        if f"{name}.mean" not in tensors:
+            return None
+        return cls(tensors[f"{name}.mean"], tensors[f"{name}.std"], grid)
+
     def encode(self, u: Tensor, grid: Grid) -> Tensor:
         """u in units of the training samples."""
         mean, std = self._on(grid, u)
@@ -206,7 +213,7 @@ class NormalizedNetwork:
                 t = torch.cat([t.reshape(-1, 1).expand(len(f), 1).to(numbers), numbers], dim=1)
             numbers = t
         options: dict[str, object] = {} if numbers is None else {"t": numbers}
-        if _takes_grid(type(self.network)):
+        if _takes_grid(type(self.network).forward):
             options["grid"] = self.grid
         output: Tensor = self.network(f, **options)
         return output
@@ -217,8 +224,8 @@ class NormalizedNetwork:
 
 
 @cache
-def _takes_grid(kind: type[nn.Module]) -> bool:
-    return "grid" in inspect.signature(kind.forward).parameters
+def _takes_grid(forward: Callable[..., object]) -> bool:
+    return "grid" in inspect.signature(forward).parameters
 
 
 def count_seen(network: nn.Module) -> int:

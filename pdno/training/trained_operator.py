@@ -1,14 +1,8 @@
 """The trained operator: a network with its normalisers and its task, which predicts.
 
-    weights.safetensors   network, normalisers and error bars
-    operator.json         how to make the network again, its task, grid, times and training
-    model_card.md         the same for a reader, with errors and limits
-    metrics.csv           the errors
-    checksums.json        the SHA-256 of all of these, written last (`pdno.files.checksums`)
-
-are its folder. Nothing is unpickled and no code is imported by name (`interface.arguments`). A
-network that does not record its arguments is saved by its weights, and loaded into one that is
-given.
+The files of its folder are those of `pdno.files.run_folder`. Nothing is unpickled and no code is
+imported by name (see `pdno.interface.arguments`). A network that does not record its arguments is
+saved by its weights, and loaded into one that is given.
 """
 
 __all__ = ["TrainedOperator", "as_predictor"]
@@ -19,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -59,13 +53,14 @@ from pdno.training.operator_record import (
 from pdno.training.predictor import BATCH_SIZE, Predictor, evaluation_mode, predict_batches
 from pdno.training.sample_arrays import SampleArrays, symbol_arrays, write_sample_arrays
 from pdno.training.samples import Batch, Samples
-from pdno.training.task import TASKS, StaticMap, Task, Times, make_task
+from pdno.training.task import StaticMap, Task, Times, make_task
 
 if TYPE_CHECKING:
-    from matplotlib.animation import FuncAnimation
-    from matplotlib.figure import Figure
+    from pdno.figures.fields import Animation
+    from pdno.figures.style import Figure
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Fields = TypeVar("Fields", Tensor, Array)
 PDEParameters = Mapping[str, Any] | Tensor | None  # by name or as (B, P) numbers
 NORMALISED: WeakSet[nn.Module] = WeakSet()
 """Networks inside normalisers: alone, they do not predict in the units of the data."""
@@ -162,37 +157,15 @@ class TrainedOperator(nn.Module):
         with torch.no_grad():
             return terms, relative_l2(output, batch.targets)
 
-    @overload
     def predict(
         self,
-        inputs: Tensor,
+        inputs: Fields,
         *,
         grid: Grid | None = None,
         times: Times = None,
         pde_parameters: PDEParameters = None,
         batch_size: int = BATCH_SIZE,
-    ) -> Tensor: ...
-
-    @overload
-    def predict(
-        self,
-        inputs: Array,
-        *,
-        grid: Grid | None = None,
-        times: Times = None,
-        pde_parameters: PDEParameters = None,
-        batch_size: int = BATCH_SIZE,
-    ) -> Array: ...
-
-    def predict(
-        self,
-        inputs: Tensor | Array,
-        *,
-        grid: Grid | None = None,
-        times: Times = None,
-        pde_parameters: PDEParameters = None,
-        batch_size: int = BATCH_SIZE,
-    ) -> Tensor | Array:
+    ) -> Fields:
         """The prediction for inputs (B, C, *N) of any resolution: (B, C, *N), or (B, T, C, *N).
 
         Inputs are a tensor or a numpy array in the units of the data, and so is the prediction, in
@@ -202,13 +175,10 @@ class TrainedOperator(nn.Module):
         {"viscosity": 1e-4}, one for all inputs or one for each, or as (B, P) numbers. Symbols that
         depend on no numbers are evaluated once.
         """
-        if not isinstance(inputs, Tensor):
-            tensor = torch.from_numpy(np.ascontiguousarray(inputs))
-            options = {"grid": grid, "times": times, "pde_parameters": pde_parameters}
-            return self.predict(tensor, **options, batch_size=batch_size).numpy()
-        if inputs.is_complex():
-            raise ValueError(f"inputs are of type {inputs.dtype}; expected real numbers")
-        f = inputs if inputs.is_floating_point() else inputs.to(torch.get_default_dtype())
+        f = torch.as_tensor(inputs if isinstance(inputs, Tensor) else np.ascontiguousarray(inputs))
+        if f.is_complex():
+            raise ValueError(f"inputs are of type {f.dtype}; expected real numbers")
+        f = f if f.is_floating_point() else f.to(torch.get_default_dtype())
         if grid is None:
             grid, times = self._as_trained(f, times)
         numbers = self._numbers(pde_parameters, len(f))
@@ -220,7 +190,8 @@ class TrainedOperator(nn.Module):
                 some = slice(first, first + batch_size)
                 member = net or self.on(grid, None if numbers is None else numbers[some].to(like))
                 parts.append(self.task.predict(member, f[some].to(like), times).to(f))
-        return torch.cat(parts) if len(parts) > 1 else parts[0]
+        prediction = torch.cat(parts) if len(parts) > 1 else parts[0]
+        return prediction if isinstance(inputs, Tensor) else prediction.numpy()
 
     def predict_dataset(
         self,
@@ -290,14 +261,12 @@ class TrainedOperator(nn.Module):
         prediction, title = self._predict_sample(data, index)
         band = None if self.bars is None else self.bars.band(data.grid).cpu()
         band = None if band is None else band.expand(prediction.shape)
-        figure: Figure = data.plot(index, prediction, title=title, band=band)
-        return figure
+        return data.plot(index, prediction, title=title, band=band)
 
-    def animate(self, data: OperatorDataset, index: int = 0) -> "FuncAnimation":
+    def animate(self, data: OperatorDataset, index: int = 0) -> "Animation":
         """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
         prediction, title = self._predict_sample(data, index)
-        animation: FuncAnimation = data.animate(index, prediction, title=title)
-        return animation
+        return data.animate(index, prediction, title=title)
 
     def _predict_sample(self, data: OperatorDataset, index: int) -> tuple[Tensor, str]:
         inputs, target = data[index]
@@ -381,15 +350,13 @@ class TrainedOperator(nn.Module):
         tensors, _ = read_tensors(weights, device)
         operator = cls(
             _rebuild(folder, record) if network is None else network,
-            _task(folder, record),
+            make_task(record.task),
             record.sampling,
-            inputs=_normalizer("inputs", tensors, record.sampling),
-            outputs=_normalizer("outputs", tensors, record.sampling),
+            inputs=Normalizer.of(tensors, "inputs", record.sampling.grid),
+            outputs=Normalizer.of(tensors, "outputs", record.sampling.grid),
             pde_scale=ParameterScale.of(tensors),
         )
-        if "bars.field" in tensors:
-            parts = (tensors[f"bars.{name}"] for name in ErrorBars.KEPT)
-            operator.bars = ErrorBars(*parts, record.sampling.grid)
+        operator.bars = ErrorBars.of(tensors, record.sampling.grid)
         try:
             move(operator, device, getattr(torch, record.dtype))
             operator.load_state_dict(tensors)
@@ -442,21 +409,18 @@ class TrainedOperator(nn.Module):
 
     def _facts(self) -> dict[str, str]:
         """What predicts, and on what it was trained; `network` shows its layers."""
-        normalised = self.inputs is not None or self.outputs is not None
         facts = {
             "network": type(self.network).__name__,
             "parameters": f"{count_parameters(self.network):,}",
             "task": self.task.kind,
-            "normalisers": "yes" if normalised else "none",
+            "normalisers": "none" if self.inputs is None and self.outputs is None else "yes",
         }
         if (sampling := self.sampling) is not None:
             kind = "periodic" if sampling.grid.periodic else "box"
             facts["channels"] = f"{sampling.input_channels} -> {sampling.output_channels}"
             facts["trained on"] = f"{' x '.join(map(str, sampling.grid.shape))} {kind}"
-        for metric in self.metrics:
-            if metric.metric == "relative_l2":
-                facts[f"error of {metric.split} {metric.resolution}"] = f"{metric.value:.4g}"
-        return facts
+        errors = [metric for metric in self.metrics if metric.metric == "relative_l2"]
+        return facts | {f"error of {m.split} {m.resolution}": f"{m.value:.4g}" for m in errors}
 
     def __repr__(self) -> str:
         return one_line("TrainedOperator", self._facts())
@@ -487,12 +451,6 @@ def as_predictor(network: Predictor | nn.Module) -> Predictor:
     return TrainedOperator(network)
 
 
-def _normalizer(name: str, tensors: Mapping[str, Tensor], sampling: Sampling) -> Normalizer | None:
-    if f"{name}.mean" not in tensors:
-        return None
-    return Normalizer(tensors[f"{name}.mean"], tensors[f"{name}.std"], sampling.grid)
-
-
 def _rebuild(folder: Path, record: OperatorRecord) -> nn.Module:
     """The network of a record with any weights; the global generator is left alone."""
     if record.network is None:
@@ -510,13 +468,3 @@ def _rebuild(folder: Path, record: OperatorRecord) -> nn.Module:
                 f"it yourself and call pdno.load(folder, network={record.network_class}(...))"
             ) from problem
     return network
-
-
-def _task(folder: Path, record: OperatorRecord) -> Task:
-    name = record.task.get("kind")
-    if name not in TASKS:
-        raise ValueError(
-            f"the task {name!r} of {folder / run_folder.OPERATOR} is none of {', '.join(TASKS)}: "
-            "import the module that registers it first"
-        )
-    return make_task(record.task)
