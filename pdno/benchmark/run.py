@@ -105,8 +105,8 @@ def _tasks(part: str, results: dict[str, Any], *, quick: bool) -> Iterator[Task]
     enough = ("2", "0.4") if quick else ("3", "2.0")  # repetitions and seconds
     if part in SETTINGS:
         setting = SETTINGS[part]
-        asked = dict(zip((SPACE_AND_FREQUENCY, FREQUENCY), setting.limits, strict=True))
-        mine: dict[str, Any] = {"title": setting.title, "asked": asked, "memory": {}}
+        targets = dict(zip((SPACE_AND_FREQUENCY, FREQUENCY), setting.limits, strict=True))
+        mine: dict[str, Any] = {"title": setting.title, "asked": targets, "memory": {}}
         results["settings"][part] = mine
         names = [name for name in contenders_of(part) if not quick or name not in SLOWEST]
         yield Task(mine, "times", ("time", part, *enough, *names))
@@ -116,8 +116,8 @@ def _tasks(part: str, results: dict[str, Any], *, quick: bool) -> Iterator[Task]
     elif part == "rollout":
         names = [name for name in contenders_of(MAIN) if name in ALWAYS]
         results["rollout"] = {str(batch): {"asked": m} for batch, m in ROLLOUT_LIMITS.items()}
-        for batch, found in results["rollout"].items():
-            yield Task(found, "times", ("rollout", batch, FRAMES, *enough, *names))
+        for batch, result in results["rollout"].items():
+            yield Task(result, "times", ("rollout", batch, FRAMES, *enough, *names))
         for recompute in () if quick else ("yes", "no"):
             title = f"{FRAMES}-step rollout of PDNO a(x,xi), recompute {recompute}"
             step = ("memory", MAIN, SPACE_AND_FREQUENCY, FRAMES, recompute)
@@ -129,8 +129,8 @@ def _tasks(part: str, results: dict[str, Any], *, quick: bool) -> Iterator[Task]
         default = f"{title}, default allocator, 1 thread"
         yield Task(variants, default, arguments, allocator="default")
         # cores that this process may use
-        given = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-        if (len(given) or os.cpu_count() or 1) > 1:
+        cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+        if (len(cores) or os.cpu_count() or 1) > 1:
             yield Task(variants, f"{title}, tuned allocator, 2 threads", arguments, threads=2)
     elif part == "scaling":
         yield Task(results, "scaling", ("scaling", "2" if quick else "3"))
@@ -205,21 +205,21 @@ def bench_darcy(*, resolution: int = 512) -> dict[str, float]:
 
 
 def bench_tables(results: Mapping[str, Any]) -> str:
-    """Markdown tables of what was measured: asked ratios first, then seconds, memory, solvers."""
+    """Markdown tables of what was measured: target ratios first, seconds, memory, solvers."""
     settings, lines = (
         results["settings"],
         ["# Benchmark", "", f"Machine: {results['machine']}", ""],
     )
     if settings:
-        title = (
-            "A training step over that of the neuraloperator FNO (nFNO), tuned allocator, 1 thread"
+        lines += _table(
+            "A training step over that of the neuraloperator FNO (nFNO), tuned allocator, "
+            "1 thread",
+            "setting | a(x,ξ) / nFNO | asked | a(ξ) / nFNO | asked | memory a(x,ξ) / nFNO"
+            " | memory a(ξ) / nFNO",
+            _target_rows(settings),
+            note="✗ marks a ratio above the asked one. A rough a1 has first weights eight times "
+            "larger.",
         )
-        header = "setting | a(x,ξ) / nFNO | asked | a(ξ) / nFNO | asked"
-        header += " | memory a(x,ξ) / nFNO | memory a(ξ) / nFNO"
-        note = (
-            "✗ marks a ratio above the asked one. A rough a1 has first weights eight times larger."
-        )
-        lines += _table(title, header, _asked_rows(settings), note=note)
     if "rollout" in results:
         title = (
             "A rollout of ten frames without gradients, frozen, 64x64, k 12, width 20, 1 thread"
@@ -231,10 +231,9 @@ def bench_tables(results: Mapping[str, Any]) -> str:
         header = "network | real parameters | step | step / nFNO | straight / step"
         header += " | forward | forward / nFNO | frozen | frozen / nFNO"
         lines += _table(title, header, _time_rows(times))
-    grown = [*_memory_rows(settings, results.get("rollout memory", {}))]
-    if grown:
+    if memory := [*_memory_rows(settings, results.get("rollout memory", {}))]:
         title = "Peak memory of a training step over the process before it"
-        lines += _table(title, "setting | what | MB | / nFNO", grown)
+        lines += _table(title, "setting | what | MB | / nFNO", memory)
     if "solvers" in results:
         header = "problem | ours | replaced scheme | times faster | our error | its error"
         lines += _table("Solvers, one thread, float64", header, _solver_rows(results["solvers"]))
@@ -249,13 +248,13 @@ def _table(
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
-def _asked_rows(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+def _target_rows(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
     ours = (SPACE_AND_FREQUENCY, FREQUENCY)
     for setting in settings.values():
-        step, asked, title = setting["times"]["step"], setting["asked"], setting["title"]
+        step, targets, title = setting["times"]["step"], setting["asked"], setting["title"]
         reference = step.get(NEURALOPERATOR)
-        judged = [cell for name in ours for cell in _judged(step[name], reference, asked[name])]
-        yield [title, *judged, *(_memory_ratio(setting["memory"], name) for name in ours)]
+        cells = [cell for name in ours for cell in _against(step[name], reference, targets[name])]
+        yield [title, *cells, *(_memory_ratio(setting["memory"], name) for name in ours)]
         if ROUGH in step:
             yield [f"{title}, rough a1", _ratio(step[ROUGH], reference, digits=3), *["-"] * 5]
 
@@ -265,10 +264,10 @@ def _rollout_rows(rollouts: Mapping[str, Mapping[str, Any]]) -> Iterator[list[st
         reference = rollout["times"].get(NEURALOPERATOR)
         for name, seconds in rollout["times"].items():
             limit = None if name == NEURALOPERATOR else rollout["asked"]
-            yield [batch, name, f"{seconds:.4f} s", *_judged(seconds, reference, limit)]
+            yield [batch, name, f"{seconds:.4f} s", *_against(seconds, reference, limit)]
 
 
-def _judged(value: float, reference: float | None, limit: float | None) -> list[str]:
+def _against(value: float, reference: float | None, limit: float | None) -> list[str]:
     """The ratio, marked where it is above the asked one, and the asked one."""
     ratio = _ratio(value, reference, digits=3)
     if reference is not None and limit is not None and value / reference > limit:
@@ -280,11 +279,11 @@ def _solver_rows(solvers: Mapping[str, Mapping[str, float]]) -> Iterator[list[st
     flow = ("navier-stokes", "Navier-Stokes 128², ν = 1e-5, to T = 20", "published", "error", 2)
     darcy = ("darcy", "Darcy 512², contrast 4", "splu", "residual", 3)
     for name, title, theirs, error, digits in (flow, darcy):
-        found, unit = solvers[name], " (residual)" if error == "residual" else ""
-        ours = f"{found['seconds']:.{digits}f} s"
-        replaced = f"{theirs}: {found[f'{theirs}_seconds']:.{digits - 1}f} s"
-        errors = [f"{found[key]:.1e}{unit}" for key in (error, f"{theirs}_{error}")]
-        yield [title, ours, replaced, f"{found['ratio']:.1f}", *errors]
+        result, unit = solvers[name], " (residual)" if error == "residual" else ""
+        ours = f"{result['seconds']:.{digits}f} s"
+        replaced = f"{theirs}: {result[f'{theirs}_seconds']:.{digits - 1}f} s"
+        errors = [f"{result[key]:.1e}{unit}" for key in (error, f"{theirs}_{error}")]
+        yield [title, ours, replaced, f"{result['ratio']:.1f}", *errors]
 
 
 def _time_rows(times: Mapping[str, Mapping[str, float]]) -> Iterator[list[str]]:

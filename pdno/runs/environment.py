@@ -1,8 +1,4 @@
-"""What pdno finds on this machine: versions, threads, and which codes can do the operator.
-
-These are torch, which the others are measured by, compiled loops (docs/native.md), and on a GPU
-triton and cuda. A report of a problem or of a time says by it what it was measured with.
-"""
+"""Versions, threads and backends of this machine: torch, compiled kernels, triton and cuda."""
 
 __all__ = ["describe_environment", "run_environment", "show_environment"]
 
@@ -52,7 +48,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def run_environment(device: torch.device, processes: int) -> dict[str, Any]:
-    """What a run folder keeps of the machine it ran on."""
+    """Environment.json of a run folder."""
     return {
         "pdno": version("pdno"),
         "commit": _commit(),
@@ -74,21 +70,22 @@ def _commit() -> str | None:
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=7"]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        described = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):  # no git, or a clone that it does not trust
         return None
-    return asked.stdout.strip() or None
+    return described.stdout.strip() or None
 
 
 def show_environment(*, as_json: bool = False) -> str:
-    """What `describe_environment` finds as text, for a reader or as JSON."""
-    found = describe_environment()
+    """The environment as text, for a reader or as JSON."""
+    environment = describe_environment()
     if as_json:
-        return json.dumps(found, indent=2)
-    backends = found.pop("backends")
-    lines = [f"{name.replace('_', ' '):18}{value}" for name, value in found.items()]
+        return json.dumps(environment, indent=2)
+    backends = environment.pop("backends")
+    lines = [f"{name.replace('_', ' '):18}{value}" for name, value in environment.items()]
     for name, backend in backends.items():
-        lines.append(f"{name:18}{'available' if backend['available'] else 'not available'}")
-        known = {key: value for key, value in backend.items() if value and key != "available"}
-        lines += [f"  {key.replace('_', ' '):16}{value}" for key, value in known.items()]
+        lines.append(f"{name:18}{'available' if backend.pop('available') else 'not available'}")
+        lines += [
+            f"  {key.replace('_', ' '):16}{value}" for key, value in backend.items() if value
+        ]
     return "\n".join(lines)

@@ -171,18 +171,7 @@ def train(
 ) -> list[Metric]:
     """Train as a JSON or YAML file says, or continue a run that was interrupted.
 
-    Run under torchrun it uses all processes.
-
-    Arguments:
-        specification: The file, with name, model, problem or file, train, test, resolution,
-            network, task and training. The specification.json of any run folder is an example.
-            Kinds of tasks: static, rollout, teacher-forcing, markov, one-shot, space-time; of
-            networks: pdno, fno, mwt, pdio.
-        out: The run folder; a run that was interrupted is continued.
-        epochs: Other number of epochs than in the file.
-        seed: Other seed than in the file.
-        device: Where to train, for example cuda or cpu; CUDA by default where there is one.
-        tensorboard: Write event files, too (extra track).
+    Epochs and seed replace those of the file; the other options are those of `pdno train`.
     """
     experiment = read_experiment(specification)
     changes = {"epochs": epochs, "seed": seed}

@@ -98,8 +98,8 @@ def _register_learning(thing: Any, name: str | None) -> None:
     is_module = isclass(thing) and issubclass(thing, nn.Module)
     if not is_symbol and not (is_module and tuple(signature(thing).parameters)[:3] == SIZES):
         raise ValueError(
-            f"{thing!r} cannot be registered; expected a Problem, Symbol, Task or network (a class "
-            f"made with {', '.join(SIZES)}), or a function for a recipe"
+            f"{thing!r} cannot be registered; expected a Problem, Symbol, Task or network (a "
+            f"class made with {', '.join(SIZES)}), or a function for a recipe"
         )
     if name is None:
         raise ValueError(f"{thing.__name__} needs a name: register(..., name='wave') or so")

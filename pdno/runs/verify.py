@@ -1,7 +1,7 @@
 """Whether datasets, runs, saved operators and exported files are as they were written.
 
-Each file is right, missing, changed, or unknown: no record names it. Unknown files are told and do
-no harm, but under the name of a file of a run, where they would be read, they are wrong.
+Each file is right, missing, changed, or unknown: no record names it. Unknown files are reported
+and do no harm, but under the name of a file of a run, where they would be read, they are wrong.
 """
 
 __all__ = ["verify"]
@@ -27,56 +27,57 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
 
     A path is a file with a record beside it, or a folder that has some in it or below it.
     """
-    found: dict[Path, Finding] = {}
+    findings: dict[Path, Finding] = {}
     for path in paths:
         if not path.exists():
             raise ValueError(f"there is no {path}: give a dataset, a run, or an exported file")
-        folder = path if path.is_dir() else path.parent
-        looked = [one for place in _folders(folder, path) for one in _look(place)]
-        mine = [one for one in looked if path.is_dir() or one[0] == path]
+        folders = _folders(path) if path.is_dir() else [path.parent]
+        all_of_them = [finding for folder in folders for finding in _check(folder)]
+        mine = [f for f in all_of_them if path.is_dir() or f[0] == path]
         if not any(state != "unknown" for _, state, _ in mine):
             raise ValueError(f"{path} has no checksums: it is no finished dataset, run or export")
         # a file may be named by several records, and all have to agree
-        for one in sorted(mine, key=lambda one: one[1] == "right", reverse=True):
-            if one[1] != "unknown" or one[0] not in found:
-                found[one[0]] = one
-    lines = [f"{state:8} {path}{f': {cure}' * bool(cure)}" for path, state, cure in found.values()]
-    counts = Counter(state for _, state, _ in found.values())
+        for finding in sorted(mine, key=lambda finding: finding[1] == "right", reverse=True):
+            if finding[1] != "unknown" or finding[0] not in findings:
+                findings[finding[0]] = finding
+    lines = [
+        f"{state:8} {path}{f': {cure}' * bool(cure)}" for path, state, cure in findings.values()
+    ]
+    counts = Counter(state for _, state, _ in findings.values())
     summary = ", ".join(f"{count} {state}" for state, count in counts.items())
-    right = not any(cure for _, _, cure in found.values())
-    return "\n".join([*lines, f"{len(found)} files: {summary}"]), right
+    right = not any(cure for _, _, cure in findings.values())
+    return "\n".join([*lines, f"{len(findings)} files: {summary}"]), right
 
 
-def _folders(folder: Path, path: Path) -> list[Path]:
-    """The folder, and those below it that have a record, where the path is a folder."""
+def _folders(folder: Path) -> list[Path]:
+    """The folder, and those below it that have a record."""
     records = (CHECKSUMS, MANIFEST, f"*.{CHECKSUMS}")
-    below = {one.parent for name in records for one in folder.rglob(name)}
-    return sorted({folder, *below}) if path.is_dir() else [folder]
+    return sorted({folder, *(path.parent for name in records for path in folder.rglob(name))})
 
 
-def _look(folder: Path) -> Iterator[Finding]:
-    """What there is in one folder."""
-    known: dict[Path, State] = {}
+def _check(folder: Path) -> Iterator[Finding]:
+    """The files of one folder."""
+    named: dict[Path, State] = {}
     for record in [*folder.glob(CHECKSUMS), *folder.glob(f"*.{CHECKSUMS}")]:
         cure = RUN if record.name == CHECKSUMS else EXPORT
-        known[record] = "right"
+        named[record] = "right"
         try:
             states = file_states(folder, record.name)
         except ValueError:
-            known[record] = "changed"
+            named[record] = "changed"
             yield record, "changed", cure
             continue
         yield record, "right", ""
         for name, state in states.items():
-            known[folder / name] = state
+            named[folder / name] = state
             yield folder / name, state, "" if state == "right" else cure
     if (folder / MANIFEST).is_file():
         for path, state in _dataset(folder):
-            known[path] = state
+            named[path] = state
             yield path, state, "" if state == "right" else DATA
     finished = (folder / CHECKSUMS).is_file()
     for path in sorted(folder.iterdir()):
-        if path not in known and path.is_file() and not path.name.startswith("."):
+        if path not in named and path.is_file() and not path.name.startswith("."):
             foreign = finished and path.name in WITH_CHECKSUMS
             yield path, "unknown", FOREIGN if foreign else ""
 
