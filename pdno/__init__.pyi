@@ -28,7 +28,7 @@ from .evaluation.evaluate import evaluate_resolutions as evaluate_resolutions
 from .exports.export import export as export
 from .fields.distributions import TwoPhaseField as TwoPhaseField
 from .fields.distributions import GaussianField as GaussianField
-from .native.allocator import tune_allocator as tune_allocator
+from .native import tune_allocator as tune_allocator
 from .networks.fno import FNO as FNO
 from .networks.mwt import MWT as MWT
 from .networks.neural_operator import count_parameters as count_parameters

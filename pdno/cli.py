@@ -20,7 +20,7 @@ from pdno.data.problems import PROBLEMS, Problem
 from pdno.files.run_folder import METRICS
 from pdno.interface.errors import SolverError, TrainingStopped, require, suggest, unknown_name
 from pdno.interface.records import one_line
-from pdno.native.allocator import tune_allocator
+from pdno.native import tune_allocator
 from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes
 from pdno.runs.plugins import RECIPES, Study, load_plugins
 

@@ -24,7 +24,7 @@ from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import Problem
 from pdno.evaluation.speed import time_alternately
 from pdno.exports.export import FORMATS, Format
-from pdno.native.allocator import tune_allocator
+from pdno.native import tune_allocator
 from pdno.runs.datasets import unseen_samples
 from pdno.runs.run import Run, load_run
 from pdno.spectral.calculus import resample

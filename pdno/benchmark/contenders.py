@@ -15,7 +15,7 @@ from torch.nn import functional
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDNO
-from pdno.operators.backends.reference import apply_straight
+from pdno.operators.reference import apply_straight
 from pdno.spectral.grid import Grid
 
 

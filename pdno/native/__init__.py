@@ -1,7 +1,42 @@
-"""Inner loops in C: shipped in the wheel, or compiled on the user's machine at first use.
+"""Compiled kernels, shipped in the wheel or compiled at first use, and the memory allocator.
 
-Without them, or with PDNO_NATIVE=0, the same numbers come from torch alone, more slowly.
-
-    build      finds the library of this machine: shipped, kept in a cache folder, or compiled now
+    build      finds the library of this machine: shipped, cached, or compiled now
     compiler   the C compiler and one compilation; needs the standard library alone
+
+Without the kernels, or with PDNO_NATIVE=0, the same numbers come from torch alone, more slowly.
 """
+
+__all__ = ["allocator_state", "tune_allocator"]
+
+import ctypes
+import os
+from typing import Literal
+
+# M_MMAP_MAX, M_TRIM_THRESHOLD and M_TOP_PAD of malloc.h: no maps, keep all, grow by 256 MB
+SETTINGS = {-4: 0, -1: 2**31 - 1, -2: 256 * 2**20}
+_state: Literal["tuned", "default"] = "default"
+
+
+def tune_allocator() -> bool:
+    """Let the C library keep released memory; returns whether it does.
+
+    The C library of Linux maps large blocks anew at every allocation, and the page faults cost
+    more than the arithmetic: training is 1.1 to 3 times faster without them (see `pdno bench`).
+    Commands call this unless PDNO_ALLOCATOR=default; a library must not change its user's
+    process, so call it at the start of a script to have it there too.
+    """
+    global _state
+    if os.environ.get("PDNO_ALLOCATOR", "tuned") == "default":
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not glibc
+        return False
+    accepted = all([mallopt(parameter, value) == 1 for parameter, value in SETTINGS.items()])
+    _state = "tuned" if accepted else _state
+    return accepted
+
+
+def allocator_state() -> Literal["tuned", "default"]:
+    """The state of the memory allocator of this process."""
+    return _state

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 # the file that the library is named after; it is compiled with the C files beside it
-SOURCE = Path(__file__).with_name("pairwise.c")
+SOURCE = Path(__file__).with_name("kernels.c")
 INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([\w.-]+)"', re.MULTILINE)
 CANDIDATES = ("cc", "gcc", "clang")
 SECONDS = 300  # after which a compilation, which computes for ten, is given up

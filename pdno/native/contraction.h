@@ -18,7 +18,7 @@
 #define REAR 2, 10, 3, 11, 6, 14, 7, 15
 #endif
 
-INLINE cell load_modes(const float *from, long count)
+INLINE complex_vector load_modes(const float *from, long count)
 {
     vector v[2];
     if (count < LANES) {
@@ -27,17 +27,17 @@ INLINE cell load_modes(const float *from, long count)
     } else {
         v[0] = ((const vector *)from)[0], v[1] = ((const vector *)from)[1];
     }
-    return (cell){MIX(v[0], v[1], PARTS_RE), MIX(v[0], v[1], PARTS_IM)};
+    return (complex_vector){MIX(v[0], v[1], PARTS_RE), MIX(v[0], v[1], PARTS_IM)};
 }
 
-INLINE void store_modes(float *to, cell value, long count)
+INLINE void store_modes(float *to, complex_vector value, long count)
 {
     const vector v[2] = {MIX(value.re, value.im, FRONT), MIX(value.re, value.im, REAR)};
     memcpy(to, v, (count < LANES ? count * 2 : 2 * LANES) * sizeof(float));
 }
 
 /* sum += a b, or conj(a) b */
-INLINE void add_product(cell *sum, cell a, cell b, const int conjugate)
+INLINE void add_product(complex_vector *sum, complex_vector a, complex_vector b, const int conjugate)
 {
     if (conjugate) {
         sum->re += a.re * b.re, sum->re += a.im * b.im;
@@ -59,12 +59,13 @@ INLINE float *element_of(mode_matrix a, long row, long column, long mode)
 #define AT_ONCE 4
 
 /* a row of out(x, y) = sum_z a(x, z) b(z, y), or with conj(b); AT_ONCE columns y at a time */
-INLINE void multiply_row(mode_matrix out, long x, const cell *row, const cell *b, long inner,
-                         long columns, long mode, long count, const int conjugate)
+INLINE void multiply_row(mode_matrix out, long x, const complex_vector *row,
+                         const complex_vector *b, long inner, long columns, long mode, long count,
+                         const int conjugate)
 {
     for (long y = 0; y < columns; y += AT_ONCE) {
-        cell sums[AT_ONCE] = {{{0}, {0}}};
-        const cell *right = b + y * inner;
+        complex_vector sums[AT_ONCE] = {{{0}, {0}}};
+        const complex_vector *right = b + y * inner;
         for (long z = 0; z < inner; z++, right += AT_ONCE)
             for (long q = 0; q < AT_ONCE; q++) add_product(sums + q, right[q], row[z], conjugate);
         for (long q = 0; q < smaller(AT_ONCE, columns - y); q++)
@@ -72,11 +73,20 @@ INLINE void multiply_row(mode_matrix out, long x, const cell *row, const cell *b
     }
 }
 
-/* rows first .. last of it, for all modes; room for (columns + AT_ONCE) * inner cells */
-static void contract(mode_matrix out, mode_matrix a, mode_matrix b, long first, long last,
-                     long inner, long columns, long modes, int conjugate, cell *room)
+/* bytes that a product works in */
+long contract_size(long inner, long columns)
 {
-    cell *packed = room, *row = room + blocks_of(columns, AT_ONCE) * AT_ONCE * inner;
+    return (columns + 2 * AT_ONCE) * inner * (long)sizeof(complex_vector);
+}
+
+/* rows first .. last of it, for all modes; steps are those from row to row and column to column */
+void contract(float *to, long to_row, long to_column, float *left, long left_row, long left_column,
+              float *right, long right_row, long right_column, complex_vector *space, long inner,
+              long columns, long modes, long conjugate, long first, long last)
+{
+    const mode_matrix out = {to, to_row, to_column}, a = {left, left_row, left_column};
+    const mode_matrix b = {right, right_row, right_column};
+    complex_vector *row = space, *packed = space + inner;
     for (long mode = 0; mode < modes; mode += LANES) {
         const long count = smaller(LANES, modes - mode);
         for (long y = 0; y < columns; y++)
@@ -89,47 +99,4 @@ static void contract(mode_matrix out, mode_matrix a, mode_matrix b, long first, 
             else multiply_row(out, x, row, packed, inner, columns, mode, count, 0);
         }
     }
-}
-
-typedef struct { long outputs, inputs, batch, modes; } contraction;
-
-/* out for the outputs first .. last */
-void contract_forward(const float *c, const float *f, float *out, cell *room,
-                      const contraction *s, long first, long last)
-{
-    const long K = s->modes;
-    const mode_matrix symbol = {(float *)c, s->inputs * K, K}; /* (j, i) */
-    const mode_matrix field = {(float *)f, K, s->inputs * K};  /* (i, b) */
-    const mode_matrix to = {out, K, s->outputs * K};           /* (j, b) */
-    contract(to, symbol, field, first, last, s->inputs, s->batch, K, 0, room);
-}
-
-/* c' for the outputs first .. last */
-void contract_symbol(const float *f, const float *grad, float *c_bar, cell *room,
-                     const contraction *s, long first, long last)
-{
-    const long K = s->modes;
-    const mode_matrix gradient = {(float *)grad, K, s->outputs * K}; /* (j, b) */
-    const mode_matrix field = {(float *)f, s->inputs * K, K};        /* (b, i) */
-    const mode_matrix to = {c_bar, s->inputs * K, K};                /* (j, i) */
-    contract(to, gradient, field, first, last, s->batch, s->inputs, K, 1, room);
-}
-
-/* f' for the samples first .. last */
-void contract_field(const float *c, const float *grad, float *f_bar, cell *room,
-                    const contraction *s, long first, long last)
-{
-    const long K = s->modes;
-    const mode_matrix gradient = {(float *)grad, s->outputs * K, K}; /* (b, j) */
-    const mode_matrix symbol = {(float *)c, s->inputs * K, K};       /* (j, i) */
-    const mode_matrix to = {f_bar, s->inputs * K, K};                /* (b, i) */
-    contract(to, gradient, symbol, first, last, s->outputs, s->inputs, K, 1, room);
-}
-
-/* bytes of room for each of them */
-long contract_room(const contraction *s)
-{
-    const long inner = s->inputs > s->outputs ? s->inputs : s->outputs;
-    const long most = inner > s->batch ? inner : s->batch;
-    return (most + 2 * AT_ONCE) * most * (long)sizeof(cell);
 }

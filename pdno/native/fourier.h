@@ -3,61 +3,51 @@
  * A line of N points is transformed in one of two ways:
  *   fast    passes of radix 8, 7, 5, 4, 3 and 2. Synthesis takes its input in reversed order of
  *           digits, analysis is its transpose and leaves its output in it: nothing is reordered.
- *           `few` says how many of the places of the first pass, of either sign of the frequency,
+ *           `few` says how many of the inputs of the first pass, of either sign of the frequency,
  *           are not zero (1 or 2 of 8; 0: any): the others are left out.
  *   direct  products with tables of cosines and sines at half of the points, the others by
  *           symmetry: for any N, and best where few modes are kept.
  * Input and output of passes go through functions, inlined; frequencies are counted modulo N.
  */
-#include "vectors.h"
+#include <string.h>
 
-#define MOST_PASSES 12
+#include "vectors.h"
 
 typedef struct {
     const float *twiddles; /* fast: by pass, then (M, radix - 1, re|im) */
     const long *order;     /* fast: reversed digits of 0 .. N / radix of the first pass */
     const long *place;     /* fast: where analysis leaves frequency k */
+    const long *radix;     /* fast: of each pass */
     const float *cosines, *sines;             /* direct: (points / 4, modes, 4), points <= N/2 */
     const float *cosines_back, *sines_back;   /* their transposes, (modes / 4, points, 4) */
     long points, modes;    /* N; kept modes */
     long up;               /* modes >= 0 among them, then come the negative ones */
-    long passes, few, radix[MOST_PASSES];
+    long passes, few;
 } axis;
 
 /* ---- fast ---- */
 
-INLINE void butterfly4(cell *a0, cell *a1, cell *a2, cell *a3, const int sign)
+INLINE void butterfly4(complex_vector *a0, complex_vector *a1, complex_vector *a2,
+                       complex_vector *a3, const float sign)
 {
     const vector sr = a0->re + a2->re, si = a0->im + a2->im;
     const vector dr = a0->re - a2->re, di = a0->im - a2->im;
     const vector tr = a1->re + a3->re, ti = a1->im + a3->im;
-    const vector ur = a1->re - a3->re, ui = a1->im - a3->im;
-    a0->re = sr + tr, a0->im = si + ti;
-    a2->re = sr - tr, a2->im = si - ti;
-    if (sign > 0) {
-        a1->re = dr - ui, a1->im = di + ur;
-        a3->re = dr + ui, a3->im = di - ur;
-    } else {
-        a1->re = dr + ui, a1->im = di - ur;
-        a3->re = dr - ui, a3->im = di + ur;
-    }
+    const vector ur = sign * (a1->re - a3->re), ui = sign * (a1->im - a3->im);
+    *a0 = (complex_vector){sr + tr, si + ti}, *a2 = (complex_vector){sr - tr, si - ti};
+    *a1 = (complex_vector){dr - ui, di + ur}, *a3 = (complex_vector){dr + ui, di - ur};
 }
 
 /* e + w o and e - w o for the eighth roots w = exp(sign i pi k/4) */
-INLINE void halves(cell e, cell o, cell *plus, cell *minus, const int k, const int sign)
+INLINE void halves(complex_vector e, complex_vector o, complex_vector *plus,
+                   complex_vector *minus, const int k, const float sign)
 {
-    const float root = 0.70710678118654752440f;
-    vector re, im;
-    float scale = root;
-    if (k == 0) re = o.re, im = o.im, scale = 1;
-    else if (k == 1 && sign > 0) re = o.re - o.im, im = o.im + o.re;
-    else if (k == 1) re = o.re + o.im, im = o.im - o.re;
-    else if (k == 2 && sign > 0) re = -o.im, im = o.re, scale = 1;
-    else if (k == 2) re = o.im, im = -o.re, scale = 1;
-    else if (sign > 0) re = -o.re - o.im, im = o.re - o.im;
-    else re = o.im - o.re, im = -o.re - o.im;
-    plus->re = e.re + scale * re, plus->im = e.im + scale * im;
-    minus->re = e.re - scale * re, minus->im = e.im - scale * im;
+    const float scale = k % 2 ? 0.70710678118654752440f : 1;
+    const vector x = sign * o.re, y = sign * o.im;
+    const vector re = k == 0 ? o.re : k == 1 ? o.re - y : k == 2 ? -y : -o.re - y;
+    const vector im = k == 0 ? o.im : k == 1 ? o.im + x : k == 2 ? x : x - o.im;
+    *plus = (complex_vector){e.re + scale * re, e.im + scale * im};
+    *minus = (complex_vector){e.re - scale * re, e.im - scale * im};
 }
 
 /* cos and sin of 2 pi k / radix for the odd radices, k < radix */
@@ -76,168 +66,92 @@ static const float SINES[8][8] = {
            -0.43388373911755812048f, -0.97492791218182360702f, -0.78183148246802980871f},
 };
 
-INLINE void odd_butterfly(cell *a, const int radix, const int sign)
+INLINE void odd_butterfly(complex_vector *a, const int radix, const int sign)
 {
     const int half = radix / 2;
-    cell sums[4], differences[4], first = a[0];
+    complex_vector sums[4], differences[4], first = a[0];
     for (int k = 1; k <= half; k++) {
-        sums[k] = (cell){a[k].re + a[radix - k].re, a[k].im + a[radix - k].im};
-        differences[k] = (cell){a[k].re - a[radix - k].re, a[k].im - a[radix - k].im};
+        sums[k] = (complex_vector){a[k].re + a[radix - k].re, a[k].im + a[radix - k].im};
+        differences[k] = (complex_vector){a[k].re - a[radix - k].re, a[k].im - a[radix - k].im};
     }
     for (int k = 1; k <= half; k++) a[0].re += sums[k].re, a[0].im += sums[k].im;
     for (int q = 1; q <= half; q++) {
-        cell even = first, odd = {{0}, {0}};
+        complex_vector even = first, odd = {{0}, {0}};
         for (int k = 1; k <= half; k++) {
             const float c = COSINES[radix][q * k % radix], s = sign * SINES[radix][q * k % radix];
             even.re += c * sums[k].re, even.im += c * sums[k].im;
             odd.re -= s * differences[k].im, odd.im += s * differences[k].re;
         }
-        a[q] = (cell){even.re + odd.re, even.im + odd.im};
-        a[radix - q] = (cell){even.re - odd.re, even.im - odd.im};
+        a[q] = (complex_vector){even.re + odd.re, even.im + odd.im};
+        a[radix - q] = (complex_vector){even.re - odd.re, even.im - odd.im};
     }
 }
 
 /* the Fourier sum of `radix` numbers with exp(sign 2 pi i k l / radix), in place */
-INLINE void butterfly(cell *a, const int radix, const int sign)
+INLINE void butterfly(complex_vector *a, const int radix, const int sign)
 {
     if (radix == 2) {
-        const cell u = a[0], v = a[1];
+        const complex_vector u = a[0], v = a[1];
         halves(u, v, &a[0], &a[1], 0, sign);
     } else if (radix == 4) {
         butterfly4(&a[0], &a[1], &a[2], &a[3], sign);
     } else if (radix == 8) {
-        cell e0 = a[0], e1 = a[2], e2 = a[4], e3 = a[6];
-        cell o0 = a[1], o1 = a[3], o2 = a[5], o3 = a[7];
-        butterfly4(&e0, &e1, &e2, &e3, sign);
-        butterfly4(&o0, &o1, &o2, &o3, sign);
-        halves(e0, o0, &a[0], &a[4], 0, sign);
-        halves(e1, o1, &a[1], &a[5], 1, sign);
-        halves(e2, o2, &a[2], &a[6], 2, sign);
-        halves(e3, o3, &a[3], &a[7], 3, sign);
+        complex_vector e[4] = {a[0], a[2], a[4], a[6]}, o[4] = {a[1], a[3], a[5], a[7]};
+        butterfly4(&e[0], &e[1], &e[2], &e[3], sign);
+        butterfly4(&o[0], &o[1], &o[2], &o[3], sign);
+        halves(e[0], o[0], &a[0], &a[4], 0, sign);
+        halves(e[1], o[1], &a[1], &a[5], 1, sign);
+        halves(e[2], o[2], &a[2], &a[6], 2, sign);
+        halves(e[3], o[3], &a[3], &a[7], 3, sign);
     } else {
         odd_butterfly(a, radix, sign);
     }
 }
 
-INLINE cell turn(cell a, const float *w, const int sign)
+/* a times the twiddle factor at w, or its conjugate */
+INLINE complex_vector twiddle(complex_vector a, const float *w, const float sign)
 {
-    const float c = w[0], s = w[1];
-    cell b;
-    if (sign > 0) b.re = c * a.re - s * a.im, b.im = c * a.im + s * a.re;
-    else b.re = c * a.re + s * a.im, b.im = c * a.im - s * a.re;
-    return b;
+    return (complex_vector){w[0] * a.re - sign * (w[1] * a.im),
+                            w[0] * a.im + sign * (w[1] * a.re)};
 }
 
-typedef cell (*fetcher)(const void *from, long k);
-typedef void (*emitter)(const void *to, long k, cell value);
+typedef complex_vector (*fetcher)(const void *from, long k);
+typedef void (*emitter)(const void *to, long k, complex_vector value);
 
-/* call `do_it` with the radix as a constant */
-#define FOR_RADIX(given, do_it)                                                                  \
+/* call a function with the radix as its last argument, a constant */
+#define FOR_RADIX(given, function, ...)                                                          \
     switch (given) {                                                                             \
-    case 2: do_it(2); break;                                                                     \
-    case 3: do_it(3); break;                                                                     \
-    case 4: do_it(4); break;                                                                     \
-    case 5: do_it(5); break;                                                                     \
-    case 7: do_it(7); break;                                                                     \
-    default: do_it(8); break;                                                                    \
+    case 2: function(__VA_ARGS__, 2); break;                                                     \
+    case 3: function(__VA_ARGS__, 3); break;                                                     \
+    case 4: function(__VA_ARGS__, 4); break;                                                     \
+    case 5: function(__VA_ARGS__, 5); break;                                                     \
+    case 7: function(__VA_ARGS__, 7); break;                                                     \
+    default: function(__VA_ARGS__, 8); break;                                                    \
     }
 
 INLINE int is_left_out(int m, const int few) { return few && m >= few && m < 8 - few; }
 
-INLINE void first_pass(cell *line, const axis *t, const int radix, const int few,
-                       const fetcher fetch, const void *from)
+INLINE void first_pass(complex_vector *line, const axis *t, const fetcher fetch, const void *from,
+                       const int few, const int radix)
 {
     const long stride = t->points / radix;
     for (long g = 0; g < stride; g++) {
-        cell a[8], *to = line + radix * t->order[g];
+        complex_vector a[8], *to = line + radix * t->order[g];
         for (int m = 0; m < radix; m++)
-            if (is_left_out(m, few)) a[m] = (cell){{0}, {0}};
-            else a[m] = fetch(from, g + m * stride);
+            a[m] = is_left_out(m, few) ? (complex_vector){{0}, {0}} : fetch(from, g + m * stride);
         butterfly(a, radix, 1);
         for (int m = 0; m < radix; m++) to[m] = a[m];
     }
 }
 
-INLINE void middle_pass(cell *line, const float *w, long points, long done, const int radix,
-                        const int sign)
-{
-    for (long start = 0; start < points; start += done * radix)
-        for (long m = 0; m < done; m++) {
-            cell a[8], *at = line + start + m;
-            const float *factors = w + m * 2 * (radix - 1);
-            for (int r = 0; r < radix; r++) a[r] = at[r * done];
-            if (sign > 0)
-                for (int r = 1; r < radix; r++) a[r] = turn(a[r], factors + 2 * r - 2, sign);
-            butterfly(a, radix, sign);
-            if (sign < 0)
-                for (int r = 1; r < radix; r++) a[r] = turn(a[r], factors + 2 * r - 2, sign);
-            for (int r = 0; r < radix; r++) at[r * done] = a[r];
-        }
-}
-
-/* the passes between the first and the last of synthesis; for analysis in opposite order */
-static __attribute__((noinline)) void middle_passes(cell *line, const axis *t, int sign)
-{
-    for (long p = 1; p < t->passes - 1; p++) {
-        const long pass = sign > 0 ? p : t->passes - 1 - p;
-        const float *w = t->twiddles;
-        long done = t->radix[0];
-        for (long q = 1; q < pass; q++) w += 2 * (t->radix[q] - 1) * done, done *= t->radix[q];
-#define UP(radix) middle_pass(line, w, t->points, done, radix, 1)
-#define DOWN(radix) middle_pass(line, w, t->points, done, radix, -1)
-        if (sign > 0) FOR_RADIX(t->radix[pass], UP)
-        else FOR_RADIX(t->radix[pass], DOWN)
-#undef UP
-#undef DOWN
-    }
-}
-
-INLINE const float *last_twiddles(const axis *t)
-{
-    const float *w = t->twiddles;
-    long done = t->radix[0];
-    for (long q = 1; q < t->passes - 1; q++)
-        w += 2 * (t->radix[q] - 1) * done, done *= t->radix[q];
-    return w;
-}
-
-INLINE void last_pass(const cell *line, const axis *t, const int radix, const emitter emit,
-                      const void *to)
-{
-    const float *w = last_twiddles(t);
-    const long done = t->points / radix;
-    for (long m = 0; m < done; m++, w += 2 * (radix - 1)) {
-        cell a[8];
-        a[0] = line[m];
-        for (int r = 1; r < radix; r++) a[r] = turn(line[m + r * done], w + 2 * r - 2, 1);
-        butterfly(a, radix, 1);
-        for (int r = 0; r < radix; r++) emit(to, m + r * done, a[r]);
-    }
-}
-
-/* the first pass of analysis, the transpose of last_pass */
-INLINE void spread_pass(cell *line, const axis *t, const int radix, const fetcher fetch,
-                        const void *from)
-{
-    const float *w = last_twiddles(t);
-    const long done = t->points / radix;
-    for (long m = 0; m < done; m++, w += 2 * (radix - 1)) {
-        cell a[8];
-        for (int r = 0; r < radix; r++) a[r] = fetch(from, m + r * done);
-        butterfly(a, radix, -1);
-        line[m] = a[0];
-        for (int r = 1; r < radix; r++) line[m + r * done] = turn(a[r], w + 2 * r - 2, -1);
-    }
-}
-
 /* the last pass of analysis, the transpose of first_pass */
-INLINE void gather_pass(cell *line, const axis *t, const int radix, const int few,
-                        const emitter emit, const void *to)
+INLINE void gather_pass(complex_vector *line, const axis *t, const emitter emit, const void *to,
+                        const int few, const int radix)
 {
     const long stride = t->points / radix;
     for (long g = 0; g < stride; g++) {
-        cell a[8];
-        const cell *at = line + radix * t->order[g];
+        complex_vector a[8];
+        const complex_vector *at = line + radix * t->order[g];
         for (int m = 0; m < radix; m++) a[m] = at[m];
         butterfly(a, radix, -1);
         for (int m = 0; m < radix; m++)
@@ -245,73 +159,91 @@ INLINE void gather_pass(cell *line, const axis *t, const int radix, const int fe
     }
 }
 
-/* kept modes in their order, seen at frequency k; 0 where k is not kept */
-typedef struct { cell *at; long up, gap; } kept_line;
-
-INLINE kept_line kept_of(const cell *at, const axis *t)
+INLINE void middle_pass(complex_vector *line, const float *w, long points, long done,
+                        const int sign, const int radix)
 {
-    return (kept_line){(cell *)at, t->up, t->points - t->modes};
+    for (long start = 0; start < points; start += done * radix)
+        for (long m = 0; m < done; m++) {
+            complex_vector a[8], *at = line + start + m;
+            const float *factors = w + m * 2 * (radix - 1);
+            for (int r = 0; r < radix; r++) a[r] = at[r * done];
+            if (sign > 0)
+                for (int r = 1; r < radix; r++) a[r] = twiddle(a[r], factors + 2 * r - 2, sign);
+            butterfly(a, radix, sign);
+            if (sign < 0)
+                for (int r = 1; r < radix; r++) a[r] = twiddle(a[r], factors + 2 * r - 2, sign);
+            for (int r = 0; r < radix; r++) at[r * done] = a[r];
+        }
 }
 
-INLINE long kept_place(const kept_line *s, long k)
+/* the twiddle factors of a pass, and the length of the transforms that are done before it */
+INLINE const float *twiddles_of(const axis *t, long pass, long *done)
 {
-    const long place = k < s->up ? k : k - s->gap;
-    return place < s->up && k >= s->up ? -1 : place;
+    const float *w = t->twiddles;
+    *done = t->radix[0];
+    for (long q = 1; q < pass; q++) w += 2 * (t->radix[q] - 1) * *done, *done *= t->radix[q];
+    return w;
 }
 
-INLINE cell fetch_kept(const void *from, long k)
+/* the passes between the first and the last of synthesis; for analysis in opposite order */
+static __attribute__((noinline)) void middle_passes(complex_vector *line, const axis *t, int sign)
 {
-    const kept_line *s = from;
-    const long place = kept_place(s, k);
-    return place < 0 ? (cell){{0}, {0}} : s->at[place];
+    for (long p = 1; p < t->passes - 1; p++) {
+        const long pass = sign > 0 ? p : t->passes - 1 - p;
+        long done;
+        const float *w = twiddles_of(t, pass, &done);
+        if (sign > 0) FOR_RADIX(t->radix[pass], middle_pass, line, w, t->points, done, 1)
+        else FOR_RADIX(t->radix[pass], middle_pass, line, w, t->points, done, -1)
+    }
 }
 
-INLINE void emit_kept(const void *to, long k, cell value)
+/* the last pass of synthesis, which ends in `emit`, and the first pass of analysis, which begins
+ * with `fetch`; either may be 0 */
+INLINE void end_pass(complex_vector *line, const axis *t, const emitter emit, const fetcher fetch,
+                     const void *state, const int radix)
 {
-    const kept_line *s = to;
-    const long place = kept_place(s, k);
-    if (place >= 0) s->at[place] = value;
-}
-
-typedef struct { cell *at; long stride; } strided_line;
-
-INLINE cell fetch_strided(const void *from, long x)
-{
-    const strided_line *s = from;
-    return s->at[x * s->stride];
-}
-
-INLINE void emit_strided(const void *to, long x, cell value)
-{
-    const strided_line *s = to;
-    s->at[x * s->stride] = value;
+    long done;
+    const float *w = twiddles_of(t, t->passes - 1, &done);
+    for (long m = 0; m < done; m++, w += 2 * (radix - 1)) {
+        complex_vector a[8];
+        if (emit) {
+            a[0] = line[m];
+            for (int r = 1; r < radix; r++) a[r] = twiddle(line[m + r * done], w + 2 * r - 2, 1);
+            butterfly(a, radix, 1);
+            for (int r = 0; r < radix; r++) emit(state, m + r * done, a[r]);
+        }
+        if (fetch) {
+            for (int r = 0; r < radix; r++) a[r] = fetch(state, m + r * done);
+            butterfly(a, radix, -1);
+            line[m] = a[0];
+            for (int r = 1; r < radix; r++) line[m + r * done] = twiddle(a[r], w + 2 * r - 2, -1);
+        }
+    }
 }
 
 /* all passes of synthesis but the last */
-INLINE void fast_start(cell *line, const axis *t, const fetcher fetch, const void *from)
+INLINE void fast_start(complex_vector *line, const axis *t, const fetcher fetch, const void *from)
 {
-#define FIRST(radix) first_pass(line, t, radix, 0, fetch, from)
-    if (t->few == 1) first_pass(line, t, 8, 1, fetch, from);
-    else if (t->few == 2) first_pass(line, t, 8, 2, fetch, from);
-    else FOR_RADIX(t->radix[0], FIRST)
-#undef FIRST
+    if (t->few == 1) first_pass(line, t, fetch, from, 1, 8);
+    else if (t->few == 2) first_pass(line, t, fetch, from, 2, 8);
+    else FOR_RADIX(t->radix[0], first_pass, line, t, fetch, from, 0)
     middle_passes(line, t, 1);
 }
 
 /* all passes of analysis but the first */
-INLINE void fast_end(cell *line, const axis *t, const emitter emit, const void *to)
+INLINE void fast_end(complex_vector *line, const axis *t, const emitter emit, const void *to)
 {
     middle_passes(line, t, -1);
-#define GATHER(radix) gather_pass(line, t, radix, 0, emit, to)
-    if (t->few == 1) gather_pass(line, t, 8, 1, emit, to);
-    else if (t->few == 2) gather_pass(line, t, 8, 2, emit, to);
-    else FOR_RADIX(t->radix[0], GATHER)
-#undef GATHER
+    if (t->few == 1) gather_pass(line, t, emit, to, 1, 8);
+    else if (t->few == 2) gather_pass(line, t, emit, to, 2, 8);
+    else FOR_RADIX(t->radix[0], gather_pass, line, t, emit, to, 0)
 }
 
 /* ---- direct ---- */
 
-/* u = T a and v = T b for a table T (rows / 4, columns, 4); u and v have room for whole fours */
+#define FOURS(count) (((count) + 3) / 4 * 4)
+
+/* u = T a and v = T b for a table T (rows / 4, columns, 4); u and v have space for whole fours */
 static __attribute__((noinline)) void multiply(const float *table, long rows, long columns,
                                                const vector *a, const vector *b, long stride,
                                                vector *u, vector *v, long step)
@@ -333,95 +265,132 @@ static __attribute__((noinline)) void multiply(const float *table, long rows, lo
     }
 }
 
-#define FOURS(count) (((count) + 3) / 4 * 4)
+INLINE void multiply_complex(const float *table, long rows, long columns,
+                             const complex_vector *from, complex_vector *to)
+{
+    multiply(table, rows, columns, &from->re, &from->im, 2, &to->re, &to->im, 2);
+}
 
 /* the number of m >= 0 with a mode m or -m */
-INLINE long signless(const axis *t)
-{
-    const long down = t->modes - t->up;
-    return t->up > down + 1 ? t->up : down + 1;
-}
+INLINE long signless(const axis *t) { return larger(t->up, t->modes - t->up + 1); }
 
-static void direct_synthesis(const cell *in, cell *out, long stride, cell *line, const axis *t)
+static void direct_synthesis(const complex_vector *in, complex_vector *out, long stride,
+                             complex_vector *line, const axis *t)
 {
     const long count = signless(t), down = t->modes - t->up, half = t->points / 2 + 1;
-    cell *sums = line, *differences = sums + FOURS(count);
-    cell *even = differences + FOURS(count), *odd = even + FOURS(half);
+    complex_vector *sums = line, *differences = sums + FOURS(count);
+    complex_vector *even = differences + FOURS(count), *odd = even + FOURS(half);
     for (long m = 0; m < count; m++) {
-        cell plus = {{0}, {0}}, minus = {{0}, {0}};
+        complex_vector plus = {{0}, {0}}, minus = {{0}, {0}};
         if (m < t->up) plus = in[m];
         if (m > 0 && m <= down) minus = in[t->modes - m];
-        sums[m] = (cell){plus.re + minus.re, plus.im + minus.im};
-        differences[m] = (cell){minus.im - plus.im, plus.re - minus.re};
+        sums[m] = (complex_vector){plus.re + minus.re, plus.im + minus.im};
+        differences[m] = (complex_vector){minus.im - plus.im, plus.re - minus.re};
     }
-    multiply(t->cosines, half, count, &sums->re, &sums->im, 2, &even->re, &even->im, 2);
-    multiply(t->sines, half, count, &differences->re, &differences->im, 2, &odd->re, &odd->im, 2);
+    multiply_complex(t->cosines, half, count, sums, even);
+    multiply_complex(t->sines, half, count, differences, odd);
     for (long x = 0; x < half; x++) {
-        out[x * stride] = (cell){even[x].re + odd[x].re, even[x].im + odd[x].im};
+        const complex_vector a = even[x], b = odd[x];
+        out[x * stride] = (complex_vector){a.re + b.re, a.im + b.im};
         if (x > 0 && 2 * x < t->points)
-            out[(t->points - x) * stride] = (cell){even[x].re - odd[x].re, even[x].im - odd[x].im};
+            out[(t->points - x) * stride] = (complex_vector){a.re - b.re, a.im - b.im};
     }
 }
 
-static void direct_analysis(const cell *in, long stride, cell *out, cell *line, const axis *t)
+static void direct_analysis(const complex_vector *in, long stride, complex_vector *out,
+                            complex_vector *line, const axis *t)
 {
     const long count = signless(t), down = t->modes - t->up, half = t->points / 2 + 1;
-    cell *sums = line, *differences = sums + FOURS(count);
-    cell *even = differences + FOURS(count), *odd = even + FOURS(half);
+    complex_vector *sums = line, *differences = sums + FOURS(count);
+    complex_vector *even = differences + FOURS(count), *odd = even + FOURS(half);
     for (long x = 0; x < half; x++) {
-        const cell a = in[x * stride];
-        even[x] = a, odd[x] = (cell){{0}, {0}};
+        const complex_vector a = in[x * stride];
+        even[x] = a, odd[x] = (complex_vector){{0}, {0}};
         if (x > 0 && 2 * x < t->points) {
-            const cell b = in[(t->points - x) * stride];
-            even[x] = (cell){a.re + b.re, a.im + b.im};
-            odd[x] = (cell){a.re - b.re, a.im - b.im};
+            const complex_vector b = in[(t->points - x) * stride];
+            even[x] = (complex_vector){a.re + b.re, a.im + b.im};
+            odd[x] = (complex_vector){a.re - b.re, a.im - b.im};
         }
     }
-    multiply(t->cosines_back, count, half, &even->re, &even->im, 2, &sums->re, &sums->im, 2);
-    multiply(t->sines_back, count, half, &odd->re, &odd->im, 2, &differences->re,
-             &differences->im, 2);
+    multiply_complex(t->cosines_back, count, half, even, sums);
+    multiply_complex(t->sines_back, count, half, odd, differences);
     for (long m = 0; m < count; m++) {
-        const cell p = sums[m], d = differences[m];
-        if (m < t->up) out[m] = (cell){p.re + d.im, p.im - d.re};
-        if (m > 0 && m <= down) out[t->modes - m] = (cell){p.re - d.im, p.im + d.re};
+        const complex_vector p = sums[m], d = differences[m];
+        if (m < t->up) out[m] = (complex_vector){p.re + d.im, p.im - d.re};
+        if (m > 0 && m <= down) out[t->modes - m] = (complex_vector){p.re - d.im, p.im + d.re};
     }
 }
 
 /* ---- a full axis ---- */
 
+/* kept modes in their order, seen at frequency k; 0 where k is not kept */
+typedef struct { complex_vector *at; long up, gap; } kept_line;
+
+INLINE long kept_place(const kept_line *s, long k)
+{
+    const long place = k < s->up ? k : k - s->gap;
+    return place < s->up && k >= s->up ? -1 : place;
+}
+
+INLINE complex_vector fetch_kept(const void *from, long k)
+{
+    const kept_line *s = from;
+    const long place = kept_place(s, k);
+    return place < 0 ? (complex_vector){{0}, {0}} : s->at[place];
+}
+
+INLINE void emit_kept(const void *to, long k, complex_vector value)
+{
+    const kept_line *s = to;
+    const long place = kept_place(s, k);
+    if (place >= 0) s->at[place] = value;
+}
+
+typedef struct { complex_vector *at; long stride; } strided_line;
+
+INLINE complex_vector fetch_strided(const void *from, long x)
+{
+    const strided_line *s = from;
+    return s->at[x * s->stride];
+}
+
+INLINE void emit_strided(const void *to, long x, complex_vector value)
+{
+    const strided_line *s = to;
+    s->at[x * s->stride] = value;
+}
+
 /* out(x) = sum_k in(k) exp(2 pi i k x / N) over the kept modes */
-static __attribute__((noinline)) void synthesise_column(const cell *in, cell *out, long stride,
-                                                        cell *line, const axis *t)
+static __attribute__((noinline)) void synthesise_column(const complex_vector *in,
+                                                        complex_vector *out, long stride,
+                                                        complex_vector *line, const axis *t)
 {
     if (!t->passes) {
         direct_synthesis(in, out, stride, line, t);
         return;
     }
-    const kept_line from = kept_of(in, t);
+    const kept_line from = {(complex_vector *)in, t->up, t->points - t->modes};
     const strided_line to = {out, stride};
     fast_start(line, t, fetch_kept, &from);
-#define LAST(radix) last_pass(line, t, radix, emit_strided, &to)
-    FOR_RADIX(t->radix[t->passes - 1], LAST)
-#undef LAST
+    FOR_RADIX(t->radix[t->passes - 1], end_pass, line, t, emit_strided, 0, &to)
 }
 
 /* its transpose */
-static __attribute__((noinline)) void analyse_column(const cell *in, long stride, cell *out,
-                                                     cell *line, const axis *t)
+static __attribute__((noinline)) void analyse_column(const complex_vector *in, long stride,
+                                                     complex_vector *out, complex_vector *line,
+                                                     const axis *t)
 {
     if (!t->passes) {
         direct_analysis(in, stride, out, line, t);
         return;
     }
-    const strided_line from = {(cell *)in, stride};
-    const kept_line to = kept_of(out, t);
-#define SPREAD(radix) spread_pass(line, t, radix, fetch_strided, &from)
-    FOR_RADIX(t->radix[t->passes - 1], SPREAD)
-#undef SPREAD
+    const strided_line from = {(complex_vector *)in, stride};
+    const kept_line to = {out, t->up, t->points - t->modes};
+    FOR_RADIX(t->radix[t->passes - 1], end_pass, line, t, 0, fetch_strided, &from)
     fast_end(line, t, emit_kept, &to);
 }
 
-/* cells that a transform needs as its `line` */
+/* complex vectors that a transform needs as its `line` */
 INLINE long line_size(const axis *t)
 {
     return t->passes ? t->points : 2 * FOURS(signless(t)) + 2 * FOURS(t->points / 2 + 1);

@@ -46,8 +46,6 @@ INLINE vector normal(vector z, vector *bell)
     return choose(z < 0, tail, 1 - tail);
 }
 
-typedef struct { long channels, hidden, outputs, points; } projection;
-
 /* POINTS vectors of (channels, N) from x on to (channels, POINTS); 0 beyond N, or back */
 INLINE void move_channels(float *from, vector *to, long channels, long x, long points,
                           const int back)
@@ -92,50 +90,50 @@ INLINE void hidden_layer(vector z[UNITS][POINTS], const vector *v, const float *
         for (int p = 0; p < POINTS; p++) z[n][p] = sums[n][p];
 }
 
-/* call `some` for all hidden units h, as many at once as there are, the rest one by one */
-#define FOR_UNITS(hidden, some)                                                                  \
+/* call a function for all hidden units, as many at once as there are, the rest one by one */
+#define FOR_UNITS(count, function, ...)                                                          \
     do {                                                                                         \
-        long h = 0;                                                                              \
-        for (; h + UNITS <= (hidden); h += UNITS) some(h, UNITS);                                \
-        for (; h < (hidden); h++) some(h, 1);                                                    \
+        long unit = 0;                                                                           \
+        for (; unit + UNITS <= (count); unit += UNITS) function(__VA_ARGS__, unit, UNITS);       \
+        for (; unit < (count); unit++) function(__VA_ARGS__, unit, 1);                           \
     } while (0)
 
 INLINE void project_units(const vector *in, const float *w1, const float *b1, const float *w2,
-                          vector *sums, const projection *s, long h, const int units)
+                          vector *sums, long C, long H, long O, long h, const int units)
 {
     vector z[UNITS][POINTS], bell;
-    hidden_layer(z, in, w1 + h * s->channels, b1 + h, s->channels, units);
+    hidden_layer(z, in, w1 + h * C, b1 + h, C, units);
     for (int n = 0; n < units; n++) {
         for (int p = 0; p < POINTS; p++) z[n][p] *= normal(z[n][p], &bell);
-        for (long o = 0; o < s->outputs; o++)
+        for (long o = 0; o < O; o++)
             for (int p = 0; p < POINTS; p++)
-                sums[o * POINTS + p] += w2[o * s->hidden + h + n] * z[n][p];
+                sums[o * POINTS + p] += w2[o * H + h + n] * z[n][p];
     }
 }
 
-/* room for (channels + outputs) * POINTS vectors */
+/* bytes that each of them works in */
+long project_size(long C, long O) { return (2 * C + O) * POINTS * (long)sizeof(vector); }
+
 void project_forward(const float *v, const float *w1, const float *b1, const float *w2,
-                     const float *b2, float *out, vector *room, const projection *s)
+                     const float *b2, float *out, vector *space, long C, long H, long O, long N)
 {
-    vector *in = room, *sums = room + s->channels * POINTS;
-    for (long x = 0; x < s->points; x += POINTS * LANES) {
-        move_channels((float *)v, in, s->channels, x, s->points, 0);
-        for (long o = 0; o < s->outputs; o++)
+    vector *in = space, *sums = in + C * POINTS;
+    for (long x = 0; x < N; x += POINTS * LANES) {
+        move_channels((float *)v, in, C, x, N, 0);
+        for (long o = 0; o < O; o++)
             for (int p = 0; p < POINTS; p++) sums[o * POINTS + p] = same(b2[o]);
-#define PROJECT(h, units) project_units(in, w1, b1, w2, sums, s, h, units)
-        FOR_UNITS(s->hidden, PROJECT);
-#undef PROJECT
-        move_channels(out, sums, s->outputs, x, s->points, 1);
+        FOR_UNITS(H, project_units, in, w1, b1, w2, sums, C, H, O);
+        move_channels(out, sums, O, x, N, 1);
     }
 }
 
 /* gradients of some hidden units: in' and sums' are added to */
 INLINE void project_units_back(const vector *in, vector *in_bar, const vector *g, const float *w1,
-                               const float *b1, const float *w2, vector *sums, const projection *s,
-                               long h, const int units)
+                               const float *b1, const float *w2, vector *sums, long C, long H,
+                               long O, long h, const int units)
 {
     const float density = 0.39894228040143267794f; /* 1 / sqrt(2 pi) */
-    const long C = s->channels, O = s->outputs, row = C + 1 + O;
+    const long row = C + 1 + O;
     const float *w = w1 + h * C;
     vector z[UNITS][POINTS], above[UNITS][POINTS], *to = sums + h * row;
     hidden_layer(z, in, w, b1 + h, C, units);
@@ -151,7 +149,7 @@ INLINE void project_units_back(const vector *in, vector *in_bar, const vector *g
             vector sum = {0};
             for (int p = 0; p < POINTS; p++) {
                 sum += g[o * POINTS + p] * z[n][p];
-                above[n][p] += w2[o * s->hidden + h + n] * g[o * POINTS + p];
+                above[n][p] += w2[o * H + h + n] * g[o * POINTS + p];
             }
             to[n * row + C + 1 + o] += sum;
         }
@@ -175,23 +173,20 @@ INLINE void project_units_back(const vector *in, vector *in_bar, const vector *g
 }
 
 /* v' is set; sums' (hidden + 1, channels + 1 + outputs) of W1, b1 and W2, and in the last row those
- * of b2, are added to. room for (2 channels + outputs) * POINTS vectors */
+ * of b2, are added to */
 void project_backward(const float *v, const float *w1, const float *b1, const float *w2,
-                      const float *grad, float *v_bar, vector *sums, vector *room,
-                      const projection *s)
+                      const float *grad, float *v_bar, vector *sums, vector *space, long C, long H,
+                      long O, long N)
 {
-    const long C = s->channels, O = s->outputs;
-    vector *in = room, *in_bar = in + C * POINTS, *g = in_bar + C * POINTS;
-    for (long x = 0; x < s->points; x += POINTS * LANES) {
-        move_channels((float *)v, in, C, x, s->points, 0);
-        move_channels((float *)grad, g, O, x, s->points, 0);
+    vector *in = space, *in_bar = in + C * POINTS, *g = in_bar + C * POINTS;
+    for (long x = 0; x < N; x += POINTS * LANES) {
+        move_channels((float *)v, in, C, x, N, 0);
+        move_channels((float *)grad, g, O, x, N, 0);
         memset(in_bar, 0, C * POINTS * sizeof(vector));
-#define BACK(h, units) project_units_back(in, in_bar, g, w1, b1, w2, sums, s, h, units)
-        FOR_UNITS(s->hidden, BACK);
-#undef BACK
+        FOR_UNITS(H, project_units_back, in, in_bar, g, w1, b1, w2, sums, C, H, O);
         for (long o = 0; o < O; o++)
             for (int p = 0; p < POINTS; p++)
-                sums[s->hidden * (C + 1 + O) + o] += g[o * POINTS + p];
-        move_channels(v_bar, in_bar, C, x, s->points, 1);
+                sums[H * (C + 1 + O) + o] += g[o * POINTS + p];
+        move_channels(v_bar, in_bar, C, x, N, 1);
     }
 }

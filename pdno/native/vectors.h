@@ -13,11 +13,12 @@
 
 typedef float vector __attribute__((vector_size(LANES * 4), aligned(4)));
 typedef float four __attribute__((vector_size(16), aligned(4)));
-typedef struct { vector re, im; } cell;
+typedef struct { vector re, im; } complex_vector;
 #define INLINE static inline __attribute__((always_inline))
 #define MIX __builtin_shufflevector
 
 INLINE long smaller(long a, long b) { return a < b ? a : b; }
+INLINE long larger(long a, long b) { return a > b ? a : b; }
 INLINE long blocks_of(long count, long size) { return (count + size - 1) / size; }
 
 INLINE vector same(float x)
@@ -25,7 +26,7 @@ INLINE vector same(float x)
     return x - (vector){0};
 }
 
-/* 4 numbers, as often as there is room */
+/* 4 numbers, as often as they fit */
 INLINE vector repeat_four(const float *p)
 {
 #if LANES == 16 && defined(__AVX512F__)
@@ -78,6 +79,26 @@ INLINE vector sum_neighbours(vector a, vector b)
     return MIX(a, b, 0, 2, 8, 10, 4, 6, 12, 14) + MIX(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
 #endif
 }
+
+/* sums of the halves of a, then of b; and the sums of twos of fours of a, then of b */
+#if LANES == 16
+INLINE vector sum_halves(vector a, vector b)
+{
+    return MIX(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
+        + MIX(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+}
+
+INLINE vector join_fours(vector a, vector b)
+{
+    return MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+        + MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+#else
+INLINE vector sum_halves(vector a, vector b)
+{
+    return MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+}
+#endif
 
 /* keep a value in a register: gcc would load it again for each use */
 #if (LANES == 16 && defined(__AVX512F__)) || (LANES == 8 && defined(__AVX512VL__))

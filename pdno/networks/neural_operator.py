@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pdno.networks.heads import AnyHead, Transport, make_head
-from pdno.operators.cache import FrozenLayer, share_values
+from pdno.operators.cache import CachedLayer, share_values
 from pdno.operators.kernel import apply_projection
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
@@ -165,7 +165,7 @@ class NeuralOperator(ExactScales):
         outputs = perceptron(self.project_hidden, self.project, cut(v, where))
         return outputs if self.head is None else self.head.project(outputs, f)
 
-    def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[FrozenLayer]:
+    def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[CachedLayer]:
         """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
 
         Values are evaluated anew when weights change, and not used for gradients of the symbols.
@@ -177,12 +177,12 @@ class NeuralOperator(ExactScales):
             )
             raise ValueError(f"symbols of {kind}: do not freeze them")
         inner = self.inner_grid(grid)
-        return [operator.freeze(inner, tolerance) for operator in self._operators()]
+        return [operator.cache_values(inner, tolerance) for operator in self._operators()]
 
     def unfreeze(self) -> None:
-        """Forget the frozen values."""
+        """Forget the cached values."""
         for operator in self._operators():
-            operator.cache.frozen = None
+            operator.cache.clear()
 
     def evaluate_symbols(self, grid: Grid, t: Time = None) -> list[SymbolValues]:
         """The values of all symbols on a grid, with their graph, for `using_symbols`."""

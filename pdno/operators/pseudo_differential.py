@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.operators.backends.axes import most_nodes
-from pdno.operators.cache import FrozenLayer, ValueCache
+from pdno.operators.axes import most_nodes
+from pdno.operators.cache import CachedLayer, ValueCache
 from pdno.operators.kernel import apply_values, choose_backend
 from pdno.spectral.fourier import Method, Modes
 from pdno.spectral.grid import Grid, kept_per_axis
@@ -64,7 +64,7 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
     def values_at_nodes(
         self, grid: Grid, t: Time = None, *, like: Tensor | None = None
     ) -> SymbolValues:
-        """The values as the operator takes them, shared or frozen ones where they hold.
+        """The values as the operator takes them, shared or cached ones where they hold.
 
         Whether factors may be interpolated from nodes depends on the precision and device of the
         fields that the operator is for, or else of its parameters.
@@ -74,7 +74,7 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         def evaluate() -> SymbolValues:
             with _full_precision(example.device):
                 symbol, modes = self.symbol, self.modes
-                if isinstance(symbol, SeparatedSymbol) and self._interpolates(example):
+                if isinstance(symbol, SeparatedSymbol) and self._interpolates(example, grid):
                     most = self._most_nodes(symbol, grid)
                     return symbol.evaluate(grid, modes, t, most_nodes=most, smooth=True)
                 return symbol.evaluate(grid, modes, t)
@@ -82,14 +82,14 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         cached = self.cache.get(self.symbol, grid, evaluate) if t is None else None
         return evaluate() if cached is None else cached
 
-    def freeze(self, grid: Grid, tolerance: float = 0.0) -> FrozenLayer:
+    def cache_values(self, grid: Grid, tolerance: float = 0.0) -> CachedLayer:
         """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
-        self.cache.frozen = None
-        return self.cache.freeze(self.symbol, grid, lambda: self.values_at_nodes(grid), tolerance)
+        self.cache.clear()
+        return self.cache.fill(self.symbol, grid, lambda: self.values_at_nodes(grid), tolerance)
 
-    def _interpolates(self, like: Tensor) -> bool:
-        fast = self.method == "auto" and not is_traced()
-        return fast and choose_backend(like.dtype, like.device) == "native"
+    def _interpolates(self, like: Tensor, grid: Grid) -> bool:
+        options = (like.dtype, like.device, grid, self.modes)
+        return not is_traced() and choose_backend(*options, method=self.method) == "native"
 
     def _most_nodes(self, symbol: SeparatedSymbol, grid: Grid) -> int:
         """Up to how many nodes of each row pay, for symbols with x-factors of pairs."""

@@ -17,7 +17,7 @@ from pdno.files.checksums import write_checksums
 from pdno.files.metric_table import Metadata, make_metrics, metrics_of_run, write_metrics
 from pdno.files.run_folder import METRICS, WITH_CHECKSUMS, is_finished
 from pdno.interface.display import track
-from pdno.native.allocator import tune_allocator
+from pdno.native import tune_allocator
 from pdno.networks.neural_operator import count_parameters
 from pdno.runs.plugins import Study
 from pdno.runs.specification import Experiment

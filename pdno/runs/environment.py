@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pdno.native.allocator import allocator_state
+from pdno.native import allocator_state
 from pdno.native.build import status
 
 

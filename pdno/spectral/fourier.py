@@ -9,7 +9,7 @@ corner convention of the published operators; the rest is zero. With few kept mo
 small tables are cheaper than the FFT, which computes all of them (`choose_method`).
 """
 
-__all__ = ["Modes", "choose_method", "half_weights", "inverse", "transform", "whole_spectrum"]
+__all__ = ["Modes", "choose_method", "half_weights", "inverse", "spectrum_shape", "transform", "whole_spectrum"]
 
 import math
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -
         return "fft"
     if method != "auto":
         return method
-    *sizes, half = _spectrum_shape(shape, kept_per_axis(shape, modes))
+    *sizes, half = spectrum_shape(shape, kept_per_axis(shape, modes))
     work, grown = 0.0, 1.0
     for axis, size in enumerate(sizes):  # (…, N, K, …): a real table (N, K + 1) on complex columns
         grown *= shape[axis]
@@ -145,13 +145,14 @@ def _pad_axis(f_hat: Tensor, position: int, n: int, kept: int | None) -> Tensor:
     return torch.cat([low, f_hat.new_zeros(size), high], dim=position)
 
 
-def _spectrum_shape(shape: Sequence[int], kept: _Kept) -> tuple[int, ...]:
+def spectrum_shape(shape: Sequence[int], kept: _Kept) -> tuple[int, ...]:
+    """The sizes of the kept half spectrum of a grid of `shape`."""
     full = [n if k is None else 2 * k for n, k in zip(shape[:-1], kept[:-1], strict=True)]
     return (*full, shape[-1] // 2 + 1 if kept[-1] is None else kept[-1])
 
 
 def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
-    expected = _spectrum_shape(shape, kept)
+    expected = spectrum_shape(shape, kept)
     if tuple(f_hat.shape[-len(shape) :]) != expected:
         needed = f"a {tuple(shape)} grid with modes {kept} needs last axes {expected}"
         raise ValueError(f"coefficients have shape {tuple(f_hat.shape)}; {needed}")
@@ -203,7 +204,7 @@ def _synthesis(h: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
 
 
 def _transposed(q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
-    *sizes, half = _spectrum_shape(shape, kept)
+    *sizes, half = spectrum_shape(shape, kept)
     pairs = q.reshape(-1, shape[-1]) @ half_table(shape[-1], half, q.dtype, q.device).T
     d = torch.view_as_complex(pairs.view(*q.shape[:-1], half, 2))
     axes = zip(shape[:-1], kept[:-1], strict=True)

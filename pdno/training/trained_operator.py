@@ -28,7 +28,7 @@ from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
 from pdno.interface.arguments import describe, rebuild
 from pdno.interface.display import html_table, one_line
 from pdno.networks.neural_operator import NeuralOperator, count_parameters
-from pdno.operators.cache import FrozenLayer
+from pdno.operators.cache import CachedLayer
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
@@ -203,7 +203,7 @@ class TrainedOperator(nn.Module):
         """Predictions and targets of a dataset, batch by batch, on the CPU."""
         return predict_batches(self, data, batch_size=batch_size, device=device)
 
-    def freeze(self, grid: Grid | None = None, *, tolerance: float = 0.0) -> list[FrozenLayer]:
+    def freeze(self, grid: Grid | None = None, *, tolerance: float = 0.0) -> list[CachedLayer]:
         """Evaluate all symbols once, for inference on a grid, by default that of the training.
 
         `tolerance` is the relative error allowed in the x-factors of a `NeuralOperator`.

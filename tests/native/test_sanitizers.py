@@ -17,8 +17,8 @@ from tiny_sources import write_sources
 
 from pdno import PDNO, Grid
 from pdno.native.build import load_library, status
-from pdno.operators.backends.reference import apply_straight
 from pdno.operators.kernel import apply_values
+from pdno.operators.reference import apply_straight
 from pdno.symbols import SymbolValues
 
 # -O1 compiles several times faster, and the accesses are the same

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pdno.operators.backends.native import native_library
+from pdno.operators.native import native_library
 
 TESTS = Path(__file__).parents[1] / "operators" / "test_native.py"
 

@@ -67,7 +67,7 @@ def project(tmp_path):
     native.mkdir(parents=True)
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)
-    for name in ("__init__.py", "display.py"):
+    for name in ("__init__.py", "__init__.pyi"):
         shutil.copy(ROOT / "pdno" / name, native.parent)
     for path in (ROOT / "pdno" / "native").glob("*.py"):
         shutil.copy(path, native)

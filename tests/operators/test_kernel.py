@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from pdno import PDNO, Grid, rollout
-from pdno.operators.backends import reference
-from pdno.operators.backends.reference import apply_straight
+from pdno.operators import reference
 from pdno.operators.cache import lower_rank
 from pdno.operators.kernel import apply_values
+from pdno.operators.reference import apply_straight
 from pdno.spectral.fourier import choose_method, half_weights, inverse, transform
 from pdno.symbols import InputScale, LowRankSymbol, NetworkSymbol, SymbolValues
 

@@ -5,18 +5,18 @@ import torch
 from torch.nn import functional
 
 from pdno import PDIO, PDNO, Grid
-from pdno.operators import kernel
-from pdno.operators.backends import native
-from pdno.operators.backends.axes import most_nodes
-from pdno.operators.backends.native import (
+from pdno.operators import compiled, native
+from pdno.operators.axes import most_nodes
+from pdno.operators.compiled import ALL
+from pdno.operators.kernel import apply_projection, apply_values
+from pdno.operators.native import (
     Sizes,
     find_fields,
-    find_loops,
+    find_kernels,
     lane_suffixes,
     native_library,
 )
-from pdno.operators.backends.reference import apply_straight
-from pdno.operators.kernel import ALL, apply_projection, apply_values
+from pdno.operators.reference import apply_straight
 from pdno.spectral.grid import kept_per_axis
 from pdno.symbols import SymbolValues
 from pdno.symbols.nodes import node_basis, node_points
@@ -103,8 +103,7 @@ def test_every_batch(batch):
 def test_every_number_of_lanes(shape, batch, inputs, outputs, suffix, monkeypatch):
     """Those that the plan would not take for these sizes, too."""
     monkeypatch.setattr(native, "lane_suffixes", lambda library: (suffix,))
-    for find in (find_loops, find_fields):
-        find.cache_clear()
+    find_kernels.cache_clear()
     try:
         c, f, weights = operands(shape, None, batch, inputs, outputs)
         b = torch.randn(outputs, inputs, *shape, requires_grad=True)
@@ -114,8 +113,7 @@ def test_every_number_of_lanes(shape, batch, inputs, outputs, suffix, monkeypatc
         nodes = SymbolValues(c[None], a[None], torch.randn(8, shape[-1]))
         assert max(compare(nodes, f, weights, shape, None, (c, a, f))) < TOLERANCE
     finally:
-        for find in (find_loops, find_fields):
-            find.cache_clear()
+        find_kernels.cache_clear()
 
 
 @pytest.mark.parametrize(("shape", "modes"), SHAPES)
@@ -125,12 +123,12 @@ def test_the_transforms_are_adjoint_and_scaled_they_are_inverse(shape, modes):
         torch.randn(2, 5, *shape),
         torch.randn(2, 5, *Grid(shape).modes(modes).shape[:-1], dtype=torch.complex64),
     )
-    left = (kernel.synthesise(f_hat, shape, kept, False) * f).double().sum()
-    right = (f_hat * kernel.analyse(f, shape, kept, False).conj()).real.double().sum()
+    left = (compiled.synthesise(f_hat, shape, kept, False) * f).double().sum()
+    right = (f_hat * compiled.analyse(f, shape, kept, False).conj()).real.double().sum()
     assert float((left - right).abs() / f.norm() / f_hat.norm()) < 1e-5
     if modes is None:
-        there = kernel.analyse(f, shape, kept, True)
-        assert error(kernel.synthesise(there, shape, kept, False), f) < TOLERANCE
+        there = compiled.analyse(f, shape, kept, True)
+        assert error(compiled.synthesise(there, shape, kept, False), f) < TOLERANCE
 
 
 @pytest.mark.parametrize(
@@ -301,7 +299,7 @@ def test_the_default_dtype_does_not_matter():
 def test_a_plan_is_made_once():
     sizes = Sizes((16, 16), (None, None), 2, 1, 1)
     assert find_fields(sizes.shape, sizes.kept, 2) is find_fields((16, 16), (None, None), 2)
-    assert find_loops(sizes, 4) is find_loops(Sizes((16, 16), (None, None), 2, 1, 1), 4)
+    assert find_kernels(sizes) is find_kernels(Sizes((16, 16), (None, None), 2, 1, 1))
 
 
 def test_nodes_stand_beside_axes_that_need_all_their_points():

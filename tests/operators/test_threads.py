@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from pdno import PDNO, Grid, rollout
 from pdno.native import build
-from pdno.operators import kernel
-from pdno.operators.backends.native import native_library
+from pdno.operators import compiled
+from pdno.operators.native import native_library
 from pdno.spectral.grid import kept_per_axis
 
 THREADS = (1, 2, 3, 4, 8)
@@ -66,27 +66,27 @@ def random_operator(name, shape, modes, sizes):
     """A custom operator with random inputs: a function of its leaves, and the leaves."""
     batch, inputs, outputs = sizes
     waves = Grid(shape).modes(modes).shape[:-1]
-    kept = [kernel.ALL if k is None else k for k in kept_per_axis(shape, modes)]
+    kept = [compiled.ALL if k is None else k for k in kept_per_axis(shape, modes)]
     points = Grid(shape).size
     c, f_hat = random(outputs, inputs, *waves, like=1j), random(batch, inputs, *waves, like=1j)
     basis = torch.randn(NODES, shape[-1])
     return {
         "pairwise": (
-            lambda c, b, f_hat: kernel.pairwise(c, b, f_hat, [], shape, kept),
+            lambda c, b, f_hat: compiled.pairwise(c, b, f_hat, [], shape, kept),
             [c, random(outputs, inputs, *shape), f_hat],
         ),
         "at_nodes": (
-            lambda c, a, f_hat: kernel.pairwise(c, a, f_hat, [basis], shape, kept),
+            lambda c, a, f_hat: compiled.pairwise(c, a, f_hat, [basis], shape, kept),
             [c, random(outputs, inputs, *shape[:-1], NODES), f_hat],
         ),
-        "contract": (kernel.contract, [c, f_hat]),
-        "synthesise": (lambda f_hat: kernel.synthesise(f_hat, shape, kept, False), [f_hat]),
+        "contract": (compiled.contract, [c, f_hat]),
+        "synthesise": (lambda f_hat: compiled.synthesise(f_hat, shape, kept, False), [f_hat]),
         "analyse": (
-            lambda f: kernel.analyse(f, shape, kept, True),
+            lambda f: compiled.analyse(f, shape, kept, True),
             [random(batch, inputs, *shape)],
         ),
         "project": (
-            kernel.project,
+            compiled.project,
             [
                 random(batch, inputs, points),
                 random(HIDDEN, inputs),

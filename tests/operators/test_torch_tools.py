@@ -179,8 +179,8 @@ def test_several_python_threads_on_one_model(case):
 
 
 def test_the_custom_operators_pass_the_checks_of_torch():
-    from pdno.operators import kernel
-    from pdno.operators.backends.native import native_library
+    from pdno.operators import compiled
+    from pdno.operators.native import native_library
 
     if native_library() is None:
         pytest.skip("no compiled loops here")
@@ -193,12 +193,12 @@ def test_the_custom_operators_pass_the_checks_of_torch():
     v = torch.randn(2, 3, 5, requires_grad=True)
     weights = [torch.randn(4, 3), torch.randn(4), torch.randn(1, 4), torch.randn(1)]
     for operator, arguments in (
-        (kernel.pairwise, (c, b, f_hat, [], *grid)),
-        (kernel.pairwise, (c, a, f_hat, [torch.randn(4, 6)], *grid)),
-        (kernel.pairwise, (c, few, f_hat, [torch.randn(4, 6), torch.randn(8, 5)], *grid)),
-        (kernel.contract, (c, f_hat)),
-        (kernel.synthesise, (f_hat, *grid, False)),
-        (kernel.analyse, (q, *grid, True)),
-        (kernel.project, (v, *(w.requires_grad_() for w in weights))),
+        (compiled.pairwise, (c, b, f_hat, [], *grid)),
+        (compiled.pairwise, (c, a, f_hat, [torch.randn(4, 6)], *grid)),
+        (compiled.pairwise, (c, few, f_hat, [torch.randn(4, 6), torch.randn(8, 5)], *grid)),
+        (compiled.contract, (c, f_hat)),
+        (compiled.synthesise, (f_hat, *grid, False)),
+        (compiled.analyse, (q, *grid, True)),
+        (compiled.project, (v, *(w.requires_grad_() for w in weights))),
     ):
         torch.library.opcheck(operator, arguments)

@@ -17,8 +17,8 @@ import torch
 import triton_report
 
 from pdno import Grid
-from pdno.operators.backends import triton as backend
-from pdno.operators.backends.reference import apply_straight
+from pdno.operators import triton as backend
+from pdno.operators.reference import apply_straight
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import kept_per_axis
 from pdno.symbols import SymbolValues
@@ -202,7 +202,7 @@ def test_without_triton_the_module_says_so():
     script = (
         "import sys; sys.modules['triton'] = None\n"
         "import torch\n"
-        "from pdno.operators.backends.triton import available, pairwise_forward\n"
+        "from pdno.operators.triton import available, pairwise_forward\n"
         "print(available())\n"
         "c = torch.zeros(1, 1, 4, 2, dtype=torch.complex64)\n"
         "try: pairwise_forward(c, torch.zeros(1, 1, 8, 8), c, (8, 8), (2, 2))\n"

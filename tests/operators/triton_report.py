@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from pdno.operators.backends import triton as backend
+from pdno.operators import triton as backend
 from pdno.spectral.grid import kept_per_axis
 
 CASES: dict[str, tuple[tuple[int, ...], int, int, int]] = {

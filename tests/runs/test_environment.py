@@ -11,7 +11,7 @@ import torch
 
 import pdno.runs.environment as environment
 from pdno.cli import main
-from pdno.native.allocator import allocator_state, tune_allocator
+from pdno.native import allocator_state, tune_allocator
 from pdno.native.build import NativeStatus, status
 from pdno.runs.execute import run_experiment
 
@@ -63,7 +63,7 @@ def test_wishes_are_heard(wish, expected):
 
 def test_the_allocator_is_what_it_was_made():
     program = (
-        "from pdno.native.allocator import allocator_state, tune_allocator\n"
+        "from pdno.native import allocator_state, tune_allocator\n"
         "print(allocator_state(), tune_allocator(), allocator_state())"
     )
     for wish in ("tuned", "default"):

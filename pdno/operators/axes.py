@@ -1,9 +1,9 @@
-"""How the compiled loops transform an axis: fast or directly, the tables for it, what it costs."""
+"""How the compiled kernels transform an axis: by an FFT or directly, its tables, what it costs."""
 
 __all__ = ["Axis", "can_plan", "most_nodes", "plan_axis"]
 
-import ctypes
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -12,64 +12,58 @@ from torch import Tensor
 from pdno.spectral.grid import axis_modes
 from pdno.symbols.nodes import MOST, STEP
 
-MOST_PASSES = 12
-FAST_TABLES = ("twiddles", "order", "place")
-DIRECT_TABLES = ("cosines", "sines", "cosines_back", "sines_back")
 # of a pass per complex point, where a direct transform costs 1 per mode and point; measured
 FAST_COST = {8: 7.0, 7: 9.0, 5: 7.5, 4: 5.0, 3: 5.0, 2: 3.0}
 NODE_WORK = 1.2  # of the sum over inputs at a node, per mode and input; measured against a row's
 PAIR_WORK = 6.0  # of b at a point, its network and the products with it, per pair; measured
-
 MOST_DIRECT = 2**24  # numbers of a table of a direct transform, of which there are four
 
 
-class Axis(ctypes.Structure):
-    """An axis as the loops take it, see native/fourier.h."""
+@dataclass(frozen=True)
+class Axis:
+    """N points, the kept modes and how many of them are >= 0.
 
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in (*FAST_TABLES, *DIRECT_TABLES)),
-        *((name, ctypes.c_long) for name in ("points", "modes", "up", "passes", "few")),
-        ("radix", ctypes.c_long * MOST_PASSES),
-    ]
-    tables: tuple[Tensor, ...]  # what the pointers point to
+    A fast transform has `radices`, and `few` of the inputs of its first pass are not zero (0:
+    any). Tables are the twiddle factors, the reversed digits, where each frequency is left and
+    the radices; of a direct transform cosines, sines and the transposes of both.
+    """
+
+    points: int
+    modes: int
+    up: int
+    radices: tuple[int, ...]
+    few: int
+    tables: tuple[Tensor, ...]
 
 
 @lru_cache(maxsize=64)
+@torch.inference_mode(False)  # a table made during inference serves training too
 def plan_axis(points: int, kept: int | None, *, half: bool) -> Axis:
     """How an axis is transformed: fast where N has small factors, directly else or if cheaper."""
     xi = axis_modes(points, kept, half=half)
     modes, up = len(xi), int((xi >= 0).sum())
-    record = Axis(points=points, modes=modes, up=up)
     radices = _radices(points)
-    if radices is not None and _fast_cost(radices, half=half) <= modes:
-        record.tables = _fast_tables(points, tuple(radices))
-        record.passes = len(radices)
-        record.radix = (ctypes.c_long * MOST_PASSES)(*radices)
-        most = max(up, modes - up if not half else up)
-        if radices[0] == 8:
-            record.few = 1 if 8 * most <= points else 2 if 4 * most <= points else 0
-    else:
-        record.tables = _direct_tables(points, modes, up, half=half)
-    names = FAST_TABLES if record.passes else DIRECT_TABLES
-    for name, table in zip(names, record.tables, strict=True):
-        setattr(record, name, table.data_ptr())
-    return record
+    if radices is None or _fast_cost(radices, half=half) > modes:
+        return Axis(points, modes, up, (), 0, _direct_tables(points, modes, up, half=half))
+    most, few = max(up, up if half else modes - up), 0
+    if radices[0] == 8:
+        few = 1 if 8 * most <= points else 2 if 4 * most <= points else 0
+    return Axis(points, modes, up, radices, few, _fast_tables(points, radices))
 
 
 @lru_cache(maxsize=256)
-def can_plan(shape: tuple[int, ...], kept: tuple[int, ...]) -> bool:
+def can_plan(shape: tuple[int, ...], kept: tuple[int | None, ...]) -> bool:
     """Whether tables fit into memory: N has small factors, or they are few modes of few points."""
-    modes = (n if k < 0 else min(n, 2 * k) for n, k in zip(shape, kept, strict=True))
-    tables = zip(shape, modes, strict=True)
-    return all(n * m <= 4 * MOST_DIRECT or _radices(n) is not None for n, m in tables)
+    axes = [(n, n if k is None else min(n, 2 * k)) for n, k in zip(shape, kept, strict=True)]
+    return all(n * modes <= 4 * MOST_DIRECT or _radices(n) is not None for n, modes in axes)
 
 
-def _fast_cost(radices: list[int], *, half: bool) -> float:
+def _fast_cost(radices: tuple[int, ...], *, half: bool) -> float:
     """Operations per point and lane of a fast transform; two real rows are one complex line."""
     return sum(FAST_COST[radix] for radix in radices) * (0.5 if half else 1.0)
 
 
-def _radices(points: int) -> list[int] | None:
+def _radices(points: int) -> tuple[int, ...] | None:
     """The passes of a fast transform: two or more of radix 2, 3, 4, 5, 7 or 8, or None."""
     rest, radices = points, list[int]()
     while rest % 8 == 0 and rest != 16:  # 16 is better 4 times 4 than 8 times 2
@@ -79,11 +73,10 @@ def _radices(points: int) -> list[int] | None:
         while rest % radix == 0:
             radices.append(radix)
             rest //= radix
-    return radices if rest == 1 and 1 < len(radices) <= MOST_PASSES else None
+    return tuple(radices) if rest == 1 and len(radices) > 1 else None
 
 
-def _fast_tables(points: int, radices: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """Twiddles of each pass but the first, reversed digits, and the places of the frequencies."""
+def _fast_tables(points: int, radices: tuple[int, ...]) -> tuple[Tensor, ...]:
     twiddles, done, first = [], radices[0], radices[0]
     for radix in radices[1:]:
         turns = torch.outer(torch.arange(done), torch.arange(1, radix)).double()
@@ -98,7 +91,7 @@ def _fast_tables(points: int, radices: tuple[int, ...]) -> tuple[Tensor, Tensor,
         rest = rest // radix
     k = torch.arange(points)
     place = first * order[k % len(order)] + k // len(order)
-    return torch.cat(twiddles).to(torch.float32), order, place
+    return torch.cat(twiddles).to(torch.float32), order, place, torch.tensor(radices)
 
 
 def _direct_tables(points: int, modes: int, up: int, *, half: bool) -> tuple[Tensor, ...]:
