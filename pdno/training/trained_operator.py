@@ -212,7 +212,7 @@ class TrainedOperator(nn.Module):
         if isinstance(network, NeuralOperator):
             return network.freeze(grid, tolerance=tolerance)
         if isinstance(network, PseudoDifferentialOperator):
-            return [network.freeze(grid, tolerance)]
+            return [network.cache_values(grid, tolerance)]
         raise ValueError(f"a {type(network).__name__} has no symbols to freeze")
 
     def fixed(self, pde_parameters: PDEParameters) -> "TrainedOperator":
