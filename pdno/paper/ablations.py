@@ -21,6 +21,7 @@ __all__ = [
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from pdno.data import problems
 from pdno.paper.recipes import (
@@ -252,14 +253,12 @@ def navier_stokes_training(
     return make_study(name, preset, [runs], models=models, seeds=seeds, of_paper=False)
 
 
-def _plain(
-    preset: str, base: Options, rate: float, epochs: int | None = None, **settings: object
-) -> Options:
+def _plain(preset: str, base: Options, rate: float, **settings: Any) -> Options:
     """A run trained by Adam, without the parts of our recipe."""
-    epochs = epochs or base["training"]["epochs"]
-    training = one_cycle(preset, epochs, rate, optimiser="adam", **settings)
+    settings = {"epochs": base["training"]["epochs"], "optimiser": "adam", **settings}
     # the same coordinates with every kind of symbol
-    return {**changed(base, coordinates="appended"), "training": training}
+    base = changed(base, coordinates="appended")
+    return {**base, "training": one_cycle(preset, settings.pop("epochs"), rate, **settings)}
 
 
 def _by_parts(

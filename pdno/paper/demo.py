@@ -127,9 +127,9 @@ def show_operator(folder: Path, operators: Path = OPERATORS) -> str:
     error, times = float(relative_l2(prediction, target)), data.target_times
     name = experiment.problem.name
     drawings = [folder / f"{name}-prediction.png"]
-    save_figure(operator.draw("plot", data, 0), drawings[0])
+    save_figure(operator.plot(data, 0), drawings[0])
     if times is not None and len(times) > 1:
-        animation = operator.draw("animate", data, 0)
+        animation = operator.animate(data, 0)
         drawings.append(animation.save(drawings[0].with_suffix(".gif")))
     at, start = (f" t = {times[0]:g} to {times[-1]:g}", " from t = 0 on") if times else ("", "")
     return (

@@ -63,9 +63,9 @@ def recipe(function: Callable[P, Study]) -> Callable[P, Study]:
 
     @wraps(function)
     def call(*arguments: P.args, **options: P.kwargs) -> Study:
-        # by name, so that errors name what is wrong
-        try:
-            return checked(**signature(function).bind(*arguments, **options).arguments)
+        try:  # by name, so that errors name what is wrong
+            named = signature(function).bind(*arguments, **options).arguments
+            return checked(**named)  # type: ignore[call-arg]  # which the signature has bound
         except ValidationError as error:
             raise ValueError(one_line(error)) from None
 
@@ -176,8 +176,8 @@ def heat(preset: Preset = "small", *, seeds: Seeds = 1) -> Study:
 
     100 states at 10 times in training, 20 others at 20 times in testing. The operator stands
     alone: no lift, no W, no σ. The paper trains for 10,000 epochs; with a one-cycle schedule 60
-    are enough (`small`), where the networks see 4t, which lets them follow the steep decay between the
-    training times, and 32 modes: at t = 0.05 the higher ones have decayed by e^-101.
+    are enough (`small`), where the networks see 4t, which lets them follow the steep decay between
+    the training times, and 32 modes: at t = 0.05 the higher ones have decayed by e^-101.
     """
     smoke, paper = preset == "smoke", preset == "paper"
     points, train, test = (64, 4, 2) if smoke else (1024, 100, 20)

@@ -104,11 +104,11 @@ def unseen_samples(
             f"{experiment.name} has no problem to make samples of: take a run on generated data"
         )
     problem = problem.model_copy(update={"seed": seed, "samples": count})
-    samples = map(problem.sample, range(count))
+    samples = [problem.sample(index) for index in range(count)]
     times = problem.times
     if after is not None and times is not None:
         kept = [k for k, t in enumerate(times) if t > after]
-        times = [times[k] for k in kept]
-        samples = (sample._replace(output=sample.output[kept]) for sample in samples)
+        times = tuple(times[k] for k in kept)
+        samples = [sample._replace(output=sample.output[kept]) for sample in samples]
     data = collect(samples, problem.grid(), times, problem.fields)
     return _as_frames(experiment, data).subsample(problem.resolution // experiment.resolution)

@@ -1,4 +1,4 @@
-"""The specification of an experiment: everything that decides its numbers, in one frozen record.
+"""The specification of an experiment: everything that decides its metrics, in one frozen record.
 
 It is written beside the results as JSON and may be read from JSON or YAML. Unknown keys and
 contradictions are refused by name.
@@ -22,7 +22,6 @@ from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
 from pdno.interface.records import Record
 from pdno.networks.specification import AnyNetwork
-from pdno.paper.published import Dataset
 from pdno.training.normalizer import Normalization
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import (
@@ -126,40 +125,36 @@ class Experiment(Record):
             ("takes_time", OneShot, "that take time need the task 'one-shot'"),
             ("space_time", SpaceTime, "with a time axis need the task 'space-time'"),
         ):
-            given = bool(getattr(self.network, option, False))
-            if given != isinstance(self.task, task):
+            value = bool(self.network.option(option))
+            if value != isinstance(self.task, task):
                 raise ValueError(
-                    f"task {self.task.kind!r} and {option}={given} contradict: networks "
+                    f"task {self.task.kind!r} and {option}={value} contradict: networks "
                     f"{networks}, and only they"
                 )
         if self.pooled < self.train:
-            raise ValueError(
-                f"train={self.train} samples of a pool of {self.pool}: make it as large, or leave "
-                "it out"
-            )
-        self.task.check_head(self.network.option("head"))
+            raise ValueError(f"train={self.train} samples of a pool of {self.pool}: make it as large")
         _ = self.metadata  # whose cells are checked, too
         return self
 
     def _check_problem(self, problem: Problem) -> None:
         if self.pooled + self.validation + self.test > problem.samples:
-            among = f" and validation={self.validation}" if self.validation else ""
+            validation = f" and validation={self.validation}" if self.validation else ""
             first = f"train={self.train}" if self.pool is None else f"pool={self.pool}"
             raise ValueError(
-                f"{first}{among} and test={self.test} overlap in {problem.samples} samples"
+                f"{first}{validation} and test={self.test} overlap in {problem.samples} samples"
             )
-        seen = self.network.option("pde_parameters") or 0
-        if seen not in (0, len(problem.vary)):
+        count = self.network.option("pde_parameters") or 0
+        if count not in (0, len(problem.vary)):
             varied = ", ".join(problem.vary) or "nothing"
             raise ValueError(
-                f"pde_parameters={seen} of the network, but the problem varies {varied}: give "
+                f"pde_parameters={count} of the network, but the problem varies {varied}: give "
                 f"pde_parameters={len(problem.vary)}, or 0 for constant channels"
             )
-        frames = len(problem.times or ())
-        if self.window is not None and self.window + (self.targets or 1) > frames:
+        frames, targets = len(problem.times or ()), self.targets or 1
+        if self.window is not None and self.window + targets > frames:
             raise ValueError(
-                f"window={self.window} and targets={self.targets or 1} or more do not fit the "
-                f"{frames} frames of the problem"
+                f"window={self.window} and targets={targets} or more do not fit the {frames} "
+                "frames of the problem"
             )
         for points in (self.resolution, *self.zero_shot):
             if problem.resolution % points:
@@ -177,29 +172,34 @@ class Experiment(Record):
     def metadata(self) -> Metadata:
         """What tables, figures and assessments go by."""
         problem, (family, variant) = self.problem, self.network.family
-        dataset = problem.name if problem else str(self.file.path if self.file else "")
-        if problem is not None and problem.vary:
-            ranges = (f"{name} {a:g} to {b:g}" for name, (a, b) in problem.vary.items())
-            dataset = f"{problem.name}, {', '.join(ranges)}"
-        elif isinstance(problem, NavierStokesProblem):
-            dataset = str(Dataset(problem.viscosity, problem.final_time, self.train))
-        viscosity = problem.parameters.get("viscosity") if problem else None
-        values = {name: getattr(self.network, name) for name in self.sweep}
-        sweep = {str(name): float(math.inf if v is None else v) for name, v in values.items()}
-        study, mode = self.study or self.name, self.task.kind
+        sweep = {name: self.network.option(name) for name in self.sweep}
         return Metadata(
-            study,
-            dataset,
-            viscosity,
-            family,
-            variant,
-            mode,
-            self.of_paper,
-            sweep,
+            study=self.study or self.name,
+            dataset=self._dataset(),
+            viscosity=problem.parameters.get("viscosity") if problem else None,
+            family=family,
+            variant=variant,
+            mode=self.task.kind,
+            of_paper=self.of_paper,
+            sweep={name: math.inf if v is None else float(v) for name, v in sweep.items()},
             samples=self.train,
             epochs=self.training.epochs,
             training_resolution=self.resolution,
         )
+
+    def _dataset(self) -> str:
+        """The data in words."""
+        problem = self.problem
+        if problem is None:
+            return str(self.file.path if self.file else "")
+        if problem.vary:
+            ranges = (f"{name} {low:g} to {high:g}" for name, (low, high) in problem.vary.items())
+            return f"{problem.name}, {', '.join(ranges)}"
+        if isinstance(problem, NavierStokesProblem):
+            mantissa, exponent = f"{problem.viscosity:e}".split("e")
+            viscosity = f"{float(mantissa):g}e{int(exponent)}"
+            return f"ν = {viscosity}, T = {problem.final_time}, N = {self.train}"
+        return problem.name
 
     @property
     def seed(self) -> int:
@@ -247,8 +247,8 @@ def read_experiment(path: Path) -> Experiment:
     try:
         values = json.loads(text) if kind == "json" else _read_yaml(text)
     except Exception as problem:  # damaged text makes yaml stumble in many ways
-        told = " ".join(str(problem).split())  # YAML draws the place over several lines
-        raise ValueError(f"{path} is not readable as {kind}: {told}") from problem
+        reason = " ".join(str(problem).split())  # YAML marks the position over several lines
+        raise ValueError(f"{path} is not readable as {kind}: {reason}") from problem
     check_plain(path, values)
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no specification: expected keys such as name and network")

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from types import EllipsisType
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +46,7 @@ TOLERANCE = 0.1  # relative L2 error that a rollout is guaranteed to stay within
 PROVEN = "symbols that are in this class by construction (docs/theory_symbol_classes.md)"
 WAVES = 16  # |ξ| of the waves that are sent through learned and true operators
 LARGEST_GRID = 64  # points per axis of the norms: they do not depend on it, their cost does
+Index = tuple[int | slice | EllipsisType, ...]
 Finding = tuple[str, object, str]
 """Key and value in symbol.json, and text."""
 
@@ -177,7 +179,8 @@ def _phase_space(run: Run, experiment: Experiment, problem: Problem, folder: Pat
     if isinstance(experiment.task, Markov) and window:
         data, start = problem.solve(data, times[:window])[0][:, -1], times[window - 1]
         times = times[window:]
-    state = data[(..., *(slice(None, None, every),) * grid.dim)]
+    points: Index = (..., *(slice(None, None, every),) * grid.dim)
+    state = data[points]
     at, operator = times[:1] or None, copy.deepcopy(run.operator).double()
 
     def learned(f: Tensor) -> Tensor:
@@ -193,7 +196,7 @@ def _phase_space(run: Run, experiment: Experiment, problem: Problem, folder: Pat
     symbols = [
         extract_symbol(f, grid, state=state, modes=modes, step=step) for f in (learned, true)
     ]
-    line = (0, 0, slice(None), *(n // 2 for n in grid.shape[1:]))
+    line: Index = (0, 0, slice(None), *(n // 2 for n in grid.shape[1:]))
     xi, order = symbols[0].xi[..., 0].flatten().sort()
     a, b = (symbol.values[line].flatten(1)[:, order] for symbol in symbols)
     drawn: PhaseSpace = {
