@@ -149,7 +149,7 @@ def linearise(
 
         J δf = Q₂ σ'(z_Q) Q₁ (W_L + K_L) σ'(z_{L-1}) ... σ'(z_1) (W_1 + K_1) P δf.
 
-    The grid is periodic if not given.
+    Without a grid it is periodic.
     """
     parts = _LinearParts(network, grid or Grid(tuple(state.shape[2:])), t)
     return parts.derivative(parts.slopes(state))

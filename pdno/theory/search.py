@@ -21,9 +21,7 @@ SAMPLED, RING = {1: 32, 2: 48, 3: 64}, 1024  # directions by dimension, points o
 FOLLOWED = {1: 4, 2: 4, 3: 3}  # rays per order of difference, by dimension
 BENDS, CIRCLES = 4, {2: 1, 3: 4}  # bends per order of difference, circles by dimension
 COARSE, FINE = 256, 32  # points of a circle, and of a window around a bend
-CHANNEL_PAIRS = (
-    32  # channel pairs that a search around bends looks at, where none is known to be worst
-)
+CHANNEL_PAIRS = 32  # that a search around bends examines
 START = 2  # lines of a first layer are compared in the shell 4^(START + 1)
 CONES, FAR = {2: 512, 3: 2048}, 6  # directions of a sphere that are compared in the shell 4^FAR
 FEW, MANY = 3, 24  # points x that are spread out, and as many that are worst

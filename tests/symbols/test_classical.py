@@ -73,15 +73,15 @@ def test_x_enters_with_period_one_whatever_the_scale(elliptic):
     symbol = ClassicalSymbol(2, 2, scale=scale, elliptic=elliptic, **SMALL).double()
     x = torch.rand(6, 2, dtype=torch.float64)
     shifted = x + torch.tensor([1.0, -2.0])
-    found = []
+    pairs = []
     for points in (x, shifted):
         points.requires_grad_()
         b = symbol.evaluate_at(points, torch.zeros(1, 2)).space
         (slope,) = torch.autograd.grad(b.square().sum(), points)
-        found.append((b.detach(), slope))
-    for here, there in zip(*found, strict=True):
+        pairs.append((b.detach(), slope))
+    for here, there in zip(*pairs, strict=True):
         assert torch.allclose(here, there, atol=1e-12)
-    b, slope = found[0]
+    b, slope = pairs[0]
     assert b.std(dim=-1).min() > 1e-4 and slope.abs().min() > 1e-6  # it does depend on x
     assert bool((b > 0).all()) or not elliptic
 

@@ -1,4 +1,4 @@
-"""The matrix of a linear map, to judge what is said about the map."""
+"""The matrix of a linear map, the reference for statements about the map."""
 
 import torch
 

@@ -113,8 +113,8 @@ def test_seminorms_are_the_suprema():
     assert certificate.seminorms[(0,), (0,)] == pytest.approx(2 * PI, rel=1e-6)
     xi = torch.arange(-300.0, 300.0, dtype=torch.float64)
     a = xi / (1 + xi**2)
-    known = (2 * PI * (a[1:] - a[:-1]).abs() * (1 + xi[:-1] ** 2)).max()
-    assert certificate.seminorms[(1,), (0,)] == pytest.approx(known.item(), rel=1e-6)
+    expected = (2 * PI * (a[1:] - a[:-1]).abs() * (1 + xi[:-1] ** 2)).max()
+    assert certificate.seminorms[(1,), (0,)] == pytest.approx(expected.item(), rel=1e-6)
     assert certificate.seminorms[(2,), (1,)] < 1e-2  # no x
 
 
@@ -268,14 +268,14 @@ def test_relu_fails_for_its_kinks():
     certificate = certify(symbol, 1.0)
     witness = certificate.witness
     assert not certificate.accepted and witness.kind == "kink in ξ" and not certificate.smooth
-    (place,) = witness.points[0]
+    (kink,) = witness.points[0]
     layers = (symbol.real, symbol.imaginary)
     bends = torch.cat([-m.linear_in.bias / m.linear_in.weight[:, 0] for m in layers])
     second = evaluate_at(
-        symbol, torch.zeros(1, 1), torch.tensor([[place - 1e-4], [place], [place + 1e-4]])
+        symbol, torch.zeros(1, 1), torch.tensor([[kink - 1e-4], [kink], [kink + 1e-4]])
     )
     quotient = (second[..., 2] - 2 * second[..., 1] + second[..., 0]).abs().max() / 1e-8
-    assert quotient > 100 or (bends - place).abs().min() < 1e-3
+    assert quotient > 100 or (bends - kink).abs().min() < 1e-3
     assert certify(symbol, 1.0, frequencies="integer").accepted
 
 
@@ -473,8 +473,8 @@ def test_values_anywhere_are_those_on_a_grid():
         assert torch.allclose(evaluate_at(symbol, x, xi), expected.detach(), atol=1e-12)
     for symbol, t in ((Resolvent(), None), (HeatSymbol(), 0.1), (Advection((0.3, 0.4)), 0.5)):
         values = symbol.evaluate(grid, t=t).frequency[0, 0, 0].flatten()
-        found = evaluate_at(symbol, x[:1], xi, t=t)[0, 0, 0]
-        assert torch.allclose(found, values, atol=1e-14)
+        anywhere = evaluate_at(symbol, x[:1], xi, t=t)[0, 0, 0]
+        assert torch.allclose(anywhere, values, atol=1e-14)
     full = FullSymbol(lambda x, xi: (x * xi).sum(dim=-1)[None, None])
     assert torch.allclose(evaluate_at(full, x, xi)[0, 0].real, x @ xi.double().T)
 

@@ -43,19 +43,19 @@ def random_symbol(seed, dim=1, channels=1, hidden=6):
 
 def derivatives(values, variable, dim):
     """{α: |∂^α values|} for real values (P,) by automatic differentiation."""
-    found = {(0,) * dim: values}
+    derivatives = {(0,) * dim: values}
     for alpha in sorted(multi_indices(dim, 2), key=sum)[1:]:
         axis = next(j for j in range(dim) if alpha[j])
         less = tuple(power - (j == axis) for j, power in enumerate(alpha))
         (slopes,) = torch.autograd.grad(
-            found[less].sum(),
+            derivatives[less].sum(),
             variable,
             create_graph=True,
             allow_unused=True,
             materialize_grads=True,
         )
-        found[alpha] = slopes[:, axis]
-    return {alpha: value.detach() for alpha, value in found.items()}
+        derivatives[alpha] = slopes[:, axis]
+    return {alpha: value.detach() for alpha, value in derivatives.items()}
 
 
 def sampled_constants(symbol, count, seed):

@@ -27,13 +27,13 @@ def draw(seed, *shape, scale=1.0):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_err_by_less_than_the_margin_and_stay_below_their_bounds(name):
     z = torch.cat([torch.linspace(-9, 9, 37, dtype=torch.float64), draw(1, 12, scale=30.0)])
-    given = FUNCTIONS[name].derivatives(z)
+    derivatives = FUNCTIONS[name].derivatives(z)
     with mpmath.workdps(40):
-        for place, point in enumerate(z.tolist()):
+        for index, point in enumerate(z.tolist()):
             taylor = mpmath.taylor(EXACT[name], mpmath.mpf(point), 5)
             for k in range(5):
-                exact, found = taylor[k] * mpmath.factorial(k), float(given[k][place])
-                assert abs(exact - found) <= MARGIN / 4 * (1 + abs(point) + abs(found))
+                exact, value = taylor[k] * mpmath.factorial(k), float(derivatives[k][index])
+                assert abs(exact - value) <= MARGIN / 4 * (1 + abs(point) + abs(value))
             for k, bound in enumerate(FUNCTIONS[name].bounds):
                 assert abs(taylor[k]) * mpmath.factorial(k) <= bound
 

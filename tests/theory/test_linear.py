@@ -40,16 +40,16 @@ def test_linear_maps_are_not(name):
         "difference": lambda f: f[:, :1] - f[:, 1:],
     }[name]
     norm = operator_norm(apply, Grid((16,)), channels=2).value
-    known = {"0": 0.0, "3f": 3.0, "shift": 1.0, "difference": 2**0.5}[name]
-    assert norm == pytest.approx(known, abs=1e-9)
+    expected = {"0": 0.0, "3f": 3.0, "shift": 1.0, "difference": 2**0.5}[name]
+    assert norm == pytest.approx(expected, abs=1e-9)
 
 
 def test_modules_of_others_get_their_own_precision():
     """A convolution in float32, as other packages have them; its symbol is known."""
     module = torch.nn.Conv1d(1, 1, 3, padding=1, padding_mode="circular", bias=False)
-    found = extract_symbol(module, Grid((8,)), channels=1).values[0, 0]
+    values = extract_symbol(module, Grid((8,)), channels=1).values[0, 0]
     weights = module.weight.detach().double().flatten()
     xi = torch.arange(5, dtype=torch.float64)
     waves = torch.exp(2j * torch.pi * torch.outer(torch.tensor([-1.0, 0.0, 1.0]).double(), xi) / 8)
-    assert (found - weights.to(waves) @ waves).abs().max() < 1e-6
+    assert (values - weights.to(waves) @ waves).abs().max() < 1e-6
     assert operator_norm(module, Grid((8,)), channels=1).value > 0

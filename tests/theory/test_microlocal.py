@@ -46,10 +46,10 @@ def test_the_characteristic_set_of_transport_is_across_its_field():
     directions = torch.stack([angles.cos(), angles.sin()], dim=-1)
     x = torch.tensor([[0.0, 0.3], [0.25, 0.1]], dtype=torch.float64)
     transport = microlocal.principal_symbol(lambda x, xi: 1j * (field(x) * xi).sum(dim=-1), 1.0)
-    found = microlocal.characteristic_set(transport, x, directions, tolerance=1e-6)
+    characteristic = microlocal.characteristic_set(transport, x, directions, tolerance=1e-6)
     # v = (1, 0) at the first point and (1, 1) at the second
-    assert found[0].nonzero().flatten().tolist() == [90, 270]
-    assert found[1].nonzero().flatten().tolist() == [135, 315]
+    assert characteristic[0].nonzero().flatten().tolist() == [90, 270]
+    assert characteristic[1].nonzero().flatten().tolist() == [135, 315]
     elliptic = microlocal.principal_symbol(lambda x, xi: bracket(xi) ** 2 + 0 * x[..., 0], 2.0)
     assert not microlocal.characteristic_set(elliptic, x, directions).any()
 
@@ -100,8 +100,8 @@ def steps_to_solve(k, power):
         return sine_transform(inside, 2, inverse=True) / k**power
 
     source = torch.ones(1, *k.shape, dtype=torch.float64)
-    given = {"tolerance": 1e-8 * k.numel() ** 0.5, "iterations": 2000}
-    u = conjugate_gradient(operator, source, preconditioner=improve, **given)
+    options = {"tolerance": 1e-8 * k.numel() ** 0.5, "iterations": 2000}
+    u = conjugate_gradient(operator, source, preconditioner=improve, **options)
     assert float((volumes.apply(u) - source).norm()) < 1e-5
     return len(applied)
 
@@ -147,8 +147,8 @@ def test_the_calculus_of_matrices_leaves_rests_of_lower_order():
     outer = both.xi[:, 0] >= 8
     rests = []
     for terms in (1, 2, 3):
-        known = as_full_symbol(compose(a, b, dim=1, terms=terms)).values(line, 20)
-        rests.append(float((both.values - known).abs()[..., outer].max()))
+        composed = as_full_symbol(compose(a, b, dim=1, terms=terms)).values(line, 20)
+        rests.append(float((both.values - composed).abs()[..., outer].max()))
     assert rests[1] < rests[0] / 10 and rests[2] < rests[1] / 5
     inverse_of = as_full_symbol(parametrix(a, dim=1, terms=3)).values(line)
 

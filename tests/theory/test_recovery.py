@@ -20,9 +20,9 @@ def heat(xi, t, diffusivity):
 @pytest.mark.parametrize("diffusivity", [0.05, 0.4])
 def test_exact_symbols(shape, t, diffusivity):
     xi = Grid(shape).modes()
-    found = recover_diffusivity(heat(xi, t, diffusivity), xi, t)
-    assert found.value == pytest.approx(diffusivity, rel=1e-12)
-    assert found.error < 1e-7
+    estimate = recover_diffusivity(heat(xi, t, diffusivity), xi, t)
+    assert estimate.value == pytest.approx(diffusivity, rel=1e-12)
+    assert estimate.error < 1e-7
 
 
 def test_from_the_solver_to_the_constant():
@@ -34,8 +34,8 @@ def test_from_the_solver_to_the_constant():
         return pdno.solve(equation, u, times=[0.2])[:, 0]
 
     symbol = extract_symbol(solver, grid, channels=1, modes=8)
-    found = recover_diffusivity(symbol.mean_over_x()[0, 0], symbol.xi, 0.2)
-    assert found.value == pytest.approx(0.07, rel=1e-10)
+    estimate = recover_diffusivity(symbol.mean_over_x()[0, 0], symbol.xi, 0.2)
+    assert estimate.value == pytest.approx(0.07, rel=1e-10)
 
 
 @pytest.mark.parametrize("noise", [1e-4, 1e-2])
@@ -48,9 +48,9 @@ def test_noise_makes_the_error_that_the_bar_says(noise, times):
     misses, bars = [], []
     for _ in range(200):
         parts = torch.randn(2, *exact.shape, generator=generator, dtype=torch.float64)
-        found = recover_diffusivity(exact + noise * torch.complex(*parts), xi, t)
-        misses.append(found.value - 0.05)
-        bars.append(found.error)
+        estimate = recover_diffusivity(exact + noise * torch.complex(*parts), xi, t)
+        misses.append(estimate.value - 0.05)
+        bars.append(estimate.error)
     spread = torch.tensor(misses).square().mean().sqrt()
     assert float(torch.tensor(bars).mean() / spread) == pytest.approx(1, abs=0.2)
     inside = sum(abs(miss) < 2 * bar for miss, bar in zip(misses, bars, strict=True))

@@ -41,6 +41,6 @@ def test_error_bars_hold_two_times_out_of_three(times, noise, complex_noise, siz
         wrong = noise(exact.shape, draw)
         if complex_noise:
             wrong = torch.complex(wrong, noise(exact.shape, draw))
-        found = recover_diffusivity(exact + size * wrong, xi, times)
-        inside += abs(found.value - 0.05) < found.error
+        estimate = recover_diffusivity(exact + size * wrong, xi, times)
+        inside += abs(estimate.value - 0.05) < estimate.error
     assert 0.60 <= inside / trials <= 0.76

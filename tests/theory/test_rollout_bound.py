@@ -60,11 +60,11 @@ def test_errors_of_rollouts_lie_below_their_bound():
         for _ in range(6):
             noise = torch.randn(4, 1, 16, generator=draw, dtype=torch.float64)
             frames.append(step(frames[-1]) + 1e-3 * noise)
-    found = guarantee(step, torch.stack(frames, dim=1), grid)
-    assert bool((found.error <= found.bound * (1 + 1e-9)).all()) and found.bound.shape == (4, 6)
+    bounds = guarantee(step, torch.stack(frames, dim=1), grid)
+    assert bool((bounds.error <= bounds.bound * (1 + 1e-9)).all()) and bounds.bound.shape == (4, 6)
     # the first step is its residual, and both count steps from the first
-    assert torch.allclose(found.error[:, 0], found.bound[:, 0])
-    proven, made = found.steps(0.02), found.steps(0.02, made=True)
+    assert torch.allclose(bounds.error[:, 0], bounds.bound[:, 0])
+    proven, made = bounds.steps(0.02), bounds.steps(0.02, made=True)
     assert all(p <= m for p, m in zip(proven, made, strict=True))
 
 
