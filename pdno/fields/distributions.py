@@ -1,8 +1,8 @@
 """Distributions of inputs, those of the published data among them, and PDE parameters from ranges.
 
-The normals of Gaussian fields are drawn shell by shell in max_j |ξ_j|, so sample i of seed s is the
-same function on every grid up to the modes that the coarser one cannot hold (those from N/2 on are
-left out).
+The normals of Gaussian fields are drawn shell by shell in max_j |ξ_j|, so sample i of seed s is
+the same function on every grid up to the modes that the coarser one cannot hold (those from N/2 on
+are left out).
 """
 
 __all__ = [
