@@ -182,7 +182,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         self._check_rows(rows)
         return self._view(_rows=[self._rows[row] for row in rows])
 
-    def _view(self, **changes: Any) -> "OperatorDataset":
+    def _view(self, **changes: object) -> "OperatorDataset":
         view = copy.copy(self)
         view.__dict__.update(changes)
         return view
@@ -295,7 +295,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def _shown(
         self, index: int, prediction: Tensor | None
-    ) -> tuple[list[Any], tuple[float, ...] | None, tuple[list[str], list[str]]]:
+    ) -> tuple[list[np.ndarray], tuple[float, ...] | None, tuple[list[str], list[str]]]:
         """Input, target and prediction, the times of their frames, and titles of the channels."""
         inputs, target = self[index]
         if prediction is not None and prediction.shape != target.shape:
@@ -384,7 +384,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
 
 # What `OperatorDataset.from_pairs` takes
-Pairs: TypeAlias = OperatorDataset | Dataset[Any] | DataLoader[Any] | Iterable[Any]
+Pairs: TypeAlias = OperatorDataset | Dataset[object] | DataLoader[object] | Iterable[object]
 
 
 def open_dataset(

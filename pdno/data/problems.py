@@ -141,9 +141,11 @@ class Problem(Record, ABC):
     @property
     def times(self) -> tuple[float, ...] | None:
         """Times of the stored frames, evenly spaced up to the last; None for a static problem."""
-        last: Any = getattr(self, "final_time", None)
-        frames = getattr(self, "frames", last)  # by default one per unit of time
-        return None if last is None else tuple(last * (k + 1) / frames for k in range(frames))
+        last: float | None = getattr(self, "final_time", None)
+        if last is None:
+            return None
+        frames = int(getattr(self, "frames", last))  # by default one per unit of time
+        return tuple(last * (k + 1) / frames for k in range(frames))
 
     def solver_grid(self) -> "Grid":
         """The grid of the solver."""

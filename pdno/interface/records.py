@@ -1,14 +1,13 @@
-"""Records: frozen, checked as a whole, and wrong names are answered with the nearest known one.
+"""Records: frozen, checked as a whole, with suggestions for unknown names.
 
-Specifications, problems, networks and tasks are records. Which kinds of them there are is a plain
-dictionary by name, so that other packages can add theirs (see `pdno.runs.plugins`); reading
-a record looks names up there and never imports anything.
+Specifications, problems, networks and tasks are records. Their kinds are plain dictionaries by
+name, so that other packages can add theirs (`pdno.runs.plugins`); reading a record looks names up
+there and never imports anything.
 """
 
 __all__ = ["Record", "by_kind", "one_line", "refuse_unknown"]
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -23,7 +22,7 @@ class Record(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_unknown(cls, values: Any) -> Any:
+    def _refuse_unknown(cls, values: object) -> object:
         if isinstance(values, dict):
             refuse_unknown(cls.__name__, cls.model_fields, values)
         return values
@@ -38,9 +37,9 @@ def one_line(error: ValidationError) -> str:
     return "; ".join(f"{location}: {text}" if location else text for location, text in items)
 
 
-def refuse_unknown(title: str, known: Iterable[str], values: Mapping[str, Any]) -> None:
-    """ValidationError that names the nearest known key of each unknown one."""
-    names = list(known)
+def refuse_unknown(title: str, existing: Iterable[str], values: Mapping[str, object]) -> None:
+    """ValidationError that suggests the nearest existing key for each unknown one."""
+    names = list(existing)
     wrong = [
         InitErrorDetails(
             type=PydanticCustomError(
@@ -58,10 +57,10 @@ def refuse_unknown(title: str, known: Iterable[str], values: Mapping[str, Any]) 
         raise ValidationError.from_exception_data(title, wrong)
 
 
-def by_kind(what: str, kinds: Mapping[str, type[BaseModel]]) -> Callable[[Any], Any]:
+def by_kind(what: str, kinds: Mapping[str, type[BaseModel]]) -> Callable[[object], object]:
     """The validator that makes {"kind": name, ...}, or a name alone, the record of that kind."""
 
-    def choose(value: Any) -> Any:
+    def choose(value: object) -> object:
         values = {"kind": value} if isinstance(value, str) else value
         if not isinstance(values, dict):
             return value

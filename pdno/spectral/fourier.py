@@ -9,7 +9,15 @@ corner convention of the published operators; the rest is zero. With few kept mo
 small tables are cheaper than the FFT, which computes all of them (`choose_method`).
 """
 
-__all__ = ["Modes", "choose_method", "half_weights", "inverse", "spectrum_shape", "transform", "whole_spectrum"]
+__all__ = [
+    "Modes",
+    "choose_method",
+    "half_weights",
+    "inverse",
+    "spectrum_shape",
+    "transform",
+    "whole_spectrum",
+]
 
 import math
 from collections.abc import Callable, Sequence
