@@ -96,8 +96,8 @@ def under_load(run: Path, at_once: int, users: int, seconds: float, points: int)
         process.kill()
         process.wait()
     p50, p95 = (1e3 * float(np.quantile(taken, q)) for q in (0.5, 0.95))
-    told = f"{len(taken)} requests, {failed} failed, {len(taken) / seconds:.0f} per second"
-    return f"{told}, p50 {p50:.0f} ms, p95 {p95:.0f} ms, memory {before:.0f} -> {after:.0f} MiB"
+    text = f"{len(taken)} requests, {failed} failed, {len(taken) / seconds:.0f} per second"
+    return f"{text}, p50 {p50:.0f} ms, p95 {p95:.0f} ms, memory {before:.0f} -> {after:.0f} MiB"
 
 
 def hostile(operator: str, points: int) -> list[bytes]:
@@ -120,38 +120,43 @@ def hostile(operator: str, points: int) -> list[bytes]:
     for times in ([-1], [0], [1e300], ["a"], [1.0] * 1000, {}, [None], [[1]]):
         wrong.append(good | {"times": times})
     wrong += [good | {key: 1} for key in ("__proto__", "constructor", "path", "file", "extra")]
-    wrong += [good | {"constants": one} for one in ([1.0], [1e9], ["x"], [None] * 100)]
-    raws = [post(json.dumps(one).encode()) for one in wrong]
+    wrong += [good | {"constants": values} for values in ([1.0], [1e9], ["x"], [None] * 100)]
+    requests = [post(json.dumps(body).encode()) for body in wrong]
     nested = [b"[" * n for n in (10**3, 10**5, 10**6)] + [b'{"a":' * n for n in (10**3, 10**5)]
     broken = [b"", b"{", b"\xff" * 99, b"NaN", b'{"a":NaN}', b"[1,]", b"'x'", b"\x00" * 64]
-    raws += [post(body) for body in nested + broken]
+    requests += [post(body) for body in nested + broken]
     kinds = ("text/plain", "text/html", "multipart/form-data; boundary=x", "application/xml", "")
     kinds += ("application/x-www-form-urlencoded", "application/octet-stream", "application/jsonx")
-    raws += [post(json.dumps(good).encode(), kind=kind) for kind in kinds]
+    requests += [post(json.dumps(good).encode(), kind=kind) for kind in kinds]
     paths = ("/../../etc/passwd", "/..%2f..%2fetc/passwd", "/%00", "/.git/config", "/a" * 2000)
     paths += ("//etc/passwd", "/app.js/../../server.py", "/server.py", "/api", "/api/../app.js")
     paths += ("/api/certificate", "/api/certificate?operator=x&layer=0", "/openapi.json", "/docs")
     paths += (f"/api/certificate?operator={operator}&layer=-1", "/C:/windows/win.ini", "/~root")
     paths += (f"/api/certificate?operator={operator}&layer=1e9", "/api/certificate?layer[]=1")
-    raws += [f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode() for path in paths]
+    requests += [f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode() for path in paths]
     hosts = ("evil.example", "127.0.0.1.evil.example", "localhost@evil", "", "a" * 500)
-    raws += [f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode() for host in hosts]
+    requests += [f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode() for host in hosts]
     methods = ("PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "BREW")
-    raws += [f"{one} /api/predict HTTP/1.1\r\nhost: localhost\r\n\r\n".encode() for one in methods]
-    raws += [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\r\n" * 5 + b"x\r\n\r\n"]
-    raws += [b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 10**5]
-    raws += [post(b"a" * 5 * 2**20), f"{HEAD}content-length: 99999999\r\n\r\n{{".encode()]
-    raws += [f"{HEAD}content-length: {size}\r\n\r\n".encode() for size in ("-1", "x", "1e9")]
-    raws += [f"{HEAD}content-length: 400\r\n\r\n{{".encode()] * 4  # never sends the rest
-    raws += [f"{HEAD}transfer-encoding: chunked\r\n\r\nzz\r\n".encode()] * 2
-    raws += [b"GET / HTTP/1.1\r\nhost: localho"] * 4  # never ends its head
+    requests += [
+        f"{method} /api/predict HTTP/1.1\r\nhost: localhost\r\n\r\n".encode() for method in methods
+    ]
+    requests += [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\r\n" * 5 + b"x\r\n\r\n"]
+    requests += [
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 10**5,
+    ]
+    requests += [post(b"a" * 5 * 2**20), f"{HEAD}content-length: 99999999\r\n\r\n{{".encode()]
+    requests += [f"{HEAD}content-length: {size}\r\n\r\n".encode() for size in ("-1", "x", "1e9")]
+    requests += [f"{HEAD}content-length: 400\r\n\r\n{{".encode()] * 4  # never sends the rest
+    requests += [f"{HEAD}transfer-encoding: chunked\r\n\r\nzz\r\n".encode()] * 2
+    requests += [b"GET / HTTP/1.1\r\nhost: localho"] * 4  # never ends its head
     fuzz = random.Random(0)
-    while len(raws) < 200:
+    while len(requests) < 200:
         body = bytearray(json.dumps(good | {"data": "A" * 64}).encode())
         for _ in range(8):
             body[fuzz.randrange(len(body))] = fuzz.randrange(256)
-        raws.append(post(bytes(body)))
-    return raws[:200]
+        requests.append(post(bytes(body)))
+    return requests[:200]
 
 
 def post(body: bytes, kind: str = "application/json") -> bytes:
@@ -177,10 +182,10 @@ def under_attack(run: Path, points: int) -> str:
     try:
         home = f"http://127.0.0.1:{port}"
         operator = httpx.get(f"{home}/api/operators").json()["operators"][0]["key"]
-        before, found = resident(process), dict[int, int]()
+        before, codes = resident(process), dict[int, int]()
         for raw in hostile(operator, points):
             code = status(port, raw)
-            found[code] = found.get(code, 0) + 1
+            codes[code] = codes.get(code, 0) + 1
             if not 400 <= code < 500:
                 print("answered", code, raw[:120])
         alive = httpx.post(f"{home}/api/predict", json=request(operator, points, 1), timeout=60)
@@ -188,10 +193,10 @@ def under_attack(run: Path, points: int) -> str:
     finally:
         process.kill()
         process.wait()
-    refused = sum(count for code, count in found.items() if 400 <= code < 500)
-    told = ", ".join(f"{code}: {count}" for code, count in sorted(found.items()))
+    refused = sum(count for code, count in codes.items() if 400 <= code < 500)
+    text = ", ".join(f"{code}: {count}" for code, count in sorted(codes.items()))
     good = alive.status_code == 200
-    return f"{refused} of 200 refused ({told}), alive: {good}, {before:.0f} -> {after:.0f} MiB"
+    return f"{refused} of 200 refused ({text}), alive: {good}, {before:.0f} -> {after:.0f} MiB"
 
 
 def main() -> None:
@@ -202,14 +207,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--points", type=int, default=64)
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve is not None:
-        serve(given.run, given.serve)
+    arguments = parser.parse_args()
+    if arguments.serve is not None:
+        serve(arguments.run, arguments.serve)
         return
     for name, at_once in (("together", 20), ("one by one", 1)):
-        line = under_load(given.run, at_once, given.users, given.seconds, given.points)
-        print(f"{given.users} users, {name}: {line}", flush=True)
-    print(f"hostile: {under_attack(given.run, given.points)}", flush=True)
+        line = under_load(
+            arguments.run, at_once, arguments.users, arguments.seconds, arguments.points
+        )
+        print(f"{arguments.users} users, {name}: {line}", flush=True)
+    print(f"hostile: {under_attack(arguments.run, arguments.points)}", flush=True)
 
 
 if __name__ == "__main__":

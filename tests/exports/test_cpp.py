@@ -16,7 +16,7 @@ TOOLS = [name for name in ("cmake", "g++", "make") if shutil.which(name) is None
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(bool(TOOLS), reason=f"not found: {', '.join(TOOLS)}")
+@pytest.mark.skipif(bool(TOOLS), reason=f"not result: {', '.join(TOOLS)}")
 def test_the_example_in_c_plus_plus_predicts(tmp_path):
     operator = OPERATORS["low rank"]()
     path = tmp_path / "operator.aoti.pt2"
@@ -29,9 +29,9 @@ def test_the_example_in_c_plus_plus_predicts(tmp_path):
     f = fields(operator.sampling.grid, 1)
     shape = [str(n) for n in f.shape]
     command = [str(build / "predict"), str(path), *shape]
-    found = subprocess.run(command, input=f.numpy().tobytes(), **run)
-    assert [int(n) for n in found.stderr.split()] == list(f.shape)
-    values = torch.from_numpy(np.frombuffer(found.stdout, dtype=np.float32).copy()).reshape(
+    result = subprocess.run(command, input=f.numpy().tobytes(), **run)
+    assert [int(n) for n in result.stderr.split()] == list(f.shape)
+    values = torch.from_numpy(np.frombuffer(result.stdout, dtype=np.float32).copy()).reshape(
         f.shape
     )
     expected = operator.predict(f)

@@ -25,8 +25,8 @@ compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor n
 FAMILIES = list(OPERATORS)
 
 
-def relative(found, expected):
-    return float((found - expected).norm() / expected.norm())
+def relative(result, expected):
+    return float((result - expected).norm() / expected.norm())
 
 
 def inputs_of(operator, grid):
@@ -41,9 +41,9 @@ def test_transforms_are_those_of_the_package(shape, kept):
     tables = Tables(shape, kept)
     f = torch.randn(2, 3, *shape, dtype=torch.float64)
     spectrum = transform(f, len(shape), kept)
-    found = torch.complex(*tables.analyse(f).unbind(-2))
+    result = torch.complex(*tables.analyse(f).unbind(-2))
     backwards = tuple(reversed(range(2, 2 + len(shape))))
-    torch.testing.assert_close(found, spectrum.permute(0, 1, *backwards))
+    torch.testing.assert_close(result, spectrum.permute(0, 1, *backwards))
     any_numbers = torch.randn_like(spectrum)  # also such as no real function has
     moved = any_numbers.permute(0, 1, *backwards)
     there = torch.stack([moved.real, moved.imag], dim=-2)
@@ -60,8 +60,8 @@ def test_frozen_operators_predict_as_they_did(family, points):
     f = inputs_of(operator, frozen.grid)
     expected = operator.predict(f)
     with torch.no_grad():
-        found = frozen(f[:, -frozen.input_channels :])
-    assert found.shape == expected.shape and relative(found, expected) < 5e-6
+        result = frozen(f[:, -frozen.input_channels :])
+    assert result.shape == expected.shape and relative(result, expected) < 5e-6
     if in_turn and operator.task.kind != "space-time":
         with torch.no_grad():
             window, step = f[:, -frozen.input_channels :], freeze(operator, points)
@@ -93,12 +93,12 @@ def test_a_member_of_a_family_is_fixed_in_the_file(network, tmp_path):
         pdno.export(operator, tmp_path / "a.safetensors", format="safetensors")
     for c in (0.02, 0.08):
         path = tmp_path / f"{c}.safetensors"
-        one = pdno.export(operator, path, format="safetensors", pde_parameters={"diffusivity": c})
+        file = pdno.export(operator, path, format="safetensors", pde_parameters={"diffusivity": c})
         f = data.batch()[0]
-        given = {"grid": data.grid, "times": times, "pde_parameters": {"diffusivity": c}}
-        expected = operator.predict(f, **given).reshape(one.run(f).shape)
-        assert one.description["pde_parameters"] == {"diffusivity": c}
-        assert relative(one.run(f), expected) < 5e-6
+        options = {"grid": data.grid, "times": times, "pde_parameters": {"diffusivity": c}}
+        expected = operator.predict(f, **options).reshape(file.run(f).shape)
+        assert file.description["pde_parameters"] == {"diffusivity": c}
+        assert relative(file.run(f), expected) < 5e-6
 
 
 def test_x_factors_of_a_wide_layer_become_few_terms():
@@ -147,7 +147,7 @@ def check_format(family, folder, format, frames):
     card = (folder / f"{path.name}.md").read_text(encoding="utf-8")
     assert f"{made.difference:.1e}" in card and '"inputs"' in card
     names = [path.name, f"{path.name}.checksums.json", f"{path.name}.md"]
-    assert sorted(found.name for found in folder.iterdir()) == names
+    assert sorted(result.name for result in folder.iterdir()) == names
 
 
 @onnx
@@ -164,10 +164,10 @@ def test_an_onnx_file_has_real_arithmetic_and_any_batch(tmp_path):
     assert not used & {"DFT", "STFT", "Einsum", "Loop", "If", "Scan", "Conv"}
     session = onnxruntime.InferenceSession(path)
     f = inputs_of(operator, operator.sampling.grid)[[0, 1, 2, 0, 1]]
-    (found,) = session.run(None, {"inputs": f.numpy()})
-    assert relative(torch.from_numpy(found), operator.predict(f)) < 1e-6
-    told = json.loads(session.get_modelmeta().custom_metadata_map["pdno"])
-    assert told["inputs"] == ["batch", 1, 16, 16] and told["times"] is None
+    (result,) = session.run(None, {"inputs": f.numpy()})
+    assert relative(torch.from_numpy(result), operator.predict(f)) < 1e-6
+    header = json.loads(session.get_modelmeta().custom_metadata_map["pdno"])
+    assert header["inputs"] == ["batch", 1, 16, 16] and header["times"] is None
 
 
 def test_a_file_that_differs_is_not_left(tmp_path, monkeypatch):
@@ -188,8 +188,8 @@ def test_tables_are_enough_to_predict_without_torch(tmp_path):
         next(v for k, v in t.items() if k.endswith(part)) for part in ("there_0", "back_0")
     )
     mix, space = t["networks.0.mix"], t["networks.0.space"]
-    seen = (f - t["inputs.mean"]) / t["inputs.std"]
-    spectrum = (seen @ there).reshape(len(f), 2, -1)  # real and imaginary parts
+    encoded = (f - t["inputs.mean"]) / t["inputs.std"]
+    spectrum = (encoded @ there).reshape(len(f), 2, -1)  # real and imaginary parts
     mixed = np.einsum("bpk,kpq->bqk", spectrum, mix).reshape(len(f), 1, -1)
     u = (mixed @ back) * space[0] * t["outputs.std"] + t["outputs.mean"]
     expected = operator.predict(f)[:, 0]

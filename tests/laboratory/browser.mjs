@@ -1,5 +1,5 @@
-// A reader in headless Chromium: node browser.mjs '{"url": ..., "backend": ..., "pictures": ...}'
-// What it saw goes to standard output as JSON.
+// A reader in headless Chromium: node browser.mjs '{"url": ..., "backend": ..., "screenshots": ...}'
+// What it records goes to standard output as JSON.
 
 import { createRequire } from "node:module";
 
@@ -7,16 +7,16 @@ const task = JSON.parse(process.argv[2]);
 const { chromium } = createRequire(`${task.modules}/`)("playwright-core");
 const quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 const browser = await chromium.launch({ executablePath: task.chromium, args: quiet });
-const seen = { problems: [], outside: [], steps: {} };
+const report = { problems: [], outside: [], steps: {} };
 const origin = new URL(task.url).origin;
 
 async function open(options) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
   page.setDefaultTimeout(task.patience ?? 60000);
-  page.on("console", (message) => message.type() === "error" && seen.problems.push(message.text()));
-  page.on("pageerror", (problem) => seen.problems.push(String(problem)));
-  page.on("request", (request) => /^(blob|data):/.test(request.url()) || new URL(request.url()).origin === origin || seen.outside.push(request.url()));
+  page.on("console", (message) => message.type() === "error" && report.problems.push(message.text()));
+  page.on("pageerror", (problem) => report.problems.push(String(problem)));
+  page.on("request", (request) => /^(blob|data):/.test(request.url()) || new URL(request.url()).origin === origin || report.outside.push(request.url()));
   await page.goto(task.url);
   await page.waitForSelector("body[data-ready]");
   await settled(page);
@@ -32,7 +32,7 @@ async function settled(page) {
 function result(page) {
   return page.evaluate(() => ({
     input: [...pdno.state.values], shape: pdno.state.shape,
-    found: pdno.predictions.map((one) => ({ values: [...one.values], shape: one.shape, seconds: one.seconds })),
+    predictions: pdno.predictions.map((one) => ({ values: [...one.values], shape: one.shape, seconds: one.seconds })),
     truth: pdno.truth && { values: [...pdno.truth.values], shape: pdno.truth.shape },
     numbers: [...document.querySelectorAll("#numbers tr")].map((row) => [...row.cells].map((cell) => cell.textContent)),
     status: document.getElementById("status").textContent,
@@ -61,21 +61,21 @@ async function draw(page) {
   await choose(page, task.flow);
   await page.fill("#seed", "3");
   await settled(page);
-  seen.steps.random = await result(page);
+  report.steps.random = await result(page);
   await paint(page);
-  seen.steps.painted = await result(page);
+  report.steps.painted = await result(page);
   await page.selectOption("#brush", { index: 1 });
   await page.focus("#input");
   for (const key of ["ArrowRight", "ArrowUp", "Space"]) await page.keyboard.press(key);
   await settled(page);
-  seen.steps.keyboard = await result(page);
+  report.steps.keyboard = await result(page);
   const timed = [];
   for (let turn = 0; turn < 5; turn++) {
     await page.click("#next-seed");
     await settled(page);
-    timed.push((await result(page)).found[0].seconds);
+    timed.push((await result(page)).predictions[0].seconds);
   }
-  seen.steps.seconds = timed;
+  report.steps.seconds = timed;
 }
 
 async function compare(page) {
@@ -88,11 +88,11 @@ async function compare(page) {
     await page.selectOption("#samples", { index: 1 });
     await settled(page);
   }
-  seen.steps.compared = await result(page);
-  await page.screenshot({ path: `${task.pictures}/${task.backend}-compare.png`, fullPage: true });
+  report.steps.compared = await result(page);
+  await page.screenshot({ path: `${task.screenshots}/${task.backend}-compare.png`, fullPage: true });
   await page.selectOption("#resolution", { index: task.backend === "server" ? 2 : 1 });
   await settled(page);
-  seen.steps.finer = await result(page);
+  report.steps.finer = await result(page);
 }
 
 async function play(page) {
@@ -105,12 +105,12 @@ async function play(page) {
   await page.click("#play");
   const paused = await page.evaluate(() => pdno.frame);
   await page.waitForTimeout(700);
-  seen.steps.paused = (await page.evaluate(() => pdno.frame)) === paused;
+  report.steps.paused = (await page.evaluate(() => pdno.frame)) === paused;
   await page.click("#forward");
-  seen.steps.stepped = (await page.evaluate(() => pdno.frame)) - paused;
+  report.steps.stepped = (await page.evaluate(() => pdno.frame)) - paused;
   await page.locator("#frame").fill("0");
-  seen.steps.played = { ...(await result(page)), frame: await page.evaluate(() => pdno.frame), time: await page.textContent("#time") };
-  await page.screenshot({ path: `${task.pictures}/${task.backend}-play.png`, fullPage: true });
+  report.steps.played = { ...(await result(page)), frame: await page.evaluate(() => pdno.frame), time: await page.textContent("#time") };
+  await page.screenshot({ path: `${task.screenshots}/${task.backend}-play.png`, fullPage: true });
 }
 
 async function look(page) {
@@ -120,24 +120,24 @@ async function look(page) {
   await page.waitForSelector('#inside [data-key="space"]');
   await page.click("#certify");
   await page.waitForSelector("#certificate:not([hidden])");
-  seen.steps.symbol = { pictures: await page.$$eval("#inside figure", (all) => all.map((one) => one.dataset.key)), assessment: await page.textContent("#assessment") };
-  await page.screenshot({ path: `${task.pictures}/${task.backend}-symbol.png`, fullPage: true });
+  report.steps.symbol = { figures: await page.$$eval("#inside figure", (all) => all.map((one) => one.dataset.key)), assessment: await page.textContent("#assessment") };
+  await page.screenshot({ path: `${task.screenshots}/${task.backend}-symbol.png`, fullPage: true });
   await page.fill("#output", "9999");
   await page.click("#look");
   await page.waitForSelector("#status.problem");
-  seen.steps.message = await page.textContent("#status");
+  report.steps.message = await page.textContent("#status");
 }
 
 async function manners() {
   const page = await open({ viewport: { width: 390, height: 844 }, colorScheme: "dark" });
-  seen.steps.phone = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
-  seen.steps.unnamed = await page.$$eval("button, input, select, canvas", (all) => all.filter((one) => {
+  report.steps.phone = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+  report.steps.unnamed = await page.$$eval("button, input, select, canvas", (all) => all.filter((one) => {
     const name = one.getAttribute("aria-label") ?? one.closest("label")?.textContent ?? one.textContent;
     return one.offsetParent !== null && !name.trim();
   }).map((one) => one.outerHTML));
   await page.keyboard.press("Tab");
-  seen.steps.skip = await page.evaluate(() => document.activeElement.className);
-  await page.screenshot({ path: `${task.pictures}/${task.backend}-phone.png`, fullPage: true });
+  report.steps.skip = await page.evaluate(() => document.activeElement.className);
+  await page.screenshot({ path: `${task.screenshots}/${task.backend}-phone.png`, fullPage: true });
 }
 
 try {
@@ -148,8 +148,8 @@ try {
   await look(page);
   await manners();
 } catch (problem) {
-  seen.problems.push(`${problem.stack ?? problem}`);
+  report.problems.push(`${problem.stack ?? problem}`);
 } finally {
   await browser.close();
 }
-console.log(JSON.stringify(seen));
+console.log(JSON.stringify(report));

@@ -61,7 +61,7 @@ def experiments():
 def runs(tmp_path_factory):
     """Run folders, in this order: darcy PDNO and FNO, flow by steps and by windows, heat, and
     heat of any diffusivity."""
-    place, before = tmp_path_factory.mktemp("laboratory"), generation._make_all
+    parent, before = tmp_path_factory.mktemp("laboratory"), generation._make_all
 
     def make_all(problem, folder, missing, workers):
         for entry in missing:
@@ -69,9 +69,9 @@ def runs(tmp_path_factory):
 
     generation._make_all = make_all
     try:
-        folders = [place / f"{one.name}-{one.model}" for one in experiments()]
-        for one, folder in zip(experiments(), folders, strict=True):
-            run_experiment(one, folder)
+        folders = [parent / f"{each.name}-{each.model}" for each in experiments()]
+        for experiment, folder in zip(experiments(), folders, strict=True):
+            run_experiment(experiment, folder)
     finally:
         generation._make_all = before
     return folders

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 MISSING = [name for name in ("node", "npm") if shutil.which(name) is None]
 MISSING += [] if CHROMIUM else ["chromium"]
-PICTURES = os.environ.get("PDNO_PICTURES")  # a folder for the screenshots, to look at them
+SCREENSHOTS = os.environ.get("PDNO_SCREENSHOTS")  # a folder for the screenshots, to look at them
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,29 +30,29 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory):
     """Playwright, from npm."""
-    place = tmp_path_factory.mktemp("node")
+    folder = tmp_path_factory.mktemp("node")
     for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name, place)
+        shutil.copy(HERE / name, folder)
     command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"npm cannot fetch playwright-core: {done.stderr[-200:]}")
-    return place / "node_modules"
+    return folder / "node_modules"
 
 
 def visit(address, backend, modules, folder):
     """What a reader saw."""
-    pictures = Path(PICTURES or folder)
-    pictures.mkdir(parents=True, exist_ok=True)
+    screenshots = Path(SCREENSHOTS or folder)
+    screenshots.mkdir(parents=True, exist_ok=True)
     names = {"flow": "darcy: PDNO", "other": "darcy: FNO", "fluid": "flow: steps"}
     task = {"url": address, "backend": backend, "chromium": CHROMIUM, "modules": str(modules)}
-    task |= {"pictures": str(pictures), **names}
+    task |= {"screenshots": str(screenshots), **names}
     command = ["node", str(HERE / "browser.mjs"), json.dumps(task)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
-    assert seen["problems"] == [] and seen["outside"] == []
-    return seen["steps"]
+    report = json.loads(done.stdout)
+    assert report["problems"] == [] and report["outside"] == []
+    return report["steps"]
 
 
 def field(step):
@@ -60,17 +60,17 @@ def field(step):
 
 
 def prediction(step, number=0):
-    found = step["found"][number]
-    return torch.tensor(found["values"]).reshape(found["shape"])
+    frames = step["predictions"][number]
+    return torch.tensor(frames["values"]).reshape(frames["shape"])
 
 
-def close(found, expected, tolerance):
-    return float((found - expected).norm() / expected.norm()) < tolerance
+def close(result, expected, tolerance):
+    return float((result - expected).norm() / expected.norm()) < tolerance
 
 
 def check(steps, runs, tolerance):
     """What both pages have to show."""
-    ours, theirs, fluid = (pdno.load(runs[place]) for place in (0, 1, 2))
+    ours, theirs, fluid = (pdno.load(runs[number]) for number in (0, 1, 2))
     for name in ("random", "painted", "keyboard", "finer"):
         expected = ours.predict(field(steps[name]))[0]
         assert close(prediction(steps[name]), expected, tolerance), name
@@ -87,7 +87,7 @@ def check(steps, runs, tolerance):
     expected = fluid.predict(field(played), times=range(3, 9))[0, :, 0]
     assert close(prediction(played), expected, 10 * tolerance)
     assert steps["paused"] and steps["stepped"] in (1, -5) and played["frame"] == 0
-    assert {"space", "real", "imaginary"} <= set(steps["symbol"]["pictures"])
+    assert {"space", "real", "imaginary"} <= set(steps["symbol"]["figures"])
     assert "S^1" in steps["symbol"]["assessment"] and "channel is from 0 to 3" in steps["message"]
     assert steps["phone"] and steps["unnamed"] == [] and steps["skip"] == "skip"
 
@@ -96,7 +96,7 @@ def test_the_laboratory_in_a_browser(runs, laboratory, modules, tmp_path):
     with laboratory(runs) as address:
         steps = visit(f"{address}/", "server", modules, tmp_path)
     check(steps, runs, 1e-5)
-    assert {"before", "after"} <= set(steps["symbol"]["pictures"])
+    assert {"before", "after"} <= set(steps["symbol"]["figures"])
 
 
 def test_the_page_without_a_server(runs, modules, tmp_path):
@@ -106,8 +106,8 @@ def test_the_page_without_a_server(runs, modules, tmp_path):
     except ValueError as problem:
         pytest.skip(str(problem))
     site = tmp_path / "site"
-    told = write_page([runs[0], runs[1], runs[2]], site)
-    assert "MiB" in told
+    message = write_page([runs[0], runs[1], runs[2]], site)
+    assert "MiB" in message
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
         threading.Thread(target=host.serve_forever, daemon=True).start()

@@ -20,9 +20,9 @@ def test_the_colours_are_those_of_the_report():
     text = (WEB / "colours.js").read_text(encoding="utf-8")
     for name, map_name in (("SEQUENTIAL", "viridis"), ("DIVERGING", signed()["cmap"])):
         table = re.search(rf"const {name} = \[(.*?)\]", text, re.DOTALL)[1]
-        found = re.findall(r'"(#[0-9a-f]{6})"', table)
-        colours, last = matplotlib.colormaps[map_name], len(found) - 1
-        assert found == [to_hex(colours(k / last)) for k in range(last + 1)]
+        result = re.findall(r'"(#[0-9a-f]{6})"', table)
+        colours, last = matplotlib.colormaps[map_name], len(result) - 1
+        assert result == [to_hex(colours(k / last)) for k in range(last + 1)]
     lines = re.search(r"LINES = \[(.*?)\]", text)[1]
     assert json.loads(f"[{lines}]") == list(COLOURS[:6])
 

@@ -51,62 +51,64 @@ def ask(operator, values, **more):
 
 def numbers(answer):
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    raw = np.frombuffer(base64.b64decode(told["data"]), dtype="<f4")
-    return torch.from_numpy(raw.reshape(told["shape"]).copy())
+    body = answer.json()
+    raw = np.frombuffer(base64.b64decode(body["data"]), dtype="<f4")
+    return torch.from_numpy(raw.reshape(body["shape"]).copy())
 
 
-def close(found, expected, tolerance=1e-6):
-    return float((found - expected).norm() / expected.norm()) < tolerance
+def close(result, expected, tolerance=1e-6):
+    return float((result - expected).norm() / expected.norm()) < tolerance
 
 
 def test_operators_are_described(client):
-    told = {one["key"]: one for one in client.get("/api/operators").json()["operators"]}
+    operators = {
+        served["key"]: served for served in client.get("/api/operators").json()["operators"]
+    }
     names = ["darcy-PDNO", "darcy-FNO", "flow-steps", "flow-window", "heat-PDIO", "family-PDIO"]
-    assert list(told) == names
-    assert told["darcy-PDNO"]["input"]["low"] == 3.0
-    assert told["darcy-PDNO"]["resolutions"] == [8, 16, 32, 64]
-    assert (told["flow-steps"]["window"], told["flow-window"]["window"]) == (0, 2)
-    assert told["heat-PDIO"]["any_time"] and not told["flow-steps"]["any_time"]
-    assert all(one["equation"] for one in told.values())
+    assert list(operators) == names
+    assert operators["darcy-PDNO"]["input"]["low"] == 3.0
+    assert operators["darcy-PDNO"]["resolutions"] == [8, 16, 32, 64]
+    assert (operators["flow-steps"]["window"], operators["flow-window"]["window"]) == (0, 2)
+    assert operators["heat-PDIO"]["any_time"] and not operators["flow-steps"]["any_time"]
+    assert all(served["equation"] for served in operators.values())
 
 
 @pytest.mark.parametrize("points", [16, 32])
 def test_a_prediction_is_that_of_the_operator(client, runs, points):
     k = field(points, points, positive=True)
-    found = numbers(client.post("/api/predict", json=ask("darcy-PDNO", k)))
-    assert close(found[None], pdno.load(runs[0]).predict(k[None, None]))
+    result = numbers(client.post("/api/predict", json=ask("darcy-PDNO", k)))
+    assert close(result[None], pdno.load(runs[0]).predict(k[None, None]))
 
 
 def test_steps_windows_and_times_are_predicted(client, runs):
     w = field(16, 16)
-    found = numbers(client.post("/api/predict", json=ask("flow-steps", w, frames=3)))
-    assert close(found, pdno.load(runs[2]).predict(w[None, None], times=[3, 4, 5])[0, :, 0])
+    result = numbers(client.post("/api/predict", json=ask("flow-steps", w, frames=3)))
+    assert close(result, pdno.load(runs[2]).predict(w[None, None], times=[3, 4, 5])[0, :, 0])
     problem = pdno.load_run(runs[3]).experiment.problem
     solution = reference_solution(problem, w.numpy(), pdno.Grid((16, 16)), [1.0, 2.0])
     window = torch.from_numpy(solution.frames)
     expected = pdno.load(runs[3]).predict(window[None], times=[3, 4])[0, :, 0]
-    found = numbers(client.post("/api/predict", json=ask("flow-window", w, frames=2)))
-    assert close(found, expected, 1e-4)
+    result = numbers(client.post("/api/predict", json=ask("flow-window", w, frames=2)))
+    assert close(result, expected, 1e-4)
     u, times = field(32), [0.21, 0.7]
-    found = numbers(client.post("/api/predict", json=ask("heat-PDIO", u, times=times)))
-    assert close(found, pdno.load(runs[4]).predict(u[None, None], times=times)[0, :, 0])
+    result = numbers(client.post("/api/predict", json=ask("heat-PDIO", u, times=times)))
+    assert close(result, pdno.load(runs[4]).predict(u[None, None], times=times)[0, :, 0])
 
 
 def test_a_family_is_told_which_equation_it_is(client, runs):
     (slider,) = next(
-        one["constants"]
-        for one in client.get("/api/operators").json()["operators"]
-        if one["key"] == "family-PDIO"
+        served["constants"]
+        for served in client.get("/api/operators").json()["operators"]
+        if served["key"] == "family-PDIO"
     )
     name, low, high = slider
     assert name == "diffusivity" and 0.01 <= low < high <= 0.1
     u, t = field(32), 0.3
     for c in (low, (low + high) / 2):
         body = ask("family-PDIO", u, times=[t], constants=[c])
-        found = numbers(client.post("/api/predict", json=body))
-        told = {"times": [t], "pde_parameters": {"diffusivity": c}}
-        assert close(found, pdno.load(runs[5]).predict(u[None, None], **told)[0, :, 0])
+        result = numbers(client.post("/api/predict", json=body))
+        options = {"times": [t], "pde_parameters": {"diffusivity": c}}
+        assert close(result, pdno.load(runs[5]).predict(u[None, None], **options)[0, :, 0])
         truth = numbers(client.post("/api/truth", json=body))
         assert close(truth[0], u * np.exp(-4 * np.pi**2 * c * t))
         inside = client.post("/api/layer", json=body | {"layer": 0, "time": t}).json()
@@ -114,23 +116,23 @@ def test_a_family_is_told_which_equation_it_is(client, runs):
     for wrong in ([], [10 * high], [c, c]):
         body = ask("family-PDIO", u, times=[t], constants=wrong)
         assert client.post("/api/predict", json=body).status_code == 422
-    found = client.get("/api/certificate", params={"operator": "family-PDIO", "layer": 0})
-    assert found.json()["reasons"]
+    result = client.get("/api/certificate", params={"operator": "family-PDIO", "layer": 0})
+    assert result.json()["reasons"]
 
 
 def test_the_truth_is_that_of_the_solver(client, catalogue):
     u, times = field(32), [0.3]
-    found = numbers(client.post("/api/truth", json=ask("heat-PDIO", u, times=times)))
+    result = numbers(client.post("/api/truth", json=ask("heat-PDIO", u, times=times)))
     exact = u * np.exp(-4 * np.pi**2 * 0.05 * 0.3)
-    assert close(found[0], exact)
+    assert close(result[0], exact)
     k = torch.full((16, 16), 5.0)
-    found = numbers(client.post("/api/truth", json=ask("darcy-FNO", k)))
+    result = numbers(client.post("/api/truth", json=ask("darcy-FNO", k)))
     twice = numbers(client.post("/api/truth", json=ask("darcy-FNO", 2 * k)))
-    assert close(found, 2 * twice) and float(found.min()) > 0
+    assert close(result, 2 * twice) and float(result.min()) > 0
     # the data of the run lie at the first of every two points of the solver
     problem = catalogue["darcy-FNO"].problem
     fine, _ = problem.solve(torch.full((1, 1, 32, 32), 5.0).double())
-    assert close(found, fine[:, 0, ::2, ::2].float(), 1e-5)
+    assert close(result, fine[:, 0, ::2, ::2].float(), 1e-5)
     w = field(16, 16)
     later = numbers(client.post("/api/truth", json=ask("flow-window", w, frames=2)))
     sooner = numbers(client.post("/api/truth", json=ask("flow-steps", w, frames=4)))
@@ -147,17 +149,17 @@ def test_a_pair_of_channels_adds_up_to_the_layer(client, catalogue):
     total = torch.zeros(16, 16)
     for channel in range(4):
         body = ask("darcy-PDNO", k, layer=1, output=2, input=channel)
-        found = client.post("/api/layer", json=body).json()
-        raw = base64.b64decode(found["after"]["data"])
+        result = client.post("/api/layer", json=body).json()
+        raw = base64.b64decode(result["after"]["data"])
         total += torch.from_numpy(np.frombuffer(raw, dtype="<f4").reshape(16, 16).copy())
-        assert found["space"]["shape"] == [16, 16] and found["real"]["shape"] == [6, 3]
+        assert result["space"]["shape"] == [16, 16] and result["real"]["shape"] == [6, 3]
     assert close(total, outputs[0][0, 2].detach(), 1e-5)
 
 
 def test_certificates_are_given_in_words(client):
-    found = client.get("/api/certificate", params={"operator": "heat-PDIO", "layer": 0}).json()
-    assert found["assessment"] in ("accepted", "undecided", "refused") and found["reasons"]
-    assert len(found["radii"]) == len(found["curves"]["0"])
+    result = client.get("/api/certificate", params={"operator": "heat-PDIO", "layer": 0}).json()
+    assert result["assessment"] in ("accepted", "undecided", "refused") and result["reasons"]
+    assert len(result["radii"]) == len(result["curves"]["0"])
 
 
 def test_predictions_that_wait_are_made_together(catalogue, monkeypatch):
@@ -287,9 +289,9 @@ def test_other_content_is_refused(client, content, kind, status):
 
 
 def test_no_path_of_a_request_reaches_the_disk(client, monkeypatch):
-    asked = ["/../pyproject.toml", "/..%2f..%2fetc%2fpasswd", "/etc/passwd", "/%00"]
-    asked += ["/web/app.js", "/server.py", "/package.json", "//etc/passwd", "/.git/config"]
-    for path in asked:
+    paths = ["/../pyproject.toml", "/..%2f..%2fetc%2fpasswd", "/etc/passwd", "/%00"]
+    paths += ["/web/app.js", "/server.py", "/package.json", "//etc/passwd", "/.git/config"]
+    for path in paths:
         assert client.get(path).status_code == 404, path
     assert client.get("/").text.startswith("<!doctype html>")
     assert client.get("/app.js").headers["content-type"].startswith("text/javascript")
