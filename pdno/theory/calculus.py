@@ -223,7 +223,8 @@ def principal_symbol(a: SymbolFunction, order: float) -> SymbolFunction:
     Example:
         >>> bessel = lambda x, xi: (1 + xi.square().sum(dim=-1)).sqrt() + 3
         >>> leading = principal_symbol(bessel, 1.0)
-        >>> float(leading(torch.zeros(1, 1, 2), torch.tensor([[[3.0, 4.0]]]).double()))
+        >>> values = leading(torch.zeros(1, 1, 2), torch.tensor([[[3.0, 4.0]]]).double())
+        >>> round(float(values), 9)
         5.0
     """
 
