@@ -59,8 +59,8 @@ def measure(
     experiment: Experiment, operator: TrainedOperator, samples: ExperimentData
 ) -> tuple[list[Part], SampleArrays]:
     """All metrics of a run, by resolution and split, and its sample arrays."""
-    test = predict(operator, samples.test)
-    parts = [*_errors(experiment, operator, samples, test)]
+    train, test = predict(operator, samples.train), predict(operator, samples.test)
+    parts = [*_errors(experiment, operator, samples, train, test)]
     for at in evaluate_resolutions(
         operator,
         samples.finest_test,
@@ -82,11 +82,15 @@ def measure(
 
 
 def _errors(
-    experiment: Experiment, operator: TrainedOperator, samples: ExperimentData, test: Predictions
+    experiment: Experiment,
+    operator: TrainedOperator,
+    samples: ExperimentData,
+    train: Predictions,
+    test: Predictions,
 ) -> Iterator[Part]:
     """Errors on all splits, and apart at the times of the training and between them."""
     points, task = experiment.resolution, experiment.task
-    train, last = predict(operator, samples.train), operator.history[-1]
+    last = operator.history[-1]
     on_train, on_test = train.evaluate(), test.evaluate()
     values = {**on_test.metrics(), "gap relative_l2": on_test.mean() - on_train.mean()}
     if last.best is not None:
