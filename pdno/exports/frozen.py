@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from pdno.networks.heads import REACH, REFINE, Transport, diffuse, read_between
 from pdno.networks.neural_operator import NeuralOperator, cut, pad
+from pdno.operators.cache import truncate_rank
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.calculus import resample
 from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
@@ -88,7 +89,6 @@ class FrozenOperator(nn.Module):
     """K[f] on one grid and at one time, (B, I, *N) -> (B, O, *N)."""
 
     space: Tensor | None
-    lower: Tensor | None
 
     def __init__(
         self, operator: PseudoDifferentialOperator, grid: Grid, t: Time, shared: SharedTables
@@ -117,29 +117,24 @@ class FrozenOperator(nn.Module):
         self.repeats, modes = len(c), c.movedim(0, 1).flatten(1, 2).unsqueeze(-2)
         self.register_buffer("real", modes.real.clone())
         self.register_buffer("imaginary", modes.imag.clone())
-        u, size, v = torch.linalg.svd(b.flatten(2).double(), full_matrices=False)
-        squares = size.square().flip(-1).cumsum(-1).flip(-1)
-        self.rank = int((squares > RANK_ERROR**2 * squares[:, :1]).sum(dim=1).max())
-        fewer = self.rank < b.shape[1]
-        lower = (u * size[:, None])[..., : self.rank].transpose(1, 2) if fewer else None
-        self.register_buffer("lower", lower)
-        few = v[:, : self.rank].reshape(len(b), -1, *b.shape[2:])
-        self.register_buffer("space", few.clone() if fewer else b.clone())
+        weights, space, _ = truncate_rank(b, RANK_ERROR)
+        self.rank = space.shape[1]
+        self.register_buffer("lower", weights.transpose(1, 2).clone())  # (O, R, I)
+        self.register_buffer("space", space)
 
     def forward(self, f: Tensor) -> Tensor:
         f_hat = self.tables.analyse(f)
         return self._sum_pairs(f_hat) if self.pairs else self._mix(f_hat)
 
     def _sum_pairs(self, f_hat: Tensor) -> Tensor:
-        """Σ_i b_ji F⁻¹[c_ji f̂_i], or Σ_r b_jr F⁻¹[Σ_i l_jri c_ji f̂_i] by b_ji = Σ_r l_jri b_jr."""
+        """Σ_r b_jr F⁻¹[Σ_i l_jri c_ji f̂_i] by b_ji = Σ_r l_jri b_jr."""
         turned = torch.cat([-f_hat[..., 1:, :], f_hat[..., :1, :]], dim=-2)
         both = [torch.cat([part] * self.repeats, dim=1)[:, None] for part in (f_hat, turned)]
         product = both[0] * self.get_buffer("real") + both[1] * self.get_buffer("imaginary")
-        if self.lower is not None:
-            lowered = self.get_buffer("lower") @ product.flatten(3)
-            product = torch.unflatten(lowered, 3, product.shape[3:])
-        space = self.get_buffer("space")
-        parts = self.tables.synthesise(product.flatten(1, 2))
+        space, lowered = self.get_buffer("space"), self.get_buffer("lower") @ product.flatten(3)
+        parts = self.tables.synthesise(
+            torch.unflatten(lowered, 3, product.shape[3:]).flatten(1, 2)
+        )
         return (torch.unflatten(parts, 1, space.shape[:2]) * space).sum(dim=2)
 
     def _mix(self, f_hat: Tensor) -> Tensor:
