@@ -330,9 +330,10 @@ def report(runs: Sources, out: Path = Path("report")) -> None:
         runs: Run folders, or folders that hold some.
         out: Folder for report.html, tables and figures.
     """
+    from pdno.paper.chapters import add_paper_chapters
     from pdno.report.page import write_report
 
-    print(write_report(list(runs), out))
+    print(write_report(list(runs), out, add_paper_chapters))
 
 
 def verify(paths: Sources) -> int:
@@ -361,7 +362,7 @@ COMMANDS: dict[str, Callable[..., int | None]] = {
 
 
 def _print_metrics(metrics: "list[Metric]", folder: Path, note: str = "") -> None:
-    from pdno.report.summary import summarise
+    from pdno.report.tables import summarise
 
     if os.environ.get("RANK", "0") == "0":  # the first of the processes of torchrun
         parts = (note, summarise(metrics), f"metrics: {folder / METRICS}")

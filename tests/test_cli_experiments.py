@@ -20,12 +20,11 @@ from pdno.cli import main
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import DarcyProblem
 from pdno.files.metric_table import read_metrics
-from pdno.paper.tables import number
-from pdno.report.runs import Results, find_runs
-from pdno.report.your_runs import run_entries
+from pdno.report.own_runs import plot_runs, runs_by_data
+from pdno.report.tables import number
 from pdno.runs.datasets import ensure_dataset
 from pdno.runs.plugins import RECIPES
-from pdno.runs.run import load_run
+from pdno.runs.run import find_runs, load_run
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
@@ -137,9 +136,8 @@ def test_yaml_and_json_are_trained_alike(capsys, tmp_path, finished):
     (tmp_path / "darcy.json").write_text(json.dumps(DARCY), encoding="utf-8")
     code, output, errors = run(capsys, "train", tmp_path / "darcy.json", "--out", tmp_path / "run")
     assert (code, errors) == (0, [])
-    assert output.startswith("darcy\n") and output.endswith(
-        f"metrics: {tmp_path}/run/metrics.csv\n"
-    )
+    assert output.startswith("darcy\n")
+    assert output.endswith(f"metrics: {tmp_path}/run/metrics.csv\n")
     first, second = (
         load_run(folder).operator.state_dict() for folder in (finished, tmp_path / "run")
     )
@@ -239,15 +237,15 @@ def test_every_command_takes_what_fit_wrote(capsys, tmp_path, own):
 
 
 def test_the_report_shows_a_prediction_and_the_symbol_of_what_fit_wrote(tmp_path, own):
-    results = Results(tuple(find_runs([tmp_path / "own"])))
-    ((entry,), (group,)) = run_entries(results), results.every_group
-    titles = [axes.get_title() for axes in entry(results).axes if axes.get_title()]
+    (run,) = find_runs([tmp_path / "own"])
+    ((_, runs),) = runs_by_data([run])
+    titles = [axes.get_title() for axes in plot_runs(runs).axes if axes.get_title()]
     assert titles[1:4] == ["input", "target", "prediction"] and titles[5:] == ["Re a2_11"]
     inputs, target = own.data.batch([0])
     expected = {"input": inputs, "target": target, "prediction": own.predict(inputs)}
-    assert all(np.array_equal(group.picture(name), f) for name, f in expected.items())
+    assert all(np.array_equal(run.array(name), f) for name, f in expected.items())
     a2 = own.network.operators[1].values(own.data.grid).frequency[0]
-    assert np.allclose(group.picture("symbol.1.real"), a2.real.detach(), atol=1e-6)
+    assert np.allclose(run.array("symbol.1.real"), a2.real.detach(), atol=1e-6)
 
 
 # Wrong input

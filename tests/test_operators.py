@@ -1,17 +1,13 @@
 """The operators in results/operators are what their records say, on samples that none has seen."""
 
 import json
-import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import pdno
-from pdno.files.checksums import file_states, write_checksums
-from pdno.files.metric_table import read_metrics, write_metrics
-from pdno.files.run_folder import WITH_CHECKSUMS
+from pdno.files.metric_table import by_network
 from pdno.runs.datasets import unseen_samples
 from pdno.runs.run import load_run
 from pdno.spectral.metrics import relative_l2
@@ -70,37 +66,24 @@ def test_its_error_on_new_samples_is_that_of_its_record(folder):
     run = load_run(folder)
     data = unseen_samples(run.experiment, SAMPLES.get(run.experiment.problem.name, 8))
     error = pdno.evaluate(run.operator, data).mean()
-    recorded = run.operator.metrics[f"test {run.experiment.resolution}"]["relative_l2"]
+    (network,) = by_network(run.metrics)
+    recorded = network.summary("test").mean
     assert error == pytest.approx(recorded, rel=TOLERANCE)
 
 
-def test_numbers_are_kept_without_weights_and_an_operator_whole(tmp_path):
-    source = OPERATORS[0]
-    (tmp_path / "mine").mkdir()
-    for path in source.iterdir():  # as if the paper had it
-        shutil.copyfile(path, tmp_path / "mine" / path.name)
-    rows = read_metrics(tmp_path / "mine" / "metrics.csv")
-    paper = [replace(row, metadata=replace(row.metadata, of_paper=True)) for row in rows]
-    write_metrics(tmp_path / "mine" / "metrics.csv", paper)
-    write_checksums(tmp_path / "mine", WITH_CHECKSUMS)
-    kept = {"specification", "environment", "history", "metrics", "checksums"}
-    for run, more in ((source, set()), (tmp_path / "mine", {"samples"})):
-        light = keep.keep(run, tmp_path / f"light-{run.name}")
-        assert {path.stem for path in light.iterdir()} == kept | more
-        assert set(file_states(light).values()) == {"right"}
-    tensors = read_tensors(light / "samples.safetensors")[0]
-    assert set(tensors) == {"error", "frame_error", *(f"symbol.{k}.real" for k in range(4))}
-    whole = keep.keep(source, tmp_path / "whole", whole=True)
+def test_an_operator_is_kept_whole(tmp_path):
+    source, kept = OPERATORS[0], tmp_path / "kept"
+    keep.keep_operator(source, kept)
     for path in source.iterdir():
-        assert (whole / path.name).read_bytes() == path.read_bytes(), path.name
-    assert keep.keep(source, whole, whole=True) == whole  # once more changes nothing
-    (whole / "metrics.csv").write_text("")
-    with pytest.raises(ValueError, match="whole is another run: remove it first"):
-        keep.keep(source, whole, whole=True)
+        assert (kept / path.name).read_bytes() == path.read_bytes(), path.name
+    keep.keep_operator(source, kept)  # once more changes nothing
+    (kept / "metrics.csv").write_text("")
+    with pytest.raises(ValueError, match="kept is another run: remove it first"):
+        keep.keep_operator(source, kept)
 
 
 def test_what_is_too_large_is_not_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(keep, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match=r"bytes, more than 1,000: take a smaller one"):
-        keep.keep(OPERATORS[0], tmp_path / "large", whole=True)
+        keep.keep_operator(OPERATORS[0], tmp_path / "large")
     assert not (tmp_path / "large").exists()

@@ -1,4 +1,4 @@
-"""The tables of README and manual say what the rows in results/ say."""
+"""Tables, figures and numbers of README and manual are those of the metrics in results/."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests" / "report")]
+sys.path.insert(0, str(ROOT / "tools"))
 from fabricated_runs import errors, write_resources, write_run  # noqa: E402
 
 import results  # noqa: E402  (a tool of the repository, not of the package)
@@ -41,9 +41,68 @@ def test_a_figure_of_other_runs_is_found(tmp_path, monkeypatch):
     assert "cost" in results.stale_figures()
 
 
-def test_each_run_tells_its_commit():
-    groups = results.results_of(*results.folders()).every_group
-    assert [group.folder for group in groups if not group.environment.get("commit")] == []
+def test_each_run_has_its_commit():
+    networks = results.results_of(*results.folders()).every_network
+    metrics = [metric for network in networks for metric in network.metrics]
+    assert metrics and [m for m in metrics if not m.metadata.commit] == []
+
+
+def test_results_are_small():
+    files = [path for path in results.RESULTS.rglob("*") if path.is_file()]
+    assert len(files) <= 80 and sum(path.stat().st_size for path in files) <= 6_000_000
+
+
+def write_pair(tmp_path, monkeypatch):
+    for model, seed, error in (("FNO", 0, 0.012), ("FNO", 1, 0.016), ("PDNO", 0, 0.007)):
+        more = [(64, "zero-shot", 12345.6)]
+        told = errors(error / 2, error)
+        options = {"metrics": told, "seed": seed, "more_metrics": more}
+        write_run(tmp_path / "mine", "darcy", model, **options)
+    monkeypatch.setattr(results, "RESULTS", tmp_path)
+    results.results_of.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "after"),
+    [
+        ("mine | FNO | test", "0.999", "0.014"),
+        ("mine | FNO | test", "0.9999", "0.0140"),
+        ("mine | FNO | test | relative_l2 | 32", "9.9e-1", "1.4e-2"),
+        ("± mine | FNO | test", "0.999", "0.003"),
+        ("mine | FNO | zero-shot | relative_l2 | 64", "99,999", "12,346"),
+        ("mine | PDNO | test / mine | FNO | test", "0.99", "0.50"),
+    ],
+)
+def test_a_number_in_a_sentence_is_written_with_its_digits(
+    tmp_path, monkeypatch, words, before, after
+):
+    """Sentences named errors that the tables beside them did not have."""
+    write_pair(tmp_path, monkeypatch)
+    page = "The error is <!-- = {} -->{}<!-- . -->, on 100 samples."
+    assert results.written(page.format(words, before)) == page.format(words, after)
+
+
+@pytest.mark.parametrize(
+    ("words", "number", "message"),
+    [
+        (
+            "mine | MWT | test",
+            "0.1",
+            "0 numbers for 'mine . MWT . test'; expected one of FNO, PDNO",
+        ),
+        ("mine | FNO | test", "small", "'small' is no number"),
+    ],
+)
+def test_a_number_that_no_run_has_is_refused(tmp_path, monkeypatch, words, number, message):
+    write_pair(tmp_path, monkeypatch)
+    with pytest.raises(SystemExit, match=message):
+        results.written(f"<!-- = {words} -->{number}<!-- . -->")
+
+
+def test_pages_have_numbers_of_runs_in_their_sentences():
+    for name in ("docs/training.md", "docs/results.md", "docs/choose.md", "README.md"):
+        page = (ROOT / name).read_text(encoding="utf-8")
+        assert results.NUMBER.search(page), name
 
 
 @pytest.mark.parametrize(
@@ -121,7 +180,7 @@ def test_learning_curves_have_a_column_for_each_number_of_samples(monkeypatch, t
     ]
 
 
-def test_a_claim_is_judged_by_the_runs_of_one_folder(monkeypatch, tmp_path):
+def test_a_claim_is_assessed_by_the_runs_of_one_folder(monkeypatch, tmp_path):
     """Long trainings of one folder are not compared with short ones of another."""
     monkeypatch.setattr(results, "RESULTS", tmp_path)
     results.results_of.cache_clear()
@@ -130,10 +189,12 @@ def test_a_claim_is_judged_by_the_runs_of_one_folder(monkeypatch, tmp_path):
             told = errors(error, error)
             write_run(tmp_path / folder, "darcy", model, metrics=told, epochs=epochs)
     monkeypatch.setattr(results, "_cost", lambda claim: "hours")
-    lines = [line for line in results.verdicts().lines if line[0].startswith("Darcy test error")]
+    lines = [
+        line for line in results.assessments().lines if line[0].startswith("Darcy test error")
+    ]
     assert [(line[2], line[4]) for line in lines] == [
         ("does not hold, as far as run", "`results/long`"),
         ("holds, as far as run", "`results/short`"),
     ]
-    (heat,) = [line for line in results.verdicts().lines if "a1(x, t)" in line[0]]
+    (heat,) = [line for line in results.assessments().lines if "a1(x, t)" in line[0]]
     assert heat[2:] == ("not tested here", "needs pdno reproduce heat --preset small: hours", "–")

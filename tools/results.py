@@ -1,12 +1,17 @@
-"""Write tables and figures of README and docs from the runs in results/, or check them.
+"""Write tables, figures and numbers of README and docs from the runs in results/, or check them.
 
     python tools/results.py             write
     python tools/results.py --check     exit with 1 where a file would change
 
 A table stands between the lines `<!-- results: FOLDER -->` and `<!-- end of results -->`; what is
 between them is replaced. It has all that was measured in a folder of results/; one more word, for
-example `FOLDER short`, takes the columns of `KINDS`. `claims` is no folder: it has the verdicts on
-the claims of the paper, each by the runs of one folder, so that like is compared with like.
+example `FOLDER short`, takes the columns of `KINDS`. `claims` is no folder: it has the assessment
+of the claims of the paper, each by the runs of one folder, so that like is compared with like.
+
+A number in a sentence stands between `<!-- = FOLDER | NETWORK | SPLIT -->` and `<!-- . -->` and
+keeps its decimals. The split may be followed by `| METRIC`, by default relative_l2, and that by
+`| POINTS`. With `±` before the folder it is the deviation over the seeds, and two of them with `/`
+between are a ratio.
 
 Numbers are means over seeds, with their deviation where there are some. Each figure keeps the
 digest of the runs that it was drawn from, by which a check knows it.
@@ -17,8 +22,10 @@ import hashlib
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from functools import cache, partial
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +34,14 @@ from PIL.PngImagePlugin import PngInfo
 
 from pdno.figures.style import figure_style, spread
 from pdno.files import run_folder
-from pdno.files.metric_table import Summary
+from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
 from pdno.paper import claims, figures_errors
+from pdno.paper.published import Budget
 from pdno.paper.reproduce import study_of
-from pdno.paper.tables import MISSING, SYMBOL_COMMAND, Table, resource_table
-from pdno.report.runs import ERROR, Group, Results, find_runs, grouped
+from pdno.paper.results import Results, grouped
+from pdno.paper.tables import SYMBOL_COMMAND, resource_table
+from pdno.report.tables import MISSING, Table
+from pdno.runs.run import find_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -52,19 +62,20 @@ FIGURES = {
     "darcy_training": (figures_errors.plot_training, ("darcy-paper",)),
     "heat_training": (figures_errors.plot_training, ("heat-paper",)),
 }
-"""Pictures in docs/images, and the folders that they are drawn from, as far as they are there."""
+"""Figures in docs/images, and the folders that they are drawn from, as far as they are there."""
 MARKED = re.compile(
     r"(<!-- results: (\S+)(?: (\w+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
 )
+NUMBER = re.compile(r"(<!-- = (.*?) -->)(.*?)(<!-- \. -->)", re.DOTALL)
 MOST_TIMES = 4
 DIGEST = "Source"
-Cell = Callable[[Group], str]
+Cell = Callable[[NetworkMetrics], str]
 Cells = dict[str, Cell]
 
 
 def measured(split: str, metric: str = ERROR, *, points: int | None = None) -> Cell:
-    """A number of the rows."""
-    return lambda group: _text(group.summary(split, metric, resolution=points))
+    """A number of the metrics."""
+    return lambda network: _text(network.summary(split, metric, resolution=points))
 
 
 def _text(summary: Summary | None) -> str:
@@ -75,28 +86,32 @@ def _text(summary: Summary | None) -> str:
     return mean if summary.count == 1 else f"{mean} ± {summary.deviation:.1g}"
 
 
-def _gap(group: Group) -> str:
-    train, test = group.summary("train"), group.summary("test")
+def _gap(network: NetworkMetrics) -> str:
+    train, test = network.summary("train"), network.summary("test")
     return f"{test.mean / train.mean:.1f}" if train and test else MISSING
 
 
-def _effort(name: str, group: Group) -> str:
-    found = group.summary("training", name)
-    return MISSING if found is None else f"{found.mean:,.0f}"
+def _effort(name: str, network: NetworkMetrics) -> str:
+    effort = network.summary("training", name)
+    return MISSING if effort is None else f"{effort.mean:,.0f}"
 
 
-def _commits(group: Group) -> str:
-    found = dict.fromkeys(run.environment.get("commit") for run in group.seeds)
-    return ", ".join(str(commit) for commit in found if commit) or MISSING
+def _commits(network: NetworkMetrics) -> str:
+    commits = dict.fromkeys(m.metadata.commit for m in sorted(network.metrics, key=_seed))
+    return ", ".join(commit for commit in commits if commit) or MISSING
 
 
-PARAMETERS: Cells = {"parameters": lambda group: f"{group.rows[0].parameters or 0:,}"}
+def _seed(metric: object) -> int:
+    return getattr(metric, "seed", 0) or 0
+
+
+PARAMETERS: Cells = {"parameters": lambda network: f"{network.parameters or 0:,}"}
 ERRORS: Cells = {"train": measured("train"), "test": measured("test")}
-SEEDS: Cells = {"seeds": lambda group: str(group.budget.seeds)}
+SEEDS: Cells = {"seeds": lambda network: str(len(network.seeds))}
 EFFORT: Cells = {"CPU seconds": partial(_effort, "cpu seconds"), "commit": _commits}
 BUDGET: Cells = {
-    "samples": lambda group: str(group.budget.samples),
-    "epochs": lambda group: str(group.budget.epochs),
+    "samples": lambda network: str(network.metadata.samples),
+    "epochs": lambda network: str(Budget.of(network).epochs),
     **SEEDS,
     **EFFORT,
 }
@@ -106,65 +121,66 @@ SYMBOL: Cells = {
     "its error bar": measured("symbol", "diffusivity standard error"),
 }
 DIFFERS: Cells = {
-    "data": lambda group: group.metadata.dataset,
-    "points": lambda group: str(group.resolution),
+    "data": lambda network: network.metadata.dataset,
+    "points": lambda network: str(network.resolution),
 }
 """What a table says only where its lines differ in it."""
 
 
-def _all(groups: Sequence[Group]) -> Cells:
-    """All that was measured: errors by time, on finer grids, by scalar and outside of a range."""
-    times = _named(groups, "test", f"{ERROR} t=")
+def _all(networks: Sequence[NetworkMetrics]) -> Cells:
+    """All that was measured: errors by time, on finer grids, by PDE parameter, out of range."""
+    times = _named(networks, "test", f"{ERROR} t=")
     times = [times[k] for k in spread(len(times), MOST_TIMES)] if times else []
     cells = {**PARAMETERS, **ERRORS, "test / train": _gap}
     cells |= {f"t = {t}": measured("test", f"{ERROR} t={t}") for t in times}
-    for points in _finer(groups):
+    for points in _finer(networks):
         for split in ("zero-shot", "interpolated"):
             cells[f"{points}, {split}"] = measured(split, points=points)
     cells |= SYMBOL
     for split, words in (("by scalar", ""), ("outside", "outside, ")):
-        for part in _named(groups, split, f"{ERROR} "):
+        for part in _named(networks, split, f"{ERROR} "):
             cells[words + part] = measured(split, f"{ERROR} {part}")
     return {**cells, **BUDGET}
 
 
-def _named(groups: Sequence[Group], split: str, prefix: str) -> list[str]:
+def _named(networks: Sequence[NetworkMetrics], split: str, prefix: str) -> list[str]:
     """The metrics of a split that begin so, without that."""
-    rows = [row for group in groups for row in group.rows if row.split == split]
-    found = dict.fromkeys(row.metric for row in rows if row.metric.startswith(prefix))
-    return [metric.removeprefix(prefix) for metric in found]
+    return list(dict.fromkeys(name for n in networks for name in n.names(split, prefix)))
 
 
-def _finer(groups: Sequence[Group]) -> list[int]:
+def _finer(networks: Sequence[NetworkMetrics]) -> list[int]:
     """Points per axis of grids that were not trained on."""
-    rows = [row for group in groups for row in group.rows]
-    return sorted({row.resolution for row in rows if row.split == "zero-shot"})
+    return sorted({points for n in networks for points in n.resolutions("zero-shot")})
 
 
-def _short(groups: Sequence[Group]) -> Cells:
-    first = {f"{n}, zero-shot": measured("zero-shot", points=n) for n in _finer(groups)[:1]}
+def _short(networks: Sequence[NetworkMetrics]) -> Cells:
+    first = {f"{n}, zero-shot": measured("zero-shot", points=n) for n in _finer(networks)[:1]}
     return {**PARAMETERS, **ERRORS, **first, **BUDGET}
 
 
-def _pays(groups: Sequence[Group]) -> Cells:
+def _parts(networks: Sequence[NetworkMetrics]) -> Cells:
     steps: Cells = {"steps": partial(_effort, "steps")}
-    return {"validation": measured("validation"), "test": measured("test"), **steps, **SEEDS} | (
-        EFFORT
-    )
+    errors: Cells = {"validation": measured("validation"), "test": measured("test")}
+    return {**errors, **steps, **SEEDS, **EFFORT}
 
 
-def _operators(groups: Sequence[Group]) -> Cells:
-    def place(group: Group) -> str:
-        return f"`{group.folder.relative_to(ROOT)}`"
+def _operators(networks: Sequence[NetworkMetrics]) -> Cells:
+    results = results_of("operators")
 
-    def size(group: Group) -> str:
-        return f"{sum(path.stat().st_size for path in group.folder.iterdir()) / 1e6:.1f}"
+    def folder(network: NetworkMetrics) -> Path:
+        run = results.run(network)
+        assert run is not None
+        return run.folder
 
-    points: Cells = {"points": lambda group: str(group.resolution)}
-    return {"folder": place, "MB": size, **points, **PARAMETERS, **ERRORS, **BUDGET}
+    def size(network: NetworkMetrics) -> str:
+        return f"{sum(path.stat().st_size for path in folder(network).iterdir()) / 1e6:.1f}"
+
+    where: Cells = {"folder": lambda network: f"`{folder(network).relative_to(ROOT)}`"}
+    points: Cells = {"points": lambda network: str(network.resolution)}
+    return {**where, "MB": size, **points, **PARAMETERS, **ERRORS, **BUDGET}
 
 
-KINDS = {"": _all, "short": _short, "pays": _pays, "operators": _operators}
+KINDS = {"": _all, "short": _short, "pays": _parts, "operators": _operators}
 """Columns of a table by the word after its folder; the least number of the first of validation and
 test stands out."""
 
@@ -172,115 +188,108 @@ test stands out."""
 @cache
 def results_of(*folders: str) -> Results:
     """The finished runs of some folders, of those that are there."""
-    there = [RESULTS / name for name in folders if any(_runs(name))]
-    return Results(tuple(find_runs(there)) if there else ())
-
-
-def _runs(folder: str) -> Iterator[Path]:
-    return (path.parent for path in (RESULTS / folder).rglob(run_folder.METRICS))
+    existing = [RESULTS / name for name in folders if (RESULTS / name).is_dir()]
+    runs = [folder for folder in existing if any(folder.rglob(run_folder.CHECKSUMS))]
+    return Results.of(find_runs(runs) if runs else (), existing)
 
 
 def folders() -> list[str]:
     """Those of results/ that have finished runs."""
-    return [path.name for path in sorted(RESULTS.iterdir()) if any(_runs(path.name))]
+    return [path.name for path in sorted(RESULTS.iterdir()) if any(path.rglob(run_folder.METRICS))]
 
 
 def table_of(folder: str, kind: str = "") -> Table:
     """The runs of a folder by data, points and samples, best first."""
-    groups = results_of(folder).every_group
-    resources: Table | None = None if groups else resource_table(results_of(folder))
-    if resources is not None:  # which has many networks in one run
+    networks = results_of(folder).every_network
+    resources = None if networks else resource_table(results_of(folder))
+    if resources is not None:
         return resources
-    if not groups:
+    if not networks:
         raise SystemExit(f"no finished run in results/{folder}: expected {', '.join(folders())}")
     if kind == "samples":
-        return _learning_curves(groups)
+        return _learning_curves(networks)
     if kind not in KINDS:
         raise SystemExit(f"no table {kind!r}: expected one of {', '.join(KINDS)} samples")
-    cells = KINDS[kind](groups)
+    cells = KINDS[kind](networks)
     best = "validation" if "validation" in cells else "test"
-
-    def error(group: Group) -> float:
-        found = group.summary(best)
-        return float("inf") if found is None else found.mean
-
-    blocks = grouped(groups, lambda g: (g.metadata.dataset, g.resolution, g.budget.samples))
-    ordered = [sorted(block, key=error) for block in blocks.values()]
-    lines = [group for block in ordered for group in block]
-    found = {
-        name: [cell(group) for group in lines]
-        for name, cell in ({} if kind == "operators" else DIFFERS).items()
-        if len({cell(group) for group in lines}) > 1
-    }
-    found |= {name: [cell(group) for group in lines] for name, cell in cells.items()}
-    found = {name: column for name, column in found.items() if set(column) != {MISSING}}
-    head = {"network": [group.model for group in lines], **found}
-    first = np.cumsum([0, *(len(block) for block in ordered)])[:-1].tolist()
+    blocks = grouped(
+        networks, lambda n: (n.metadata.dataset, n.resolution, n.metadata.samples or 0)
+    )
+    ordered = [sorted(block, key=partial(_mean, best)) for block in blocks.values()]
+    lines = [network for block in ordered for network in block]
+    head = {"network": [network.model for network in lines]}
+    if kind != "operators":
+        different = {name: [cell(network) for network in lines] for name, cell in DIFFERS.items()}
+        head |= {name: column for name, column in different.items() if len(set(column)) > 1}
+    columns = {name: [cell(network) for network in lines] for name, cell in cells.items()}
+    head |= {name: column for name, column in columns.items() if set(column) != {MISSING}}
+    first = accumulate((len(block) for block in ordered[:-1]), initial=0)
     at = list(head).index(best)
     strong = frozenset((k, at) for k, block in zip(first, ordered, strict=True) if len(block) > 1)
     return Table(tuple(head), tuple(zip(*head.values(), strict=True)), strong=strong)
 
 
-def _learning_curves(groups: Sequence[Group]) -> Table:
+def _mean(split: str, network: NetworkMetrics) -> float:
+    error = network.summary(split)
+    return float("inf") if error is None else error.mean
+
+
+def _learning_curves(networks: Sequence[NetworkMetrics]) -> Table:
     """A line for each network, a column for each number of training samples: test errors."""
-    ordered = sorted(groups, key=lambda group: (group.model, group.budget.samples))
-    by_model = grouped(ordered, lambda group: group.model)
-    counts = sorted({group.budget.samples for group in groups})
+    ordered = sorted(networks, key=lambda network: (network.model, network.metadata.samples))
+    by_model = grouped(ordered, lambda network: network.model)
+    counts = sorted({network.metadata.samples for network in networks})
     budget: Cells = {"steps": partial(_effort, "steps"), **SEEDS, **EFFORT}
-    lines, cells = [], []
+    lines, errors = [], []
     for model, ours in by_model.items():
-        found = {g.budget.samples: _text(g.summary()) for g in ours}
-        told = [", ".join(dict.fromkeys(map(cell, ours))) for cell in budget.values()]
-        lines.append((model, *(found.get(n, MISSING) for n in counts), *told))
-        cells.append([_least(ours, n) for n in counts])
-    best = np.array(cells).argmin(axis=0).tolist()
+        by_count = {network.metadata.samples: network for network in ours}
+        cells = [_text(by_count[n].summary()) if n in by_count else MISSING for n in counts]
+        effort = [", ".join(dict.fromkeys(map(cell, ours))) for cell in budget.values()]
+        lines.append((model, *cells, *effort))
+        errors.append([_mean("test", by_count[n]) if n in by_count else np.inf for n in counts])
+    best = np.array(errors).argmin(axis=0).tolist()
     strong = frozenset((line, k + 1) for k, line in enumerate(best))
     head = ("network", *(f"{n} samples" for n in counts), *budget)
     return Table(head, tuple(lines), strong=strong)
 
 
-def _least(groups: Sequence[Group], samples: int) -> float:
-    found = [g.summary() for g in groups if g.budget.samples == samples]
-    return min((summary.mean for summary in found if summary), default=float("inf"))
-
-
-def verdicts() -> Table:
+def assessments() -> Table:
     """Each claim by the runs of each folder that tests it; others with what they would cost."""
     lines: list[tuple[str, ...]] = []
-    known = [name for name in folders() if name != "operators"]
+    studies = [name for name in folders() if name != "operators"]
     for claim in claims.CLAIMS:
         tested = [
-            (name, verdict)
-            for name in known
+            (name, assessment)
+            for name in studies
             if any(results_of(name).study(study) for study in claim.studies)
-            and (verdict := claims.judge(claim, results_of(name))).answer != "not tested here"
+            and (assessment := claims.assess(claim, results_of(name))).answer != "not tested here"
         ]
         if not tested:  # or it takes two studies
-            verdict = claims.judge(claim, results_of(*_alike(claim.studies, known)))
-            tested = [("several", verdict)] if verdict.answer != "not tested here" else []
-        for folder, verdict in tested:
-            place = f"`results/{folder}`" if folder != "several" else "all"
-            told = f"{verdict.numbers} ({verdict.budget})"
-            part = ", as far as run" if "(not run: " in verdict.numbers else ""
-            lines.append((claim.text, claim.place, verdict.answer + part, told, place))
+            assessment = claims.assess(claim, results_of(*_alike(claim.studies, studies)))
+            tested = [("several", assessment)] if assessment.answer != "not tested here" else []
+        for folder, assessment in tested:
+            runs = f"`results/{folder}`" if folder != "several" else "all"
+            numbers = f"{assessment.numbers} ({assessment.budget})"
+            part = ", as far as run" if "(not run: " in assessment.numbers else ""
+            lines.append((claim.text, claim.reference, assessment.answer + part, numbers, runs))
         if not tested:
-            told = f"{verdict.numbers}: {_cost(claim)}"
-            lines.append((claim.text, claim.place, verdict.answer, told, MISSING))
+            missing = f"{assessment.numbers}: {_cost(claim)}"
+            lines.append((claim.text, claim.reference, assessment.answer, missing, MISSING))
     strong = frozenset((k, 2) for k, line in enumerate(lines) if line[2] == "holds")
-    head = ("claim", "in the paper", "verdict here", "numbers, or what is missing", "runs")
+    head = ("claim", "in the paper", "assessment here", "numbers, or what is missing", "runs")
     return Table(head, tuple(lines), strong=strong)
 
 
-def _alike(studies: Sequence[str], known: Sequence[str]) -> list[str]:
+def _alike(studies: Sequence[str], names: Sequence[str]) -> list[str]:
     """Folders for a claim on several studies: only those trained as long as the first of them."""
     epochs = {
-        name: {group.budget.epochs for one in studies for group in results_of(name).study(one)}
-        for name in known
+        name: {Budget.of(n).epochs for study in studies for n in results_of(name).study(study)}
+        for name in names
     }
-    first = [epochs[name] for name in known if results_of(name).study(studies[0])]
+    first = [epochs[name] for name in names if results_of(name).study(studies[0])]
     if len(studies) == 1 or not first:
-        return list(known)
-    return [name for name in known if epochs[name] & set.union(*first)]
+        return list(names)
+    return [name for name in names if epochs[name] & set.union(*first)]
 
 
 def _cost(claim: claims.Claim) -> str:
@@ -308,63 +317,103 @@ def _cost(claim: claims.Claim) -> str:
 def _seconds_per_point(problem: str, family: str, dim: int) -> float:
     """Seconds of one point of a sample in an epoch, the median of our runs."""
     rates: dict[str, list[float]] = {}
-    for group in results_of(*folders()).every_group:
-        spent, budget = group.summary("training", "cpu seconds"), group.budget
-        there = (group.specification.get("problem") or {}).get("name")
-        if spent is not None and there == problem:
-            points = budget.epochs * budget.samples * group.resolution**dim
-            rates.setdefault(group.metadata.family, []).append(spent.mean / points)
-    every = [rate for found in rates.values() for rate in found]
+    for network in results_of(*folders()).every_network:
+        spent, budget = network.summary("training", "cpu seconds"), Budget.of(network)
+        if spent is not None and network.metadata.study.startswith(problem):
+            points = budget.epochs * budget.samples * network.resolution**dim
+            rates.setdefault(network.metadata.family, []).append(spent.mean / points)
+    every = [rate for of_family in rates.values() for rate in of_family]
     return float(np.median(rates.get(family, every)))
 
 
 def written(text: str) -> str:
-    """A page with its tables as the rows have them."""
+    """A page with tables and numbers as the metrics have them."""
 
-    def replace(found: re.Match[str]) -> str:
-        made = verdicts() if found[2] == "claims" else table_of(found[2], found[3] or "")
-        return f"{found[1]}{made.markdown()}{found[4]}"
+    def replace_table(match: re.Match[str]) -> str:
+        made = assessments() if match[2] == "claims" else table_of(match[2], match[3] or "")
+        return f"{match[1]}{made.markdown()}{match[4]}"
 
-    return MARKED.sub(replace, text)
+    def replace_number(match: re.Match[str]) -> str:
+        return f"{match[1]}{_with_digits_of(match[3], value_of(match[2]))}{match[4]}"
+
+    return NUMBER.sub(replace_number, MARKED.sub(replace_table, text))
+
+
+def value_of(words: str) -> float:
+    """The number of FOLDER | NETWORK | SPLIT | METRIC | POINTS, or a ratio of two."""
+    parts = [_selected(part) for part in re.split(r"\s+/\s+", words)]
+    return parts[0] / parts[1] if len(parts) == 2 else parts[0]
+
+
+def _selected(words: str) -> float:
+    folder, model, split, *rest = (word.strip() for word in words.split("|"))
+    metric = rest[0] if rest else ERROR
+    points = int(rest[1]) if len(rest) > 1 else None
+    networks = results_of(folder.removeprefix("±").strip()).every_network
+    found = [
+        s
+        for n in networks
+        if n.model == model and (s := n.summary(split, metric, resolution=points))
+    ]
+    if len(found) != 1:
+        models = ", ".join(sorted({network.model for network in networks}))
+        raise SystemExit(f"{len(found)} numbers for {words!r}; expected one of {models}")
+    return found[0].deviation if folder.startswith("±") else found[0].mean
+
+
+def _with_digits_of(text: str, value: float) -> str:
+    """The value with as many decimals as the text, and its notation."""
+    plain = text.strip().replace(",", "")
+    try:
+        Decimal(plain)
+    except ArithmeticError:
+        raise SystemExit(f"{text!r} is no number: write one between the marks") from None
+    decimals = len(plain.partition("e")[0].partition(".")[2])
+    if "e" in plain:
+        return f"{value:.{decimals}e}".replace("e-0", "e-")
+    return f"{value:,.{decimals}f}" if "," in text else f"{value:.{decimals}f}"
 
 
 def digest_of(folders: Sequence[str]) -> str:
-    """The SHA-256 of rows and histories of all runs of some folders."""
-    found = hashlib.sha256()
-    for run in sorted(run for folder in folders for run in _runs(folder)):
-        for name in (run_folder.METRICS, run_folder.HISTORY):
-            found.update((run / name).read_bytes())
-    return found.hexdigest()
+    """The SHA-256 of metrics and histories of all runs of some folders."""
+    digest = hashlib.sha256()
+    names = (run_folder.METRICS, run_folder.HISTORY)
+    for path in sorted(
+        p for folder in folders for n in names for p in (RESULTS / folder).rglob(n)
+    ):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def stale_figures() -> Mapping[str, Path]:
     """Figures that were drawn from other runs, or are not there, of those that have runs."""
-    places = {name: ROOT / "docs" / "images" / f"{name}.png" for name in FIGURES}
+    existing = folders()
+    paths = {name: ROOT / "docs" / "images" / f"{name}.png" for name in FIGURES}
     return {
         name: path
-        for name, path in places.items()
-        if any(any(_runs(folder)) for folder in FIGURES[name][1])
+        for name, path in paths.items()
+        if any(folder in existing for folder in FIGURES[name][1])
         and not (path.is_file() and _drawn_from(path) == digest_of(FIGURES[name][1]))
     }
 
 
 def _drawn_from(path: Path) -> str | None:
-    with Image.open(path) as picture:
-        return getattr(picture, "text", {}).get(DIGEST)
+    with Image.open(path) as image:
+        return getattr(image, "text", {}).get(DIGEST)
 
 
 def draw(name: str, path: Path) -> None:
     """Draw one figure with the digest of its runs."""
-    entry, sources = FIGURES[name]
-    made = entry(results_of(*sources))
-    if made is None:
-        raise SystemExit(f"the runs of {', '.join(sources)} have not what figure {name} needs")
-    drawn, told = io.BytesIO(), PngInfo()
+    exhibit, sources = FIGURES[name]
+    figure = exhibit(results_of(*sources))
+    if figure is None:
+        raise SystemExit(f"the runs of {', '.join(sources)} do not suffice for figure {name}")
+    png, information = io.BytesIO(), PngInfo()
     with figure_style():
-        made.savefig(drawn, format="png")
-    told.add_text(DIGEST, digest_of(sources))
+        figure.savefig(png, format="png")
+    information.add_text(DIGEST, digest_of(sources))
     # 256 colours are enough for curves, in half of the bytes
-    Image.open(drawn).convert("RGB").quantize(256).save(path, pnginfo=told, optimize=True)
+    Image.open(png).convert("RGB").quantize(256).save(path, pnginfo=information, optimize=True)
 
 
 def main() -> None:
@@ -385,9 +434,9 @@ def main() -> None:
         changed.append(str(path.relative_to(ROOT)))
         if not check:
             draw(name, path)
-    told = "not in step with results/: run `make results`" if check else "written from results/"
-    known = "all tables and figures are in step with results/"
-    print(f"{', '.join(changed)} {told}" if changed else known)
+    state = "not in step with results/: run `make results`" if check else "written from results/"
+    fine = "all tables, figures and numbers are in step with results/"
+    print(f"{', '.join(changed)} {state}" if changed else fine)
     sys.exit(bool(check and changed))
 
 

@@ -17,7 +17,7 @@ Data excite a mode where w is at least a threshold: with w = 0.1 a relative erro
 smoothness of the networks makes of their neighbours.
 """
 
-__all__ = ["SymbolComparison", "compare_heat_symbol"]
+__all__ = ["SymbolComparison", "compare_heat_symbol", "roughness"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -136,3 +136,23 @@ def _check(symbol: Symbol, exact: Symbol, grid: Grid, excitation: Tensor, limit:
     if excitation.dim() != 3 or excitation.shape[1] != 1 or not len(excitation):
         raise ValueError(f"excitation has shape {tuple(excitation.shape)}; expected (B, 1, N)")
     grid.check(excitation, "excitation")
+
+
+def roughness(symbol: Tensor) -> float:
+    """The roughness of a real symbol (O, I, *N^) in ξ, averaged over the pairs of channels.
+
+    rms of the differences of neighbours / (√2 · standard deviation) is 1 for independent values
+    and near 0 for a smooth function: a network symbol is smooth in ξ and a table need not be. NaN
+    where all pairs are constant.
+    """
+    axes = tuple(range(2, symbol.dim() - 1))
+    # from the order of the FFT to -k, ..., k - 1
+    values = symbol.detach().double()
+    if axes:
+        values = values.roll([symbol.shape[axis] // 2 for axis in axes], axes)
+    ratios = []
+    for pair in values.flatten(0, 1):
+        steps = torch.cat([pair.diff(dim=axis).flatten() for axis in range(pair.dim())])
+        if (deviation := pair.std(correction=0)) > 0:
+            ratios.append(float(steps.square().mean().sqrt() / (2**0.5 * deviation)))
+    return sum(ratios) / len(ratios) if ratios else float("nan")

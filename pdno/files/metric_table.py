@@ -13,15 +13,15 @@ same bytes.
 
 __all__ = [
     "COLUMNS",
+    "ERROR",
     "Metadata",
     "Metric",
+    "NetworkMetrics",
     "Summary",
+    "by_network",
     "make_metrics",
-    "metrics_of_fit",
     "metrics_of_run",
-    "nested_metrics",
     "read_metrics",
-    "table",
     "write_metrics",
 ]
 
@@ -29,16 +29,17 @@ import csv
 import io
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from pdno.files import run_folder
 from pdno.files.atomic import write_text
 from pdno.files.checksums import verified_path
 from pdno.files.limits import read_text
 
-Column = Literal["experiment", "resolution", "split", "metric"]
+ERROR = "relative_l2"
 
 
 def check_cell(name: str, text: str) -> None:
@@ -96,17 +97,16 @@ class Metadata:
     def from_cells(cls, cells: Mapping[str, str]) -> "Metadata":
         """The metadata of one line."""
         pairs = (word.split("=") for word in cells["sweep"].split())
-        return cls(
-            **{name: cells[name] for name in _TEXT},
-            **{name: int(cells[name]) if cells[name] else None for name in _WHOLE},
-            viscosity=float(cells["viscosity"]) if cells["viscosity"] else None,
-            of_paper={"yes": True, "no": False, "": False}[cells["of_paper"]],
-            sweep={name: float(value) for name, value in pairs},
-        )
+        values: dict[str, Any] = dict(cells)
+        for name in ("samples", "epochs", "training_resolution"):
+            values[name] = int(cells[name]) if cells[name] else None
+        values["viscosity"] = float(cells["viscosity"]) if cells["viscosity"] else None
+        values["of_paper"] = {"yes": True, "no": False}[cells["of_paper"]]
+        values["sweep"] = {name: float(value) for name, value in pairs}
+        return cls(**values)
 
 
 _TEXT = ("study", "dataset", "family", "variant", "mode", "commit")
-_WHOLE = ("samples", "epochs", "training_resolution")
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Metric:
             if kind is int and plain != value:
                 raise ValueError(f"{name} is {value!r}; expected a whole number")
             if kind is str:
-                check_cell(name, plain)
+                check_cell(name, str(plain))
             object.__setattr__(self, name, plain)
 
 
@@ -196,10 +196,9 @@ def read_metrics(path: Path | str) -> list[Metric]:
         header, *lines = list(reader) or [[]]
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
-    expected = [name for name in COLUMNS if name in NUMBERS or name in header]
     problems = {
-        "unknown": [name for name in header if name not in expected],
-        "missing": [name for name in expected if name not in header],
+        "unknown": [name for name in header if name not in COLUMNS],
+        "missing": [name for name in COLUMNS if name not in header],
         "double": sorted({name for name in header if header.count(name) > 1}),
     }
     reasons = [f"{kind} columns {', '.join(names)}" for kind, names in problems.items() if names]
@@ -213,7 +212,8 @@ def read_metrics(path: Path | str) -> list[Metric]:
 def _read_line(header: list[str], cells: list[str], line: str) -> Metric:
     if len(cells) != len(header):
         raise ValueError(f"{line} has {len(cells)} cells; expected {len(header)}")
-    named = dict.fromkeys(METADATA, "") | dict(zip(header, cells, strict=True))
+    named = dict(zip(header, cells, strict=True))
+    about = {name: named[name] for name in METADATA}
     values: dict[str, Any] = {}
     for name, (kind, optional) in _KINDS.items():
         try:
@@ -222,10 +222,9 @@ def _read_line(header: list[str], cells: list[str], line: str) -> Metric:
             expected = kind.__name__
             raise ValueError(f"{line}: {name} is {named[name]!r}; expected {expected}") from error
     try:
-        metadata = Metadata.from_cells(named)
+        metadata = Metadata.from_cells(about)
     except (KeyError, ValueError) as error:
-        cells_read = {name: named[name] for name in METADATA}
-        raise ValueError(f"{line}: metadata {cells_read} are not readable: {error}") from error
+        raise ValueError(f"{line}: metadata {about} are not readable: {error}") from error
     return Metric(**values, metadata=metadata)
 
 
@@ -234,60 +233,95 @@ def metrics_of_run(folder: Path) -> list[Metric]:
     return read_metrics(verified_path(folder / run_folder.METRICS))
 
 
-def nested_metrics(folder: Path) -> dict[str, Any]:
-    """The metrics of a run folder by split and resolution, with `seconds` and `parameters`."""
-    nested: dict[str, Any] = {}
-    for metric in metrics_of_run(folder):
-        nested |= {"seconds": metric.seconds, "parameters": metric.parameters}
-        nested.setdefault(f"{metric.split} {metric.resolution}", {})[metric.metric] = metric.value
-    return nested
-
-
-def metrics_of_fit(
-    name: str, network: str, mode: str, nested: Mapping[str, Any], seed: int
-) -> list[Metric]:
-    """The metrics of an operator that was trained by `pdno.fit`."""
-    name = name.lstrip("=+-@\t")
-    common = {"experiment": name, "model": network, "seed": seed}
-    common |= {"metadata": Metadata(name, "own data", mode=mode)}
-    common |= {"seconds": nested["seconds"], "parameters": nested["parameters"]}
-    metrics = []
-    for key, numbers in nested.items():
-        if isinstance(numbers, dict):
-            split, points = key.rsplit(" ", 1)
-            metrics += make_metrics(numbers, split=split, resolution=int(points), **common)
-    return metrics
-
-
-def table(
-    metrics: Iterable[Metric], *, columns: Column = "resolution", **where: str | int | None
-) -> dict[str, dict[Any, Summary]]:
-    """Models by one column, with mean and deviation over seeds: {model: {column: summary}}.
-
-    Only the metrics count that have the values of other columns given by `where`.
+@dataclass(frozen=True, eq=False)
+class NetworkMetrics:
+    """All metrics of one network that was trained on the same data with one or several seeds.
 
     Example:
         >>> common = {"experiment": "heat", "model": "PDNO", "split": "test", "resolution": 64}
         >>> errors = [Metric(metric="relative_l2", seed=s, value=s, **common) for s in range(3)]
-        >>> print(table(errors, metric="relative_l2", split="test")["PDNO"][64])
+        >>> print(NetworkMetrics(tuple(errors)).summary("test"))
         1 ± 1
     """
-    for names, existing in (((columns,), get_args(Column)), (tuple(where), NUMBERS)):
-        if unknown := [name for name in names if name not in existing]:
-            raise ValueError(f"no column {', '.join(unknown)}: expected {', '.join(existing)}")
-    cells: dict[str, dict[Any, dict[int | None, float]]] = {}
+
+    metrics: tuple[Metric, ...]
+
+    @property
+    def experiment(self) -> str:
+        return self.metrics[0].experiment
+
+    @property
+    def model(self) -> str:
+        """The name of the network in tables."""
+        return self.metrics[0].model
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.metrics[0].metadata
+
+    @property
+    def parameters(self) -> int | None:
+        return self.metrics[0].parameters
+
+    @property
+    def resolution(self) -> int:
+        """Points per axis in training."""
+        return self.metadata.training_resolution or self.metrics[0].resolution
+
+    @cached_property
+    def seeds(self) -> list[int | None]:
+        return list(dict.fromkeys(metric.seed for metric in self.metrics))
+
+    @cached_property
+    def seconds(self) -> float | None:
+        """Mean seconds of a training."""
+        by_seed = {m.seed: m.seconds for m in self.metrics if m.seconds is not None}
+        return math.fsum(by_seed.values()) / len(by_seed) if by_seed else None
+
+    def values(self, split: str, metric: str, resolution: int | None = None) -> list[float]:
+        """One metric of every seed, at the resolution of the training by default."""
+        points = resolution or self.resolution
+        values: dict[int | None, float] = {}
+        for m in self.metrics:
+            if (m.split, m.metric, m.resolution) == (split, metric, points):
+                if m.seed in values:
+                    raise ValueError(
+                        f"{self.model} has two values of {split} {metric} for seed {m.seed}: give "
+                        "runs with other settings another name"
+                    )
+                values[m.seed] = m.value
+        return list(values.values())
+
+    def summary(
+        self, split: str = "test", metric: str = ERROR, *, resolution: int | None = None
+    ) -> Summary | None:
+        """Mean and deviation of a metric over the seeds; None where it was not measured."""
+        values = self.values(split, metric, resolution)
+        return Summary.of(values) if values else None
+
+    def names(self, split: str, prefix: str) -> list[str]:
+        """What follows a prefix in the names of the metrics of a split, such as times."""
+        names = dict.fromkeys(m.metric for m in self.metrics if m.split == split)
+        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+
+    def series(self, split: str, prefix: str) -> dict[str, Summary]:
+        """The metrics whose names begin with a prefix, by what follows it."""
+        summaries = {n: self.summary(split, prefix + n) for n in self.names(split, prefix)}
+        return {name: summary for name, summary in summaries.items() if summary is not None}
+
+    def over_time(self, split: str = "test") -> dict[float, Summary]:
+        """Errors by time."""
+        return {float(t): error for t, error in self.series(split, f"{ERROR} t=").items()}
+
+    def resolutions(self, split: str) -> list[int]:
+        """Points per axis at which a split was evaluated, coarse grids first."""
+        return sorted({m.resolution for m in self.metrics if m.split == split})
+
+
+def by_network(metrics: Iterable[Metric]) -> list[NetworkMetrics]:
+    """Metrics that differ in nothing but their seed, and the commit, together."""
+    networks: dict[tuple[str, str, Metadata], list[Metric]] = {}
     for metric in metrics:
-        if any(getattr(metric, name) != value for name, value in where.items()):
-            continue
-        head = getattr(metric, columns)
-        seeds = cells.setdefault(metric.model, {}).setdefault(head, {})
-        if metric.seed in seeds:
-            raise ValueError(
-                f"{metric.model} has two values for {columns} {head} and seed {metric.seed}: "
-                'choose one with where, for example metric="relative_l2", split="test"'
-            )
-        seeds[metric.seed] = metric.value
-    return {
-        model: {head: Summary.of(line[head].values()) for head in sorted(line)}
-        for model, line in cells.items()
-    }
+        key = (metric.experiment, metric.model, replace(metric.metadata, commit=""))
+        networks.setdefault(key, []).append(metric)
+    return [NetworkMetrics(tuple(network)) for network in networks.values()]

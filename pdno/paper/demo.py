@@ -12,6 +12,7 @@ from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
 from pdno.figures.style import save_figure
 from pdno.files.run_folder import is_finished
+from pdno.paper.chapters import add_paper_chapters
 from pdno.paper.recipes import Runs, heat, make_study, one_cycle
 from pdno.paper.reproduce import run_folder, run_study
 from pdno.report.page import write_report
@@ -40,7 +41,7 @@ def run_demo(folder: Path, *, preset: str = "small") -> str:
     drawings = draw_problems(folder)
     run_study(study, runs)
     inspect_symbols(run_folder(study.experiments[0], runs))
-    page = write_report([runs], folder / "report")
+    page = write_report([runs], folder / "report", add_paper_chapters)
     return "\n".join([*map(str, drawings), f"report: {page}"])
 
 

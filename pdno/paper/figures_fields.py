@@ -1,7 +1,8 @@
-"""Fields: test samples as the networks see them, with the relative error on top.
+"""Fields: test samples as the networks see them, and the symbol of the heat equation.
 
-The sample is chosen by the mean of its error over all networks: the median one (figure 4), the one
-with the lowest (figure 12) and the one with the highest mean error (figure 13).
+A sample is chosen by the mean of its error over all networks: the median one (figure 4), the one
+with the lowest (figure 12) and the one with the highest mean error (figure 13). The exact symbol
+of the heat equation is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2.
 """
 
 __all__ = ["Sample", "choose_sample", "plot_comparison", "plot_frames"]
@@ -9,52 +10,54 @@ __all__ = ["Sample", "choose_sample", "plot_comparison", "plot_frames"]
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
+import matplotlib
 import numpy as np
+from matplotlib.image import AxesImage
 
-from pdno.figures.fields import field_style, signed
-from pdno.figures.style import Figure, spread
-from pdno.paper.exhibits import figure
-from pdno.report.runs import Array, Group, Results, require
+from pdno.figures.fields import Array, Style, field_style, signed
+from pdno.figures.style import Axes, Figure, spread
+from pdno.paper.results import Results, exhibit_figure, require
+from pdno.runs.run import Run
 
 Choice = Literal["lowest", "median", "highest"]
 FLOW = ("navier-stokes",)
 MOST_POINTS = 128  # of a drawn surface, per axis
+EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluation
 
 
 @dataclass(frozen=True)
 class Sample:
     """One test sample with its mean error over the networks, and the predictions of it.
 
-    Shapes: given (C, *N); target and predictions (T, *N), one frame for a static problem, whose
-    times are None.
+    Shapes: target and predictions (T, *N), one frame for a static problem, whose times are None.
     """
 
     index: int
     error: float
-    given: Array
     target: Array
-    predictions: dict[Group, Array]
+    predictions: dict[Run, Array]
     times: Sequence[float] | None
 
-    def frame_error(self, group: Group, frame: int) -> float:
+    def frame_error(self, run: Run, frame: int) -> float:
         """Relative L2 error of one frame."""
         truth = self.target[frame]
-        error = np.linalg.norm(self.predictions[group][frame] - truth)
+        error = np.linalg.norm(self.predictions[run][frame] - truth)
         return float(error / np.linalg.norm(truth))
 
 
-def choose_sample(groups: Sequence[Group], choice: Choice) -> Sample:
+def choose_sample(results: Results, study: str, choice: Choice) -> Sample:
     """The sample with the lowest, median or highest mean error over the networks.
 
     Only samples whose fields were kept can be shown. Networks with other test samples than the
     first one are left out.
     """
-    known = require([group for group in groups if "prediction" in group.picture_names])
-    target, times = known[0].picture("target"), known[0].times
-    known = [group for group in known if np.array_equal(group.picture("target"), target)]
-    errors = np.mean([group.picture("error")[: len(target)] for group in known], axis=0)
+    runs = [run for network in results.shown(study) if (run := results.run(network))]
+    runs = require([run for run in runs if "prediction" in run.array_names])
+    target, times = runs[0].array("target"), runs[0].times
+    runs = [run for run in runs if np.array_equal(run.array("target"), target)]
+    errors = np.mean([run.array("error")[: len(target)] for run in runs], axis=0)
     order = np.argsort(errors, kind="stable")
     index = int(order[{"lowest": 0, "median": len(order) // 2, "highest": -1}[choice]])
 
@@ -62,37 +65,36 @@ def choose_sample(groups: Sequence[Group], choice: Choice) -> Sample:
         """The first channel, frame by frame: (T, C, *N) or (C, *N) -> (T, *N)."""
         return field[None, 0] if times is None else field[:, 0]
 
-    predictions = {group: frames(group.picture("prediction")[index]) for group in known}
-    given, error = known[0].picture("input")[index], float(errors[index])
-    return Sample(index, error, given, frames(target[index]), predictions, times)
+    predictions = {run: frames(run.array("prediction")[index]) for run in runs}
+    return Sample(index, float(errors[index]), frames(target[index]), predictions, times)
 
 
 def plot_comparison(results: Results, study: str) -> Figure:
     """The sample with the median of the mean error over the networks; the number is the relative
     L2 error of this frame. A time t is the physical one; the paper counts frames from 0, so its
     index is t − 1."""
-    sample = choose_sample(results.shown(study), "median")
+    sample = choose_sample(results, study, "median")
     require(sample.target.ndim == 3)
     truth = sample.target[-1]
     values = field_style(truth)
     differences = signed(*(frames[-1] - truth for frames in sample.predictions.values()))
     count = 1 + len(sample.predictions)
-    drawn = Figure(figsize=(max(1.75 * count, 4.0), 3.9))
-    panels = drawn.subplots(2, count, squeeze=False)
+    figure = Figure(figsize=(max(1.75 * count, 4.0), 3.9))
+    panels = figure.subplots(2, count, squeeze=False)
     when = "" if sample.times is None else f", t = {sample.times[-1]:g}"
     _draw(panels[0, 0], truth, values, f"truth{when}")
     panels[1, 0].set_visible(False)
-    for column, (group, frames) in enumerate(sample.predictions.items(), start=1):
-        title = f"{group.model}\n{sample.frame_error(group, -1):.3g}"
+    for column, (run, frames) in enumerate(sample.predictions.items(), start=1):
+        title = f"{run.model}\n{sample.frame_error(run, -1):.3g}"
         top = _draw(panels[0, column], frames[-1], values, title)
         below = _draw(panels[1, column], frames[-1] - truth, differences)
     panels[1, 1].set_ylabel("predicted − truth")
-    drawn.colorbar(top, ax=panels[0, :].tolist(), shrink=0.8)
-    drawn.colorbar(below, ax=panels[1, :].tolist(), shrink=0.8)
-    return drawn
+    figure.colorbar(top, ax=panels[0, :].tolist(), shrink=0.8)
+    figure.colorbar(below, ax=panels[1, :].tolist(), shrink=0.8)
+    return figure
 
 
-FLOW_SAMPLE = figure("samples", 4, FLOW, "One test sample at the last time")(
+FLOW_SAMPLE = exhibit_figure("samples", 4, FLOW, "One test sample at the last time")(
     partial(plot_comparison, study="navier-stokes")
 )
 
@@ -100,62 +102,111 @@ FLOW_SAMPLE = figure("samples", 4, FLOW, "One test sample at the last time")(
 def plot_frames(results: Results, choice: Choice) -> Figure:
     """The number is the relative L2 error of the frame. t is the physical time; the paper counts
     frames from 0, so its index is t − 1."""
-    sample = choose_sample(results.shown("navier-stokes"), choice)
+    sample = choose_sample(results, "navier-stokes", choice)
     times = require(sample.times)
     require(sample.target.ndim == 3)
     chosen = spread(len(times), 4)
     rows = 1 + len(sample.predictions)
-    drawn = Figure(figsize=(1.75 * len(chosen) + 0.4, 1.75 * rows + 0.3))
-    panels = drawn.subplots(rows, len(chosen), squeeze=False)
+    figure = Figure(figsize=(1.75 * len(chosen) + 0.4, 1.75 * rows + 0.3))
+    panels = figure.subplots(rows, len(chosen), squeeze=False)
     for (top, *below), frame in zip(panels.T, chosen, strict=True):
         values = field_style(sample.target[frame])
         _draw(top, sample.target[frame], values, f"t = {times[frame]:g}")
-        for axes, (group, frames) in zip(below, sample.predictions.items(), strict=True):
-            _draw(axes, frames[frame], values, f"{sample.frame_error(group, frame):.3g}")
-    names = ["truth", *(group.model for group in sample.predictions)]
+        for axes, (run, frames) in zip(below, sample.predictions.items(), strict=True):
+            _draw(axes, frames[frame], values, f"{sample.frame_error(run, frame):.3g}")
+    names = ["truth", *(run.model for run in sample.predictions)]
     for axes, name in zip(panels[:, 0], names, strict=True):
         axes.set_ylabel(name)
-    return drawn
+    return figure
 
 
-LOWEST = figure(
+LOWEST = exhibit_figure(
     "lowest", 12, FLOW, "The test sample with the lowest mean error over the networks"
 )(partial(plot_frames, choice="lowest"))
-HIGHEST = figure(
+HIGHEST = exhibit_figure(
     "highest", 13, FLOW, "The test sample with the highest mean error over the networks"
 )(partial(plot_frames, choice="highest"))
 
 
-@figure("heat-surfaces", 8, ["heat"], "Exact and predicted solution of the heat equation")
+@exhibit_figure("heat-surfaces", 8, ["heat"], "Exact and predicted solution of the heat equation")
 def plot_heat_surfaces(results: Results) -> Figure:
     """The first test sample; half of the times were not in training."""
-    run = results.best("heat", "prediction")
+    run = results.best_run("heat", "prediction")
     frames = require(run.times)
     times = np.asarray(require(frames if len(frames) > 1 else None))  # one frame is no surface
-    target, prediction = run.picture("target")[0, :, 0], run.picture("prediction")[0, :, 0]
+    target, prediction = run.array("target")[0, :, 0], run.array("prediction")[0, :, 0]
     error = float(np.linalg.norm(prediction - target) / np.linalg.norm(target))
     step = max(1, target.shape[-1] // MOST_POINTS)
     truth, predicted = target[:, ::step], prediction[:, ::step]
     x, t = np.meshgrid(np.arange(truth.shape[1]) / truth.shape[1], times)
-    drawn = Figure(figsize=(8.4, 3.0))
+    figure = Figure(figsize=(8.4, 3.0))
     bounds = {"vmin": float(truth.min()), "vmax": float(truth.max())}
     lines = {"colors": "black", "linestyles": "dashed", "linewidths": 0.6}
     panels = (("exact", truth), (f"predicted, error {error:.3g}", predicted))
     for place, (title, values) in enumerate(panels, start=1):
-        axes = drawn.add_subplot(1, 3, place, projection="3d")
+        axes = figure.add_subplot(1, 3, place, projection="3d")
         axes.plot_surface(x, t, values, cmap="viridis", rcount=40, ccount=64, **bounds)
         axes.contour(x, t, values, levels=8, **lines)
         axes.set(zlim=tuple(bounds.values()), title=title, xlabel="x", ylabel="t")
         axes.tick_params(labelsize=6, pad=0)
-    axes = drawn.add_subplot(1, 3, 3)
+    axes = figure.add_subplot(1, 3, 3)
     difference = predicted - truth
     image = axes.pcolormesh(x, t, difference, shading="nearest", **signed(difference))
-    drawn.colorbar(image, ax=axes)
+    figure.colorbar(image, ax=axes)
     axes.set(title="predicted − exact", xlabel="x", ylabel="t")
-    return drawn
+    return figure
 
 
-def _draw(axes: Any, field: Array, style: dict[str, Any], title: str = "") -> Any:
+@exhibit_figure("heat-symbol", 3, ["heat"], "Learned and exact symbol of the heat equation")
+def plot_heat_symbol(results: Results) -> Figure:
+    """The first two share their colours. Of a mode that the data do not excite nothing is
+    learned."""
+    run = results.best_run("heat", "heat.learned")
+    names = ("learned", "exact", "weight", "xi", "times")
+    learned, exact, weight, xi, times = (run.array(f"heat.{name}") for name in names)
+    figure = Figure(figsize=(6.2, 6.6))
+    rows = figure.subplots(3, 1, sharex=True)
+    limits: Style = {
+        "cmap": "viridis",
+        "vmin": min(0.0, float(learned.min())),
+        "vmax": max(1.0, float(learned.max())),
+    }
+    inside = "learned − exact; inside the line the data excite the mode"
+    panels = (
+        ("learned Re a1 a2, a1 averaged over x", learned, limits),
+        ("exact e^(−4π²cξ²t)", exact, limits),
+        (inside, learned - exact, signed(learned - exact)),
+    )
+    for axes, (title, values, style) in zip(rows, panels, strict=True):
+        image = axes.pcolormesh(xi, times, values, shading="nearest", **style)
+        figure.colorbar(image, ax=axes)
+        axes.set(title=title, ylabel="t")
+    if weight.min() < EXCITED <= weight.max():
+        rows[-1].contour(xi, times, weight, levels=[EXCITED], colors="black", linewidths=1)
+    rows[-1].set_xlabel("ξ")
+    return figure
+
+
+@exhibit_figure("heat-space", 7, ["heat"], "Dependence of the learned heat symbol on x")
+def plot_heat_space(results: Results) -> Figure:
+    """The exact symbol does not depend on x: every curve should be 1."""
+    run = results.best_run("heat", "heat.space")
+    space, times = run.array("heat.space"), run.array("heat.times")
+    figure = Figure(figsize=(7.2, 3.0))
+    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
+    colours = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(times)))
+    for t in spread(len(times), 5):
+        x = np.arange(space.shape[1]) / space.shape[1]
+        left.plot(x, space[t], color=colours[t], label=f"t = {times[t]:g}")
+    left.axhline(1.0, color="0.7", linewidth=0.8, zorder=0)
+    left.set(xlabel="x", ylabel="a1(x, t) / its mean over x")
+    left.legend()
+    right.plot(times, space.std(axis=1), marker="o", markersize=3)
+    right.set(xlabel="t", ylabel="standard deviation over x")
+    return figure
+
+
+def _draw(axes: Axes, field: Array, style: Style, title: str = "") -> AxesImage:
     """A field with x₁ to the right and x₂ upwards."""
     axes.set(xticks=[], yticks=[], title=title)
     axes.spines[:].set_visible(False)

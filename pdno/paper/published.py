@@ -1,17 +1,31 @@
-"""The paper, arXiv:2201.11967v3 (TMLR 2024): the numbers of its tables 1, 2, 3, 5 and 6.
+"""The paper, arXiv:2201.11967v3 (TMLR 2024): its tables 1, 2, 3, 5 and 6, and its budgets.
 
 All errors are relative L2. Curves are not here: the paper prints none of their values.
 """
 
-__all__ = ["TABLE_1", "TABLE_2", "TABLE_3", "TABLE_5", "TABLE_6", "Dataset", "Resources"]
+__all__ = [
+    "TABLE_1",
+    "TABLE_2",
+    "TABLE_3",
+    "TABLE_5",
+    "TABLE_6",
+    "Budget",
+    "Dataset",
+    "Resources",
+    "Settings",
+    "describe_budgets",
+    "published_dataset",
+]
 
-from collections import namedtuple
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from pdno.files.metric_table import NetworkMetrics
 
 SOURCE = "arXiv:2201.11967v3"
 PDNO, PLAIN, ONE_SHOT = "PDNO a(x,ξ)", "PDNO a(ξ)", "PDNO a(x,ξ,t)"
 RELU, PROVABLE = "PDNO a(x,ξ) relu", "PDNO provable"
-"""Networks as `Facts.network` calls them; the provable ones are ours."""
+"""Networks as `Metadata.network` calls them; the provable ones are ours."""
 BASELINES = ("MWT Leg", "MWT Chb", "FNO", "FNO-3D")
 """Networks that the paper compares with; FNO is FNO-2D on Navier-Stokes."""
 
@@ -28,7 +42,9 @@ TABLE_1: dict[int, dict[str, tuple[float, float]]] = {
 """Darcy: training and test error by points per axis and network."""
 
 
-class Dataset(NamedTuple):  # of Navier-Stokes
+class Dataset(NamedTuple):
+    """A dataset of Navier-Stokes."""
+
     viscosity: float
     final_time: int
     samples: int
@@ -63,19 +79,32 @@ TABLE_3: dict[int, dict[str, float]] = {
 """Burgers: test error by points and network."""
 
 
-Settings = namedtuple(
-    "Settings", "batch learning_rate weight_decay epochs step channels layers hidden activation"
-)
+class Settings(NamedTuple):
+    """Training and network of PDNO; the last three are those of the symbol networks."""
+
+    batch: int
+    learning_rate: float
+    weight_decay: float
+    epochs: int
+    step: int
+    channels: int
+    layers: int
+    hidden: int
+    activation: str
+
+
 TABLE_5 = {
     "heat": Settings(20, 1e-2, 1e-6, 10000, 2000, 1, 2, 40, "gelu"),
     "darcy": Settings(20, 1e-2, 1e-6, 1000, 200, 20, 3, 32, "gelu"),
     "navier-stokes": Settings(20, 5e-3, 1e-6, 1000, 200, 20, 2, 32, "gelu"),
     "burgers": Settings(20, 5e-3, 0.0, 1000, 100, 64, 2, 64, "tanh"),
 }
-"""Settings of PDNO by problem; layers, hidden and activation are those of the symbol networks."""
+"""Settings of PDNO by problem."""
 
 
 class Resources(NamedTuple):
+    """MB, parameters (complex count once) and seconds per epoch."""
+
     memory: float
     parameters: float
     seconds: float
@@ -89,33 +118,82 @@ TABLE_6: dict[tuple[str, int, int], Resources] = {
     ("FNO", 12, 30): Resources(3941, 1.05e6, 5.49),
     ("FNO", 32, 20): Resources(3957, 3.28e6, 4.80),
 }
-"""MB, parameters (complex count once) and seconds per epoch by network, k_max and channels."""
+"""By network, k_max and channels."""
+
+# Budgets
 
 BASELINE_EPOCHS = 500  # of the published FNO and MWT scripts
 ABLATIONS = {"darcy-modes": "darcy", "darcy-activation": "darcy"}
 ABLATIONS |= {"navier-stokes-width": "navier-stokes"}
 """Which problem of table 5 a study is about, where that is not its name."""
-
-
-def published_epochs(study: str, network: str) -> int | None:
-    """Epochs of the published protocol; None for experiments that the paper does not have."""
-    settings = TABLE_5.get(ABLATIONS.get(study, study))
-    return settings and (BASELINE_EPOCHS if network in BASELINES else settings.epochs)
-
-
-def published_samples(study: str, viscosity: float | None, samples: int) -> int | None:
-    """Training samples of the published protocol, for a run with so many.
-
-    Of 10,000 samples 200 are for the test, so 9,800 are all that can be trained on.
-    """
-    problem = ABLATIONS.get(study, study)
-    if problem == "navier-stokes":
-        dataset = published_dataset(viscosity, samples)
-        return None if dataset is None else min(dataset.samples, 9800)
-    return {"heat": 100, "darcy": 1000, "burgers": 1000}.get(problem)
+SAMPLES = {"heat": 100, "darcy": 1000, "burgers": 1000}
+HANDFUL = 10  # training samples below which nothing can be learned
 
 
 def published_dataset(viscosity: float | None, samples: int) -> Dataset | None:
     """The dataset of table 2 with this viscosity and the nearest number of samples."""
-    known = [dataset for dataset in TABLE_2 if dataset.viscosity == viscosity]
-    return min(known, key=lambda dataset: abs(dataset.samples - samples), default=None)
+    similar = [dataset for dataset in TABLE_2 if dataset.viscosity == viscosity]
+    return min(similar, key=lambda dataset: abs(dataset.samples - samples), default=None)
+
+
+class Budget(NamedTuple):
+    """The training of one network beside that of the paper."""
+
+    epochs: int
+    samples: int
+    seeds: int
+    paper_epochs: int | None = None
+    paper_samples: int | None = None
+
+    @classmethod
+    def of(cls, network: NetworkMetrics) -> "Budget":
+        """What the runs had, and what the paper has; None for what is not in the paper."""
+        metadata = network.metadata
+        samples, planned = metadata.samples or 0, metadata.epochs or 0
+        done = network.values("training", "epochs")
+        problem = ABLATIONS.get(metadata.study, metadata.study)
+        epochs = TABLE_5[problem].epochs if problem in TABLE_5 else None
+        if epochs and metadata.network in BASELINES:
+            epochs = BASELINE_EPOCHS
+        paper_samples = SAMPLES.get(problem)
+        if problem == "navier-stokes" and (
+            dataset := published_dataset(metadata.viscosity, samples)
+        ):
+            # of 10,000 samples 200 are for the test, so 9,800 are all that can be trained on
+            paper_samples = min(dataset.samples, 9800)
+        seeds = len(network.seeds)
+        return cls(int(min(done, default=planned)), samples, seeds, epochs, paper_samples)
+
+    @property
+    def work(self) -> int:
+        return self.epochs * self.samples
+
+    @property
+    def level(self) -> Literal["smoke", "small", "paper"]:
+        """`smoke` is a handful of samples, and no test of anything; `small` is fewer epochs or
+        samples than the paper, or what the paper does not have."""
+        if self.samples < HANDFUL:
+            return "smoke"
+        enough = self.paper_epochs is not None and self.epochs >= self.paper_epochs
+        return "paper" if enough and self.samples >= (self.paper_samples or 0) else "small"
+
+    def __str__(self) -> str:
+        epochs = count_of(self.epochs, "epoch", self.paper_epochs)
+        samples = count_of(self.samples, "training sample", self.paper_samples)
+        return f"{self.level} budget: {epochs}, {samples}, {count_of(self.seeds, 'seed')}"
+
+
+def count_of(count: int, word: str, paper: int | None = None) -> str:
+    """A number, the paper's number, and their word, which has an s unless that is 1."""
+    ending = "" if (paper or count) == 1 else "s"
+    return f"{count} of {paper} {word}{ending}" if paper else f"{count} {word}{ending}"
+
+
+def describe_budgets(budgets: Iterable[tuple[str, Budget]]) -> str:
+    """One sentence for some models; those with the same budget share it."""
+    by_text: dict[str, dict[str, None]] = {}
+    for model, budget in budgets:
+        by_text.setdefault(str(budget), {})[model] = None
+    if len(by_text) == 1:
+        return next(iter(by_text))
+    return "; ".join(f"{text} ({', '.join(models)})" for text, models in by_text.items())

@@ -136,11 +136,7 @@ def _measure_and_save(
     """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""
     measured, arrays = measure(experiment, operator, samples)
     environment = read_json(folder / run_folder.ENVIRONMENT)
-    metadata = replace(
-        experiment.metadata,
-        epochs=operator.history[-1].epoch,
-        commit=environment["commit"] or "",
-    )
+    metadata = replace(experiment.metadata, commit=environment["commit"] or "")
     metrics: list[Metric] = []
     for resolution, split, values in measured:
         metrics += make_metrics(

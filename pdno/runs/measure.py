@@ -33,7 +33,7 @@ from pdno.evaluation.evaluate import (
     predict,
 )
 from pdno.evaluation.speed import coarse_solves, compare_speed
-from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol
+from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol, roughness
 from pdno.networks.heads import Transport
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.datasets import ExperimentData, unseen_samples
@@ -42,7 +42,7 @@ from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.symbols.analytic import HeatSymbol
 from pdno.theory.extraction import Estimate, recover_diffusivity
-from pdno.training.sample_arrays import SampleArrays
+from pdno.training.sample_arrays import SampleArrays, symbol_arrays
 from pdno.training.task import OneShot
 from pdno.training.trained_operator import TrainedOperator
 
@@ -71,6 +71,11 @@ def measure(
         parts.append((at.resolution, "zero-shot", at.zero_shot.metrics()))
         parts.append((at.resolution, "interpolated", at.interpolated.metrics()))
     parts += _on_solver(experiment, operator, samples, test)
+    grid, times = samples.train.grid, samples.train.target_times
+    symbols = symbol_arrays(operator.network, operator.task, grid, times)
+    real = [symbol for name, symbol in symbols.items() if name.endswith(".real")]
+    rough = {f"block {k}": roughness(symbol) for k, symbol in enumerate(real, start=1)}
+    parts.append((experiment.resolution, "roughness", rough))
     arrays = _fields(test)
     c = learned_diffusivity(experiment, operator.network, samples.train.grid)
     if c is not None:
@@ -114,7 +119,7 @@ def _errors(
         yield points, "validation", on_validation.metrics()
     record = operator.training_record
     assert record is not None
-    effort = {"cpu seconds": record.cpu_seconds, "steps": float(last.step)}
+    effort = {"cpu seconds": record.cpu_seconds, "steps": last.step, "epochs": last.epoch}
     yield points, "training", effort
 
 

@@ -131,8 +131,7 @@ class Run:
     @property
     def resolution(self) -> int:
         """Points per axis in training."""
-        experiment = self.experiment
-        return self.metrics[0].resolution if experiment is None else experiment.resolution
+        return self.metadata.training_resolution or self.metrics[0].resolution
 
     def __repr__(self) -> str:
         return f"Run({self.folder}, {self.metrics[0].experiment}: {self.model}, seed {self.seed})"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pdno.evaluation.symbol_recovery import compare_heat_symbol
+from pdno.evaluation.symbol_recovery import compare_heat_symbol, roughness
 from pdno.fields.distributions import heat_initial
 from pdno.operators.pseudo_differential import apply_symbol
 from pdno.spectral.grid import Grid
@@ -154,3 +154,19 @@ def test_what_is_no_heat_symbol_is_refused():
         compare(HeatSymbol(0.05), excitation=INPUTS[:, 0])
     with pytest.raises(ValueError, match="excitation"):
         compare(HeatSymbol(0.05), excitation=INPUTS[..., ::2])
+
+
+def test_roughness_is_one_for_noise_and_small_for_smooth_symbols():
+    noise = torch.randn(4, 4, 64, 32, generator=torch.Generator().manual_seed(0))
+    assert roughness(noise) == pytest.approx(1.0, abs=0.02)
+    line = torch.arange(64.0)
+    ramp = line.expand(1, 1, 32, 64)
+    # differences are 1 along one axis and 0 along the other
+    steps = 32 * 63 / (32 * 63 + 31 * 64)
+    expected = math.sqrt(steps / (2 * float(line.var(correction=0))))
+    assert roughness(ramp) == pytest.approx(expected)
+    # neighbours are those in ξ, not those in the order of the FFT
+    xi = torch.tensor([0.0, 1, 2, 3, -4, -3, -2, -1])
+    assert roughness(xi[:, None].expand(1, 1, 8, 3)) < 0.5
+    assert math.isnan(roughness(torch.ones(1, 1, 4, 4)))
+    assert roughness(torch.tensor([0.0, 1.0])[None, None]) == pytest.approx(math.sqrt(2))

@@ -23,6 +23,7 @@ from pdno.data.problems import HeatProblem
 from pdno.networks.specification import specify
 from pdno.paper.recipes import Study
 from pdno.paper.reproduce import run_study
+from pdno.paper.chapters import add_paper_chapters
 from pdno.report.page import write_report
 from pdno.runs.execute import run_experiment
 from pdno.runs.run import Run
@@ -110,7 +111,7 @@ def sweep(folder):
 
 def report(folder):
     """Tables, figures and the page of a finished run."""
-    write_report([folder.parent / "finished"], folder)
+    write_report([folder.parent / "finished"], folder, add_paper_chapters)
 
 
 def export(folder):

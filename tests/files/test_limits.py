@@ -16,7 +16,7 @@ from pdno.data.manifest import read_manifest
 from pdno.files.limits import LIMIT, memory_limit, read_json, read_text
 from pdno.files.metric_table import read_metrics
 from pdno.files.tensor_file import read_tensor_file
-from pdno.report.runs import _read_history
+from pdno.runs.run import _read_history
 from pdno.runs.specification import Experiment, read_experiment
 from pdno.training.checkpoint import read_tensors
 from pdno.training.distributed import check_device

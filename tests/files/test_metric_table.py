@@ -10,9 +10,9 @@ from pdno.files.metric_table import (
     Metadata,
     Metric,
     Summary,
+    by_network,
     make_metrics,
     read_metrics,
-    table,
     write_metrics,
 )
 
@@ -76,7 +76,7 @@ def test_metadata_come_back_as_they_were(tmp_path):
     [
         (lambda text: text.replace(",yes,", ",perhaps,"), "line 2: metadata .* are not readable"),
         (lambda text: text.replace("modes=4.0", "modes"), "line 2: metadata .* are not readable"),
-        (lambda text: text.replace(",sweep", ""), "has 21 cells"),
+        (lambda text: text.replace(",sweep", ""), "missing columns sweep"),
     ],
 )
 def test_metadata_that_cannot_be_read_are_refused(tmp_path, change, message):
@@ -149,30 +149,33 @@ def test_the_order_of_columns_is_free(tmp_path):
     assert read_metrics(path) == [row(model="PDNO")]
 
 
-def test_a_table_has_means_and_deviations_over_seeds():
+def test_a_network_has_means_and_deviations_over_its_seeds():
     rows = [row(seed=seed, value=value) for seed, value in enumerate((1.0, 2.0, 6.0))]
     rows += [row(model="FNO", resolution=128, value=4.0), row(split="train", value=99.0)]
-    found = table(rows, metric="relative_l2", split="test")
-    assert found["PDNO a(x,ξ)"] == {64: Summary(3.0, pytest.approx(math.sqrt(7)), 3)}
-    alone = found["FNO"][128]
+    pdno, fno = by_network(rows)
+    assert pdno.summary("test") == Summary(3.0, pytest.approx(math.sqrt(7)), 3)
+    assert pdno.seeds == [0, 1, 2] and pdno.seconds == 12.5
+    alone = fno.summary()
     assert (alone.mean, alone.count) == (4.0, 1) and math.isnan(alone.deviation)
-    assert str(found["PDNO a(x,ξ)"][64]) == "3 ± 3" and str(alone) == "4"
+    assert str(pdno.summary()) == "3 ± 3" and str(alone) == "4"
 
 
-def test_the_columns_of_a_table_are_sorted():
-    rows = [row(resolution=r) for r in (128, 32, 64)]
-    assert list(table(rows)["PDNO a(x,ξ)"]) == [32, 64, 128]
-    rows = [row(metric=name) for name in ("relative_l2", "relative_h1")]
-    assert list(table(rows, columns="metric")["PDNO a(x,ξ)"]) == ["relative_h1", "relative_l2"]
+def test_networks_differ_in_their_metadata_but_for_the_commit():
+    training = {"epochs": 60, "training_resolution": 32, "commit": "a1"}
+    rows = [row(metadata=Metadata("darcy", **training), seed=0)]
+    rows += [row(metadata=Metadata("darcy", **training | {"commit": "b2"}), seed=1)]
+    rows += [row(metadata=Metadata("darcy", **training | {"epochs": 9}), seed=0)]
+    assert [network.seeds for network in by_network(rows)] == [[0, 1], [0]]
+    assert by_network(rows)[0].resolution == 32 and by_network(rows)[0].summary() is None
+    assert by_network(rows)[0].resolutions("test") == [64]
 
 
-def test_a_table_does_not_mix_what_differs_in_more_than_the_seed():
-    with pytest.raises(ValueError, match="two values for resolution 64 and seed 0"):
-        table([row(), row(split="train")])
-    with pytest.raises(ValueError, match="no column speed"):
-        table([row()], speed=1)
-    with pytest.raises(ValueError, match="no column value"):
-        table([row()], columns="value")
+def test_a_network_does_not_mix_what_differs_in_more_than_the_seed():
+    (network,) = by_network([row(), row(split="train")])
+    assert network.summary("train").count == 1
+    (network,) = by_network([row(), row(value=0.5)])
+    with pytest.raises(ValueError, match="two values of test relative_l2 for seed 0"):
+        network.summary()
 
 
 def test_metrics_become_rows():

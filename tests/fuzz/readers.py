@@ -29,7 +29,6 @@ from pdno.data.own import describe_data, read_own
 from pdno.data.well import open_well
 from pdno.files.tensor_file import read_tensor_file
 from pdno.networks.published_weights import load_published
-from pdno.report.runs import find_runs
 from pdno.runs.execute import run_experiment
 from pdno.runs.run import load, load_run
 from pdno.runs.specification import read_experiment
@@ -112,9 +111,10 @@ def own_operator(place):
 def reported(place):
     """What a report reads of a run folder, without a model."""
     (run,) = find_runs([place / "run"])
-    pictures = {name: run.picture(name) for name in run.picture_names}
-    told = [str(row) for row in run.rows], run.history, run.specification, run.environment
-    return [pictures, run.times, *told]
+    arrays = {name: run.array(name) for name in run.array_names}
+    experiment = None if run.experiment is None else run.experiment.model_dump(mode="json")
+    metrics = [str(metric) for metric in run.metrics]
+    return [arrays, run.times, metrics, [*map(str, run.history)], experiment, run.environment]
 
 
 def arrays(name):

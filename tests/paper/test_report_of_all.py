@@ -2,8 +2,9 @@
 
 import pytest
 
+from pdno.paper.chapters import FIGURES, TABLES, add_paper_chapters
 from pdno.paper.reproduce import reproduce
-from pdno.report.page import FIGURES, TABLES, write_report
+from pdno.report.page import write_report
 from pdno.runs.plugins import RECIPES
 from pdno.runs.symbol import inspect_symbols
 
@@ -16,7 +17,7 @@ def test_smoke_runs_of_every_recipe_make_every_table_and_figure(tmp_path):
     # certificates come from a look inside one run
     heat = next((runs / "heat").glob("heat-*"))
     inspect_symbols(heat)
-    page = write_report([runs], tmp_path / "report")
+    page = write_report([runs], tmp_path / "report", add_paper_chapters)
     text = page.read_text(encoding="utf-8")
     missing = [e.key for e in (*TABLES, *FIGURES) if f'<section id="{e.key}">' not in text]
     assert missing == []

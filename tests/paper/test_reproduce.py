@@ -19,7 +19,7 @@ from pdno.paper.reproduce import (
     run_study,
     study_of,
 )
-from pdno.report.summary import summarise
+from pdno.report.tables import summarise
 from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import Experiment
 

@@ -5,7 +5,7 @@ import pytest
 import pdno.paper.resources as measuring
 from pdno.files.metric_table import read_metrics
 from pdno.paper.reproduce import reproduce
-from pdno.report.summary import summarise
+from pdno.report.tables import summarise
 
 MODELS = ["PDNO k_max=4 width=4", "FNO k_max=4 width=4"]
 

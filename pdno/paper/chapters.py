@@ -1,0 +1,122 @@
+"""The chapters of a report on the paper: its claims, tables and figures, filled by runs."""
+
+__all__ = ["FIGURES", "TABLES", "add_paper_chapters"]
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from pdno.figures.style import Figure
+from pdno.files.metric_table import NetworkMetrics
+from pdno.paper import figures_errors, figures_fields, figures_symbols, tables
+from pdno.paper.claims import CLAIMS, Assessment, assess, claims_table
+from pdno.paper.published import SOURCE, Budget, describe_budgets
+from pdno.paper.results import Exhibit, Results
+from pdno.paper.tables import SYMBOL_COMMAND, command_of
+from pdno.report.page import Chapter, Page, Section
+from pdno.report.tables import MISSING, Table, html_note
+from pdno.runs.run import Run
+
+LINK = "https://arxiv.org/abs/2201.11967"
+AnyExhibit = Exhibit[Table] | Exhibit[Figure]
+
+
+def _exhibits(*modules: ModuleType) -> list[AnyExhibit]:
+    """Those of the paper by their number, then ours as they stand in the modules."""
+    exhibits = [x for module in modules for x in vars(module).values() if isinstance(x, Exhibit)]
+    return sorted(exhibits, key=lambda x: (not x.number, x.key if x.number else ""))
+
+
+TABLES = _exhibits(tables)
+FIGURES = _exhibits(figures_fields, figures_errors, figures_symbols)
+STUDIES = {study for exhibit in (*TABLES, *FIGURES) for study in exhibit.studies}
+
+
+def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run]) -> None:
+    """Add what the runs fill of the paper, and the commands that fill the rest.
+
+    Nothing is added where no run belongs to an experiment of the paper.
+    """
+    for exhibit in (*TABLES, *FIGURES):
+        page.discard(exhibit.key)
+    results = Results.of(runs, folders)
+    if not (results.resources or any(map(results.study, STUDIES))):
+        return
+    assessments = [assess(claim, results) for claim in CLAIMS]
+    every = page.table("claims", "Claims", claims_table(assessments))
+    tested = [a for a in assessments if a.answer != "not tested here"]
+    claims = [every._replace(body=claims_table(tested).html())] if tested else []
+    sections = {exhibit.key: _section(page, exhibit, results) for exhibit in (*TABLES, *FIGURES)}
+
+    def made(exhibits: Sequence[AnyExhibit]) -> list[Section]:
+        return [section for x in exhibits if (section := sections[x.key])]
+
+    page.chapters += [
+        Chapter("Claims of the paper", claims),
+        Chapter("Tables of the paper", made(TABLES)),
+        Chapter("Figures of the paper", made([x for x in FIGURES if x.number])),
+        Chapter("More figures", made([x for x in FIGURES if not x.number])),
+    ]
+    missing = [x for x in (*TABLES, *FIGURES) if sections[x.key] is None]
+    if rest := _not_run(missing, [a for a in assessments if a not in tested]):
+        page.chapters.append(Chapter("Not run", [rest]))
+    page.introduction += [
+        f'The paper: <a href="{LINK}">{SOURCE}</a>. A budget is the amount of training: smoke '
+        "tests nothing, small is less than the paper's, paper is as much."
+    ]
+    left_out = (run.folder.name for n in results.left_out if (run := results.run(n)))
+    if names := ", ".join(sorted(left_out)):
+        page.introduction.append(
+            "Not in the tables of the paper, as there are larger trainings of the same: "
+            f"{html.escape(names)}."
+        )
+
+
+def _section(page: Page, exhibit: AnyExhibit, results: Results) -> Section | None:
+    """A table or figure with the commands behind it and the budget of its runs."""
+    made = exhibit(results)
+    if made is None:
+        return None
+    networks = {study: results.study(study) for study in exhibit.studies}
+    note = f'<p class="origin">{_origin(networks)}{_budget(networks)}</p>'
+    if isinstance(made, Table):
+        return page.table(exhibit.key, exhibit.heading, made, note)
+    return page.figure(exhibit.key, exhibit.heading, made, exhibit.caption, note)
+
+
+def _origin(networks: dict[str, list[NetworkMetrics]]) -> str:
+    """The commands that make such runs."""
+    levels = {s: sorted({Budget.of(n).level for n in ours}) for s, ours in networks.items()}
+    codes = [_code(study, *presets) for study, presets in levels.items() if presets]
+    codes = codes or [_code(study) for study in levels if study in ("resources", SYMBOL_COMMAND)]
+    return f"Such runs: {', '.join(codes)}." if codes else ""
+
+
+def _budget(networks: dict[str, list[NetworkMetrics]]) -> str:
+    several = sum(map(bool, networks.values())) > 1
+    named = [
+        (study if several else network.model, Budget.of(network))
+        for study, ours in networks.items()
+        for network in ours
+    ]
+    return f" Budget: {html.escape(describe_budgets(named))}." if named else ""
+
+
+def _not_run(missing: Sequence[AnyExhibit], untested: Sequence[Assessment]) -> Section | None:
+    """One folded list of the tables, figures and claims that other runs would fill."""
+    lines = [f"{html.escape(x.heading)}: {' or '.join(map(_code, x.studies))}" for x in missing]
+    for claim, _, numbers, budget in untested:
+        why = f"It {numbers}." if budget == MISSING else f"{numbers} ({budget})"
+        lines.append(f"Claim, {claim.reference}: {html.escape(claim.text)} {html_note(why)}")
+    if not lines:
+        return None
+    head = f"{len(missing)} tables and figures and {len(untested)} claims of the paper"
+    items = "".join(f"<li>{line}</li>\n" for line in lines)
+    body = f"<details><summary>{head}, with their commands</summary><ul>\n{items}</ul></details>"
+    return Section("not-run", "What other runs would fill", body)
+
+
+def _code(study: str, *presets: str) -> str:
+    commands = [command_of(study, preset=preset) for preset in presets or ("small",)]
+    return " and ".join(f"<code>{html.escape(command)}</code>" for command in commands)

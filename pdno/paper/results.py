@@ -1,0 +1,334 @@
+"""The finished runs that tables, figures and claims of the paper are made of.
+
+Runs that differ in their seeds alone are one network, and a number is the mean over its seeds. Of
+networks with the same experiment, name and resolution the one with the largest training counts;
+runs of a handful of samples are left out where the study has better ones.
+"""
+
+__all__ = [
+    "Exhibit",
+    "MissingRunsError",
+    "Results",
+    "StoredRun",
+    "by_setting",
+    "exhibit_figure",
+    "exhibit_table",
+    "grouped",
+    "line_of",
+    "marker_of",
+    "of_network",
+    "of_viscosity",
+    "require",
+    "run_name",
+]
+
+import contextlib
+import csv
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Generic, TypedDict, TypeVar
+
+from pdno.figures.fields import Array
+from pdno.figures.style import Figure, figure_style
+from pdno.files import run_folder
+from pdno.files.limits import read_text
+from pdno.files.metric_table import Metadata, Metric, NetworkMetrics, by_network, read_metrics
+from pdno.paper.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU, Budget
+from pdno.report.page import REPORT
+from pdno.report.tables import Table
+from pdno.runs.run import Run
+from pdno.training.checkpoint import read_tensors
+
+FLOW_STUDIES = ("navier-stokes", "navier-stokes-width", "navier-stokes-training")
+Curve = Sequence[tuple[float, float | None]]
+T = TypeVar("T")
+Made = TypeVar("Made", Table, Figure)
+
+
+class MissingRunsError(LookupError):
+    """The runs do not have what a table, a figure or a claim needs."""
+
+
+def require(value: T | None) -> T:
+    """The value; nothing, or an empty list, means that runs are missing."""
+    if not value:
+        raise MissingRunsError
+    return value
+
+
+def run_name(metric: Metric) -> str:
+    """One line that tells a run from the others of its study."""
+    points = metric.metadata.training_resolution or metric.resolution
+    # one run measures all networks of the resource table
+    model = "" if metric.metadata.study == "resources" else f" {metric.model}"
+    return f"{metric.experiment}{model} s={points} seed={metric.seed}"
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    """A run of which a study keeps no folder: metrics, history and a few arrays, if any."""
+
+    metrics: tuple[Metric, ...]
+    curves: Mapping[str, Curve]
+    arrays: Mapping[str, Array]
+
+    @classmethod
+    def read_study(cls, folder: Path) -> "list[StoredRun]":
+        """The runs in metrics.csv, history.csv and samples.safetensors of a study."""
+        metrics: dict[str, list[Metric]] = {}
+        for metric in read_metrics(folder / run_folder.METRICS):
+            metrics.setdefault(run_name(metric), []).append(metric)
+        curves: dict[str, dict[str, list[tuple[float, float | None]]]] = {}
+        if (path := folder / run_folder.HISTORY).is_file():
+            for line in csv.DictReader(read_text(path).splitlines()):
+                for split in ("train", "test"):
+                    error = float(line[split]) if line[split] else None
+                    curve = curves.setdefault(line["run"], {}).setdefault(split, [])
+                    curve.append((float(line["epoch"]), error))
+        path = folder / run_folder.SAMPLES
+        tensors = read_tensors(path)[0] if path.is_file() else {}
+        return [
+            cls(
+                tuple(lines),
+                curves.get(name, {}),
+                {
+                    key.removeprefix(f"{name}/"): tensor.double().numpy()
+                    for key, tensor in tensors.items()
+                    if key.startswith(f"{name}/")
+                },
+            )
+            for name, lines in metrics.items()
+        ]
+
+
+def metrics_of(run: Run) -> tuple[Metric, ...]:
+    """The metrics of a run, with what `pdno symbol` found in it."""
+    layers = run.symbol_report.get("layers", [])
+    if not layers:
+        return run.metrics
+    accepted = {"layers": len(layers), "accepted layers": sum(x["accepted"] for x in layers)}
+    values = {**accepted, "order": float(run.symbol_report["order"])}
+    first = replace(run.metrics[0], split="symbol class", resolution=run.resolution)
+    return (*run.metrics, *(replace(first, metric=k, value=v) for k, v in values.items()))
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """The finished runs, as networks."""
+
+    every_network: tuple[NetworkMetrics, ...]
+    resources: tuple[Metric, ...]  #: one resource table: the one on the finest grid
+    runs: Mapping[NetworkMetrics, Run | StoredRun]  #: the first seed of each
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], folders: Sequence[Path] = ()) -> "Results":
+        """Runs, and those that studies in the folders keep without a folder."""
+        stored = [run for path in _stored_studies(folders) for run in StoredRun.read_study(path)]
+        sources: dict[tuple[str, Metadata], tuple[tuple[Metric, ...], Run | StoredRun]] = {}
+        everything: list[Run | StoredRun] = [*runs, *stored]
+        for run in everything:
+            metrics = metrics_of(run) if isinstance(run, Run) else run.metrics
+            # the same run may be in two folders; the first counts
+            key = (run_name(metrics[0]), replace(metrics[0].metadata, commit=""))
+            sources.setdefault(key, (metrics, run))
+        tables = [m for m, _ in sources.values() if m[0].metadata.study == "resources"]
+        ours = [(m, run) for m, run in sources.values() if m[0].metadata.study != "resources"]
+        origin = {id(m): run for metrics, run in ours for m in metrics}
+        ours.sort(key=lambda pair: pair[0][0].seed or 0)
+        networks = by_network(metric for metrics, _ in ours for metric in metrics)
+        finest = max(tables, key=lambda metrics: metrics[0].resolution, default=())
+        return cls(tuple(networks), finest, {n: origin[id(n.metrics[0])] for n in networks})
+
+    @cached_property
+    def networks(self) -> list[NetworkMetrics]:
+        """What is shown: of each experiment, network and resolution the largest training."""
+        budgets = {network: Budget.of(network) for network in self.every_network}
+        better = {n.metadata.study for n, budget in budgets.items() if budget.level != "smoke"}
+        chosen: dict[tuple[str, str, int], NetworkMetrics] = {}
+        for network in sorted(self.every_network, key=lambda n: -budgets[n].work):
+            if budgets[network].level != "smoke" or network.metadata.study not in better:
+                key = (network.experiment, network.model, network.resolution)
+                chosen.setdefault(key, network)
+
+        def order(network: NetworkMetrics) -> tuple[object, ...]:
+            about, sweep = network.metadata, sorted(network.metadata.sweep.items())
+            settings = (about.network, about.mode, sweep, about.dataset, network.resolution)
+            return (*settings, network.model)  # the name counts last
+
+        return sorted(chosen.values(), key=order)
+
+    @property
+    def left_out(self) -> list[NetworkMetrics]:
+        return [network for network in self.every_network if network not in self.networks]
+
+    def study(self, name: str) -> list[NetworkMetrics]:
+        return [network for network in self.networks if network.metadata.study == name]
+
+    def by_resolution(self, study: str) -> dict[int, list[NetworkMetrics]]:
+        """The networks of a study, coarse grids first."""
+        return grouped(self.study(study), lambda network: network.resolution)
+
+    def shown(self, study: str) -> list[NetworkMetrics]:
+        """The networks of a study that a figure can compare: one dataset at one resolution.
+
+        Of the Navier-Stokes datasets it is ν = 1e-5, as in the paper's figures, with the most
+        samples; otherwise the resolution at which most networks were run, the finest of these.
+        """
+        networks = self.study(study)
+        if study in FLOW_STUDIES:
+            networks = of_viscosity(networks, 1e-5)
+        counts = Counter(network.resolution for network in networks)
+        best = max(counts, key=lambda points: (counts[points], points), default=0)
+        return [network for network in networks if network.resolution == best]
+
+    def run(self, network: NetworkMetrics) -> Run | None:
+        """The run folder of the first seed; None where only its metrics were kept."""
+        run = self.runs[network]
+        return run if isinstance(run, Run) else None
+
+    def best_run(self, study: str, array: str) -> Run:
+        """The run with the largest training that has this sample array."""
+        runs = {n: run for n in self.shown(study) if (run := self.run(n))}
+        networks = [n for n, run in runs.items() if array in run.array_names]
+        return runs[max(require(networks), key=lambda network: Budget.of(network).work)]
+
+    def array(self, network: NetworkMetrics, name: str) -> Array | None:
+        """A sample array of the first seed."""
+        run = self.runs[network]
+        if isinstance(run, StoredRun):
+            return run.arrays.get(name)
+        return run.array(name) if name in run.array_names else None
+
+    def curve(self, network: NetworkMetrics, split: str) -> Curve:
+        """Epochs and errors of the first seed; empty where they were not kept."""
+        run = self.runs[network]
+        if isinstance(run, StoredRun):
+            return run.curves.get(split, ())
+        return [(row.epoch, row.train if split == "train" else row.test) for row in run.history]
+
+
+def _stored_studies(folders: Iterable[Path]) -> list[Path]:
+    """Folders with the metrics of runs that have no folders: neither runs nor reports."""
+    files = [path for folder in folders for path in folder.resolve().rglob(run_folder.METRICS)]
+    runs = {path.parent for path in files if run_folder.is_finished(path.parent)}
+    others = (run_folder.SPECIFICATION, run_folder.OPERATOR, REPORT)
+    return sorted(
+        folder
+        for folder in {path.parent for path in files} - runs
+        if not any(folder in run.parents for run in runs)
+        and not any((folder / name).exists() for name in others)
+    )
+
+
+def grouped(
+    networks: Sequence[NetworkMetrics], key: Callable[[NetworkMetrics], T]
+) -> dict[T, list[NetworkMetrics]]:
+    """Networks by a key, in its order."""
+    keys = sorted({key(network) for network in networks})  # type: ignore[type-var]
+    return {k: [network for network in networks if key(network) == k] for k in keys}
+
+
+def of_network(networks: Sequence[NetworkMetrics], name: str) -> NetworkMetrics | None:
+    """A network of the paper, trained its way; None where there is none."""
+    ours = (n for n in networks if n.metadata.of_paper and n.metadata.network == name)
+    return next(ours, None)
+
+
+def of_viscosity(
+    networks: Sequence[NetworkMetrics], viscosity: float, most: float = math.inf
+) -> list[NetworkMetrics]:
+    """The networks with this viscosity and the largest number of samples, up to `most`."""
+    samples = {n: n.metadata.samples or 0 for n in networks if n.metadata.viscosity == viscosity}
+    largest = max((count for count in samples.values() if count <= most), default=0)
+    return [network for network, count in samples.items() if count == largest]
+
+
+def by_setting(
+    networks: Sequence[NetworkMetrics], name: str, network: str = ""
+) -> dict[float, NetworkMetrics]:
+    """Networks by the value of a swept setting, in order; infinity, which is "all", comes last."""
+    ours = [
+        n for n in networks if name in n.metadata.sweep and network in ("", n.metadata.network)
+    ]
+    return {n.metadata.sweep[name]: n for n in sorted(ours, key=lambda n: n.metadata.sweep[name])}
+
+
+# What the report shows of them
+
+MARKERS = {
+    **{PDNO: ("#0072B2", "o"), PLAIN: ("#56B4E9", "v"), ONE_SHOT: ("#000000", "P")},
+    **{RELU: ("#7F7F7F", "X"), PROVABLE: ("#332288", "p"), "PDNO trunk": ("#117733", "h")},
+    **{"PDNO a(ξ,t,μ)": ("#882255", "d"), "PDNO semigroup": ("#44AA99", ">")},
+    **{"FNO": ("#D55E00", "s"), "FNO-3D": ("#E69F00", "D")},
+    **{"MWT Leg": ("#009E73", "^"), "MWT Chb": ("#CC79A7", "<")},
+}
+OTHER_MARKER = ("#6B4E00", "*")
+
+
+class MarkerStyle(TypedDict, total=False):
+    """Keyword arguments of `Axes.plot`."""
+
+    color: str
+    marker: str
+    markersize: float
+    markerfacecolor: str
+    linestyle: str
+    linewidth: float
+
+
+def marker_of(metadata: Metadata) -> MarkerStyle:
+    """Colour and marker of a network; a training that is not the paper's has an empty marker."""
+    colour, marker = MARKERS.get(metadata.network, OTHER_MARKER)
+    face = colour if metadata.of_paper or not metadata.family else "white"
+    return {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face}
+
+
+def line_of(metadata: Metadata, split: str = "test") -> MarkerStyle:
+    """The same with a line, dashed for training errors."""
+    return {**marker_of(metadata), "linestyle": "--" if split == "train" else "-"}
+
+
+@dataclass(frozen=True)
+class Exhibit(Generic[Made]):
+    """A table or figure of the report: the name of its files and its number in the paper, if any,
+    the studies it is made of, its title, and what makes it, whose docstring is the caption."""
+
+    key: str
+    number: str
+    studies: tuple[str, ...]
+    title: str
+    make: Callable[[Results], Made]
+
+    @property
+    def caption(self) -> str:
+        return " ".join((getattr(self.make, "func", self.make).__doc__ or "").split())
+
+    @property
+    def heading(self) -> str:
+        return f"{self.number}. {self.title}" if self.number else self.title
+
+    def __call__(self, results: Results) -> Made | None:
+        """The table or figure; None where runs are missing."""
+        with figure_style(), contextlib.suppress(MissingRunsError):
+            return self.make(results)
+        return None
+
+
+def exhibit_figure(
+    name: str, number: int, studies: Sequence[str], title: str
+) -> Callable[[Callable[[Results], Figure]], Exhibit[Figure]]:
+    """Make a function a figure of the report; number 0 is none of the paper."""
+    key, words = (f"figure-{number:02d}-{name}", f"Figure {number}") if number else (name, "")
+    return partial(Exhibit, key, words, tuple(studies), title)
+
+
+def exhibit_table(
+    name: str, number: int, studies: Sequence[str], title: str
+) -> Callable[[Callable[[Results], Table]], Exhibit[Table]]:
+    """Make a function a table of the report; number 0 is none of the paper."""
+    key, words = (f"table-{number}-{name}", f"Table {number}") if number else (name, "")
+    return partial(Exhibit, key, words, tuple(studies), title)

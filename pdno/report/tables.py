@@ -1,0 +1,200 @@
+"""Tables as plain cells in four notations, and the metrics of a study as plain text."""
+
+__all__ = ["MISSING", "Table", "html_note", "number", "summarise", "summary_text"]
+
+import html
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pdno.files.metric_table import ERROR, Metric, NetworkMetrics, Summary, by_network
+
+MISSING = "–"
+_MATHEMATICS = {
+    **{"ξ": r"\xi", "ν": r"\nu", "σ": r"\sigma", "±": r"\pm", "×": r"\times", "−": "-"},
+    **{"≤": r"\le", "≥": r"\ge", "₁": "_1", "₂": "_2", "²": "^2", "∞": r"\infty"},
+    **{sign: sign for sign in "<>|"},
+}
+LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{sign: f"${formula}$" for sign, formula in _MATHEMATICS.items()},
+    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    **{"–": "--", "…": r"\dots{}"},
+}
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Three digits; small numbers with an exponent, as the paper prints them.
+
+    Example:
+        >>> number(0.00252), number(0.1093), number(1234.0), number(None)
+        ('2.52e-3', '0.109', '1234', '–')
+    """
+    if value is None or math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == 0 or 1e-2 <= abs(value) < 1e3:
+        return f"{value:.{digits}g}"
+    if 1e3 <= abs(value) < 1e7:
+        return f"{value:.0f}"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def summary_text(summary: Summary | None) -> str:
+    """Mean ± deviation over the seeds; the mean alone for one seed."""
+    if summary is None:
+        return MISSING
+    mean = number(summary.mean)
+    return mean if summary.count == 1 else f"{mean} ± {number(summary.deviation, digits=2)}"
+
+
+def _with_code(note: str, form: str) -> str:
+    """A sentence with its commands, which stand between backticks, in a form with {}."""
+    return re.sub(r"`([^`]*)`", lambda match: form.format(match[1]), note)
+
+
+def html_note(note: str) -> str:
+    """A sentence in HTML; what stands between backticks is code."""
+    return _with_code(html.escape(note), "<code>{}</code>")
+
+
+def _latex(text: str) -> str:
+    return "".join(LATEX.get(sign, sign) for sign in text)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells under a head, with notes below, in which commands stand between backticks.
+
+    `strong` are line and column of the cells that stand out, such as the smallest errors.
+    """
+
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+    strong: frozenset[tuple[int, int]] = frozenset()
+
+    def __post_init__(self) -> None:
+        for line in self.lines:
+            if len(line) != len(self.head):
+                raise ValueError(f"{len(line)} cells under a head of {len(self.head)}: {line}")
+
+    def _styled(self, escape: Callable[[str], str], strong: str) -> list[list[str]]:
+        """Head and cells in a notation; `strong` is how a cell stands out, with {} for it."""
+        body = [
+            [strong.format(escape(c)) if (i, j) in self.strong else escape(c) for j, c in cells]
+            for i, cells in enumerate(map(enumerate, self.lines))
+        ]
+        return [list(map(escape, self.head)), *body]
+
+    def text(self) -> str:
+        """Columns below each other, without notes."""
+        lines = [self.head, *self.lines]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        # the first column is aligned to the left
+        form = "  ".join(f"{{:{'>' if k else '<'}{width}}}" for k, width in enumerate(widths))
+        return "\n".join(f"  {form.format(*line)}".rstrip() for line in lines)
+
+    def markdown(self) -> str:
+        """A Markdown table, with its notes."""
+        lines = self._styled(lambda text: text.replace("|", "\\|"), "**{}**")
+        head, *rest = [f"| {' | '.join(line)} |" for line in lines]
+        notes = [f"\n{note}" for note in self.notes]
+        return "\n".join([head, "|" + "---|" * len(self.head), *rest, *notes, ""])
+
+    def latex(self) -> str:
+        """A LaTeX tabular, with its notes as paragraphs; it needs no package."""
+        lines = self._styled(_latex, r"\textbf{{{}}}")
+        head, *rest = [" & ".join(line) + r" \\" for line in lines]
+        start, rule = r"\begin{tabular}{" + "l" * len(self.head) + "}", r"\hline"
+        notes = ["\n" + _with_code(_latex(note), r"\texttt{{{}}}") for note in self.notes]
+        return "\n".join([start, rule, head, rule, *rest, rule, r"\end{tabular}", *notes, ""])
+
+    def html(self) -> str:
+        """An HTML table that scrolls by itself on a narrow screen."""
+        names, *lines = self._styled(html.escape, "<strong>{}</strong>")
+        head = "".join(f'<th scope="col">{cell}</th>' for cell in names)
+        cells = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
+        body = "\n".join(f"<tr>{line}</tr>" for line in cells)
+        notes = "".join(f'<p class="note">{html_note(note)}</p>\n' for note in self.notes)
+        table = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n"
+        return f'<div class="wide"><table>\n{table}</table></div>\n{notes}'
+
+
+# A study as plain text: the tables that a command prints when it is done
+
+
+def summarise(metrics: Sequence[Metric]) -> str:
+    """Errors, seconds and parameters by model, then times, resolutions and the symbol."""
+    texts = []
+    for experiment in dict.fromkeys(metric.experiment for metric in metrics):
+        networks = by_network(metric for metric in metrics if metric.experiment == experiment)
+        tables = (_errors(networks), _times(networks), _resolutions(networks), _others(networks))
+        parts = [part.text() for part in tables if part.lines]
+        texts.append(f"{experiment}\n" + "\n\n".join(parts))
+    return "\n\n".join(texts) if texts else "no finished run"
+
+
+def _cells(summaries: Iterable[Summary | None]) -> list[str]:
+    return ["" if summary is None else str(summary) for summary in summaries]
+
+
+def _errors(networks: Sequence[NetworkMetrics]) -> Table:
+    lines = []
+    for network in networks:
+        errors = [network.summary("train"), network.summary("test")]
+        if any(errors):
+            seconds = "" if network.seconds is None else f"{network.seconds:.0f}"
+            size = f"{network.parameters or 0:,}"
+            about = (network.model, str(network.resolution), size)
+            lines.append((*about, *_cells(errors), seconds, str(len(network.seeds))))
+    head = ("model", "resolution", "parameters", "train", "test", "seconds", "seeds")
+    return Table(head, tuple(lines))
+
+
+def _labels(networks: Sequence[NetworkMetrics]) -> list[str]:
+    """Names of the models, with the points of their training where these differ."""
+    several = len({network.resolution for network in networks}) > 1
+    return [n.model + (f", {n.resolution} points" if several else "") for n in networks]
+
+
+def _times(networks: Sequence[NetworkMetrics]) -> Table:
+    """Test error by time, at most ten of them."""
+    prefix = f"{ERROR} t="
+    times = list(dict.fromkeys(t for network in networks for t in network.names("test", prefix)))
+    step = math.ceil(len(times) / 10) or 1
+    times = times[step - 1 :: step]
+    lines = [
+        (label, *_cells(errors.get(t) for t in times))
+        for label, network in zip(_labels(networks), networks, strict=True)
+        if (errors := network.series("test", prefix))
+    ]
+    return Table(("test error at t", *times), tuple(lines))
+
+
+def _resolutions(networks: Sequence[NetworkMetrics]) -> Table:
+    """Zero-shot errors beside those of the interpolated prediction."""
+    splits = ("zero-shot", "interpolated")
+    points = sorted({s for network in networks for s in network.resolutions("zero-shot")})
+    columns = [(s, split) for s in points for split in splits]
+    lines = [
+        (label, *_cells(network.summary(split, resolution=s) for s, split in columns))
+        for label, network in zip(_labels(networks), networks, strict=True)
+        if network.resolutions("zero-shot")
+    ]
+    return Table(("other resolutions", *(f"{s} {split}" for s, split in columns)), tuple(lines))
+
+
+def _others(networks: Sequence[NetworkMetrics]) -> Table:
+    """The learned symbol, and the resource table."""
+    splits = {n: "train" if n.experiment == "resources" else "symbol" for n in networks}
+    names = dict.fromkeys(name for n, split in splits.items() for name in n.names(split, ""))
+    lines = [
+        (network.model, *_cells(network.summary(split, name) for name in names))
+        for network, split in splits.items()
+        if network.names(split, "")
+    ]
+    return Table(("model", *names), tuple(lines))
