@@ -213,11 +213,11 @@ def test_every_command_takes_what_fit_wrote(capsys, tmp_path, own):
     out = ("--out", tmp_path / "u.npy")
     code, output, _ = run(capsys, "predict", folder, tmp_path / "f.npy", *out, "--device", "cpu")
     assert code == 0 and output == f"{tmp_path}/u.npy: (2, 1, 128, 128)\n"
-    said = own.model.predict(torch.from_numpy(f), grid=Grid.cells((128, 128)))
+    said = own.predict(torch.from_numpy(f), grid=Grid.cells((128, 128)))
     assert np.array_equal(np.load(tmp_path / "u.npy"), said.numpy())
 
     code, output, errors = run(capsys, "evaluate", folder, "--file", tmp_path / "darcy")
-    error = pdno.evaluate(own.model, pdno.open_dataset(tmp_path / "darcy")).mean()
+    error = pdno.evaluate(own, pdno.open_dataset(tmp_path / "darcy")).mean()
     assert code == 0 and f"{'relative_l2':28} {error:.6g}" in output.splitlines()
     code, output, errors = run(capsys, "evaluate", folder)
     assert code == 2 and "test samples, which were in memory: give a dataset" in errors[0]
@@ -241,10 +241,11 @@ def test_the_report_shows_a_prediction_and_the_symbol_of_what_fit_wrote(tmp_path
     ((_, runs),) = runs_by_data([run])
     titles = [axes.get_title() for axes in plot_runs(runs).axes if axes.get_title()]
     assert titles[1:4] == ["input", "target", "prediction"] and titles[5:] == ["Re a2_11"]
-    inputs, target = own.data.batch([0])
+    _, test = pdno.open_dataset(tmp_path / "darcy").split(test=2)
+    inputs, target = test.batch([0])
     expected = {"input": inputs, "target": target, "prediction": own.predict(inputs)}
     assert all(np.array_equal(run.array(name), f) for name, f in expected.items())
-    a2 = own.network.operators[1].values(own.data.grid).frequency[0]
+    a2 = own.network.operators[1].values(test.grid).frequency[0]
     assert np.allclose(run.array("symbol.1.real"), a2.real.detach(), atol=1e-6)
 
 

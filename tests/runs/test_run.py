@@ -85,6 +85,7 @@ def test_metrics_are_the_rows(tmp_path, datasets, darcy):
         "solver 8",
         "solver 12",
         "training 8",
+        "roughness 8",
         "speed 8",
     }
 
@@ -461,6 +462,7 @@ def test_a_run_on_a_published_file(tmp_path):
         "zero-shot",
         "interpolated",
         "training",
+        "roughness",
     }
     kept = pictures(tmp_path / "run")
     assert torch.equal(kept["input"][:, 0], torch.from_numpy(fields[0, 4:, ::2]))
