@@ -111,8 +111,7 @@ def resolve_name(
     python = env.domains.python_domain
     if name in python.objects:
         return python.resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
-    public = getattr(import_module(str(home)), "__all__", ())
-    return None if name.rpartition(".")[2] in public else content
+    return content if name.rpartition(".")[2].startswith("_") else None
 
 
 def find_object(name: str) -> Any:
