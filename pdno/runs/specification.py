@@ -132,7 +132,9 @@ class Experiment(Record):
                     f"{networks}, and only they"
                 )
         if self.pooled < self.train:
-            raise ValueError(f"train={self.train} samples of a pool of {self.pool}: make it as large")
+            raise ValueError(
+                f"train={self.train} samples of a pool of {self.pool}: make it as large"
+            )
         _ = self.metadata  # whose cells are checked, too
         return self
 
