@@ -34,7 +34,7 @@ from pdno.theory.smoothness import Roughness, find_kink, find_seam, functions_of
 from pdno.theory.stencil import MultiIndex, multi_indices
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from pdno.figures.style import Figure
 
 Kind = Literal["growth", "differences", "not finite", "kink in ξ", "kink in x", "seam"]
 Assessment = Literal["accepted", "undecided", "refused"]

@@ -44,7 +44,7 @@ from pdno.training.distributed import ProcessGroup
 from pdno.training.optimiser import Optimiser
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from pdno.figures.style import Figure
 
 SPLITS = ("train", "test")
 KEPT, DIGITS = 2, 16
