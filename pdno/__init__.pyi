@@ -53,8 +53,8 @@ from .theory.extraction import recover_diffusivity as recover_diffusivity
 from .theory.lipschitz import lipschitz_report as lipschitz_report
 from .theory.norms import norm_bound as norm_bound
 from .theory.norms import operator_norm as operator_norm
-from .training.ensemble import Ensemble as Ensemble
-from .training.ensemble import fit_ensemble as fit_ensemble
+from .training.fit import Ensemble as Ensemble
+from .training.fit import fit_ensemble as fit_ensemble
 from .training.error_bars import ErrorBars as ErrorBars
 from .training.fit import fit as fit
 from .training.settings import TrainingSettings as TrainingSettings

@@ -1,16 +1,9 @@
 """Speed: seconds of a prediction against seconds of the solver that made the data.
 
-    ratio = seconds of one solve / seconds of one prediction in a batch
-
-All are the best of several turns in one process, on the same number of threads. The solver starts
-from the input at t = 0 on its own grid and to its own accuracy, far beyond that of a network; a
-network that sees the first frames predicts only the rest. Drawing the input is part of a solve.
-
-The honest rival is the same solver on a coarser grid (`coarse_solves`).
-
-Times on a shared machine are noise; ratios of the best times of contenders that took turns in one
-run are not. Memory is the largest growth of the process's resident size, so it is measured in a
-process of its own.
+All are the best of several turns in one process, on the same number of threads: ratios of the best
+times of contenders that took turns are reliable on a shared machine, times are not. The solver
+starts from the input at t = 0 on its own grid and to its own accuracy. The fair comparison is the
+same solver on a coarser grid (`coarse_solves`). Memory is the largest growth of the resident size.
 """
 
 __all__ = ["Speed", "coarse_solves", "compare_speed", "peak_growth", "time_alternately"]
@@ -106,7 +99,7 @@ def coarse_solves(
     inputs, targets = data.batch(range(len(data) - count, len(data)))
     shape, times, static = data.grid.shape, data.target_times or (), problem.times is None
     start = max((t for t in data.times or () if t < times[0]), default=0.0) if times else 0.0
-    found = {}
+    results = {}
     for points in _coarser(min(max(shape) * FINEST, problem.solver_points)):
         grid = Grid.cells((points,) * problem.dim)
         if static:
@@ -117,13 +110,13 @@ def coarse_solves(
         begin = time.perf_counter()
         when = None if static else [t - start for t in times]
         solved = torch.cat(
-            [one.solve(state[rows], when)[0] for rows, one in _equations(data, problem, count)]
+            [each.solve(state[rows], when)[0] for rows, each in _equations(data, problem, count)]
         )
         seconds = time.perf_counter() - begin
         there = interpolate(solved, grid, data.grid) if static else resample(solved, shape)
         error = float(relative_l2(there.reshape(targets.shape), targets.double()).mean())
-        found[points] = {"relative_l2": error, "seconds per solve": seconds / count}
-    return found
+        results[points] = {"relative_l2": error, "seconds per solve": seconds / count}
+    return results
 
 
 def _equations(

@@ -1,19 +1,12 @@
-"""Symbol recovery: has the network found the symbol of the heat equation?
+"""Symbol recovery: the learned symbol against that of the heat equation.
 
-The solution operator u₀ -> u(t) has the symbol e^{-4π²cξ²t}. A trained a(x, ξ, t) = a1(x, t)
-a2(ξ, t) is compared with it at integer ξ, with a1 averaged over x as in the paper's figure 3:
-
-    ā(ξ, t) = (1/N Σ_x a1(x, t)) a2(ξ, t)        against        e^{-4π²cξ²t}
-
-Only ξ >= 0 acts on real functions: the operator has ā(-ξ) = conj ā(ξ), and at ξ = 0 the real part.
-
-Which modes can be known. An error δ of the symbol at ±ξ changes the relative L2 error at time t by
-|δ|·w, at rms over the inputs,
+A trained a(x, ξ, t) = a1(x, t) a2(ξ, t), averaged over x as in the paper's figure 3, is compared
+with e^{-4π²cξ²t} at integer ξ >= 0; on real functions the operator has ā(-ξ) = conj ā(ξ). An error
+δ of the symbol at ±ξ changes the relative L2 error at time t by |δ| w at rms over the inputs,
 
     w(ξ, t)² = m(ξ) ⟨|û₀(ξ)|²⟩ / ⟨‖u(t)‖²⟩,        m = 2 for a pair ±ξ, 1 at ξ = 0.
 
-Data excite a mode where w is at least a threshold: with w = 0.1 a relative error of 0.01 bounds
-|δ| by 0.1, even where the mode itself has died out. Elsewhere the learned values are whatever the
+Data excite a mode where w is at least a threshold. Elsewhere the learned values are whatever the
 smoothness of the networks makes of their neighbours.
 """
 
@@ -59,10 +52,10 @@ class SymbolComparison:
 
     def metrics(self) -> dict[str, float]:
         """The largest differences (NaN where no mode is excited) and relative variation of a1."""
-        found = self.difference[self.excited]
+        excited = self.difference[self.excited]
         return {
             "symbol difference": float(self.difference.max()),
-            "symbol difference excited": float(found.max()) if len(found) else float("nan"),
+            "symbol difference excited": float(excited.max()) if len(excited) else float("nan"),
             "symbol variation over x": float(self.space.std(dim=1, correction=0).max()),
         }
 
@@ -74,23 +67,25 @@ def compare_heat_symbol(
     times: Sequence[float],
     *,
     excitation: Tensor,
-    seen_times: Sequence[float] | Tensor | None = None,
+    network_times: Sequence[float] | Tensor | None = None,
     limit: int = 12,
 ) -> SymbolComparison:
     """Compare a learned a1(x, t) a2(ξ, t) of one channel to an exact symbol, for |ξ| <= limit.
 
     Arguments:
         excitation: The inputs u₀ of the training on its grid, of one axis, (B, 1, N).
-        seen_times: What the learned symbol sees of `times` where it was trained on scaled ones;
+        network_times: What the learned symbol sees of `times` where it was trained on scaled ones;
             (T, P) numbers for one that sees pde_parameters of the equation as well.
     """
-    seen = times if seen_times is None else seen_times
-    if not times or len(seen) != len(times):
-        raise ValueError(f"{len(times)} times and {len(seen)} seen ones; expected one for each")
+    stated = times if network_times is None else network_times
+    if not times or len(stated) != len(times):
+        raise ValueError(
+            f"{len(times)} times and {len(stated)} network times; expected one for each"
+        )
     _check(symbol, exact, grid, excitation, limit)
-    t, t_seen = (torch.as_tensor(one, dtype=torch.float64) for one in (times, seen))
+    t, t_network = (torch.as_tensor(x, dtype=torch.float64) for x in (times, stated))
     with torch.no_grad():
-        values = symbol.evaluate(grid, None, t_seen)
+        values = symbol.evaluate(grid, None, t_network)
         truth = exact.evaluate(grid, None, t).frequency.flatten(1).to(torch.complex128).cpu()
     if values.frequency.shape[1] != 1:
         raise ValueError(

@@ -121,10 +121,10 @@ def read_between(values: Tensor, displacement: Tensor) -> Tensor:
 
     def term(chosen: tuple[int, ...]) -> Tensor:
         pairs = [axis_taps[k] for axis_taps, k in zip(taps, chosen, strict=True)]
-        place, weight = pairs[0]
-        for next_place, next_weight in pairs[1:]:
-            place, weight = place + next_place, weight * next_weight
-        index = place.flatten(1)[:, None].expand(-1, channels, -1)
+        position, weight = pairs[0]
+        for next_position, next_weight in pairs[1:]:
+            position, weight = position + next_position, weight * next_weight
+        index = position.flatten(1)[:, None].expand(-1, channels, -1)
         return weight[:, None] * torch.unflatten(values.gather(2, index), 2, shape)
 
     return reduce(torch.add, map(term, product(range(4), repeat=len(shape))))
@@ -133,7 +133,7 @@ def read_between(values: Tensor, displacement: Tensor) -> Tensor:
 def _taps(
     displacement: Tensor, axis: int, shape: torch.Size, fine: list[int]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Places and weights of the four neighbours along an axis; places count in the flat field."""
+    """Positions in the flat field and weights of the four neighbours along an axis."""
     n, m = shape[axis], fine[axis]
     steps = torch.arange(n, device=displacement.device, dtype=displacement.dtype) * REFINE
     along = steps.reshape(-1, *[1] * (len(shape) - 1 - axis)) + displacement * m
@@ -146,5 +146,5 @@ def _taps(
         ((4 - 3 * s) * s + 1) * s / 2,
         (s - 1) * s * s / 2,
     )
-    places = [(first.long() + k - 1).remainder(m) * stride for k in range(4)]
-    return list(zip(places, weights, strict=True))
+    positions = [(first.long() + k - 1).remainder(m) * stride for k in range(4)]
+    return list(zip(positions, weights, strict=True))

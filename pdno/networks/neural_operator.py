@@ -101,9 +101,9 @@ class NeuralOperator(ExactScales):
         head: AnyHead = None,
     ) -> None:
         super().__init__()
-        known = {"appended": dim, "periodic": 2 * dim, "none": 0}
-        if coordinates not in known:
-            expected = ", ".join(map(repr, known))
+        columns = {"appended": dim, "periodic": 2 * dim, "none": 0}
+        if coordinates not in columns:
+            expected = ", ".join(map(repr, columns))
             raise ValueError(f"coordinates {coordinates!r}; expected one of {expected}")
         self.coordinates = coordinates
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
@@ -119,7 +119,7 @@ class NeuralOperator(ExactScales):
         self.width, self.padding = width, zeros
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
-        self.lift = PointwiseLinear(in_channels + known[coordinates], width)
+        self.lift = PointwiseLinear(in_channels + columns[coordinates], width)
         self.operators = nn.ModuleList(operators)
         self.locals = nn.ModuleList(PointwiseLinear(width, width) for _ in operators)
         if feed_forward < 0:
@@ -140,17 +140,10 @@ class NeuralOperator(ExactScales):
     ) -> Tensor:
         """u on the grid of f, which is periodic unless given; t for networks that take time.
 
-        Symbols that see pde_parameters get (B, P) numbers for t, time first where they take it.
+        Symbols that see PDE parameters get (B, P) numbers for t, time first where they take it.
         """
         check_numbers(f, self.lift.weight)
-        if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
-            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
-            last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
-            cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"
-            raise ValueError(
-                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
-                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}"
-            )
+        self._check_shape(f)
         where = grid or Grid(tuple(f.shape[2:]))
         where.check(f, "f")
         v, inner = self.enter(f, where), self.inner_grid(where)
@@ -165,6 +158,16 @@ class NeuralOperator(ExactScales):
         outputs = perceptron(self.project_hidden, self.project, cut(v, where))
         return outputs if self.head is None else self.head.project(outputs, f)
 
+    def _check_shape(self, f: Tensor) -> None:
+        if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
+            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
+            last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
+            cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"
+            raise ValueError(
+                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
+                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}"
+            )
+
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[CachedLayer]:
         """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
 
@@ -172,10 +175,7 @@ class NeuralOperator(ExactScales):
         `tolerance` is the relative error allowed in the x-factors; 0 keeps the operator.
         """
         if self.takes_time or self.pde_parameters:
-            kind = (
-                "time have other values at every t" if self.takes_time else "pde_parameters vary"
-            )
-            raise ValueError(f"symbols of {kind}: do not freeze them")
+            raise ValueError("symbols of time or PDE parameters vary: do not freeze them")
         inner = self.inner_grid(grid)
         return [operator.cache_values(inner, tolerance) for operator in self._operators()]
 
@@ -286,9 +286,9 @@ def check_numbers(f: Any, weight: Tensor) -> None:
     if f.dim() and len(f) == 0:
         raise ValueError("the batch is empty: give at least one sample")
     if f.dtype != weight.dtype and not torch.is_autocast_enabled(f.device.type):
-        given, own = (str(dtype)[6:] for dtype in (f.dtype, weight.dtype))
-        cure = f"give f.to(torch.{own}), or network.to(torch.{given})"
-        raise ValueError(f"input is {given}, the weights are {own}: {cure}")
+        actual, own = (str(dtype)[6:] for dtype in (f.dtype, weight.dtype))
+        cure = f"give f.to(torch.{own}), or network.to(torch.{actual})"
+        raise ValueError(f"input is {actual}, the weights are {own}: {cure}")
 
 
 def check_sizes(dim: int, modes: Modes, **sizes: int) -> tuple[int, ...] | None:

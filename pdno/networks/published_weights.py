@@ -111,9 +111,10 @@ def _count_axes(state: _Weights) -> int:
         return _as_real(state[_TABLE]).dim() - 3
     if _SYMBOL in state:
         return state.matrix(_SYMBOL).shape[1]
-    known = f"PDNO (fc0, {_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ)"
-    given = f"weights named {', '.join(list(state)[:4])}, ..."
-    raise ValueError(f"{given} are none of {known}: give one of these")
+    raise ValueError(
+        f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, {_SYMBOL}), FNO "
+        f"(fc0, {_TABLE}) or MWT (Lk, MWT_CZ): give one of these"
+    )
 
 
 def _as_real(weights: Tensor) -> Tensor:
@@ -121,8 +122,10 @@ def _as_real(weights: Tensor) -> Tensor:
     if weights.is_complex():
         return torch.view_as_real(weights.resolve_conj())
     if weights.shape[-1] != 2:
-        given = f"a corner block of real numbers {tuple(weights.shape)}"
-        raise ValueError(f"{given}; expected complex numbers, or their two parts in a last axis")
+        raise ValueError(
+            f"a corner block of real numbers {tuple(weights.shape)}; expected complex numbers, or "
+            "their two parts in a last axis"
+        )
     return weights
 
 
@@ -188,12 +191,13 @@ def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> 
 
 def _recognise_base(filters: Tensor, dim: int, wavelets: int, base: str | None) -> str:
     """The base whose filters [H0^T; H1^T; ...] are those of the state."""
-    given = filters.double().cpu()
+    stated = filters.double().cpu()
     for candidate in BASES if base is None else (base,):
         analysis = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim))
         scaling = analysis.T[:, : filters.shape[1]]
-        if scaling.shape == given.shape and torch.allclose(given, scaling, atol=1e-5):
+        if scaling.shape == stated.shape and torch.allclose(stated, scaling, atol=1e-5):
             return candidate
-    known, given_sizes = base or " or ".join(BASES), f"k={wavelets}, dim={dim}"
-    problem = f"the filters of the state ({given_sizes}) are not those of {known}"
-    raise ValueError(f"{problem}; leave base out to have it recognised")
+    raise ValueError(
+        f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
+        f"{base or ' or '.join(BASES)}; leave base out to have it recognised"
+    )

@@ -190,7 +190,7 @@ def _compare_heat(
         data.grid,
         problem.times,
         excitation=data.batch()[0],
-        seen_times=times,
+        network_times=times,
         limit=min(MOST_XI, (data.grid.size - 1) // 2),
     )
 

@@ -84,7 +84,9 @@ class History(list[EpochRow]):
     def write(self, folder: Path) -> None:
         """Write history.csv; an error that was not measured is an empty cell."""
         text = io.StringIO()
-        writer = csv.DictWriter(text, [one.name for one in fields(EpochRow)], lineterminator="\n")
+        writer = csv.DictWriter(
+            text, [item.name for item in fields(EpochRow)], lineterminator="\n"
+        )
         writer.writeheader()
         writer.writerows(asdict(row) for row in self)
         write_text(folder / HISTORY, text.getvalue())

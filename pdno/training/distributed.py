@@ -82,29 +82,29 @@ def process_group(device: torch.device | str | None = None) -> Iterator[ProcessG
 def check_device(device: torch.device | str) -> torch.device:
     """The device, if this machine has it; ValueError if not."""
     try:
-        given = torch.device(device)
+        chosen = torch.device(device)
     except RuntimeError as error:
         raise ValueError(f"device {device!r}; expected cpu, cuda, or cuda:1 and so on") from error
-    if given.type == "cuda" and not torch.cuda.is_available():
-        why = (
-            "torch finds no GPU here" if torch.version.cuda else "this torch is built without CUDA"
-        )
-        raise ValueError(f"device {str(device)!r}: {why}; take cpu, or see `pdno info`")
-    if given.type == "cuda" and (given.index or 0) >= torch.cuda.device_count():
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        cause = "torch finds no GPU here" if torch.version.cuda else "this torch has no CUDA"
+        raise ValueError(f"device {str(device)!r}: {cause}; take cpu, or see `pdno info`")
+    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise ValueError(
             f"device {str(device)!r}: there are {torch.cuda.device_count()} GPUs here"
         )
-    if given.type not in ("cpu", "cuda"):
+    if chosen.type not in ("cpu", "cuda"):
         try:
-            torch.ones(1, device=given).cpu()
+            torch.ones(1, device=chosen).cpu()
         except Exception as error:  # each kind of device that is not there stumbles its own way
-            told = f"device {str(device)!r}: torch cannot compute on it here"
-            raise ValueError(f"{told}; take cpu, or see `pdno info`") from error
-    return given
+            problem = f"device {str(device)!r}: torch cannot compute on it here"
+            raise ValueError(f"{problem}; take cpu, or see `pdno info`") from error
+    return chosen
 
 
 def _device(device: torch.device | str | None, local: int) -> torch.device:
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    given = check_device(device)
-    return torch.device("cuda", local) if given.type == "cuda" and given.index is None else given
+    chosen = check_device(device)
+    return (
+        torch.device("cuda", local) if chosen.type == "cuda" and chosen.index is None else chosen
+    )

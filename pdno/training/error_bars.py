@@ -33,7 +33,7 @@ class ErrorBars(nn.Module):
     """v ± band: q σ(x) for whole fields, q(x) for each point by itself.
 
     Shapes: field and point (C, *N), or (T, C, *N), on the grid of the calibration; on other grids
-    they are interpolated, and what they cover there is not known.
+    they are interpolated, and their coverage there is not known.
     """
 
     KEPT = ("field", "point", "coverage")
@@ -67,8 +67,8 @@ class ErrorBars(nn.Module):
         least = math.ceil(coverage / (1 - coverage) - 1e-9)
         if len(residual) - first < least or not first:
             needed = math.ceil(1.5 * least) + 1
-            told = f"{len(residual)} samples are too few for bars of coverage {coverage:g}"
-            raise ValueError(f"{told}: give {needed} or more that were not trained on")
+            problem = f"{len(residual)} samples are too few for bars of coverage {coverage:g}"
+            raise ValueError(f"{problem}: give {needed} or more that were not trained on")
         sigma = residual[:first].double().square().mean(dim=0).sqrt()
         sigma = sigma.clamp_min(FLOOR * float(sigma.square().mean().sqrt())).to(residual)
         if not bool((sigma > 0).all()):

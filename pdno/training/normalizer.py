@@ -141,7 +141,7 @@ class ParameterScale(nn.Module):
             raise ValueError(
                 f"a PDE parameter is {number:g}; expected a positive one, as in the training"
             )
-        low, high, values = (torch.where(log, one.abs().log(), one) for one in (low, high, values))
+        low, high, values = (torch.where(log, x.abs().log(), x) for x in (low, high, values))
         span = torch.where(high > low, high - low, 1.0)
         return (2 * (values - low) / span - 1).to(pde_parameters.dtype)
 

@@ -10,14 +10,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import BaseModel, ValidationError
-from torch import Tensor
+from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.files import run_folder
 from pdno.files.checksums import verified_path
 from pdno.files.limits import read_text
 from pdno.files.metric_table import Metric
+from pdno.interface.arguments import rebuild
 from pdno.spectral.grid import Grid
 from pdno.training.settings import TrainingSettings
 
@@ -148,6 +150,24 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
     versions: dict[str, str]
     coverage: float | None = None  #: of its error bars; None without
 
+    def build(self, folder: Path) -> nn.Module:
+        """The network with any weights; the global generator is left alone."""
+        name = self.network_class
+        if self.network is None:
+            raise ValueError(
+                f"{folder} holds the weights of a {name}, and not how to make one: make it as for "
+                f"the training and call pdno.load(folder, network={name}(...))"
+            )
+        with torch.random.fork_rng(devices=[]):
+            try:
+                network: nn.Module = rebuild(self.network)
+            except (KeyError, TypeError, ValueError) as problem:
+                raise ValueError(
+                    f"the network of {folder / run_folder.OPERATOR} cannot be made ({problem}): "
+                    f"make it yourself and call pdno.load(folder, network={name}(...))"
+                ) from problem
+        return network
+
 
 def read_record(folder: Path) -> OperatorRecord:
     """The record of a folder."""
@@ -164,15 +184,11 @@ def read_record(folder: Path) -> OperatorRecord:
 
 def model_card(record: OperatorRecord, metrics: Sequence[Metric]) -> str:
     """What it was trained on, its errors and its limits, in Markdown."""
-    chapters = {
-        f"{record.network_class}, trained by pdno": _use(record),
-        "Network": _network(record),
-        "Training": _training(record),
-        "Errors": _errors(metrics),
-        "Limits": _limits(record),
-    }
-    # one mark less for the first, the title of the whole
-    return "\n".join(f"## {title}\n\n{text}\n" for title, text in chapters.items())[1:]
+    return (
+        f"# {record.network_class}, trained by pdno\n\n{_use(record)}\n\n"
+        f"## Network\n\n{_network(record)}\n\n## Training\n\n{_training(record)}\n\n"
+        f"## Errors\n\n{_errors(metrics)}\n\n## Limits\n\n{_limits(record)}\n"
+    )
 
 
 def _use(record: OperatorRecord) -> str:

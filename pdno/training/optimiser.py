@@ -1,21 +1,8 @@
 """Optimisers: Adam and AdamW for all weights, or Muon for matrices with AdamW for the rest.
 
-Muon moves a matrix along the orthogonal factor of its momentum, so that every direction of a
-layer learns at the same pace. Networks of symbols are stacks of matrices; free tables are not.
-
-    m ← 0.95 m + 0.05 g,   u = 0.05 g + 0.95 m,   W ← W - rate · s · X₅(u)
-    s² = rows/columns, but no less than 1 and no more than 16
-    X₀ = u/‖u‖,   X_{k+1} = (a + b G_k + c G_k²) X_k,   G_k = X_k X_kᵀ        (Newton-Schulz)
-
-That is torch's Muon (Jordan 2024), which iterates in bfloat16: fast on a GPU, many times slower
-than float32 on a CPU that has no such numbers. Here the iteration runs on the Gram matrix, of the
-shorter side, G_{k+1} = P_k G_k P_k with P_k = a + b G_k + c G_k², and the matrix itself is
-multiplied once, by P₄ ⋯ P₀: cheaper, and in the precision of the weights. And theirs has no bound
-of s: the last map of a symbol has a row for each pair of channels, which are no outputs of their
-own but add up in K, so that steps would grow with the width until training fails.
-
-A running mean of the weights, if wanted, is kept beside the state of the optimiser, and so it is
-in every checkpoint: a run that is resumed ends with the same mean to the bit.
+Muon moves a matrix along the orthogonal factor of its momentum (see `Muon`). Networks of symbols
+are stacks of matrices; free tables are not. A running mean of the weights is kept beside the state
+of the optimiser, and so in every checkpoint.
 """
 
 __all__ = ["Optimiser"]
@@ -116,7 +103,16 @@ class Optimiser:
 
 
 class Muon(Optimizer):
-    """Momentum made orthogonal, for real matrices; see the module for the formula."""
+    """Momentum made orthogonal, for real matrices, so that all directions learn at one pace.
+
+        m ← 0.95 m + 0.05 g,   u = 0.05 g + 0.95 m,   W ← W - rate · s · X₅(u)
+        s² = rows/columns, but no less than 1 and no more than 16
+        X₀ = u/‖u‖,   X_{k+1} = (a + b G_k + c G_k²) X_k,   G_k = X_k X_kᵀ    (Newton-Schulz)
+
+    As torch's Muon (Jordan 2024), but in the precision of the weights, and iterated on the Gram
+    matrix of the shorter side. s is bounded because the last map of a symbol has a row for each
+    pair of channels, which add up in K.
+    """
 
     def __init__(self, matrices: list[Tensor], weight_decay: float) -> None:
         super().__init__(matrices, {"lr": 0.0, "weight_decay": weight_decay})
@@ -126,7 +122,7 @@ class Muon(Optimizer):
         """Move all matrices that have a gradient."""
         for group in self.param_groups:
             rate, decay = group["lr"], group["weight_decay"]
-            for matrix in (one for one in group["params"] if one.grad is not None):
+            for matrix in (weight for weight in group["params"] if weight.grad is not None):
                 state = self.state[matrix]
                 momentum = state.setdefault("momentum_buffer", torch.zeros_like(matrix))
                 momentum.lerp_(matrix.grad, 1 - MOMENTUM)

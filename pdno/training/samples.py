@@ -133,7 +133,7 @@ def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples
     symmetries = data.symmetries()
     # flips of a subsampled box are exact on its finer grid alone: the data are turned there
     turned = [Samples(view, samples.device, data.dtype) for view in data.turns()]
-    variants = [make(one) for one in turned] if turned else [make(samples)]
+    variants = [make(part) for part in turned] if turned else [make(samples)]
     if len(symmetries) * len(variants) == 1:
         raise ValueError(
             "augment=True, but this dataset has no symmetries: take one that `pdno generate` "

@@ -101,10 +101,10 @@ class StaticMap(Task):
 
     def examples(self, samples: Samples) -> Examples:
         if samples.data.times is not None and len(samples.data.times) != 1:
-            given = (
-                f"a static map has one target; this dataset has {len(samples.data.times)} frames"
+            raise ValueError(
+                f"a static map has one target; this dataset has {len(samples.data.times)} frames: "
+                "take another task, for example Rollout or OneShot"
             )
-            raise ValueError(f"{given}: take another task, for example Rollout or OneShot")
         return whole_samples(samples)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
@@ -113,8 +113,10 @@ class StaticMap(Task):
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
         if times is not None and len(times) != 1:
-            given = f"a static map gives one frame, the dataset wants {len(times)}"
-            raise ValueError(f"{given}: take a task that rolls out or feeds the network times")
+            raise ValueError(
+                f"a static map gives one frame, the dataset wants {len(times)}: take a task that "
+                "rolls out or feeds the network times"
+            )
         output = net.decode(net.step(net.encode(inputs)))
         return output if times is None else output[:, None]
 
@@ -141,9 +143,9 @@ class _Recurrent(Task):
         step = net.step
 
         def advance(window: Tensor) -> Tensor:
-            seen = net.encode(window)
-            frame = step(seen)
-            last = seen[:, -frame.shape[1] :]
+            encoded = net.encode(window)
+            frame = step(encoded)
+            last = encoded[:, -frame.shape[1] :]
             return net.decode(frame + last if self.residual else frame)
 
         return advance
@@ -166,9 +168,9 @@ class Rollout(_Recurrent):
 
     def examples(self, samples: Samples) -> Examples:
         _check_window(samples)
-        given = len(self._need(samples.data.target_times))
-        if self.steps is not None and self.steps > given:
-            raise ValueError(f"steps={self.steps} of a rollout, but only {given} target frames")
+        frames = len(self._need(samples.data.target_times))
+        if self.steps is not None and self.steps > frames:
+            raise ValueError(f"steps={self.steps} of a rollout, but only {frames} target frames")
         return whole_samples(samples, self.steps, frame_by_frame=True)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
@@ -186,16 +188,18 @@ class _OneStep(_Recurrent):
 
     def examples(self, samples: Samples) -> Examples:
         window = _check_window(samples)
-        seen = window if self.frames is None else self.frames
-        if seen > window:
-            given = f"frames={seen} of a window with {window} frames: prediction needs them all"
-            raise ValueError(f"{given}, take data.window(inputs={seen})")
+        count = window if self.frames is None else self.frames
+        if count > window:
+            raise ValueError(
+                f"frames={count} of a window with {window} frames: prediction needs them all, "
+                f"take data.window(inputs={count})"
+            )
         # a dataset has a target behind its window, so at least one window fits
-        per_sample = len(samples.data.times or ()) - seen
+        per_sample = len(samples.data.times or ()) - count
 
         def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
             rows, starts = zip(*(divmod(index, per_sample) for index in indices), strict=True)
-            frames = samples.frames(rows, starts, seen + 1)
+            frames = samples.frames(rows, starts, count + 1)
             inputs = frames[:, :-1].flatten(1, 2).contiguous()
             if self.noise:
                 deviation = inputs.flatten(1).std(dim=1).reshape(-1, *[1] * (inputs.dim() - 1))
@@ -211,8 +215,8 @@ class _OneStep(_Recurrent):
         return self.step(net)(batch.inputs)
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
-        seen = inputs if self.frames is None else inputs[:, -self.frames * net.channels :]
-        return super().predict(net, seen, times)
+        latest = inputs if self.frames is None else inputs[:, -self.frames * net.channels :]
+        return super().predict(net, latest, times)
 
 
 class TeacherForcing(_OneStep):
@@ -311,8 +315,8 @@ class SpaceTime(Task):
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
         steps = len(self._need(times))
-        seen = net.encode(inputs)[..., None].expand(*inputs.shape, steps)
-        output: Tensor = net.network(net.with_channels(seen))
+        block = net.encode(inputs)[..., None].expand(*inputs.shape, steps)
+        output: Tensor = net.network(net.with_channels(block))
         return net.decode(output.movedim(-1, 1))
 
 

@@ -25,7 +25,7 @@ from pdno.files import run_folder
 from pdno.files.atomic import only_writer, sha256, write_text
 from pdno.files.checksums import verified_path, write_checksums
 from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
-from pdno.interface.arguments import describe, rebuild
+from pdno.interface.arguments import describe
 from pdno.interface.display import html_table, one_line
 from pdno.networks.neural_operator import NeuralOperator, count_parameters
 from pdno.operators.cache import CachedLayer
@@ -349,7 +349,7 @@ class TrainedOperator(nn.Module):
             raise ValueError(f"cannot read {weights}, which is {problem}: {cure}")
         tensors, _ = read_tensors(weights, device)
         operator = cls(
-            _rebuild(folder, record) if network is None else network,
+            record.build(folder) if network is None else network,
             make_task(record.task),
             record.sampling,
             inputs=Normalizer.of(tensors, "inputs", record.sampling.grid),
@@ -449,22 +449,3 @@ def as_predictor(network: Predictor | nn.Module) -> Predictor:
             "predict in the units of the data: give the trained operator, which has both"
         )
     return TrainedOperator(network)
-
-
-def _rebuild(folder: Path, record: OperatorRecord) -> nn.Module:
-    """The network of a record with any weights; the global generator is left alone."""
-    if record.network is None:
-        name = record.network_class
-        raise ValueError(
-            f"{folder} holds the weights of a {name}, and not how to make one: make it as for the "
-            f"training and call pdno.load(folder, network={name}(...))"
-        )
-    with torch.random.fork_rng(devices=[]):
-        try:
-            network: nn.Module = rebuild(record.network)
-        except (KeyError, TypeError, ValueError) as problem:
-            raise ValueError(
-                f"the network of {folder / run_folder.OPERATOR} cannot be made ({problem}): make "
-                f"it yourself and call pdno.load(folder, network={record.network_class}(...))"
-            ) from problem
-    return network

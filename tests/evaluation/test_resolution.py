@@ -116,7 +116,7 @@ def test_a_resolution_must_be_points_of_the_finest_grid(trained_at, resolutions,
         evaluate_resolutions(Double(), band_limited(), trained_at, resolutions=resolutions)
 
 
-def test_seen_and_unseen_times_are_apart():
+def test_seen_and_unnetwork_times_are_apart():
     times = [0.05 * (k + 1) for k in range(6)]
     trained = [0.05, 0.15, 0.25]
     f = torch.randn(3, 1, 8).double()

@@ -130,10 +130,10 @@ def test_errors_where_the_data_are_silent_are_told_apart():
 
 def test_a_symbol_may_see_scaled_times():
     # e^{-4π² 0.5 ξ² (t/10)} is the heat symbol of 0.05 in its own unit of time
-    result = compare(HeatSymbol(0.5), seen_times=[t / 10 for t in TIMES])
+    result = compare(HeatSymbol(0.5), network_times=[t / 10 for t in TIMES])
     assert result.times == TIMES and largest(result) < 1e-15
-    with pytest.raises(ValueError, match="3 times and 1 seen ones"):
-        compare(HeatSymbol(0.5), seen_times=[0.1])
+    with pytest.raises(ValueError, match="3 times and 1 network times"):
+        compare(HeatSymbol(0.5), network_times=[0.1])
 
 
 def test_nothing_excited_has_no_largest_difference():
