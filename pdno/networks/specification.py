@@ -23,7 +23,7 @@ from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDIO, PDNO
 from pdno.networks.semigroup import SemigroupStep
 
-NETWORKS: dict[str, type[nn.Module]] = {
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "pdno": PDNO,
     "fno": FNO,
     "mwt": MWT,
@@ -68,7 +68,7 @@ class NetworkSpecification(Record):
         if self.kind == "semigroup":
             return "PDNO", "semigroup"
         if self.kind not in ("pdno", "pdio"):
-            return NETWORKS[self.kind].__name__, ""
+            return type(self).__name__.removesuffix("Specification"), ""
         if self.option("symbol") != "network":
             symbol = str(self.option("symbol"))
             return "PDNO", "provable" if symbol == "classical" else symbol

@@ -129,15 +129,12 @@ class TrainedOperator(nn.Module):
 
     def on(self, grid: Grid, pde_parameters: Tensor | None = None) -> NormalizedNetwork:
         """The normalised network on a grid, at PDE parameters (B, P) in the units of the data."""
-        if pde_parameters is None:
-            pde_parameters = self._member
-        if (pde_parameters is None) != (self.pde_scale is None):
-            wanted = 0 if self.pde_scale is None else len(self.pde_scale.low)
-            number = 0 if pde_parameters is None else pde_parameters.shape[-1]
-            raise ValueError(
-                f"this operator was trained with {wanted} PDE parameters, and is given {number}"
-            )
+        pde_parameters = self._member if pde_parameters is None else pde_parameters
         scale, sampling = self.pde_scale, self.sampling
+        if (pde_parameters is None) != (scale is None):
+            trained = 0 if scale is None else len(scale.low)
+            number = 0 if pde_parameters is None else pde_parameters.shape[-1]
+            raise ValueError(f"{number} PDE parameters; the training had {trained}")
         return NormalizedNetwork(
             self.network,
             grid,
@@ -209,11 +206,11 @@ class TrainedOperator(nn.Module):
         `tolerance` is the relative error allowed in the x-factors of a `NeuralOperator`.
         """
         network, grid = self.network, grid or self._trained_sampling.grid
-        if isinstance(network, NeuralOperator):
-            return network.freeze(grid, tolerance=tolerance)
         if isinstance(network, PseudoDifferentialOperator):
             return [network.cache_values(grid, tolerance)]
-        raise ValueError(f"a {type(network).__name__} has no symbols to freeze")
+        if not isinstance(network, NeuralOperator):
+            raise ValueError(f"a {type(network).__name__} has no symbols to freeze")
+        return network.freeze(grid, tolerance=tolerance)
 
     def fixed(self, pde_parameters: PDEParameters) -> "TrainedOperator":
         """This operator for one member of the family; itself where it is of none."""
@@ -381,15 +378,17 @@ class TrainedOperator(nn.Module):
         if isinstance(pde_parameters, Mapping):
             if set(pde_parameters) != set(names):
                 unexpected = ", ".join(map(str, pde_parameters)) or "none"
-                expected = ", ".join(names) or "none"
-                raise ValueError(f"pde_parameters {unexpected}; expected {expected}")
+                raise ValueError(
+                    f"pde_parameters {unexpected}; expected {', '.join(names) or 'none'}"
+                )
             values = [torch.as_tensor(pde_parameters[name], dtype=torch.float64) for name in names]
             pde_parameters = torch.stack([value.expand(count) for value in values], dim=1)
         numbers = torch.as_tensor(pde_parameters, dtype=torch.float64)
         if numbers.shape != (count, len(names)):
-            problem = f"pde_parameters have shape {tuple(numbers.shape)}"
-            expected = f"expected ({count}, {len(names)}) for {', '.join(names)}"
-            raise ValueError(f"{problem}; {expected}")
+            raise ValueError(
+                f"pde_parameters have shape {tuple(numbers.shape)}; expected ({count}, "
+                f"{len(names)}) for {', '.join(names)}"
+            )
         return numbers
 
     @property

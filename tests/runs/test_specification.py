@@ -220,3 +220,12 @@ def test_the_task_of_a_run_may_be_a_record_or_a_dictionary(flow):
     with pytest.raises(ValidationError, match="task kind 'jump'; expected one of static, rollout"):
         flow.with_changes(task={"kind": "jump"})
     assert flow.with_changes(task=StaticMap(), window=4).task.kind == "static"
+
+
+def test_a_transport_head_with_a_residual_task_is_refused(flow):
+    network = {"kind": "fno", "width": 4, "modes": 3, "head": "transport"}
+    plain = {"kind": "markov", "residual": False}
+    changed = flow.with_changes(network=network, task=plain, window=1)
+    assert changed.network.head.kind == "transport"
+    with pytest.raises(ValidationError, match="a residual task would add it a second time"):
+        flow.with_changes(network=network, task="markov", window=1)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import pdno
 import pdno.training.samples as samples_module
 from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
@@ -267,3 +268,17 @@ def test_a_network_without_time_is_told_so():
     )
     with pytest.raises(ValueError, match="has no time: leave t out"):
         operator.predict(data.to(torch.float64).batch()[0], grid=GRID, times=TIMES)
+
+
+@pytest.mark.parametrize("network", [FNO, pdno.PDNO], ids=["FNO", "PDNO"])
+def test_a_residual_task_with_a_transport_head_is_refused(network):
+    """The head carries the last frame itself, the task would add it a second time."""
+    frames = torch.randn(3, 5, 1, 16)
+    data = pdno.OperatorDataset.from_arrays(frames[:, 0], frames, pdno.Grid((16,)), range(5))
+    data, made = data.window(inputs=1), network(1, 1, 1, width=2, modes=3, head="transport")
+    for task in ("markov", pdno.Rollout(residual=True)):
+        with pytest.raises(ValueError, match=r"add it a second time: take residual=False"):
+            pdno.fit(made, data, task=task, epochs=1)
+    trained = pdno.fit(made, data, task=pdno.Markov(residual=False), epochs=1)
+    with pytest.raises(ValueError, match="take residual=False"):
+        TrainedOperator(trained.network, pdno.Markov())
