@@ -135,6 +135,7 @@ class Experiment(Record):
             raise ValueError(
                 f"train={self.train} samples of a pool of {self.pool}: make it as large"
             )
+        self.task.check_head(self.network.option("head"))
         _ = self.metadata  # whose cells are checked, too
         return self
 
