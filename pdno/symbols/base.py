@@ -5,11 +5,6 @@ for each pair of an output j and an input i, in this order, as in the published 
 `FullSymbol` has no such form; its operator is the double sum itself, the reference for all others.
 """
 
-__all__ = [
-    *("FullSymbol", "Symbol", "SymbolValues", "Time", "apply_directly", "as_parameters"),
-    *("full_values", "interpolate_rows"),
-]
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

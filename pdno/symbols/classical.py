@@ -4,8 +4,6 @@ The theorem behind them, and the structure that they may have, is proven in
 docs/theory_symbol_classes.md.
 """
 
-__all__ = ["ClassicalSymbol", "ParityMLP"]
-
 import math
 from functools import partial
 from typing import Literal, Unpack

@@ -5,8 +5,6 @@ the derivatives of a unit σ(w·ξ + b) do not decay along rays orthogonal to w,
 the values holds.
 """
 
-__all__ = ["ACTIVATIONS", "Activation", "MLPOptions", "SymbolMLP", "join_parts"]
-
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypedDict

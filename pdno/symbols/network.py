@@ -1,7 +1,5 @@
 """Learned symbols: the paper's a1(x) a2(ξ), the same with one trunk, low rank, and FNO's table."""
 
-__all__ = ["LowRankSymbol", "NetworkSymbol", "TableSymbol", "TrunkSymbol"]
-
 import math
 from collections.abc import Sequence
 from typing import Unpack

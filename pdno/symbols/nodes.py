@@ -7,8 +7,6 @@ alone, so that a resumed run makes the same choices: b is expanded at `MOST` nod
 up to where the coefficients fall below `TOLERANCE`.
 """
 
-__all__ = ["MOST", "STEP", "count_nodes", "node_basis", "node_points", "probe_lines"]
-
 import math
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ The scales belong to the model and never to the grid, so a trained model is the 
 every grid. Published at a training resolution s are s/(s-1) and s.
 """
 
-__all__ = ["ExactScales", "InputScale", "Scale", "scale_per_axis"]
-
 import math
 from collections.abc import Callable, Sequence
 

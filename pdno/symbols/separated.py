@@ -5,8 +5,6 @@ statements about |ξ| -> ∞. Networks see x and ξ scaled (see `symbols.scale`)
 the same parameters: the time, if the symbol depends on it, and the PDE parameters μ.
 """
 
-__all__ = ["SeparatedSymbol", "SymbolOptions", "append_parameters"]
-
 from collections.abc import Callable
 from typing import Required, Unpack
 

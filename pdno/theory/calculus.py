@@ -7,12 +7,6 @@ integers only: Δ_j a(ξ) = a(ξ + e_j) - a(ξ) that of ∂_ξj, and D_j (D_j - 
 that of D_j^α_j with D = ∂_x / 2πi (Ruzhansky and Turunen, 2010, theorem 4.7.10).
 """
 
-__all__ = [
-    *("PacketOut", "SymbolFunction", "adjoint", "as_full_symbol", "characteristic_set"),
-    *("commutator", "compose", "measured_order", "parametrix", "poisson_bracket"),
-    *("principal_symbol", "send_packet", "wave_packet"),
-]
-
 import functools
 import itertools
 import math

@@ -6,8 +6,6 @@ Bounds of |α| <= k, the least integer above n/2, are enough for the operator to
 (theorem 2); |α| <= k + 1 and |β| <= 2 are examined (docs/theory_symbol_classes.md).
 """
 
-__all__ = ["Certificate", "Witness", "certify"]
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ which are cut into boxes; those with the largest bounds are halved until the bou
 that is attained, or the boxes are too many. Proofs are in docs/theory_operators.md.
 """
 
-__all__ = ["ProvenConstants", "enclose"]
-
 import copy
 import functools
 import math

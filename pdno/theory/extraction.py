@@ -5,8 +5,6 @@ N_d/2 the result is what acts of a symbol (`fourier.whole_spectrum`). From the s
 equation its diffusivity is recovered.
 """
 
-__all__ = ["Estimate", "ExtractedSymbol", "extract_symbol", "recover_diffusivity"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

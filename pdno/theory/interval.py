@@ -5,8 +5,6 @@ less than `MARGIN`, relative to 1, to |z| and to their value; tests/theory/test_
 compares them, their derivatives and the bounds of these with 40 digits.
 """
 
-__all__ = ["FUNCTIONS", "Ball", "Jet", "join", "stack"]
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -6,11 +6,6 @@ Coordinates are constant, so only the columns of P that f meets count; padding w
 cutting off have norm one. Derivations are in docs/theory_operators.md.
 """
 
-__all__ = [
-    *("GELU_LIPSCHITZ", "LayerConstants", "LipschitzReport", "RolloutGuarantee", "guarantee"),
-    *("linearise", "lipschitz_report", "local_bound", "step_factor"),
-]
-
 import copy
 import math
 from collections.abc import Callable

@@ -6,10 +6,6 @@ steps of |ξ|/16 see 10^10. So each quantity is measured with h = 1, |ξ|^{1/2} 
 4^j <= |ξ| < 4^{j+1}, up to the shell where rounding may hide more than has been seen.
 """
 
-__all__ = [
-    *("Growth", "Indices", "Measurement", "Row", "growth_tendency", "measure_differences"),
-]
-
 import itertools
 import math
 from dataclasses import dataclass

@@ -6,11 +6,6 @@
 separated symbols. The proofs are in docs/theory_operators.md.
 """
 
-__all__ = [
-    *("LinearMap", "NormBound", "NormEstimate", "Separated", "bessel_potential", "norm_bound"),
-    *("operator_norm", "spectral_norms", "weigh"),
-]
-
 import itertools
 import math
 from collections.abc import Callable

@@ -5,8 +5,6 @@ conj a(x, -ξ) where ξ_d < 0, and the mean of both where ξ_d = 0. A table, whi
 ξ_d >= 0, is defined by its completion only.
 """
 
-__all__ = ["AnySymbol", "DirectProbe", "Probe", "SeparatedProbe", "evaluate_at", "make_probe"]
-
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

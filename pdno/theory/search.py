@@ -4,8 +4,6 @@ A ray is a sequence of lattice points, one in each shell 4^j <= |ξ| < 4^{j+1}, 
 units of the frequency scale.
 """
 
-__all__ = ["RATIO", "find_points", "find_rays", "spread_directions"]
-
 import itertools
 import math
 

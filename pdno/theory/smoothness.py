@@ -5,8 +5,6 @@ as h -> 0. Where f is like |p - p_0|^r with r < q it grows like h^{r-q}. So its 
 followed to smaller and smaller h, for q = 2 (jumps and kinks) and q = 4 (those of derivatives).
 """
 
-__all__ = ["Roughness", "find_kink", "find_seam", "functions_of_x", "show_point"]
-
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Stencils: differences Δ^α in ξ and derivatives ∂_x^β as sums over a few points."""
 
-__all__ = ["MultiIndex", "Stencil", "derivative_stencil", "difference_stencil", "multi_indices"]
-
 import itertools
 import math
 from collections.abc import Callable, Sequence
