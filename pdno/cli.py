@@ -248,8 +248,10 @@ def predict(
     """
     from pdno.runs.run import Run
 
-    options: Any = {"array": array, "times": times, "pde_parameters": pde_parameters}
-    print(f"{out}: {Run.open(run, device).predict(inputs, out, **options)}")
+    shape = Run.open(run, device).predict(
+        inputs, out, array=array, times=times, pde_parameters=pde_parameters
+    )
+    print(f"{out}: {shape}")
 
 
 def symbol(
@@ -295,15 +297,17 @@ def export(
         pde_parameters: PDE parameters that the file fixes, which an operator of a family needs,
             for example --pde-parameters viscosity 1e-3.
     """
-    sizes: Any = {"resolution": resolution, "pde_parameters": pde_parameters}
     if format == "page":
         from pdno.laboratory.page import write_page
 
-        print(write_page([run, *beside], out or run / "page", **sizes))
+        runs, page = [run, *beside], out or run / "page"
+        print(write_page(runs, page, resolution=resolution, pde_parameters=pde_parameters))
         return
     from pdno.runs.run import Run
 
-    exported = Run.open(run).export(out, format=format, frames=frames, **sizes)
+    exported = Run.open(run).export(
+        out, format=format, resolution=resolution, frames=frames, pde_parameters=pde_parameters
+    )
     print(exported, *([exported.speed()] if speed else []), sep="\n")
 
 

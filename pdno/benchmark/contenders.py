@@ -14,9 +14,13 @@ from torch.nn import functional
 
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
+from pdno.networks.neural_operator import PointwiseLinear
 from pdno.networks.pdno import PDNO
 from pdno.operators.reference import apply_straight
 from pdno.spectral.grid import Grid
+
+JSON = dict[str, Any]
+"""Options, or the numbers of a measurement, as JSON holds them."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ STRAIGHT_FITS = (MAIN, "2d-64-all", "1d-1024-k16")
 """Settings where the (B, O, I, *N) tensors of the straight formula take a few gigabytes."""
 ROUGHNESS = 8.0
 """How many times larger the first weights of a rough a1 are, as training may make them."""
-SYMBOLS: dict[str, dict[str, Any]] = {
+SYMBOLS: dict[str, JSON] = {
     FREQUENCY: {"depends_on_x": False},
     "PDNO classical a(x,xi)": {"symbol": "classical"},
     "PDNO low rank 2": {"symbol": "low-rank", "rank": 2},
@@ -95,7 +99,7 @@ def contenders_of(setting_name: str) -> list[str]:
 def build(name: str, setting: Setting) -> nn.Module:
     """A contender by name."""
     dim, width, modes = len(setting.shape), setting.width, setting.modes
-    channels: Any = {"in_channels": setting.in_channels, "out_channels": 1}
+    channels: JSON = {"in_channels": setting.in_channels, "out_channels": 1}
     if name == NEURALOPERATOR:
         from neuralop.models import FNO as NeuralOperatorFNO
 
@@ -107,8 +111,10 @@ def build(name: str, setting: Setting) -> nn.Module:
         return FNO(dim, **channels, width=width, modes=kept)
     if name == "MWT":
         return MWT(dim, **channels, append_coordinates=True)
-    options: Any = {"width": width, "symbol_hidden": setting.symbol_hidden, "modes": modes}
-    network = PDNO(dim, **channels, **options, **SYMBOLS.get(name, {}))
+    network = PDNO(
+        dim, **channels, width=width, symbol_hidden=setting.symbol_hidden, modes=modes,
+        **SYMBOLS.get(name, {}),
+    )  # fmt: skip
     if name == ROUGH:
         with torch.no_grad():
             for weight in (p for n, p in network.named_parameters() if "space.linear_in.w" in n):
@@ -142,5 +148,5 @@ class StraightPDNO(nn.Module):
         return _linear(network.project, v).movedim(-1, 1)
 
 
-def _linear(layer: Any, v: Tensor) -> Tensor:
+def _linear(layer: PointwiseLinear, v: Tensor) -> Tensor:
     return functional.linear(v, layer.weight, layer.bias)

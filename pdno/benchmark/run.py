@@ -11,7 +11,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +19,7 @@ from scipy.sparse.linalg import splu
 from pdno.benchmark.contenders import (
     ALWAYS,
     FREQUENCY,
+    JSON,
     MAIN,
     NEURALOPERATOR,
     ROLLOUT_LIMITS,
@@ -47,6 +47,7 @@ from pdno.spectral.grid import Grid
 PARTS = (*SETTINGS, "rollout", "allocator-threads", "solvers", "scaling")
 """What can be measured by itself: each setting, and the four other comparisons."""
 QUICK = (MAIN, "rollout", "solvers")
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 FRAMES = "10"
 FINAL_TIME = 20.0
 MEGABYTE = 2**20
@@ -68,7 +69,7 @@ def run_bench(folder: Path, *, quick: bool = False, settings: Collection[str] = 
     folder.mkdir(parents=True, exist_ok=True)
     capability = torch.backends.cpu.get_cpu_capability()
     machine = {"cores": os.cpu_count(), "torch": torch.__version__, "cpu_capability": capability}
-    results: dict[str, Any] = {"machine": machine, "settings": {}}
+    results: JSON = {"machine": machine, "settings": {}}
     tasks = [task for part in parts for task in _tasks(part, results, quick=quick)]
     with track("bench", total=len(tasks) + 2 * ("solvers" in parts)) as advance:
         if "solvers" in parts:
@@ -93,20 +94,20 @@ def run_bench(folder: Path, *, quick: bool = False, settings: Collection[str] = 
 class Task:
     """A measurement in a process of its own, and where its result goes."""
 
-    results: dict[str, Any]
+    results: JSON
     key: str
     arguments: tuple[str, ...]
     allocator: str = "tuned"
     threads: int = 1
 
 
-def _tasks(part: str, results: dict[str, Any], *, quick: bool) -> Iterator[Task]:
+def _tasks(part: str, results: JSON, *, quick: bool) -> Iterator[Task]:
     """The measurements of a part, those of the solvers aside, with their titles in `results`."""
     enough = ("2", "0.4") if quick else ("3", "2.0")  # repetitions and seconds
     if part in SETTINGS:
         setting = SETTINGS[part]
         targets = dict(zip((SPACE_AND_FREQUENCY, FREQUENCY), setting.limits, strict=True))
-        mine: dict[str, Any] = {"title": setting.title, "asked": targets, "memory": {}}
+        mine: JSON = {"title": setting.title, "asked": targets, "memory": {}}
         results["settings"][part] = mine
         names = [name for name in contenders_of(part) if not quick or name not in SLOWEST]
         yield Task(mine, "times", ("time", part, *enough, *names))
@@ -136,7 +137,7 @@ def _tasks(part: str, results: dict[str, Any], *, quick: bool) -> Iterator[Task]
         yield Task(results, "scaling", ("scaling", "2" if quick else "3"))
 
 
-def _in_process(task: Task) -> Any:
+def _in_process(task: Task) -> JSON:
     """Run a task of `worker` with its own allocator and threads, pinned where that is possible."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(task.threads))
     done = subprocess.run(
@@ -150,7 +151,8 @@ def _in_process(task: Task) -> Any:
         raise ValueError(
             f"measuring {' '.join(task.arguments)} failed: {done.stderr.strip()[-500:]}"
         )
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    result: JSON = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
 def bench_navier_stokes(*, resolution: int = 128, steps: int = 300) -> dict[str, float]:
@@ -187,10 +189,11 @@ def bench_darcy(*, resolution: int = 512) -> dict[str, float]:
     grid = Grid.cells((resolution,) * 2)
     permeability = darcy_permeability().sample(grid, seed=0, indices=[0])
     matrix, source = assemble(permeability[0, 0]).tocsc(), np.ones(grid.size)
-    options: Any = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+    options: JSON = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
 
-    def direct() -> Any:
-        return splu(matrix, diag_pivot_thresh=0.0, **options).solve(source)
+    def direct() -> Array:
+        solution: Array = splu(matrix, diag_pivot_thresh=0.0, **options).solve(source)
+        return solution
 
     contenders = {"ours": lambda: solve_elliptic(Darcy(), permeability), "splu": direct}
     times = time_alternately(contenders, repeats=3)
@@ -204,7 +207,7 @@ def bench_darcy(*, resolution: int = 512) -> dict[str, float]:
     }
 
 
-def bench_tables(results: Mapping[str, Any]) -> str:
+def bench_tables(results: JSON) -> str:
     """Markdown tables of what was measured: target ratios first, seconds, memory, solvers."""
     settings, lines = (
         results["settings"],
@@ -248,7 +251,7 @@ def _table(
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
-def _target_rows(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+def _target_rows(settings: Mapping[str, JSON]) -> Iterator[list[str]]:
     ours = (SPACE_AND_FREQUENCY, FREQUENCY)
     for setting in settings.values():
         step, targets, title = setting["times"]["step"], setting["asked"], setting["title"]
@@ -259,7 +262,7 @@ def _target_rows(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str
             yield [f"{title}, rough a1", _ratio(step[ROUGH], reference, digits=3), *["-"] * 5]
 
 
-def _rollout_rows(rollouts: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
+def _rollout_rows(rollouts: Mapping[str, JSON]) -> Iterator[list[str]]:
     for batch, rollout in rollouts.items():
         reference = rollout["times"].get(NEURALOPERATOR)
         for name, seconds in rollout["times"].items():
@@ -297,7 +300,7 @@ def _time_rows(times: Mapping[str, Mapping[str, float]]) -> Iterator[list[str]]:
 
 
 def _memory_rows(
-    settings: Mapping[str, Mapping[str, Any]], rollouts: Mapping[str, Mapping[str, int]]
+    settings: Mapping[str, JSON], rollouts: Mapping[str, Mapping[str, int]]
 ) -> Iterator[list[str]]:
     for setting in settings.values():
         for name, measured in setting["memory"].items():
@@ -315,7 +318,7 @@ def _ratio(value: float | None, reference: float | None, *, digits: int = 2) -> 
     return "-" if value is None or not reference else f"{value / reference:.{digits}f}"
 
 
-def plot_scaling(scaling: Mapping[str, Any]) -> Figure:
+def plot_scaling(scaling: JSON) -> Figure:
     """Seconds of a training step against grid points, modes, channels, batch and rollout steps."""
     with figure_style():
         curves = scaling["curves"]

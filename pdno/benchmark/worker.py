@@ -11,12 +11,11 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pdno.benchmark.contenders import MAIN, SETTINGS, Setting, build
+from pdno.benchmark.contenders import JSON, MAIN, SETTINGS, Setting, build
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.native import tune_allocator
 from pdno.networks.neural_operator import NeuralOperator, count_parameters
@@ -61,7 +60,7 @@ def _freeze(networks: Mapping[str, nn.Module], setting: Setting) -> None:
             network.freeze(Grid(setting.shape))
 
 
-def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[str, Any]:
+def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> JSON:
     """Seconds of a training step, a forward pass and a frozen forward pass."""
     setting = SETTINGS[setting_name]
     f = setting.inputs()
@@ -72,8 +71,11 @@ def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[st
     result = {"step": time_long_enough(steps, repeats=int(repeats), seconds=float(seconds))}
     for network in networks.values():
         network.zero_grad(set_to_none=True)
-    # the steps have warmed it up
-    fewer: Any = {"repeats": min(int(repeats), 2), "seconds": float(seconds) / 2, "warm_up": False}
+    fewer: JSON = {
+        "repeats": min(int(repeats), 2),
+        "seconds": float(seconds) / 2,
+        "warm_up": False,
+    }
     result["forward"] = time_long_enough(forwards, **fewer)
     _freeze(networks, setting)
     result["frozen"] = time_long_enough(forwards, **fewer)
@@ -83,7 +85,7 @@ def _time(setting_name: str, repeats: str, seconds: str, *names: str) -> dict[st
     return {**result, "parameters": counts}
 
 
-def _memory(setting_name: str, name: str, steps: str = "0", recompute: str = "") -> dict[str, Any]:
+def _memory(setting_name: str, name: str, steps: str = "0", recompute: str = "") -> JSON:
     """Growth of the resident size during the first training step, of a rollout if it has steps.
 
     A tiny network of the same kind has loaded all libraries before, so that only the step
@@ -103,7 +105,7 @@ def _memory(setting_name: str, name: str, steps: str = "0", recompute: str = "")
     return {"bytes": peak_growth(step(setting))}
 
 
-def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) -> dict[str, Any]:
+def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) -> JSON:
     """Seconds of a rollout without gradients from frozen networks, in the main setting."""
     setting = replace(SETTINGS[MAIN], batch=int(batch))
     window = setting.inputs()
@@ -116,7 +118,7 @@ def _rollout(batch: str, steps: str, repeats: str, seconds: str, *names: str) ->
     return {**time_long_enough(runs, repeats=int(repeats), seconds=float(seconds))}
 
 
-def _scaling(repeats: str) -> dict[str, Any]:
+def _scaling(repeats: str) -> JSON:
     """Seconds of a training step along five axes, one changed at a time."""
     names = ("PDNO a(x,xi)", "PDNO a(xi)", "PDNO low rank 2", "FNO")
     base = {"resolution": 32, "modes": 8, "width": 12, "batch": 8, "rollout steps": 1}
@@ -146,9 +148,9 @@ def _scaled_times(names: tuple[str, ...], repeats: str, *sizes: int) -> dict[str
     return time_alternately(steps, repeats=int(repeats))
 
 
-def measure(task: str, *arguments: str) -> dict[str, Any]:
+def measure(task: str, *arguments: str) -> JSON:
     """Run a task: "time", "memory", "rollout" or "scaling"."""
-    tasks: dict[str, Callable[..., dict[str, Any]]]
+    tasks: dict[str, Callable[..., JSON]]
     tasks = {"time": _time, "memory": _memory, "rollout": _rollout, "scaling": _scaling}
     torch.manual_seed(0)
     return tasks[task](*arguments)

@@ -21,7 +21,6 @@ __all__ = [
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pdno.data import problems
 from pdno.paper.recipes import (
@@ -220,7 +219,8 @@ def burgers_training(
     burgers, parts = burgers_runs(preset, 64 if preset == "smoke" else 1024), EVERYWHERE
     runs: Runs = {}
     for model, rate, symbols in (("PDNO a(x,ξ)", 5e-3, ("trunk", "classical")), ("FNO", 2e-3, ())):
-        plain = _plain(preset, burgers[model], rate, epochs=BURGERS_EPOCHS)
+        shorter = {**burgers[model], "training": {"epochs": BURGERS_EPOCHS}}
+        plain = _plain(preset, shorter, rate)
         alone = ("averaging", "normalisers")
         runs |= _by_parts(plain, (*parts, "no coordinates"), symbols, alone=alone)
     common = {"study": "burgers-training", "of_paper": False}
@@ -253,12 +253,12 @@ def navier_stokes_training(
     return make_study(name, preset, [runs], models=models, seeds=seeds, of_paper=False)
 
 
-def _plain(preset: str, base: Options, rate: float, **settings: Any) -> Options:
+def _plain(preset: str, base: Options, rate: float, **settings: object) -> Options:
     """A run trained by Adam, without the parts of our recipe."""
-    settings = {"epochs": base["training"]["epochs"], "optimiser": "adam", **settings}
+    epochs = base["training"]["epochs"]
+    training = one_cycle(preset, epochs, rate, **{"optimiser": "adam", **settings})
     # the same coordinates with every kind of symbol
-    base = changed(base, coordinates="appended")
-    return {**base, "training": one_cycle(preset, settings.pop("epochs"), rate, **settings)}
+    return {**changed(base, coordinates="appended"), "training": training}
 
 
 def _by_parts(

@@ -72,14 +72,14 @@ def recipe(function: Callable[P, Study]) -> Callable[P, Study]:
     return register(call)
 
 
-def one_cycle(preset: str, epochs: int, rate: float, **options: Any) -> Options:
+def one_cycle(preset: str, epochs: int, rate: float, **options: object) -> Options:
     """The training below `paper`; `smoke` has one epoch."""
     schedule = {"schedule": "one-cycle", "weight_decay": 1e-6, "warm_up": 0.3}
     epochs = 1 if preset == "smoke" else epochs
     return {"epochs": epochs, "learning_rate": rate, **schedule, **options}
 
 
-def muon(preset: str, epochs: int, **options: Any) -> Options:
+def muon(preset: str, epochs: int, **options: object) -> Options:
     """Our training recipe: Muon and symmetries of the data."""
     best = {"optimiser": "muon", "weight_decay": 0.0, "augment": True}
     return one_cycle(preset, epochs, 2e-3, **{**best, **options})
@@ -93,7 +93,7 @@ def make_study(
     *,
     models: Sequence[str] | None = None,
     seeds: int = 1,
-    **common: Any,
+    **common: object,
 ) -> Study:
     """The study of all runs with the seeds 0, 1, ..., seed by seed.
 
@@ -104,7 +104,7 @@ def make_study(
     """
     from pdno.runs.specification import Experiment
 
-    runs = [
+    chosen: list[Options] = [
         {"name": study, "of_paper": True, **common, "model": model, **runs[model]}
         for runs in sets
         for model in (runs if models is None else [_model_named(m, list(runs)) for m in models])
@@ -115,7 +115,7 @@ def make_study(
         tuple(
             Experiment(**{**run, "training": {**run["training"], "seed": seed}})
             for seed in range(seeds)
-            for run in runs
+            for run in chosen
         ),
     )
 
@@ -131,12 +131,12 @@ def _model_named(text: str, names: Sequence[str]) -> str:
     return matching[0]
 
 
-def run(network: Options, training: Options, **options: Any) -> Options:
+def run(network: Options, training: Options, **options: object) -> Options:
     """A run of this network with this training."""
     return {"network": network, "training": training, **options}
 
 
-def changed(run: Options, **network: Any) -> Options:
+def changed(run: Options, **network: object) -> Options:
     """A run with other options of its network."""
     return {**run, "network": {**run["network"], **network}}
 
@@ -322,7 +322,7 @@ def flow_sets(preset: str, viscosity: float | None) -> list[Runs]:
     return [_flow_best()] if preset == "best" else [_flow_small(preset, viscosity or 1e-5)]
 
 
-def _flow_data(runs: Runs, problem: problems.NavierStokesProblem, **data: Any) -> Runs:
+def _flow_data(runs: Runs, problem: problems.NavierStokesProblem, **data: object) -> Runs:
     time, train = problem.final_time, data["train"]
     name = f"navier-stokes nu={problem.viscosity:g} T={time} N={train}"
     common = {"name": name, "study": "navier-stokes", "problem": problem, "window": WINDOW}

@@ -50,7 +50,7 @@ def reproduce(
     return run_study(study_of(experiment, **options), out, engine=engine, device=device)
 
 
-def study_of(experiment: str, preset: str = "small", **options: Any) -> Study:
+def study_of(experiment: str, preset: str = "small", **options: object) -> Study:
     """The study behind a name; options that its recipe does not have are refused."""
     if experiment not in RECIPES:
         raise ValueError(unknown_name("experiment", experiment, RECIPES))

@@ -47,7 +47,7 @@ def describe_environment() -> dict[str, Any]:
     }
 
 
-def run_environment(device: torch.device, processes: int) -> dict[str, Any]:
+def run_environment(device: torch.device, processes: int) -> dict[str, object]:
     """Environment.json of a run folder."""
     return {
         "pdno": version("pdno"),

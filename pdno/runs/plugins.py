@@ -23,7 +23,7 @@ from inspect import Parameter, isclass, isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from pdno.data.problems import PROBLEMS, Problem
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:  # it imports torch, which the help of the command line does w
     from pdno.runs.specification import Experiment
 
 GROUP = "pdno.plugins"
-T = TypeVar("T", bound=Callable[..., Any])
+Maker = Callable[..., Any]
+T = TypeVar("T", bound=Maker)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ def _register_learning(thing: Any, name: str | None) -> None:
         _add(NETWORKS, "network kind", name, thing)
 
 
-def _default_kind(record: Any) -> str:
+def _default_kind(record: type[BaseModel]) -> str:
     kind = record.model_fields.get("kind")
     if kind is None or not isinstance(kind.default, str):
         raise ValueError(
@@ -131,12 +132,12 @@ def _with_defaults(problem: type[Problem]) -> type[Problem]:
     return problem
 
 
-def _register_symbol(symbol: Any, name: str) -> None:
+def _register_symbol(symbol: Maker, name: str) -> None:
     from pdno.networks import pdno as networks
 
     takes = _options_of(symbol)
 
-    def make(in_channels: int, out_channels: int, **options: Any) -> Any:
+    def make(in_channels: int, out_channels: int, **options: object) -> object:
         chosen = {key: value for key, value in options.items() if key in takes}
         return symbol(in_channels, out_channels, **chosen)
 
@@ -145,7 +146,7 @@ def _register_symbol(symbol: Any, name: str) -> None:
     _add(networks.SYMBOLS, "symbol", name, (make, tuple(sorted(own))))
 
 
-def _options_of(symbol: Callable[..., Any]) -> set[str]:
+def _options_of(symbol: Maker) -> set[str]:
     """Names of its arguments, those of a TypedDict in `**options: Unpack[...]` among them."""
     names: set[str] = set()
     for parameter in signature(symbol).parameters.values():
@@ -155,10 +156,10 @@ def _options_of(symbol: Callable[..., Any]) -> set[str]:
     return names
 
 
-def _add(registry: MutableMapping[Any, Any], what: str, name: str, thing: Any) -> None:
+def _add(registry: MutableMapping[str, Any], what: str, name: str, thing: object) -> None:
     """A name means one thing; the same code may be registered again, as notebooks do."""
 
-    def origin(entry: Any) -> tuple[str, str]:
+    def origin(entry: object) -> tuple[str, str]:
         entry = entry[0] if isinstance(entry, tuple) else entry
         entry = getattr(entry, "__wrapped__", entry)
         return getattr(entry, "__module__", ""), getattr(entry, "__qualname__", "")

@@ -32,6 +32,7 @@ from pdno.training.checkpoint import History, read_history, read_tensors
 from pdno.training.distributed import check_device
 from pdno.training.trained_operator import TrainedOperator
 
+JSON = Mapping[str, Any]
 Array = np.ndarray[Any, np.dtype[np.float64]]
 SAMPLES_OF_EXPORT = 4  # inputs that an exported file is compared on
 
@@ -81,12 +82,12 @@ class Run:
         return read_history(self.folder)
 
     @cached_property
-    def environment(self) -> Mapping[str, Any]:
+    def environment(self) -> JSON:
         """Versions, device and threads that it ran with; empty where they were not written."""
         return _read_object(self.folder / run_folder.ENVIRONMENT)
 
     @cached_property
-    def symbol_report(self) -> Mapping[str, Any]:
+    def symbol_report(self) -> JSON:
         """What `pdno symbol` wrote; empty where it did not run."""
         return _read_object(self.folder / run_folder.SYMBOL_FOLDER / run_folder.SYMBOL)
 
@@ -273,7 +274,7 @@ def _check_finite(name: str, field: Tensor) -> None:
         )
 
 
-def _read_object(path: Path) -> Mapping[str, Any]:
+def _read_object(path: Path) -> JSON:
     content = read_json(path) if verified_path(path).is_file() else {}
     if not isinstance(content, dict):
         raise ValueError(f"{path} holds {type(content).__name__}; expected keys and values")

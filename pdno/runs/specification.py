@@ -74,7 +74,7 @@ class Experiment(Record):
 
     @model_validator(mode="before")
     @classmethod
-    def _usual_names(cls, values: Any) -> Any:
+    def _usual_names(cls, values: object) -> object:
         if not isinstance(values, dict):
             return values
         file, problem, network = (values.get(key) for key in ("file", "problem", "network"))
@@ -82,7 +82,7 @@ class Experiment(Record):
         if isinstance(file, str) and file and "resolution" not in values:
             points = f"the points per axis in training, which `pdno data info {file}` says"
             raise ValueError(f"resolution is missing: give {points}, or a divisor of them")
-        usual: dict[str, Any] = {}
+        usual: dict[str, object] = {}
         if isinstance(file, str) and Path(file).stem:
             usual["name"] = Path(file).stem
         if isinstance(problem, dict):
@@ -93,7 +93,7 @@ class Experiment(Record):
 
     @field_validator("problem", mode="before")
     @classmethod
-    def _problem_by_name(cls, value: Any) -> Any:
+    def _problem_by_name(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
         name = value.get("name")
@@ -102,11 +102,11 @@ class Experiment(Record):
         return PROBLEMS[name](**{k: v for k, v in value.items() if k != "name"})
 
     @field_serializer("problem")
-    def _problem_with_name(self, value: Problem | None) -> dict[str, Any] | None:
+    def _problem_with_name(self, value: Problem | None) -> dict[str, object] | None:
         return None if value is None else {"name": value.name, **value.model_dump()}
 
     @field_serializer("file")
-    def _file_as_written(self, value: DataFile | None) -> str | dict[str, Any] | None:
+    def _file_as_written(self, value: DataFile | None) -> str | dict[str, object] | None:
         return None if value is None else value.spelled()
 
     @model_validator(mode="after")
@@ -224,7 +224,7 @@ class Experiment(Record):
 def differences(before: Experiment, now: Experiment) -> list[str]:
     """The keys in which two specifications differ, with both values."""
 
-    def compare(a: Any, b: Any, path: str) -> list[str]:
+    def compare(a: object, b: object, path: str) -> list[str]:
         if isinstance(a, dict) and isinstance(b, dict):
             parts = (compare(a.get(k), b.get(k), f"{path}.{k}") for k in sorted({*a, *b}))
             return [line for part in parts for line in part]
@@ -233,7 +233,7 @@ def differences(before: Experiment, now: Experiment) -> list[str]:
     return compare(before.model_dump(mode="json"), now.model_dump(mode="json"), "")
 
 
-def _read_yaml(text: str) -> Any:
+def _read_yaml(text: str) -> object:
     """What a text holds; levels are counted first, as each of them costs time."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
