@@ -39,7 +39,7 @@ Sources = Positional[tuple[Path, ...]]
 
 def _subcommands(constructors: Mapping[str, Callable[..., object]]) -> Any:
     """One of several things, each a subcommand with the options of its constructor."""
-    kinds: Any = [
+    kinds: list[object] = [
         Annotated[Any, subcommand(name, description=_summary(make), constructor=make)]
         for name, make in constructors.items()
     ]
@@ -209,7 +209,7 @@ def evaluate(
 
     Arguments:
         run: The run folder.
-        file: Any data file or folder (`pdno data info`); its own test samples by default. Arrays
+        file: A data file or folder (`pdno data info`); its own test samples by default. Arrays
             that are not named are those of the training.
         resolution: Points per axis; those of the training by default.
         out: A CSV file for the metrics.

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from pdno.native import allocator_state
 from pdno.native.build import status
 
 
-def describe_environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, object]:
     """Versions, threads and backends of this process, as JSON can hold them."""
     native = status()
     try:
@@ -82,6 +81,7 @@ def show_environment(*, as_json: bool = False) -> str:
     if as_json:
         return json.dumps(environment, indent=2)
     backends = environment.pop("backends")
+    assert isinstance(backends, dict)
     lines = [f"{name.replace('_', ' '):18}{value}" for name, value in environment.items()]
     for name, backend in backends.items():
         lines.append(f"{name:18}{'available' if backend.pop('available') else 'not available'}")

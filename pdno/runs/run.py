@@ -33,7 +33,7 @@ from pdno.training.distributed import check_device
 from pdno.training.trained_operator import TrainedOperator
 
 JSON = Mapping[str, Any]
-Array = np.ndarray[Any, np.dtype[np.float64]]
+Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 SAMPLES_OF_EXPORT = 4  # inputs that an exported file is compared on
 
 
