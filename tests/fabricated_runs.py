@@ -178,15 +178,13 @@ def write_paper(out):
     def write(name, model, both, **options):
         write_run(out, name, model, metrics=errors(*both), epochs=epochs(model), **options)
 
-    for points, line in TABLE_1.items():
-        for model, both in line.items():
-            write("darcy", model, both, resolution=points)
-    for points, errors_of in TABLE_3.items():
-        for model, error in errors_of.items():
-            write("burgers", model, (error, error), resolution=points)
-    for dataset, errors_of in TABLE_2.items():
+    for study, table in (("darcy", TABLE_1), ("burgers", TABLE_3)):
+        for points, line in table.items():
+            for model, (train, test) in line.items():
+                write(study, model, (train or test, test), resolution=points)
+    for dataset, line in TABLE_2.items():
         size = {"resolution": 64, "train": min(dataset.samples, 9800)}
-        for model, error in errors_of.items():
+        for model, (_, error) in line.items():
             write(FLOW.format(*dataset), model, (error, error), **size)
     write_resources(out, {f"{k[0]} k_max={k[1]} width={k[2]}": v for k, v in TABLE_6.items()})
 

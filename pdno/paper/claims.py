@@ -12,22 +12,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import yaml
 
 from pdno.files.metric_table import NetworkMetrics, Summary
-from pdno.paper.published import (
-    BASELINES,
-    ONE_SHOT,
-    PDNO,
-    PLAIN,
-    TABLE_6,
-    Budget,
-    Resources,
-    describe_budgets,
-)
+from pdno.paper import published
+from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_6, Budget, Resources
 from pdno.paper.results import (
     MissingRunsError,
     Results,
@@ -98,18 +91,6 @@ def _errors(networks: Sequence[NetworkMetrics], names: Iterable[str]) -> Errors:
     return {network: error for network in ours if (error := network.summary())}
 
 
-def gap(networks: Networks, others: Sequence[str] = BASELINES) -> Finding:
-    """Test / train is at most 1.1, but for the `others`, where it is more."""
-    errors = {network: (network.summary("train"), network.summary()) for network in networks}
-    ratios = {n: test.mean / train.mean for n, (train, test) in errors.items() if train and test}
-    ours = [ratio for n, ratio in ratios.items() if n.metadata.network not in others]
-    theirs = [ratio for n, ratio in ratios.items() if n.metadata.network in others]
-    require(ours and theirs)
-    text = ", ".join(f"{n.model} (s = {n.resolution}) {r:.2f}" for n, r in ratios.items())
-    holds = max(ours) <= NO_GAP < min(theirs)
-    return Finding(holds, f"test / train: {text}; limit {NO_GAP}", ratios)
-
-
 def monotone(
     curves: Mapping[str, Mapping[float, float]], networks: Networks, *, rising: bool
 ) -> Finding:
@@ -144,28 +125,49 @@ def below(results: Results, metric: str, splits: Sequence[str], limit: float) ->
     return Finding(holds, f"{metric}: {text}; limit {limit:g}", networks)
 
 
-def ranked(results: Results, study: str, ranks: Sequence[Sequence[str]]) -> Finding:
-    """Networks at every resolution that was run."""
-    blocks = results.by_resolution(study).items()
-    return ordered(_case(f"s = {points}: ", networks, *ranks) for points, networks in blocks)
+_KEYS: dict[str, tuple[Callable[[NetworkMetrics], Any], str]] = {
+    "resolution": (lambda network: network.resolution, "s = {:g}: "),
+    "dataset": (lambda network: network.metadata.dataset, "{}: "),
+    "width": (lambda network: network.metadata.sweep["width"], "{:g} channels: "),
+    "": (lambda network: 0, ""),
+}
 
 
-def study_gap(results: Results, study: str, others: Sequence[str]) -> Finding:
-    """Training and test error of all networks of a study that are trained the paper's way."""
-    return gap((n for n in results.study(study) if n.metadata.of_paper), others)
+def ranked(
+    results: Results,
+    ranks: Sequence[Sequence[str]],
+    study: str,
+    by: str = "",
+    *,
+    viscosity: float | None = None,
+    complete: bool = False,
+) -> Finding:
+    """Networks of a study, apart by something of them; of one viscosity up to 1000 samples."""
+    networks = results.shown(study) if by == "width" else results.study(study)
+    if viscosity is not None:
+        networks = of_viscosity(networks, viscosity, 1000)
+    key, label = _KEYS[by]
+    blocks = grouped(networks, key).items()
+    cases = [_case(label.format(value), block, *ranks) for value, block in blocks]
+    return ordered(case for case in cases if not (complete and case.note))
 
 
-def best_at_viscosity(results: Results, viscosity: float) -> Finding:
-    """PDNO and the others on the data of one viscosity, up to the 1000 samples of the paper."""
-    networks = of_viscosity(results.study("navier-stokes"), viscosity, 1000)
-    return ordered([_case("", networks, (PDNO,), BASELINES)])
+def gap(results: Results, study: str, others: Sequence[str] = BASELINES, of: str = "") -> Finding:
+    """Test / train is at most 1.1, but for the `others`, where it is more.
 
-
-def one_shot(results: Results) -> Finding:
-    """Recurrent and one-shot PDNO on every dataset that has both."""
-    blocks = grouped(results.study("navier-stokes"), lambda network: network.metadata.dataset)
-    cases = [_case(f"{name}: ", ours, (PDNO,), (ONE_SHOT,)) for name, ours in blocks.items()]
-    return ordered(case for case in cases if not case.note)
+    The networks are those that are trained the paper's way, those `of` figure 1 or all `shown`.
+    """
+    networks = [n for n in results.study(study) if n.metadata.of_paper]
+    if of:
+        networks = _figure_1(results) if of == "figure 1" else results.shown(study)
+    errors = {network: (network.summary("train"), network.summary()) for network in networks}
+    ratios = {n: test.mean / train.mean for n, (train, test) in errors.items() if train and test}
+    ours = [ratio for n, ratio in ratios.items() if n.metadata.network not in others]
+    theirs = [ratio for n, ratio in ratios.items() if n.metadata.network in others]
+    require(ours and theirs)
+    text = ", ".join(f"{n.model} (s = {n.resolution}) {r:.2f}" for n, r in ratios.items())
+    holds = max(ours) <= NO_GAP < min(theirs)
+    return Finding(holds, f"test / train: {text}; limit {NO_GAP}", ratios)
 
 
 def _figure_1(results: Results) -> list[NetworkMetrics]:
@@ -174,11 +176,6 @@ def _figure_1(results: Results) -> list[NetworkMetrics]:
     ours = [network for name in (PDNO, *BASELINES) if (network := of_network(networks, name))]
     require(len(ours) > 1 and ours[0].metadata.network == PDNO)
     return ours
-
-
-def flow_gap(results: Results) -> Finding:
-    """Training and test error of the networks of figure 1."""
-    return gap(_figure_1(results))
 
 
 def lowest_over_time(results: Results) -> Finding:
@@ -256,18 +253,6 @@ def falls_with_width(results: Results) -> Finding:
     return monotone(curves, shown, rising=False)
 
 
-def lower_at_width(results: Results) -> Finding:
-    """PDNO a(ξ) and FNO with the same channels."""
-    swept = [n for n in results.shown("navier-stokes-width") if "width" in n.metadata.sweep]
-    blocks = grouped(swept, lambda network: network.metadata.sweep["width"])
-    return ordered(_case(f"{w:g} channels: ", blocks[w], (PLAIN,), ("FNO",)) for w in blocks)
-
-
-def width_gap(results: Results) -> Finding:
-    """Training and test error for all channels."""
-    return gap(results.shown("navier-stokes-width"))
-
-
 def symbol_classes(results: Results) -> Finding:
     """Certificates of all layers that `pdno symbol` has looked into, of the paper's networks."""
     found: dict[NetworkMetrics, tuple[float, float]] = {}
@@ -326,9 +311,6 @@ def costs(results: Results) -> Finding:
     return Finding(holds, "; ".join(texts), budget=MEASURED)
 
 
-# The claims
-
-
 class Claim(NamedTuple):
     """One claim of claims.yaml."""
 
@@ -336,28 +318,13 @@ class Claim(NamedTuple):
     text: str
     reference: str
     studies: Sequence[str]
-    predicate: Callable[..., Finding]
-    arguments: Mapping[str, Any]
-    options: Mapping[str, float]
+    assess: str
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, float] = MappingProxyType({})
 
 
-def _read_claims() -> tuple[Claim, ...]:
-    content = Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8")
-    return tuple(
-        Claim(
-            entry["key"],
-            entry["text"],
-            entry["reference"],
-            entry["studies"],
-            globals()[entry["assess"]],
-            entry.get("arguments", {}),
-            entry.get("options", {}),
-        )
-        for entry in yaml.safe_load(content)
-    )
-
-
-CLAIMS = _read_claims()
+_TEXT = Path(__file__).with_name("claims.yaml").read_text(encoding="utf-8")
+CLAIMS = tuple(Claim(**entry) for entry in yaml.safe_load(_TEXT))
 
 
 class Assessment(NamedTuple):
@@ -372,12 +339,13 @@ class Assessment(NamedTuple):
 def assess(claim: Claim, results: Results) -> Assessment:
     """The assessment of one claim."""
     try:
-        finding = claim.predicate(results, **claim.arguments)
+        predicate: Callable[..., Finding] = globals()[claim.assess]
+        finding = predicate(results, **claim.arguments)
     except MissingRunsError:
         commands = " and ".join(command_of(study, **claim.options) for study in claim.studies)
         return Assessment(claim, "not tested here", f"needs {commands}", MISSING)
     budgets = [(network.model, Budget.of(network)) for network in finding.networks]
-    budget = finding.budget or describe_budgets(budgets)
+    budget = finding.budget or published.describe_budgets(budgets)
     if any(one.level == "smoke" for _, one in budgets):
         return Assessment(claim, "not tested here", finding.numbers, f"{budget}: tests nothing")
     answer: Literal["holds", "does not hold"] = "holds" if finding.holds else "does not hold"

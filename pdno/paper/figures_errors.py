@@ -7,6 +7,7 @@ lists are ours. Docstrings of exhibits are captions.
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -16,10 +17,10 @@ from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
 from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_5, Budget, count_of
 from pdno.paper.results import (
     FLOW_STUDIES,
+    Exhibit,
     MarkerStyle,
     Results,
     by_setting,
-    exhibit_figure,
     grouped,
     line_of,
     marker_of,
@@ -36,11 +37,14 @@ Networks = Sequence[NetworkMetrics]
 X = TypeVar("X", str, float, int)
 
 
-@exhibit_figure("cost", 0, SEVERAL, "Cost against accuracy")
+@partial(Exhibit, "cost", SEVERAL)
 def plot_cost(results: Results) -> Figure:
-    """Lower left is better. Times compare only where the runs shared a machine. Grey: our own
+    """Cost against accuracy.
+
+    Lower left is better. Times compare only where the runs shared a machine. Grey: our own
     solver on coarser and coarser grids, from the same input; a network pays where it is below.
-    The seconds of a training are those of the processor where the run has noted them."""
+    The seconds of a training are those of the processor where the run has noted them.
+    """
     shown = {study: [n for n in results.shown(study) if n.summary()] for study in STUDIES}
     # one network alone, without a solver, compares with nothing
     shown = require({k: ours for k, ours in shown.items() if ours[1:] or _solver(ours)})
@@ -95,10 +99,13 @@ def _costs(network: NetworkMetrics) -> tuple[float | None, ...]:
     return training, min(timed, default=None), network.parameters
 
 
-@exhibit_figure("samples", 0, ["darcy-samples"], "Error against training samples")
+@partial(Exhibit, "samples", ["darcy-samples"])
 def plot_samples(results: Results) -> Figure:
-    """Learning curves: equal steps, and the same test samples, for all numbers of training
-    samples. Solid: test, dashed: training."""
+    """Error against training samples.
+
+    Learning curves: equal steps, and the same test samples, for all numbers of training
+    samples. Solid: test, dashed: training.
+    """
 
     def draw(axes: Axes, networks: Networks) -> None:
         families = grouped(networks, lambda network: network.metadata.network)
@@ -115,10 +122,13 @@ def plot_samples(results: Results) -> Figure:
     return _panels([results.shown("darcy-samples")], draw, "training samples")
 
 
-@exhibit_figure("resolutions", 0, SEVERAL, "Other resolutions without training")
+@partial(Exhibit, "resolutions", SEVERAL)
 def plot_resolutions(results: Results) -> Figure:
-    """Dotted: the prediction on the grid of the training, interpolated. A network that only
-    matches it has learned nothing finer."""
+    """Other resolutions without training.
+
+    Dotted: the prediction on the grid of the training, interpolated. A network that only
+    matches it has learned nothing finer.
+    """
 
     def draw(axes: Axes, networks: Networks) -> None:
         for network in networks:
@@ -143,10 +153,13 @@ def _finer(network: NetworkMetrics, split: str) -> dict[int, Summary]:
     return {network.resolution: own, **finer} if finer and own is not None else {}
 
 
-@exhibit_figure("bands", 0, STUDIES, "Error by frequency")
+@partial(Exhibit, "bands", STUDIES)
 def plot_bands(results: Results) -> Figure:
-    """Bands of modes by max |ξ_j|; the squares of a network's values add up to about its squared
-    error."""
+    """Error by frequency.
+
+    Bands of modes by max |ξ_j|; the squares of a network's values add up to about its squared
+    error.
+    """
 
     def draw(axes: Axes, networks: Networks) -> None:
         for network in networks:
@@ -158,9 +171,12 @@ def plot_bands(results: Results) -> Figure:
     return _panels(shown, draw, "band of max |ξ_j|", "share of relative L2 error")
 
 
-@exhibit_figure("training", 0, STUDIES, "Training curves")
+@partial(Exhibit, "training", STUDIES)
 def plot_training(results: Results) -> Figure:
-    """Solid: test error after the epoch, dashed: training error during it. First seed."""
+    """Training curves.
+
+    Solid: test error after the epoch, dashed: training error during it. First seed.
+    """
 
     def draw(axes: Axes, networks: Networks) -> None:
         for network, split in itertools.product(networks, SPLITS):
@@ -175,10 +191,13 @@ def plot_training(results: Results) -> Figure:
     return _panels(shown, draw, "epoch")
 
 
-@exhibit_figure("error-by-time", 1, FLOW, "Error by time, training and test")
+@partial(Exhibit, "figure-01-error-by-time", FLOW)
 def plot_error_by_time(results: Results) -> Figure:
-    """Navier-Stokes, ν = 1e-5. Solid: test, dashed: training. t is the physical time; the paper
-    counts frames from 0, so its index is t − 1."""
+    """Error by time, training and test.
+
+    Navier-Stokes, ν = 1e-5. Solid: test, dashed: training. t is the physical time; the paper
+    counts frames from 0, so its index is t − 1.
+    """
 
     def draw(axes: Axes, networks: Networks) -> None:
         for network, split in itertools.product(networks, SPLITS):
@@ -190,10 +209,13 @@ def plot_error_by_time(results: Results) -> Figure:
     return _panels([networks], draw, "t")
 
 
-@exhibit_figure("modes", 9, ["darcy-modes"], "Kept modes k_max on Darcy flow")
+@partial(Exhibit, "figure-09-modes", ["darcy-modes"])
 def plot_modes(results: Results) -> Figure:
-    """Lines across are other networks at the same resolution, where `pdno reproduce darcy` ran at
-    it. The list of k_max is ours."""
+    """Kept modes k_max on Darcy flow.
+
+    Lines across are other networks at the same resolution, where `pdno reproduce darcy` ran at
+    it. The list of k_max is ours.
+    """
 
     def draw(axes: Axes, networks: Networks) -> None:
         swept = by_setting(networks, "modes").items()
@@ -209,9 +231,12 @@ def plot_modes(results: Results) -> Figure:
     return _panels([shown], draw, "k_max")
 
 
-@exhibit_figure("width", 10, ["navier-stokes-width"], "Channels on Navier-Stokes")
+@partial(Exhibit, "figure-10-width", ["navier-stokes-width"])
 def plot_width(results: Results) -> Figure:
-    """PDNO a(ξ) and FNO without truncation. The list of channels is ours."""
+    """Channels on Navier-Stokes.
+
+    PDNO a(ξ) and FNO without truncation. The list of channels is ours.
+    """
 
     def draw(axes: Axes, networks: Networks) -> None:
         for name in (PLAIN, "FNO"):
@@ -223,11 +248,12 @@ def plot_width(results: Results) -> Figure:
     return _panels([shown], draw, "channels", log=False)
 
 
-@exhibit_figure(
-    "activation", 11, ["darcy-activation"], "GELU and ReLU in the symbol networks on Darcy flow"
-)
+@partial(Exhibit, "figure-11-activation", ["darcy-activation"])
 def plot_activation(results: Results) -> Figure:
-    """Full colour: test, pale: training."""
+    """GELU and ReLU in the symbol networks on Darcy flow.
+
+    Full colour: test, pale: training.
+    """
 
     def draw(axes: Axes, networks: Networks) -> None:
         points = sorted({network.resolution for network in networks})

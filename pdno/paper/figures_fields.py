@@ -18,7 +18,7 @@ from matplotlib.image import AxesImage
 
 from pdno.figures.fields import Array, Style, field_style, signed
 from pdno.figures.style import Axes, Figure, spread
-from pdno.paper.results import Results, exhibit_figure, require
+from pdno.paper.results import Exhibit, Results, require
 from pdno.runs.run import Run
 
 Choice = Literal["lowest", "median", "highest"]
@@ -69,11 +69,15 @@ def choose_sample(results: Results, study: str, choice: Choice) -> Sample:
     return Sample(index, float(errors[index]), frames(target[index]), predictions, times)
 
 
-def plot_comparison(results: Results, study: str) -> Figure:
-    """The sample with the median of the mean error over the networks; the number is the relative
+@partial(Exhibit, "figure-04-samples", FLOW)
+def plot_comparison(results: Results) -> Figure:
+    """One test sample at the last time.
+
+    The sample with the median of the mean error over the networks; the number is the relative
     L2 error of this frame. A time t is the physical one; the paper counts frames from 0, so its
-    index is t − 1."""
-    sample = choose_sample(results, study, "median")
+    index is t − 1.
+    """
+    sample = choose_sample(results, "navier-stokes", "median")
     require(sample.target.ndim == 3)
     truth = sample.target[-1]
     values = field_style(truth)
@@ -94,14 +98,28 @@ def plot_comparison(results: Results, study: str) -> Figure:
     return figure
 
 
-FLOW_SAMPLE = exhibit_figure("samples", 4, FLOW, "One test sample at the last time")(
-    partial(plot_comparison, study="navier-stokes")
-)
+@partial(Exhibit, "figure-12-lowest", FLOW)
+def plot_lowest(results: Results) -> Figure:
+    """The test sample with the lowest mean error over the networks.
+
+    The number is the relative L2 error of the frame. t is the physical time; the paper counts
+    frames from 0, so its index is t − 1.
+    """
+    return plot_frames(results, "lowest")
+
+
+@partial(Exhibit, "figure-13-highest", FLOW)
+def plot_highest(results: Results) -> Figure:
+    """The test sample with the highest mean error over the networks.
+
+    The number is the relative L2 error of the frame. t is the physical time; the paper counts
+    frames from 0, so its index is t − 1.
+    """
+    return plot_frames(results, "highest")
 
 
 def plot_frames(results: Results, choice: Choice) -> Figure:
-    """The number is the relative L2 error of the frame. t is the physical time; the paper counts
-    frames from 0, so its index is t − 1."""
+    """One test sample at a few times, and the predictions of it."""
     sample = choose_sample(results, "navier-stokes", choice)
     times = require(sample.times)
     require(sample.target.ndim == 3)
@@ -120,17 +138,12 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
     return figure
 
 
-LOWEST = exhibit_figure(
-    "lowest", 12, FLOW, "The test sample with the lowest mean error over the networks"
-)(partial(plot_frames, choice="lowest"))
-HIGHEST = exhibit_figure(
-    "highest", 13, FLOW, "The test sample with the highest mean error over the networks"
-)(partial(plot_frames, choice="highest"))
-
-
-@exhibit_figure("heat-surfaces", 8, ["heat"], "Exact and predicted solution of the heat equation")
+@partial(Exhibit, "figure-08-heat-surfaces", ["heat"])
 def plot_heat_surfaces(results: Results) -> Figure:
-    """The first test sample; half of the times were not in training."""
+    """Exact and predicted solution of the heat equation.
+
+    The first test sample; half of the times were not in training.
+    """
     run = results.best_run("heat", "prediction")
     frames = require(run.times)
     times = np.asarray(require(frames if len(frames) > 1 else None))  # one frame is no surface
@@ -157,10 +170,13 @@ def plot_heat_surfaces(results: Results) -> Figure:
     return figure
 
 
-@exhibit_figure("heat-symbol", 3, ["heat"], "Learned and exact symbol of the heat equation")
+@partial(Exhibit, "figure-03-heat-symbol", ["heat"])
 def plot_heat_symbol(results: Results) -> Figure:
-    """The first two share their colours. Of a mode that the data do not excite nothing is
-    learned."""
+    """Learned and exact symbol of the heat equation.
+
+    The first two share their colours. Of a mode that the data do not excite nothing is
+    learned.
+    """
     run = results.best_run("heat", "heat.learned")
     names = ("learned", "exact", "weight", "xi", "times")
     learned, exact, weight, xi, times = (run.array(f"heat.{name}") for name in names)
@@ -187,9 +203,12 @@ def plot_heat_symbol(results: Results) -> Figure:
     return figure
 
 
-@exhibit_figure("heat-space", 7, ["heat"], "Dependence of the learned heat symbol on x")
+@partial(Exhibit, "figure-07-heat-space", ["heat"])
 def plot_heat_space(results: Results) -> Figure:
-    """The exact symbol does not depend on x: every curve should be 1."""
+    """Dependence of the learned heat symbol on x.
+
+    The exact symbol does not depend on x: every curve should be 1.
+    """
     run = results.best_run("heat", "heat.space")
     space, times = run.array("heat.space"), run.array("heat.times")
     figure = Figure(figsize=(7.2, 3.0))

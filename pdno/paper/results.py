@@ -11,8 +11,6 @@ __all__ = [
     "Results",
     "StoredRun",
     "by_setting",
-    "exhibit_figure",
-    "exhibit_table",
     "grouped",
     "line_of",
     "marker_of",
@@ -28,7 +26,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypedDict, TypeVar
 
@@ -294,18 +292,29 @@ def line_of(metadata: Metadata, split: str = "test") -> MarkerStyle:
 
 @dataclass(frozen=True)
 class Exhibit(Generic[Made]):
-    """A table or figure of the report: the name of its files and its number in the paper, if any,
-    the studies it is made of, its title, and what makes it, whose docstring is the caption."""
+    """A table or figure of the report; `partial(Exhibit, key, studies)` decorates what makes it.
+
+    The docstring of that function has the title and the caption. The key is the name of the files
+    and begins with the number in the paper, if there is one, as in "figure-03-heat-symbol".
+    """
 
     key: str
-    number: str
-    studies: tuple[str, ...]
-    title: str
+    studies: Sequence[str]
     make: Callable[[Results], Made]
 
     @property
+    def number(self) -> str:
+        kind, _, rest = self.key.partition("-")
+        number = rest.partition("-")[0]
+        return f"{kind.title()} {int(number)}" if number.isdecimal() else ""
+
+    @property
+    def title(self) -> str:
+        return (self.make.__doc__ or "").partition("\n")[0].removesuffix(".")
+
+    @property
     def caption(self) -> str:
-        return " ".join((getattr(self.make, "func", self.make).__doc__ or "").split())
+        return " ".join((self.make.__doc__ or "").partition("\n")[2].split())
 
     @property
     def heading(self) -> str:
@@ -316,19 +325,3 @@ class Exhibit(Generic[Made]):
         with figure_style(), contextlib.suppress(MissingRunsError):
             return self.make(results)
         return None
-
-
-def exhibit_figure(
-    name: str, number: int, studies: Sequence[str], title: str
-) -> Callable[[Callable[[Results], Figure]], Exhibit[Figure]]:
-    """Make a function a figure of the report; number 0 is none of the paper."""
-    key, words = (f"figure-{number:02d}-{name}", f"Figure {number}") if number else (name, "")
-    return partial(Exhibit, key, words, tuple(studies), title)
-
-
-def exhibit_table(
-    name: str, number: int, studies: Sequence[str], title: str
-) -> Callable[[Callable[[Results], Table]], Exhibit[Table]]:
-    """Make a function a table of the report; number 0 is none of the paper."""
-    key, words = (f"table-{number}-{name}", f"Table {number}") if number else (name, "")
-    return partial(Exhibit, key, words, tuple(studies), title)

@@ -9,12 +9,21 @@ __all__ = ["command_of", "resource_numbers"]
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
 
 from pdno.files.metric_table import NetworkMetrics, Summary
 from pdno.paper import published
-from pdno.paper.published import TABLE_1, TABLE_2, TABLE_3, TABLE_5, TABLE_6, Budget, Resources
-from pdno.paper.results import Results, exhibit_table, grouped, of_network, require
+from pdno.paper.published import (
+    TABLE_1,
+    TABLE_2,
+    TABLE_3,
+    TABLE_5,
+    TABLE_6,
+    Budget,
+    Errors,
+    Resources,
+)
+from pdno.paper.results import Exhibit, Results, grouped, of_network, require
 from pdno.report.tables import MISSING, Table, number, summary_text
 from pdno.runs.specification import Experiment
 
@@ -39,40 +48,28 @@ def command_of(study: str, **options: str | float) -> str:
 # Errors: tables 1, 2 and 3
 
 BUDGET = ("seeds", "epochs", "training samples", "seconds")
+Block = tuple[str, Sequence[NetworkMetrics], Errors]
+"""A label, our networks, and the paper's errors."""
 
 
-class Block(NamedTuple):
-    """A label, our networks, and the paper's training and test error by network."""
-
-    label: str
-    networks: Sequence[NetworkMetrics]
-    paper: Mapping[str, tuple[float | None, float]]
-
-
-def _test_only(errors: Mapping[str, float]) -> dict[str, tuple[float | None, float]]:
-    return {network: (None, error) for network, error in errors.items()}
-
-
-@exhibit_table("darcy", 1, ["darcy"], "Darcy flow")
+@partial(Exhibit, "table-1-darcy", ["darcy"])
 def darcy_table(results: Results) -> Table:
+    """Darcy flow."""
     head = ("s", "network", "train", "paper", "test", "paper")
     return _by_resolution(results, "darcy", TABLE_1, head)
 
 
-@exhibit_table("burgers", 3, ["burgers"], "Burgers' equation")
+@partial(Exhibit, "table-3-burgers", ["burgers"])
 def burgers_table(results: Results) -> Table:
-    paper = {points: _test_only(errors) for points, errors in TABLE_3.items()}
-    return _by_resolution(results, "burgers", paper, ("s", "network", "train", "test", "paper"))
+    """Burgers' equation."""
+    return _by_resolution(results, "burgers", TABLE_3, ("s", "network", "train", "test", "paper"))
 
 
 def _by_resolution(
-    results: Results,
-    study: str,
-    paper: Mapping[int, Mapping[str, tuple[float | None, float]]],
-    head: tuple[str, ...],
+    results: Results, study: str, paper: Mapping[int, Errors], head: tuple[str, ...]
 ) -> Table:
     ours = require(results.by_resolution(study))
-    blocks = [Block(str(s), ours[s], paper.get(s, {})) for s in sorted(ours)]
+    blocks = [(str(s), ours[s], paper.get(s, {})) for s in sorted(ours)]
     notes = []
     if missing := [points for points in paper if points not in ours]:
         command = command_of(study, resolution=missing[0])
@@ -80,8 +77,9 @@ def _by_resolution(
     return _error_table(head, blocks, notes)
 
 
-@exhibit_table("navier-stokes", 2, ["navier-stokes"], "Navier-Stokes")
+@partial(Exhibit, "table-2-navier-stokes", ["navier-stokes"])
 def navier_stokes_table(results: Results) -> Table:
+    """Navier-Stokes."""
     ours = grouped(results.study("navier-stokes"), lambda network: network.metadata.dataset)
     blocks: list[Block] = []
     missing, other_sizes = list(TABLE_2), []
@@ -91,7 +89,7 @@ def navier_stokes_table(results: Results) -> Table:
         missing = [other for other in missing if other != dataset]
         if dataset is not None and dataset.samples not in (samples, 10000):
             other_sizes.append(f"{label} beside {dataset}")
-        blocks.append(Block(label, networks, _test_only(TABLE_2[dataset]) if dataset else {}))
+        blocks.append((label, networks, TABLE_2[dataset] if dataset else {}))
     notes = [f"Other data than the paper's: {'; '.join(other_sizes)}."] if other_sizes else []
     if missing:
         names = "; ".join(map(str, missing))
@@ -134,10 +132,13 @@ def _budget(network: NetworkMetrics | None) -> tuple[str, ...]:
 # What each part of the training recipe does to the error; not in the paper
 
 
-@exhibit_table("training-parts", 0, TRAINING, "What pays in training")
+@partial(Exhibit, "training-parts", TRAINING)
 def training_table(results: Results) -> Table:
-    """Each part of the training recipe alone, and together. The parts were chosen by the error on
-    validation samples, which are in neither the training nor the test set."""
+    """What pays in training.
+
+    Each part of the training recipe alone, and together. The parts were chosen by the error on
+    validation samples, which are in neither the training nor the test set.
+    """
     head = ("data", "network", "validation", "test", "test / plain", "steps", "CPU seconds")
     lines: list[tuple[str, ...]] = []
     strong = set()
@@ -168,8 +169,9 @@ def _training_line(
 # Settings and resources: tables 5 and 6
 
 
-@exhibit_table("settings", 5, tuple(TABLE_5), "Settings of PDNO")
+@partial(Exhibit, "table-5-settings", tuple(TABLE_5))
 def settings_table(results: Results) -> Table:
+    """Settings of PDNO."""
     names = "batch,learning rate,weight decay,epochs,schedule,channels,layers,hidden,activation"
     head = ("data", "whose", *names.split(","), "k_max")
     lines = []
@@ -216,8 +218,9 @@ def resource_numbers(results: Results) -> dict[tuple[str, int, int], Resources]:
     return {key: Resources(*(line[name] for name in names)) for key, line in complete.items()}
 
 
-@exhibit_table("resources", 6, ["resources"], "Memory, parameters and time")
+@partial(Exhibit, "table-6-resources", ["resources"])
 def resource_table(results: Results) -> Table:
+    """Memory, parameters and time."""
     ours = require(resource_numbers(results))
     head = ("memory MB", "paper", "parameters", "paper", "seconds per epoch", "paper")
     keys = list(dict.fromkeys([*TABLE_6, *ours]))

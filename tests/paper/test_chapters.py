@@ -491,7 +491,7 @@ def test_a_smoke_run_makes_its_figures(tmp_path):
     reproduce("heat", tmp_path / "heat", preset="smoke")
     out = write_report([tmp_path], tmp_path / "report").parent
     made = {path.stem for path in (out / "figures").glob("*.png")}
-    heat = {entry.key for entry in FIGURES if entry.studies == ("heat",)}
+    heat = {entry.key for entry in FIGURES if list(entry.studies) == ["heat"]}
     assert made == heat | {"figure-02-operator", "bands", "cost", "training", "runs-1"}
     assert "smoke budget: 2 of 10000 epochs" in (out / "tables" / "claims.md").read_text()
 
