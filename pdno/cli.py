@@ -1,7 +1,5 @@
 """The command line: every command is a thin call of one function, which alone imports torch."""
 
-__all__ = ["main"]
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,20 +5,6 @@ then all of them. What is best is chosen by the validation samples, which are in
 training nor the test set. Networks and data are those of the `small` recipes.
 """
 
-__all__ = [
-    "burgers_rollout",
-    "burgers_training",
-    "darcy_activation",
-    "darcy_modes",
-    "darcy_samples",
-    "darcy_training",
-    "heat_family",
-    "navier_stokes_family",
-    "navier_stokes_training",
-    "navier_stokes_width",
-    "resources",
-]
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

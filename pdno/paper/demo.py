@@ -1,7 +1,5 @@
 """The demo: a trained operator at work, data of every problem, PDNO and FNO trained, a report."""
 
-__all__ = ["DEMO", "demo", "draw_problems", "run_demo", "runs_for_pages", "show_operator"]
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -6,8 +6,6 @@ on two cores; `paper` is the published protocol. Networks, tasks and settings ar
 words of a YAML specification. torch is imported when a recipe is called.
 """
 
-__all__ = ["Study", "burgers", "darcy", "heat", "make_study", "navier_stokes", "recipe"]
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
@@ -19,7 +17,8 @@ from typing_extensions import Doc
 from pdno.data import problems
 from pdno.interface.errors import suggest
 from pdno.interface.records import one_line
-from pdno.runs.plugins import Study, register
+from pdno.runs.plugins import Study as Study
+from pdno.runs.plugins import register
 
 Options = dict[str, Any]
 """Options in the words of a specification."""

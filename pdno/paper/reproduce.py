@@ -9,8 +9,6 @@ the extra `cluster` the runs spread over a Ray cluster that shares the folder; w
 one after another.
 """
 
-__all__ = ["gather_metrics", "reproduce", "run", "run_folder", "run_study", "study_of"]
-
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal

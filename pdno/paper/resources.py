@@ -4,8 +4,6 @@ One training step is measured in a process of its own for each network; an epoch
 50 such steps. The paper measured a GPU, so the ratios are what can be compared.
 """
 
-__all__ = ["measure_resources"]
-
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The data of an experiment: generated where they are missing, then opened and split."""
 
-__all__ = ["dataset_folder", "ensure_dataset", "open_experiment_data", "unseen_samples"]
-
 import hashlib
 import json
 from dataclasses import dataclass

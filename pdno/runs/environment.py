@@ -1,7 +1,5 @@
 """Versions, threads and backends of this machine: torch, compiled kernels, triton and cuda."""
 
-__all__ = ["describe_environment", "run_environment", "show_environment"]
-
 import json
 import os
 import platform

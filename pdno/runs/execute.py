@@ -1,7 +1,5 @@
 """Run an experiment: data, training, evaluation, and a folder that holds all of it."""
 
-__all__ = ["run_experiment", "train"]
-
 import contextlib
 import json
 import shutil

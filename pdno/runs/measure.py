@@ -15,8 +15,6 @@ Operators of a family of equations, whose samples have PDE parameters, have furt
     symbol      for heat: the learned e^{-4π²|ξ|²ct} against the exact one at five c of the range
 """
 
-__all__ = ["learned_diffusivity", "measure"]
-
 from collections.abc import Iterator
 from itertools import pairwise
 

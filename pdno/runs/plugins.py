@@ -9,8 +9,6 @@ imports those of `--plugin MODULE` and of installed packages which declare
 A specification file only names what is registered: reading one never imports anything.
 """
 
-__all__ = ["RECIPES", "Study", "load_plugins", "register"]
-
 import importlib
 import os
 import sys

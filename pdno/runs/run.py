@@ -1,7 +1,5 @@
 """A finished run: what its folder (`pdno.files.run_folder`) holds, read when it is needed."""
 
-__all__ = ["Run", "find_runs", "find_unfinished", "load", "load_run"]
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ It is written beside the results as JSON and may be read from JSON or YAML. Unkn
 contradictions are refused by name.
 """
 
-__all__ = ["Experiment", "differences", "read_experiment"]
-
 import json
 import math
 import re

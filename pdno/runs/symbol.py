@@ -5,8 +5,6 @@ guaranteed, for heat the learned diffusivity, and for data of a problem the lear
 operator in phase space.
 """
 
-__all__ = ["inspect_symbols"]
-
 import copy
 import json
 import math

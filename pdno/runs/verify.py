@@ -4,8 +4,6 @@ Each file is right, missing, changed, or unknown: no record names it. Unknown fi
 and do no harm, but under the name of a file of a run, where they would be read, they are wrong.
 """
 
-__all__ = ["verify"]
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
