@@ -14,6 +14,11 @@ from pdno.paper.recipes import (
     CLIP,
     HEAT_NETWORK,
     TRANSPORT,
+    burgers_runs,
+    darcy_sets,
+    flow_sets,
+)
+from pdno.paper.study import (
     Models,
     Options,
     PaperPreset,
@@ -21,16 +26,13 @@ from pdno.paper.recipes import (
     Runs,
     Seeds,
     SmallPreset,
-    Study,
-    burgers_runs,
     changed,
-    darcy_sets,
-    flow_sets,
     make_study,
     muon,
     one_cycle,
     recipe,
 )
+from pdno.runs.plugins import Study
 
 MODES = {
     "smoke": (2, None),

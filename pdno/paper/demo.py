@@ -11,8 +11,9 @@ from pdno.data.generate import generate_dataset
 from pdno.figures.style import save_figure
 from pdno.files.run_folder import is_finished
 from pdno.paper.chapters import add_paper_chapters
-from pdno.paper.recipes import Runs, heat, make_study, one_cycle
+from pdno.paper.recipes import heat
 from pdno.paper.reproduce import run_folder, run_study
+from pdno.paper.study import Runs, make_study, one_cycle
 from pdno.report.page import write_report
 from pdno.runs.datasets import unseen_samples
 from pdno.runs.plugins import Study
