@@ -26,7 +26,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -124,17 +124,24 @@ class Predictions:
             yield prediction, self.data.batch(range(first, first + len(prediction)))[1]
             first += len(prediction)
 
-    def evaluate(self, **options: Any) -> Evaluation:
+    def evaluate(
+        self, *, orders: Sequence[float] = (1.0,), edges: Sequence[int] | None = None
+    ) -> Evaluation:
         """Their errors; `orders` and `edges` are those of `evaluate`."""
-        times = self.data.target_times
-        return evaluate_pairs(self.pairs(), self.data.grid, times=times, **options)
+        grid, times = self.data.grid, self.data.target_times
+        return evaluate_pairs(self.pairs(), grid, times=times, orders=orders, edges=edges)
 
 
 def predict(
-    predictor: Predictor | nn.Module, data: OperatorDataset, **options: Any
+    predictor: Predictor | nn.Module,
+    data: OperatorDataset,
+    *,
+    batch_size: int = 20,
+    device: torch.device | str | None = None,
 ) -> Predictions:
     """The predictions of a whole dataset; `batch_size` and `device` are those of `evaluate`."""
-    pairs = predict_batches(as_predictor(predictor), data, **options)
+    model = as_predictor(predictor)
+    pairs = predict_batches(model, data, batch_size=batch_size, device=device)
     return Predictions(data, tuple(prediction for prediction, _ in pairs))
 
 
@@ -218,7 +225,9 @@ def evaluate_resolutions(
     *,
     resolutions: Sequence[int],
     predicted: Predictions | None = None,
-    **options: Any,
+    edges: Sequence[int] | None = None,
+    batch_size: int = 20,
+    device: torch.device | str | None = None,
 ) -> list[AtResolution]:
     """Zero-shot and interpolated errors at several resolutions.
 
@@ -232,20 +241,20 @@ def evaluate_resolutions(
         trained_at: Points per axis of the training.
         resolutions: Points per axis to evaluate at; all must divide those of `data`.
         predicted: The predictions at `trained_at`; None makes them.
-        options: Those of `evaluate`.
+        edges, batch_size, device: Those of `evaluate`.
     """
-    how = {name: options.pop(name) for name in ("batch_size", "device") if name in options}
-    at_training = predicted or predict(predictor, _at(data, trained_at), **how)
+
+    def predict_at(points: int) -> Predictions:
+        return predict(predictor, _at(data, points), batch_size=batch_size, device=device)
+
+    at_training = predicted or predict_at(trained_at)
     results = []
     for r in resolutions:
+        zero_shot = (at_training if r == trained_at else predict_at(r)).evaluate(edges=edges)
         there = _at(data, r)
-        if r == trained_at:
-            zero_shot = at_training.evaluate(**options)
-        else:
-            zero_shot = evaluate(predictor, there, **how, **options)
         grid, coarse = there.grid, Predictions(there, at_training.batches)
         pairs = ((_interpolate(v.double(), trained_at, grid.shape), u) for v, u in coarse.pairs())
-        interpolated = evaluate_pairs(pairs, grid, times=there.target_times, **options)
+        interpolated = evaluate_pairs(pairs, grid, times=there.target_times, edges=edges)
         results.append(AtResolution(r, zero_shot, interpolated))
     return results
 
@@ -267,17 +276,15 @@ def _interpolate(field: Tensor, points: int, shape: tuple[int, ...]) -> Tensor:
     # a grid with the points of both; going coarser by `resample` would smooth instead
     common = math.lcm(points, shape[0])
     fine = resample(field, (common,) * len(shape)) if common != points else field
-    every: tuple[Any, ...] = (..., *(slice(None, None, common // shape[0]),) * len(shape))
-    return fine[every]
+    for axis in range(-len(shape), 0):
+        fine = fine.unfold(axis, 1, common // shape[0]).squeeze(-1)
+    return fine
 
 
 def evaluate_times(
-    predictions: Predictions, trained_at: Sequence[float], **errors: Any
+    predictions: Predictions, trained_at: Sequence[float]
 ) -> tuple[Evaluation, Evaluation]:
-    """Errors at the times of the training, and at the times between and beyond.
-
-    The predictions are at all times; `errors` are `orders` and `edges` of `evaluate`.
-    """
+    """Errors of predictions at all times: at those of the training, and at the others."""
     times, grid = predictions.data.target_times, predictions.data.grid
     if times is None:
         raise ValueError("a static dataset has no times: use evaluate")
@@ -291,6 +298,6 @@ def evaluate_times(
     def at(*, training: bool) -> Evaluation:
         frames = [k for k, at_training in enumerate(trained) if at_training == training]
         chosen = ((v[:, frames], u[:, frames]) for v, u in predictions.pairs())
-        return evaluate_pairs(chosen, grid, times=[times[k] for k in frames], **errors)
+        return evaluate_pairs(chosen, grid, times=[times[k] for k in frames])
 
     return at(training=True), at(training=False)

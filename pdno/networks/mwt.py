@@ -22,6 +22,7 @@ from pdno.networks.neural_operator import Size, check_numbers
 from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 from pdno.spectral.grid import Grid
 
+Base = Literal["legendre", "chebyshev"]
 HIDDEN = 128  # channels of the projection, in all published multiwavelet networks
 
 
@@ -57,7 +58,7 @@ class MWT(RecordsArguments, nn.Module):
         modes: Size = 12,
         blocks: Size = 4,
         coarsest: Annotated[int, Field(ge=0, le=16)] = 0,
-        base: Literal["legendre", "chebyshev"] = "legendre",
+        base: Base = "legendre",
         space_time: bool = False,
         append_coordinates: bool = True,
         head: AnyHead = None,

@@ -23,7 +23,7 @@ __all__ = [
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -278,7 +278,7 @@ def cut(v: Tensor, grid: Grid) -> Tensor:
     return v
 
 
-def check_numbers(f: Any, weight: Tensor) -> None:
+def check_numbers(f: object, weight: Tensor) -> None:
     """Refuse inputs that are no tensor, empty, or not of the precision of the weights."""
     if not isinstance(f, Tensor):
         cure = "give torch.as_tensor(f, dtype=torch.float32), or take predict, which takes arrays"

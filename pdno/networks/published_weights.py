@@ -8,7 +8,7 @@ __all__ = ["convert_published_mwt", "load_published"]
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import get_args
 
 import numpy as np
 import torch
@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from pdno.files.tensor_file import read_tensor_file
 from pdno.networks.fno import FNO
-from pdno.networks.mwt import MWT
+from pdno.networks.mwt import MWT, Base
 from pdno.networks.pdno import PDNO
-from pdno.operators.multiwavelet import BASES, make_filters
+from pdno.operators.multiwavelet import make_filters
 
 _SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"
 # what becomes what in our names, in this order; an FNO has corner blocks weights1, weights2, ...
@@ -32,7 +32,7 @@ _MWT_NAMES |= {"convolution.table": "weights", "convolution": "conv.0", "mix": "
 
 
 def load_published(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Mapping[str, object],
     resolution: int | Sequence[int],
     *,
     activation: str = "gelu",
@@ -58,18 +58,31 @@ def load_published(
     width, channels = state.matrix("fc0.weight").shape
     sizes = (dim, channels - dim, state.matrix("fc2.weight").shape[0])
     layers = sum(name.startswith("w") and name.endswith(".weight") for name in state)
-    common: Any = {"width": width, "layers": layers, "padding": padding}
-    common["coordinate_scale"] = tuple(n / (n - 1) for n in shape)
+    scale = tuple(n / (n - 1) for n in shape)
     if _TABLE in state:
         network: nn.Module = FNO(
-            *sizes, **common, modes=tuple(_as_real(state[_TABLE]).shape[2:-1])
+            *sizes,
+            width=width,
+            layers=layers,
+            modes=tuple(_as_real(state[_TABLE]).shape[2:-1]),
+            coordinate_scale=scale,
+            padding=padding,
         )
     else:
-        hidden = sum(name.startswith("conv0.net_real.hidden") for name in state) // 2
-        common |= {"symbol_layers": hidden, "symbol_hidden": state[_SYMBOL].shape[0]}
-        common |= {"activation": activation, "first_activation": first_activation, "modes": modes}
-        common |= {"depends_on_x": "conv0.net_out.linear_in.weight" in state}
-        network = PDNO(*sizes, **common, frequency_scale=shape)
+        network = PDNO(
+            *sizes,
+            width=width,
+            layers=layers,
+            modes=modes,
+            padding=padding,
+            symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
+            symbol_hidden=state[_SYMBOL].shape[0],
+            activation=activation,
+            first_activation=first_activation,
+            depends_on_x="conv0.net_out.linear_in.weight" in state,
+            frequency_scale=shape,
+            coordinate_scale=scale,
+        )
     _fill(network, dict(network.named_parameters()), state)
     return network.eval()
 
@@ -92,7 +105,7 @@ class _Weights(dict[str, Tensor]):
         return self.pop(name) if name in self else self[name]
 
 
-def _read(source: str | Path | Mapping[str, Any]) -> _Weights:
+def _read(source: str | Path | Mapping[str, object]) -> _Weights:
     raw = source if isinstance(source, Mapping) else read_tensor_file(Path(source))
     if not isinstance(raw, Mapping):
         raise ValueError(f"{source} holds one tensor; expected weights by name")
@@ -169,7 +182,7 @@ def _fill(network: nn.Module, own: Mapping[str, Tensor], published: _Weights) ->
     network.load_state_dict(weights, strict=False)
 
 
-def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> MWT:
+def convert_published_mwt(state: Mapping[str, object], base: str | None = None) -> MWT:
     """The MWT of a published state dict, in eval mode; `load_published` for this family.
 
     Without a base it is recognised by the filters. The coarsest level is 0, as always published.
@@ -180,24 +193,34 @@ def convert_published_mwt(state: Mapping[str, Any], base: str | None = None) -> 
     axes, dim = table.dim() - 3, min(table.dim() - 3, 2)
     wavelets = round(filters.shape[1] ** (1 / dim))
     last = max(int(name.split(".")[1]) for name in weights if name.startswith("MWT_CZ."))
-    options: Any = {"wavelets": wavelets, "modes": table.shape[2], "blocks": last + 1}
-    options |= {"append_coordinates": False}
-    options |= {"width": lift.shape[0] // wavelets**dim, "space_time": axes == 3}
-    options["base"] = _recognise_base(filters, dim, wavelets, base)
-    model = MWT(dim, lift.shape[1], weights["Lc1.weight"].shape[0], **options).to(lift.dtype)
+    model = MWT(
+        dim,
+        lift.shape[1],
+        weights["Lc1.weight"].shape[0],
+        width=lift.shape[0] // wavelets**dim,
+        wavelets=wavelets,
+        modes=table.shape[2],
+        blocks=last + 1,
+        base=_recognise_base(filters, dim, wavelets, base),
+        space_time=axes == 3,
+        append_coordinates=False,
+    ).to(lift.dtype)
     _fill(model, model.state_dict(), weights)
     return model.eval()
 
 
-def _recognise_base(filters: Tensor, dim: int, wavelets: int, base: str | None) -> str:
+def _recognise_base(filters: Tensor, dim: int, wavelets: int, base: str | None) -> Base:
     """The base whose filters [H0^T; H1^T; ...] are those of the state."""
     stated = filters.double().cpu()
-    for candidate in BASES if base is None else (base,):
+    candidates: tuple[Base, ...] = get_args(Base)
+    for candidate in candidates:
+        if base not in (None, candidate):
+            continue
         analysis = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim))
         scaling = analysis.T[:, : filters.shape[1]]
         if scaling.shape == stated.shape and torch.allclose(stated, scaling, atol=1e-5):
             return candidate
     raise ValueError(
         f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
-        f"{base or ' or '.join(BASES)}; leave base out to have it recognised"
+        f"{base or ' or '.join(candidates)}; leave base out to have it recognised"
     )

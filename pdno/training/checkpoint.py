@@ -153,7 +153,7 @@ class RunRecorder:
     """
 
     folder: Path | None
-    identity: Mapping[str, Any]
+    identity: Mapping[str, object]
     group: ProcessGroup
     every: float
     tensorboard: bool = False

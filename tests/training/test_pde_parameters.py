@@ -1,4 +1,4 @@
-"""One operator for a family of equations: pde_parameters go from the data to the symbols, or channels."""
+"""One operator for a family of equations: PDE parameters go to symbols or to channels."""
 
 import numpy as np
 import pytest
