@@ -3,7 +3,7 @@
     python examples/rollout_animation.py [FOLDER]
 
 The network learns one step of Burgers' equation from neighbouring frames, with a little noise, and
-is then left alone for all of them. A notebook plays `operator.animate()` by itself; here it becomes a
+is then left alone for all of them. A notebook plays `operator.animate(test)` by itself; here it is a
 GIF, and .html gives a page with buttons.
 """
 
@@ -27,7 +27,7 @@ def main(folder: Path, epochs: int = 6, frames: int = 9) -> float:
     model = pdno.PDNO(1, 1, 1, width=8, layers=2, modes=16, symbol_hidden=12)
     options = {"task": pdno.Markov(noise=0.01), "learning_rate": 1e-2, "epochs": epochs}
     operator = pdno.fit(model, train, test, **options, normalization="channel")
-    animation = operator.animate(0)
+    animation = operator.animate(test, 0)
     animation.figure.set_size_inches(6.0, 2.0)
     animation.save(folder / "rollout_animation.gif")
     return pdno.evaluate(operator, test).mean()
