@@ -3,8 +3,8 @@
     python examples/rollout_animation.py [FOLDER]
 
 The network learns one step of Burgers' equation from neighbouring frames, with a little noise, and
-is then left alone for all of them. A notebook plays `operator.animate(test)` by itself; here it is a
-GIF, and .html gives a page with buttons.
+is then left alone for all of them. A notebook plays `operator.animate(test)` by itself; here it
+is a GIF, and .html gives a page with buttons.
 """
 
 import sys
