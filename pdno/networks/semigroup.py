@@ -27,7 +27,6 @@ from pdno.networks.neural_operator import (
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.symbols.classical import ClassicalSymbol
-from pdno.symbols.mlp import MLPOptions
 from pdno.symbols.scale import InputScale
 
 Order = Annotated[float, Field(ge=-8, le=8)]
@@ -68,16 +67,16 @@ class SemigroupStep(RecordsArguments, nn.Module):
             channels = f"from {in_channels} to {out_channels} channels"
             raise ValueError(f"a step {channels}; expected as many: give it one frame, window=1")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
-        sizes: MLPOptions = {"layers": symbol_layers, "hidden": symbol_hidden}
         scale = InputScale(dim, 1.0, frequency_scale, kept)
         generator = ClassicalSymbol(
             in_channels, in_channels, scale=scale, order=order, depends_on_x=False,
-            takes_time=True, self_adjoint=self_adjoint, **sizes,
+            takes_time=True, self_adjoint=self_adjoint, layers=symbol_layers, hidden=symbol_hidden,
         )  # fmt: skip
         scale = InputScale(dim, 1.0, frequency_scale, kept)
         forcing = ClassicalSymbol(
-            width, in_channels, scale=scale, order=local_order, depends_on_x=False, **sizes
-        )
+            width, in_channels, scale=scale, order=local_order, depends_on_x=False,
+            layers=symbol_layers, hidden=symbol_hidden,
+        )  # fmt: skip
         self.semigroup = PseudoDifferentialOperator(generator, kept)
         self.forcing = PseudoDifferentialOperator(forcing, kept)
         self.local = PointwiseLinear(in_channels, width)

@@ -22,8 +22,7 @@ from pdno.spectral.fourier import Method, Modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.spectral.tracing import is_traced
 from pdno.symbols.base import FullSymbol, Symbol, SymbolValues, Time, apply_directly
-from pdno.symbols.network import LowRankSymbol, TableSymbol
-from pdno.symbols.separated import SeparatedSymbol
+from pdno.symbols.network import LowRankSymbol, SeparatedSymbol, TableSymbol
 
 
 class PseudoDifferentialOperator(RecordsArguments, nn.Module):

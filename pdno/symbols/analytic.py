@@ -1,8 +1,4 @@
-"""Symbols given by formulas, one number per mode (I = O = 1), evaluated in float64.
-
-On an even grid the mode N/2 stands for both signs in equal parts, so a symbol has the mean of its
-two values there (of four where two axes meet); so does the spectral derivative.
-"""
+"""Symbols given by formulas, one number per mode (I = O = 1), evaluated in float64."""
 
 import math
 from abc import abstractmethod
@@ -17,7 +13,11 @@ from pdno.symbols.base import Symbol, SymbolValues, Time, as_parameters
 
 
 class AnalyticSymbol(Symbol):
-    """A symbol a(ξ) given by a formula, in float64."""
+    """A symbol a(ξ) given by a formula, in float64.
+
+    On an even grid the mode N/2 stands for both signs in equal parts, so a symbol has the mean of
+    its two values there (of four where two axes meet); so does the spectral derivative.
+    """
 
     hermitian = True
     class_order: float | None = None  # m of S^m_{1,0}, if it is in one at all times
@@ -38,10 +38,9 @@ class AnalyticSymbol(Symbol):
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The formula on the kept modes, with the mean of both signs at N/2."""
         xi = grid.modes(modes).to(torch.float64)
-        time = self._time(t, grid.dim)
         even = [(axis, n) for axis, n in enumerate(grid.shape) if n % 2 == 0]
-        kept = (slice(None),) * grid.dim
-        return SymbolValues(self._mean_of_signs(xi, time, even)[..., None, None, None, *kept])
+        values = self._mean_of_signs(xi, self._time(t, grid.dim), even)
+        return SymbolValues(values[(..., None, None, None, *[slice(None)] * grid.dim)])
 
     def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
         """The formula at any frequencies (M, d), by itself."""
@@ -49,10 +48,10 @@ class AnalyticSymbol(Symbol):
         return SymbolValues(values.to(torch.complex128)[None, None, None])
 
     def _time(self, t: Time, dim: int = 0) -> Tensor:
-        """t as a tensor, () or (B, 1, ..., 1); 0 for symbols without time."""
-        values = as_parameters(t, self, torch.zeros((), dtype=torch.float64))
+        zero = torch.zeros((), dtype=torch.float64)
+        values = as_parameters(t, self, zero)
         if values is None:
-            return torch.zeros((), dtype=torch.float64)
+            return zero
         return values[:, 0].reshape(-1, *[1] * dim) if values.dim() == 2 else values[0]
 
     def _mean_of_signs(self, xi: Tensor, t: Tensor, even: list[tuple[int, int]]) -> Tensor:
@@ -97,8 +96,7 @@ class Derivative(AnalyticSymbol):
 
     def __init__(self, order: Sequence[int]) -> None:
         super().__init__()
-        self.order, self.dim = tuple(order), len(order)
-        self.class_order = float(sum(order))
+        self.order, self.dim, self.class_order = tuple(order), len(order), float(sum(order))
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("derivative", self.order, xi)
@@ -174,10 +172,9 @@ class Multiplication(AnalyticSymbol):
         return torch.ones(xi.shape[:-1], dtype=torch.float64)
 
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
-        """1 in frequency, b in space."""
-        values = super().evaluate(grid, modes, t)
-        return SymbolValues(values.frequency, self.function(grid.points())[None, None, None])
+        frequency = super().evaluate(grid, modes, t).frequency
+        return SymbolValues(frequency, self.function(grid.points())[None, None, None])
 
     def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
-        values = super().evaluate_at(x, xi, t)
-        return SymbolValues(values.frequency, self.function(x).double()[None, None, None])
+        frequency = super().evaluate_at(x, xi, t).frequency
+        return SymbolValues(frequency, self.function(x).double()[None, None, None])

@@ -1,8 +1,7 @@
 """Symbols: the functions a(x, ξ) that define an operator K[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}.
 
 Fast operators need the separated form a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ) (eq. 16 has one term)
-for each pair of an output j and an input i, in this order, as in the published weights. A
-`FullSymbol` has no such form; its operator is the double sum itself, the reference for all others.
+for each pair of an output j and an input i, in this order, as in the published weights.
 """
 
 import math
@@ -102,10 +101,7 @@ class Symbol(RecordsArguments, nn.Module):
         return self.evaluate(grid, modes, t)
 
     def proven_order(self, t: float | None = None) -> float | None:
-        """An m for which a is in S^m_{1,0} by a theorem, -inf for every m; None without one.
-
-        Proofs are in docs/theory_symbol_classes.md.
-        """
+        """An m for which a is in S^m_{1,0} by a theorem, -inf for every m; None without one."""
         return None
 
 
@@ -114,29 +110,32 @@ def as_parameters(t: Time, symbol: Symbol, like: Tensor) -> Tensor | None:
 
     A single one may come without the last axis, () or (B,).
     """
-    name, count = type(symbol).__name__, symbol.takes_time + symbol.pde_parameters
-    if not symbol.pde_parameters and (t is None) == symbol.takes_time:
-        wrong = "depends on time: give t, one number or one per sample"
-        unwanted = "has no time: leave t out, or take a symbol with takes_time=True"
-        raise ValueError(f"{name} {wrong if t is None else unwanted}")
+    count = symbol.takes_time + symbol.pde_parameters
     names = f"{'time and ' if symbol.takes_time else ''}{symbol.pde_parameters} PDE parameters"
+    if (t is None) == bool(count):
+        problem = f"depends on {names}: give them as t of shape (B, {count})"
+        if not symbol.pde_parameters:
+            wrong = "depends on time: give t, one number or one per sample"
+            unwanted = "has no time: leave t out, or take a symbol with takes_time=True"
+            problem = wrong if count else unwanted
+        raise ValueError(f"{type(symbol).__name__} {problem}")
     if t is None:
-        if count:
-            raise ValueError(f"{name} depends on {names}: give them as t of shape (B, {count})")
         return None
     values = torch.as_tensor(t, dtype=like.dtype, device=like.device)
     if count == 1 and values.dim() < 2:
         return values[..., None]
-    if not symbol.pde_parameters:
-        raise ValueError(f"t has shape {tuple(values.shape)}; expected one number or (B,)")
-    if values.dim() != 2 or values.shape[1] != count:
-        problem = f"{name} depends on {names}; t has shape {tuple(values.shape)}"
-        raise ValueError(f"{problem}, expected (B, {count}): one row for each sample or for all")
+    if not symbol.pde_parameters or values.dim() != 2 or values.shape[1] != count:
+        rows = f"(B, {count}) for {names}: one row for each sample or for all"
+        expected = rows if symbol.pde_parameters else "one number or (B,)"
+        raise ValueError(f"t has shape {tuple(values.shape)}; expected {expected}")
     return values[0] if len(values) == 1 else values
 
 
 class FullSymbol:
-    """a_ij(x, ξ) given by a function from x (P, 1, d) and ξ (1, M, d) to values (O, I, P, M)."""
+    """a_ij(x, ξ) that is not separated: its operator is the double sum itself, on small grids.
+
+    The function takes x (P, 1, d) and ξ (1, M, d) to values (O, I, P, M).
+    """
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.function = function
@@ -170,8 +169,7 @@ def apply_directly(a: Tensor, f: Tensor, grid: Grid, modes: Modes = None) -> Ten
     waves = torch.exp(2j * math.pi * (x @ xi.T)) * hermitian_weights(xi[:, -1], grid.shape[-1])
     f_hat = transform(f.to(torch.float64), grid.dim, modes).flatten(2)
     kernel = a.reshape(*a.shape[:2], grid.size, -1) * waves
-    out = torch.einsum("oixm,bim->box", kernel, f_hat).real
-    return out.reshape(len(f), -1, *grid.shape)
+    return torch.einsum("oixm,bim->box", kernel, f_hat).real.reshape(len(f), -1, *grid.shape)
 
 
 def _check_size(grid: Grid, xi: Tensor) -> None:

@@ -6,15 +6,16 @@ docs/theory_symbol_classes.md.
 
 import math
 from functools import partial
-from typing import Literal, Unpack
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid, kept_per_axis
-from pdno.symbols.mlp import ACTIVATIONS, MLPOptions, SymbolMLP, join_parts
-from pdno.symbols.separated import SeparatedSymbol, SymbolOptions, append_parameters
+from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP, join_parts
+from pdno.symbols.network import SeparatedSymbol, append_parameters
+from pdno.symbols.scale import InputScale
 
 Parity = Literal["even", "odd", "none"]
 GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be almost linear
@@ -58,32 +59,52 @@ class ClassicalSymbol(SeparatedSymbol):
         in_channels: int,
         out_channels: int,
         *,
+        scale: InputScale,
         order: float = 0.0,
         hermitian: bool = True,
         elliptic: bool = False,
         self_adjoint: bool = False,
         dissipative: bool = False,
-        **options: Unpack[SymbolOptions],
+        depends_on_x: bool = True,
+        takes_time: bool = False,
+        pde_parameters: int = 0,
+        layers: int = 2,
+        hidden: int = 32,
+        activation: str = "gelu",
+        first_activation: str | None = None,
     ) -> None:
-        super().__init__(in_channels, out_channels, **options)
+        super().__init__(
+            in_channels, out_channels, scale, depends_on_x, takes_time, pde_parameters
+        )
         self.order, self.hermitian = float(order), hermitian
-        self.self_adjoint, self.dissipative = self_adjoint, dissipative or self.takes_time
-        self.elliptic = elliptic or (self.takes_time and order > 0)
+        self.self_adjoint, self.dissipative = self_adjoint, dissipative or takes_time
+        self.elliptic = elliptic or (takes_time and order > 0)
         self.exact_structure = self.self_adjoint or self.elliptic or self.dissipative
-        self._check()
-        dim, network = self.scale.dim, self.network_options
+        structures = ("takes_time", "self_adjoint", "dissipative", "elliptic")
+        structure = [name for name in structures if getattr(self, name)]
+        if structure and in_channels != out_channels:
+            channels = f"from {in_channels} to {out_channels} channels"
+            raise ValueError(f"{structure[0]} {channels}: give as many outputs as inputs")
+        if depends_on_x and structure and structure != ["elliptic"]:
+            hint = "is a property of a(ξ) alone: give depends_on_x=False"
+            raise ValueError(f"{structure[0]} {hint}")
+        network, dim = (layers, hidden, activation, first_activation), scale.dim
+        make = partial(ParityMLP, dim, pde_parameters, self.pairs, network)
         even: Parity = "even" if hermitian else "none"
         odd: Parity = "odd" if hermitian else "none"
-        make = partial(ParityMLP, dim, self.pde_parameters, self.pairs, **network)
-        self.real, self.imaginary = make(parity=even), make(parity=odd)
+        self.real, self.imaginary = make(even), make(odd)
+        rough = [name for name in self.real.names if ACTIVATIONS[name].order is None]
+        if rough:
+            problem = f"activation {rough[0]!r} of a classical symbol: it is not smooth"
+            raise ValueError(f"{problem}; take gelu, softplus, silu, tanh or sigmoid")
         if self.dissipative or self.elliptic:
-            self.root_real, self.root_imaginary = make(parity=even), make(parity=odd)
+            self.root_real, self.root_imaginary = make(even), make(odd)
         if self.elliptic:
             self.log_ellipticity = nn.Parameter(torch.tensor(math.log(0.1)))  # of c at the start
         self.space = None
-        if self.depends_on_x:
+        if depends_on_x:
             outputs = 1 if self.elliptic else self.pairs
-            self.space = SymbolMLP(2 * dim + self.pde_parameters, outputs, **network)
+            self.space = SymbolMLP(2 * dim + pde_parameters, outputs, *network)
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
 
@@ -95,11 +116,11 @@ class ClassicalSymbol(SeparatedSymbol):
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
-        if not self.exact_structure:
-            omega, size = _compactify(xi, self.order)
-            points = append_parameters(omega, self._without_time(t))
-            return self._matrix(self.real, self.imaginary, points).unsqueeze(0) * size
-        return self._assemble(self._parts(xi, t), xi, t)
+        if self.exact_structure:
+            return self._assemble(self._parts(xi, t), xi, t)
+        omega, size = _compactify(xi, self.order)
+        points = append_parameters(omega, self._without_time(t))
+        return self._matrix(self.real, self.imaginary, points) * size
 
     def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
         """The same on a grid, where structured symbols keep their structure.
@@ -120,11 +141,7 @@ class ClassicalSymbol(SeparatedSymbol):
                 points = [at for p in points for at in (p, p * signs)]
             if k is not None and axis + 1 < grid.dim and 2 * k < n:
                 unpaired |= integers[..., axis] == -k
-        parts = [self._parts(at, t) for at in points]
-        means = {
-            name: torch.stack([part[name] / len(parts) for part in parts]).sum(dim=0)
-            for name in parts[0]
-        }
+        means = torch.stack([self._parts(at, t) / len(points) for at in points]).sum(dim=0)
         return self._assemble(means, xi, t).masked_fill(unpaired, 0.0)
 
     def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
@@ -136,24 +153,22 @@ class ClassicalSymbol(SeparatedSymbol):
         # all pairs of a point lie together in memory, as the operator reads them
         points = append_parameters(features, self._without_time(t))
         values: Tensor = self.space(points).movedim(-1, 0)
-        sizes = (1, 1) if self.elliptic else (self.out_channels, self.in_channels)
-        return (values.exp() if self.elliptic else values).reshape(1, *sizes, *values.shape[1:])
+        return values.exp()[None, None] if self.elliptic else self._by_pairs(values)
 
     def _without_time(self, t: Tensor | None) -> Tensor | None:
-        """The PDE parameters."""
         return None if t is None or not self.pde_parameters else t[..., -self.pde_parameters :]
 
-    def _parts(self, xi: Tensor, t: Tensor | None) -> dict[str, Tensor]:
-        """What A ⟨ξ⟩^{-m} is made of, matrices (*K, C, C): the self-adjoint, or P (+ c) and K.
+    def _parts(self, xi: Tensor, t: Tensor | None) -> Tensor:
+        """What A ⟨ξ⟩^{-m} is made of, (N + N*)/2, or P (+ c) and K: (1 or 2, *K, C, C).
 
-        They come with a leading B where each sample has PDE parameters of its own.
+        The matrices come with a leading B where each sample has PDE parameters of its own.
         """
         omega, _ = _compactify(xi, self.order)
         points = append_parameters(omega, self._without_time(t))
-        n = self._matrix(self.real, self.imaginary, points).movedim((0, 1), (-2, -1))
+        n = self._matrix(self.real, self.imaginary, points)[0].movedim((0, 1), (-2, -1))
         if not (self.elliptic or self.dissipative):
-            return {"symmetric": 0.5 * (n + n.mH)}
-        root = self._matrix(self.root_real, self.root_imaginary, points)
+            return 0.5 * (n + n.mH)[None]
+        root = self._matrix(self.root_real, self.root_imaginary, points)[0]
         root = root.movedim((0, 1), (-2, -1))
         positive = root @ root.mH
         if self.elliptic:
@@ -161,44 +176,27 @@ class ClassicalSymbol(SeparatedSymbol):
             # |ξ|²/⟨ξ⟩², so that e^{tA} may keep the mean
             weight = omega[..., 1:].square().sum(dim=-1) if self.dissipative else 1.0
             positive = positive + (self.log_ellipticity.exp() * weight)[..., None, None] * unit
-        return {"positive": positive, "skew": 0.5 * (n - n.mH)}
+        return torch.stack([positive, 0.5 * (n - n.mH)])
 
-    def _assemble(self, parts: dict[str, Tensor], xi: Tensor, t: Tensor | None) -> Tensor:
+    def _assemble(self, parts: Tensor, xi: Tensor, t: Tensor | None) -> Tensor:
         """A, or e^{tA}, from its parts, (1, O, I, *K), B after I if t is (B, P)."""
         time = t[..., 0] if t is not None and self.takes_time else None
         if time is not None and bool((time < 0).any()):
             least = f"t is {float(time.min()):g}; expected t >= 0"
             raise ValueError(f"{least}: e^{{tA}} of a dissipative A grows without bound backwards")
-        if "symmetric" in parts:
-            a = parts["symmetric"]
-        elif self.dissipative:
-            a = -parts["positive"] if self.self_adjoint else parts["skew"] - parts["positive"]
-        else:
-            unitary = None if self.self_adjoint else _exponential(parts["skew"])
-            a = parts["positive"] if unitary is None else parts["positive"] @ unitary
+        a, skew = parts[0], parts[-1]
+        if self.dissipative:
+            a = -a if self.self_adjoint else skew - a
+        elif self.elliptic and not self.self_adjoint:
+            a = a @ _exponential(skew)
         a = a * _compactify(xi, self.order)[1][..., None, None]
         if time is not None:
             a = _exponential(time.reshape(*time.shape, *[1] * (xi.dim() + 1)) * a)
         return a.movedim((-2, -1), (0, 1)).unsqueeze(0)
 
     def _matrix(self, real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> Tensor:
-        """A complex network of ω and the PDE parameters, (..., d + 1 + P) -> (O, I, ...)."""
-        return self._by_pairs(join_parts(real.fields(points), imaginary.fields(points)))[0]
-
-    def _check(self) -> None:
-        for name in ("activation", "first_activation"):
-            activation = str(self.network_options.get(name))
-            if activation in ACTIVATIONS and ACTIVATIONS[activation].order is None:
-                problem = f"{name} {activation!r} of a classical symbol: it is not smooth"
-                raise ValueError(f"{problem}; take gelu, softplus, silu, tanh or sigmoid")
-        names = ("takes_time", "self_adjoint", "dissipative", "elliptic")
-        structure = [name for name in names if getattr(self, name)]
-        if structure and self.in_channels != self.out_channels:
-            channels = f"from {self.in_channels} to {self.out_channels} channels"
-            raise ValueError(f"{structure[0]} {channels}: give as many outputs as inputs")
-        if self.depends_on_x and structure and structure != ["elliptic"]:
-            hint = "is a property of a(ξ) alone: give depends_on_x=False"
-            raise ValueError(f"{structure[0]} {hint}")
+        """A complex network of ω and the PDE parameters, (..., d + 1 + P) -> (1, O, I, ...)."""
+        return self._by_pairs(join_parts(real.fields(points), imaginary.fields(points)))
 
 
 class ParityMLP(SymbolMLP):
@@ -214,11 +212,10 @@ class ParityMLP(SymbolMLP):
         dim: int,
         pde_parameters: int,
         out_features: int,
-        *,
+        network: tuple[int, int, str, str | None],
         parity: Parity,
-        **network: Unpack[MLPOptions],
     ) -> None:
-        super().__init__(dim + 1 + pde_parameters, out_features, **network)
+        super().__init__(dim + 1 + pde_parameters, out_features, *network)
         self.dim, self.parity = dim, parity
         with torch.no_grad():
             self.linear_in.weight.mul_(GAIN)

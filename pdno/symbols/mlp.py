@@ -7,7 +7,7 @@ the values holds.
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,14 +24,12 @@ class Activation(NamedTuple):
     order: int | None
 
 
-# torch's own threshold 20 makes a jump of e^-20, which float64 sees
-_softplus = partial(functional.softplus, threshold=40.0)
-
 ACTIVATIONS: dict[str, Activation] = {
     # |GELU(z)| <= |z|, GELU' is bounded, higher derivatives are Schwartz
     "gelu": Activation(functional.gelu, 1),
     # these differ from GELU by a Schwartz function
-    "softplus": Activation(_softplus, 1),
+    # torch's own threshold 20 makes a jump of e^-20, which float64 sees
+    "softplus": Activation(partial(functional.softplus, threshold=40.0), 1),
     "silu": Activation(functional.silu, 1),
     # bounded, and the derivatives are Schwartz functions
     "tanh": Activation(torch.tanh, 0),
@@ -47,15 +45,6 @@ def get_activation(name: str) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[name].function
 
 
-class MLPOptions(TypedDict, total=False):
-    """Options of `SymbolMLP`, which symbols made of networks pass on."""
-
-    layers: int
-    hidden: int
-    activation: str
-    first_activation: str | None
-
-
 class SymbolMLP(nn.Module):
     """linear_in, σ, `layers` times (linear, σ), linear_out; (..., d) -> (..., out_features).
 
@@ -67,7 +56,6 @@ class SymbolMLP(nn.Module):
         self,
         in_features: int,
         out_features: int,
-        *,
         layers: int = 2,
         hidden: int = 32,
         activation: str = "gelu",

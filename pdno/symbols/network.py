@@ -1,8 +1,12 @@
-"""Learned symbols: the paper's a1(x) a2(ξ), the same with one trunk, low rank, and FNO's table."""
+"""Symbols made of networks, a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ), and FNO's table of numbers.
+
+Networks see x and ξ scaled (see `symbols.scale`), and at every point the same parameters: the
+time, if the symbol `takes_time`, and so many PDE parameters μ. Without `depends_on_x` the symbol
+is c(ξ). The other options are those of `SymbolMLP`.
+"""
 
 import math
-from collections.abc import Sequence
-from typing import Unpack
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,27 +15,189 @@ from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.base import Symbol, SymbolValues, Time, as_parameters
 from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP, join_parts
-from pdno.symbols.separated import SeparatedSymbol, SymbolOptions, append_parameters
+from pdno.symbols.nodes import MOST, STEP, count_nodes, node_basis, node_points, probe_lines
+from pdno.symbols.scale import InputScale
 
+POINTS_PER_NODE = 8  # fewer points or modes per node are evaluated faster than interpolated
 SCALES = (1.0, 4.0)  # the s of the features of a trunk, in units of the `frequency_scale`
 GAIN = 3.0  # features lie on spheres, where torch's own start would be almost linear
+
+
+class SeparatedSymbol(Symbol):
+    """Σ_r b_rij(x) c_rij(ξ) with factors that are networks of the scaled x and ξ."""
+
+    rank = 1
+    periodic = False  # whether b is periodic by construction
+    exact_structure = False  # whether c has one, as positivity, that must hold to the last bit
+    real: SymbolMLP
+    imaginary: SymbolMLP
+    space: SymbolMLP | None
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        scale: InputScale,
+        depends_on_x: bool,
+        takes_time: bool,
+        pde_parameters: int,
+    ) -> None:
+        super().__init__(in_channels, out_channels)
+        self.dim, self.scale, self.depends_on_x = scale.dim, scale, depends_on_x
+        self.takes_time, self.pde_parameters = takes_time, pde_parameters
+        self.pairs = in_channels * out_channels
+        self.inputs = scale.dim + takes_time + pde_parameters  # of a network of x or ξ
+
+    def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
+        """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex.
+
+        Here that of two networks, `real` and `imaginary`, of ξ and the parameters t, (P,), or
+        (B, P), which puts B after I; None without any.
+        """
+        points = append_parameters(xi, t)
+        return self._by_pairs(join_parts(self.real.fields(points), self.imaginary.fields(points)))
+
+    def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
+        """c at the kept modes of a grid, given as ξ / frequency_scale."""
+        return self.frequency_factor(xi, t)
+
+    def space_factor(self, x: Tensor, t: Tensor | None) -> Tensor:
+        """b at x · coordinate_scale, (*N, d) -> (R, O or 1, I or 1, *N) real; B as for c."""
+        assert self.space is not None
+        # all pairs of a point lie together in memory, as the operator reads them
+        return self._by_pairs(self.space(append_parameters(x, t)).movedim(-1, 0))
+
+    def _by_pairs(self, values: Tensor) -> Tensor:
+        return values.reshape(self.rank, self.out_channels, self.in_channels, *values.shape[1:])
+
+    def evaluate(
+        self,
+        grid: Grid,
+        modes: Modes = None,
+        t: Time = None,
+        *,
+        most_nodes: int = 0,
+        smooth: bool = False,
+    ) -> SymbolValues:
+        """c on the kept modes, b on the whole grid, or at up to `most_nodes` nodes of its rows.
+
+        With `smooth` both may be interpolated along the line of one dimension, to float32.
+        """
+        like = next(self.parameters())
+        p, xi, line = as_parameters(t, self, like), self.scale.xi(grid, modes, like), grid.dim == 1
+        between = smooth and line and not self.exact_structure
+        c = _interpolate(self.frequency_factor, xi, p) if between else None
+        c = self.frequency_on(grid, modes, xi, p) if c is None else c
+        if not self.depends_on_x:
+            return _samples_first(SymbolValues(c), p)
+        counts = self._count_nodes(grid, p, most_nodes) if most_nodes else None
+        if counts is None:
+            x = self.scale.x(grid, like)
+            b = _interpolate(self.space_factor, x, p) if smooth and line else None
+            return _samples_first(SymbolValues(c, self.space_factor(x, p) if b is None else b), p)
+        axes, bases = grid.axes(), [like.new_empty(0, 0)] * grid.dim
+        for axis, count in enumerate(counts):
+            if count is not None:
+                points = tuple(axes[axis].tolist())
+                bases[axis] = node_basis(points, count, periodic=self.periodic).to(like)
+                axes[axis] = node_points(count, periodic=self.periodic)
+        nodes = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+        b = self.space_factor(self.scale.points(nodes, like), p)
+        rows = tuple(basis.T for basis in bases[:-1])
+        return _samples_first(SymbolValues(c, b, bases[-1], rows), p)
+
+    def _count_nodes(self, grid: Grid, t: Tensor | None, most: int) -> list[int | None] | None:
+        """Nodes of each axis that give b, None for all points; None if the last needs too many."""
+        lines = probe_lines(grid.dim, periodic=self.periodic)
+        with torch.no_grad():
+            x = self.scale.points(lines, next(self.parameters()))
+            b = self.space_factor(x.flatten(0, 1), t)
+        b = b.reshape(*b.shape[:-2], *lines.shape[:2], b.shape[-1])
+        counts = [count_nodes(line, periodic=self.periodic) for line in b.unbind(-3)]
+        if counts[-1] is None or counts[-1] > most:
+            return None
+        axes = zip(counts, grid.shape, strict=True)
+        return [count if count is not None and count < n else None for count, n in axes]
+
+    def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
+        """c at any frequencies (M, d), also those that are no integers, and b at points (P, d)."""
+        like = next(self.parameters())
+        p = as_parameters(t, self, like)
+        c = self.frequency_factor(self.scale.frequencies(xi, like), p)
+        b = self.space_factor(self.scale.points(x, like), p) if self.depends_on_x else None
+        return _samples_first(SymbolValues(c, b), p)
+
+
+def append_parameters(points: Tensor, t: Tensor | None) -> Tensor:
+    """Append t to every point: (*N, d) -> (*N, d + P), or (B, *N, d + P) for t of shape (B, P)."""
+    if t is None:
+        return points
+    if t.dim() == 2:
+        points = points.expand(len(t), *points.shape)
+        t = t.reshape(len(t), *[1] * (points.dim() - 2), -1)
+    return torch.cat([points, t.expand(*points.shape[:-1], t.shape[-1])], dim=-1)
+
+
+def _interpolate(
+    factor: Callable[[Tensor, Tensor | None], Tensor], points: Tensor, t: Tensor | None
+) -> Tensor | None:
+    """A factor at many points of a line, (K, 1) -> (..., K), from few nodes; None if too rough."""
+    if len(points) < POINTS_PER_NODE * STEP:
+        return None
+
+    def at_nodes(count: int) -> Tensor:
+        nodes = node_points(count, periodic=False).to(points)
+        return factor(torch.lerp(points[0], points[-1], nodes[:, None]), t)
+
+    with torch.no_grad():
+        probed = at_nodes(MOST)
+    parts = torch.view_as_real(probed).movedim(-1, 0) if probed.is_complex() else probed
+    count = count_nodes(parts, periodic=False)
+    if count is None or len(points) < POINTS_PER_NODE * count:
+        return None
+    axis = tuple(torch.linspace(0, 1, len(points), dtype=torch.float64).tolist())
+    basis, values = node_basis(axis, count, periodic=False).to(points), at_nodes(count)
+    if not values.is_complex():
+        return values @ basis
+    return join_parts(values.real @ basis, values.imag @ basis)
+
+
+def _samples_first(values: SymbolValues, t: Tensor | None) -> SymbolValues:
+    """(R, O, I, B, *K) -> (B, R, O, I, *K) where each sample has its own parameters."""
+    if t is None or t.dim() < 2:
+        return values
+    c, b = values.frequency.movedim(3, 0), values.space
+    return SymbolValues(c, None if b is None else b.movedim(3, 0), values.basis, values.rows)
 
 
 class NetworkSymbol(SeparatedSymbol):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 
     a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well, and with
-    PDE parameters μ: a(x, ξ; t, μ). The options are those of `SeparatedSymbol`.
+    PDE parameters μ: a(x, ξ; t, μ).
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, **options: Unpack[SymbolOptions]
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        scale: InputScale,
+        depends_on_x: bool = True,
+        takes_time: bool = False,
+        pde_parameters: int = 0,
+        layers: int = 2,
+        hidden: int = 32,
+        activation: str = "gelu",
+        first_activation: str | None = None,
     ) -> None:
-        super().__init__(in_channels, out_channels, **options)
-        network = self.network_options
-        self.real = SymbolMLP(self.inputs, self.pairs, **network)
-        self.imaginary = SymbolMLP(self.inputs, self.pairs, **network)
-        self.space = SymbolMLP(self.inputs, self.pairs, **network) if self.depends_on_x else None
+        super().__init__(
+            in_channels, out_channels, scale, depends_on_x, takes_time, pde_parameters
+        )
+        network = layers, hidden, activation, first_activation
+        self.real = SymbolMLP(self.inputs, self.pairs, *network)
+        self.imaginary = SymbolMLP(self.inputs, self.pairs, *network)
+        self.space = SymbolMLP(self.inputs, self.pairs, *network) if depends_on_x else None
 
 
 class LowRankSymbol(SeparatedSymbol):
@@ -49,19 +215,23 @@ class LowRankSymbol(SeparatedSymbol):
         in_channels: int,
         out_channels: int,
         *,
+        scale: InputScale,
         rank: int = 2,
         shared: bool = False,
-        **options: Unpack[SymbolOptions],
+        takes_time: bool = False,
+        pde_parameters: int = 0,
+        layers: int = 2,
+        hidden: int = 32,
+        activation: str = "gelu",
+        first_activation: str | None = None,
     ) -> None:
-        super().__init__(in_channels, out_channels, **options)
-        if not self.depends_on_x:
-            raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
+        super().__init__(in_channels, out_channels, scale, True, takes_time, pde_parameters)
         if rank < 1:
             raise ValueError(f"rank is {rank}; expected at least 1")
-        self.rank, network = rank, self.network_options
-        self.real = SymbolMLP(self.inputs, rank * self.pairs, **network)
-        self.imaginary = SymbolMLP(self.inputs, rank * self.pairs, **network)
-        self.space = SymbolMLP(self.inputs, rank * (1 if shared else out_channels), **network)
+        self.rank, network = rank, (layers, hidden, activation, first_activation)
+        self.real = SymbolMLP(self.inputs, rank * self.pairs, *network)
+        self.imaginary = SymbolMLP(self.inputs, rank * self.pairs, *network)
+        self.space = SymbolMLP(self.inputs, rank * (1 if shared else out_channels), *network)
         with torch.no_grad():
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
@@ -78,7 +248,7 @@ class TrunkSymbol(SeparatedSymbol):
     where ⟨ξ⟩_s = (s² + |ξ|²)^{1/2}. φ lies on half spheres, where R^d is a bounded set with the
     directions of infinity as its rim, so with a smooth activation a2 is in S^0_{1,0} in every
     dimension (docs/theory_symbol_classes.md). `space_hidden` is the width of a1; None for that of
-    the trunk. The options are those of `SeparatedSymbol`.
+    the trunk.
     """
 
     def __init__(
@@ -86,20 +256,29 @@ class TrunkSymbol(SeparatedSymbol):
         in_channels: int,
         out_channels: int,
         *,
+        scale: InputScale,
         space_hidden: int | None = None,
-        **options: Unpack[SymbolOptions],
+        depends_on_x: bool = True,
+        takes_time: bool = False,
+        pde_parameters: int = 0,
+        layers: int = 2,
+        hidden: int = 32,
+        activation: str = "gelu",
+        first_activation: str | None = None,
     ) -> None:
-        super().__init__(in_channels, out_channels, **options)
-        network, dim = self.network_options, self.scale.dim
-        features = self.inputs - dim + len(SCALES) * (dim + 1)
-        self.trunk = SymbolMLP(features, 2 * self.pairs, **network)
+        super().__init__(
+            in_channels, out_channels, scale, depends_on_x, takes_time, pde_parameters
+        )
+        features = self.inputs - scale.dim + len(SCALES) * (scale.dim + 1)
+        network = activation, first_activation
+        self.trunk = SymbolMLP(features, 2 * self.pairs, layers, hidden, *network)
         with torch.no_grad():
             self.trunk.linear_in.weight.mul_(GAIN)
-        if space_hidden is not None:
-            network = {**network, "hidden": space_hidden}
-        self.space = SymbolMLP(self.inputs, self.pairs, **network) if self.depends_on_x else None
-        names = [network.get("activation", "gelu"), network.get("first_activation")]
-        self.smooth = all(ACTIVATIONS[name].order is not None for name in names if name)
+        self.space = None
+        if depends_on_x:
+            width = hidden if space_hidden is None else space_hidden
+            self.space = SymbolMLP(self.inputs, self.pairs, layers, width, *network)
+        self.smooth = all(ACTIVATIONS[name].order is not None for name in self.trunk.names)
 
     def proven_order(self, t: float | None = None) -> float | None:
         return 0.0 if self.smooth and not self.depends_on_x else None
@@ -107,10 +286,9 @@ class TrunkSymbol(SeparatedSymbol):
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """a2."""
         squares = xi.square().sum(dim=-1, keepdim=True)
-        features = []
-        for s in SCALES:
-            root = (s * s + squares).sqrt()
-            features += [xi / root, s / root]
+        roots = [(s * s + squares).sqrt() for s in SCALES]
+        scales = zip(SCALES, roots, strict=True)
+        features = [part for s, root in scales for part in (xi / root, s / root)]
         values = self.trunk.fields(append_parameters(torch.cat(features, dim=-1), t))
         return self._by_pairs(join_parts(*values.chunk(2)))
 

@@ -15,7 +15,7 @@ from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid, kept_per_axis
 
 SPAN = 4.0
-Scale = float | Sequence[float] | None
+Scale = float | Sequence[float]
 
 
 class ExactScales(RecordsArguments, nn.Module):
@@ -45,8 +45,8 @@ class InputScale(ExactScales):
     def __init__(
         self,
         dim: int,
-        coordinate_scale: float | Sequence[float] = 1.0,
-        frequency_scale: Scale = None,
+        coordinate_scale: Scale = 1.0,
+        frequency_scale: Scale | None = None,
         modes: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ class InputScale(ExactScales):
         if frequency_scale is not None:
             self.settle(frequency_scale)
 
-    def settle(self, frequency_scale: float | Sequence[float]) -> None:
+    def settle(self, frequency_scale: Scale) -> None:
         """Fix the divisor of ξ."""
         self.frequency.copy_(scale_per_axis(frequency_scale, self.dim))
         self.chosen = True
@@ -94,7 +94,7 @@ class InputScale(ExactScales):
             self.settle(self.initial)
 
 
-def scale_per_axis(scale: float | Sequence[float], dim: int) -> Tensor:
+def scale_per_axis(scale: Scale, dim: int) -> Tensor:
     """One positive number per axis, shape (d,), float64."""
     values = [scale] * dim if isinstance(scale, (int, float)) else list(scale)
     if len(values) != dim or not all(0 < value < math.inf for value in values):

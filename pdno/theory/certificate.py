@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pdno.interface.display import html_table
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol, Time
-from pdno.symbols.separated import SeparatedSymbol
+from pdno.symbols.network import SeparatedSymbol
 from pdno.theory.measurement import (
     EVERY_POWER,
     Indices,

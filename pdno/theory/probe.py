@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from pdno.symbols.base import FullSymbol, Symbol, Time, as_parameters
-from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol
+from pdno.symbols.network import LowRankSymbol, NetworkSymbol, SeparatedSymbol, TableSymbol
 from pdno.symbols.scale import scale_per_axis
-from pdno.symbols.separated import SeparatedSymbol
 from pdno.theory.stencil import Stencil, derivative_stencil
 
 # a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)

@@ -7,7 +7,7 @@ from torch import nn
 from pdno import Grid
 from pdno.symbols import InputScale, LowRankSymbol, NetworkSymbol, TableSymbol
 from pdno.symbols.mlp import SymbolMLP
-from pdno.symbols.separated import append_parameters
+from pdno.symbols.network import append_parameters
 
 GRIDS = [Grid((8,)), Grid((7, 6)), Grid((4, 5, 6))]
 SMALL = {"layers": 1, "hidden": 5}

@@ -56,7 +56,7 @@ def test_what_symbols_see_is_checked():
     symbol = NetworkSymbol(1, 1, scale=InputScale(1, 1.0, 4.0), pde_parameters=2)
     with pytest.raises(ValueError, match=r"on 2 PDE parameters: give them as t of shape \(B, 2\)"):
         symbol.evaluate(GRID)
-    with pytest.raises(ValueError, match=r"shape \(3, 1\), expected \(B, 2\)"):
+    with pytest.raises(ValueError, match=r"shape \(3, 1\); expected \(B, 2\)"):
         symbol.evaluate(GRID, t=torch.zeros(3, 1))
     with pytest.raises(ValueError, match="table symbol needs modes"):
         pdno.PDNO(1, 1, 1, symbol="table", modes=4, pde_parameters=1)
