@@ -4,8 +4,6 @@ L is linear with constant coefficients, so in Fourier space it is a multiplicati
 L(ξ); N is everything else. Solvers know only this contract, equations never know the solver.
 """
 
-__all__ = ["EvolutionEquation", "FlowRates", "Semilinear"]
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

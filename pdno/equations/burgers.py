@@ -1,7 +1,5 @@
 """Burgers' equation u_t + (u²/2)_x = ν u_xx: steepening against diffusion."""
 
-__all__ = ["Burgers"]
-
 import math
 from dataclasses import dataclass, replace
 

@@ -8,8 +8,6 @@ Fields are sampled at cell centres x_i = (i + 1/2) / N (`Grid.cells`), so the fi
 sample of u lie half a cell inside the boundary: small, but not zero.
 """
 
-__all__ = ["Darcy"]
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The heat equation u_t = c Δu on the torus; its solution operator has symbol e^{-4π²|ξ|²ct}."""
 
-__all__ = ["Heat"]
-
 from dataclasses import dataclass, replace
 
 import torch

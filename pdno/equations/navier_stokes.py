@@ -9,8 +9,6 @@ For incompressible v the transport term is made of two products instead of the f
 which takes four transforms an evaluation instead of five.
 """
 
-__all__ = ["NavierStokes"]
-
 import math
 from dataclasses import dataclass, replace
 

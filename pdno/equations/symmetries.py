@@ -6,8 +6,6 @@ For a symmetry T the solution operator S commutes with it, S T = T S, exactly an
 that T maps to itself. So a training sample stands for as many as there are symmetries.
 """
 
-__all__ = ["Symmetries", "Symmetry", "all_translations", "box_symmetries"]
-
 import math
 from dataclasses import dataclass, replace
 from itertools import permutations, product

@@ -5,18 +5,6 @@ the same function on every grid up to the modes that the coarser one cannot hold
 are left out).
 """
 
-__all__ = [
-    "Distribution",
-    "GaussianField",
-    "Ranges",
-    "TwoPhaseField",
-    "burgers_initial",
-    "darcy_permeability",
-    "draw_parameters",
-    "heat_initial",
-    "navier_stokes_initial",
-]
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -4,16 +4,6 @@ Temporary files are `.NAME.PID.tmp` beside the target, so `sweep` can remove tho
 One process at a time writes to a folder: it locks the file `.lock` there until it ends.
 """
 
-__all__ = [
-    "atomic_path",
-    "clear_lock",
-    "explained",
-    "only_writer",
-    "sha256",
-    "sweep",
-    "write_text",
-]
-
 import contextlib
 import errno
 import glob

@@ -5,16 +5,6 @@ digests, and its final line has the SHA-256 of the lines before it, as in manife
 Readers take the path of a file from `verified_path`, so that any changed byte is an error.
 """
 
-__all__ = [
-    "State",
-    "file_states",
-    "read_checksums",
-    "verified_path",
-    "with_digest",
-    "without_digest",
-    "write_checksums",
-]
-
 import hashlib
 import json
 import re

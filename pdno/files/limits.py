@@ -6,18 +6,6 @@ bytes of its file. Computing time is limited where a file could keep a reader bu
 (`pdno.data.foreign_hdf5`): 5 s, or for example PDNO_TIME_LIMIT=60s.
 """
 
-__all__ = [
-    "LIMIT",
-    "TIME_LIMIT",
-    "MemoryLimitError",
-    "check_memory",
-    "check_plain",
-    "open_regular",
-    "read_json",
-    "read_text",
-    "walk",
-]
-
 import errno
 import json
 import os

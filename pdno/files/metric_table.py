@@ -11,20 +11,6 @@ Numbers are written with all of their digits, so a table that is read and writte
 same bytes.
 """
 
-__all__ = [
-    "COLUMNS",
-    "ERROR",
-    "Metadata",
-    "Metric",
-    "NetworkMetrics",
-    "Summary",
-    "by_network",
-    "make_metrics",
-    "metrics_of_run",
-    "read_metrics",
-    "write_metrics",
-]
-
 import csv
 import io
 import math

@@ -8,8 +8,6 @@ containers, numbers, text, ordered dicts, tensors as views of storages, and para
 refused. The result is plain and on the CPU.
 """
 
-__all__ = ["AGAIN", "Contents", "TensorFileError", "read_tensor_file"]
-
 import math
 import pickletools
 import zipfile

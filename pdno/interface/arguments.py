@@ -7,8 +7,6 @@ words, sequences of them, and other such objects, an operator's symbol for examp
 class that is there already, it never imports one.
 """
 
-__all__ = ["RecordsArguments", "describe", "rebuild"]
-
 import inspect
 import numbers
 from collections.abc import Iterator, Mapping, Sequence

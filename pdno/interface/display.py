@@ -3,8 +3,6 @@
 Progress is a bar on a terminal or in a notebook, plain lines elsewhere.
 """
 
-__all__ = ["Advance", "html_table", "one_line", "track"]
-
 import contextlib
 import html
 import sys

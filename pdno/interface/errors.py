@@ -1,22 +1,13 @@
-"""Errors that end a command with one message: the cause is the input, not the code.
+"""Errors that end a command with one message, and the checks of arguments that raise them.
 
-Wrong input is a ValueError, a file that cannot be read or written an OSError, and these two. The
-message about an unknown name suggests the nearest existing one.
+Wrong input is a ValueError, a file that cannot be read or written an OSError, and these two.
 """
 
-__all__ = [
-    "SolverError",
-    "TrainingStopped",
-    "printable",
-    "require",
-    "suggest",
-    "unknown_name",
-]
-
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import Protocol
 
 LONGEST_NAME, LONGEST_MESSAGE = 60, 300  # of input, and of messages of another library
 PLUGIN = "those of another package need `--plugin MODULE`, or an import in Python"
@@ -61,6 +52,50 @@ def unknown_name(what: str, name: object, existing: Iterable[str]) -> str:
     names = list(existing)
     near = suggest(str(name)[:LONGEST_NAME], names)
     return f"{what} {name!r:.{LONGEST_NAME}}; {near}expected one of {', '.join(names)}; {PLUGIN}"
+
+
+def check_choice(name: str, value: object, options: Iterable[object]) -> None:
+    """ValueError with the nearest option unless the value is one of them.
+
+    Example:
+        >>> check_choice("activation", "gelo", ["gelu", "relu"])
+        Traceback (most recent call last):
+        ValueError: activation is 'gelo'; did you mean 'gelu'? expected one of gelu, relu
+    """
+    names = [str(option) for option in options]
+    if str(value) not in names:
+        near = suggest(str(value)[:LONGEST_NAME], names)
+        wrong = f"{name} is {value!r:.{LONGEST_NAME}}"
+        raise ValueError(f"{wrong}; {near}expected one of {', '.join(names)}")
+
+
+def check_at_least(name: str, value: float, least: float = 1) -> None:
+    """ValueError unless the value is a number >= least; NaN is none."""
+    if not value >= least:
+        raise ValueError(f"{name} is {value}; expected at least {least}")
+
+
+class _Array(Protocol):
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+
+def check_shape(name: str, array: _Array, *axes: int | str, cure: str = "") -> None:
+    """ValueError unless an array has these axes; words are of any size, *words one or more axes.
+
+    Example:
+        >>> import numpy
+        >>> check_shape("f", numpy.zeros((2, 8, 8)), "B", 1, "*N")
+        Traceback (most recent call last):
+        ValueError: f has shape (2, 8, 8); expected (B, 1, *N)
+    """
+    shape, sizes = tuple(array.shape), list(axes)
+    for position in [i for i, axis in enumerate(axes) if str(axis).startswith("*")]:
+        sizes[position : position + 1] = ["any"] * max(1, len(shape) - len(axes) + 1)
+    fits = all(isinstance(size, str) or size == n for size, n in zip(sizes, shape, strict=False))
+    if len(shape) != len(sizes) or not fits:
+        expected = f"expected ({', '.join(map(str, axes))})"
+        raise ValueError(f"{name} has shape {shape}; {expected}{cure and ': ' + cure}")
 
 
 def require(module: str, extra: str) -> ModuleType:

@@ -5,8 +5,6 @@ name, so that other packages can add theirs (`pdno.runs.plugins`); reading a rec
 there and never imports anything.
 """
 
-__all__ = ["Record", "by_kind", "one_line", "refuse_unknown"]
-
 from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator

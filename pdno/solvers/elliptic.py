@@ -5,8 +5,6 @@ sine transform, large ones by elimination. Either way the residual f - A u is co
 where too large, corrected by another solve.
 """
 
-__all__ = ["FiniteVolumes", "assemble", "conjugate_gradient", "solve_elliptic"]
-
 import functools
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The schemes that made the published data, for comparison with published numbers."""
 
-__all__ = ["PUBLISHED_STEP", "integrate_published", "solve_elliptic_published"]
-
 import math
 from collections.abc import Sequence
 

@@ -8,8 +8,6 @@ modes that the flow would turn faster, and h · deform <= `Semilinear.deformatio
 since the last evaluation are repeated, smaller.
 """
 
-__all__ = ["solve", "solve_with_residual"]
-
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise

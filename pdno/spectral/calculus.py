@@ -5,8 +5,6 @@ modes; keeping only |ξ_j| < N/3 before and after a product removes this aliasin
 rule). Fields on the torus move between grids by `resample`, fields without a period by splines.
 """
 
-__all__ = ["band_limits", "band_mask", "interpolate", "laplacian_symbol", "resample"]
-
 import math
 from collections.abc import Sequence
 from functools import lru_cache

@@ -9,16 +9,6 @@ corner convention of the published operators; the rest is zero. With few kept mo
 small tables are cheaper than the FFT, which computes all of them (`choose_method`).
 """
 
-__all__ = [
-    "Modes",
-    "choose_method",
-    "half_weights",
-    "inverse",
-    "spectrum_shape",
-    "transform",
-    "whole_spectrum",
-]
-
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -28,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from pdno.spectral.grid import Grid, Modes, axis_modes, hermitian_weights, kept_per_axis
+from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
+from pdno.spectral.grid import Modes as Modes
 from pdno.spectral.tracing import is_traced
 
 Method = Literal["auto", "fft", "matrix"]

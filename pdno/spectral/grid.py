@@ -9,8 +9,6 @@ Frequencies are integers ξ ∈ Z^d and stand for e^{2πi ξ·x}. Real functions
 the last axis holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1, ..., -2, -1).
 """
 
-__all__ = ["Device", "Grid", "Modes", "axis_modes", "hermitian_weights", "kept_per_axis"]
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@
 All of them are pure functions of fields, (B, C, *N) or (B, T, C, *N), and may be differentiated.
 """
 
-__all__ = ["band_errors", "relative_error", "relative_l2", "sobolev_norm", "sobolev_weights"]
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 Then fast paths, which write into buffers or call compiled code, give way to plain operations.
 """
 
-__all__ = ["is_traced", "is_transformed"]
-
 import torch
 from torch.autograd import forward_ad
 
