@@ -38,11 +38,12 @@ from pdno.files.atomic import atomic_path, write_text
 
 FRAMES, CHANNELS = 4, 3  # that are drawn at most
 PER_SECOND = 8
-ANIMATION_SETTINGS = {"savefig.dpi": 100, "animation.embed_limit": 100.0}
+ANIMATION_SETTINGS: Any = {"savefig.dpi": 100, "animation.embed_limit": 100.0}
 ICONS = {"minus": "−", "plus": "+", "play": "▶", "play fa-flip-horizontal": "◀", "pause": "⏸"}
 ICONS |= {"fast-backward": "⏮", "fast-forward": "⏭", "step-backward": "«", "step-forward": "»"}
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Names = tuple[Sequence[str], Sequence[str]]
+Show = Callable[[Array], None]
 
 
 class Style(TypedDict):
@@ -54,7 +55,10 @@ class Style(TypedDict):
 
 
 class Panel(NamedTuple):
-    """Arguments of `draw_field`: a field (*N), or frames of it for an animation."""
+    """A field (*N) of the unit box, or a function of ξ from its lowest modes on.
+
+    With error bars of half width `band`, for fields of one axis; for an animation frames (T, *N).
+    """
 
     title: str
     values: Array
@@ -77,51 +81,40 @@ def field_style(truth: Array) -> Style:
     return {"cmap": "viridis", "vmin": float(truth.min()), "vmax": float(truth.max())}
 
 
-def draw_field(
-    axes: Axes,
-    title: str,
-    values: Array,
-    style: Style,
-    low: Sequence[float] | None = None,
-    band: Array | None = None,
-) -> Callable[[Array], None]:
-    """A field (*N) of the unit box, or a function of ξ from its lowest modes on.
+def draw_field(axes: Axes, panel: Panel) -> Show:
+    """A curve in 1D, else a map with its colour bar, of a volume the first slice.
 
-    In 1D a curve, with error bars of half width `band`, else a map with its colour bar, of a
-    volume the first slice; the first array axis runs to the right. Returns a function that shows
-    other values instead.
+    The first array axis runs to the right. Returns a function that shows other values instead.
     """
-    x, y = ("x₁", "x₂") if low is None else ("ξ₁", "ξ₂")
-    axes.set_title(title, fontsize=8)
+    values, low = panel.values, panel.low
+    x = "x" if low is None else "ξ"
+    axes.set_title(panel.title, fontsize=8)
     axes.tick_params(labelsize=7)
-    axes.set_xlabel(x if values.ndim > 1 else x[0], labelpad=1, fontsize=8)
+    labels = {1: x, 2: f"{x}₁", 3: f"{x}₁, at the first {x}₃"}
+    axes.set_xlabel(labels[values.ndim], labelpad=1, fontsize=8)
     if values.ndim == 1:
-        return _draw_line(axes, values, style, 1 if low is not None else values.size, band)
-    if values.ndim > 2:
-        axes.set_xlabel(f"{x}, at the first {x[0]}₃", labelpad=1, fontsize=8)
-    axes.set_ylabel(y, labelpad=1, fontsize=8)
+        return _draw_line(axes, panel)
+    axes.set_ylabel(f"{x}₂", labelpad=1, fontsize=8)
     extent = (0.0, 1.0, 0.0, 1.0)
     if low is None:
         axes.set(xticks=[0, 1], yticks=[0, 1])
     else:
         (left, bottom), (width, height) = low[:2], values.shape[:2]
         extent = (left - 0.5, left + width - 0.5, bottom - 0.5, bottom + height - 0.5)
-    image = axes.imshow(_first_slice(values), extent=extent, **style)
+    image = axes.imshow(_first_slice(values), extent=extent, **panel.style)
     axes.get_figure().colorbar(image, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)  # type: ignore[union-attr]
     return lambda values: image.set_data(_first_slice(values))
 
 
-def _draw_line(
-    axes: Axes, values: Array, style: Style, period: int, band: Array | None
-) -> Callable[[Array], None]:
-    half = np.zeros(()) if band is None else band
-    least = min(style["vmin"], float((values - half).min()))
-    most = max(style["vmax"], float((values + half).max()))
+def _draw_line(axes: Axes, panel: Panel) -> Show:
+    values, band = panel.values, np.zeros(()) if panel.band is None else panel.band
+    least = min(panel.style["vmin"], float((values - band).min()))
+    most = max(panel.style["vmax"], float((values + band).max()))
     if -np.inf < least < most < np.inf:
         axes.set_ylim(least - 0.05 * (most - least), most + 0.05 * (most - least))
-    x = np.arange(values.size) / period
+    x = np.arange(values.size) / (values.size if panel.low is None else 1)
     (line,) = axes.plot(x, values)
-    if band is not None:
+    if panel.band is not None:
         axes.fill_between(x, values - band, values + band, alpha=0.3, linewidth=0)
     return line.set_ydata
 
@@ -137,13 +130,11 @@ def panels_of(
 
     With error bars the prediction of one axis has them around it, that of two a map of them.
     """
-    style = field_style(target)
-    if prediction is None:
-        return [Panel(name, target, style)]
-    around = band if band is not None and band.ndim == 1 else None
-    error = prediction - target
-    panels = [Panel(name, target, style), Panel("prediction", prediction, style, band=around)]
-    panels.append(Panel("error", error, signed(error)))
+    panels = [Panel(name, target, field_style(target))]
+    if prediction is not None:
+        error, around = prediction - target, band if target.ndim == 1 else None
+        panels.append(Panel("prediction", prediction, panels[0].style, band=around))
+        panels.append(Panel("error", error, signed(error)))
     if band is not None and band.ndim > 1:
         panels.append(Panel("error bars ±", band, field_style(band)))
     return panels
@@ -155,7 +146,7 @@ def draw_panels(rows: Iterable[Iterable[Axes]], panels: Sequence[Sequence[Panel 
         for axes, panel in itertools.zip_longest(line, row):
             axes.set_visible(panel is not None)
             if panel is not None:
-                draw_field(axes, *panel)
+                draw_field(axes, panel)
 
 
 @figure_style()
@@ -219,7 +210,10 @@ class Animation:
             page = f'<!DOCTYPE html>\n<meta charset="utf-8">\n{self._repr_html_()}'
             write_text(target, page)
         elif target.suffix == ".gif":
-            with tempfile.TemporaryDirectory() as folder, _animation_style():
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                matplotlib.rc_context(ANIMATION_SETTINGS),
+            ):
                 frames = Path(folder) / "frames.gif"
                 self._movie().save(frames, writer=PillowWriter(fps=PER_SECOND))
                 with atomic_path(target) as temporary:
@@ -230,17 +224,13 @@ class Animation:
 
     def _repr_html_(self) -> str:
         """Images and buttons, for notebooks; nothing is fetched from elsewhere."""
-        with _animation_style():
+        with matplotlib.rc_context(ANIMATION_SETTINGS):
             text = str(self._movie().to_jshtml(fps=PER_SECOND))
         text = re.sub(r"<link[^>]*>", "", text)  # a font with the icons
         return re.sub(r'<i class="fa fa-([\w -]+)"></i>', lambda match: ICONS[match[1]], text)
 
     def _movie(self) -> FuncAnimation:
         return FuncAnimation(self.figure, self.update, frames=self.frames)
-
-
-def _animation_style() -> Any:
-    return matplotlib.rc_context(ANIMATION_SETTINGS)  # type: ignore[arg-type]
 
 
 @figure_style()
@@ -260,10 +250,8 @@ def animate_sample(
     figure = Figure(figsize=(2.6 * len(rows[0]), 2.3 * len(rows) + 0.3))
     axes = figure.subplots(len(rows), len(rows[0]), squeeze=False).ravel()
     panels = list(itertools.chain(*rows))
-    shows = [
-        draw_field(where, panel.title, panel.values[0], panel.style)
-        for where, panel in zip(axes, panels, strict=True)
-    ]
+    firsts = [panel._replace(values=panel.values[0]) for panel in panels]
+    shows = list(map(draw_field, axes, firsts))
 
     def update(frame: int) -> None:
         figure.suptitle(f"{title}, t = {times[frame]:g}".removeprefix(", "), fontsize=10)
@@ -322,20 +310,16 @@ def plot_phase_space(symbols: Mapping[str, PhaseSpace]) -> Figure:
     figure = Figure(figsize=(8.4, 2.5 * len(symbols)))
     rows = figure.subplots(len(symbols), 3, squeeze=False)
     for row, (name, symbol) in zip(rows, symbols.items(), strict=True):
-        learned, true, difference = (
-            np.asarray(values).T
-            for values in (symbol["learned"], symbol["true"], symbol["difference"])
-        )
-        most = max(learned.max(), true.max())
+        most = float(np.max([symbol["learned"], symbol["true"]]))
+        maps = {
+            "learned |a(x, ξ)|": (symbol["learned"], most),
+            "solver": (symbol["true"], most),
+            "|learned - solver|": (symbol["difference"], None),
+        }
         extent = (0.0, 1.0, symbol["xi"][0] - 0.5, symbol["xi"][-1] + 0.5)
-        for axes, title, values, limit in zip(
-            row,
-            ("learned |a(x, ξ)|", "solver", "|learned - solver|"),
-            (learned, true, difference),
-            (most, most, difference.max()),
-            strict=True,
-        ):
-            image = axes.imshow(values, extent=extent, aspect="auto", vmin=0.0, vmax=limit)
+        for axes, (title, (values, limit)) in zip(row, maps.items(), strict=True):
+            transposed = np.asarray(values).T
+            image = axes.imshow(transposed, extent=extent, aspect="auto", vmin=0.0, vmax=limit)
             figure.colorbar(image, ax=axes)
             axes.set_title(title, fontsize=8)
             axes.set(xlabel="x₁", ylabel="ξ₁")
