@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pdno.figures.style import Axes, Figure, logarithmic, shared_legend
+from pdno.figures.style import Axes, Figure, grid_of_panels, logarithmic, shared_legend
 from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
 from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_5, Budget, count_of
 from pdno.paper.results import (
@@ -313,18 +313,14 @@ def _panels(
 ) -> Figure:
     """A panel for each block, with the data, the grid and the budget on top, and one legend."""
     shown = require([networks for networks in blocks if networks])
-    columns = min(len(shown), 2)
-    rows = -(-len(shown) // columns)
-    figure = Figure(figsize=(6.2 if columns == 1 else 7.4, 3.0 * rows + 0.9))
-    panels = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
-    for axes in panels[len(shown) :]:
-        axes.set_visible(False)
-    for axes, networks in zip(panels, shown, strict=False):
+    width, height = 6.2 if len(shown) == 1 else 3.7, 3.9 if len(shown) < 3 else 3.45
+    figure, panels = grid_of_panels(len(shown), 2, width, height)
+    for axes, networks in zip(panels, shown, strict=True):
         axes.set(title=_panel_title(networks), xlabel=x, ylabel=y)
         draw(axes, networks)
         if log:
             logarithmic(axes, "y")
-    shared_legend(figure, panels, 2 * columns)
+    shared_legend(figure, panels, 2 * min(len(shown), 2))
     return figure
 
 

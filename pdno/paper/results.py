@@ -25,10 +25,10 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypedDict, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pdno.figures.fields import Array
 from pdno.figures.style import Figure, figure_style
@@ -68,39 +68,27 @@ def run_name(metric: Metric) -> str:
 
 @dataclass(frozen=True, eq=False)
 class StoredRun:
-    """A run of which a study keeps no folder: metrics, history and a few arrays, if any."""
+    """A run of which a study keeps no folder but metrics, errors by epoch and a few arrays."""
 
-    metrics: tuple[Metric, ...]
-    curves: Mapping[str, Curve]
-    arrays: Mapping[str, Array]
+    metrics: list[Metric] = field(default_factory=list)
+    epochs: list[tuple[float, float, float]] = field(default_factory=list)  #: epoch, train, test
+    arrays: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
     def read_study(cls, folder: Path) -> "list[StoredRun]":
         """The runs in metrics.csv, history.csv and samples.safetensors of a study."""
-        metrics: dict[str, list[Metric]] = {}
+        runs: dict[str, StoredRun] = {}
         for metric in read_metrics(folder / run_folder.METRICS):
-            metrics.setdefault(run_name(metric), []).append(metric)
-        curves: dict[str, dict[str, list[tuple[float, float | None]]]] = {}
+            runs.setdefault(run_name(metric), cls()).metrics.append(metric)
         if (path := folder / run_folder.HISTORY).is_file():
             for line in csv.DictReader(read_text(path).splitlines()):
-                for split in ("train", "test"):
-                    error = float(line[split]) if line[split] else None
-                    curve = curves.setdefault(line["run"], {}).setdefault(split, [])
-                    curve.append((float(line["epoch"]), error))
-        path = folder / run_folder.SAMPLES
-        tensors = read_tensors(path)[0] if path.is_file() else {}
-        return [
-            cls(
-                tuple(lines),
-                curves.get(name, {}),
-                {
-                    key.removeprefix(f"{name}/"): tensor.double().numpy()
-                    for key, tensor in tensors.items()
-                    if key.startswith(f"{name}/")
-                },
-            )
-            for name, lines in metrics.items()
-        ]
+                epoch, train, test = (float(line[name]) for name in ("epoch", "train", "test"))
+                runs[line["run"]].epochs.append((epoch, train, test))
+        if (path := folder / run_folder.SAMPLES).is_file():
+            for key, tensor in read_tensors(path)[0].items():
+                name, _, array = key.rpartition("/")
+                runs[name].arrays[array] = tensor.double().numpy()
+        return list(runs.values())
 
 
 def metrics_of(run: Run) -> tuple[Metric, ...]:
@@ -126,20 +114,20 @@ class Results:
     def of(cls, runs: Sequence[Run], folders: Sequence[Path] = ()) -> "Results":
         """Runs, and those that studies in the folders keep without a folder."""
         stored = [run for path in _stored_studies(folders) for run in StoredRun.read_study(path)]
-        sources: dict[tuple[str, Metadata], tuple[tuple[Metric, ...], Run | StoredRun]] = {}
-        everything: list[Run | StoredRun] = [*runs, *stored]
-        for run in everything:
-            metrics = metrics_of(run) if isinstance(run, Run) else run.metrics
-            # the same run may be in two folders; the first counts
+        sources: dict[tuple[str, Metadata], tuple[Run | StoredRun, Sequence[Metric]]] = {}
+        everything: list[tuple[Run | StoredRun, Sequence[Metric]]] = [
+            *((run, metrics_of(run)) for run in runs),
+            *((run, run.metrics) for run in stored),
+        ]
+        for run, metrics in everything:  # the same run may be in two folders; the first counts
             key = (run_name(metrics[0]), replace(metrics[0].metadata, commit=""))
-            sources.setdefault(key, (metrics, run))
-        tables = [m for m, _ in sources.values() if m[0].metadata.study == "resources"]
-        ours = [(m, run) for m, run in sources.values() if m[0].metadata.study != "resources"]
-        origin = {id(m): run for metrics, run in ours for m in metrics}
-        ours.sort(key=lambda pair: pair[0][0].seed or 0)
-        networks = by_network(metric for metrics, _ in ours for metric in metrics)
+            sources.setdefault(key, (run, metrics))
+        ordered = sorted(sources.values(), key=lambda source: source[1][0].seed or 0)
+        tables = [m for _, m in ordered if m[0].metadata.study == "resources"]
+        origin = {id(m): run for run, metrics in ordered for m in metrics if metrics not in tables}
+        networks = by_network(m for _, metrics in ordered for m in metrics if id(m) in origin)
         finest = max(tables, key=lambda metrics: metrics[0].resolution, default=())
-        return cls(tuple(networks), finest, {n: origin[id(n.metrics[0])] for n in networks})
+        return cls(tuple(networks), tuple(finest), {n: origin[id(n.metrics[0])] for n in networks})
 
     @cached_property
     def networks(self) -> list[NetworkMetrics]:
@@ -203,10 +191,10 @@ class Results:
 
     def curve(self, network: NetworkMetrics, split: str) -> Curve:
         """Epochs and errors of the first seed; empty where they were not kept."""
-        run = self.runs[network]
+        run, train = self.runs[network], split == "train"
         if isinstance(run, StoredRun):
-            return run.curves.get(split, ())
-        return [(row.epoch, row.train if split == "train" else row.test) for row in run.history]
+            return [(epoch, a if train else b) for epoch, a, b in run.epochs]
+        return [(row.epoch, row.train if train else row.test) for row in run.history]
 
 
 def _stored_studies(folders: Iterable[Path]) -> list[Path]:
@@ -265,17 +253,8 @@ MARKERS = {
     **{"MWT Leg": ("#009E73", "^"), "MWT Chb": ("#CC79A7", "<")},
 }
 OTHER_MARKER = ("#6B4E00", "*")
-
-
-class MarkerStyle(TypedDict, total=False):
-    """Keyword arguments of `Axes.plot`."""
-
-    color: str
-    marker: str
-    markersize: float
-    markerfacecolor: str
-    linestyle: str
-    linewidth: float
+MarkerStyle = dict[str, Any]
+"""Keyword arguments of `Axes.plot`."""
 
 
 def marker_of(metadata: Metadata) -> MarkerStyle:
