@@ -1,56 +1,56 @@
 """The command line: every command is a thin call of one function, which alone imports torch."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from importlib.metadata import version
 from operator import or_
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from pydantic import ValidationError
 from tyro.conf import CascadeSubcommandArgs, DisallowNone, Positional, arg, subcommand
 
+import pdno
 from pdno.data.layout import DataFile, Layout
 from pdno.data.problems import PROBLEMS, Problem
+from pdno.files.metric_table import Metric, write_metrics
 from pdno.files.run_folder import METRICS
 from pdno.interface.errors import SolverError, TrainingStopped, require, suggest, unknown_name
 from pdno.interface.records import one_line
-from pdno.native import tune_allocator
 from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes
 from pdno.runs.plugins import RECIPES, Study, load_plugins
-
-if TYPE_CHECKING:
-    from pdno.files.metric_table import Metric
 
 ABOUT = """Pseudo-differential neural operators: data, networks and measurements.
 
 --plugin MODULE, anywhere, imports problems, networks and experiments of another package.
 --version prints the version of pdno."""
-SMOKE = "smoke: a few samples and one epoch show that all runs; the numbers mean nothing"
-Arrays = Annotated[Layout, arg(name="")]
-Source = Positional[Path]
-Sources = Positional[tuple[Path, ...]]
-
-
-def _subcommands(constructors: Mapping[str, Callable[..., object]]) -> Any:
-    """One of several things, each a subcommand with the options of its constructor."""
-    kinds: list[object] = [
-        Annotated[Any, subcommand(name, description=_summary(make), constructor=make)]
-        for name, make in constructors.items()
-    ]
-    return reduce(or_, kinds)
 
 
 def _summary(thing: Callable[..., object]) -> str:
     return (thing.__doc__ or "").split("\n")[0]
 
 
-# made when a command runs: plug-ins add to them
+def _subcommands(registry: Mapping[str, Callable[..., object]]) -> Any:
+    commands = [
+        Annotated[Any, subcommand(name, description=_summary(make), constructor=make)]
+        for name, make in registry.items()
+    ]
+    return reduce(or_, commands)
+
+
+# subcommands are made when a command runs: plug-ins add to them
 AnyProblem = Annotated[Problem, arg(name="", constructor_factory=lambda: _subcommands(PROBLEMS))]
 AnyStudy = Annotated[Study, arg(name="", constructor_factory=lambda: _subcommands(RECIPES))]
+Arrays = Annotated[Layout, arg(name="")]
+Source = Positional[Path]
+Sources = Positional[tuple[Path, ...]]
+Device = Annotated[str | None, arg(help="For example cpu or cuda, which is the default if any.")]
+CPU = Annotated[str, arg(help="Where to predict.")]
+FAMILY = "By name, as an operator of a family of equations needs them: viscosity 1e-4."
+PDEParameters = Annotated[dict[str, float] | None, arg(help=FAMILY)]
 
 
 def generate(
@@ -59,20 +59,14 @@ def generate(
     workers: int | None = None,
     engine: Literal["processes", "ray"] = "processes",
 ) -> None:
-    """Generate a dataset, or finish one that was interrupted.
-
-    `pdno generate PROBLEM --help` lists the options of a problem.
+    """Generate a dataset, or finish one; `pdno generate PROBLEM --help` lists its options.
 
     Arguments:
-        problem: Which problem, and its parameters.
         out: Folder of the dataset.
         workers: Number of processes; all cores by default. The data do not depend on it.
-        engine: processes of this machine, or ray for a Ray cluster that shares the folder (extra
-            cluster). The data do not depend on it.
+        engine: processes of this machine, or a Ray cluster that shares the folder (extra cluster).
     """
-    from pdno.data.generate import generate_dataset
-
-    manifest = generate_dataset(problem, out, workers=workers, engine=engine)
+    manifest = pdno.generate_dataset(problem, out, workers=workers, engine=engine)
     worst = max(shard.residual for shard in manifest.shards)
     made = f"{manifest.samples} samples of {manifest.problem}, {len(manifest.shards)} shards"
     # steps in time have no residual; only systems of equations do
@@ -83,9 +77,7 @@ def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -
     """Print what a data file or folder holds: `pdno data info PATH`.
 
     Arguments:
-        action: What to do.
-        path: A dataset folder, a .npz, .npy, .mat, HDF5 or torch file, a folder of .npy files, or
-            a file or folder of The Well.
+        path: A dataset, a .npz, .npy, .mat, HDF5 or torch file, a folder of .npy files, The Well.
     """
     from pdno.data.own import describe_data
 
@@ -98,7 +90,6 @@ def demo(
     """Show a trained operator, draw each problem, train PDNO and FNO, write a report.
 
     Arguments:
-        out: Folder for everything.
         preset: small takes minutes, smoke seconds.
         pages: Write pages that run operators in a browser, too (extra export, and npm).
     """
@@ -116,7 +107,6 @@ def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, .
     """Measure speed and memory as ratios in one run.
 
     Arguments:
-        out: Folder for bench.json, bench.md and scaling.png.
         quick: Fewer repetitions and only the paper's Navier-Stokes setting.
         settings: Measure only these, for example 3d-32-k8 rollout; all by default.
     """
@@ -126,11 +116,7 @@ def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, .
 
 
 def info(json: bool = False) -> None:
-    """Print versions, threads, compiled code and GPU of this machine.
-
-    Arguments:
-        json: For programs.
-    """
+    """Print versions, threads, compiled code and GPU of this machine."""
     from pdno.runs.environment import show_environment
 
     print(show_environment(as_json=json))
@@ -146,23 +132,21 @@ def reproduce(
     study: AnyStudy,
     out: Path | None = None,
     engine: Literal["serial", "ray"] = "serial",
-    device: str | None = None,
+    device: Device = None,
 ) -> None:
-    """Run an experiment of the paper: data, training, evaluation; finished runs are skipped.
-
-    `pdno reproduce EXPERIMENT --help` lists the options of an experiment.
+    """Run an experiment of the paper (see `pdno list`); finished runs are skipped.
 
     Arguments:
-        study: Which one, see `pdno list`.
         out: Folder for data, runs and metrics.csv; runs/EXPERIMENT by default.
         engine: serial, or ray to spread the runs over a Ray cluster (extra cluster).
-        device: Where to train, for example cuda or cpu; CUDA by default where there is one.
     """
     from pdno.paper.reproduce import run_study
 
     folder = out or Path("runs") / study.name
     metrics = run_study(study, folder, engine=engine, device=device)
-    _print_metrics(metrics, folder, SMOKE if study.preset == "smoke" else "")
+    if study.preset == "smoke":
+        print("smoke: a few samples and one epoch show that all runs; the numbers mean nothing")
+    _print_metrics(metrics, folder)
 
 
 def train(
@@ -170,20 +154,17 @@ def train(
     out: Path,
     epochs: int | None = None,
     seed: int | None = None,
-    device: str | None = None,
+    device: Device = None,
     tensorboard: bool = False,
 ) -> None:
     """Train as a JSON or YAML file says; run under torchrun it uses all processes.
 
     Arguments:
-        specification: The file, with name, model, problem or file, train, test, resolution,
-            network, task and training. The specification.json of any run folder is an example.
-            Kinds of tasks: static, rollout, teacher-forcing, markov, one-shot, space-time; of
-            networks: pdno, fno, mwt, pdio.
+        specification: The file; the specification.json of any run folder is an example. Kinds of
+            tasks: static, rollout, teacher-forcing, markov, one-shot, space-time; of networks:
+            pdno, fno, mwt, pdio.
         out: The run folder; a run that was interrupted is continued.
-        epochs: Other number of epochs than in the file.
-        seed: Other seed than in the file.
-        device: Where to train, for example cuda or cpu; CUDA by default where there is one.
+        epochs: Instead of those of the file, as the seed.
         tensorboard: Write event files, too (extra track).
     """
     from pdno.runs.execute import train
@@ -194,30 +175,31 @@ def train(
     _print_metrics(metrics, out)
 
 
+def _print_metrics(metrics: Sequence[Metric], folder: Path) -> None:
+    from pdno.report.tables import summarise
+
+    if os.environ.get("RANK", "0") == "0":  # the first of the processes of torchrun
+        print(summarise(metrics), f"metrics: {folder / METRICS}", sep="\n")
+
+
 def evaluate(
     run: Source,
     file: Path | None = None,
     resolution: int | None = None,
     out: Path | None = None,
-    device: str = "cpu",
+    device: CPU = "cpu",
     *,
     layout: Arrays,
 ) -> None:
     """Evaluate a finished run on its test samples, at any resolution, or on other data.
 
     Arguments:
-        run: The run folder.
-        file: A data file or folder (`pdno data info`); its own test samples by default. Arrays
-            that are not named are those of the training.
+        file: A data file or folder, whose arrays are called as in training unless named.
         resolution: Points per axis; those of the training by default.
         out: A CSV file for the metrics.
-        device: Where to predict.
     """
-    from pdno.files.metric_table import write_metrics
-    from pdno.runs.run import Run
-
     other = None if file is None else DataFile(path=file, **layout.keyword_arguments())
-    metrics = Run.open(run, device).evaluate(file=other, resolution=resolution)
+    metrics = pdno.load_run(run, device).evaluate(file=other, resolution=resolution)
     if out is not None:
         write_metrics(out, metrics)
     print(*(f"{metric.metric:28} {metric.value:.6g}" for metric in metrics), sep="\n")
@@ -229,24 +211,17 @@ def predict(
     out: Path = Path("prediction.npy"),
     array: str | None = None,
     times: tuple[float, ...] | None = None,
-    pde_parameters: dict[str, float] | None = None,
-    device: str = "cpu",
+    pde_parameters: PDEParameters = None,
+    device: CPU = "cpu",
 ) -> None:
     """Predict for the inputs of a file with a finished run.
 
     Arguments:
-        run: The run folder.
         inputs: A .npy, .npz, .mat or HDF5 file with an array (B, C, *N) or (B, *N).
-        out: The .npy file to write.
         array: Name of the array, where the file has several; that of the training by default.
         times: Times of the wanted frames; those of the training by default.
-        pde_parameters: PDE parameters by name, which an operator of a family of equations needs,
-            for example --pde-parameters viscosity 1e-4.
-        device: Where to predict.
     """
-    from pdno.runs.run import Run
-
-    shape = Run.open(run, device).predict(
+    shape = pdno.load_run(run, device).predict(
         inputs, out, array=array, times=times, pde_parameters=pde_parameters
     )
     print(f"{out}: {shape}")
@@ -255,12 +230,10 @@ def predict(
 def symbol(
     source: Source, out: Path | None = None, order: float = 1.0, resolution: int | None = None
 ) -> None:
-    """Look inside a learned operator: certificate, norms and figures of every layer.
+    """Look inside a run or published weights: certificate, norms and figures of every layer.
 
     Arguments:
-        source: A run folder, or a file of published weights.
-        out: Folder for symbol.json, symbol.txt and the figures; `symbol` in the run folder by
-            default, where `pdno report` reads it.
+        out: Folder for the results; `symbol` in the run folder, where `pdno report` reads it.
         order: m of the symbol class S^m of the certificate.
         resolution: Points per axis; needed for published weights, which do not record it.
     """
@@ -278,22 +251,18 @@ def export(
     frames: int | None = None,
     speed: bool = False,
     beside: tuple[Path, ...] = (),
-    pde_parameters: dict[str, float] | None = None,
+    pde_parameters: PDEParameters = None,
 ) -> None:
     """Write a trained operator as one file that runs without pdno, and compare it with torch.
 
     Arguments:
-        run: The run folder.
         format: onnx (extra export), torch-export, aoti (compiled for this machine), safetensors
             (the tables), or page: a folder that runs it in a browser (needs npm).
-        out: The file, or the folder of the page; operator.onnx, or as the format ends, in the run
-            folder by default.
+        out: The file, or the folder of the page; a file or folder in the run folder by default.
         resolution: Points per axis, which are fixed in the file; those of the training by default.
         frames: Frames of a rollout as one graph; one step, for a loop of yours, by default.
         speed: Time torch and the file, batches of 1 and 20.
         beside: Further run folders for a page, to compare with.
-        pde_parameters: PDE parameters that the file fixes, which an operator of a family needs,
-            for example --pde-parameters viscosity 1e-3.
     """
     if format == "page":
         from pdno.laboratory.page import write_page
@@ -301,23 +270,14 @@ def export(
         runs, page = [run, *beside], out or run / "page"
         print(write_page(runs, page, resolution=resolution, pde_parameters=pde_parameters))
         return
-    from pdno.runs.run import Run
-
-    exported = Run.open(run).export(
+    exported = pdno.load_run(run).export(
         out, format=format, resolution=resolution, frames=frames, pde_parameters=pde_parameters
     )
     print(exported, *([exported.speed()] if speed else []), sep="\n")
 
 
 def serve(runs: Sources, port: int = 8000) -> None:
-    """Try trained operators in a browser, with the solvers beside them (extra serve).
-
-    Others cannot reach it: it listens on this machine alone.
-
-    Arguments:
-        runs: Run folders, or folders that hold some.
-        port: Where to listen; 0 takes a free one.
-    """
+    """Try trained operators in a browser, on this machine alone (extra serve)."""
     require("fastapi", "serve")
     require("uvicorn", "serve")
     from pdno.laboratory.server import serve as run_server
@@ -326,12 +286,7 @@ def serve(runs: Sources, port: int = 8000) -> None:
 
 
 def report(runs: Sources, out: Path = Path("report")) -> None:
-    """Show run folders, and the tables and figures of the paper that they fill, as one page.
-
-    Arguments:
-        runs: Run folders, or folders that hold some.
-        out: Folder for report.html, tables and figures.
-    """
+    """Show run folders, and the tables and figures of the paper that they fill, as one page."""
     from pdno.paper.chapters import add_paper_chapters
     from pdno.report.page import write_report
 
@@ -339,13 +294,7 @@ def report(runs: Sources, out: Path = Path("report")) -> None:
 
 
 def verify(paths: Sources) -> int:
-    """Compare each file with its checksum: right, missing, changed or unknown.
-
-    The exit code is 1 where something is wrong.
-
-    Arguments:
-        paths: Datasets, run folders, folders that hold some, or exported files.
-    """
+    """Compare files of datasets, runs and exports with their checksums; 1 where any is wrong."""
     from pdno.runs.verify import verify
 
     text, right = verify(list(paths))
@@ -353,43 +302,19 @@ def verify(paths: Sources) -> int:
     return 0 if right else 1
 
 
-COMMANDS: dict[str, Callable[..., int | None]] = {
-    "list": list_experiments,
-    **{
-        command.__name__: command
-        for command in (reproduce, train, evaluate, predict, symbol, report, export, serve, verify)
-        + (generate, data, demo, bench, info)
-    },
-}
+LEARNING = (reproduce, train, evaluate, predict, symbol, report, export, serve)
+OTHERS = (verify, generate, data, demo, bench, info)
+COMMANDS: dict[str, Callable[..., int | None]]
+COMMANDS = {"list": list_experiments} | {f.__name__: f for f in (*LEARNING, *OTHERS)}
 
 
-def _print_metrics(metrics: "list[Metric]", folder: Path, note: str = "") -> None:
-    from pdno.report.tables import summarise
-
-    if os.environ.get("RANK", "0") == "0":  # the first of the processes of torchrun
-        parts = (note, summarise(metrics), f"metrics: {folder / METRICS}")
-        print(*(part for part in parts if part), sep="\n")
-
-
-def _load_plugins(words: list[str]) -> list[str]:
-    """Import the plug-ins that are installed or named; the other words of the command."""
-    modules, rest, left = [], [], iter(words)
-    for word in left:
-        if word == "--plugin":
-            modules.append(next(left, ""))
-        elif word.startswith("--plugin="):
-            modules.append(word.removeprefix("--plugin="))
-        else:
-            rest.append(word)
-    if "" in modules:
-        raise ValueError("--plugin needs the name of a module")
-    load_plugins(modules)
-    return rest or ["--help"]
-
-
-def _check_names(words: list[str]) -> None:
-    """Refuse an unknown command, problem or experiment with the nearest existing one."""
-    command, name = words[0], words[1] if len(words) > 1 else "-"
+def _prepare(words: list[str]) -> list[str]:
+    """Import plug-ins; the words of the command, whose names are checked by then."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--plugin", action="append", default=[])
+    named, rest = parser.parse_known_args(words)
+    load_plugins(named.plugin)
+    command, name, *_ = [*rest, "--help", "--help"]
     if not command.startswith("-") and command not in COMMANDS:
         near = suggest(command, COMMANDS)
         raise ValueError(f"no command {command!r}; {near}known: {', '.join(COMMANDS)}")
@@ -397,6 +322,7 @@ def _check_names(words: list[str]) -> None:
     names = {"generate": ("problem", PROBLEMS), "reproduce": ("experiment", RECIPES)}
     if command in names and not name.startswith("-") and name not in names[command][1]:
         raise ValueError(unknown_name(names[command][0], name, names[command][1]))
+    return rest or ["--help"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -405,24 +331,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `pdno verify` returns 1 where files are wrong.
     """
     os.environ.setdefault("PYDANTIC_ERRORS_INCLUDE_URL", "0")
-    tune_allocator()
-    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    pdno.tune_allocator()
+    words = list(sys.argv[1:] if arguments is None else arguments)
     if words == ["--version"]:
-        print(f"pdno {version('pdno')}")
+        print(f"pdno {pdno.__version__}")
         return 0
     try:
-        words = _load_plugins(words)
-        _check_names(words)
-        config = (CascadeSubcommandArgs, DisallowNone)
         code = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="pdno", description=ABOUT, args=words, config=config
+            COMMANDS,
+            prog="pdno",
+            description=ABOUT,
+            args=_prepare(words),
+            config=(CascadeSubcommandArgs, DisallowNone),
         )
         return code or 0
     except KeyboardInterrupt:
         message, code = "interrupted; the same command continues where it stopped", 130
-    except ValidationError as error:
-        message, code = one_line(error), 2
-    except (ValueError, OSError, SolverError, TrainingStopped) as error:
-        message, code = str(error), 75 if getattr(error, "resumable", False) else 2
+    except (argparse.ArgumentError, ValueError, OSError, SolverError, TrainingStopped) as error:
+        message = one_line(error) if isinstance(error, ValidationError) else str(error)
+        code = 75 if getattr(error, "resumable", False) else 2
     print(f"pdno: {message}", file=sys.stderr)
     return code

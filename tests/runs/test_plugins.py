@@ -237,7 +237,7 @@ def test_installed_plugins_are_found_and_broken_ones_told(capsys, place, monkeyp
     ("arguments", "message"),
     [
         (["--plugin", "flaems", "list"], "no module 'flaems' is installed or in"),
-        (["list", "--plugin"], "--plugin needs the name of a module"),
+        (["list", "--plugin"], "argument --plugin: expected one argument"),
         (["list", "--plugin", "absent.py"], "there is no such file"),
         (["generate", "kuramoto-sivashinky", "--plugin", "flames"], "did you mean 'kuramoto-siva"),
         (["generate", "kuramoto-sivashinsky"], "those of another package need `--plugin MODULE`"),
