@@ -6,18 +6,6 @@ ends with its own SHA-256, so a damaged file is detected, and the one before it 
 The last two are kept. A training is resumed only with the settings that it began with.
 """
 
-__all__ = [
-    "Checkpoint",
-    "EpochRow",
-    "History",
-    "RunRecorder",
-    "TrainingState",
-    "load_checkpoint",
-    "read_history",
-    "read_tensors",
-    "write_tensors",
-]
-
 import csv
 import io
 import json

@@ -4,8 +4,6 @@ Each process takes its share of every batch, and the gradient is the sum of all 
 the same (to rounding) for every number of processes.
 """
 
-__all__ = ["ProcessGroup", "check_device", "process_group"]
-
 import contextlib
 import gc
 import itertools

@@ -13,8 +13,6 @@ The quantile of n scores is their ⌈(n + 1)(1 - α)⌉-th smallest, so the cove
 at least 1 - α and at most 1 - α + 1/(n + 1), averaged over calibrations.
 """
 
-__all__ = ["ErrorBars", "Kind"]
-
 import math
 from collections.abc import Mapping
 from typing import Literal

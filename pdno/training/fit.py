@@ -1,7 +1,5 @@
 """`fit`: train any network on any dataset, and ensembles of such trainings."""
 
-__all__ = ["Ensemble", "fit", "fit_ensemble"]
-
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path

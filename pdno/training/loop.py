@@ -4,8 +4,6 @@ Everything random is a function of (seed, epoch, example) and the learning rate 
 weights, optimiser and step number determine a training. These are in a checkpoint.
 """
 
-__all__ = ["Callback", "TrainingLoop"]
-
 import contextlib
 import math
 import signal

@@ -9,8 +9,6 @@ by forward differentiation, L and N are those of the equation, on the modes that
 In H^{-2} a residual of second order in x weighs all modes about alike.
 """
 
-__all__ = ["Loss", "RelativeError", "Residual", "Weighted"]
-
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

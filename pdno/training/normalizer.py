@@ -8,17 +8,6 @@ PDE parameters, which the symbols of a network see or which it gets as constant 
 are brought to [-1, 1], their logarithms where they range over a decade or more.
 """
 
-__all__ = [
-    "Normalization",
-    "NormalizedNetwork",
-    "Normalizer",
-    "ParameterScale",
-    "TimeScale",
-    "count_seen",
-    "fit_normalizer",
-    "move",
-]
-
 import inspect
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What a trained operator records of itself: its sampling, its training, and a model card."""
 
-__all__ = ["OperatorRecord", "Sampling", "TrainingRecord", "model_card", "read_record"]
-
 import json
 import math
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ are stacks of matrices; free tables are not. A running mean of the weights is ke
 of the optimiser, and so in every checkpoint.
 """
 
-__all__ = ["Optimiser"]
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Predictors, and the loop that predicts a dataset batch by batch."""
 
-__all__ = ["Predictor", "evaluation_mode", "predict_batches"]
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable

@@ -9,8 +9,6 @@ All are float32:
     symbol.K.space                   a1 of block K for these pairs, (O, I, *N), where it has one
 """
 
-__all__ = ["SampleArrays", "symbol_arrays", "write_sample_arrays"]
-
 import contextlib
 import json
 from collections.abc import Mapping

@@ -5,16 +5,6 @@ Their order is a function of (seed, epoch), their noise one of (seed, epoch, exa
 no state to save and nothing depends on the number of processes.
 """
 
-__all__ = [
-    "Batch",
-    "Examples",
-    "Samples",
-    "augmented",
-    "epoch_order",
-    "example_noise",
-    "whole_samples",
-]
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -10,8 +10,6 @@ one-cycle   from lr/25 up to lr, then down to lr/25e4, by half cosines (torch's 
 torch is not imported here, so that the command line can show the settings at once.
 """
 
-__all__ = ["TrainingSettings", "learning_rate"]
-
 import math
 from typing import Annotated, Literal
 

@@ -11,20 +11,6 @@ predicts all targets of a sample. It is a frozen record, so that specifications 
     SpaceTime       all frames at once, time as one more axis          (FNO-3D, MWT)
 """
 
-__all__ = [
-    "TASKS",
-    "AnyTask",
-    "Markov",
-    "OneShot",
-    "Rollout",
-    "SpaceTime",
-    "StaticMap",
-    "Task",
-    "TeacherForcing",
-    "Times",
-    "make_task",
-]
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar

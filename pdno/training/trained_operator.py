@@ -5,8 +5,6 @@ imported by name (see `pdno.interface.arguments`). A network that does not recor
 saved by its weights, and loaded into one that is given.
 """
 
-__all__ = ["TrainedOperator", "as_predictor"]
-
 import copy
 import platform
 from collections.abc import Iterator, Mapping, Sequence
