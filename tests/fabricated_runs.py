@@ -8,16 +8,16 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from pdno.files.metric_table import Metadata, Metric, write_metrics
 from pdno.evaluation.symbol_recovery import roughness
 from pdno.files.checksums import write_checksums
+from pdno.files.metric_table import Metadata, Metric, write_metrics
 from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.paper.published import (
     BASELINES,
+    CLASSICAL,
     ONE_SHOT,
     PDNO,
     PLAIN,
-    PROVABLE,
     RELU,
     TABLE_1,
     TABLE_2,
@@ -44,7 +44,7 @@ TRAINING = {
     "step_factor": 0.5,
 }
 NAMES = {
-    **{name: name for name in (ONE_SHOT, PLAIN, PROVABLE, "MWT Chb", "FNO-3D", "FNO")},
+    **{name: name for name in (ONE_SHOT, PLAIN, CLASSICAL, "MWT Chb", "FNO-3D", "FNO")},
     **{"PDIO a(x,ξ,t)": ONE_SHOT, "PDNO ReLU": RELU, "PDNO": PDNO, "MWT": "MWT Leg", "": ""},
 }
 """The network by how the name of a model begins; the first that fits counts."""
@@ -63,7 +63,7 @@ def metadata_of(experiment, model, **training):
     swept = {"modes": named.get("k_max"), "width": named.get("width")}
     sweep = {k: math.inf if v == "all" else float(v) for k, v in swept.items() if v}
     mode = "markov" if markov else "rollout" if study.startswith("navier-stokes") else "static"
-    of_paper = network not in ("", PROVABLE) and not markov
+    of_paper = network not in ("", CLASSICAL) and not markov
     about = (study, dataset, viscosity, family, variant, mode, of_paper, sweep)
     return Metadata(*about, **training)
 

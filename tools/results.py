@@ -350,15 +350,15 @@ def _selected(words: str) -> float:
     metric = rest[0] if rest else ERROR
     points = int(rest[1]) if len(rest) > 1 else None
     networks = results_of(folder.removeprefix("±").strip()).every_network
-    found = [
+    summaries = [
         s
         for n in networks
         if n.model == model and (s := n.summary(split, metric, resolution=points))
     ]
-    if len(found) != 1:
+    if len(summaries) != 1:
         models = ", ".join(sorted({network.model for network in networks}))
-        raise SystemExit(f"{len(found)} numbers for {words!r}; expected one of {models}")
-    return found[0].deviation if folder.startswith("±") else found[0].mean
+        raise SystemExit(f"{len(summaries)} numbers for {words!r}; expected one of {models}")
+    return summaries[0].deviation if folder.startswith("±") else summaries[0].mean
 
 
 def _with_digits_of(text: str, value: float) -> str:

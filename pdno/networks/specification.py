@@ -70,8 +70,7 @@ class NetworkSpecification(Record):
         if self.kind not in ("pdno", "pdio"):
             return type(self).__name__.removesuffix("Specification"), ""
         if self.option("symbol") != "network":
-            symbol = str(self.option("symbol"))
-            return "PDNO", "provable" if symbol == "classical" else symbol
+            return "PDNO", str(self.option("symbol"))
         x = "x," if self.option("depends_on_x") else ""
         t = ",t" if self.option("takes_time") else ""
         parameters = ",μ" if self.option("pde_parameters") else ""

@@ -106,7 +106,7 @@ def darcy_samples(
     Not in the paper. The data, the validation and the test samples are those of `darcy`.
     """
     name, (darcy_runs,) = "darcy-samples", darcy_sets(preset)
-    usual = ("PDNO a(x,ξ)", "PDNO provable", "FNO", "MWT Leg")
+    usual = ("PDNO a(x,ξ)", "PDNO classical", "FNO", "MWT Leg")
     sets: list[Runs] = []
     for samples in SAMPLES[preset]:
         change = {"name": f"{name} N={samples}", "study": name, "of_paper": False}

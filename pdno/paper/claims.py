@@ -255,7 +255,7 @@ def falls_with_width(results: Results) -> Finding:
 
 def symbol_classes(results: Results) -> Finding:
     """Certificates of all layers that `pdno symbol` has looked into, of the paper's networks."""
-    found: dict[NetworkMetrics, tuple[float, float]] = {}
+    counts: dict[NetworkMetrics, tuple[float, float]] = {}
     texts = []
     for network in results.networks:
         layers, accepted, order = (
@@ -263,10 +263,10 @@ def symbol_classes(results: Results) -> Finding:
             for name in ("layers", "accepted layers", "order")
         )
         if network.metadata.of_paper and layers:
-            found[network] = (accepted[0], layers[0])
+            counts[network] = (accepted[0], layers[0])
             name = f"{network.metadata.study}, {network.model}"
             texts.append(f"{name}: {accepted[0]:g} of {layers[0]:g} layers in S^{order[0]:g}")
-    return Finding(all(a == n for a, n in require(found).values()), "; ".join(texts), found)
+    return Finding(all(a == n for a, n in require(counts).values()), "; ".join(texts), counts)
 
 
 def parameters_by_modes(results: Results) -> Finding:

@@ -156,8 +156,8 @@ def plot_heat_surfaces(results: Results) -> Figure:
     bounds = {"vmin": float(truth.min()), "vmax": float(truth.max())}
     lines = {"colors": "black", "linestyles": "dashed", "linewidths": 0.6}
     panels = (("exact", truth), (f"predicted, error {error:.3g}", predicted))
-    for place, (title, values) in enumerate(panels, start=1):
-        axes = figure.add_subplot(1, 3, place, projection="3d")
+    for column, (title, values) in enumerate(panels, start=1):
+        axes = figure.add_subplot(1, 3, column, projection="3d")
         axes.plot_surface(x, t, values, cmap="viridis", rcount=40, ccount=64, **bounds)
         axes.contour(x, t, values, levels=8, **lines)
         axes.set(zlim=tuple(bounds.values()), title=title, xlabel="x", ylabel="t")

@@ -58,7 +58,7 @@ def plot_symbols(results: Results) -> Figure:
 
 
 def _inspected(results: Results, part: str) -> list[Run]:
-    """Runs that `pdno symbol` has looked into, and found this."""
+    """Runs that `pdno symbol` has looked into, with this part of the report."""
     runs = (results.run(network) for network in results.every_network)
     return require([run for run in runs if run and run.symbol_report.get(part)])
 

@@ -10,8 +10,8 @@ from pdno.files.metric_table import NetworkMetrics
 
 SOURCE = "arXiv:2201.11967v3"
 PDNO, PLAIN, ONE_SHOT = "PDNO a(x,ξ)", "PDNO a(ξ)", "PDNO a(x,ξ,t)"
-RELU, PROVABLE = "PDNO a(x,ξ) relu", "PDNO provable"
-"""Networks as `Metadata.network` calls them; the provable ones are ours."""
+RELU, CLASSICAL = "PDNO a(x,ξ) relu", "PDNO classical"
+"""Networks as `Metadata.network` calls them; the classical ones are ours."""
 BASELINES = ("MWT Leg", "MWT Chb", "FNO", "FNO-3D")
 """Networks that the paper compares with; FNO is FNO-2D on Navier-Stokes."""
 

@@ -123,7 +123,7 @@ def _darcy_small(preset: str) -> Runs:
     runs: Runs = {
         "PDNO a(x,ξ)": {"network": pdno},
         "PDNO a(ξ)": {"network": {**pdno, "depends_on_x": False}},
-        "PDNO provable": {
+        "PDNO classical": {
             "network": {**pdno, **CLASSICAL, "coordinates": "appended"},
             "of_paper": False,
         },

@@ -35,7 +35,7 @@ from pdno.figures.style import Figure, figure_style
 from pdno.files import run_folder
 from pdno.files.limits import read_text
 from pdno.files.metric_table import Metadata, Metric, NetworkMetrics, by_network, read_metrics
-from pdno.paper.published import ONE_SHOT, PDNO, PLAIN, PROVABLE, RELU, Budget
+from pdno.paper.published import CLASSICAL, ONE_SHOT, PDNO, PLAIN, RELU, Budget
 from pdno.report.page import REPORT
 from pdno.report.tables import Table
 from pdno.runs.run import Run
@@ -92,7 +92,7 @@ class StoredRun:
 
 
 def metrics_of(run: Run) -> tuple[Metric, ...]:
-    """The metrics of a run, with what `pdno symbol` found in it."""
+    """The metrics of a run, with the result of `pdno symbol`."""
     layers = run.symbol_report.get("layers", [])
     if not layers:
         return run.metrics
@@ -247,7 +247,7 @@ def by_setting(
 
 MARKERS = {
     **{PDNO: ("#0072B2", "o"), PLAIN: ("#56B4E9", "v"), ONE_SHOT: ("#000000", "P")},
-    **{RELU: ("#7F7F7F", "X"), PROVABLE: ("#332288", "p"), "PDNO trunk": ("#117733", "h")},
+    **{RELU: ("#7F7F7F", "X"), CLASSICAL: ("#332288", "p"), "PDNO trunk": ("#117733", "h")},
     **{"PDNO a(ξ,t,μ)": ("#882255", "d"), "PDNO semigroup": ("#44AA99", ">")},
     **{"FNO": ("#D55E00", "s"), "FNO-3D": ("#E69F00", "D")},
     **{"MWT Leg": ("#009E73", "^"), "MWT Chb": ("#CC79A7", "<")},

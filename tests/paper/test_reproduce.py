@@ -88,7 +88,7 @@ def check_smoke(name, out, **options):
         ("darcy", {"models": ["PDNO a(x,ξ)", "MWT Leg"]}),
         ("navier-stokes", {"models": ["PDNO Markov", "FNO rollout"]}),
         ("darcy-modes", {}),
-        ("darcy-samples", {"models": ["FNO", "PDNO provable"]}),
+        ("darcy-samples", {"models": ["FNO", "PDNO classical"]}),
     ],
 )
 def test_some_experiments_run_from_nothing_and_only_once(tmp_path, name, options):

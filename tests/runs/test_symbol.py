@@ -52,7 +52,7 @@ def test_other_networks_and_problems_have_no_diffusivity():
 
 
 def test_a_run_is_looked_into_layer_by_layer(tmp_path, in_process):
-    experiment = darcy("smoke", models=["PDNO provable"]).experiments[0]
+    experiment = darcy("smoke", models=["PDNO classical"]).experiments[0]
     run_experiment(experiment, tmp_path / "run")
     text, place = inspect_symbols(tmp_path / "run", tmp_path / "out", order=0.0)
     assert place == tmp_path / "out"
