@@ -30,12 +30,14 @@ from .fields.distributions import TwoPhaseField as TwoPhaseField
 from .fields.distributions import GaussianField as GaussianField
 from .native import tune_allocator as tune_allocator
 from .networks.fno import FNO as FNO
+from .networks.heads import TransportHead as TransportHead
 from .networks.mwt import MWT as MWT
 from .networks.neural_operator import count_parameters as count_parameters
 from .networks.pdno import PDIO as PDIO
 from .networks.pdno import PDNO as PDNO
 from .networks.published_weights import load_published as load_published
 from .networks.rollout import rollout as rollout
+from .networks.specification import specify as specify
 from .operators.pseudo_differential import PseudoDifferentialOperator as PseudoDifferentialOperator
 from .operators.pseudo_differential import apply_symbol as apply_symbol
 from .paper import recipes as recipes
@@ -64,5 +66,6 @@ from .training.task import Rollout as Rollout
 from .training.task import SpaceTime as SpaceTime
 from .training.task import StaticMap as StaticMap
 from .training.task import TeacherForcing as TeacherForcing
+from .training.trained_operator import TrainedOperator as TrainedOperator
 
 __version__: str

@@ -10,18 +10,6 @@ A prediction with NaN or infinity counts as an infinite error. On a box the peri
 has a kink, which puts a part of a smooth error into high bands.
 """
 
-__all__ = [
-    "AtResolution",
-    "Evaluation",
-    "Predictions",
-    "default_edges",
-    "evaluate",
-    "evaluate_pairs",
-    "evaluate_resolutions",
-    "evaluate_times",
-    "predict",
-]
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,8 +6,6 @@ starts from the input at t = 0 on its own grid and to its own accuracy. The fair
 same solver on a coarser grid (`coarse_solves`). Memory is the largest growth of the resident size.
 """
 
-__all__ = ["Speed", "coarse_solves", "compare_speed", "peak_growth", "time_alternately"]
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ Data excite a mode where w is at least a threshold. Elsewhere the learned values
 smoothness of the networks makes of their neighbours.
 """
 
-__all__ = ["SymbolComparison", "compare_heat_symbol", "roughness"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A file is written, read again, run on samples and compared with torch; one that 
 than `TOLERANCE` is not kept. Its model card lies beside it, as NAME.md.
 """
 
-__all__ = ["FORMATS", "TOLERANCE", "Exported", "Format", "export"]
-
 import json
 import logging
 import tempfile

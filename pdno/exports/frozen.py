@@ -8,8 +8,6 @@ pairs become sums of as few terms as `RANK_ERROR` allows, by a singular value de
 inverse transforms instead of I·O.
 """
 
-__all__ = ["FrozenPredictor", "freeze", "grid_with_points"]
-
 import copy
 import math
 from collections.abc import Sequence

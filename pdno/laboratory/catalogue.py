@@ -5,8 +5,6 @@ computes the frames of a window, further channels of a static input are constant
 PDE parameters of a family of equations.
 """
 
-__all__ = ["Array", "LayerView", "ServedOperator", "State", "StateRequest", "serve_runs"]
-
 import base64
 import math
 import sys

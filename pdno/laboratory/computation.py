@@ -1,7 +1,5 @@
 """Where the laboratory computes: predictions in a thread, solutions in a process of their own."""
 
-__all__ = ["Batches", "Busy", "Conditions", "Solution", "SolverProcess", "reference_solution"]
-
 import asyncio
 import contextlib
 import multiprocessing

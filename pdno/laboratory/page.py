@@ -9,8 +9,6 @@
 Any static host will do: the page requests nothing outside its folder.
 """
 
-__all__ = ["TYPES", "page_files", "try_pages", "write_page"]
-
 import json
 import os
 import shutil

@@ -5,8 +5,6 @@ is bounded: 4 MiB, 10 seconds to send it, ranges of every number, a list of grid
 a time that ends when the reader leaves. No part of a request becomes a path.
 """
 
-__all__ = ["make_app", "make_server", "serve"]
-
 import asyncio
 import json
 import socket

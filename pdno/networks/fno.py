@@ -1,7 +1,5 @@
 """FNO, the Fourier neural operator that the paper compares with."""
 
-__all__ = ["FNO"]
-
 from pdno.networks.heads import AnyHead
 from pdno.networks.neural_operator import (
     Coordinates,

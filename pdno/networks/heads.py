@@ -9,8 +9,6 @@ v are the last channels of the input, in a rollout the latest frame. A step of a
 of it and no short Fourier series; what is left, δ and r, is smooth and small.
 """
 
-__all__ = ["HEADS", "AnyHead", "Transport", "TransportHead", "diffuse", "make_head", "warp"]
-
 from functools import reduce
 from itertools import product
 from typing import Annotated, Literal

@@ -7,8 +7,6 @@ without a local term, σ is ReLU, and Q has one hidden layer of 128. The space-t
 block of frames at once, (B, C, N_1, N_2, T), and normalises over the batch after each K.
 """
 
-__all__ = ["MWT"]
-
 from functools import partial
 from typing import Annotated, Literal
 

@@ -7,19 +7,6 @@ integral operator, Q has one hidden layer of 128. As in the published code the l
 With a feed-forward part F = W₂ σ(W₁ · + b₁) + b₂ (not in the paper) a block is v + F[(W + K) v].
 """
 
-__all__ = [
-    "Coordinates",
-    "Modes",
-    "NeuralOperator",
-    "Padding",
-    "PointwiseLinear",
-    "Size",
-    "SizeOrNone",
-    "check_numbers",
-    "check_sizes",
-    "count_parameters",
-]
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager

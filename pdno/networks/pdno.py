@@ -1,7 +1,5 @@
 """PDNO, the pseudo-differential neural operator of the paper, and PDIO, its K as one layer."""
 
-__all__ = ["PDIO", "PDNO", "SYMBOLS", "SymbolSpecification"]
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature

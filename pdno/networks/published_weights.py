@@ -4,8 +4,6 @@ The family and the sizes are read from the names and shapes of the weights; keyw
 shapes cannot. At the stated resolution s the networks see x·s/(s-1) and ξ/s, as published.
 """
 
-__all__ = ["convert_published_mwt", "load_published"]
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args

@@ -1,7 +1,5 @@
 """Rollouts: a network that predicts one frame, fed with its own predictions."""
 
-__all__ = ["rollout", "shared_step", "unroll"]
-
 from collections.abc import Callable
 
 import torch

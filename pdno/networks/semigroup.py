@@ -8,8 +8,6 @@ B = (e^{ΔtL} - 1) L⁻¹ G. By how much a step may enlarge an error is a maximu
 `pdno.theory.lipschitz`.
 """
 
-__all__ = ["SemigroupStep"]
-
 from typing import Annotated
 
 from pydantic import Field

@@ -5,8 +5,6 @@ limits. A file names a kind of network, never a piece of code to import; `pdno.r
 of other packages.
 """
 
-__all__ = ["NETWORKS", "AnyNetwork", "NetworkSpecification", "record_class", "specify"]
-
 import inspect
 from collections.abc import Callable
 from functools import cache
