@@ -84,7 +84,7 @@ def keep_history(
     writer = csv.writer(text, lineterminator="\n")
     if not path.is_file():
         writer.writerow(("run", "epoch", "train", "test"))
-    writer.writerows((name, epoch, f"{train:.6g}", f"{test:.6g}") for epoch, train, test in rows)
+    writer.writerows((name, epoch, f"{train:.4g}", f"{test:.4g}") for epoch, train, test in rows)
     write_text(path, text.getvalue())
 
 

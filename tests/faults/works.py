@@ -21,9 +21,9 @@ from pdno.data.dataset import OperatorDataset
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import HeatProblem
 from pdno.networks.specification import specify
+from pdno.paper.chapters import add_paper_chapters
 from pdno.paper.recipes import Study
 from pdno.paper.reproduce import run_study
-from pdno.paper.chapters import add_paper_chapters
 from pdno.report.page import write_report
 from pdno.runs.execute import run_experiment
 from pdno.runs.run import Run

@@ -30,7 +30,7 @@ from pdno.data.well import open_well
 from pdno.files.tensor_file import read_tensor_file
 from pdno.networks.published_weights import load_published
 from pdno.runs.execute import run_experiment
-from pdno.runs.run import load, load_run
+from pdno.runs.run import find_runs, load, load_run
 from pdno.runs.specification import read_experiment
 from pdno.training.checkpoint import load_checkpoint
 
