@@ -14,14 +14,12 @@ import re
 import stat
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from pdno.files.limits import open_regular
 
 LOCK = ".lock"
-PAUSE = 0.2  # seconds between two attempts to lock
 _held: dict[Path, int] = {}  # locked folders of this process, and the threads that hold them
 
 
@@ -39,7 +37,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
             descriptor = os.open(target.parent, os.O_DIRECTORY)
             try:
                 os.fsync(descriptor)
-                if not os.fstat(descriptor).st_nlink:  # which syncs without a word
+                if not os.fstat(descriptor).st_nlink:  # which syncs without an error
                     gone = "the folder was removed meanwhile"
                     raise FileNotFoundError(errno.ENOENT, gone, str(target.parent))
             finally:
@@ -54,19 +52,12 @@ def _clear(target: Path) -> None:
     if os.name != "posix":  # elsewhere there is no harmless signal to test a process with
         return
     for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        number = path.name.rsplit(".", 2)[1]
-        if number.isdigit() and not _lives(int(number)):
+        try:
+            os.kill(int(path.name.rsplit(".", 2)[1]), 0)
+        except ProcessLookupError:
             path.unlink(missing_ok=True)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):  # of somebody else, or no process of this machine
-        return True
-    return True
+        except (OSError, ValueError, OverflowError):  # another user's, or no process
+            pass
 
 
 def write_text(target: Path, text: str) -> None:
@@ -95,13 +86,10 @@ def explained(folder: Path, kept: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or error
-        if isinstance(error, FileNotFoundError) and not folder.is_dir():
-            why = "it was removed meanwhile"
-        raise OSError(
-            f"cannot write to {folder} ({why}): free some space or choose another folder; {kept} "
-            "when you run the same command again"
-        ) from error
+        removed = isinstance(error, FileNotFoundError) and not folder.is_dir()
+        why = "it was removed meanwhile" if removed else error.strerror or error
+        cure = f"free some space or choose another folder; {kept} when you run the same command"
+        raise OSError(f"cannot write to {folder} ({why}): {cure} again") from error
 
 
 @contextlib.contextmanager
@@ -110,8 +98,7 @@ def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
 
     The thread that holds the lock may take it again. Without a folder nothing is done.
     """
-    target = None if folder is None else folder.resolve()
-    if folder is None or target is None or _held.get(target) == threading.get_ident():
+    if folder is None or _held.get(target := folder.resolve()) == threading.get_ident():
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,17 +144,12 @@ def _take(descriptor: int, folder: Path, *, wait: bool) -> None:
         import fcntl
     except ImportError:  # no such lock on this system
         return
-    announced = False
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip()
-            who = holder if holder.isprintable() and holder else "another process"
-            if not wait:
-                raise ValueError(f"{who} is writing to {folder}: let it end") from error
-            if not announced:
-                print(f"pdno: waiting for {who}, which is writing to {folder}", file=sys.stderr)
-            announced = True
-            time.sleep(PAUSE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip()
+        who = holder if holder.isprintable() and holder else "another process"
+        if not wait:
+            raise ValueError(f"{who} is writing to {folder}: let it end") from error
+        print(f"pdno: waiting for {who}, which is writing to {folder}", file=sys.stderr)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)

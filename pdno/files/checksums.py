@@ -1,8 +1,7 @@
-"""Checksums: the SHA-256 of each file of a finished run, in one record that carries its own.
+"""Checksums: the SHA-256 of each file of a finished run, in checksums.json, written last.
 
-The record, checksums.json, is written last. It maps the names of the files beside it to their
-digests, and its final line has the SHA-256 of the lines before it, as in manifests of datasets.
-Readers take the path of a file from `verified_path`, so that any changed byte is an error.
+Its final line has the SHA-256 of the lines before it, as in manifests of datasets. Readers take
+the path of a file from `verified_path`, so that any changed byte is an error.
 """
 
 import hashlib
@@ -17,7 +16,6 @@ from pdno.files.limits import read_text
 from pdno.files.run_folder import CHECKSUMS
 
 State = Literal["right", "missing", "changed", "unknown"]
-FORMAT = "pdno-checksums"
 CURE = "restore it from a copy, or remove the folder and make it again"
 _DIGEST = re.compile(r',\n "sha256": "([0-9a-f]{64})"\n}\n\Z')
 _PROBLEMS = {
@@ -46,7 +44,7 @@ def without_digest(text: str) -> tuple[str, bool]:
 def write_checksums(folder: Path, names: Iterable[str], record: str = CHECKSUMS) -> None:
     """Record the checksums of those of the named files that exist."""
     files = {name: sha256(folder / name) for name in names if (folder / name).is_file()}
-    content = {"format": FORMAT, "files": dict(sorted(files.items()))}
+    content = {"format": "pdno-checksums", "files": dict(sorted(files.items()))}
     write_text(folder / record, with_digest(json.dumps(content, indent=1)))
 
 

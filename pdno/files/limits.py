@@ -1,9 +1,8 @@
 """Limits for readers: regular files alone, within limits of memory and computing time.
 
-A reader states what it needs before it reads. The limit is half of the memory of this machine, or
-that of the environment, for example PDNO_MEMORY_LIMIT=8GiB. Parsed text counts as many times the
-bytes of its file. Computing time is limited where a file could keep a reader busy for ever
-(`pdno.data.foreign_hdf5`): 5 s, or for example PDNO_TIME_LIMIT=60s.
+A reader states what it needs before it reads; the limit is half of the memory of this machine, or
+for example PDNO_MEMORY_LIMIT=8GiB. Computing time is limited where a file could keep a reader busy
+for ever (`pdno.data.foreign_hdf5`): 5 s, or for example PDNO_TIME_LIMIT=60s.
 """
 
 import errno
@@ -54,11 +53,9 @@ def check_memory(what: str, size: int, cure: str = "") -> None:
     """Refuse what needs `size` bytes if that is more than the limit."""
     limit = memory_limit()
     if size > limit:
-        raise MemoryLimitError(
-            f"{what} needs {size:,} bytes, more than the {limit:,} that a reader may use: "
-            f"{cure or 'take a smaller file'}, or raise the limit, for example {LIMIT}="
-            f"{-(-size // 2**30)}GiB"
-        )
+        needs = f"{what} needs {size:,} bytes, more than the {limit:,} that a reader may use"
+        larger = f"raise the limit, for example {LIMIT}={-(-size // 2**30)}GiB"
+        raise MemoryLimitError(f"{needs}: {cure or 'take a smaller file'}, or {larger}")
 
 
 def open_regular(path: Path | str) -> BufferedReader:
@@ -84,9 +81,8 @@ def read_text(path: Path | str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise ValueError(
-            f"{path} is not readable as text in UTF-8 ({problem}): it is damaged, or no text"
-        ) from problem
+        reason = f"{path} is not readable as text in UTF-8 ({problem})"
+        raise ValueError(f"{reason}: it is damaged, or no text") from problem
 
 
 def read_json(path: Path | str) -> Any:
@@ -111,7 +107,7 @@ def walk(values: object) -> Iterator[object]:
                 most = f"at most {MOST_VALUES:,} values in {DEEPEST} levels"
                 raise ValueError(f"is nested too deep, or too large; expected {most}")
             parts = value.values() if isinstance(value, dict) else value
-            waiting += [(part, depth + 1) for part in parts]
+            waiting += ((part, depth + 1) for part in parts)
 
 
 def check_plain(path: Path | str, values: object) -> None:

@@ -1,20 +1,17 @@
-"""Results as a tidy table: one number per line, the same columns for every experiment.
+"""Results as a tidy table: one number per line, with the metadata that tell runs apart.
 
-    experiment, model, resolution, seed, split, metric, value, seconds, parameters
-
-and the metadata by which reports tell runs apart:
-
+    experiment, model, resolution, seed, split, metric, value, seconds, parameters,
     study, dataset, viscosity, family, variant, mode, of_paper, sweep, samples, epochs,
     training_resolution, commit
 
-Numbers are written with all of their digits, so a table that is read and written again has the
-same bytes.
+Numbers have all of their digits: a table that is read and written again has the same bytes.
 """
 
 import csv
 import io
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,10 +30,8 @@ def check_cell(name: str, text: str) -> None:
     if any(mark in text for mark in "\r\n\0"):
         raise ValueError(f"{name} is {text!r}; expected one line of text")
     if text.startswith(("=", "+", "-", "@", "\t")):
-        raise ValueError(
-            f"{name} is {text!r}, which a spreadsheet would take for a formula: begin it with a "
-            "letter"
-        )
+        formula = "which a spreadsheet would take for a formula: begin it with a letter"
+        raise ValueError(f"{name} is {text!r}, {formula}")
 
 
 @dataclass(frozen=True)
@@ -64,35 +59,13 @@ class Metadata:
     commit: str = ""
 
     def __post_init__(self) -> None:
-        for name in _TEXT:
+        for name in ("study", "dataset", "family", "variant", "mode", "commit"):
             check_cell(name, getattr(self, name))
 
     @property
     def network(self) -> str:
         """What the paper's tables call the network, for example "PDNO a(x,ξ)"."""
         return f"{self.family} {self.variant}".strip()
-
-    def cells(self) -> list[str | float | None]:
-        """One cell per column."""
-        cells = {item.name: getattr(self, item.name) for item in fields(self)}
-        cells["of_paper"] = "yes" if self.of_paper else "no"
-        cells["sweep"] = " ".join(f"{name}={value!r}" for name, value in self.sweep.items())
-        return list(cells.values())
-
-    @classmethod
-    def from_cells(cls, cells: Mapping[str, str]) -> "Metadata":
-        """The metadata of one line."""
-        pairs = (word.split("=") for word in cells["sweep"].split())
-        values: dict[str, Any] = dict(cells)
-        for name in ("samples", "epochs", "training_resolution"):
-            values[name] = int(cells[name]) if cells[name] else None
-        values["viscosity"] = float(cells["viscosity"]) if cells["viscosity"] else None
-        values["of_paper"] = {"yes": True, "no": False}[cells["of_paper"]]
-        values["sweep"] = {name: float(value) for name, value in pairs}
-        return cls(**values)
-
-
-_TEXT = ("study", "dataset", "family", "variant", "mode", "commit")
 
 
 @dataclass(frozen=True)
@@ -115,30 +88,27 @@ class Metric:
     metadata: Metadata = Metadata()
 
     def __post_init__(self) -> None:
-        # numbers of numpy and torch have their own spelling; a metric holds plain ones
-        for name, (kind, optional) in _KINDS.items():
-            value = getattr(self, name)
-            if value is None and optional:
-                continue
-            if kind is not str and (value is None or isinstance(value, str)):
-                raise ValueError(f"{name} is {value!r}; expected a number")
-            plain = kind(value)
-            if kind is int and plain != value:
-                raise ValueError(f"{name} is {value!r}; expected a whole number")
+        for name in NUMBERS:
+            value, (kind, optional) = getattr(self, name), _KINDS[name]
             if kind is str:
-                check_cell(name, str(plain))
-            object.__setattr__(self, name, plain)
+                check_cell(name, value)
+            elif value is not None or not optional:
+                is_number = value is not None and not isinstance(value, str)
+                if not is_number or (kind is int and int(value) != value):
+                    expected = "a whole number" if kind is int else "a number"
+                    raise ValueError(f"{name} is {value!r}; expected {expected}")
+                # numbers of numpy and torch become plain ones
+                object.__setattr__(self, name, kind(value))
 
 
-def _kind(hint: Any) -> tuple[Callable[[object], str | int | float], bool]:
-    kind, *empty = get_args(hint) or (hint,)
-    return kind, bool(empty)
-
-
-_KINDS = {name: _kind(hint) for name, hint in get_type_hints(Metric).items() if name != "metadata"}
-"""str, int or float by column, and whether a cell may be empty."""
-NUMBERS, METADATA = tuple(_KINDS), tuple(item.name for item in fields(Metadata))
-COLUMNS = (*NUMBERS, *METADATA)
+NUMBERS = tuple(item.name for item in fields(Metric) if item.name != "metadata")
+COLUMNS = (*NUMBERS, *(item.name for item in fields(Metadata)))
+_HINTS = get_type_hints(Metric) | get_type_hints(Metadata)
+# the type of each column, and whether its cells may be empty
+_KINDS: dict[str, tuple[Callable[[str], object], bool]] = {
+    name: ((*get_args(_HINTS[name]), _HINTS[name])[0], bool(get_args(_HINTS[name])))
+    for name in COLUMNS
+}
 
 
 @dataclass(frozen=True)
@@ -148,12 +118,6 @@ class Summary:
     mean: float
     deviation: float
     count: int
-
-    @classmethod
-    def of(cls, values: Collection[float]) -> "Summary":
-        count, mean = len(values), math.fsum(values) / len(values)
-        squares = math.fsum((value - mean) ** 2 for value in values)
-        return cls(mean, math.sqrt(squares / (count - 1)) if count > 1 else math.nan, count)
 
     def __str__(self) -> str:
         mean = f"{self.mean:.3g}"
@@ -170,8 +134,11 @@ def write_metrics(path: Path | str, metrics: Iterable[Metric]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for metric in metrics:  # the writer knows None as an empty cell, and all digits of a float
-        writer.writerow([*(getattr(metric, name) for name in NUMBERS), *metric.metadata.cells()])
+    for metric in metrics:
+        values = vars(metric) | vars(metric.metadata)
+        values["of_paper"] = "yes" if values["of_paper"] else "no"
+        values["sweep"] = " ".join(f"{name}={value!r}" for name, value in values["sweep"].items())
+        writer.writerow([values[name] for name in COLUMNS])
     write_text(Path(path), text.getvalue())
 
 
@@ -182,15 +149,10 @@ def read_metrics(path: Path | str) -> list[Metric]:
         header, *lines = list(reader) or [[]]
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
-    problems = {
-        "unknown": [name for name in header if name not in COLUMNS],
-        "missing": [name for name in COLUMNS if name not in header],
-        "double": sorted({name for name in header if header.count(name) > 1}),
-    }
-    reasons = [f"{kind} columns {', '.join(names)}" for kind, names in problems.items() if names]
-    if reasons:
-        expectation = f"expected the columns {', '.join(COLUMNS)}, once each"
-        raise ValueError(f"{path} has {'; '.join(reasons)}: {expectation}")
+    extra, missing = Counter(header) - Counter(COLUMNS), Counter(COLUMNS) - Counter(header)
+    if extra or missing:
+        wrong = f"unknown or double columns: {', '.join(extra)}; missing: {', '.join(missing)}"
+        raise ValueError(f"{path} has {wrong}; expected {', '.join(COLUMNS)}, once each")
     # every metric is one line, as `Metric` refuses line breaks
     return [_read_line(header, cells, f"{path}, line {n}") for n, cells in enumerate(lines, 2)]
 
@@ -198,20 +160,24 @@ def read_metrics(path: Path | str) -> list[Metric]:
 def _read_line(header: list[str], cells: list[str], line: str) -> Metric:
     if len(cells) != len(header):
         raise ValueError(f"{line} has {len(cells)} cells; expected {len(header)}")
-    named = dict(zip(header, cells, strict=True))
-    about = {name: named[name] for name in METADATA}
     values: dict[str, Any] = {}
-    for name, (kind, optional) in _KINDS.items():
+    for name, text in zip(header, cells, strict=True):
+        kind, optional = _KINDS[name]
         try:
-            values[name] = None if named[name] == "" and optional else kind(named[name])
-        except ValueError as error:
-            expected = kind.__name__
-            raise ValueError(f"{line}: {name} is {named[name]!r}; expected {expected}") from error
+            if name == "sweep":
+                pairs = (word.split("=") for word in text.split())
+                values[name] = {key: float(number) for key, number in pairs}
+            elif name == "of_paper":
+                values[name] = {"yes": True, "no": False}[text]
+            else:
+                values[name] = None if optional and not text else kind(text)
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{line}: {name} is {text!r}, which is not readable") from error
     try:
-        metadata = Metadata.from_cells(about)
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"{line}: metadata {about} are not readable: {error}") from error
-    return Metric(**values, metadata=metadata)
+        numbers = {name: values.pop(name) for name in NUMBERS}
+        return Metric(**numbers, metadata=Metadata(**values))
+    except ValueError as error:
+        raise ValueError(f"{line}: {error}") from error
 
 
 def metrics_of_run(folder: Path) -> list[Metric]:
@@ -271,10 +237,9 @@ class NetworkMetrics:
         for m in self.metrics:
             if (m.split, m.metric, m.resolution) == (split, metric, points):
                 if m.seed in values:
-                    raise ValueError(
-                        f"{self.model} has two values of {split} {metric} for seed {m.seed}: give "
-                        "runs with other settings another name"
-                    )
+                    double = f"two values of {split} {metric} for seed {m.seed}"
+                    cure = "give runs with other settings another name"
+                    raise ValueError(f"{self.model} has {double}: {cure}")
                 values[m.seed] = m.value
         return list(values.values())
 
@@ -283,7 +248,11 @@ class NetworkMetrics:
     ) -> Summary | None:
         """Mean and deviation of a metric over the seeds; None where it was not measured."""
         values = self.values(split, metric, resolution)
-        return Summary.of(values) if values else None
+        if not values:
+            return None
+        count, mean = len(values), math.fsum(values) / len(values)
+        squares = math.fsum((value - mean) ** 2 for value in values)
+        return Summary(mean, math.sqrt(squares / (count - 1)) if count > 1 else math.nan, count)
 
     def names(self, split: str, prefix: str) -> list[str]:
         """What follows a prefix in the names of the metrics of a split, such as times."""
@@ -292,8 +261,8 @@ class NetworkMetrics:
 
     def series(self, split: str, prefix: str) -> dict[str, Summary]:
         """The metrics whose names begin with a prefix, by what follows it."""
-        summaries = {n: self.summary(split, prefix + n) for n in self.names(split, prefix)}
-        return {name: summary for name, summary in summaries.items() if summary is not None}
+        names = self.names(split, prefix)
+        return {name: s for name in names if (s := self.summary(split, prefix + name))}
 
     def over_time(self, split: str = "test") -> dict[float, Summary]:
         """Errors by time."""
@@ -307,7 +276,6 @@ class NetworkMetrics:
 def by_network(metrics: Iterable[Metric]) -> list[NetworkMetrics]:
     """Metrics that differ in nothing but their seed, and the commit, together."""
     networks: dict[tuple[str, str, Metadata], list[Metric]] = {}
-    for metric in metrics:
-        key = (metric.experiment, metric.model, replace(metric.metadata, commit=""))
-        networks.setdefault(key, []).append(metric)
+    for m in metrics:
+        networks.setdefault((m.experiment, m.model, replace(m.metadata, commit="")), []).append(m)
     return [NetworkMetrics(tuple(network)) for network in networks.values()]

@@ -17,14 +17,8 @@ SAMPLES = "samples.safetensors"  # sample arrays: fields and symbols for figures
 METRICS = "metrics.csv"  # all metrics as a tidy table
 CHECKSUMS = "checksums.json"  # the SHA-256 of all of these (`pdno.files.checksums`)
 WITH_CHECKSUMS = (
-    SPECIFICATION,
-    ENVIRONMENT,
-    HISTORY,
-    WEIGHTS,
-    OPERATOR,
-    MODEL_CARD,
-    SAMPLES,
-    METRICS,
+    *(SPECIFICATION, ENVIRONMENT, HISTORY, WEIGHTS),
+    *(OPERATOR, MODEL_CARD, SAMPLES, METRICS),
 )
 SYMBOL_FOLDER, SYMBOL = "symbol", "symbol.json"  # the results of `pdno symbol`
 DATA = "data"
