@@ -4,6 +4,7 @@ import io
 import os
 import struct
 import zipfile
+from dataclasses import fields
 from itertools import pairwise
 
 import h5py
@@ -16,9 +17,8 @@ from pdno.data.manifest import read_manifest
 from pdno.files.limits import LIMIT, memory_limit, read_json, read_text
 from pdno.files.metric_table import read_metrics
 from pdno.files.tensor_file import read_tensor_file
-from pdno.runs.run import _read_history
 from pdno.runs.specification import Experiment, read_experiment
-from pdno.training.checkpoint import read_tensors
+from pdno.training.checkpoint import EpochRow, read_history, read_tensors
 from pdno.training.distributed import check_device
 
 READERS = [read_arrays, read_tensor_file, read_experiment, read_metrics, read_json, read_tensors]
@@ -175,10 +175,17 @@ def test_names_that_no_table_can_hold_are_refused_before_training(tmp_path, name
 
 
 def test_a_history_with_a_surplus_cell_is_refused(tmp_path):
-    path = tmp_path / "history.csv"
-    path.write_text("epoch,loss\n1,0.5\n2,0.4,7\n")
+    columns = [item.name for item in fields(EpochRow)]
+    path, header, line = (
+        tmp_path / "history.csv",
+        ",".join(columns),
+        ",".join("1" for _ in columns),
+    )
+    path.write_text(f"{header}\n{line}\n")
+    assert read_history(tmp_path)[0].epoch == 1
+    path.write_text(f"{header}\n{line}\n{line},7\n")
     with pytest.raises(ValueError, match="history.csv is not readable as a history"):
-        list(_read_history(path))
+        read_history(tmp_path)
 
 
 @pytest.mark.parametrize("device", ["meta", "mps", "bogus", "xla"])
