@@ -26,8 +26,8 @@ from .equations.navier_stokes import NavierStokes as NavierStokes
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.evaluate import evaluate_resolutions as evaluate_resolutions
 from .exports.export import export as export
-from .fields.distributions import TwoPhaseField as TwoPhaseField
 from .fields.distributions import GaussianField as GaussianField
+from .fields.distributions import TwoPhaseField as TwoPhaseField
 from .native import tune_allocator as tune_allocator
 from .networks.fno import FNO as FNO
 from .networks.heads import TransportHead as TransportHead
@@ -55,10 +55,10 @@ from .theory.extraction import recover_diffusivity as recover_diffusivity
 from .theory.lipschitz import lipschitz_report as lipschitz_report
 from .theory.norms import norm_bound as norm_bound
 from .theory.norms import operator_norm as operator_norm
-from .training.fit import Ensemble as Ensemble
-from .training.fit import fit_ensemble as fit_ensemble
 from .training.error_bars import ErrorBars as ErrorBars
+from .training.fit import Ensemble as Ensemble
 from .training.fit import fit as fit
+from .training.fit import fit_ensemble as fit_ensemble
 from .training.settings import TrainingSettings as TrainingSettings
 from .training.task import Markov as Markov
 from .training.task import OneShot as OneShot

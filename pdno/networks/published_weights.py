@@ -4,7 +4,8 @@ The family and the sizes are read from the names and shapes of the weights; keyw
 shapes cannot. At the stated resolution s the networks see x·s/(s-1) and ξ/s, as published.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.files.tensor_file import read_tensor_file
+from pdno.interface.errors import check_shape
 from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT, Base
 from pdno.networks.pdno import PDNO
@@ -29,62 +31,6 @@ _MWT_NAMES |= {"detail_to_average": "C", "average_to_average": "T0"}
 _MWT_NAMES |= {"convolution.table": "weights", "convolution": "conv.0", "mix": "Lo"}
 
 
-def load_published(
-    source: str | Path | Mapping[str, object],
-    resolution: int | Sequence[int],
-    *,
-    activation: str = "gelu",
-    first_activation: str | None = None,
-    modes: int | None = None,
-    padding: int = 0,
-    base: str = "legendre",
-) -> nn.Module:
-    """A published network as one of ours, in eval mode and channels first.
-
-    `source` is a file or a mapping from published names to arrays, `resolution` the grid
-    points that they were trained at, one or one per axis. What shapes do not tell: the activations
-    of a PDNO (the published 2D code has GELU first) and its modes, the padding of an FNO in
-    points, the base of an MWT, "legendre" or "chebyshev".
-    """
-    state = _read(source)
-    if "Lk.weight" in state:
-        return convert_published_mwt(state, base)
-    dim = _count_axes(state)
-    shape = (resolution,) * dim if isinstance(resolution, int) else tuple(resolution)
-    if len(shape) != dim or min(shape) < 2:
-        raise ValueError(f"resolution {resolution} for weights of {dim} axes: give one per axis")
-    width, channels = state.matrix("fc0.weight").shape
-    sizes = (dim, channels - dim, state.matrix("fc2.weight").shape[0])
-    layers = sum(name.startswith("w") and name.endswith(".weight") for name in state)
-    scale = tuple(n / (n - 1) for n in shape)
-    if _TABLE in state:
-        network: nn.Module = FNO(
-            *sizes,
-            width=width,
-            layers=layers,
-            modes=tuple(_as_real(state[_TABLE]).shape[2:-1]),
-            coordinate_scale=scale,
-            padding=padding,
-        )
-    else:
-        network = PDNO(
-            *sizes,
-            width=width,
-            layers=layers,
-            modes=modes,
-            padding=padding,
-            symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
-            symbol_hidden=state[_SYMBOL].shape[0],
-            activation=activation,
-            first_activation=first_activation,
-            depends_on_x="conv0.net_out.linear_in.weight" in state,
-            frequency_scale=shape,
-            coordinate_scale=scale,
-        )
-    _fill(network, dict(network.named_parameters()), state)
-    return network.eval()
-
-
 class _Weights(dict[str, Tensor]):
     """Published weights by name."""
 
@@ -95,12 +41,69 @@ class _Weights(dict[str, Tensor]):
         )
 
     def matrix(self, name: str) -> Tensor:
-        if self[name].dim() != 2:
-            raise ValueError(f"{name} has shape {tuple(self[name].shape)}; expected a matrix")
+        check_shape(name, self[name], "O", "I")
         return self[name]
 
-    def take(self, name: str) -> Tensor:
-        return self.pop(name) if name in self else self[name]
+
+def load_published(
+    source: str | Path | Mapping[str, object],
+    resolution: int | Sequence[int],
+    *,
+    activation: str = "gelu",
+    first_activation: str | None = None,
+    modes: int | None = None,
+    padding: int = 0,
+    base: str | None = None,
+) -> nn.Module:
+    """A published network as one of ours, in eval mode and channels first.
+
+    `source` is a file or a mapping from published names to arrays, `resolution` the grid
+    points that they were trained at, one or one per axis. What shapes do not tell: the activations
+    of a PDNO (the published 2D code has GELU first) and its modes, the padding of an FNO in
+    points. The base of an MWT, "legendre" or "chebyshev", is recognised by its filters.
+    """
+    state = _read(source)
+    if "Lk.weight" in state:
+        return _load_mwt(state, base)
+    kept = _as_real(state[_TABLE]).shape[2:-1] if _TABLE in state else ()
+    if not kept and _SYMBOL not in state:
+        raise ValueError(
+            f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, {_SYMBOL}), "
+            f"FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ): give one of these"
+        )
+    dim = len(kept) or state.matrix(_SYMBOL).shape[1]
+    shape = (resolution,) * dim if isinstance(resolution, int) else tuple(resolution)
+    if len(shape) != dim or min(shape) < 2:
+        raise ValueError(f"resolution {resolution} for weights of {dim} axes: give one per axis")
+    make: Callable[..., nn.Module] = partial(FNO, modes=tuple(kept))
+    if not kept:
+        make = partial(
+            PDNO,
+            modes=modes,
+            symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
+            symbol_hidden=len(state[_SYMBOL]),
+            activation=activation,
+            first_activation=first_activation,
+            depends_on_x="conv0.net_out.linear_in.weight" in state,
+            frequency_scale=shape,
+        )
+    width, channels = state.matrix("fc0.weight").shape
+    network = make(
+        dim,
+        channels - dim,
+        len(state.matrix("fc2.weight")),
+        width=width,
+        layers=sum(name.startswith("w") and name.endswith(".weight") for name in state),
+        coordinate_scale=tuple(n / (n - 1) for n in shape),
+        padding=padding,
+    )
+    unknown = set(state) - _fill(network, dict(network.named_parameters()), state)
+    if unknown:
+        raise ValueError(
+            f"published weights do not fit: unknown {sorted(unknown)[:3]}, or theirs are missing; "
+            "leave out what the network does not use"
+        )
+    return network.eval()
 
 
 def _read(source: str | Path | Mapping[str, object]) -> _Weights:
@@ -116,109 +119,85 @@ def _read(source: str | Path | Mapping[str, object]) -> _Weights:
     return state
 
 
-def _count_axes(state: _Weights) -> int:
-    """d, from what the operators hold: early FNOs have flat local maps in any dimension."""
-    if _TABLE in state:
-        return _as_real(state[_TABLE]).dim() - 3
-    if _SYMBOL in state:
-        return state.matrix(_SYMBOL).shape[1]
-    raise ValueError(
-        f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, {_SYMBOL}), FNO "
-        f"(fc0, {_TABLE}) or MWT (Lk, MWT_CZ): give one of these"
-    )
-
-
 def _as_real(weights: Tensor) -> Tensor:
     """A corner block of complex numbers as pairs of real ones, which it may be already."""
     if weights.is_complex():
         return torch.view_as_real(weights.resolve_conj())
-    if weights.shape[-1] != 2:
-        raise ValueError(
-            f"a corner block of real numbers {tuple(weights.shape)}; expected complex numbers, or "
-            "their two parts in a last axis"
-        )
+    if weights.shape[-1:] != (2,):
+        shape = tuple(weights.shape)
+        raise ValueError(f"a corner block of real numbers {shape}; expected complex ones or pairs")
     return weights
 
 
-def _join_corners(state: _Weights, name: str, count: int) -> Tensor:
-    """One table of corner blocks, which differ in the sign of the first axis fastest."""
-    blocks, axis = [_as_real(state.take(f"{name}{block + 1}")) for block in range(count)], 2
-    if len({block.shape for block in blocks}) > 1:
-        raise ValueError(f"the corner blocks {name}1, ... differ in shape")
-    while len(blocks) > 1:
-        blocks = [torch.cat(blocks[k : k + 2], dim=axis) for k in range(0, len(blocks), 2)]
-        axis += 1
-    return blocks[0]
-
-
-def _fill(network: nn.Module, own: Mapping[str, Tensor], published: _Weights) -> None:
-    """Load what is published of our weights `own`, taking it out of `published`."""
-    weights = {}
+def _fill(network: nn.Module, own: Mapping[str, Tensor], published: _Weights) -> set[str]:
+    """Load what is published of our weights `own`; the published names that were used."""
+    weights, used, is_mwt = dict[str, Tensor](), set[str](), isinstance(network, MWT)
     for name, like in own.items():
         theirs = name
-        for ours, replacement in (_MWT_NAMES if isinstance(network, MWT) else _NAMES).items():
+        for ours, replacement in (_MWT_NAMES if is_mwt else _NAMES).items():
             theirs = theirs.replace(ours, replacement)
+        is_table = theirs.endswith(".weights")
+        corners = [f"{theirs}{corner + 1}" for corner in range(2 ** max(0, like.dim() - 4))]
+        names = corners if is_table else [theirs]
         try:
-            if theirs.endswith(".weights"):
-                value = _join_corners(published, theirs, 2 ** (like.dim() - 4))
-                value = value.movedim(0, 1) if isinstance(network, FNO) else value
-            else:
-                value = published.take(theirs)
+            blocks = [published[each] for each in names]
+            value = _join_corners(blocks) if is_table else blocks[0]
+            value = value.movedim(0, 1) if is_table and isinstance(network, FNO) else value
             # local maps are stored as convolutions with a kernel of one point, or ours are
-            local = isinstance(network, MWT) or name.startswith("locals.")
+            local = is_mwt or name.startswith("locals.")
             same = value.numel() == like.numel() and (local or value.dim() == like.dim())
             if not same or any(n != m for n, m in zip(value.shape, like.shape, strict=False)):
                 raise ValueError(f"shape {tuple(value.shape)}; expected {tuple(like.shape)}")
         except ValueError as error:
             raise ValueError(f"{theirs!r} for {name!r}: {error}") from error
         weights[name] = value.reshape(like.shape)
-    if published and not isinstance(network, MWT):  # whose filters are made, not loaded
-        raise ValueError(
-            f"published weights do not fit: unknown {list(published)[:3]}, or theirs are missing; "
-            "leave out what the network does not use"
-        )
+        used.update(names)
     network.load_state_dict(weights, strict=False)
+    return used
 
 
-def convert_published_mwt(state: Mapping[str, object], base: str | None = None) -> MWT:
-    """The MWT of a published state dict, in eval mode; `load_published` for this family.
+def _join_corners(blocks: list[Tensor]) -> Tensor:
+    """One table of corner blocks, which differ in the sign of the first axis fastest."""
+    blocks, axis = [_as_real(block) for block in blocks], 2
+    if len({block.shape for block in blocks}) > 1:
+        raise ValueError("its corner blocks differ in shape")
+    while len(blocks) > 1:
+        blocks = [torch.cat(blocks[k : k + 2], dim=axis) for k in range(0, len(blocks), 2)]
+        axis += 1
+    return blocks[0]
 
-    Without a base it is recognised by the filters. The coarsest level is 0, as always published.
-    """
-    weights = _read(state)
-    lift, filters = weights["Lk.weight"], weights["MWT_CZ.0.ec_s"]
-    table = _as_real(weights["MWT_CZ.0.A.weights1"])
+
+def _load_mwt(state: _Weights, base: str | None) -> MWT:
+    """The MWT of a published state, whose coarsest level is 0, as always published."""
+    lift, filters = state["Lk.weight"], state["MWT_CZ.0.ec_s"]
+    table = _as_real(state["MWT_CZ.0.A.weights1"])
     axes, dim = table.dim() - 3, min(table.dim() - 3, 2)
     wavelets = round(filters.shape[1] ** (1 / dim))
-    last = max(int(name.split(".")[1]) for name in weights if name.startswith("MWT_CZ."))
+    blocks = {name.split(".")[1] for name in state if name.startswith("MWT_CZ.")}
+
+    def has_filters(candidate: Base) -> bool:  # [H0^T; H1^T; ...]
+        analysis = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim))
+        scaling, stated = analysis.T[:, : filters.shape[1]], filters.double().cpu()
+        return scaling.shape == stated.shape and torch.allclose(stated, scaling, atol=1e-5)
+
+    candidates = [candidate for candidate in get_args(Base) if base in (None, candidate)]
+    bases = [candidate for candidate in candidates if has_filters(candidate)]
+    if not bases:
+        raise ValueError(
+            f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
+            f"{base or ' or '.join(candidates)}; leave base out to have it recognised"
+        )
     model = MWT(
         dim,
         lift.shape[1],
-        weights["Lc1.weight"].shape[0],
-        width=lift.shape[0] // wavelets**dim,
+        len(state["Lc1.weight"]),
+        width=len(lift) // wavelets**dim,
         wavelets=wavelets,
         modes=table.shape[2],
-        blocks=last + 1,
-        base=_recognise_base(filters, dim, wavelets, base),
+        blocks=len(blocks),
+        base=bases[0],
         space_time=axes == 3,
         append_coordinates=False,
     ).to(lift.dtype)
-    _fill(model, model.state_dict(), weights)
+    _fill(model, model.state_dict(), state)
     return model.eval()
-
-
-def _recognise_base(filters: Tensor, dim: int, wavelets: int, base: str | None) -> Base:
-    """The base whose filters [H0^T; H1^T; ...] are those of the state."""
-    stated = filters.double().cpu()
-    candidates: tuple[Base, ...] = get_args(Base)
-    for candidate in candidates:
-        if base not in (None, candidate):
-            continue
-        analysis = torch.as_tensor(make_filters(candidate, wavelets).analysis(dim))
-        scaling = analysis.T[:, : filters.shape[1]]
-        if scaling.shape == stated.shape and torch.allclose(stated, scaling, atol=1e-5):
-            return candidate
-    raise ValueError(
-        f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
-        f"{base or ' or '.join(candidates)}; leave base out to have it recognised"
-    )

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from pdno.networks.mwt import MWT
-from pdno.networks.published_weights import convert_published_mwt
+from pdno.networks.published_weights import load_published
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 NAMES = ["mwt1d_legendre", "mwt1d_chebyshev", "mwt2d_legendre", "mwt2d_chebyshev"]
@@ -45,7 +45,7 @@ def count(model, *, complex_once):
 @torch.no_grad()
 def test_published_outputs(name, dtype):
     state, config, source, target = load(name)
-    model = convert_published_mwt(state, config["base"]).to(dtype)
+    model = load_published(state, 64, base=config["base"]).to(dtype)
     assert not model.training
     error = model(source.to(dtype)) - target
     # without their mean the outputs are several times smaller: a harder test
@@ -56,18 +56,18 @@ def test_published_outputs(name, dtype):
 @torch.no_grad()
 def test_published_names_may_have_a_prefix_real_weights_and_no_base(name):
     state, config, source, _ = load(name)
-    expected = convert_published_mwt(state, config["base"])(source)
+    expected = load_published(state, 64, base=config["base"])(source)
     spelled = {
         f"module.{key}": torch.view_as_real(value) if value.is_complex() else value
         for key, value in state.items()
     }
-    assert torch.equal(convert_published_mwt(spelled)(source), expected)
+    assert torch.equal(load_published(spelled, 64)(source), expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_published_filters_are_ours(name):
     state, config, _, _ = load(name)
-    operator = convert_published_mwt(state).operators[0]
+    operator = load_published(state, 64).operators[0]
     down = torch.cat([state["MWT_CZ.0.ec_s"], state["MWT_CZ.0.ec_d"]], dim=1).T
     parts = ["e", "o"] if config["dim"] == 1 else ["ee", "eo", "oe", "oo"]
     up = torch.cat([state[f"MWT_CZ.0.rc_{part}"] for part in parts], dim=1).T
@@ -170,14 +170,14 @@ def test_wrong_input_is_named():
 def test_wrong_states_are_named():
     state, _, _, _ = load("mwt1d_chebyshev")
     with pytest.raises(ValueError, match="not those of legendre"):
-        convert_published_mwt(state, "legendre")
-    with pytest.raises(ValueError, match="'Lk.weight'.*published MWT"):
-        convert_published_mwt({"fc0.weight": torch.zeros(1)})
+        load_published(state, 64, base="legendre")
+    with pytest.raises(ValueError, match="'MWT_CZ.0.ec_s'.*published MWT"):
+        load_published({"Lk.weight": torch.zeros(1)}, 64)
     partial = {key: value for key, value in state.items() if key != "MWT_CZ.1.B.weights1"}
     with pytest.raises(ValueError, match=r"MWT_CZ\.1\.B\.weights.*average_to_detail"):
-        convert_published_mwt(partial)
+        load_published(partial, 64)
     with pytest.raises(ValueError, match=r"Lc0\.weight"):
-        convert_published_mwt({**state, "Lc0.weight": torch.zeros(64, 8)})
+        load_published({**state, "Lc0.weight": torch.zeros(64, 8)}, 64)
 
 
 def test_an_empty_batch_is_refused():

@@ -252,7 +252,7 @@ def test_foreign_weights_and_resolutions_are_refused(golden, tmp_path):
     state, options, _, _ = read(golden, "fno_darcy")
     with pytest.raises(ValueError, match=r"real numbers .*expected complex"):
         pdno.load_published({**state, "conv0.weights1": torch.zeros(4, 4, 5, 5)}, **options)
-    with pytest.raises(ValueError, match=r"fc0.weight has shape \(5,\); expected a matrix"):
+    with pytest.raises(ValueError, match=r"fc0.weight has shape \(5,\); expected \(O, I\)"):
         pdno.load_published({**state, "fc0.weight": torch.zeros(5)}, **options)
     for resolution in ((16,), (16, 16, 16), 1):
         with pytest.raises(ValueError, match=r"resolution .* 2 axes: give one per axis"):
