@@ -29,7 +29,7 @@ from pdno.runs.datasets import unseen_samples
 from pdno.runs.run import Run, load_run
 from pdno.spectral.calculus import resample
 from pdno.spectral.metrics import relative_l2
-from pdno.training.predictor import evaluation_mode
+from pdno.training.samples import evaluation_mode
 
 GRIDS = (48, 64, 80, 96)
 AT_ONCE = (5, 1)

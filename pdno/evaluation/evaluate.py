@@ -24,7 +24,7 @@ from pdno.interface.display import html_table, one_line
 from pdno.spectral.calculus import resample
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import band_errors, relative_error, relative_l2
-from pdno.training.predictor import Predictor, predict_batches
+from pdno.training.samples import Predictor, predict_batches
 from pdno.training.trained_operator import as_predictor
 
 SAME_TIME = 1e-9

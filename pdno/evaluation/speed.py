@@ -20,7 +20,7 @@ from pdno.data.problems import Problem
 from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
-from pdno.training.predictor import Predictor, evaluation_mode
+from pdno.training.samples import Predictor, evaluation_mode
 from pdno.training.trained_operator import as_predictor
 
 FINEST = 4  # times the points of the data, of the solver that is a rival

@@ -1,6 +1,6 @@
 """The metrics of a trained operator, and the sample arrays that figures are drawn from.
 
-The sample arrays are those of `pdno.training.sample_arrays`, of test samples up to a limit, and
+The sample arrays are those of `pdno.training.operator_record`, of test samples up to a limit, and
 
     heat.learned, heat.exact         Re ā(ξ, t) and e^{-4π²cξ²t}, (T, M)
     heat.xi, heat.times              their modes (M,) and times (T,)
@@ -40,7 +40,7 @@ from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.symbols.analytic import HeatSymbol
 from pdno.theory.extraction import Estimate, recover_diffusivity
-from pdno.training.sample_arrays import SampleArrays, symbol_arrays
+from pdno.training.operator_record import SampleArrays, symbol_arrays
 from pdno.training.task import OneShot
 from pdno.training.trained_operator import TrainedOperator
 

@@ -97,7 +97,7 @@ class Run:
 
     @property
     def array_names(self) -> tuple[str, ...]:
-        """Names of the sample arrays (see `pdno.training.sample_arrays` and `runs.measure`)."""
+        """Names of the sample arrays (see `pdno.training.operator_record` and `runs.measure`)."""
         return tuple(sorted(self._samples[0]))
 
     def array(self, name: str) -> Array:

@@ -20,10 +20,8 @@ from pdno.training.distributed import process_group
 from pdno.training.loop import Callback, TrainingLoop
 from pdno.training.losses import Loss
 from pdno.training.normalizer import Normalization, move
-from pdno.training.operator_record import TrainingRecord
-from pdno.training.predictor import BATCH_SIZE
-from pdno.training.sample_arrays import SampleArrays
-from pdno.training.samples import Samples
+from pdno.training.operator_record import SampleArrays, TrainingRecord
+from pdno.training.samples import BATCH_SIZE, Samples
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Task, make_task
 from pdno.training.trained_operator import TrainedOperator

@@ -25,8 +25,7 @@ from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState
 from pdno.training.distributed import ProcessGroup
 from pdno.training.losses import Loss, RelativeError
 from pdno.training.optimiser import Optimiser
-from pdno.training.predictor import predict_batches
-from pdno.training.samples import Samples, augmented, epoch_order
+from pdno.training.samples import Samples, augmented, epoch_order, predict_batches
 from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.trained_operator import TrainedOperator
 

@@ -1,12 +1,22 @@
-"""What a trained operator records of itself: its sampling, its training, and a model card."""
+"""What a trained operator records of itself: sampling, training, model card, sample arrays.
 
+The sample arrays are what its figures are made of, all float32:
+
+    input, target, prediction        samples
+    error                            relative L2 error of every test sample, (samples,)
+    frame_error                      that of every frame of them, (samples, times)
+    symbol.K.real, symbol.K.imaginary    a2 of block K for the first channel pairs, (O, I, *N^)
+    symbol.K.space                   a1 of block K for these pairs, (O, I, *N), where it has one
+"""
+
+import contextlib
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from pydantic import BaseModel, ValidationError
@@ -18,23 +28,26 @@ from pdno.files.checksums import verified_path
 from pdno.files.limits import read_text
 from pdno.files.metric_table import Metric
 from pdno.interface.arguments import rebuild
+from pdno.networks.neural_operator import NeuralOperator
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
+from pdno.symbols.base import Time
 from pdno.training.settings import TrainingSettings
+from pdno.training.task import OneShot, SpaceTime, Task, Times
 
 CENTRE = 0.5  # the offset of cell centres
 SAME_TIME = 1e-6  # relative distance up to which two times are equal
 MOST_ERRORS = 12  # of a split that the card shows; metrics.csv has all
+PAIRS = 3  # channels, in and out, whose symbols are kept
+SampleArrays = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Sampling:
     """Grid and channels of the training samples; times of the targets and their step.
 
-    An array has no grid. One that is given to a trained operator is taken as the training samples
-    were: periodic or not, with the same first point, and its frames at the same times.
-
-    `input_frames` are those of a window, None where the input is no frames. `pde_parameters` are
-    the names of the PDE parameters that every sample has, `ranges` their least and largest values.
+    An array has no grid: inputs of a trained operator are taken as its training samples were.
+    `input_frames` are those of a window, if any; `ranges` the extremes of the PDE parameters.
     """
 
     grid: Grid
@@ -50,7 +63,6 @@ class Sampling:
 
     @classmethod
     def of(cls, data: OperatorDataset) -> "Sampling":
-        """That of a dataset."""
         (inputs, targets), grid, times = data[0], data.grid, data.times
         parameters = data.pde_parameters()
         columns = () if parameters is None else parameters.unbind(dim=1)
@@ -66,7 +78,7 @@ class Sampling:
         )
 
     def named(self, inputs: Sequence[str], outputs: Sequence[str]) -> "Sampling":
-        """The same with names of its channels; an empty sequence names none."""
+        """The same with names of its channels."""
         for side, names in (("input", inputs), ("output", outputs)):
             count = getattr(self, f"{side}_channels")
             if isinstance(names, str) or len(names) not in (0, count):
@@ -77,14 +89,14 @@ class Sampling:
     def grid_of(self, inputs: Tensor) -> Grid:
         """The grid of inputs (B, C, *N), which begins at the first point of the training.
 
-        Fewer points are every n-th of those of the training, more are the finer grid that those
-        were taken from. Points finer than that are cell centres where the first point is one.
+        Fewer points are every n-th of those of the training, more the finer grid behind those, or
+        its cell centres.
         """
         trained, shape = self.grid, tuple(inputs.shape[2:])
         if inputs.dim() != trained.dim + 2 or not len(inputs):
             raise ValueError(
-                f"the inputs have shape {tuple(inputs.shape)}; expected (B, C, *N) with "
-                f"{trained.dim} axes of space and at least one sample"
+                f"inputs have shape {tuple(inputs.shape)}; expected (B, C, *N) with {trained.dim} "
+                "axes of space and at least one sample"
             )
         ratios = {n / m for n, m in zip(shape, trained.shape, strict=True)}
         if trained.offset == 0 or ratios == {1.0}:
@@ -92,20 +104,16 @@ class Sampling:
         largest = trained.offset * max(ratios)
         if len(ratios) == 1 and largest < CENTRE:
             return Grid(shape, trained.periodic, largest)
-        # more points than the grid behind the training had, or other proportions
         every = CENTRE / trained.offset
         if largest >= CENTRE and math.isclose(every, round(every)) and every > 0.9:
             return Grid(shape, trained.periodic, CENTRE)
         raise ValueError(
-            f"inputs on {shape} points: where they begin does not follow from the training, on "
-            f"{trained.shape} points with offset {trained.offset:g}: give a grid=pdno.Grid(...)"
+            f"inputs on {shape} points: where they begin does not follow from the training on "
+            f"{trained.shape}: give a grid=pdno.Grid(...)"
         )
 
     def frames_at(self, times: Sequence[float] | None) -> Sequence[float]:
-        """The times to predict at, frame after frame; None are those of the training.
-
-        A time is a number of steps there: frames cannot be left out, nor others be asked for.
-        """
+        """The times to predict at, frame after frame; None are those of the training."""
         trained, step = self.times, self.step
         if trained is None or step is None:
             if times is None:
@@ -118,7 +126,7 @@ class Sampling:
             if abs(time - frame) > SAME_TIME * max(abs(frame), step):
                 raise ValueError(
                     f"times {list(times)}; this run predicts t = {frames[0]:g}, {frames[1]:g}, "
-                    "... in turn: ask for all frames up to the last one wanted"
+                    "... in turn: ask for all of them"
                 )
         return times
 
@@ -150,21 +158,18 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
 
     def build(self, folder: Path) -> nn.Module:
         """The network with any weights; the global generator is left alone."""
-        name = self.network_class
+        cure = f"make one and call pdno.load(folder, network={self.network_class}(...))"
         if self.network is None:
-            raise ValueError(
-                f"{folder} holds the weights of a {name}, and not how to make one: make it as for "
-                f"the training and call pdno.load(folder, network={name}(...))"
-            )
+            problem = f"holds the weights of a {self.network_class}, and not how to make one"
+            raise ValueError(f"{folder} {problem}: {cure}")
         with torch.random.fork_rng(devices=[]):
             try:
-                network: nn.Module = rebuild(self.network)
+                return cast(nn.Module, rebuild(self.network))
             except (KeyError, TypeError, ValueError) as problem:
+                path = folder / run_folder.OPERATOR
                 raise ValueError(
-                    f"the network of {folder / run_folder.OPERATOR} cannot be made ({problem}): "
-                    f"make it yourself and call pdno.load(folder, network={name}(...))"
+                    f"cannot make the network of {path} ({problem}): {cure}"
                 ) from problem
-        return network
 
 
 def read_record(folder: Path) -> OperatorRecord:
@@ -174,59 +179,54 @@ def read_record(folder: Path) -> OperatorRecord:
         return OperatorRecord.model_validate_json(read_text(verified_path(path)))
     except ValidationError as problem:
         first = problem.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "it"
-        raise ValueError(
-            f"{path} is not readable ({key}: {first['msg']}): it is damaged, or of a newer pdno"
-        ) from problem
+        reason = f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
+        cure = "it is damaged, or of a newer pdno"
+        raise ValueError(f"{path} is not readable ({reason}): {cure}") from problem
 
 
 def model_card(record: OperatorRecord, metrics: Sequence[Metric]) -> str:
     """What it was trained on, its errors and its limits, in Markdown."""
+    size = f"{record.parameters:,} parameters, {record.dtype}."
+    network = f"{size}\n\n```json\n{json.dumps(record.network, indent=2)}\n```"
+    if record.network is None:
+        network = f"{record.network_class}, {size} Its arguments are not known."
     return (
         f"# {record.network_class}, trained by pdno\n\n{_use(record)}\n\n"
-        f"## Network\n\n{_network(record)}\n\n## Training\n\n{_training(record)}\n\n"
+        f"## Network\n\n{network}\n\n## Training\n\n{_training(record)}\n\n"
         f"## Errors\n\n{_errors(metrics)}\n\n## Limits\n\n{_limits(record)}\n"
     )
 
 
+def _has_frames(record: OperatorRecord) -> bool:
+    return record.sampling.times is not None and record.task["kind"] != "static"
+
+
 def _use(record: OperatorRecord) -> str:
+    sampling = record.sampling
     network = "" if record.network else f", network={record.network_class}(...)"
-    names = ", ".join(f'"{name}": ...' for name in record.sampling.pde_parameters)
+    names = ", ".join(f'"{name}": ...' for name in sampling.pde_parameters)
     parameters = f", pde_parameters={{{names}}}" if names else ""
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
+    space = ", ".join(f"N{axis + 1}" for axis in range(sampling.grid.dim))
+    f, u = f"(B, {sampling.input_channels}, {space})", f"{sampling.output_channels}, {space})"
+    f += f", with channels {', '.join(sampling.input_names)}" if sampling.input_names else ""
+    u += f", with channels {', '.join(sampling.output_names)}" if sampling.output_names else ""
     return (
         f"```python\noperator = pdno.load(FOLDER{network})\nu = operator.predict(f{parameters})\n"
-        f"```\n\nf {_channels(record, 'input')}, as numpy or torch, in the units of the data; u "
-        f"{_channels(record, 'output')}. Made with {versions}."
+        f"```\n\nf {f}, as numpy or torch, in the units of the data; "
+        f"u (B, {'T, ' if _has_frames(record) else ''}{u}. Made with {versions}."
     )
-
-
-def _channels(record: OperatorRecord, side: Literal["input", "output"]) -> str:
-    """The shape of inputs or outputs, with the names of their channels."""
-    sampling = record.sampling
-    frames = side == "output" and sampling.times is not None and record.task["kind"] != "static"
-    count = getattr(sampling, f"{side}_channels")
-    names = ", ".join(getattr(sampling, f"{side}_names"))
-    space = ", ".join(f"N{axis + 1}" for axis in range(sampling.grid.dim))
-    shape = f"(B, {'T, ' if frames else ''}{count}, {space})"
-    return f"{shape}, with channels {names}" if names else shape
-
-
-def _network(record: OperatorRecord) -> str:
-    counted = f"{record.parameters:,} parameters, {record.dtype}."
-    if record.network is None:
-        return f"{record.network_class}, {counted} Its arguments are not known."
-    return f"{counted}\n\n```json\n{json.dumps(record.network, indent=2)}\n```"
 
 
 def _training(record: OperatorRecord) -> str:
     sampling, training = record.sampling, record.training
     grid, times = sampling.grid, sampling.times
     kind = "periodic" if grid.periodic else "in a box"
+    ranges = zip(sampling.pde_parameters, sampling.ranges, strict=True)
     lines = {
         "samples": training.samples,
         "grid": f"{grid.shape} points, {kind}, the first at offset {grid.offset:g}",
-        **{name: f"{a:g} to {b:g}" for name, (a, b) in _ranges(sampling)},
+        **{name: f"{low:g} to {high:g}" for name, (low, high) in ranges},
         "times of the targets": None if times is None else ", ".join(f"{t:g}" for t in times),
         "task": ", ".join(f"{name} {value}" for name, value in record.task.items()),
         "normalisation": training.normalization,
@@ -234,10 +234,6 @@ def _training(record: OperatorRecord) -> str:
         "seconds": f"{training.seconds:.3g}",
     }
     return "\n".join(f"- {name}: {value}" for name, value in lines.items() if value is not None)
-
-
-def _ranges(sampling: Sampling) -> list[tuple[str, tuple[float, float]]]:
-    return list(zip(sampling.pde_parameters, sampling.ranges, strict=True))
 
 
 def _errors(metrics: Sequence[Metric]) -> str:
@@ -252,24 +248,55 @@ def _errors(metrics: Sequence[Metric]) -> str:
 
 
 def _limits(record: OperatorRecord) -> str:
-    sampling = record.sampling
-    grid = sampling.grid
+    sampling, unknown = record.sampling, "Nothing is known of its error"
     limits = [
-        f"It was trained on {record.training.samples} samples of one distribution; nothing is "
-        "known of its error on others.",
-        f"It was trained on {grid.shape} points. It takes other resolutions; measure the error "
-        "there before you trust it.",
+        f"It was trained on {record.training.samples} samples of one distribution; "
+        "nothing is known of its error on others.",
+        f"It was trained on {sampling.grid.shape} points. It takes other resolutions; "
+        "measure the error there before you trust it.",
     ]
     if record.coverage is not None:
         limits.append(
             f"Its error bars hold for {100 * record.coverage:g} % of samples drawn as those of "
             "the calibration, on their grid; of other samples they promise nothing."
         )
-    for name, (low, high) in _ranges(sampling):
-        limits.append(f"Nothing is known of its error where {name} is not in {low:g} to {high:g}.")
-    if not grid.periodic:
+    for name, (low, high) in zip(sampling.pde_parameters, sampling.ranges, strict=True):
+        limits.append(f"{unknown} where {name} is not in {low:g} to {high:g}.")
+    if not sampling.grid.periodic:
         limits.append("Its points lie in a box; the boundary was learned, not imposed.")
-    if sampling.times is not None and record.task["kind"] != "static":
-        last = f"after t = {sampling.times[-1]:g}, the last time of the training"
-        limits.append(f"Nothing is known of its error {last}.")
+    if sampling.times is not None and _has_frames(record):
+        limits.append(
+            f"{unknown} after t = {sampling.times[-1]:g}, the last time of the training."
+        )
     return "\n".join(f"- {sentence}" for sentence in limits)
+
+
+@torch.no_grad()
+def symbol_arrays(network: nn.Module, task: Task, grid: Grid, times: Times) -> SampleArrays:
+    """The first rank term of the symbols of all blocks, for a few pairs of channels.
+
+    They are taken at the last time, and in the middle of the ranges of PDE parameters.
+    """
+    if isinstance(task, SpaceTime):  # these have one axis more than the arrays
+        return {}
+    modules = network.modules()
+    operators = [module for module in modules if isinstance(module, PseudoDifferentialOperator)]
+    last = [task.scaled_time(float(times[-1]))] if isinstance(task, OneShot) and times else []
+    # what networks see of PDE parameters is 0 in the middle of their ranges
+    numbers = last + [0.0] * max((operator.pde_parameters for operator in operators), default=0)
+    blocks = []
+    if isinstance(network, NeuralOperator) and not numbers:
+        blocks = [values.on_grid() for values in network.evaluate_symbols(grid)]
+        operators = []
+    t: Time = torch.tensor([numbers]) if len(numbers) > 1 else next(iter(numbers), None)
+    for operator in operators:
+        step = t is None and getattr(operator.symbol, "takes_time", False)
+        with contextlib.suppress(ValueError):  # a layer on other axes than those of the data
+            blocks.append(operator.values(grid, 1.0 if step else t))  # a step of a semigroup: e^A
+    arrays: SampleArrays = {}
+    for layer, values in enumerate(blocks):
+        a2 = values.frequency[0, :PAIRS, :PAIRS].cpu()
+        arrays |= {f"symbol.{layer}.real": a2.real, f"symbol.{layer}.imaginary": a2.imag}
+        if values.space is not None:
+            arrays[f"symbol.{layer}.space"] = values.space[0, :PAIRS, :PAIRS].cpu()
+    return arrays

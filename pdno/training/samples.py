@@ -1,20 +1,23 @@
-"""Samples and examples: what one step of training is made of, and in which order they come.
+"""Samples, the examples that a task makes of them, and the loop that predicts batch by batch.
 
-A task makes examples of samples: a sample itself, a window of a trajectory, or a sample at a time.
-Their order is a function of (seed, epoch), their noise one of (seed, epoch, example), so there is
-no state to save and nothing depends on the number of processes.
+An example is a sample itself, a window of a trajectory, or a sample at a time. Their order is a
+function of (seed, epoch), their noise one of (seed, epoch, example): there is no state to save.
 """
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
+from pdno.interface.errors import check_at_least
+from pdno.spectral.grid import Grid
 
+BATCH_SIZE = 20
 MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are read once and kept
 
 
@@ -165,3 +168,52 @@ def example_noise(like: Tensor, indices: Sequence[int], *, seed: int, epoch: int
     generators = (np.random.default_rng([seed, epoch, index, 1]) for index in indices)
     rows = [generator.standard_normal(shape, dtype=np.float32) for generator in generators]
     return torch.from_numpy(np.stack(rows)).to(like)
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Something that predicts the targets of a dataset; it is given `pde_parameters` if any."""
+
+    def predict(self, inputs: Tensor, *, grid: Grid, times: Sequence[float] | None) -> Tensor:
+        """The prediction of inputs (B, C, *N): (B, C, *N), or (B, T, C, *N) at `times`."""
+
+
+def predict_batches(
+    predictor: Predictor,
+    data: OperatorDataset | Samples,
+    *,
+    batch_size: int = BATCH_SIZE,
+    device: torch.device | str | None = None,
+    rows: Sequence[int] | None = None,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Predictions and targets, batch by batch, on the CPU.
+
+    `device` is where to predict, None where the inputs are; `rows` are the samples, None is all.
+    """
+    check_at_least("batch_size", batch_size)
+    rows = range(len(data)) if rows is None else rows
+    for first in range(0, len(rows), batch_size):
+        some = rows[first : first + batch_size]
+        inputs, targets = data.batch(some)
+        with evaluation_mode(predictor):
+            prediction = predictor.predict(inputs.to(device), **data.keyword_arguments(some))
+        if prediction.shape != targets.shape:
+            expected = f"expected that of the targets, {tuple(targets.shape)}"
+            raise ValueError(f"the prediction has shape {tuple(prediction.shape)}; {expected}")
+        yield prediction.detach().cpu(), targets.cpu()
+
+
+@contextlib.contextmanager
+def evaluation_mode(predictor: object) -> Iterator[None]:
+    """No gradients, and evaluation mode where the predictor is a module; its modes come back."""
+    modules = predictor.modules() if isinstance(predictor, nn.Module) else ()
+    training = [module for module in modules if module.training]
+    try:
+        for module in training:
+            module.training = False
+        # not inference mode: values that a network keeps must serve a later training step, too
+        with torch.no_grad():
+            yield
+    finally:
+        for module in training:
+            module.training = True

@@ -1,14 +1,14 @@
 """The trained operator: a network with its normalisers and its task, which predicts.
 
-The files of its folder are those of `pdno.files.run_folder`. Nothing is unpickled and no code is
-imported by name (see `pdno.interface.arguments`). A network that does not record its arguments is
-saved by its weights, and loaded into one that is given.
+Nothing in its folder is unpickled, and no code is imported by name: see `interface.arguments`.
 """
 
+import contextlib
 import copy
+import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,14 +43,21 @@ from pdno.training.normalizer import (
 )
 from pdno.training.operator_record import (
     OperatorRecord,
+    SampleArrays,
     Sampling,
     TrainingRecord,
     model_card,
     read_record,
+    symbol_arrays,
 )
-from pdno.training.predictor import BATCH_SIZE, Predictor, evaluation_mode, predict_batches
-from pdno.training.sample_arrays import SampleArrays, symbol_arrays, write_sample_arrays
-from pdno.training.samples import Batch, Samples
+from pdno.training.samples import (
+    BATCH_SIZE,
+    Batch,
+    Predictor,
+    Samples,
+    evaluation_mode,
+    predict_batches,
+)
 from pdno.training.task import StaticMap, Task, Times, make_task
 
 if TYPE_CHECKING:
@@ -92,12 +99,9 @@ class TrainedOperator(nn.Module):
         self.task.check_head(getattr(network, "head", None))
         count, seen = 0 if pde_scale is None else len(pde_scale.low), count_seen(network)
         if seen not in (0, count):
-            raise ValueError(
-                f"the symbols of this {type(network).__name__} see {seen} PDE parameters, the "
-                f"samples have {count}: build it with pde_parameters={count}, or give data with "
-                "as many, from_arrays(..., pde_parameters={name: numbers}) or "
-                "generate(..., vary=...)"
-            )
+            problem = f"the symbols see {seen} PDE parameters, the samples have {count}"
+            cure = f"build the network with pde_parameters={count}, or take data with {seen}"
+            raise ValueError(f"{problem}: {cure}")
         if inputs is not None or outputs is not None:
             NORMALISED.add(network)
 
@@ -111,9 +115,8 @@ class TrainedOperator(nn.Module):
     ) -> "TrainedOperator":
         """The operator before its training, with normalisers fitted to the training samples."""
         task.examples(samples)  # refuses samples that do not fit the task
-        inputs = outputs = None
-        if normalization != "none":  # statistics need all samples in memory
-            inputs, outputs = task.normalizers(samples, normalization)
+        none = normalization == "none"  # statistics need all samples in memory
+        inputs, outputs = (None, None) if none else task.normalizers(samples, normalization)
         numbers = samples.pde_parameters(range(len(samples)))
         scale = None if numbers is None else ParameterScale(numbers.amin(0), numbers.amax(0))
         sampling = Sampling.of(samples.data)
@@ -163,12 +166,11 @@ class TrainedOperator(nn.Module):
     ) -> Fields:
         """The prediction for inputs (B, C, *N) of any resolution: (B, C, *N), or (B, T, C, *N).
 
-        Inputs are a tensor or a numpy array in the units of the data, and so is the prediction, in
-        the same precision. Without a grid they are taken as the training samples were (see
-        `Sampling`), and frames come at the times of the training unless others are given. An
-        operator of a family of equations needs `pde_parameters`: by name, for example
-        {"viscosity": 1e-4}, one for all inputs or one for each, or as (B, P) numbers. Symbols that
-        depend on no numbers are evaluated once.
+        Inputs are a tensor or a numpy array in the units of the data, and so is the prediction.
+        Without a grid they are taken as the training samples were (see `Sampling`), without times
+        frames come at those of the training. An operator of a family of equations needs
+        `pde_parameters`: by name, for example {"viscosity": 1e-4}, one for all inputs or one for
+        each, or as (B, P) numbers.
         """
         f = torch.as_tensor(inputs if isinstance(inputs, Tensor) else np.ascontiguousarray(inputs))
         if f.is_complex():
@@ -199,10 +201,7 @@ class TrainedOperator(nn.Module):
         return predict_batches(self, data, batch_size=batch_size, device=device)
 
     def freeze(self, grid: Grid | None = None, *, tolerance: float = 0.0) -> list[CachedLayer]:
-        """Evaluate all symbols once, for inference on a grid, by default that of the training.
-
-        `tolerance` is the relative error allowed in the x-factors of a `NeuralOperator`.
-        """
+        """Evaluate all symbols once, for inference on a grid, by default that of the training."""
         network, grid = self.network, grid or self._trained_sampling.grid
         if isinstance(network, PseudoDifferentialOperator):
             return [network.cache_values(grid, tolerance)]
@@ -220,10 +219,7 @@ class TrainedOperator(nn.Module):
         return member
 
     def calibrate(self, data: OperatorDataset, coverage: float = 0.9) -> ErrorBars:
-        """Error bars for a share `coverage` of samples to come, from samples it has never seen.
-
-        They are kept as `bars`, drawn by `plot` and saved with the operator.
-        """
+        """Error bars for a share `coverage` of samples to come, from samples it has never seen."""
         predictions, targets = zip(*self.predict_dataset(data), strict=True)
         self.bars = ErrorBars.fit(torch.cat(predictions), torch.cat(targets), data.grid, coverage)
         return self.bars
@@ -237,10 +233,7 @@ class TrainedOperator(nn.Module):
         times: Times = None,
         pde_parameters: PDEParameters = None,
     ) -> tuple[Tensor, Tensor]:
-        """The lower and upper end of the error bars around the prediction of some inputs.
-
-        The bars hold for whole fields or at each point by itself.
-        """
+        """The lower and upper end of the error bars, for whole fields or for each point alone."""
         if self.bars is None:
             raise ValueError("no error bars yet: call calibrate(data) with samples never seen")
         where = grid or self._as_trained(inputs, times)[0]
@@ -249,13 +242,11 @@ class TrainedOperator(nn.Module):
         return middle - width, middle + width
 
     def plot(self, data: OperatorDataset, index: int = 0) -> "Figure":
-        """A figure of input, target, prediction and error of a sample, with error bars if any.
-
-        Notebooks show the figure; `figure.savefig(path)` writes it.
-        """
+        """A figure of input, target, prediction and error of a sample, with error bars if any."""
         prediction, title = self._predict_sample(data, index)
-        band = None if self.bars is None else self.bars.band(data.grid).cpu()
-        band = None if band is None else band.expand(prediction.shape)
+        band = None
+        if self.bars is not None:
+            band = self.bars.band(data.grid).cpu().expand(prediction.shape)
         return data.plot(index, prediction, title=title, band=band)
 
     def animate(self, data: OperatorDataset, index: int = 0) -> "Animation":
@@ -274,8 +265,7 @@ class TrainedOperator(nn.Module):
     ) -> None:
         """Write the operator with its errors and a model card, for `pdno.load` and the commands.
 
-        `inputs` and `outputs` are names of the channels, for the card. Another operator in the
-        folder is replaced; the folder of an experiment is not touched.
+        `inputs` and `outputs` name the channels. Another operator in the folder is replaced.
         """
         folder = Path(folder)
         if (folder / run_folder.SPECIFICATION).is_file():
@@ -298,34 +288,35 @@ class TrainedOperator(nn.Module):
         folder.mkdir(parents=True, exist_ok=True)
         run_folder.reopen(folder)
         self.history.write(folder)
-        symbols = symbol_arrays(self.network, self.task, sampling.grid, sampling.times)
-        arrays = {**self.sample_arrays, **symbols}
-        write_sample_arrays(folder, arrays, sampling.grid, sampling.times)
+        grid, times = sampling.grid, sampling.times
+        arrays = {**self.sample_arrays, **symbol_arrays(self.network, self.task, grid, times)}
+        header = {"grid": json.dumps(asdict(grid)), "times": json.dumps(times)}
+        single = {name: array.float() for name, array in arrays.items()}
+        write_tensors(folder / run_folder.SAMPLES, single, header)
         write_metrics(folder / run_folder.METRICS, self.metrics)
         write_tensors(folder / run_folder.WEIGHTS, self.state_dict(), {})
-        about = self._record(record, sampling, sha256(folder / run_folder.WEIGHTS))
-        write_text(folder / run_folder.OPERATOR, about.model_dump_json(indent=2) + "\n")
-        write_text(folder / run_folder.MODEL_CARD, model_card(about, self.metrics))
-        write_checksums(folder, run_folder.WITH_CHECKSUMS)
-
-    def _record(self, training: TrainingRecord, sampling: Sampling, digest: str) -> OperatorRecord:
-        try:
-            network: dict[str, Any] | None = describe(self.network)
-        except ValueError:
-            network = None
-        versions = {"pdno": version("pdno"), "torch": torch.__version__}
-        return OperatorRecord(
-            sha256=digest,
+        network: dict[str, Any] | None = None
+        with contextlib.suppress(ValueError):  # one that does not record its arguments
+            network = describe(self.network)
+        about = OperatorRecord(
+            sha256=sha256(folder / run_folder.WEIGHTS),
             network=network,
             network_class=type(self.network).__name__,
             parameters=count_parameters(self.network, complex_once=False),
-            dtype="float64" if training.settings.precision == "float64" else "float32",
+            dtype="float64" if record.settings.precision == "float64" else "float32",
             task=self.task.model_dump(mode="json"),
             sampling=sampling,
-            training=training,
-            versions={**versions, "python": platform.python_version()},
+            training=record,
+            versions={
+                "pdno": version("pdno"),
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
             coverage=None if self.bars is None else float(self.bars.coverage),
         )
+        write_text(folder / run_folder.OPERATOR, about.model_dump_json(indent=2) + "\n")
+        write_text(folder / run_folder.MODEL_CARD, model_card(about, self.metrics))
+        write_checksums(folder, run_folder.WITH_CHECKSUMS)
 
     @classmethod
     def load(
@@ -356,11 +347,8 @@ class TrainedOperator(nn.Module):
             move(operator, device, getattr(torch, record.dtype))
             operator.load_state_dict(tensors)
         except RuntimeError as problem:
-            reason = " ".join(str(problem).split())
-            raise ValueError(
-                f"the weights of {folder} are of another {record.network_class} than this one: "
-                f"{reason}"
-            ) from problem
+            other = f"the weights of {folder} are of another {record.network_class} than this one"
+            raise ValueError(f"{other}: {' '.join(str(problem).split())}") from problem
         operator.training_record = record.training
         operator.history, operator.metrics = read_history(folder), tuple(metrics_of_run(folder))
         return operator.eval()
@@ -375,37 +363,29 @@ class TrainedOperator(nn.Module):
             return None
         if isinstance(pde_parameters, Mapping):
             if set(pde_parameters) != set(names):
-                unexpected = ", ".join(map(str, pde_parameters)) or "none"
-                raise ValueError(
-                    f"pde_parameters {unexpected}; expected {', '.join(names) or 'none'}"
-                )
+                listed = (", ".join(map(str, keys)) or "none" for keys in (pde_parameters, names))
+                raise ValueError(f"pde_parameters {'; expected '.join(listed)}")
             values = [torch.as_tensor(pde_parameters[name], dtype=torch.float64) for name in names]
             pde_parameters = torch.stack([value.expand(count) for value in values], dim=1)
         numbers = torch.as_tensor(pde_parameters, dtype=torch.float64)
         if numbers.shape != (count, len(names)):
-            raise ValueError(
-                f"pde_parameters have shape {tuple(numbers.shape)}; expected ({count}, "
-                f"{len(names)}) for {', '.join(names)}"
-            )
+            expected = f"expected ({count}, {len(names)}) for {', '.join(names)}"
+            raise ValueError(f"pde_parameters have shape {tuple(numbers.shape)}; {expected}")
         return numbers
 
     @property
     def _trained_sampling(self) -> Sampling:
         if self.sampling is None:
-            raise ValueError(
-                "this network was not trained by pdno.fit: give the grid of the inputs"
-            )
+            raise ValueError("this network was not trained by pdno.fit: give a grid")
         return self.sampling
 
     def _as_trained(self, inputs: Tensor, times: Times) -> tuple[Grid, Times]:
-        """Grid and times of inputs that come without."""
         grid, wanted = self._trained_sampling.grid_of(inputs), self.task.times_wanted
         if wanted == "any" and times is not None or wanted == "none":
             return grid, times
         return grid, self._trained_sampling.frames_at(times)
 
     def _facts(self) -> dict[str, str]:
-        """What predicts, and on what it was trained; `network` shows its layers."""
         facts = {
             "network": type(self.network).__name__,
             "parameters": f"{count_parameters(self.network):,}",
@@ -423,26 +403,21 @@ class TrainedOperator(nn.Module):
         return one_line("TrainedOperator", self._facts())
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         return html_table("TrainedOperator", self._facts())
 
 
 def as_predictor(network: Predictor | nn.Module) -> Predictor:
     """A network that maps (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are.
 
-    A `forward` that takes a `grid` is given that of the data. A network that is rolled out, takes
-    time or was trained inside normalisers needs its `TrainedOperator` around it.
+    A network that is rolled out, takes time or was trained inside normalisers needs its
+    `TrainedOperator` around it.
     """
+    name = type(network).__name__
     if isinstance(network, Predictor):
         return network
     if not isinstance(network, nn.Module):
-        raise ValueError(
-            f"a {type(network).__name__} does not predict; expected a network or something with "
-            "predict(inputs, *, grid, times)"
-        )
+        raise ValueError(f"a {name} does not predict; expected a network or one with `predict`")
     if network in NORMALISED:
-        raise ValueError(
-            f"this {type(network).__name__} was trained inside normalisers and alone does not "
-            "predict in the units of the data: give the trained operator, which has both"
-        )
+        problem = f"this {name} was trained inside normalisers and does not predict alone"
+        raise ValueError(f"{problem}: give the trained operator")
     return TrainedOperator(network)

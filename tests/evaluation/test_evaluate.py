@@ -16,7 +16,7 @@ from pdno.evaluation.evaluate import (
 )
 from pdno.networks.pdno import PDNO
 from pdno.spectral.grid import Grid
-from pdno.training.predictor import evaluation_mode
+from pdno.training.samples import evaluation_mode
 
 TIMES = (0.1, 0.2, 0.30000000000000004)
 

@@ -246,7 +246,7 @@ def test_damage_is_one_clear_message(own):
         (text[:-20], r"operator.json is not readable \(it: Invalid JSON"),
         (text.replace('"format": 1', '"format": 2'), r"\(format: .*or of a newer pdno"),
         (text.replace('"static"', '"dance"'), r"task kind 'dance'; expected one of static, "),
-        (text.replace('"width": 3', '"size": 3'), r"(?s)cannot be made \(.*size.*network=PDNO"),
+        (text.replace('"width": 3', '"size": 3'), r"(?s)cannot make the network .*size.*network=PDNO"),
     ):
         operator.write_text(broken)
         write_checksums(own, WITH_CHECKSUMS)
