@@ -6,14 +6,14 @@ Errors of a prediction v of the target u, means over samples, computed in float6
     relative_h1           the same in ‖·‖_{H^1}, on the torus; H^s weighs the mode ξ with ⟨ξ⟩^s
     relative_l2 band 4-8  ‖P(v - u)‖ / ‖u‖, P keeping the modes 4 <= max |ξ_j| < 8; squares add up
 
-A prediction with NaN or infinity counts as an infinite error. On a box the periodic continuation
-has a kink, which puts a part of a smooth error into high bands.
+A prediction with NaN or infinity counts as an infinite error.
 """
 
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -27,8 +27,7 @@ from pdno.spectral.metrics import band_errors, relative_error, relative_l2
 from pdno.training.samples import Predictor, predict_batches
 from pdno.training.trained_operator import as_predictor
 
-SAME_TIME = 1e-9
-"""Relative distance up to which two times are one."""
+SAME_TIME = 1e-9  # relative distance up to which two times are equal
 
 
 @dataclass(frozen=True)
@@ -75,14 +74,10 @@ def evaluate(
     edges: Sequence[int] | None = None,
     device: torch.device | str | None = None,
 ) -> Evaluation:
-    """The errors of a predictor on a dataset.
+    """The errors of a predictor, or of a bare network, on a dataset.
 
-    Arguments:
-        predictor: What to evaluate; a bare network is taken as it is (see `as_predictor`).
-        batch_size: Samples at once; the result is the same for all.
-        orders: The s of H^s, on periodic grids.
-        edges: First mode of each band, from 0 on; None takes 0, 1, 2, 4, 8, ... below N/2.
-        device: Where to predict; None leaves the inputs where they are.
+    `orders` are the s of H^s, on periodic grids, and `edges` the first modes of the bands, from 0
+    on; None takes 0, 1, 2, 4, 8, ... below N/2. Without a `device` inputs stay where they are.
 
     Example:
         >>> from pdno.spectral.grid import Grid
@@ -93,8 +88,7 @@ def evaluate(
         (0.2, 0.2)
     """
     data = OperatorDataset.from_pairs(data)
-    model = as_predictor(predictor)
-    pairs = predict_batches(model, data, batch_size=batch_size, device=device)
+    pairs = predict_batches(as_predictor(predictor), data, batch_size=batch_size, device=device)
     return evaluate_pairs(pairs, data.grid, times=data.target_times, orders=orders, edges=edges)
 
 
@@ -112,12 +106,10 @@ class Predictions:
             yield prediction, self.data.batch(range(first, first + len(prediction)))[1]
             first += len(prediction)
 
-    def evaluate(
-        self, *, orders: Sequence[float] = (1.0,), edges: Sequence[int] | None = None
-    ) -> Evaluation:
-        """Their errors; `orders` and `edges` are those of `evaluate`."""
+    def evaluate(self, edges: Sequence[int] | None = None) -> Evaluation:
+        """Their errors; `edges` are those of `evaluate`."""
         grid, times = self.data.grid, self.data.target_times
-        return evaluate_pairs(self.pairs(), grid, times=times, orders=orders, edges=edges)
+        return evaluate_pairs(self.pairs(), grid, times=times, edges=edges)
 
 
 def predict(
@@ -128,8 +120,7 @@ def predict(
     device: torch.device | str | None = None,
 ) -> Predictions:
     """The predictions of a whole dataset; `batch_size` and `device` are those of `evaluate`."""
-    model = as_predictor(predictor)
-    pairs = predict_batches(model, data, batch_size=batch_size, device=device)
+    pairs = predict_batches(as_predictor(predictor), data, batch_size=batch_size, device=device)
     return Predictions(data, tuple(prediction for prediction, _ in pairs))
 
 
@@ -147,12 +138,8 @@ def evaluate_pairs(
     """
     edges = default_edges(grid) if edges is None else tuple(edges)
     if not edges or edges[0] != 0 or sorted(set(edges)) != list(edges):
-        raise ValueError(
-            f"edges {edges}; expected 0 first and then larger and larger modes, so that "
-            "every mode is in one band"
-        )
+        raise ValueError(f"edges {edges}; expected 0, ... ascending: every mode is in one band")
     ranges = [*(f"{low}-{high}" for low, high in itertools.pairwise(edges)), f"{edges[-1]}+"]
-    bands = [f"relative_l2 band {band}" for band in ranges]
     frames = None if times is None else tuple(float(t) for t in times)
     parts: list[dict[str, Tensor]] = []
     done = 0
@@ -164,13 +151,13 @@ def evaluate_pairs(
         if frames is not None:
             names = [f"relative_l2 t={t:.12g}" for t in frames]
             part |= zip(names, relative_l2(v, u, keep=2).unbind(dim=1), strict=True)
-        channels = u.shape[-grid.dim - 1]
-        for c in range(channels) if channels > 1 else ():
-            channel = [field.select(-grid.dim - 1, c) for field in (v, u)]
+        channels = zip(v.unbind(-grid.dim - 1), u.unbind(-grid.dim - 1), strict=True)
+        for c, channel in enumerate(channels if u.shape[-grid.dim - 1] > 1 else ()):
             part[f"relative_l2 channel={c}"] = relative_l2(*channel)
         for s in orders if grid.periodic else ():
             part[f"relative_h{s:g}"] = relative_error(v, u, dim=grid.dim, s=s)
         errors = band_errors(v, u, dim=grid.dim, edges=list(edges)).unbind(dim=1)
+        bands = (f"relative_l2 band {band}" for band in ranges)
         parts.append(part | dict(zip(bands, errors, strict=True)))
     if not parts:
         raise ValueError("the dataset is empty: give at least one sample")
@@ -186,10 +173,8 @@ def _check_targets(target: Tensor, times: tuple[float, ...] | None, done: int) -
     if len(zero):
         sample, *frame = zero[0].tolist()
         when = f" at time {times[frame[0]]:g}" if times is not None else ""
-        raise ValueError(
-            f"the target of sample {done + sample} is zero everywhere{when}, so its relative "
-            "error has no meaning: leave that sample or time out"
-        )
+        wrong = f"the target of sample {done + sample} is zero everywhere{when}"
+        raise ValueError(f"{wrong}, so it has no relative error: leave that sample or time out")
 
 
 def default_edges(grid: Grid) -> tuple[int, ...]:
@@ -221,41 +206,30 @@ def evaluate_resolutions(
 
     A neural operator G trained on s points predicts on r points, v = G(f on r points). The plain
     alternative is to predict on s points and interpolate, v = Σ_{|ξ|<=s/2} ĝ(ξ) e^{2πiξ·x} with
-    g = G(f on s points). All grids are every n-th point of the finest one. On a box the kink
-    leaves a floor near the boundary.
-
-    Arguments:
-        data: Inputs and targets on the finest grid.
-        trained_at: Points per axis of the training.
-        resolutions: Points per axis to evaluate at; all must divide those of `data`.
-        predicted: The predictions at `trained_at`; None makes them.
-        edges, batch_size, device: Those of `evaluate`.
+    g = G(f on s points). All grids are every n-th point of that of `data`; `predicted` are the
+    predictions at the points `trained_at`, if they are there already.
     """
 
-    def predict_at(points: int) -> Predictions:
-        return predict(predictor, _at(data, points), batch_size=batch_size, device=device)
-
-    at_training = predicted or predict_at(trained_at)
+    predict_at = partial(predict, predictor, batch_size=batch_size, device=device)
+    at_training = predicted or predict_at(_at(data, trained_at))
     results = []
     for r in resolutions:
-        zero_shot = (at_training if r == trained_at else predict_at(r)).evaluate(edges=edges)
         there = _at(data, r)
-        grid, coarse = there.grid, Predictions(there, at_training.batches)
-        pairs = ((_interpolate(v.double(), trained_at, grid.shape), u) for v, u in coarse.pairs())
-        interpolated = evaluate_pairs(pairs, grid, times=there.target_times, edges=edges)
-        results.append(AtResolution(r, zero_shot, interpolated))
+        fine = at_training if r == trained_at else predict_at(there)
+        interpolated = (
+            _interpolate(v.double(), trained_at, there.grid.shape) for v in at_training.batches
+        )
+        plain = Predictions(there, tuple(interpolated))
+        results.append(AtResolution(r, fine.evaluate(edges), plain.evaluate(edges)))
     return results
 
 
 def _at(data: OperatorDataset, resolution: int) -> OperatorDataset:
     """The dataset on every n-th point, with `resolution` points per axis."""
-    points = set(data.grid.shape)
-    finest = max(points)
-    if len(points) > 1 or resolution < 2 or finest % resolution:
-        raise ValueError(
-            f"resolution {resolution} of a {data.grid.shape} grid; expected a divisor of the "
-            "points per axis, the same for all axes"
-        )
+    finest, shape = max(data.grid.shape), data.grid.shape
+    if set(shape) != {finest} or resolution < 2 or finest % resolution:
+        expected = "expected a divisor of the points per axis, the same for all axes"
+        raise ValueError(f"resolution {resolution} of a {shape} grid; {expected}")
     return data.subsample(finest // resolution)
 
 
@@ -278,14 +252,12 @@ def evaluate_times(
         raise ValueError("a static dataset has no times: use evaluate")
     trained = [any(math.isclose(t, s, rel_tol=SAME_TIME) for s in trained_at) for t in times]
     if all(trained) or not any(trained):
-        raise ValueError(
-            f"{sum(trained)} of the {len(times)} times of the data were trained at; expected some "
-            "and not all: use evaluate, or data with more times"
-        )
+        wrong = f"{sum(trained)} of the {len(times)} times of the data were trained at"
+        raise ValueError(f"{wrong}; expected some and not all: use evaluate, or more times")
 
-    def at(*, training: bool) -> Evaluation:
-        frames = [k for k, at_training in enumerate(trained) if at_training == training]
+    def at(frames: list[int]) -> Evaluation:
         chosen = ((v[:, frames], u[:, frames]) for v, u in predictions.pairs())
         return evaluate_pairs(chosen, grid, times=[times[k] for k in frames])
 
-    return at(training=True), at(training=False)
+    frames = range(len(times))
+    return at([k for k in frames if trained[k]]), at([k for k in frames if not trained[k]])

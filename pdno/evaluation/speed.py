@@ -2,8 +2,8 @@
 
 All are the best of several turns in one process, on the same number of threads: ratios of the best
 times of contenders that took turns are reliable on a shared machine, times are not. The solver
-starts from the input at t = 0 on its own grid and to its own accuracy. The fair comparison is the
-same solver on a coarser grid (`coarse_solves`). Memory is the largest growth of the resident size.
+starts from the input at t = 0 on its own grid and to its own accuracy; the fair comparison is the
+same solver on a coarser grid (`coarse_solves`).
 """
 
 import time
@@ -69,10 +69,9 @@ def compare_speed(
     inputs = data.batch(range(size))[0]
 
     def predict(chosen: Tensor) -> Tensor:
+        options = data.keyword_arguments(range(len(chosen)))
         with evaluation_mode(model):
-            return model.predict(
-                chosen.to(device), **data.keyword_arguments(range(len(chosen)))
-            ).cpu()
+            return model.predict(chosen.to(device), **options).cpu()
 
     contenders: dict[str, Callable[[], object]] = {
         "batch": lambda: predict(inputs),
@@ -98,7 +97,10 @@ def coarse_solves(
     shape, times, static = data.grid.shape, data.target_times or (), problem.times is None
     start = max((t for t in data.times or () if t < times[0]), default=0.0) if times else 0.0
     results = {}
-    for points in _coarser(min(max(shape) * FINEST, problem.solver_points)):
+    finest = min(max(shape) * FINEST, problem.solver_points)
+    sizes = {finest * part // 2**k for part, k in product((1, 3), range(1, 18))}
+    # 3N/4, N/2, 3N/8, ...
+    for points in sorted((n for n in sizes if 8 <= n < finest and n % 2 == 0), reverse=True):
         grid = Grid.cells((points,) * problem.dim)
         if static:
             indices = range(problem.samples - count, problem.samples)
@@ -128,12 +130,6 @@ def _equations(
     for row, pde_parameters in enumerate(numbers.tolist()):
         at = problem.at(dict(zip(data.pde_parameter_names, pde_parameters, strict=True)))
         yield slice(row, row + 1), at
-
-
-def _coarser(points: int) -> list[int]:
-    """3N/4, N/2, 3N/8, ..., as long as they are even and at least 8."""
-    sizes = {points * part // 2**k for part, k in product((1, 3), range(1, 18))}
-    return sorted((n for n in sizes if 8 <= n < points and n % 2 == 0), reverse=True)
 
 
 def time_alternately(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pdno.interface.errors import check_shape
 from pdno.spectral.fourier import transform
 from pdno.spectral.grid import Grid, hermitian_weights
 from pdno.symbols.base import Symbol
@@ -23,20 +24,15 @@ from pdno.symbols.base import Symbol
 
 @dataclass(frozen=True)
 class SymbolComparison:
-    """Learned and exact symbol on times and modes, all float64 or complex128 on the CPU.
+    """Learned and exact symbol on T times and M modes, float64 or complex128 on the CPU."""
 
-    Shapes: xi (M,), the M = 2·limit + 1 modes -limit, ..., limit; learned ā, exact and weight w
-    (T, M) for T times; space is a1(x, t) over its mean in x, (T, N).
-    """
-
-    xi: Tensor
+    xi: Tensor  #: (M,), the M = 2·limit + 1 modes -limit, ..., limit
     times: tuple[float, ...]
-    learned: Tensor
-    exact: Tensor
-    weight: Tensor
-    space: Tensor
-    threshold: float = 0.1
-    """w from which on a mode counts as excited."""
+    learned: Tensor  #: ā, (T, M)
+    exact: Tensor  #: (T, M)
+    weight: Tensor  #: w, (T, M)
+    space: Tensor  #: a1(x, t) over its mean in x, (T, N)
+    threshold: float = 0.1  #: w from which on a mode counts as excited
 
     @property
     def difference(self) -> Tensor:
@@ -70,30 +66,31 @@ def compare_heat_symbol(
 ) -> SymbolComparison:
     """Compare a learned a1(x, t) a2(ξ, t) of one channel to an exact symbol, for |ξ| <= limit.
 
-    Arguments:
-        excitation: The inputs u₀ of the training on its grid, of one axis, (B, 1, N).
-        network_times: What the learned symbol sees of `times` where it was trained on scaled ones;
-            (T, P) numbers for one that sees pde_parameters of the equation as well.
+    `excitation` are the inputs u₀ of the training on its grid, of one axis, (B, 1, N), and
+    `network_times` what the learned symbol sees instead of `times`: scaled ones, (T,), or (T, P)
+    with PDE parameters.
     """
     stated = times if network_times is None else network_times
     if not times or len(stated) != len(times):
-        raise ValueError(
-            f"{len(times)} times and {len(stated)} network times; expected one for each"
-        )
-    _check(symbol, exact, grid, excitation, limit)
+        raise ValueError(f"{len(times)} times and {len(stated)} network times; expected as many")
+    channels = [(s.in_channels, s.out_channels) for s in (symbol, exact)]
+    if grid.dim != 1 or channels != [(1, 1)] * 2:
+        wrong = f"symbols of {channels} channels on a grid of {grid.dim} axes"
+        raise ValueError(f"{wrong}; expected one channel in and out on one axis")
+    if not 1 <= limit <= (grid.size - 1) // 2:
+        most = (grid.size - 1) // 2
+        raise ValueError(f"limit is {limit} on {grid.size} points; expected 1 to {most}")
+    check_shape("excitation", excitation, "B", 1, grid.size)
     t, t_network = (torch.as_tensor(x, dtype=torch.float64) for x in (times, stated))
     with torch.no_grad():
         values = symbol.evaluate(grid, None, t_network)
         truth = exact.evaluate(grid, None, t).frequency.flatten(1).to(torch.complex128).cpu()
     if values.frequency.shape[1] != 1:
-        raise ValueError(
-            f"the symbol is a sum of {values.frequency.shape[1]} products; expected one, "
-            "a1(x, t) a2(ξ, t)"
-        )
+        terms = f"a sum of {values.frequency.shape[1]} products"
+        raise ValueError(f"the symbol is {terms}; expected one, a1(x, t) a2(ξ, t)")
     a2 = values.frequency.flatten(1).to(torch.complex128).cpu()
-    a1 = torch.ones(len(a2), grid.size, dtype=torch.float64)
-    if values.space is not None:
-        a1 = values.space.flatten(1).to(torch.float64).cpu()
+    space = torch.ones(len(a2), grid.size) if values.space is None else values.space
+    a1 = space.flatten(1).to(torch.float64).cpu()
     mean = a1.mean(dim=1, keepdim=True)
     energy = transform(excitation.to(torch.float64).cpu(), 1).abs().square().mean(dim=(0, 1))
     energy = energy * hermitian_weights(grid.modes()[:, 0], grid.size)
@@ -116,21 +113,6 @@ def _both_signs(half: Tensor) -> Tensor:
     return torch.cat([half[:, 1:].flip(1).conj(), half], dim=1)
 
 
-def _check(symbol: Symbol, exact: Symbol, grid: Grid, excitation: Tensor, limit: int) -> None:
-    channels = [(s.in_channels, s.out_channels) for s in (symbol, exact)]
-    if grid.dim != 1 or channels != [(1, 1)] * 2:
-        raise ValueError(
-            f"symbols of {channels} channels on a grid of {grid.dim} axes; expected one channel "
-            "in and out on one axis"
-        )
-    most = (grid.size - 1) // 2
-    if not 1 <= limit <= most:
-        raise ValueError(f"limit is {limit} on {grid.size} points; expected 1 to {most}")
-    if excitation.dim() != 3 or excitation.shape[1] != 1 or not len(excitation):
-        raise ValueError(f"excitation has shape {tuple(excitation.shape)}; expected (B, 1, N)")
-    grid.check(excitation, "excitation")
-
-
 def roughness(symbol: Tensor) -> float:
     """The roughness of a real symbol (O, I, *N^) in ξ, averaged over the pairs of channels.
 
@@ -138,11 +120,9 @@ def roughness(symbol: Tensor) -> float:
     and near 0 for a smooth function: a network symbol is smooth in ξ and a table need not be. NaN
     where all pairs are constant.
     """
-    axes = tuple(range(2, symbol.dim() - 1))
-    # from the order of the FFT to -k, ..., k - 1
     values = symbol.detach().double()
-    if axes:
-        values = values.roll([symbol.shape[axis] // 2 for axis in axes], axes)
+    for axis in range(2, symbol.dim() - 1):  # from the order of the FFT to -k, ..., k - 1
+        values = values.roll(symbol.shape[axis] // 2, axis)
     ratios = []
     for pair in values.flatten(0, 1):
         steps = torch.cat([pair.diff(dim=axis).flatten() for axis in range(pair.dim())])

@@ -223,7 +223,7 @@ def _between(low: float, high: float, parts: int) -> list[float]:
 
 
 def _by_parameter(problem: Problem, test: Predictions) -> dict[str, float]:
-    errors, parameters = test.evaluate(orders=()).values(), test.data.pde_parameters()
+    errors, parameters = test.evaluate().values(), test.data.pde_parameters()
     assert parameters is not None
     values = {}
     for column, (name, ends) in zip(parameters.unbind(dim=1), problem.vary.items(), strict=True):
