@@ -31,15 +31,7 @@ INLINE void add_over_samples(float *to, vector v, const int samples)
     else *(four *)to += sum_of_fours(v);
 }
 
-INLINE long output_blocks(const layer *s, const int samples)
-{
-    return blocks_of(s->outputs, OUTPUTS);
-}
-
-INLINE long batch_blocks(const layer *s, const int samples)
-{
-    return blocks_of(s->batch, samples);
-}
+INLINE long batch_blocks(const layer *s, const int n) { return blocks_of(s->batch, n); }
 
 /* ---- packing ---- */
 
@@ -55,7 +47,7 @@ INLINE long gradient_size(const layer *s, const int samples)
     return columns * blocks_of(column, 2) * samples * 4;
 }
 
-/* the place in f and c (I, K1, K2, K3) of the element `at` of a column, and the step to the next */
+/* the first element of a column, its place in f and c (I, K1, K2, K3), and the step to the next */
 typedef struct { long element, place, step; } column_place;
 
 INLINE column_place column_at(const layer *s, long i, long k2, long k3)
@@ -74,49 +66,39 @@ INLINE column_place column_at(const layer *s, long i, long k2, long k3)
                 for (long k3 = start, end = smaller(start + 8, (s)->row.modes); k3 < end; k3++)  \
                     for (column_place at = column_at(s, i, k2, k3), *once = &at; once; once = 0)
 
-/* `count` spectra (I, K1, K2, K3) to (elements, re|im, width), 0 beyond them */
-INLINE void pack_spectra(const float *from, float *to, long count, const int width, const layer *s)
+/* `count` spectra (I, K1, K2, K3) to (elements, re|im, width), 0 beyond them, or back */
+INLINE void move_spectra(float *spectra, float *packed, long count, const int width,
+                         const layer *s, const int back)
 {
     const long size = 2 * s->inputs * modes_of(s), elements = column_size(s);
     FOR_COLUMNS(s, at)
     {
-        float *target = to + 2 * width * at.element;
-        const float *source = from + 2 * at.place;
-        for (long e = 0; e < elements; e++, target += 2 * width, source += 2 * at.step)
-            for (long m = 0; m < width; m++) {
-                target[m] = m < count ? source[m * size] : 0;
-                target[width + m] = m < count ? source[m * size + 1] : 0;
-            }
+        float *to = packed + 2 * width * at.element, *from = spectra + 2 * at.place;
+        for (long e = 0; e < elements; e++, to += 2 * width, from += 2 * at.step)
+            for (long m = 0; m < (back ? count : width); m++)
+                if (back) from[m * size] = to[m], from[m * size + 1] = to[width + m];
+                else {
+                    to[m] = m < count ? from[m * size] : 0;
+                    to[width + m] = m < count ? from[m * size + 1] : 0;
+                }
     }
 }
 
 INLINE void pack_samples(const float *f, float *to, const layer *s, const int samples)
 {
     const long size = 2 * s->inputs * modes_of(s);
-    for (long n = 0; n < s->batch; n += samples, f += samples * size, to += samples * size)
-        pack_spectra(f, to, smaller(samples, s->batch - n), samples, s);
+    for (long n = 0; n < s->batch; n += samples)
+        move_spectra((float *)f + n * size, to + n * size, smaller(samples, s->batch - n), samples,
+                     s, 0);
 }
 
-INLINE void pack_symbol(const float *c, float *to, const layer *s, long block, const int samples)
+/* c or c' of a block of outputs */
+INLINE void move_symbol(const float *c, float *packed, const layer *s, long block, const int back,
+                        const int samples)
 {
     const long size = 2 * s->inputs * modes_of(s), first = block * OUTPUTS;
-    pack_spectra(c + first * size, to, smaller(OUTPUTS, s->outputs - first), OUTPUTS, s);
-}
-
-INLINE void unpack_symbol(float *c, const float *packed, const layer *s, long block,
-                          const int samples)
-{
-    const long size = 2 * s->inputs * modes_of(s), elements = column_size(s);
-    const long count = smaller(OUTPUTS, s->outputs - block * OUTPUTS);
-    c += block * OUTPUTS * size;
-    FOR_COLUMNS(s, at)
-    {
-        const float *from = packed + 2 * OUTPUTS * at.element;
-        float *to = c + 2 * at.place;
-        for (long e = 0; e < elements; e++, from += 2 * OUTPUTS, to += 2 * at.step)
-            for (long j = 0; j < count; j++)
-                to[j * size] = from[j], to[j * size + 1] = from[OUTPUTS + j];
-    }
+    move_spectra((float *)c + first * size, packed, smaller(OUTPUTS, s->outputs - first), OUTPUTS,
+                 s, back);
 }
 
 /* f' from the sum of some terms, in their order */
@@ -129,10 +111,10 @@ INLINE void unpack_samples(float *f, const float *from, long terms, const layer 
         FOR_COLUMNS(s, at)
         {
             const long pairs = at.element / count * blocks_of(count, 2);
-            const float *source = from + n / samples * packed + (pairs * samples + n % samples) * 4;
+            const float *source = from + (pairs * samples + n % samples) * 4;
             float *to = f + 2 * at.place;
             for (long e = 0; e < count; e++, to += 2 * at.step) {
-                const float *x = source + e / 2 * 4 * samples + e % 2 * 2;
+                const float *x = source + n / samples * packed + e / 2 * 4 * samples + e % 2 * 2;
                 float re = x[0], im = x[1];
                 for (long r = 1; r < terms; r++) re += x[r * term], im += x[r * term + 1];
                 to[0] = re, to[1] = im;
@@ -153,37 +135,26 @@ INLINE long factor_place(const layer *s, factor_range range, long r, long i)
     return at * places_of(s);
 }
 
-INLINE void pack_factors(const float *b, float *to, const layer *s, long block, factor_range range,
-                         const int samples)
+/* b or b' of a block of outputs */
+INLINE void move_factors(const float *b, float *packed, const layer *s, long block,
+                         factor_range range, const int back, const int samples)
 {
     const long P = places_of(s), I = s->inputs, rows = s->outer.points * s->inner.points;
     const long first = block * OUTPUTS, count = smaller(OUTPUTS, s->outputs - first);
+    const long step = (range.by_inputs ? s->inner.points : 1) * P * OUTPUTS;
     for (long r = 0; r < rows; r++)
-        for (long p = 0; p < P; p++) {
-            const float *from = b + ((r * P + p) * s->outputs + first) * I + range.first;
-            for (long i = 0; i < range.last - range.first; i++) {
-                float *at = to + (factor_place(s, range, r, i) + p) * OUTPUTS;
-                for (long j = 0; j < OUTPUTS; j++) at[j] = j < count ? from[j * I + i] : 0;
-            }
-        }
+        for (long i = 0; i < range.last - range.first; i += 4)
+            for (long p = 0; p < P; p++)
+                for (long j = 0; j < OUTPUTS; j += 4) {
+                    const long row = (r * P + p) * s->outputs + first + j;
+                    transpose_fours((float *)b + row * I + range.first + i, I, count - j,
+                                    range.last - range.first - i,
+                                    packed + (factor_place(s, range, r, i) + p) * OUTPUTS + j,
+                                    step, back);
+                }
 }
 
-INLINE void unpack_factors(float *b, const float *packed, const layer *s, long block,
-                           factor_range range, const int samples)
-{
-    const long P = places_of(s), I = s->inputs, rows = s->outer.points * s->inner.points;
-    const long first = block * OUTPUTS, count = smaller(OUTPUTS, s->outputs - first);
-    for (long r = 0; r < rows; r++)
-        for (long p = 0; p < P; p++) {
-            float *to = b + ((r * P + p) * s->outputs + first) * I + range.first;
-            for (long i = 0; i < range.last - range.first; i++) {
-                const float *at = packed + (factor_place(s, range, r, i) + p) * OUTPUTS;
-                for (long j = 0; j < count; j++) to[j * I + i] = at[j];
-            }
-        }
-}
-
-/* row r of out for a block of samples and of outputs, or of out' back to vectors, 0 beyond them */
+/* row r of out for a block of samples and of outputs, or of out' back to vectors */
 INLINE void move_row(vector *row, float *out, const layer *s, long n, long block, long r,
                      const int back, const int samples)
 {
@@ -193,27 +164,9 @@ INLINE void move_row(vector *row, float *out, const layer *s, long n, long block
         const long first = block * OUTPUTS + 4 * q % OUTPUTS;
         const long left = samples == LANES ? s->batch - sample : s->outputs - first;
         const long count = sample < s->batch ? smaller(4, left) : 0;
-        float *at = out + (sample * s->outputs + first) * N + r * N3;
-        for (long y = 0; y < N3; y += 4, at += 4) {
-            const long points = smaller(4, N3 - y);
-            four v[4] = {{0}, {0}, {0}, {0}};
-            if (!back) {
-                for (int p = 0; p < points; p++) v[p] = ((const four *)(row + y + p))[q];
-                transpose(v);
-            }
-            for (int j = 0; j < count; j++)
-                if (points == 4) {
-                    if (back) v[j] = *(const four *)(at + j * N);
-                    else *(four *)(at + j * N) = v[j];
-                } else {
-                    if (back) memcpy(v + j, at + j * N, points * sizeof(float));
-                    else memcpy(at + j * N, v + j, points * sizeof(float));
-                }
-            if (back) {
-                transpose(v);
-                for (int p = 0; p < points; p++) ((four *)(row + y + p))[q] = v[p];
-            }
-        }
+        float *at = out + (sample * s->outputs + first) * N + r * N3, *to = (float *)row + 4 * q;
+        for (long y = 0; y < N3; y += 4, at += 4, to += 4 * LANES)
+            transpose_fours(at, N, count, N3 - y, to, LANES, !back);
     }
 }
 
@@ -226,9 +179,8 @@ typedef struct { const float *f, *c; float *f_bar, *c_bar; } coefficients;
 INLINE coefficients of_input(coefficients all, long i, const layer *s, const int samples)
 {
     const long modes = 2 * i * modes_of(s), pairs = i * gradient_size(s, samples) / s->inputs;
-    return (coefficients){all.f + modes * samples, all.c + modes * OUTPUTS,
-                          all.f_bar ? all.f_bar + pairs : 0,
-                          all.c_bar ? all.c_bar + modes * OUTPUTS : 0};
+    return (coefficients){all.f + modes * samples, all.c + modes * OUTPUTS, all.f_bar + pairs,
+                          all.c_bar + modes * OUTPUTS};
 }
 
 /* c f of `count` elements from `at` on */
@@ -238,10 +190,8 @@ INLINE void fill_column(complex_vector *to, long stride, coefficients a, long at
     for (long k = at; k < at + count; k++, to += stride) {
         const float *c = a.c + 2 * OUTPUTS * k, *f = a.f + 2 * samples * k;
         const vector x = for_samples(f, samples), y = for_samples(f + samples, samples);
-        if (samples == LANES) {
-            *to = (complex_vector){x, y};
-            continue;
-        }
+        *to = (complex_vector){x, y};
+        if (samples == LANES) continue;
         const vector re = for_outputs(c, samples), im = for_outputs(c + OUTPUTS, samples);
         *to = (complex_vector){re * x - im * y, re * y + im * x};
     }
@@ -255,36 +205,17 @@ INLINE void add_outputs(float *to, complex_vector a, complex_vector b, const int
     else *(vector *)to += sums;
 }
 
-/* c' += the sums of two elements over the samples, for each output; the second may be missing */
-INLINE void add_samples(float *to, complex_vector a, complex_vector b, const int both,
-                        const int samples)
-{
-    vector *at = (vector *)to;
-    if (samples == 1) {
-        at[0] += a.re, at[1] += a.im;
-        if (both) at[2] += b.re, at[3] += b.im;
-        return;
-    }
-#if LANES == 16
-    const vector sums = join_fours(sum_halves(a.re, a.im), sum_halves(b.re, b.im));
-    if (both) *at += sums;
-    else
-        for (int q = 0; q < 2; q++) ((four *)to)[q] += quarter(sums, q);
-#else
-    at[0] += sum_halves(a.re, a.im);
-    if (both) at[1] += sum_halves(b.re, b.im);
-#endif
-}
-
-/* p becomes conj(c) p at element k; returned is conj(f) p */
-INLINE complex_vector turn_back(complex_vector *p, coefficients a, long k, const int samples)
+/* p becomes conj(c) p at element k, and c' += conj(f) p */
+INLINE void turn_back(complex_vector *p, coefficients a, long k, const int samples)
 {
     const float *c = a.c + 2 * OUTPUTS * k, *f = a.f + 2 * samples * k;
     const vector re = for_outputs(c, samples), im = for_outputs(c + OUTPUTS, samples);
     const vector x = for_samples(f, samples), y = for_samples(f + samples, samples);
     const complex_vector q = *p;
+    float *c_bar = a.c_bar + 2 * OUTPUTS * k;
     *p = (complex_vector){re * q.re + im * q.im, re * q.im - im * q.re};
-    return (complex_vector){x * q.re + y * q.im, x * q.im - y * q.re};
+    add_over_samples(c_bar, x * q.re + y * q.im, samples);
+    add_over_samples(c_bar + OUTPUTS, x * q.im - y * q.re, samples);
 }
 
 /* c' += conj(f) p and f' += conj(c) p for `count` elements from `at` on */
@@ -292,11 +223,9 @@ INLINE void empty_column(const complex_vector *p, long stride, coefficients a, f
                          long at, long count, const int samples)
 {
     for (long k = at; k < at + count; k += 2, p += 2 * stride, f_bar += samples * 4) {
-        const int both = k + 1 < at + count;
-        complex_vector one = p[0], two = {{0}, {0}}, next = two;
-        const complex_vector here = turn_back(&one, a, k, samples);
-        if (both) two = p[stride], next = turn_back(&two, a, k + 1, samples);
-        add_samples(a.c_bar + 2 * OUTPUTS * k, here, next, both, samples);
+        complex_vector one = p[0], two = {{0}, {0}};
+        turn_back(&one, a, k, samples);
+        if (k + 1 < at + count) two = p[stride], turn_back(&two, a, k + 1, samples);
         add_outputs(f_bar, one, two, samples);
     }
 }
@@ -310,7 +239,7 @@ typedef struct {
     float *a, *b_bar, *c, *c_bar;
 } workspace;
 
-/* of an operator; those of the forward pass have no gradients */
+/* of an operator; a forward pass has `out`, a backward pass gradients */
 typedef struct {
     const float *f, *c, *b, *basis, *grad;
     float *out, *f_bar, *c_bar, *b_bar;
@@ -320,9 +249,8 @@ typedef struct {
 INLINE coefficients block_of(const tensors *a, const workspace *w, const layer *s, long n,
                              const int samples)
 {
-    const long size = s->inputs * modes_of(s) * 2 * samples;
-    float *f_bar = a->f_bar ? a->f_bar + n * gradient_size(s, samples) : 0;
-    return (coefficients){a->f + n * size, w->c, f_bar, w->c_bar};
+    const float *f = a->f + n * s->inputs * modes_of(s) * 2 * samples;
+    return (coefficients){f, w->c, a->f_bar + n * gradient_size(s, samples), w->c_bar};
 }
 
 #define TAKE(name, type, bytes)                                                                  \
@@ -342,40 +270,31 @@ INLINE long slab_step(const layer *s, long inputs)
     return s->dim == 3 ? (inputs * s->row.modes * s->inner.modes) | 1 : 0;
 }
 
-INLINE void synthesise_slabs(coefficients all, long first, long last, long step,
-                             const workspace *w, const layer *s, const int samples)
-{
-    const long K1 = s->outer.modes, columns = s->inner.modes * s->row.modes;
-    for (long i = first; i < last; i++) {
-        const coefficients a = of_input(all, i, s, samples);
-        for (long k = 0; k < columns; k++) {
-            fill_column(w->column, 1, a, k * K1, K1, samples);
-            synthesise_column(w->column, w->slabs + (i - first) * columns + k, step, w->line,
-                              &s->outer);
-        }
-    }
-}
-
-/* where a column (its first element) adds to f' */
+/* where a column, of `size` elements, adds to f' */
 INLINE float *gradient_of(coefficients a, long column, long size, const int samples)
 {
     return a.f_bar + column * blocks_of(size, 2) * samples * 4;
 }
 
-/* the transpose: c' and f' */
-INLINE void analyse_slabs(coefficients all, long first, long last, long step,
-                          const workspace *w, const layer *s, const int samples)
+/* columns of the outer axis to the slabs, or the transpose: c' and f' */
+INLINE void move_slabs(coefficients all, long first, long last, long step, const workspace *w,
+                       const layer *s, const int back, const int samples)
 {
     const long K1 = s->outer.modes, columns = s->inner.modes * s->row.modes;
+    complex_vector *slab = w->slabs;
     for (long i = first; i < last; i++) {
         const coefficients a = of_input(all, i, s, samples);
-        for (long k = 0; k < columns; k++) {
-            complex_vector *column = w->column;
-            if (samples == LANES) column = (complex_vector *)a.f_bar + k * K1;
-            analyse_column(w->slabs + (i - first) * columns + k, step, column, w->line, &s->outer);
-            if (samples < LANES)
-                empty_column(column, 1, a, gradient_of(a, k, K1, samples), k * K1, K1, samples);
-        }
+        for (long k = 0; k < columns; k++, slab++)
+            if (!back) {
+                fill_column(w->column, 1, a, k * K1, K1, samples);
+                synthesise_column(w->column, slab, step, w->line, &s->outer);
+            } else {
+                complex_vector *to = w->column;
+                if (samples == LANES) to = (complex_vector *)a.f_bar + k * K1;
+                analyse_column(slab, step, to, w->line, &s->outer);
+                if (samples < LANES)
+                    empty_column(to, 1, a, gradient_of(a, k, K1, samples), k * K1, K1, samples);
+            }
     }
 }
 
@@ -383,53 +302,38 @@ INLINE void analyse_slabs(coefficients all, long first, long last, long step,
  * input, mode and row */
 typedef struct { complex_vector *at; long input, mode, row; } waves;
 
-/* waves of the inputs first .. last and the modes k3 .. end; `slab` is 0, or in space what
- * synthesise_slabs left of the first input in one of them */
-INLINE void synthesise(coefficients all, long k3, long end, long first, long last,
-                       const complex_vector *slab, waves h, const workspace *w, const layer *s,
-                       const int samples)
-{
-    const long K2 = s->inner.modes, K3 = s->row.modes;
-    if (s->dim == 1) {
-        for (long k = k3; k < end; k++, h.at += h.mode) {
-            fill_column(h.at, h.input, all, k * s->inputs + first, last - first, samples);
-            for (long i = 0; is_edge(s, k) && i < last - first; i++)
-                h.at[i * h.input].im = (vector){0};
-        }
-        return;
-    }
-    for (long i = 0; i < last - first; i++) {
-        const coefficients a = of_input(all, first + i, s, samples);
-        for (long k = k3; k < end; k++) {
-            complex_vector *to = h.at + i * h.input + (k - k3) * h.mode;
-            const complex_vector *column = slab ? slab + (i * K3 + k) * K2 : w->column;
-            if (!slab) fill_column(w->column, 1, a, k * K2, K2, samples);
-            synthesise_column(column, to, h.row, w->line, &s->inner);
-            for (long r = 0; is_edge(s, k) && r < s->inner.points; r++)
-                to[r * h.row].im = (vector){0};
-        }
-    }
-}
-
-/* the transpose: c' and f', or the slab's */
-INLINE void analyse(coefficients all, long k3, long end, long first, long last,
-                    complex_vector *slab, waves h, const workspace *w, const layer *s,
-                    const int samples)
+/* Waves of the inputs first .. last and the modes k3 .. end, or the transpose: c' and f', or the
+ * slab's. `slab` is 0, or in space what move_slabs left of the first input in one of them. */
+INLINE void move_waves(coefficients all, long k3, long end, long first, long last,
+                       complex_vector *slab, waves h, const workspace *w, const layer *s,
+                       const int back, const int samples)
 {
     const long K2 = s->inner.modes, K3 = s->row.modes, I = s->inputs, count = last - first;
     for (long k = k3; s->dim == 1 && k < end; k++, h.at += h.mode) {
-        if (samples == LANES) ((complex_vector *)all.f_bar)[k] = *h.at;
-        else
-            empty_column(h.at, h.input, all, gradient_of(all, k, I, samples) + first * 2 * samples,
-                         k * I + first, count, samples);
+        float *f_bar = all.f_bar;
+        if (back && samples == LANES) ((complex_vector *)f_bar)[k] = *h.at;
+        else if (back) {
+            f_bar = gradient_of(all, k, I, samples) + first * 2 * samples;
+            empty_column(h.at, h.input, all, f_bar, k * I + first, count, samples);
+        } else {
+            fill_column(h.at, h.input, all, k * I + first, count, samples);
+            for (long i = 0; is_edge(s, k) && i < count; i++) h.at[i * h.input].im = (vector){0};
+        }
     }
-    for (long i = 0; s->dim > 1 && i < count; i++) {
+    for (long i = 0; s->dim > 1 && i < count; i++, h.at += h.input) {
         const coefficients a = of_input(all, first + i, s, samples);
         for (long k = k3; k < end; k++) {
-            const complex_vector *from = h.at + i * h.input + (k - k3) * h.mode;
+            complex_vector *at = h.at + (k - k3) * h.mode;
             complex_vector *column = slab ? slab + (i * K3 + k) * K2 : w->column;
+            if (!back) {
+                if (!slab) fill_column(column, 1, a, k * K2, K2, samples);
+                synthesise_column(column, at, h.row, w->line, &s->inner);
+                for (long r = 0; is_edge(s, k) && r < s->inner.points; r++)
+                    at[r * h.row].im = (vector){0};
+                continue;
+            }
             if (!slab && samples == LANES) column = (complex_vector *)a.f_bar + k * K2;
-            analyse_column(from, h.row, column, w->line, &s->inner);
+            analyse_column(at, h.row, column, w->line, &s->inner);
             if (!slab && samples < LANES)
                 empty_column(column, 1, a, gradient_of(a, k, K2, samples), k * K2, K2, samples);
         }

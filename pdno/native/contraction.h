@@ -1,10 +1,8 @@
-/* Sums over channels for every mode, in complex numbers: LANES modes at a time.
+/* Matrix products for every mode, in complex numbers: LANES modes at a time.
  *
- *     out_bj = sum_i c_ji f_bi,    c'_ji = sum_b conj(f_bi) out'_bj,    f'_bi = sum_j conj(c_ji) out'_bj
- *
- * All are (rows, columns, modes) and dense. The matrices of LANES modes are copied first, so that
- * they lie together in the cache, with real and imaginary parts taken apart within fours, which is
- * undone when the sums are stored.
+ * All are (rows, columns, modes). The matrices of LANES modes are copied first, so that they lie
+ * together in the cache, with real and imaginary parts taken apart within fours, which is undone
+ * when the sums are stored.
  */
 #if LANES == 16
 #define PARTS_RE 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30
@@ -37,31 +35,19 @@ INLINE void store_modes(float *to, complex_vector value, long count)
 }
 
 /* sum += a b, or conj(a) b */
-INLINE void add_product(complex_vector *sum, complex_vector a, complex_vector b, const int conjugate)
+INLINE void add_product(complex_vector *sum, complex_vector a, complex_vector b,
+                        const int conjugate)
 {
-    if (conjugate) {
-        sum->re += a.re * b.re, sum->re += a.im * b.im;
-        sum->im += a.re * b.im, sum->im -= a.im * b.re;
-    } else {
-        sum->re += a.re * b.re, sum->re -= a.im * b.im;
-        sum->im += a.re * b.im, sum->im += a.im * b.re;
-    }
-}
-
-/* a matrix for every mode: element (row, column) is at row * rows + column * columns */
-typedef struct { float *at; long rows, columns; } mode_matrix;
-
-INLINE float *element_of(mode_matrix a, long row, long column, long mode)
-{
-    return a.at + 2 * (row * a.rows + column * a.columns + mode);
+    const float sign = conjugate ? -1 : 1;
+    sum->re += a.re * b.re, sum->re -= sign * (a.im * b.im);
+    sum->im += a.re * b.im, sum->im += sign * (a.im * b.re);
 }
 
 #define AT_ONCE 4
 
 /* a row of out(x, y) = sum_z a(x, z) b(z, y), or with conj(b); AT_ONCE columns y at a time */
-INLINE void multiply_row(mode_matrix out, long x, const complex_vector *row,
-                         const complex_vector *b, long inner, long columns, long mode, long count,
-                         const int conjugate)
+INLINE void multiply_row(float *out, long step, const complex_vector *row, const complex_vector *b,
+                         long inner, long columns, long count, const int conjugate)
 {
     for (long y = 0; y < columns; y += AT_ONCE) {
         complex_vector sums[AT_ONCE] = {{{0}, {0}}};
@@ -69,7 +55,7 @@ INLINE void multiply_row(mode_matrix out, long x, const complex_vector *row,
         for (long z = 0; z < inner; z++, right += AT_ONCE)
             for (long q = 0; q < AT_ONCE; q++) add_product(sums + q, right[q], row[z], conjugate);
         for (long q = 0; q < smaller(AT_ONCE, columns - y); q++)
-            store_modes(element_of(out, x, y + q, mode), sums[q], count);
+            store_modes(out + 2 * (y + q) * step, sums[q], count);
     }
 }
 
@@ -79,24 +65,25 @@ long contract_size(long inner, long columns)
     return (columns + 2 * AT_ONCE) * inner * (long)sizeof(complex_vector);
 }
 
-/* rows first .. last of it, for all modes; steps are those from row to row and column to column */
-void contract(float *to, long to_row, long to_column, float *left, long left_row, long left_column,
-              float *right, long right_row, long right_column, complex_vector *space, long inner,
+/* rows first .. last of out = a b, or a conj(b), for every mode; steps are those from row to row
+ * and column to column */
+void contract(float *out, long out_row, long out_column, const float *a, long a_row, long a_column,
+              const float *b, long b_row, long b_column, complex_vector *space, long inner,
               long columns, long modes, long conjugate, long first, long last)
 {
-    const mode_matrix out = {to, to_row, to_column}, a = {left, left_row, left_column};
-    const mode_matrix b = {right, right_row, right_column};
     complex_vector *row = space, *packed = space + inner;
-    for (long mode = 0; mode < modes; mode += LANES) {
+    for (long mode = 0; mode < modes; mode += LANES, out += 2 * LANES, a += 2 * LANES) {
         const long count = smaller(LANES, modes - mode);
         for (long y = 0; y < columns; y++)
             for (long z = 0; z < inner; z++)
                 packed[(y / AT_ONCE * inner + z) * AT_ONCE + y % AT_ONCE] =
-                    load_modes(element_of(b, z, y, mode), count);
+                    load_modes(b + 2 * (z * b_row + y * b_column + mode), count);
         for (long x = first; x < last; x++) {
-            for (long z = 0; z < inner; z++) row[z] = load_modes(element_of(a, x, z, mode), count);
-            if (conjugate) multiply_row(out, x, row, packed, inner, columns, mode, count, 1);
-            else multiply_row(out, x, row, packed, inner, columns, mode, count, 0);
+            float *to = out + 2 * x * out_row;
+            for (long z = 0; z < inner; z++)
+                row[z] = load_modes(a + 2 * (x * a_row + z * a_column), count);
+            if (conjugate) multiply_row(to, out_column, row, packed, inner, columns, count, 1);
+            else multiply_row(to, out_column, row, packed, inner, columns, count, 0);
         }
     }
 }

@@ -1,5 +1,4 @@
-/* The operators once more with 8 lanes, where the processor has 16: small batches and few channels
- * leave half of the wide vectors empty. */
+/* The operators with 8 lanes, for small batches that leave half of 16 lanes empty. */
 #if defined(__AVX512F__) && !defined(LANES)
 #define LANES 8
 #define EIGHT_LANES

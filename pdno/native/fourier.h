@@ -3,14 +3,10 @@
  * A line of N points is transformed in one of two ways:
  *   fast    passes of radix 8, 7, 5, 4, 3 and 2. Synthesis takes its input in reversed order of
  *           digits, analysis is its transpose and leaves its output in it: nothing is reordered.
- *           `few` says how many of the inputs of the first pass, of either sign of the frequency,
- *           are not zero (1 or 2 of 8; 0: any): the others are left out.
  *   direct  products with tables of cosines and sines at half of the points, the others by
  *           symmetry: for any N, and best where few modes are kept.
  * Input and output of passes go through functions, inlined; frequencies are counted modulo N.
  */
-#include <string.h>
-
 #include "vectors.h"
 
 typedef struct {
@@ -22,7 +18,7 @@ typedef struct {
     const float *cosines_back, *sines_back;   /* their transposes, (modes / 4, points, 4) */
     long points, modes;    /* N; kept modes */
     long up;               /* modes >= 0 among them, then come the negative ones */
-    long passes, few;
+    long passes;
 } axis;
 
 /* ---- fast ---- */
@@ -129,16 +125,13 @@ typedef void (*emitter)(const void *to, long k, complex_vector value);
     default: function(__VA_ARGS__, 8); break;                                                    \
     }
 
-INLINE int is_left_out(int m, const int few) { return few && m >= few && m < 8 - few; }
-
 INLINE void first_pass(complex_vector *line, const axis *t, const fetcher fetch, const void *from,
-                       const int few, const int radix)
+                       const int radix)
 {
     const long stride = t->points / radix;
     for (long g = 0; g < stride; g++) {
         complex_vector a[8], *to = line + radix * t->order[g];
-        for (int m = 0; m < radix; m++)
-            a[m] = is_left_out(m, few) ? (complex_vector){{0}, {0}} : fetch(from, g + m * stride);
+        for (int m = 0; m < radix; m++) a[m] = fetch(from, g + m * stride);
         butterfly(a, radix, 1);
         for (int m = 0; m < radix; m++) to[m] = a[m];
     }
@@ -146,7 +139,7 @@ INLINE void first_pass(complex_vector *line, const axis *t, const fetcher fetch,
 
 /* the last pass of analysis, the transpose of first_pass */
 INLINE void gather_pass(complex_vector *line, const axis *t, const emitter emit, const void *to,
-                        const int few, const int radix)
+                        const int radix)
 {
     const long stride = t->points / radix;
     for (long g = 0; g < stride; g++) {
@@ -154,8 +147,7 @@ INLINE void gather_pass(complex_vector *line, const axis *t, const emitter emit,
         const complex_vector *at = line + radix * t->order[g];
         for (int m = 0; m < radix; m++) a[m] = at[m];
         butterfly(a, radix, -1);
-        for (int m = 0; m < radix; m++)
-            if (!is_left_out(m, few)) emit(to, g + m * stride, a[m]);
+        for (int m = 0; m < radix; m++) emit(to, g + m * stride, a[m]);
     }
 }
 
@@ -165,14 +157,12 @@ INLINE void middle_pass(complex_vector *line, const float *w, long points, long 
     for (long start = 0; start < points; start += done * radix)
         for (long m = 0; m < done; m++) {
             complex_vector a[8], *at = line + start + m;
-            const float *factors = w + m * 2 * (radix - 1);
-            for (int r = 0; r < radix; r++) a[r] = at[r * done];
-            if (sign > 0)
-                for (int r = 1; r < radix; r++) a[r] = twiddle(a[r], factors + 2 * r - 2, sign);
+            const float *factors = w + m * 2 * (radix - 1) - 2;
+            for (int r = 0; r < radix; r++)
+                a[r] = r && sign > 0 ? twiddle(at[r * done], factors + 2 * r, 1) : at[r * done];
             butterfly(a, radix, sign);
-            if (sign < 0)
-                for (int r = 1; r < radix; r++) a[r] = twiddle(a[r], factors + 2 * r - 2, sign);
-            for (int r = 0; r < radix; r++) at[r * done] = a[r];
+            for (int r = 0; r < radix; r++)
+                at[r * done] = r && sign < 0 ? twiddle(a[r], factors + 2 * r, -1) : a[r];
         }
 }
 
@@ -207,16 +197,16 @@ INLINE void end_pass(complex_vector *line, const axis *t, const emitter emit, co
     for (long m = 0; m < done; m++, w += 2 * (radix - 1)) {
         complex_vector a[8];
         if (emit) {
-            a[0] = line[m];
-            for (int r = 1; r < radix; r++) a[r] = twiddle(line[m + r * done], w + 2 * r - 2, 1);
+            for (int r = 0; r < radix; r++)
+                a[r] = r ? twiddle(line[m + r * done], w + 2 * r - 2, 1) : line[m];
             butterfly(a, radix, 1);
             for (int r = 0; r < radix; r++) emit(state, m + r * done, a[r]);
         }
         if (fetch) {
             for (int r = 0; r < radix; r++) a[r] = fetch(state, m + r * done);
             butterfly(a, radix, -1);
-            line[m] = a[0];
-            for (int r = 1; r < radix; r++) line[m + r * done] = twiddle(a[r], w + 2 * r - 2, -1);
+            for (int r = 0; r < radix; r++)
+                line[m + r * done] = r ? twiddle(a[r], w + 2 * r - 2, -1) : a[r];
         }
     }
 }
@@ -224,9 +214,7 @@ INLINE void end_pass(complex_vector *line, const axis *t, const emitter emit, co
 /* all passes of synthesis but the last */
 INLINE void fast_start(complex_vector *line, const axis *t, const fetcher fetch, const void *from)
 {
-    if (t->few == 1) first_pass(line, t, fetch, from, 1, 8);
-    else if (t->few == 2) first_pass(line, t, fetch, from, 2, 8);
-    else FOR_RADIX(t->radix[0], first_pass, line, t, fetch, from, 0)
+    FOR_RADIX(t->radix[0], first_pass, line, t, fetch, from)
     middle_passes(line, t, 1);
 }
 
@@ -234,9 +222,7 @@ INLINE void fast_start(complex_vector *line, const axis *t, const fetcher fetch,
 INLINE void fast_end(complex_vector *line, const axis *t, const emitter emit, const void *to)
 {
     middle_passes(line, t, -1);
-    if (t->few == 1) gather_pass(line, t, emit, to, 1, 8);
-    else if (t->few == 2) gather_pass(line, t, emit, to, 2, 8);
-    else FOR_RADIX(t->radix[0], gather_pass, line, t, emit, to, 0)
+    FOR_RADIX(t->radix[0], gather_pass, line, t, emit, to)
 }
 
 /* ---- direct ---- */

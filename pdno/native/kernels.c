@@ -4,10 +4,10 @@
  * written as for single numbers and needs no shuffles. The full axes (complex) are transformed
  * into waves, then the rows (the half axis, real) two at a time.
  *
- * Functions that are inlined take `samples`, of a vector, or a radix as a constant: those below
- * call them with 1 sample and with LANES / 4. Threads share nothing that is added to: each task
- * has a block of outputs, and a backward task a term of f', which the caller adds up in the order
- * of the blocks. So the bits do not depend on the threads.
+ * Inlined functions take `samples`, of a vector, as a constant: 1, LANES / 4, or LANES for fields.
+ * Threads share nothing that is added to: each task has a block of outputs, and a backward task a
+ * term of f', which the caller adds up in the order of the blocks. So the bits do not depend on the
+ * threads.
  */
 #include "layer.h"
 
@@ -21,11 +21,11 @@
 long axis_size(void) { return sizeof(axis); }
 long layer_size(void) { return sizeof(layer); }
 
-/* an axis; tables are twiddles, order, place and radices, or cosines, sines and their transposes */
-void make_axis(axis *t, long points, long modes, long up, long passes, long few,
-               const void *first, const void *second, const void *third, const void *fourth)
+/* an axis; tables are twiddles, order, place and radix, or cosines, sines and their transposes */
+void make_axis(axis *t, long points, long modes, long up, long passes, const void *first,
+               const void *second, const void *third, const void *fourth)
 {
-    *t = (axis){.points = points, .modes = modes, .up = up, .passes = passes, .few = few};
+    *t = (axis){.points = points, .modes = modes, .up = up, .passes = passes};
     if (passes) t->twiddles = first, t->order = second, t->place = third, t->radix = fourth;
     else t->cosines = first, t->sines = second, t->cosines_back = third, t->sines_back = fourth;
 }
@@ -57,15 +57,11 @@ long EXPORT(workspace_size)(const layer *s, long backward)
                            : FOR_SAMPLES(s, lay_out_pairs, 0, &w, s, backward));
 }
 
-/* floats of f packed, and of a term of f' */
-long EXPORT(packed_size)(const layer *s)
+/* floats of f packed and of a term of f' */
+long EXPORT(packed_size)(const layer *s, long is_term)
 {
-    return blocks_of(s->batch, s->samples) * s->samples * s->inputs * modes_of(s) * 2;
-}
-
-long EXPORT(term_size)(const layer *s)
-{
-    return blocks_of(s->batch, s->samples) * gradient_size(s, s->samples);
+    const long size = s->samples * s->inputs * modes_of(s) * 2;
+    return blocks_of(s->batch, s->samples) * (is_term ? gradient_size(s, s->samples) : size);
 }
 
 void EXPORT(pack)(const float *f, float *packed, const layer *s)
@@ -82,7 +78,7 @@ void EXPORT(unpack)(float *f_bar, const float *terms, const layer *s, long count
 void EXPORT(forward)(const float *f, const float *c, const float *b, const float *basis,
                      float *out, char *space, const layer *s, long block, long first, long last)
 {
-    const tensors a = {.f = f, .c = c, .b = b, .basis = basis, .out = out};
+    const tensors a = {f, c, b, basis, 0, out, out, out, out};
     if (s->nodes) FOR_SAMPLES(s, nodes_forward, &a, space, s, block, first, last);
     else FOR_SAMPLES(s, pairs_forward, &a, space, s, block, first, last);
 }

@@ -10,7 +10,7 @@
 typedef struct {
     axis outer, inner, row; /* an axis that is missing has one point */
     long dim, outputs, batch, inputs;
-    long nodes;             /* of each row at which x-factors are, a multiple of 4; 0: all points */
+    long nodes;             /* of each row that has x-factors, a multiple of 4; 0: all points */
     long samples;           /* of a vector; in the others of its lanes are outputs */
     long wave_row;          /* >= K3 in whole fours, and odd: columns do not meet in the cache */
 } layer;
@@ -70,9 +70,9 @@ static __attribute__((noinline)) void end_rows(complex_vector *line, complex_vec
     }
 }
 
-/* Two rows from their half spectra u and v to `emit`, from `fetch` back to them, or both: then what
- * is emitted at a point comes before what is fetched there. Direct transforms go by the even and
- * the odd parts of both rows, at half of the points. */
+/* Two rows from their half spectra u and v to `emit`, from `fetch` back to them, or both: then a
+ * point is emitted before it is fetched. Direct transforms go by the even and the odd parts of
+ * both rows, at half of the points. */
 INLINE void transform_rows(complex_vector *u, complex_vector *v, complex_vector *line,
                            const emitter emit, const fetcher fetch, const void *state,
                            const layer *s)

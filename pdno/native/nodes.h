@@ -3,23 +3,12 @@
  *     out_bj(r, y) = sum_m l_m(y) F^-1[ sum_i A_jim(r) h_bji(r, .) ](y),   h_bji = F^-1[c_ji f_bi]
  *
  * where h is synthesised along the full axes only: r is a row of the grid, m a node. The sum over
- * i comes before the rows are transformed, so there are M of them for an output instead of I.
- * Lines of two neighbouring nodes are transformed together. l is (M / 2, N3, 2), M a multiple of 4;
- * lines are (rows, M, wave_row), h is (I, GROUP, rows | 1), odd so that inputs do not meet in the
- * cache, and on a line (GROUP, I).
+ * i comes before the rows are transformed, so there are M of them for an output instead of I, two
+ * at a time. l is (M / 2, N3, 2), lines are (rows, M, wave_row), h is (I, GROUP, rows | 1), odd so
+ * that inputs do not meet in the cache, and on a line (GROUP, I).
  */
-#define GROUP 4                        /* modes of h at once */
-#define LINES_CACHED (4 * 1024 * 1024) /* bytes of the third cache */
-#define FEW_MODES 64                   /* of which A' is added up in one go on a line */
-
-/* as many modes at once as registers allow */
-#if defined(__AVX512VL__) /* 32 registers */
-#define MIX_MANY 2
-#define BACK_MANY 4
-#else
-#define MIX_MANY 1
-#define BACK_MANY 2
-#endif
+#define GROUP 4      /* modes of h at once, backward */
+#define FEW_MODES 64 /* of which A' is added up in one go on a line */
 
 INLINE waves node_waves(const workspace *w, const layer *s)
 {
@@ -30,49 +19,30 @@ INLINE waves node_waves(const workspace *w, const layer *s)
 
 /* ---- the sum over inputs ---- */
 
-/* lines(m) = sum_i A_im h_i at all rows, for `many` modes; A (rows, I, M, OUTPUTS) */
-INLINE void mix(const float *a, waves h, complex_vector *lines, const layer *s, const int samples,
-                const int many)
+/* lines(m) = sum_i A_im h_i at all rows, for one mode; A (rows, I, M, OUTPUTS) */
+INLINE void mix(const float *a, waves h, complex_vector *lines, const layer *s, const int samples)
 {
     const long M = s->nodes, I = s->inputs;
     for (long r = 0; r < s->inner.points; r++)
         for (long m = 0; m < M; m += 4) {
             const float *at = a + (r * I * M + m) * OUTPUTS;
             const complex_vector *in = h.at + r;
-            complex_vector sums[4][2];
-            for (int n = 0; n < 4; n++)
-                for (int q = 0; q < many; q++) sums[n][q] = (complex_vector){{0}, {0}};
+            complex_vector sums[4] = {{{0}, {0}}};
             for (long i = 0; i < I; i++, at += M * OUTPUTS, in += h.input) {
-                complex_vector here[2];
-                for (int q = 0; q < many; q++) {
-                    here[q] = in[q * h.mode];
-                    HOLD(here[q].re);
-                    HOLD(here[q].im);
-                }
+                complex_vector here = *in;
+                HOLD(here.re);
+                HOLD(here.im);
                 for (int n = 0; n < 4; n++) {
                     const vector factor = for_outputs(at + n * OUTPUTS, samples);
-                    for (int q = 0; q < many; q++) {
-                        sums[n][q].re += factor * here[q].re;
-                        sums[n][q].im += factor * here[q].im;
-                    }
+                    sums[n].re += factor * here.re, sums[n].im += factor * here.im;
                 }
             }
-            complex_vector *to = lines + (r * M + m) * s->wave_row;
-            for (int n = 0; n < 4; n++, to += s->wave_row)
-                for (int q = 0; q < many; q++) to[q] = sums[n][q];
+            for (int n = 0; n < 4; n++) lines[(r * M + m + n) * s->wave_row] = sums[n];
         }
 }
 
-INLINE void mix_all(const float *a, waves h, complex_vector *lines, long count, const layer *s,
-                    const int samples)
-{
-    for (; count >= MIX_MANY; count -= MIX_MANY, h.at += MIX_MANY * h.mode, lines += MIX_MANY)
-        mix(a, h, lines, s, samples, MIX_MANY);
-    for (; count > 0; count--, h.at += h.mode, lines++) mix(a, h, lines, s, samples, 1);
-}
-
-/* A' += Re conj(h) lines', and h becomes h' = sum_m A_m lines'(m), for `many` modes of some inputs;
- * A (I, rows, M, OUTPUTS) */
+/* A' += Re conj(h) lines', and h becomes h' = sum_m A_m lines'(m), for `many` modes of some
+ * inputs; A (I, rows, M, OUTPUTS) */
 INLINE void mix_back(const float *a, vector *a_bar, waves h, const complex_vector *lines,
                      long inputs, const layer *s, const int samples, const int many)
 {
@@ -81,7 +51,7 @@ INLINE void mix_back(const float *a, vector *a_bar, waves h, const complex_vecto
         for (long i = 0; i < inputs; i++) {
             const float *factors = a + (i * rows + r) * M * OUTPUTS;
             vector *sums = a_bar + (i * rows + r) * M;
-            complex_vector *at = h.at + i * h.input + r, here[BACK_MANY], back[BACK_MANY];
+            complex_vector *at = h.at + i * h.input + r, here[2], back[2];
             for (int q = 0; q < many; q++) {
                 here[q] = at[q * h.mode], back[q] = (complex_vector){{0}, {0}};
                 HOLD(here[q].re);
@@ -106,8 +76,8 @@ INLINE void mix_back(const float *a, vector *a_bar, waves h, const complex_vecto
 
 /* the inputs of `range` for the modes k3 .. end. On a line A' has a sum over all modes, too long
  * for float32 in one go. */
-INLINE void mix_all_back(const workspace *w, const complex_vector *lines, long k3, long end,
-                         factor_range range, long slab, const layer *s, const int samples)
+INLINE void mix_all_back(const workspace *w, long k3, long end, factor_range range, long slab,
+                         const layer *s, const int samples)
 {
     const factor_range all = {0, s->inputs, 1};
     const long at = factor_place(s, all, slab * s->inner.points, range.first);
@@ -115,15 +85,9 @@ INLINE void mix_all_back(const workspace *w, const complex_vector *lines, long k
     const float *a = w->a + at * OUTPUTS;
     vector *a_bar = (s->dim == 1 ? w->part : w->a_bar) + at;
     waves h = node_waves(w, s);
-    for (long k = k3; k < end;) {
-        const complex_vector *p = lines + k;
-        const long left = end - k;
-        const int many = left >= BACK_MANY ? BACK_MANY : left >= 2 ? 2 : 1;
-        if (many == BACK_MANY) mix_back(a, a_bar, h, p, inputs, s, samples, BACK_MANY);
-        else if (many == 2) mix_back(a, a_bar, h, p, inputs, s, samples, 2);
-        else mix_back(a, a_bar, h, p, inputs, s, samples, 1);
-        k += many, h.at += many * h.mode;
-    }
+    for (long k = k3; k < end; k += 2, h.at += 2 * h.mode)
+        if (k + 1 < end) mix_back(a, a_bar, h, w->lines + k, inputs, s, samples, 2);
+        else mix_back(a, a_bar, h, w->lines + k, inputs, s, samples, 1);
     if (s->dim > 1 || (end % FEW_MODES && end < s->row.modes)) return;
     for (long e = 0; e < inputs * s->nodes; e++) w->a_bar[at + e] += a_bar[e];
     memset(a_bar, 0, inputs * s->nodes * sizeof(vector));
@@ -147,10 +111,10 @@ INLINE complex_vector fetch_nodes(const void *from, long x)
 }
 
 /* rows of a slab from their lines to out, or from out' to their lines */
-INLINE void transform_nodes(complex_vector *lines, const tensors *a, const workspace *w,
-                            const layer *s, long n, long block, long slab, const int back,
-                            const int samples)
+INLINE void transform_nodes(const tensors *a, const workspace *w, const layer *s, long n,
+                            long block, long slab, const int back, const int samples)
 {
+    complex_vector *lines = w->lines;
     const long rows = s->inner.points, N3 = s->row.points;
     float *out = back ? (float *)a->grad : a->out;
     for (long r = 0; r < rows; r++) {
@@ -159,8 +123,8 @@ INLINE void transform_nodes(complex_vector *lines, const tensors *a, const works
         for (long m = 0; m < s->nodes; m += 2, lines += 2 * s->wave_row) {
             const node_pair at = {a->basis + m * N3, w->sums};
             complex_vector *v = lines + s->wave_row;
-            if (back) transform_rows(lines, v, w->line, 0, fetch_nodes, &at, s);
-            else transform_rows(lines, v, w->line, emit_nodes, 0, &at, s);
+            transform_rows(lines, v, w->line, back ? 0 : emit_nodes, back ? fetch_nodes : 0, &at,
+                           s);
         }
         if (!back) move_row(w->sums, out, s, n, block, slab * rows + r, 0, samples);
     }
@@ -176,16 +140,6 @@ INLINE long inputs_together(const layer *s)
     return s->dim == 1 ? s->inputs : smaller(larger(fit, 1), s->inputs);
 }
 
-/* complex vectors of the lines of a slab */
-INLINE long lines_size(const layer *s) { return s->inner.points * s->nodes * s->wave_row; }
-
-/* batch blocks for which c is read once; on a line, where c and c' are most of the traffic */
-INLINE long lines_together(const layer *s, const int samples)
-{
-    const long fit = LINES_CACHED / (lines_size(s) * (long)sizeof(complex_vector));
-    return s->dim > 1 ? 1 : smaller(larger(fit, 1), batch_blocks(s, samples));
-}
-
 INLINE complex_vector *node_slab(const workspace *w, const layer *s, long slab, long i)
 {
     const long column = s->row.modes * s->inner.modes;
@@ -198,13 +152,13 @@ INLINE char *lay_out_nodes(char *at, workspace *w, const layer *s, const int bac
     const long rows = s->inner.points, slabs = s->outer.points, I = s->inputs;
     const long inputs = backward ? inputs_together(s) : I, factors = slabs * rows * I * s->nodes;
     const long symbol = I * modes_of(s) * 2 * OUTPUTS * (long)sizeof(float);
-    TAKE(lines, complex_vector,
-         lines_together(s, samples) * lines_size(s) * sizeof(complex_vector));
+    TAKE(lines, complex_vector, rows * s->nodes * s->wave_row * sizeof(complex_vector));
     TAKE(h, complex_vector, GROUP * (rows | 1) * inputs * sizeof(complex_vector));
     TAKE(slabs, complex_vector, slabs * slab_step(s, I) * sizeof(complex_vector));
     TAKE(sums, vector, FOURS(s->row.points) * sizeof(vector));
     TAKE(a, float, factors * OUTPUTS * sizeof(float));
     TAKE(c, float, symbol);
+    w->c_bar = w->c;
     if (backward) {
         TAKE(c_bar, float, symbol);
         TAKE(a_bar, vector, factors * sizeof(vector));
@@ -217,31 +171,24 @@ INLINE char *lay_out_nodes(char *at, workspace *w, const layer *s, const int bac
 INLINE void nodes_forward(const tensors *a, char *space, const layer *s, long block, long first,
                           long last, const int samples)
 {
-    const long I = s->inputs, K3 = s->row.modes, size = lines_size(s);
-    const long together = lines_together(s, samples);
+    const long I = s->inputs;
     const factor_range range = {0, I, 0};
     workspace w;
     lay_out_nodes(space, &w, s, 0, samples);
     const waves h = node_waves(&w, s);
-    pack_symbol(a->c, w.c, s, block, samples);
-    pack_factors(a->b, w.a, s, block, range, samples);
-    for (long start = first; start < last; start += together) {
-        const long stop = smaller(start + together, last);
-        if (s->dim == 3) synthesise_slabs(block_of(a, &w, s, start, samples), 0, I, slab_step(s, I), &w, s,
-                             samples);
+    move_symbol(a->c, w.c, s, block, 0, samples);
+    move_factors(a->b, w.a, s, block, range, 0, samples);
+    for (long n = first; n < last; n++) {
+        const coefficients all = block_of(a, &w, s, n, samples);
+        if (s->dim == 3) move_slabs(all, 0, I, slab_step(s, I), &w, s, 0, samples);
         for (long slab = 0; slab < s->outer.points; slab++) {
-            const float *factors =
-                w.a + factor_place(s, range, slab * s->inner.points, 0) * OUTPUTS;
-            for (long k = 0; k < K3; k += 2)
-                for (long n = start; n < stop; n++) {
-                    const coefficients all = block_of(a, &w, s, n, samples);
-                    const long end = smaller(k + 2, K3);
-                    synthesise(all, k, end, 0, I, node_slab(&w, s, slab, 0), h, &w, s, samples);
-                    mix_all(factors, h, w.lines + (n - start) * size + k, end - k, s, samples);
-                }
-            for (long n = start; n < stop; n++)
-                transform_nodes(w.lines + (n - start) * size, a, &w, s, n, block, slab, 0,
-                                samples);
+            const long place = factor_place(s, range, slab * s->inner.points, 0);
+            complex_vector *from = node_slab(&w, s, slab, 0);
+            for (long k = 0; k < s->row.modes; k++) {
+                move_waves(all, k, k + 1, 0, I, from, h, &w, s, 0, samples);
+                mix(w.a + place * OUTPUTS, h, w.lines + k, s, samples);
+            }
+            transform_nodes(a, &w, s, n, block, slab, 0, samples);
         }
     }
 }
@@ -250,47 +197,39 @@ INLINE void nodes_forward(const tensors *a, char *space, const layer *s, long bl
 INLINE void nodes_backward(const tensors *a, char *space, const layer *s, long block,
                            const int samples)
 {
-    const long I = s->inputs, K3 = s->row.modes, size = lines_size(s), some = inputs_together(s);
-    const long blocks = batch_blocks(s, samples), together = lines_together(s, samples);
+    const long I = s->inputs, K3 = s->row.modes, some = inputs_together(s);
     const long factors = s->outer.points * s->inner.points * I * s->nodes;
     const factor_range all_inputs = {0, I, 1};
     workspace w;
     lay_out_nodes(space, &w, s, 1, samples);
     const waves h = node_waves(&w, s);
-    pack_symbol(a->c, w.c, s, block, samples);
-    pack_factors(a->b, w.a, s, block, all_inputs, samples);
+    move_symbol(a->c, w.c, s, block, 0, samples);
+    move_factors(a->b, w.a, s, block, all_inputs, 0, samples);
     memset(w.c_bar, 0, I * modes_of(s) * 2 * OUTPUTS * sizeof(float));
     memset(w.a_bar, 0, factors * sizeof(vector));
     if (s->dim == 1) memset(w.part, 0, I * s->nodes * sizeof(vector));
-    for (long start = 0; start < blocks; start += together) {
-        const long stop = smaller(start + together, blocks);
-        const coefficients first = block_of(a, &w, s, start, samples);
-        if (s->dim == 3) synthesise_slabs(first, 0, I, slab_step(s, I), &w, s, samples);
+    for (long n = 0; n < batch_blocks(s, samples); n++) {
+        const coefficients all = block_of(a, &w, s, n, samples);
+        if (s->dim == 3) move_slabs(all, 0, I, slab_step(s, I), &w, s, 0, samples);
         for (long slab = 0; slab < s->outer.points; slab++) {
-            for (long n = start; n < stop; n++)
-                transform_nodes(w.lines + (n - start) * size, a, &w, s, n, block, slab, 1,
-                                samples);
+            transform_nodes(a, &w, s, n, block, slab, 1, samples);
             for (long i = 0; i < I; i += some)
-                for (long k = 0; k < K3; k += GROUP)
-                    for (long n = start; n < stop; n++) {
-                        const coefficients all = block_of(a, &w, s, n, samples);
-                        const factor_range range = {i, smaller(i + some, I), 1};
-                        const long end = smaller(k + GROUP, K3);
-                        complex_vector *from = node_slab(&w, s, slab, i);
-                        synthesise(all, k, end, i, range.last, from, h, &w, s, samples);
-                        mix_all_back(&w, w.lines + (n - start) * size, k, end, range, slab, s,
-                                     samples);
-                        analyse(all, k, end, i, range.last, from, h, &w, s, samples);
-                    }
+                for (long k = 0; k < K3; k += GROUP) {
+                    const factor_range range = {i, smaller(i + some, I), 1};
+                    const long end = smaller(k + GROUP, K3);
+                    complex_vector *from = node_slab(&w, s, slab, i);
+                    move_waves(all, k, end, i, range.last, from, h, &w, s, 0, samples);
+                    mix_all_back(&w, k, end, range, slab, s, samples);
+                    move_waves(all, k, end, i, range.last, from, h, &w, s, 1, samples);
+                }
         }
-        if (s->dim == 3) analyse_slabs(first, 0, I, slab_step(s, I), &w, s, samples);
+        if (s->dim == 3) move_slabs(all, 0, I, slab_step(s, I), &w, s, 1, samples);
     }
-    unpack_symbol(a->c_bar, w.c_bar, s, block, samples);
+    move_symbol(a->c_bar, w.c_bar, s, block, 1, samples);
     for (long e = 0; e < factors; e++) { /* over the samples, in the same memory */
         const vector sum = w.a_bar[e];
-        float *to = (float *)w.a_bar + e * OUTPUTS;
-        if (samples == 1) *(vector *)to = sum;
-        else *(four *)to = sum_of_fours(sum);
+        memset((float *)w.a_bar + e * OUTPUTS, 0, OUTPUTS * sizeof(float));
+        add_over_samples((float *)w.a_bar + e * OUTPUTS, sum, samples);
     }
-    unpack_factors(a->b_bar, (float *)w.a_bar, s, block, all_inputs, samples);
+    move_factors(a->b_bar, (float *)w.a_bar, s, block, all_inputs, 1, samples);
 }

@@ -13,12 +13,17 @@
 /* what is done at the points of two rows: sums += b u + next v, or u' += sums u, v' += sums v */
 typedef struct { const float *b, *next; vector *sums, *u_bar, *v_bar; int samples; } row_pair;
 
+INLINE complex_vector factors_at(const row_pair *s, long x)
+{
+    const int samples = s->samples;
+    return (complex_vector){for_outputs(s->b + OUTPUTS * x, samples),
+                            for_outputs(s->next + OUTPUTS * x, samples)};
+}
+
 INLINE void emit_products(const void *to, long x, complex_vector g)
 {
-    const row_pair *s = to;
-    const int samples = s->samples;
-    s->sums[x] += for_outputs(s->b + OUTPUTS * x, samples) * g.re
-        + for_outputs(s->next + OUTPUTS * x, samples) * g.im;
+    const complex_vector b = factors_at(to, x);
+    ((const row_pair *)to)->sums[x] += b.re * g.re + b.im * g.im;
 }
 
 INLINE void emit_gradients(const void *to, long x, complex_vector g)
@@ -29,10 +34,9 @@ INLINE void emit_gradients(const void *to, long x, complex_vector g)
 
 INLINE complex_vector fetch_products(const void *from, long x)
 {
-    const row_pair *s = from;
-    const int samples = s->samples;
-    return (complex_vector){s->sums[x] * for_outputs(s->b + OUTPUTS * x, samples),
-                            s->sums[x] * for_outputs(s->next + OUTPUTS * x, samples)};
+    const vector grad = ((const row_pair *)from)->sums[x];
+    const complex_vector b = factors_at(from, x);
+    return (complex_vector){grad * b.re, grad * b.im};
 }
 
 /* inputs whose x-factors are packed at once */
@@ -43,27 +47,27 @@ INLINE long factors_at_once(const layer *s, const int samples)
 }
 
 INLINE long pair_size(const layer *s) { return 2 * s->inner.points * s->wave_row; }
-
-/* batch blocks whose lines stay in the cache, backward, where b' is added up over them first */
-INLINE long blocks_together(const layer *s, const int samples)
+/* how many of `most` pairs of rows stay in the cache: of inputs, forward, where they are added up,
+ * or backward of batch blocks, where b' is; in space, with slabs beside them, one */
+INLINE long together(const layer *s, long most)
 {
-    const long slabs = slab_step(s, 2) * s->outer.points;
-    const long fit = CACHED / ((pair_size(s) + slabs) * (long)sizeof(complex_vector));
-    return smaller(larger(fit, 1), batch_blocks(s, samples));
+    const long fit = CACHED / (pair_size(s) * (long)sizeof(complex_vector));
+    return s->dim == 3 ? 1 : smaller(larger(fit, 1), most);
 }
 
 INLINE char *lay_out_pairs(char *at, workspace *w, const layer *s, const int backward,
                            const int samples)
 {
-    const long together = backward ? blocks_together(s, samples) : 1, N = points_of(s);
+    const long blocks = batch_blocks(s, samples), N = points_of(s);
+    const long lines = together(s, backward ? blocks : (s->inputs + 1) / 2) * pair_size(s);
     const long factors = factors_at_once(s, samples) * N * OUTPUTS * (long)sizeof(float);
     const long symbol = s->inputs * modes_of(s) * 2 * OUTPUTS * (long)sizeof(float);
-    TAKE(lines, complex_vector, together * pair_size(s) * sizeof(complex_vector));
-    TAKE(slabs, complex_vector,
-         together * slab_step(s, 2) * s->outer.points * sizeof(complex_vector));
-    TAKE(totals, vector, batch_blocks(s, samples) * N * sizeof(vector));
+    TAKE(lines, complex_vector, lines * sizeof(complex_vector));
+    TAKE(slabs, complex_vector, slab_step(s, 2) * s->outer.points * sizeof(complex_vector));
+    TAKE(totals, vector, blocks * N * sizeof(vector));
     TAKE(a, float, factors);
     TAKE(c, float, symbol);
+    w->c_bar = w->c;
     if (backward) {
         TAKE(sums, vector, 2 * s->row.points * sizeof(vector));
         TAKE(b_bar, float, factors);
@@ -72,32 +76,15 @@ INLINE char *lay_out_pairs(char *at, workspace *w, const layer *s, const int bac
     return take_columns(at, w, s);
 }
 
-/* waves of a batch block, the `q`-th of those together: one slab of the inputs i and i + 1 */
-INLINE waves pair_waves(const workspace *w, const layer *s, long q)
+/* lines of the `q`-th of the batch blocks together: one slab of the inputs i .. end, or back */
+INLINE void move_pair(coefficients all, long i, long end, long slab, long q, const workspace *w,
+                      const layer *s, const int back, const int samples)
 {
-    const long rows = s->inner.points;
-    return (waves){w->lines + q * pair_size(s), rows * s->wave_row, 1, s->wave_row};
-}
-
-INLINE complex_vector *slab_of(const workspace *w, const layer *s, long q, long slab)
-{
-    return s->dim == 3 ? w->slabs + (q * s->outer.points + slab) * slab_step(s, 2) : 0;
-}
-
-INLINE void synthesise_pair(coefficients all, long i, long end, long slab, long q,
-                            const workspace *w, const layer *s, const int samples)
-{
-    const waves h = pair_waves(w, s, q);
-    if (end == i + 1) memset(h.at + h.input, 0, h.input * sizeof(complex_vector));
-    synthesise(all, 0, s->row.modes, i, end, slab_of(w, s, q, slab), h, w, s, samples);
-}
-
-/* the slabs of a workspace are those of its `q`-th batch block */
-INLINE workspace with_slabs(const workspace *w, const layer *s, long q)
-{
-    workspace own = *w;
-    own.slabs += q * s->outer.points * slab_step(s, 2);
-    return own;
+    const long size = pair_size(s), half = size / 2;
+    const waves h = {w->lines + q * size, half, 1, s->wave_row};
+    complex_vector *from = s->dim == 3 ? w->slabs + slab * slab_step(s, 2) : 0;
+    if (!back && end == i + 1) memset(h.at + half, 0, half * sizeof(complex_vector));
+    move_waves(all, 0, s->row.modes, i, end, from, h, w, s, back, samples);
 }
 
 /* a block of outputs and the batch blocks first .. last */
@@ -105,28 +92,33 @@ INLINE void pairs_forward(const tensors *a, char *space, const layer *s, long bl
                           long last, const int samples)
 {
     const long I = s->inputs, N = points_of(s), N3 = s->row.points, rows = s->inner.points;
-    const long some = factors_at_once(s, samples);
+    const long some = factors_at_once(s, samples), pairs = together(s, (I + 1) / 2);
     workspace w;
     lay_out_pairs(space, &w, s, 0, samples);
-    pack_symbol(a->c, w.c, s, block, samples);
+    move_symbol(a->c, w.c, s, block, 0, samples);
     memset(w.totals, 0, (last - first) * N * sizeof(vector));
     factor_range range = {0, 0, 0};
-    for (long i = 0; i < I; i += 2) {
+    for (long i = 0, end; i < I; i = end) {
         if (i == range.last) {
             range.first = i, range.last = smaller(i + some, I);
-            pack_factors(a->b, w.a, s, block, range, samples);
+            move_factors(a->b, w.a, s, block, range, 0, samples);
         }
-        const long end = smaller(i + 2, I);
+        end = smaller(i + 2 * pairs, range.last);
         for (long n = first; n < last; n++) {
             const coefficients all = block_of(a, &w, s, n, samples);
-            if (s->dim == 3) synthesise_slabs(all, i, end, slab_step(s, 2), &w, s, samples);
+            if (s->dim == 3) move_slabs(all, i, end, slab_step(s, 2), &w, s, 0, samples);
             for (long r = 0; r < s->outer.points * rows; r++) {
-                if (r % rows == 0) synthesise_pair(all, i, end, r / rows, 0, &w, s, samples);
-                const float *b = w.a + factor_place(s, range, r, i - range.first) * OUTPUTS;
-                const float *next = end == i + 2 ? b + N3 * OUTPUTS : b;
-                const row_pair at = {b, next, w.totals + (n - first) * N + r * N3, 0, 0, samples};
-                complex_vector *u = w.lines + r % rows * s->wave_row;
-                transform_rows(u, u + rows * s->wave_row, w.line, emit_products, 0, &at, s);
+                for (long q = i; r % rows == 0 && q < end; q += 2)
+                    move_pair(all, q, smaller(q + 2, end), r / rows, (q - i) / 2, &w, s, 0,
+                              samples);
+                vector *sums = w.totals + (n - first) * N + r * N3;
+                for (long q = i; q < end; q += 2) {
+                    const float *b = w.a + factor_place(s, range, r, q - range.first) * OUTPUTS;
+                    const float *next = q + 1 < end ? b + N3 * OUTPUTS : b;
+                    const row_pair at = {b, next, sums, 0, 0, samples};
+                    complex_vector *u = w.lines + ((q - i) * rows + r % rows) * s->wave_row;
+                    transform_rows(u, u + rows * s->wave_row, w.line, emit_products, 0, &at, s);
+                }
             }
         }
     }
@@ -149,8 +141,8 @@ INLINE void turn_rows(const workspace *w, const layer *s, factor_range range, lo
             vector *grad = w->totals + n * N + (slab * rows + r) * N3;
             const row_pair at = {b, next, grad, w->sums, w->sums + N3, samples};
             complex_vector *u = w->lines + (n - start) * pair_size(s) + r * s->wave_row;
-            transform_rows(u, u + rows * s->wave_row, w->line, emit_gradients, fetch_products, &at,
-                           s);
+            complex_vector *v = u + rows * s->wave_row;
+            transform_rows(u, v, w->line, emit_gradients, fetch_products, &at, s);
         }
         for (long x = 0; x < (1 + both) * N3; x++)
             add_over_samples(w->b_bar + place + OUTPUTS * x, w->sums[x], samples);
@@ -163,11 +155,11 @@ INLINE void pairs_backward(const tensors *a, char *space, const layer *s, long b
 {
     const long I = s->inputs, N = points_of(s), N3 = s->row.points, rows = s->inner.points;
     const long modes = modes_of(s), slabs = s->outer.points;
-    const long blocks = batch_blocks(s, samples), together = blocks_together(s, samples);
-    const long some = factors_at_once(s, samples);
+    const long blocks = batch_blocks(s, samples), many = together(s, blocks);
+    const long some = factors_at_once(s, samples), step = slab_step(s, 2);
     workspace w;
     lay_out_pairs(space, &w, s, 1, samples);
-    pack_symbol(a->c, w.c, s, block, samples);
+    move_symbol(a->c, w.c, s, block, 0, samples);
     memset(w.c_bar, 0, I * modes * 2 * OUTPUTS * sizeof(float));
     for (long n = 0; n < blocks; n++)
         for (long r = 0; r < slabs * rows; r++)
@@ -176,32 +168,26 @@ INLINE void pairs_backward(const tensors *a, char *space, const layer *s, long b
     for (long i = 0; i < I; i += 2) {
         if (i == range.last) {
             range.first = i, range.last = smaller(i + some, I);
-            pack_factors(a->b, w.a, s, block, range, samples);
+            move_factors(a->b, w.a, s, block, range, 0, samples);
             memset(w.b_bar, 0, (range.last - i) * N * OUTPUTS * sizeof(float));
         }
         const long end = smaller(i + 2, I);
-        for (long start = 0; start < blocks; start += together) {
-            const long stop = smaller(start + together, blocks);
-            for (long n = start; s->dim == 3 && n < stop; n++) {
-                const workspace own = with_slabs(&w, s, n - start);
-                synthesise_slabs(block_of(a, &w, s, n, samples), i, end, slab_step(s, 2), &own, s, samples);
-            }
+        for (long start = 0; start < blocks; start += many) {
+            const long stop = smaller(start + many, blocks);
+            const coefficients one = block_of(a, &w, s, start, samples);
+            if (s->dim == 3) move_slabs(one, i, end, step, &w, s, 0, samples);
             for (long slab = 0; slab < slabs; slab++) {
                 for (long n = start; n < stop; n++)
-                    synthesise_pair(block_of(a, &w, s, n, samples), i, end, slab, n - start, &w, s,
-                                    samples);
+                    move_pair(block_of(a, &w, s, n, samples), i, end, slab, n - start, &w, s, 0,
+                              samples);
                 turn_rows(&w, s, range, i, slab, start, stop, samples);
                 for (long n = start; n < stop; n++)
-                    analyse(block_of(a, &w, s, n, samples), 0, s->row.modes, i, end,
-                            slab_of(&w, s, n - start, slab), pair_waves(&w, s, n - start), &w, s,
-                            samples);
+                    move_pair(block_of(a, &w, s, n, samples), i, end, slab, n - start, &w, s, 1,
+                              samples);
             }
-            for (long n = start; s->dim == 3 && n < stop; n++) {
-                const workspace own = with_slabs(&w, s, n - start);
-                analyse_slabs(block_of(a, &w, s, n, samples), i, end, slab_step(s, 2), &own, s, samples);
-            }
+            if (s->dim == 3) move_slabs(one, i, end, step, &w, s, 1, samples);
         }
-        if (end == range.last) unpack_factors(a->b_bar, w.b_bar, s, block, range, samples);
+        if (end == range.last) move_factors(a->b_bar, w.b_bar, s, block, range, 1, samples);
     }
-    unpack_symbol(a->c_bar, w.c_bar, s, block, samples);
+    move_symbol(a->c_bar, w.c_bar, s, block, 1, samples);
 }

@@ -3,9 +3,9 @@
  * v (C, N) and out (O, N) are dense, for one sample. The hidden layer is wider than all the rest
  * of a network; here it lives in registers, POINTS vectors at a time, forward and backward.
  *
- * gelu(z) = z Phi(z) with the normal distribution Phi(-u) = exp(-u^2/2) R(u), u >= 0, where R, half
- * of the scaled complementary error function at u / sqrt(2), is a polynomial of (u - 3)/(u + 3) to
- * 7e-9. So gelu and its derivative have the accuracy of float32 in both tails.
+ * gelu(z) = z Phi(z) with the normal distribution Phi(-u) = exp(-u^2/2) R(u), u >= 0, where R,
+ * half of the scaled complementary error function at u / sqrt(2), is a polynomial of
+ * (u - 3)/(u + 3) to 7e-9. So gelu and its derivative are accurate to float32 in both tails.
  */
 #define POINTS 4
 
@@ -50,20 +50,12 @@ INLINE vector normal(vector z, vector *bell)
 INLINE void move_channels(float *from, vector *to, long channels, long x, long points,
                           const int back)
 {
-    const long count = smaller(POINTS * LANES, points - x);
-    from += x;
-    if (count == POINTS * LANES) {
-        for (long c = 0; c < channels; c++, from += points, to += POINTS)
-            for (int p = 0; p < POINTS; p++)
-                if (back) ((vector *)from)[p] = to[p];
-                else to[p] = ((const vector *)from)[p];
-        return;
-    }
-    for (long c = 0; c < channels; c++, from += points, to += POINTS) {
-        if (!back) memset(to, 0, POINTS * sizeof(vector));
-        if (back) memcpy(from, to, count * sizeof(float));
-        else memcpy(to, from, count * sizeof(float));
-    }
+    const size_t all = POINTS * sizeof(vector), size = smaller(all, (points - x) * sizeof(float));
+    for (long c = 0; c < channels; c++, from += points, to += POINTS)
+        if (size == all && back) memcpy(from + x, to, all);
+        else if (size == all) memcpy(to, from + x, all);
+        else if (back) memcpy(from + x, to, size);
+        else memset(to, 0, all), memcpy(to, from + x, size);
 }
 
 /* hidden units at once: more of them share what is loaded, where there are registers */
@@ -172,8 +164,7 @@ INLINE void project_units_back(const vector *in, vector *in_bar, const vector *g
     }
 }
 
-/* v' is set; sums' (hidden + 1, channels + 1 + outputs) of W1, b1 and W2, and in the last row those
- * of b2, are added to */
+/* v' is set; sums' (H + 1, C + 1 + O) of W1, b1 and W2, and of b2 in the last row, are added to */
 void project_backward(const float *v, const float *w1, const float *b1, const float *w2,
                       const float *grad, float *v_bar, vector *sums, vector *space, long C, long H,
                       long O, long N)

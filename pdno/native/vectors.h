@@ -1,14 +1,13 @@
 /* Vectors of floats, with what gcc (from 12) and clang share. */
+#include <string.h>
 #if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
-#if !defined(LANES) /* given by eight_lanes.c, and by tests */
-#if defined(__AVX512F__)
+#if !defined(LANES) && defined(__AVX512F__) /* eight_lanes.c and tests define it */
 #define LANES 16
-#else
+#elif !defined(LANES)
 #define LANES 8
-#endif
 #endif
 
 typedef float vector __attribute__((vector_size(LANES * 4), aligned(4)));
@@ -21,10 +20,7 @@ INLINE long smaller(long a, long b) { return a < b ? a : b; }
 INLINE long larger(long a, long b) { return a > b ? a : b; }
 INLINE long blocks_of(long count, long size) { return (count + size - 1) / size; }
 
-INLINE vector same(float x)
-{
-    return x - (vector){0};
-}
+INLINE vector same(float x) { return x - (vector){0}; }
 
 /* 4 numbers, as often as they fit */
 INLINE vector repeat_four(const float *p)
@@ -56,10 +52,7 @@ INLINE vector four_each(const float *p)
 #endif
 }
 
-INLINE four quarter(vector v, const int place)
-{
-    return ((const four *)&v)[place];
-}
+INLINE four quarter(vector v, const int place) { return ((const four *)&v)[place]; }
 
 /* the sum of the fours of a vector */
 INLINE four sum_of_fours(vector v)
@@ -80,26 +73,6 @@ INLINE vector sum_neighbours(vector a, vector b)
 #endif
 }
 
-/* sums of the halves of a, then of b; and the sums of twos of fours of a, then of b */
-#if LANES == 16
-INLINE vector sum_halves(vector a, vector b)
-{
-    return MIX(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
-        + MIX(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-}
-
-INLINE vector join_fours(vector a, vector b)
-{
-    return MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
-        + MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-}
-#else
-INLINE vector sum_halves(vector a, vector b)
-{
-    return MIX(a, b, 0, 1, 2, 3, 8, 9, 10, 11) + MIX(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
-}
-#endif
-
 /* keep a value in a register: gcc would load it again for each use */
 #if (LANES == 16 && defined(__AVX512F__)) || (LANES == 8 && defined(__AVX512VL__))
 #define HOLD(value) __asm__("" : "+v"(value))
@@ -116,4 +89,34 @@ INLINE void transpose(four v[4])
     const four c = MIX(v[2], v[3], 0, 4, 1, 5), d = MIX(v[2], v[3], 2, 6, 3, 7);
     v[0] = MIX(a, c, 0, 1, 4, 5), v[1] = MIX(a, c, 2, 3, 6, 7);
     v[2] = MIX(b, d, 0, 1, 4, 5), v[3] = MIX(b, d, 2, 3, 6, 7);
+}
+
+/* up to 4 rows of up to 4 numbers, 0 beyond them; and back */
+INLINE void load_fours(four v[4], const float *at, long stride, long rows, long columns)
+{
+    const int all = rows >= 4 && columns >= 4;
+    for (int n = 0; n < 4; n++)
+        if (all) v[n] = *(const four *)(at + n * stride);
+        else if (v[n] = (four){0}, n < rows)
+            memcpy(v + n, at + n * stride, smaller(columns, 4) * sizeof(float));
+}
+
+INLINE void store_fours(const four v[4], float *at, long stride, long rows, long columns)
+{
+    const int all = rows >= 4 && columns >= 4;
+    for (int n = 0; n < 4; n++)
+        if (all) *(four *)(at + n * stride) = v[n];
+        else if (n < rows) memcpy(at + n * stride, v + n, smaller(columns, 4) * sizeof(float));
+}
+
+/* rows to fours that are `step` apart, one for each column and 0 beyond the rows, or back */
+INLINE void transpose_fours(float *rows_at, long stride, long rows, long columns, float *fours_at,
+                            long step, const int back)
+{
+    four v[4];
+    if (back) load_fours(v, fours_at, step, columns, 4);
+    else load_fours(v, rows_at, stride, rows, columns);
+    transpose(v);
+    if (back) store_fours(v, rows_at, stride, rows, columns);
+    else store_fours(v, fours_at, step, columns, 4);
 }

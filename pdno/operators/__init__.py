@@ -2,7 +2,10 @@
 
 pseudo_differential    K_a of a symbol, and the Fourier integral operator of FNO
 cache                  values of a symbol that are evaluated once and used many times
-kernel                 what is summed where, and by which backend; operators of torch
-backends               plain torch, compiled loops and GPU kernels
+kernel                 what is summed where, and by which backend
+compiled               compiled kernels and GPU kernels as operators of torch
+reference              plain torch
+native, axes           compiled kernels for a CPU, and how they transform an axis
+triton                 kernels for a GPU
 multiwavelet           the operator of MWT and its filters
 """

@@ -23,16 +23,15 @@ MOST_DIRECT = 2**24  # numbers of a table of a direct transform, of which there 
 class Axis:
     """N points, the kept modes and how many of them are >= 0.
 
-    A fast transform has `radices`, and `few` of the inputs of its first pass are not zero (0:
-    any). Tables are the twiddle factors, the reversed digits, where each frequency is left and
-    the radices; of a direct transform cosines, sines and the transposes of both.
+    A fast transform has two passes or more, and for tables the twiddle factors, the reversed
+    digits, where each frequency is left and the radices of the passes. A direct one has no passes,
+    and cosines, sines and the transposes of both.
     """
 
     points: int
     modes: int
     up: int
-    radices: tuple[int, ...]
-    few: int
+    passes: int
     tables: tuple[Tensor, ...]
 
 
@@ -44,11 +43,8 @@ def plan_axis(points: int, kept: int | None, *, half: bool) -> Axis:
     modes, up = len(xi), int((xi >= 0).sum())
     radices = _radices(points)
     if radices is None or _fast_cost(radices, half=half) > modes:
-        return Axis(points, modes, up, (), 0, _direct_tables(points, modes, up, half=half))
-    most, few = max(up, up if half else modes - up), 0
-    if radices[0] == 8:
-        few = 1 if 8 * most <= points else 2 if 4 * most <= points else 0
-    return Axis(points, modes, up, radices, few, _fast_tables(points, radices))
+        return Axis(points, modes, up, 0, _direct_tables(points, modes, up, half=half))
+    return Axis(points, modes, up, len(radices), _fast_tables(points, radices))
 
 
 @lru_cache(maxsize=256)

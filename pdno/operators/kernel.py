@@ -142,6 +142,8 @@ def _check_shapes(values: SymbolValues, f: Tensor, grid: Grid, modes: Modes) -> 
         raise ValueError(
             f"f has shape {tuple(f.shape)}; expected (B, I, *N) with N = {grid.shape}"
         )
+    if not len(f):
+        raise ValueError("the batch is empty: give at least one sample")
     if c.dim() not in (3 + dim, 4 + dim) or tuple(c.shape[-dim - 1 :]) != (f.shape[1], *spectrum):
         raise ValueError(
             f"the frequency factor of the symbol has shape {tuple(c.shape)}; expected (R, O, I, "
@@ -187,8 +189,7 @@ def _apply_low_rank(c: Tensor, b: Tensor, f_hat: Tensor, fourier: _Fourier) -> T
         parts = fourier.inverse(fourier.contract(c.flatten(0, 1), f_hat))
         return (parts.reshape(len(f_hat), *c.shape[:2], *grid.shape) * b[:, :, 0]).sum(dim=1)
 
-    term = b.element_size() * len(f_hat) * c.shape[1] * grid.size
-    step = max(1, LOW_RANK_BUDGET // max(1, term))
+    step = max(1, LOW_RANK_BUDGET // (b.element_size() * len(f_hat) * c.shape[1] * grid.size))
     if step >= len(c) or is_traced():
         return some(c, b, f_hat)
     blocks = zip(torch.split(c, step), torch.split(b, step), strict=True)
@@ -223,7 +224,7 @@ def apply_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) 
     weights = (w1, b1, w2, b2)
     if choose_backend(v.dtype, v.device) == "native":
         return compiled.project(v, *weights)
-    if is_traced() or v.device.type != "cpu" or not len(v):
+    if is_traced() or v.device.type != "cpu":
         return reference.project(v, *weights)
     if not torch.is_grad_enabled():
         return torch.cat([reference.project(sample[None], *weights) for sample in v])

@@ -38,7 +38,7 @@ from pdno.operators.axes import plan_axis
 
 FEW_LANES = 0.87  # speed of 8 lanes over that of 16 where all are filled; measured
 TASKS = 8  # into how many parts work is shared out, where each part repeats some of it
-SIZE_FUNCTIONS = ("lanes", "workspace_size", "packed_size", "term_size", "fields_size")
+SIZE_FUNCTIONS = ("lanes", "workspace_size", "packed_size", "fields_size")
 
 
 class Function(Protocol):
@@ -67,10 +67,15 @@ def lane_suffixes(library: ctypes.CDLL) -> tuple[str, ...]:
     return ("", "_8") if hasattr(library, "lanes_8") else ("",)
 
 
+@lru_cache(maxsize=64)
+def _function(name: str) -> Function:
+    function: Function = getattr(native_library(), name)
+    return function
+
+
 def _call(name: str, *arguments: Tensor | int) -> int:
     """A function of the library, for tensors and numbers."""
-    function: Function = getattr(native_library(), name)
-    return function(
+    return _function(name)(
         *(
             ctypes.c_void_p(argument.data_ptr())
             if isinstance(argument, Tensor)
@@ -149,8 +154,8 @@ class Kernels:
         self.kept_shape = tuple(axis.modes for axis in self.axes)[missing:]
         records = [_bytes(_call("axis_size")) for _ in self.axes]
         for record, axis in zip(records, self.axes, strict=True):
-            numbers = (axis.points, axis.modes, axis.up, len(axis.radices), axis.few)
-            _call("make_axis", record, *numbers, *axis.tables)
+            sides = (axis.points, axis.modes, axis.up, axis.passes)
+            _call("make_axis", record, *sides, *axis.tables)
         self.layer = _bytes(_call("layer_size"))
         numbers = (len(sizes.shape), sizes.outputs, sizes.batch, sizes.inputs, sizes.nodes)
         _call("make_layer", self.layer, *records, *numbers, self.samples)
@@ -163,7 +168,7 @@ class Kernels:
         return -(-self.sizes.outputs // (self.lanes // self.samples))
 
     def _pack(self, f_hat: Tensor, basis: Tensor | None) -> tuple[Tensor, Tensor]:
-        packed = _floats(self._call("packed_size", self.layer))
+        packed = _floats(self._call("packed_size", self.layer, 0))
         self._call("pack", f_hat, packed, self.layer)
         if basis is None:
             return packed, _floats(0)
@@ -195,7 +200,7 @@ class Kernels:
         # the others has a term of its own, so that the bits do not depend on the threads
         blocks = self._output_blocks
         first = -(-blocks // torch.get_num_threads())
-        terms = torch.zeros(1 + blocks - first, self._call("term_size", self.layer))
+        terms = torch.zeros(1 + blocks - first, self._call("packed_size", self.layer, 1))
         size = self._call("workspace_size", self.layer, 1)
 
         def part(start: int, end: int) -> None:

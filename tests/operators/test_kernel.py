@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from pdno import PDNO, Grid, rollout
+from pdno import PDIO, PDNO, Grid, PseudoDifferentialOperator, rollout
 from pdno.operators import reference
 from pdno.operators.cache import lower_rank
 from pdno.operators.kernel import apply_values
@@ -287,3 +287,77 @@ def test_low_rank_symbols_use_the_cheap_way(monkeypatch):
     f = torch.randn(2, 4, 16)
     out = apply_values(values, f, Grid((16,)), 4)
     assert torch.allclose(out, apply_straight(values, f, Grid((16,)), 4), atol=1e-5)
+
+
+class TestShapes:
+    """Values that do not fit the fields are refused before anything compiled reads them."""
+
+    def refuse(self, c, b, match, *, basis=None, dtype=torch.float32):
+        values = SymbolValues(c.to(dtype.to_complex()), None if b is None else b.to(dtype), basis)
+        with pytest.raises(ValueError, match=match):
+            apply_values(values, torch.randn(2, 3, 32, 32, dtype=dtype), Grid((32, 32)), 4)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_of_wrong_sizes(self, dtype):
+        c = torch.zeros(1, 2, 3, 8, 4)
+        good = torch.zeros(1, 2, 3, 32, 32)
+        space = r"space factor .* \(1, 2, 3, 8, 8\); expected \(1, 2, 3, 32, 32\)"
+        self.refuse(c, torch.zeros(1, 2, 3, 8, 8), space, dtype=dtype)
+        self.refuse(c, torch.zeros(1, 2, 2, 32, 32), "space factor", dtype=dtype)
+        self.refuse(c, torch.zeros(2, 3, 32, 32), "space factor", dtype=dtype)
+        self.refuse(torch.zeros(1, 2, 3, 8, 5), good, r"frequency factor .* 8, 5\)", dtype=dtype)
+        self.refuse(torch.zeros(1, 2, 5, 8, 4), None, r"I = 3 and K = \(8, 4\)", dtype=dtype)
+        self.refuse(torch.zeros(2, 3, 8, 4), good, "frequency factor", dtype=dtype)
+
+    def test_of_nodes(self):
+        c, basis = torch.zeros(1, 2, 3, 8, 4), torch.zeros(8, 32)
+        self.refuse(c, torch.zeros(1, 2, 3, 32, 4), "space factor", basis=basis)
+
+    def test_of_a_symbol_of_the_user(self):
+        class Coarse(NetworkSymbol):
+            def evaluate(self, grid, modes=None, t=None, **options):
+                values = super().evaluate(grid, modes, t)
+                return SymbolValues(values.frequency, values.space[..., ::4, ::4])
+
+        operator = PseudoDifferentialOperator(Coarse(2, 2, scale=InputScale(2, 1.0, 2.0)), 4)
+        with pytest.raises(ValueError, match=r"\(1, 2, 2, 8, 8\); expected \(1, 2, 2, 32, 32\)"):
+            operator(torch.randn(1, 2, 32, 32))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "operator",
+    [
+        PDNO(1, 1, 1, width=4),
+        PDIO(1, 1, 1),
+        PseudoDifferentialOperator(NetworkSymbol(1, 1, scale=InputScale(1, 1.0, 2.0)), 2),
+        PseudoDifferentialOperator(LowRankSymbol(1, 1, scale=InputScale(1, 1.0, 2.0)), 2),
+    ],
+    ids=["PDNO", "PDIO", "pairs", "low rank"],
+)
+def test_an_empty_batch_is_refused(operator, dtype):
+    with pytest.raises(ValueError, match="the batch is empty: give at least one sample"):
+        operator.to(dtype)(torch.empty(0, 1, 16, dtype=dtype))
+
+
+def test_replaced_values_are_read_once():
+    """A cache that another thread fills for another grid does not change a prediction."""
+    symbol = NetworkSymbol(1, 1, scale=InputScale(1, 1.0, 2.0))
+    operator, grid = PseudoDifferentialOperator(symbol, 2), Grid((8,))
+    operator.cache_values(grid)
+    with torch.no_grad():
+        expected = operator.cache.get(symbol, grid, lambda: None)
+    assert expected is not None
+
+    class Replaced(torch.nn.Module):
+        """Fills the cache for another grid while the weights are compared."""
+
+        def parameters(self):
+            operator.cache_values(Grid((12,)))
+            return symbol.parameters()
+
+        def buffers(self):
+            return symbol.buffers()
+
+    with torch.no_grad():
+        assert operator.cache.get(Replaced(), grid, lambda: None) is expected

@@ -309,3 +309,56 @@ def test_nodes_stand_beside_axes_that_need_all_their_points():
     few, full = (symbol.evaluate(Grid((4, 64)), 2, most_nodes=most) for most in (24, 0))
     assert few.basis is not None and [table.numel() for table in few.rows] == [0]
     torch.testing.assert_close(few.on_grid().space, full.space, rtol=1e-6, atol=1e-7)
+
+
+class TestWrongOperands:
+    """Compiled operators refuse operands of other shapes and precisions, by name."""
+
+    c, b = torch.zeros(3, 2, 4, 3, dtype=torch.complex64), torch.zeros(3, 2, 8, 6)
+    f_hat, grid = torch.zeros(2, 2, 4, 3, dtype=torch.complex64), ([8, 6], [2, 3])
+    v, weights = torch.zeros(2, 3, 5), (torch.zeros(4, 3), torch.zeros(4), torch.zeros(1, 4))
+
+    def refuse(self, name, operator, *arguments):
+        with pytest.raises(ValueError, match=rf"^{name} is .*; the compiled operator needs"):
+            operator(*arguments)
+
+    def test_of_pairs_and_nodes(self):
+        rest = ([], *self.grid)
+        self.refuse("c", compiled.pairwise, self.c[:, :, 1:], self.b, self.f_hat, *rest)
+        self.refuse("b", compiled.pairwise, self.c, self.b[..., 1:], self.f_hat, *rest)
+        self.refuse("b", compiled.pairwise, self.c, self.b.double(), self.f_hat, *rest)
+        self.refuse("f_hat", compiled.pairwise, self.c, self.b, self.f_hat[:, :1], *rest)
+        table = torch.zeros(4, 5)
+        self.refuse("basis", compiled.pairwise, self.c, self.b, self.f_hat, [table], *self.grid)
+        with pytest.raises(ValueError, match="3 nodes; the compiled operator takes a multiple"):
+            basis = torch.zeros(3, 6)
+            compiled.pairwise(self.c, self.b[..., :3], self.f_hat, [basis], *self.grid)
+        grad = torch.zeros(2, 3, 8, 5)
+        operands = (self.c, self.b, self.f_hat, grad)
+        self.refuse("grad", compiled.pairwise_backward, *operands, *rest)
+
+    def test_of_sums_and_transforms(self):
+        self.refuse("f_hat", compiled.contract, self.c, self.f_hat[..., 1:])
+        self.refuse("c", compiled.contract, self.c.to(torch.complex128), self.f_hat)
+        self.refuse("grad", compiled.contract_backward, self.c, self.f_hat, self.f_hat)
+        self.refuse("f_hat", compiled.synthesise, self.f_hat[..., 1:], *self.grid, False)
+        self.refuse("f", compiled.analyse, torch.zeros(2, 2, 8, 5), *self.grid, True)
+
+    def test_of_the_projection(self):
+        last = torch.zeros(1)
+        self.refuse("w1", compiled.project, self.v[:, 1:], *self.weights, last)
+        self.refuse("b2", compiled.project, self.v, *self.weights, torch.zeros(2))
+        grad = torch.zeros(2, 2, 5)
+        self.refuse("grad", compiled.project_backward, self.v, *self.weights, last, grad)
+
+    def test_no_sample_is_no_wrong_operand(self):
+        none = torch.zeros(0, 2, 4, 3, dtype=torch.complex64)
+        assert compiled.pairwise(self.c, self.b, none, [], *self.grid).shape == (0, 3, 8, 6)
+        gradients = compiled.pairwise_backward(
+            self.c, self.b, none, torch.zeros(0, 3, 8, 6), [], *self.grid
+        )
+        assert not any(gradient.any() for gradient in gradients)
+        assert compiled.contract(self.c, none).shape == (0, 3, 4, 3)
+        assert not compiled.contract_backward(self.c, none, none.new_empty(0, 3, 4, 3))[0].any()
+        assert compiled.synthesise(none, *self.grid, False).shape == (0, 2, 8, 6)
+        assert compiled.project(self.v[:0], *self.weights, torch.zeros(1)).shape == (0, 1, 5)
