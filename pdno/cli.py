@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from pydantic import ValidationError
 from tyro.conf import CascadeSubcommandArgs, DisallowNone, Positional, arg, subcommand
 
 import pdno
@@ -19,7 +18,7 @@ from pdno.data.problems import PROBLEMS, Problem
 from pdno.files.metric_table import Metric, write_metrics
 from pdno.files.run_folder import METRICS
 from pdno.interface.errors import SolverError, TrainingStopped, require, suggest, unknown_name
-from pdno.interface.records import one_line
+from pdno.interface.records import error_message
 from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes
 from pdno.runs.plugins import RECIPES, Study, load_plugins
 
@@ -348,7 +347,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         message, code = "interrupted; the same command continues where it stopped", 130
     except (argparse.ArgumentError, ValueError, OSError, SolverError, TrainingStopped) as error:
-        message = one_line(error) if isinstance(error, ValidationError) else str(error)
+        message = error_message(error)
         code = 75 if getattr(error, "resumable", False) else 2
     print(f"pdno: {message}", file=sys.stderr)
     return code

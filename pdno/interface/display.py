@@ -33,12 +33,9 @@ def html_table(title: str, values: Mapping[str, object]) -> str:
         >>> html_table("Run", {"error": "< 0.1"})
         '<b>Run</b><table><tr><th>error</th><td>&lt; 0.1</td></tr></table>'
     """
-    lines = [
-        f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(str(value))}</td></tr>"
-        for name, value in values.items()
-    ]
-    table = f"<table>{''.join(lines)}</table>" if lines else ""
-    return f"<b>{html.escape(title)}</b>{table}"
+    pairs = [(html.escape(str(name)), html.escape(str(value))) for name, value in values.items()]
+    lines = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in pairs)
+    return f"<b>{html.escape(title)}</b>{lines and f'<table>{lines}</table>'}"
 
 
 class Advance(Protocol):
@@ -51,9 +48,9 @@ class Advance(Protocol):
 def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
     """Show progress up to `total` as the block calls what this yields; rates leave out `done`."""
     cell = _notebook_cell(title)
-    on_screen = cell is None and sys.stderr.isatty()
     every = PLAIN_EVERY if cell is None else NOTEBOOK_EVERY
-    with _bar() if on_screen else contextlib.nullcontext() as bar:
+    on_terminal = cell is None and sys.stderr.isatty()
+    with _bar() if on_terminal else contextlib.nullcontext() as bar:
         if bar is not None:
             bar.add_task(title, total=total, completed=done, rate="", note="")
         start, count, last, shown = time.monotonic(), done, 0.0, ""
@@ -66,8 +63,7 @@ def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
             if bar is not None:
                 bar.update(bar.task_ids[0], completed=count, rate=f"{rate:.2f}/s", note=shown)
             elif count >= total or now - last >= every:
-                last = now
-                left = (total - count) / rate if rate > 0 else float("inf")
+                last, left = now, (total - count) / rate if rate > 0 else float("inf")
                 text = f"{title}: {count}/{total}, {rate:.2f}/s, {left:.0f} s left"
                 text = f"{text}, {shown}" if shown else text
                 if cell is None:
@@ -96,11 +92,10 @@ def _notebook_cell(title: str) -> Callable[[str, str], None] | None:
 
 
 def _bar() -> "Progress":
-    from rich import progress as parts
+    from rich import progress
     from rich.console import Console
 
-    text = parts.TextColumn
-    columns = (text("{task.description}"), parts.BarColumn(), parts.MofNCompleteColumn())
-    times = (parts.TimeElapsedColumn(), text("left"), parts.TimeRemainingColumn())
-    fields = (text("{task.fields[rate]}"), *times, text("{task.fields[note]}"))
-    return parts.Progress(*columns, *fields, console=Console(stderr=True))
+    counts = ("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn())
+    times = (progress.TimeElapsedColumn(), "left", progress.TimeRemainingColumn())
+    fields = ("{task.fields[rate]}", *times, "{task.fields[note]}")
+    return progress.Progress(*counts, *fields, console=Console(stderr=True))

@@ -1,8 +1,7 @@
 """Records: frozen, checked as a whole, with suggestions for unknown names.
 
-Specifications, problems, networks and tasks are records. Their kinds are plain dictionaries by
-name, so that other packages can add theirs (`pdno.runs.plugins`); reading a record looks names up
-there and never imports anything.
+Their kinds are plain dictionaries by name, so that other packages can add theirs
+(`pdno.runs.plugins`); reading a record looks names up there and never imports anything.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,8 +25,10 @@ class Record(BaseModel):
         return values
 
 
-def one_line(error: ValidationError) -> str:
-    """What is wrong with each value, in one line."""
+def error_message(error: BaseException) -> str:
+    """The message of an error; of a ValidationError what is wrong with each value, in one line."""
+    if not isinstance(error, ValidationError):
+        return str(error)
     items = [
         (".".join(map(str, item["loc"])), item["msg"].removeprefix("Value error, "))
         for item in error.errors()
@@ -37,20 +38,13 @@ def one_line(error: ValidationError) -> str:
 
 def refuse_unknown(title: str, existing: Iterable[str], values: Mapping[str, object]) -> None:
     """ValidationError that suggests the nearest existing key for each unknown one."""
-    names = list(existing)
-    wrong = [
-        InitErrorDetails(
-            type=PydanticCustomError(
-                "unknown_key",
-                "unknown key; {near}known: {known}",
-                {"near": suggest(key, names), "known": ", ".join(names)},
-            ),
-            loc=(key if len(key) <= LONGEST_NAME else f"{key[:LONGEST_NAME]}...",),
-            input=value,
-        )
-        for key, value in values.items()
-        if isinstance(key, str) and key not in names
-    ]
+    names, wrong = list(existing), list[InitErrorDetails]()
+    for key, value in values.items():
+        if isinstance(key, str) and key not in names:
+            text = {"near": suggest(key, names), "known": ", ".join(names)}
+            problem = PydanticCustomError("unknown_key", "unknown key; {near}known: {known}", text)
+            short = key if len(key) <= LONGEST_NAME else f"{key[:LONGEST_NAME]}..."
+            wrong.append(InitErrorDetails(type=problem, loc=(short,), input=value))
     if wrong:
         raise ValidationError.from_exception_data(title, wrong)
 

@@ -10,7 +10,7 @@ from typing_extensions import Doc
 
 from pdno.data import problems
 from pdno.interface.errors import suggest
-from pdno.interface.records import one_line
+from pdno.interface.records import error_message
 from pdno.runs.plugins import Study, register
 
 Options = dict[str, Any]
@@ -44,7 +44,7 @@ def recipe(function: Callable[P, Study]) -> Callable[P, Study]:
             named = signature(function).bind(*arguments, **options).arguments
             return checked(**named)  # type: ignore[call-arg]  # which the signature has bound
         except ValidationError as error:
-            raise ValueError(one_line(error)) from None
+            raise ValueError(error_message(error)) from None
 
     return register(call)
 
