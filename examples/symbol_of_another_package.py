@@ -34,9 +34,7 @@ class FourierLayer(nn.Module):
 def main(folder: Path, network: nn.Module, epochs: int = 30) -> float:
     """Train, extract and return the largest distance to the true symbol, for |ξ| < 12."""
     initial = pdno.GaussianField(1.0, tau=1.0, alpha=0.5, mean_deviation=1.0)  # rough: all modes
-    data = pdno.generate(
-        pdno.Heat(diffusivity=C), GRID, samples=60, times=[T], distribution=initial
-    )
+    data = pdno.generate(pdno.Heat(C), GRID, samples=60, times=[T], distribution=initial)
     pdno.fit(network, [(f, u[0]) for f, u in data], epochs=epochs, batch_size=8)
     symbol = pdno.extract_symbol(network, GRID, state=torch.zeros(1, 1, POINTS), modes=MODES)
     xi, learned = symbol.xi[:, 0].double(), symbol.mean_over_x()[0, 0]

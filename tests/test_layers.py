@@ -121,7 +121,7 @@ def test_the_fast_fourier_transform_has_one_home():
         ("def f():\n    from pdno.data import dataset", {"pdno.data.dataset"}),
         ("if TYPE_CHECKING:\n    import pdno.cli", {"pdno.cli"}),
         ("from .shards import x", {"pdno.data.shards.x"}),
-        ("from ..fields import gaussian", {"pdno.fields.distributions"}),
+        ("from ..fields import parameters", {"pdno.fields.parameters"}),
         ("from .. import networks", {"pdno.networks"}),
         ("import_module('pdno.training')", {"pdno.training"}),
         ("importlib.import_module('pdno.training')", {"pdno.training"}),
