@@ -1,11 +1,10 @@
 """Solutions of all equations in float64: `solve(equation, data, times)`.
 
-Linear evolution equations have an exact propagator, û(t) = e^{tL(ξ)} û(0), one multiplication for
-any time. Semilinear ones, û_t = L û + N(û), take steps of the exponential Runge-Kutta method of
-order 4 (`_Tables`), whose size follows the flow: h · carry <= CARRY, unless diffusion tames the
-modes that the flow would turn faster, and h · deform <= `Semilinear.deformation`. The rates
-(`FlowRates`) are evaluated every few steps; if the flow has sped up too much meanwhile, the steps
-since the last evaluation are repeated, smaller.
+Linear evolution equations have an exact propagator, û(t) = e^{tL(ξ)} û(0). Semilinear ones,
+û_t = L û + N(û), take steps of the exponential Runge-Kutta method of order 4 (`_Tables`), whose
+size follows the flow: h · carry <= CARRY, unless diffusion tames the modes that the flow would
+turn faster, and h · deform <= `Semilinear.deformation`. The rates (`FlowRates`) are evaluated
+every few steps; if the flow has sped up too much meanwhile, these steps are repeated, smaller.
 """
 
 import math
@@ -41,7 +40,7 @@ def solve(
 
     Data are initial states on a periodic grid, or the permeability at cell centres. `times` of an
     evolution equation increase from 0 on. Without a fixed `step` the steps follow the flow,
-    divided by `refine`.
+    divided by `refine`; a fixed one is rounded down to divide every interval.
 
     Example:
         >>> from pdno.equations.heat import Heat
@@ -58,13 +57,18 @@ def solve(
     if (step is not None and not step > 0) or refine < 1:
         raise ValueError(f"step {step} and refine {refine}: expected positive numbers")
     system = equation.discretise(equation.check(data), data.device)
-    if system.nonlinear is not None:
-        return integrate(system, data, moments, step=step, refine=refine)
-    shape = data.shape[2:]
-    u_hat = transform(data.to(torch.float64), len(shape), system.modes)
-    t = torch.tensor(moments, dtype=torch.float64, device=data.device)
-    factor = torch.exp(system.linear * t.reshape(-1, 1, *[1] * len(shape)))
-    return inverse(u_hat.unsqueeze(1) * factor, shape, system.modes)
+    shape, state = data.shape[2:], data.to(torch.float64)
+    u_hat = transform(state, len(shape), system.modes)
+    if system.nonlinear is None:
+        t = torch.tensor(moments, dtype=torch.float64, device=data.device)
+        factor = torch.exp(system.linear * t.reshape(-1, 1, *[1] * len(shape)))
+        return inverse(u_hat.unsqueeze(1) * factor, shape, system.modes)
+    stepper, frames = _Stepper(system, step, refine), [state] if moments[0] == 0.0 else []
+    for start, end in pairwise([0.0, *moments]):
+        if end > 0.0:
+            u_hat = stepper.advance(u_hat, start, end)
+            frames.append(inverse(u_hat, shape, system.modes))
+    return torch.stack(frames, dim=1)
 
 
 def solve_with_residual(
@@ -79,36 +83,18 @@ def solve_with_residual(
     return solution, float(residuals.max()) if len(residuals) else 0.0
 
 
-def integrate(
-    system: Semilinear, state: Tensor, times: Sequence[float], *, step: float | None, refine: int
-) -> Tensor:
-    """The solution at `times`, (B, C, *N) -> (B, T, C, *N), float64; see `solve`.
-
-    Only the kept modes of the system enter. A fixed step is rounded down to divide every interval.
-    """
-    shape = state.shape[2:]
-    u_hat = transform(state.to(torch.float64), len(shape), system.modes)
-    stepper = _Stepper(system, step, refine)
-    frames = [state.to(torch.float64)] if times[0] == 0.0 else []
-    for start, end in pairwise([0.0, *times]):
-        if end > 0.0:
-            u_hat = stepper.advance(u_hat, start, end)
-            frames.append(inverse(u_hat, shape, system.modes))
-    return torch.stack(frames, dim=1)
-
-
 class _Stepper:
     """Takes steps of a chosen size and keeps the tables of the last one."""
 
     def __init__(self, system: Semilinear, step: float | None, refine: int) -> None:
         if system.nonlinear is None or system.rates is None:
-            raise ValueError("a linear equation has an exact propagator: use solve")
+            raise ValueError("an equation with a nonlinear term needs the rates of its flow")
         self.rates, self.fixed_step, self.refine = system.rates, step, refine
         self.linear, self.nonlinear = system.linear, system.nonlinear
         self.deformation, self.fastest = system.deformation, 0
         self.tables: _Tables | None = None
-        # A real L multiplies real and imaginary parts alike: on the real view of the state that
-        # is one plain product, several times cheaper than a complex one.
+        # A real L multiplies real and imaginary parts alike: one plain product, several times
+        # cheaper than a complex one.
         self.real = not system.linear.is_complex()
         if self.real:
             of_complex, self.linear = system.nonlinear, torch.stack([system.linear] * 2, dim=-1)
@@ -123,18 +109,17 @@ class _Stepper:
                 raise SolverError(self.fastest, f"{reason}: {cure}")
             count = max(1, math.ceil((end - t) / limit - 1e-9))
             if self.fixed_step is None and count > MOST_STEPS:
-                raise SolverError(
-                    self.fastest,
-                    f"moves so fast at t={t:g} that {count:.1e} steps are needed until t={end:g}: "
-                    "lower its amplitude or forcing, or give a step",
+                reason = (
+                    f"moves so fast at t={t:g} that {count:.1e} steps are needed until t={end:g}"
                 )
+                cure = "lower its amplitude or forcing, or give a step"
+                raise SolverError(self.fastest, f"{reason}: {cure}")
             taken = min(count, STEPS_BETWEEN_LOOKS)
             new, step = self._take(u_hat, (end - t) / count, taken)
             reached = end if taken == count else t + taken * step
             new_limit = self._limit(new)
             if self.fixed_step is None and not step <= SPEED_UP_ALLOWED * new_limit:
-                # The flow sped up, or the steps were so large that nothing finite is left. The
-                # rates of such a state cannot be trusted: no more than a quarter.
+                # the rates of a state after such steps cannot be trusted: no more than a quarter
                 limit = max(new_limit, step / 4)
                 continue
             u_hat, since, t = new, t, reached

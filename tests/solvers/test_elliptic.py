@@ -214,7 +214,7 @@ def test_permeability_must_be_positive(scheme, value):
 
 @pytest.mark.parametrize("shape", [(8,), (8, 8), (2, 3, 8, 8), (1, 1, 4, 4, 4, 4), (1, 1, 8, 1)])
 def test_wrong_shapes_are_named(shape):
-    with pytest.raises(ValueError, match=r"\(8, 1\)|shape \("):
+    with pytest.raises(ValueError, match=r"\(8, 1\)|shape \(|4 axes"):
         solve_elliptic(Darcy(), torch.ones(shape))
 
 
