@@ -116,7 +116,7 @@ def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, .
 
 def info(json: bool = False) -> None:
     """Print versions, threads, compiled code and GPU of this machine."""
-    from pdno.runs.environment import show_environment
+    from pdno.runs.execute import show_environment
 
     print(show_environment(as_json=json))
 

@@ -2,27 +2,32 @@
 
 import contextlib
 import json
+import os
+import platform
 import shutil
+import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
+from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from pdno.data.dataset import OperatorDataset
 from pdno.files import run_folder
 from pdno.files.atomic import clear_lock, only_writer, write_text
 from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
 from pdno.files.metric_table import Metric, make_metrics, metrics_of_run
+from pdno.native import allocator_state
+from pdno.native.build import status
 from pdno.networks.neural_operator import count_parameters
 from pdno.runs import datasets
-from pdno.runs.environment import run_environment
 from pdno.runs.measure import measure
 from pdno.runs.specification import Experiment, differences, read_experiment
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.fit import fit
-from pdno.training.settings import TrainingSettings
 from pdno.training.trained_operator import TrainedOperator
 
 
@@ -51,22 +56,19 @@ def run_experiment(
             if _is_finished(folder, experiment):  # by the process that held the lock
                 if group.size == 1:
                     return metrics_of_run(folder)
-                raise ValueError(
-                    f"{folder} was finished by another process: run the command again"
-                )
+                raise ValueError(f"{folder} was finished by another process: run it again")
             _begin(experiment, folder, group)
             if experiment.problem is not None:
                 datasets.ensure_dataset(experiment.problem, store)
         group.barrier()
         samples = datasets.open_experiment_data(experiment, store)
-        grid, channels = samples.train.grid, _channels(experiment, samples.train)
-        silent = experiment.problem or "normalization" in experiment.model_fields_set
+        explicit = experiment.problem or "normalization" in experiment.model_fields_set
         operator = fit(
-            experiment.network.build(grid.dim, *channels, seed=experiment.seed),
+            _build_network(experiment, samples),
             samples.train,
             samples.watched,
             task=experiment.task,
-            normalization=experiment.normalization if silent else None,
+            normalization=experiment.normalization if explicit else None,
             settings=experiment.training,
             folder=folder,
             device=group.device,
@@ -74,84 +76,10 @@ def run_experiment(
             title=f"{experiment.name}: {experiment.model}",
             save=False,
         )
-        metrics = (
-            _measure_and_save(experiment, operator, samples, folder) if group.is_rank_0 else []
-        )
+        if group.is_rank_0:
+            _measure_and_save(experiment, operator, samples, folder)
         group.barrier()
-        return metrics
-
-
-def _is_finished(folder: Path, experiment: Experiment) -> bool:
-    """Whether the folder holds this run, finished; ValueError where it holds another one."""
-    path = folder / run_folder.SPECIFICATION
-    if not path.is_file():
-        return False
-    existing = read_experiment(verified_path(path))
-    if existing != experiment:
-        raise ValueError(
-            f"{folder} holds a run with another specification "
-            f"({', '.join(differences(existing, experiment))}): take another folder, or remove "
-            "this one"
-        )
-    return run_folder.is_finished(folder)
-
-
-def _begin(experiment: Experiment, folder: Path, group: ProcessGroup) -> None:
-    """Write the specification and the environment."""
-    run_folder.reopen(folder)
-    path, environment = folder / run_folder.ENVIRONMENT, run_environment(group.device, group.size)
-    before = read_json(path) if path.is_file() else environment
-    then, now = before.get("native"), environment["native"]
-    if then != now:
-        print(
-            f"pdno: this run began with compiled kernels {then} and continues with {now}: its "
-            "last digits will differ from those of an uninterrupted run",
-            file=sys.stderr,
-        )
-    write_text(path, json.dumps(environment, indent=2) + "\n")
-    write_text(folder / run_folder.SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")
-
-
-def _channels(experiment: Experiment, data: OperatorDataset) -> tuple[int, int]:
-    """Input and output channels of the network.
-
-    PDE parameters are further input channels of a network whose symbols do not take them.
-    """
-    inputs, targets = data[0]
-    out = targets.shape[-data.grid.dim - 1]
-    frames = getattr(experiment.task, "frames", None)
-    in_symbols = experiment.network.option("pde_parameters")
-    constant = 0 if in_symbols else len(data.pde_parameter_names)
-    return constant + (inputs.shape[0] if frames is None else frames * out), out
-
-
-def _measure_and_save(
-    experiment: Experiment,
-    operator: TrainedOperator,
-    samples: datasets.ExperimentData,
-    folder: Path,
-) -> list[Metric]:
-    """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""
-    measured, arrays = measure(experiment, operator, samples)
-    environment = read_json(folder / run_folder.ENVIRONMENT)
-    metadata = replace(experiment.metadata, commit=environment["commit"] or "")
-    metrics: list[Metric] = []
-    for resolution, split, values in measured:
-        metrics += make_metrics(
-            values,
-            experiment=experiment.name,
-            model=experiment.model,
-            seed=experiment.seed,
-            seconds=operator.history[-1].seconds,
-            parameters=count_parameters(operator.network, complex_once=False),
-            metadata=metadata,
-            resolution=resolution,
-            split=split,
-        )
-    operator.metrics, operator.sample_arrays = tuple(metrics), arrays
-    operator.write(folder)
-    shutil.rmtree(folder / run_folder.CHECKPOINTS, ignore_errors=True)
-    return metrics
+        return list(operator.metrics) if group.is_rank_0 else []
 
 
 def train(
@@ -163,13 +91,142 @@ def train(
     device: str | None = None,
     tensorboard: bool = False,
 ) -> list[Metric]:
-    """Train as a JSON or YAML file says, or continue a run that was interrupted.
-
-    Epochs and seed replace those of the file; the other options are those of `pdno train`.
-    """
+    """Run the experiment of a JSON or YAML file, with other epochs or another seed if given."""
     experiment = read_experiment(specification)
     changes = {"epochs": epochs, "seed": seed}
     changes = {name: value for name, value in changes.items() if value is not None}
-    settings = TrainingSettings(**{**experiment.training.model_dump(), **changes})
+    settings = {**experiment.training.model_dump(), **changes}
     experiment = experiment.with_changes(training=settings)
     return run_experiment(experiment, out, device=device, tensorboard=tensorboard)
+
+
+def _is_finished(folder: Path, experiment: Experiment) -> bool:
+    """Whether the folder holds this run, finished; ValueError where it holds another one."""
+    path = folder / run_folder.SPECIFICATION
+    if not path.is_file():
+        return False
+    existing = read_experiment(verified_path(path))
+    if existing != experiment:
+        changes = ", ".join(differences(existing, experiment))
+        raise ValueError(
+            f"{folder} holds a run with another specification ({changes}): take another folder, "
+            "or remove this one"
+        )
+    return run_folder.is_finished(folder)
+
+
+def _begin(experiment: Experiment, folder: Path, group: ProcessGroup) -> None:
+    """Write the specification and the environment."""
+    run_folder.reopen(folder)
+    path = folder / run_folder.ENVIRONMENT
+    now = {
+        **describe_environment(),
+        "commit": _commit(),
+        "device": str(group.device),
+        "processes": group.size,
+        "native": str(status()),
+    }
+    before = read_json(path).get("native") if path.is_file() else now["native"]
+    if before != now["native"]:
+        print(
+            f"pdno: this run began with compiled kernels {before} and continues with "
+            f"{now['native']}: its last digits will differ from those of an uninterrupted run",
+            file=sys.stderr,
+        )
+    write_text(path, json.dumps(now, indent=2) + "\n")
+    write_text(folder / run_folder.SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")
+
+
+def _build_network(experiment: Experiment, samples: datasets.ExperimentData) -> torch.nn.Module:
+    """PDE parameters are further input channels of a network whose symbols do not take them."""
+    data, network = samples.train, experiment.network
+    inputs, targets = data[0]
+    out_channels = targets.shape[-data.grid.dim - 1]
+    frames = getattr(experiment.task, "frames", None)
+    in_channels = inputs.shape[0] if frames is None else frames * out_channels
+    if not network.option("pde_parameters"):
+        in_channels += len(data.pde_parameter_names)
+    return network.build(data.grid.dim, in_channels, out_channels, seed=experiment.seed)
+
+
+def _measure_and_save(
+    experiment: Experiment,
+    operator: TrainedOperator,
+    samples: datasets.ExperimentData,
+    folder: Path,
+) -> None:
+    """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""
+    measured, operator.sample_arrays = measure(experiment, operator, samples)
+    commit = read_json(folder / run_folder.ENVIRONMENT)["commit"] or ""
+    metrics: list[Metric] = []
+    for resolution, split, values in measured:
+        metrics += make_metrics(
+            values,
+            experiment=experiment.name,
+            model=experiment.model,
+            seed=experiment.seed,
+            seconds=operator.history[-1].seconds,
+            parameters=count_parameters(operator.network, complex_once=False),
+            metadata=replace(experiment.metadata, commit=commit),
+            resolution=resolution,
+            split=split,
+        )
+    operator.metrics = tuple(metrics)
+    operator.write(folder)
+    shutil.rmtree(folder / run_folder.CHECKPOINTS, ignore_errors=True)
+
+
+def describe_environment() -> dict[str, object]:
+    """Versions and threads of this process."""
+    return {
+        "pdno": version("pdno"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "allocator": allocator_state(),
+    }
+
+
+def describe_backends() -> dict[str, dict[str, object]]:
+    """What can evaluate operators here, and why something cannot."""
+    native, cuda = status(), torch.cuda.is_available()
+    try:
+        triton = {"available": True, "reason": f"triton {import_module('triton').__version__}"}
+    except ImportError as problem:
+        triton = {"available": False, "reason": str(problem)}
+    why = "no GPU that it can use" if torch.version.cuda else "this torch was built without CUDA"
+    return {
+        "reference": {"available": True, "reason": f"torch {torch.__version__}"},
+        "native": {**asdict(native), "path": native.path and str(native.path)},
+        "triton": triton,
+        "cuda": {"available": cuda, "reason": torch.cuda.get_device_name() if cuda else why},
+    }
+
+
+def show_environment(*, as_json: bool = False) -> str:
+    """Environment and backends as text, for a reader or as JSON."""
+    environment, backends = describe_environment(), describe_backends()
+    if as_json:
+        return json.dumps({**environment, "backends": backends}, indent=2)
+    lines = [f"{name.replace('_', ' '):18}{value}" for name, value in environment.items()]
+    for name, backend in backends.items():
+        lines.append(f"{name:18}{'available' if backend.pop('available') else 'not available'}")
+        lines += [
+            f"  {key.replace('_', ' '):16}{value}" for key, value in backend.items() if value
+        ]
+    return "\n".join(lines)
+
+
+def _commit() -> str | None:
+    """The commit of the clone that this package is run from; None where it was installed."""
+    root = Path(__file__).resolve().parents[2]
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=7"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):  # no git, or a foreign clone
+        if (root / ".git").exists():
+            text = subprocess.check_output(command, text=True, timeout=10, stderr=subprocess.PIPE)
+            return text.strip() or None
+    return None

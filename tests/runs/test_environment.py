@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-import pdno.runs.environment as environment
+import pdno.runs.execute as execute
 from pdno.cli import main
 from pdno.native import allocator_state, tune_allocator
 from pdno.native.build import NativeStatus, status
@@ -33,11 +33,11 @@ def test_it_is_json_for_programs(capsys):
     "native",
     [
         NativeStatus(False, "there is no C compiler"),
-        NativeStatus(True, "kept", environment.os.devnull, "cc: gcc 12", "native"),
+        NativeStatus(True, "kept", os.devnull, "cc: gcc 12", "native"),
     ],
 )
 def test_it_is_lines_for_readers(monkeypatch, capsys, native):
-    monkeypatch.setattr(environment, "status", lambda: native)
+    monkeypatch.setattr(execute, "status", lambda: native)
     assert main(["info"]) == 0
     lines = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
     assert f"torch {torch.__version__}" in lines
@@ -48,7 +48,7 @@ def test_it_is_lines_for_readers(monkeypatch, capsys, native):
 
 def test_a_package_that_is_missing_is_said_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
-    found = environment.describe_environment()["backends"]["triton"]
+    found = execute.describe_backends()["triton"]
     assert not found["available"] and "triton" in found["reason"]
 
 
