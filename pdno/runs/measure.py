@@ -15,7 +15,7 @@ Operators of a family of equations, whose samples have PDE parameters, have furt
     symbol      for heat: the learned e^{-4π²|ξ|²ct} against the exact one at five c of the range
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import torch
@@ -44,8 +44,7 @@ from pdno.training.operator_record import SampleArrays, symbol_arrays
 from pdno.training.task import OneShot
 from pdno.training.trained_operator import TrainedOperator
 
-Part = tuple[int, str, dict[str, float]]
-"""Resolution, split and values of some metrics."""
+Values = dict[str, float]
 MOST_XI = 12  # of figure 3
 MOST_VALUES = 2**23  # of predictions that are kept: 32 MiB
 PARTS_OF_RANGE = 4
@@ -55,163 +54,56 @@ BEYOND = 2.0  # the factor by which samples outside leave the range at most
 
 def measure(
     experiment: Experiment, operator: TrainedOperator, samples: ExperimentData
-) -> tuple[list[Part], SampleArrays]:
-    """All metrics of a run, by resolution and split, and its sample arrays."""
-    train, test = predict(operator, samples.train), predict(operator, samples.test)
-    parts = [*_errors(experiment, operator, samples, train, test)]
+) -> tuple[list[tuple[int, str, Values]], SampleArrays]:
+    """Metrics of a run as (resolution, split, values), and its sample arrays."""
+    points, problem, data = experiment.resolution, experiment.problem, samples.train
+    splits = {"train": data, "test": samples.test, "validation": samples.validation}
+    predicted = {
+        name: predict(operator, some) for name, some in splits.items() if some is not None
+    }
+    parts = [(points, *part) for part in _errors(operator, predicted)]
+    test = predicted["test"]
     for at in evaluate_resolutions(
-        operator,
-        samples.finest_test,
-        experiment.resolution,
-        resolutions=experiment.zero_shot,
-        predicted=test,
+        operator, samples.finest_test, points, resolutions=experiment.zero_shot, predicted=test
     ):
         parts.append((at.resolution, "zero-shot", at.zero_shot.metrics()))
         parts.append((at.resolution, "interpolated", at.interpolated.metrics()))
-    parts += _on_solver(experiment, operator, samples, test)
-    grid, times = samples.train.grid, samples.train.target_times
-    symbols = symbol_arrays(operator.network, operator.task, grid, times)
+    if problem is not None:
+        parts.append((points, "speed", compare_speed(operator, samples.test, problem).metrics()))
+        coarse = coarse_solves(samples.test, problem)
+        parts += [(n, "solver", values) for n, values in coarse.items()]
+        if problem.vary:
+            parts.append((points, "by scalar", _by_parameter(problem, test)))
+            parts.append((points, "outside", _outside(experiment, operator, problem)))
+    symbols = symbol_arrays(operator.network, operator.task, data.grid, data.target_times)
     real = [symbol for name, symbol in symbols.items() if name.endswith(".real")]
     rough = {f"block {k}": roughness(symbol) for k, symbol in enumerate(real, start=1)}
-    parts.append((experiment.resolution, "roughness", rough))
-    arrays = _fields(test)
-    c = learned_diffusivity(experiment, operator.network, samples.train.grid)
-    if c is not None:
-        comparison = _compare_heat(experiment, operator, samples.train)
-        values = {"diffusivity": c.value, "diffusivity standard error": c.error}
-        parts.append((experiment.resolution, "symbol", {**comparison.metrics(), **values}))
-        arrays |= _heat_arrays(comparison)
-    return parts, arrays
+    parts.append((points, "roughness", rough))
+    values, arrays = _symbol(experiment, operator, data)
+    if values:
+        parts.append((points, "symbol", values))
+    return parts, {**_fields(test), **arrays}
 
 
 def _errors(
-    experiment: Experiment,
-    operator: TrainedOperator,
-    samples: ExperimentData,
-    train: Predictions,
-    test: Predictions,
-) -> Iterator[Part]:
-    """Errors on all splits, and apart at the times of the training and between them."""
-    points, task = experiment.resolution, experiment.task
-    last = operator.history[-1]
-    on_train, on_test = train.evaluate(), test.evaluate()
-    values = {**on_test.metrics(), "gap relative_l2": on_test.mean() - on_train.mean()}
+    operator: TrainedOperator, predicted: Mapping[str, Predictions]
+) -> Iterator[tuple[str, Values]]:
+    """Errors by split, and apart at the times of the training and between them."""
+    task, last, record = operator.task, operator.history[-1], operator.training_record
+    errors = {split: predictions.evaluate() for split, predictions in predicted.items()}
+    more = {"gap relative_l2": errors["test"].mean() - errors["train"].mean()}
     if last.best is not None:
-        values["best epoch relative_l2"] = last.best
-    yield points, "train", on_train.metrics()
-    yield points, "test", values
-    times = train.data.target_times
-    if isinstance(task, OneShot) and task.train_every > 1 and times is not None:
-        for split, predictions in (("train", train), ("test", test)):
-            trained, other = evaluate_times(predictions, times[:: task.train_every])
-            yield (
-                points,
-                split,
-                {
-                    "relative_l2 trained times": trained.mean(),
-                    "relative_l2 other times": other.mean(),
-                },
-            )
-    if samples.validation is not None:
-        on_validation = evaluate(operator, samples.validation)
-        yield points, "validation", on_validation.metrics()
-    record = operator.training_record
+        more["best epoch relative_l2"] = last.best
+    for split, error in errors.items():
+        yield split, error.metrics() | (more if split == "test" else {})
+        times = predicted[split].data.target_times
+        if isinstance(task, OneShot) and task.train_every > 1 and times and split != "validation":
+            trained, other = evaluate_times(predicted[split], times[:: task.train_every])
+            yield split, {"relative_l2 trained times": trained.mean()}
+            yield split, {"relative_l2 other times": other.mean()}
     assert record is not None
     effort = {"cpu seconds": record.cpu_seconds, "steps": last.step, "epochs": last.epoch}
-    yield points, "training", effort
-
-
-def _on_solver(
-    experiment: Experiment, operator: TrainedOperator, samples: ExperimentData, test: Predictions
-) -> Iterator[Part]:
-    """What needs a solver or PDE parameters: speed, coarse solutions, families, the viscosity."""
-    points, problem = experiment.resolution, experiment.problem
-    if problem is not None:
-        speed = compare_speed(operator, samples.test, problem)
-        yield points, "speed", speed.metrics()
-        for n, values in coarse_solves(samples.test, problem).items():
-            yield n, "solver", values
-    if problem is not None and problem.vary:
-        yield points, "by scalar", _by_parameter(problem, test)
-        yield points, "outside", _outside(experiment, operator, problem)
-        if isinstance(problem, HeatProblem) and isinstance(
-            operator.network, PseudoDifferentialOperator
-        ):
-            yield points, "symbol", _symbols_of_family(experiment, operator, samples.train)
-    head = getattr(operator.network, "head", None)
-    if isinstance(head, Transport) and head.log_c is not None:
-        first, second = (samples.train.times or ())[:2]
-        spread = float(head.c.detach().mean()) / (second - first)
-        yield points, "symbol", {"diffusivity": spread}
-
-
-def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) -> Estimate | None:
-    """c of e^{-4π²cξ²t} from ā(ξ, t) = mean_x a1(x, t) a2(ξ, t) at the trained times.
-
-    None where the experiment is not that of one operator that learns heat.
-    """
-    problem, task, operator = experiment.problem, experiment.task, network
-    if (
-        not isinstance(problem, HeatProblem)
-        or problem.vary
-        or not isinstance(task, OneShot)
-        or not isinstance(operator, PseudoDifferentialOperator)
-    ):
-        return None
-    trained = torch.tensor(problem.times[:: task.train_every], dtype=torch.float64)
-    with torch.no_grad():
-        values = operator.symbol.evaluate(grid, operator.modes, task.scaled_time(trained))
-    symbol = values.frequency.flatten(1).to(torch.complex128)
-    if values.space is not None:
-        symbol = symbol * values.space.flatten(1).double().mean(dim=1, keepdim=True)
-    return recover_diffusivity(symbol.real.cpu(), grid.modes(operator.modes), trained[:, None])
-
-
-def _compare_heat(
-    experiment: Experiment,
-    operator: TrainedOperator,
-    data: OperatorDataset,
-    c: float | None = None,
-) -> SymbolComparison:
-    """The learned symbol of heat against the exact one, of a family that at the diffusivity c."""
-    problem, task, network = experiment.problem, experiment.task, operator.network
-    assert isinstance(problem, HeatProblem) and isinstance(task, OneShot)
-    assert isinstance(network, PseudoDifferentialOperator)
-    times = task.scaled_time(torch.tensor(problem.times, dtype=torch.float64))
-    scale = operator.pde_scale
-    if c is not None and scale is not None:
-        parameter = scale(torch.tensor([[c]], dtype=torch.float64)).cpu()
-        times = torch.cat([times[:, None], parameter.expand(len(times), 1)], dim=1)
-    return compare_heat_symbol(
-        network.symbol,
-        HeatSymbol(diffusivity=problem.diffusivity if c is None else c),
-        data.grid,
-        problem.times,
-        excitation=data.batch()[0],
-        network_times=times,
-        limit=min(MOST_XI, (data.grid.size - 1) // 2),
-    )
-
-
-def _heat_arrays(heat: SymbolComparison) -> SampleArrays:
-    arrays = {"learned": heat.learned.real, "exact": heat.exact.real, "weight": heat.weight}
-    arrays |= {"space": heat.space, "xi": heat.xi, "times": torch.tensor(heat.times)}
-    return {f"heat.{name}": array for name, array in arrays.items()}
-
-
-def _symbols_of_family(
-    experiment: Experiment, operator: TrainedOperator, data: OperatorDataset
-) -> dict[str, float]:
-    """The largest differences of the symbol at several c, where data excite it and anywhere."""
-    assert experiment.problem is not None
-    largest: dict[str, float] = {}
-    ends = experiment.problem.vary["diffusivity"]
-    for c in _between(*ends, DIFFUSIVITIES - 1):
-        values = _compare_heat(experiment, operator, data, c).metrics()
-        for name in ("symbol difference", "symbol difference excited"):
-            largest[name] = max(largest.get(name, 0.0), values[name])
-        largest[f"symbol difference excited c={c:.3g}"] = values["symbol difference excited"]
-    return largest
+    yield "training", effort
 
 
 def _between(low: float, high: float, parts: int) -> list[float]:
@@ -222,7 +114,7 @@ def _between(low: float, high: float, parts: int) -> list[float]:
     return [low + (high - low) * s for s in steps]
 
 
-def _by_parameter(problem: Problem, test: Predictions) -> dict[str, float]:
+def _by_parameter(problem: Problem, test: Predictions) -> Values:
     errors, parameters = test.evaluate().values(), test.data.pde_parameters()
     assert parameters is not None
     values = {}
@@ -235,9 +127,7 @@ def _by_parameter(problem: Problem, test: Predictions) -> dict[str, float]:
     return values
 
 
-def _outside(
-    experiment: Experiment, operator: TrainedOperator, problem: Problem
-) -> dict[str, float]:
+def _outside(experiment: Experiment, operator: TrainedOperator, problem: Problem) -> Values:
     count, seed = min(8 if problem.dim > 1 else 20, experiment.test), problem.seed + 1
 
     def error(changed: Problem, after: float | None = None) -> float:
@@ -256,13 +146,83 @@ def _outside(
     return values
 
 
+def _symbol(
+    experiment: Experiment, operator: TrainedOperator, data: OperatorDataset
+) -> tuple[Values, SampleArrays]:
+    """The diffusivity of a transport head, or the learned symbol of heat against the exact one."""
+    problem, network = experiment.problem, operator.network
+    head = getattr(network, "head", None)
+    if isinstance(head, Transport) and head.log_c is not None:
+        first, second = (data.times or ())[:2]
+        return {"diffusivity": float(head.c.detach().mean()) / (second - first)}, {}
+    if (c := learned_diffusivity(experiment, network, data.grid)) is not None:
+        heat = _compare_heat(experiment, operator, data)
+        arrays = {"learned": heat.learned.real, "exact": heat.exact.real, "weight": heat.weight}
+        arrays |= {"space": heat.space, "xi": heat.xi, "times": torch.tensor(heat.times)}
+        values = {"diffusivity": c.value, "diffusivity standard error": c.error}
+        named = {f"heat.{name}": array for name, array in arrays.items()}
+        return {**heat.metrics(), **values}, named
+    largest: Values = {}
+    heats = isinstance(problem, HeatProblem) and isinstance(network, PseudoDifferentialOperator)
+    ends = problem.vary.get("diffusivity") if problem and heats else None
+    for at in _between(*ends, DIFFUSIVITIES - 1) if ends else []:
+        values = _compare_heat(experiment, operator, data, at).metrics()
+        for name in ("symbol difference", "symbol difference excited"):
+            largest[name] = max(largest.get(name, 0.0), values[name])
+        largest[f"symbol difference excited c={at:.3g}"] = values["symbol difference excited"]
+    return largest, {}
+
+
+def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) -> Estimate | None:
+    """c of e^{-4π²cξ²t} from ā(ξ, t) = mean_x a1(x, t) a2(ξ, t) at the trained times.
+
+    None where the experiment is not that of one operator that learns heat.
+    """
+    problem, task = experiment.problem, experiment.task
+    if not (isinstance(problem, HeatProblem) and isinstance(task, OneShot)) or problem.vary:
+        return None
+    if not isinstance(network, PseudoDifferentialOperator):
+        return None
+    trained = torch.tensor(problem.times[:: task.train_every], dtype=torch.float64)
+    with torch.no_grad():
+        values = network.symbol.evaluate(grid, network.modes, task.scaled_time(trained))
+    symbol = values.frequency.flatten(1).to(torch.complex128)
+    if values.space is not None:
+        symbol = symbol * values.space.flatten(1).double().mean(dim=1, keepdim=True)
+    return recover_diffusivity(symbol.real.cpu(), grid.modes(network.modes), trained[:, None])
+
+
+def _compare_heat(
+    experiment: Experiment,
+    operator: TrainedOperator,
+    data: OperatorDataset,
+    c: float | None = None,
+) -> SymbolComparison:
+    """The learned symbol of heat against the exact one, of a family that at the diffusivity c."""
+    problem, task, network = experiment.problem, experiment.task, operator.network
+    assert isinstance(problem, HeatProblem) and isinstance(task, OneShot)
+    assert isinstance(network, PseudoDifferentialOperator)
+    times = task.scaled_time(torch.tensor(problem.times, dtype=torch.float64))
+    if c is not None and operator.pde_scale is not None:
+        parameter = operator.pde_scale(torch.tensor([[c]], dtype=torch.float64)).cpu()
+        times = torch.cat([times[:, None], parameter.expand(len(times), 1)], dim=1)
+    return compare_heat_symbol(
+        network.symbol,
+        HeatSymbol(diffusivity=problem.diffusivity if c is None else c),
+        data.grid,
+        problem.times,
+        excitation=data.batch()[0],
+        network_times=times,
+        limit=min(MOST_XI, (data.grid.size - 1) // 2),
+    )
+
+
 def _fields(test: Predictions) -> SampleArrays:
     """Errors of all test samples; the first ones with their predictions, up to a limit."""
-    errors = torch.cat([relative_l2(prediction, target) for prediction, target in test.pairs()])
-    arrays, first = {"error": errors}, test.data[0]
+    arrays = {"error": torch.cat([relative_l2(*pair) for pair in test.pairs()])}
+    first = test.data[0]
     if test.data.target_times is not None:
-        frames = [relative_l2(*(u.flatten(0, 1) for u in pair)) for pair in test.pairs()]
-        arrays["frame_error"] = torch.cat(frames).reshape(len(errors), -1)
+        arrays["frame_error"] = torch.cat([relative_l2(*pair, keep=2) for pair in test.pairs()])
     per_sample = first[0].numel() + 2 * first[1].numel()
     kept = min(max(1, MOST_VALUES // per_sample), len(test.data))
     inputs, targets = test.data.batch(range(kept))
