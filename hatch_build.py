@@ -1,4 +1,4 @@
-"""Puts the compiled loops into a wheel: one library for each instruction set, and their index.
+"""Puts the compiled kernels into a wheel: one library for each instruction set, and their index.
 
 On Linux with an x86-64 processor there are three, elsewhere one, and without a C compiler (or with
 PDNO_NATIVE=0) none: then the wheel is for any machine, and the loops are compiled where they are
@@ -63,7 +63,7 @@ class NativeCodeHook(BuildHookInterface):  # type: ignore[type-arg]
         try:
             command = compiler.find_compiler()
         except compiler.CompilationError as problem:
-            self.app.display_warning(f"a wheel without compiled loops: {problem}")
+            self.app.display_warning(f"a wheel without compiled kernels: {problem}")
             return []
         sources = compiler.read_sources(compiler.SOURCE)
         made, entries = [], []
@@ -74,7 +74,7 @@ class NativeCodeHook(BuildHookInterface):  # type: ignore[type-arg]
             try:
                 library = compiler.compile_library(command, sources, flags, place)
             except compiler.CompilationError as problem:
-                self.app.display_warning(f"no compiled loops for {variant.name}: {problem}")
+                self.app.display_warning(f"no compiled kernels for {variant.name}: {problem}")
                 continue
             made.append(library.rename(folder / f"{library.stem}-{variant.name}.so"))
             entries.append(

@@ -1,20 +1,18 @@
-"""The compiled loops of this machine: shipped, kept from before, or compiled now.
+"""The compiled kernels of this machine.
 
 A library comes from the first of these places that has one:
 
 1. the wheel: `hatch_build.py` puts libraries into the folder `lib` with an index, best first, and
    the first one whose needs the processor meets is loaded;
-2. the cache folder of the user, where an earlier process put it;
+2. the cache folder of the user, where an earlier process put it. Its name is a digest of all that
+   it depends on, so it is never stale, and home directories may be shared by different machines.
+   A compilation that failed is cached as well, as NAME.failed with the output of the compiler;
 3. the C compiler (`pdno.native.compiler`), once, while other processes wait for the result. Where
    the cache folder cannot be used, into a temporary folder for this process alone.
 
-Nothing of the package needs it, so that there is none is never an error: `status` has the reason
-and `warn_if_slow` says it where it costs time. PDNO_NATIVE=0 does without it; PDNO_NATIVE=rebuild
-compiles, whatever is shipped, kept or known to fail.
-
-The name of a kept library is a digest of all that it depends on, so it is never stale, and home
-directories may be shared by different machines. A compilation that failed is kept as well, as
-NAME.failed with the compiler's words, and not tried again until something of this changes.
+Nothing of the package needs it, so a missing library is never an error: `status` has the reason
+and `warn_if_slow` reports it where it costs time. PDNO_NATIVE=0 does without it;
+PDNO_NATIVE=rebuild compiles, whatever is shipped, cached or known to fail.
 """
 
 __all__ = ["NativeCodeWarning", "NativeStatus", "load_library", "status", "warn_if_slow"]
@@ -50,16 +48,16 @@ FOLDER = Path(__file__).with_name("lib")
 INDEX = "index.json"
 LARGE = 2**24  # work from which on a warning is worth it: torch takes some tenths of a second
 PAUSE = 0.05  # seconds between two looks at the lock of the cache folder
-LONGEST_RECORD = 20_000  # characters of a compiler's words that are kept
+LONGEST_RECORD = 20_000  # characters of a compiler's output that are cached
 
 
 class NativeCodeWarning(UserWarning):
-    """Large work is done by torch alone, because the compiled loops are not there."""
+    """Large work is done by torch alone, because there are no compiled kernels."""
 
 
 @dataclass(frozen=True)
 class NativeStatus:
-    """Whether there are compiled loops, and where they come from or why there are none."""
+    """Whether there are compiled kernels, and where they come from or why there are none."""
 
     available: bool
     reason: str
@@ -73,30 +71,29 @@ class NativeStatus:
 
 
 def load_library() -> ctypes.CDLL | None:
-    """The compiled loops, or None where they cannot be had; the same for the whole process."""
+    """The compiled kernels, or None without them; the same for the whole process."""
     return _loaded(SOURCE)[0]
 
 
 def status() -> NativeStatus:
-    """Whether there are compiled loops in this process, and why; compiles them if need be."""
+    """Whether there are compiled kernels in this process, and why; compiles them if need be."""
     return _loaded(SOURCE)[1]
 
 
 def warn_if_slow(work: int) -> None:
-    """Say once per process that large work lacks the loops; not to who switched them off."""
+    """Warn once per process that large work lacks the kernels, unless they are switched off."""
     if work >= LARGE and _switch() != "0":
         _warn_once()
 
 
 @lru_cache(maxsize=1)
 def _warn_once() -> None:
-    found = status()
-    if not found.available:
-        slow = (
-            "the operator takes longer than it could, because the compiled loops are not available"
+    if not (now := status()).available:
+        message = (
+            "the operator takes longer than it could, because the compiled kernels are not "
+            f"available: {now.reason}. `pdno info` shows this, too; PDNO_NATIVE=0 silences it"
         )
-        more = "`pdno info` shows this, too; PDNO_NATIVE=0 says that it is wanted"
-        warnings.warn(f"{slow}: {found.reason}. {more}", NativeCodeWarning, stacklevel=3)
+        warnings.warn(message, NativeCodeWarning, stacklevel=3)
 
 
 Loaded = tuple[ctypes.CDLL | None, NativeStatus]
@@ -130,8 +127,8 @@ def _load(source: Path) -> Loaded:
         return None, NativeStatus(False, f"{wrong}: correct or unset it")
     try:
         sources, rebuild = read_sources(source), switch == "rebuild"
-        found, note = (None, "") if rebuild or extra else _from_wheel(sources)
-        library, how = found or _from_compiler(sources, extra, rebuild=rebuild)
+        shipped, note = (None, "") if rebuild or extra else _from_wheel(sources)
+        library, how = shipped or _from_compiler(sources, extra, rebuild=rebuild)
     except CompilationError as problem:
         return None, NativeStatus(False, str(problem))
     except OSError as problem:
@@ -143,8 +140,8 @@ def _switch() -> str:
     switch = os.environ.get("PDNO_NATIVE", "") or "1"
     if switch not in ("0", "1", "rebuild"):
         raise ValueError(
-            f"PDNO_NATIVE is {switch!r}; expected 0 (do without the compiled loops), 1 or rebuild "
-            "(compile them again): correct or unset it"
+            f"PDNO_NATIVE is {switch!r}; expected 0 (do without the compiled kernels), 1 or "
+            "rebuild (compile them again): correct or unset it"
         )
     return switch
 
@@ -170,8 +167,8 @@ def _from_wheel(sources: Sources) -> tuple[Loaded | None, str]:
             except OSError as problem:
                 note = f"not the library of the wheel ({problem}), but "
             else:
-                found = NativeStatus(True, SHIPPED, path, SHIPPED, entry["instruction_set"])
-                return (library, found), ""
+                how = NativeStatus(True, SHIPPED, path, SHIPPED, entry["instruction_set"])
+                return (library, how), ""
     return None, note
 
 
@@ -179,9 +176,9 @@ def _open_library(descriptor: int, path: Path, digest: str) -> ctypes.CDLL:
     """Load an open file if it is the one with this digest; OSError if not."""
     try:
         with open(descriptor, "rb", closefd=False) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != digest:
-            raise OSError(f"{path} has the digest {found[:12]}, expected {digest[:12]}")
+            actual = hashlib.file_digest(file, "sha256").hexdigest()
+        if actual != digest:
+            raise OSError(f"{path} has the digest {actual[:12]}, expected {digest[:12]}")
         # by the descriptor, where that works, to load the very file that was looked at; it stays
         # open with the library, for the loader knows a library by its name
         name = f"/proc/self/fd/{descriptor}"
@@ -193,8 +190,8 @@ def _open_library(descriptor: int, path: Path, digest: str) -> ctypes.CDLL:
 
 def cache_path() -> Path:
     """Where pdno keeps what it can make again; RuntimeError without a home directory."""
-    wish = os.environ.get("XDG_CACHE_HOME", "")  # by its specification ignored if relative
-    return (Path(wish) if os.path.isabs(wish) else Path.home() / ".cache") / "pdno"
+    folder = os.environ.get("XDG_CACHE_HOME", "")  # by its specification ignored if relative
+    return (Path(folder) if os.path.isabs(folder) else Path.home() / ".cache") / "pdno"
 
 
 class CacheFolder:
@@ -222,14 +219,13 @@ class CacheFolder:
 
     def open(self, name: str) -> int | None:
         """A descriptor of a file to read, or None where there is none that can be trusted."""
-        # a pipe in the place of a file must not stop us
-        how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # not blocked by a pipe of that name
         try:
-            descriptor = os.open(name, how, dir_fd=self._folder)
+            descriptor = os.open(name, flags, dir_fd=self._folder)
         except OSError:
             return None
-        found = os.fstat(descriptor)
-        if stat.S_ISREG(found.st_mode) and not _distrust(found):
+        file = os.fstat(descriptor)
+        if stat.S_ISREG(file.st_mode) and not _distrust(file):
             return descriptor
         os.close(descriptor)
         return None
@@ -245,8 +241,8 @@ class CacheFolder:
         """Make or replace a file, whole or not at all."""
         host = platform.node().replace("/", "-")
         temporary = f".{name}.{host}.{os.getpid()}.{secrets.token_hex(8)}.tmp"
-        how = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        descriptor = os.open(temporary, how, 0o600, dir_fd=self._folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        descriptor = os.open(temporary, flags, 0o600, dir_fd=self._folder)
         try:
             with open(descriptor, "wb") as file:
                 file.write(content)
@@ -271,8 +267,8 @@ class CacheFolder:
 
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):
-                how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-                descriptor = os.open("lock", how, 0o600, dir_fd=self._folder)
+                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+                descriptor = os.open("lock", flags, 0o600, dir_fd=self._folder)
                 stack.callback(os.close, descriptor)
                 end, locked = time.monotonic() + seconds, False
                 while not locked and time.monotonic() <= end:
@@ -284,18 +280,18 @@ class CacheFolder:
             yield
 
 
-def _distrust(found: os.stat_result) -> str:
+def _distrust(file: os.stat_result) -> str:
     """Why a file or folder may hold what others wrote; empty where it may not."""
-    if found.st_uid != os.geteuid():
-        return f"belongs to user {found.st_uid}, not to user {os.geteuid()}: remove it"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        mode = stat.S_IMODE(found.st_mode)
+    if file.st_uid != os.geteuid():
+        return f"belongs to user {file.st_uid}, not to user {os.geteuid()}: remove it"
+    if file.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        mode = stat.S_IMODE(file.st_mode)
         return f"has mode {mode:o}, so others may write to it: `chmod go-w` it"
     return ""
 
 
 @dataclass(frozen=True)
-class _Recipe:
+class _Build:
     """All that a library depends on."""
 
     compiler: cc.Compiler
@@ -330,50 +326,50 @@ class _Recipe:
 def _from_compiler(sources: Sources, extra: tuple[str, ...], *, rebuild: bool) -> Loaded:
     if os.name != "posix":
         raise CompilationError("compiling at first use is for Linux and its relatives only")
-    recipe = _Recipe(cc.find_compiler(), sources, extra)
+    plan = _Build(cc.find_compiler(), sources, extra)
     try:
         cache = CacheFolder(cache_path())
     except (OSError, RuntimeError) as problem:  # RuntimeError: no home directory
-        return _build(recipe, None, f"the cache folder cannot be used ({problem})")
+        return _compile(plan, None, f"the cache folder cannot be used ({problem})")
     with cache:
-        if not rebuild and (found := _find_kept(cache, recipe)):
-            return found
+        if not rebuild and (cached := _find_cached(cache, plan)):
+            return cached
         with cache.lock(2 * cc.SECONDS):  # another process may have made it meanwhile
-            return (None if rebuild else _find_kept(cache, recipe)) or _build(recipe, cache)
+            return (None if rebuild else _find_cached(cache, plan)) or _compile(plan, cache)
 
 
-def _find_kept(cache: CacheFolder, recipe: _Recipe) -> Loaded | None:
+def _find_cached(cache: CacheFolder, plan: _Build) -> Loaded | None:
     """The library of an earlier process, None if there is none that is whole and loads."""
-    if (failed := cache.read(f"{recipe.name}.failed")) is not None:
+    if (failed := cache.read(f"{plan.name}.failed")) is not None:
         raise CompilationError(
-            f"{failed.partition(chr(10))[0]} (kept in {cache.path / recipe.name}.failed; "
+            f"{failed.partition(chr(10))[0]} (cached in {cache.path / plan.name}.failed; "
             "PDNO_NATIVE=rebuild tries again)"
         )
-    path = cache.path / f"{recipe.name}.so"
+    path = cache.path / f"{plan.name}.so"
     try:
-        record = json.loads(cache.read(f"{recipe.name}.json") or "{}")
+        record = json.loads(cache.read(f"{plan.name}.json") or "{}")
         digest, instruction_set = str(record["sha256"]), record["instruction_set"]
         descriptor = cache.open(path.name)
         library = None if descriptor is None else _open_library(descriptor, path, digest)
     except (OSError, ValueError, LookupError, TypeError):
         return None
     reason = "compiled on this machine and kept in the cache folder"
-    found = NativeStatus(True, reason, path, str(recipe.compiler), instruction_set)
-    return None if library is None else (library, found)
+    how = NativeStatus(True, reason, path, str(plan.compiler), instruction_set)
+    return None if library is None else (library, how)
 
 
-def _build(recipe: _Recipe, cache: CacheFolder | None, refusal: str = "") -> Loaded:
+def _compile(plan: _Build, cache: CacheFolder | None, refusal: str = "") -> Loaded:
     """Compile, and keep the library in the cache folder; where that fails, for this process."""
     how = f"for this process alone, as {refusal}" if cache is None else "once"
-    _print(f"compiling the fast loops {how}; about a minute ...")
+    _print(f"compiling the fast kernels {how}; about a minute ...")
     with contextlib.ExitStack() as stack:
         folder = _temporary_folder(cache)
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
-            made, instruction_set = recipe.compile(folder)
+            made, instruction_set = plan.compile(folder)
             if cache is not None:
                 try:
-                    return _keep(cache, recipe, made, instruction_set)
+                    return _keep(cache, plan, made, instruction_set)
                 except OSError as problem:
                     refusal = f"the cache folder cannot be used ({problem})"
             try:
@@ -381,19 +377,19 @@ def _build(recipe: _Recipe, cache: CacheFolder | None, refusal: str = "") -> Loa
             except OSError as problem:
                 raise CompilationError(f"what was compiled does not load: {problem}") from problem
         except (CompilationError, OSError) as problem:
-            wish = os.environ.get("CC", "").strip()
-            reason = f"CC is {wish!r}: {problem}" if wish else str(problem)
+            command = os.environ.get("CC", "").strip()
+            reason = f"CC is {command!r}: {problem}" if command else str(problem)
             _print(f"that failed, so torch does the work, more slowly: {reason}")
             # a full disk is no property of the compiler, so other errors are not remembered
             if cache is not None and isinstance(problem, CompilationError):
                 with contextlib.suppress(OSError):
                     text = f"{reason}\n\n{problem.output[:LONGEST_RECORD]}\n"
-                    cache.write(f"{recipe.name}.failed", text.encode())
+                    cache.write(f"{plan.name}.failed", text.encode())
             raise CompilationError(reason) from problem
         stack.pop_all()
     atexit.register(_remove_own, folder, os.getpid())
     reason = f"compiled for this process alone: {refusal}"
-    return library, NativeStatus(True, reason, made, str(recipe.compiler), instruction_set)
+    return library, NativeStatus(True, reason, made, str(plan.compiler), instruction_set)
 
 
 def _temporary_folder(cache: CacheFolder | None) -> Path:
@@ -411,15 +407,15 @@ def _remove_own(folder: Path, process: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _keep(cache: CacheFolder, recipe: _Recipe, made: Path, instruction_set: str) -> Loaded:
+def _keep(cache: CacheFolder, plan: _Build, made: Path, instruction_set: str) -> Loaded:
     """Put a library into the cache folder and load it from there; OSError where that fails."""
     content = made.read_bytes()
     record = {"sha256": hashlib.sha256(content).hexdigest(), "instruction_set": instruction_set}
-    cache.remove(f"{recipe.name}.failed")
-    cache.write(f"{recipe.name}.so", content)
+    cache.remove(f"{plan.name}.failed")
+    cache.write(f"{plan.name}.so", content)
     # the library counts from the moment its record is there
-    cache.write(f"{recipe.name}.json", json.dumps(record).encode())
-    kept = _find_kept(cache, recipe)
-    if kept is None:
+    cache.write(f"{plan.name}.json", json.dumps(record).encode())
+    cached = _find_cached(cache, plan)
+    if cached is None:
         raise OSError(f"libraries in {cache.path} cannot be loaded")
-    return kept
+    return cached

@@ -1,4 +1,4 @@
-"""The C compiler of a machine: which one it is, what it is told, and one compilation.
+"""The C compiler of a machine: which one it is, its arguments, and one compilation.
 
     CC                  the command, with arguments if need be; else the first of cc, gcc, clang
     PDNO_NATIVE_FLAGS   more arguments for the compiler, for example -fsanitize=address
@@ -36,7 +36,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 # the file that the library is named after; it is compiled with the C files beside it
 SOURCE = Path(__file__).with_name("kernels.c")
@@ -119,11 +119,12 @@ def wheel_variants() -> tuple[Variant, ...]:
 
 def find_compiler() -> Compiler:
     """The compiler to use; where CC names one, no other is tried."""
-    if wish := os.environ.get("CC", "").strip():
+    if command := os.environ.get("CC", "").strip():
         try:
-            return _compiler(shlex.split(wish))
+            return _compiler(shlex.split(command))
         except (CompilationError, ValueError) as problem:
-            raise CompilationError(f"CC is {wish!r}: {problem}; correct or unset it") from problem
+            message = f"CC is {command!r}: {problem}; correct or unset it"
+            raise CompilationError(message) from problem
     for name in CANDIDATES:
         with contextlib.suppress(CompilationError):
             return _compiler([name])
@@ -134,7 +135,7 @@ def find_compiler() -> Compiler:
 def _compiler(words: list[str]) -> Compiler:
     path = shutil.which(words[0])
     if path is None:
-        raise CompilationError(f"{words[0]} is not a command that can be found")
+        raise CompilationError(f"there is no command {words[0]}")
     command = (os.path.abspath(path), *words[1:])
     return Compiler(command, _run([*command, "--version"], seconds=30).strip())
 
@@ -147,7 +148,7 @@ def read_sources(source: Path) -> Sources:
         name = names.pop()
         if name not in texts and (name == source.name or (source.parent / name).is_file()):
             texts[name] = (source.parent / name).read_bytes()
-            names += [found.decode() for found in INCLUDED.findall(texts[name])]
+            names += [header.decode() for header in INCLUDED.findall(texts[name])]
     return Sources(source.name, dict(sorted(texts.items())))
 
 
@@ -168,14 +169,20 @@ def compile_library(
 
 def _run(command: list[str], *, seconds: float, folder: Path | None = None) -> str:
     """The output of a compiler; CompilationError where it fails."""
-    # its words must not depend on the language, and what it leaves behind goes with the folder
+    # its output must not depend on the language, and what it leaves behind goes with the folder
     own = {"LC_ALL": "C"} if folder is None else {"LC_ALL": "C", "TMPDIR": str(folder)}
-    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-    pipes |= {"stderr": subprocess.STDOUT, "env": {**os.environ, **own}}
     try:
-        with subprocess.Popen(command, cwd=folder, process_group=0, **pipes) as process:
+        with subprocess.Popen(
+            command,
+            cwd=folder,
+            process_group=0,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **own},
+        ) as process:
             try:
-                told = process.communicate(timeout=seconds)[0]
+                content = process.communicate(timeout=seconds)[0]
             except BaseException:
                 _end(process)
                 raise
@@ -183,11 +190,13 @@ def _run(command: list[str], *, seconds: float, folder: Path | None = None) -> s
         raise CompilerHung(f"{command[0]} took more than {seconds:.0f} s") from problem
     except OSError as problem:
         raise CompilationError(f"{command[0]} cannot be run: {problem.strerror}") from problem
-    output = str(told, "utf-8", "replace")
+    output = str(content, "utf-8", "replace")
     if process.returncode:
         lines = [line.strip() for line in output.splitlines() if line.strip()]
         line = next((line for line in lines if "error" in line), lines[-1] if lines else "")
-        reason = f"{command[0]} failed with code {process.returncode}: {line or 'it said nothing'}"
+        reason = (
+            f"{command[0]} failed with code {process.returncode}: {line or 'it has no output'}"
+        )
         raise CompilationError(reason, f"{shlex.join(command)}\n{output}")
     return output
 
@@ -202,8 +211,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 def processor_flags() -> frozenset[str]:
     """What the processor can do, in the words of /proc/cpuinfo; empty where that is not there."""
-    found = None
+    flags = None
     with contextlib.suppress(OSError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"^(?:flags|Features).*?:(.*)", text, re.MULTILINE)
-    return frozenset(found[1].split() if found else ())
+        flags = re.search(r"^(?:flags|Features).*?:(.*)", text, re.MULTILINE)
+    return frozenset(flags[1].split() if flags else ())

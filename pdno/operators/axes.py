@@ -86,8 +86,8 @@ def _fast_tables(points: int, radices: tuple[int, ...]) -> tuple[Tensor, ...]:
         order += rest % radix * span
         rest = rest // radix
     k = torch.arange(points)
-    place = first * order[k % len(order)] + k // len(order)
-    return torch.cat(twiddles).to(torch.float32), order, place, torch.tensor(radices)
+    position = first * order[k % len(order)] + k // len(order)
+    return torch.cat(twiddles).to(torch.float32), order, position, torch.tensor(radices)
 
 
 def _direct_tables(points: int, modes: int, up: int, *, half: bool) -> tuple[Tensor, ...]:

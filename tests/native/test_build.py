@@ -1,4 +1,4 @@
-"""The compiled loops are made once, from our sources alone, and never needed."""
+"""The compiled kernels are made once, from our sources alone, and never needed."""
 
 import ctypes
 import hashlib
@@ -219,7 +219,7 @@ def test_the_sources_are_all_that_is_included_and_no_more(tiny):
 def test_a_name_stands_for_all_that_a_library_depends_on(monkeypatch):
     def name(compiler=("cc",), version="1", text=b"", header=b"", extra=()):
         sources = Sources("a.c", {"a.c": text, "a.h": header})
-        return build._Recipe(Compiler(compiler, version), sources, extra).name
+        return build._Build(Compiler(compiler, version), sources, extra).name
 
     names = [
         name(),
@@ -248,7 +248,7 @@ def test_a_library_is_compiled_once_with_one_line(compiler, cache, capfd):
     assert compiler.count == 1 and files(cache) == [".json", ".so"]
     captured = capfd.readouterr()
     assert captured.out == "" and captured.err.count("\n") == 1
-    assert captured.err.startswith("pdno: compiling the fast loops once")
+    assert captured.err.startswith("pdno: compiling the fast kernels once")
     assert "kept" in status().reason and status().path.parent == cache
 
 

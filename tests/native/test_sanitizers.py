@@ -1,4 +1,4 @@
-"""The compiled loops touch no memory that is not theirs, and do nothing that C leaves undefined.
+"""The compiled kernels touch no memory that is not theirs, and do nothing that C leaves undefined.
 
 They are compiled with the address and undefined-behaviour sanitizers of gcc, which end the process
 at the first wrong access, and run over shapes that fill their tiles and shapes that do not.

@@ -1,4 +1,4 @@
-"""A wheel brings compiled loops for the processors it may meet, or is for any machine."""
+"""A wheel brings compiled kernels for the processors it may meet, or is for any machine."""
 
 import hashlib
 import importlib.util

@@ -17,7 +17,7 @@ def write_sources(folder, number=NUMBER):
 
 
 def forget():
-    """What a new process knows of compiled loops: nothing."""
+    """What a new process knows of compiled kernels: nothing."""
     build._load.cache_clear()
     build._warn_once.cache_clear()
 

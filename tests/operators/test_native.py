@@ -1,4 +1,4 @@
-"""The compiled loops give the numbers of the reference: every dimension, size and batch."""
+"""The compiled kernels give the numbers of the reference: every dimension, size and batch."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from pdno.spectral.grid import kept_per_axis
 from pdno.symbols import SymbolValues
 from pdno.symbols.nodes import node_basis, node_points
 
-pytestmark = pytest.mark.skipif(native_library() is None, reason="no compiled loops here")
+pytestmark = pytest.mark.skipif(native_library() is None, reason="no compiled kernels here")
 
 LINES = [((16,), None), ((64,), 8), ((30,), None), ((9,), 3), ((17,), None), ((210,), None)]
 LINES += [((2,), None), ((512,), 200), ((241,), 12), ((1024,), 16)]

@@ -48,7 +48,7 @@ SIZES = [(5, 12, 10), (9, 3, 8)]
 NODES = 8
 HIDDEN = 128
 
-needs_native = pytest.mark.skipif(native_library() is None, reason="no compiled loops here")
+needs_native = pytest.mark.skipif(native_library() is None, reason="no compiled kernels here")
 needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="forks are the way of Linux only")
 
 
