@@ -6,6 +6,6 @@ constants in the continuum, by interval; extraction finds symbols, calculus comb
 """
 
 from pdno.theory.certificate import Certificate as Certificate
-from pdno.theory.certificate import Witness as Witness
 from pdno.theory.certificate import certify as certify
 from pdno.theory.probe import evaluate_at as evaluate_at
+from pdno.theory.smoothness import Witness as Witness

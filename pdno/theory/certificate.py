@@ -6,9 +6,10 @@ Bounds of |α| <= k, the least integer above n/2, are enough for the operator to
 (theorem 2); |α| <= k + 1 and |β| <= 2 are examined (docs/theory_symbol_classes.md).
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -18,51 +19,23 @@ from pdno.interface.display import html_table
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import Symbol, Time
 from pdno.symbols.network import SeparatedSymbol
-from pdno.theory.measurement import (
-    EVERY_POWER,
-    Indices,
-    Measurement,
-    Row,
-    growth_tendency,
-    measure_differences,
-)
-from pdno.theory.probe import AnySymbol, Probe, make_probe
-from pdno.theory.search import RATIO
-from pdno.theory.smoothness import Roughness, find_kink, find_seam, functions_of_x, show_point
-from pdno.theory.stencil import MultiIndex, multi_indices
+from pdno.theory.measurement import EVERY_POWER, Indices, Measurement, Row, measure_differences
+from pdno.theory.probe import RATIO, AnySymbol, Probe, make_probe
+from pdno.theory.search import RaySearch, find_points
+from pdno.theory.smoothness import Kind, Witness, find_kinks, show_point
+from pdno.theory.stencil import difference_stencil, multi_indices
 
 if TYPE_CHECKING:
     from pdno.figures.style import Figure
 
-Kind = Literal["growth", "differences", "not finite", "kink in ξ", "kink in x", "seam"]
 Assessment = Literal["accepted", "undecided", "refused"]
+Tendency = Literal["level", "unclear", "growing"]
 
-LINES = 16
 CLOSE = 0.05  # a fitted order so near to a proven one is that
-EDGE = 8.0  # kinks in ξ are looked for where |ξ_j| is below that many scales
 LOST = 1e4  # a difference so much larger than a itself does not vanish without a reason
-
-
-@dataclass(frozen=True)
-class Witness:
-    """What breaks a bound.
-
-    growth        |a|, or an x-derivative of it, grows faster than |ξ|^m
-    differences   Δ^α a does not decay as it should along some ray
-    not finite    a has no value at some point
-    kink in ξ, x  a is not smooth as a function on R^n, or not smooth in x
-    seam          a does not fit together at x = 0 and x = 1, so it is not smooth on the torus
-    """
-
-    kind: Kind  #: which condition of the class fails
-    reason: str  #: in words
-    alpha: MultiIndex  #: of the difference
-    beta: MultiIndex  #: of the x-derivative
-    points: tuple[tuple[float, ...], ...]  #: frequencies of a ray; the point of a kink or seam
-    #: |Δ_h^α ∂_x^β a| / h^|α| ⟨ξ⟩^{|α|-m} at these points; for kinks the difference quotients as
-    #: the step shrinks, for seams the jump
-    values: tuple[float, ...]
-    steps: tuple[int, ...] = ()  #: h at these points
+LEVEL = 0.03  # relative growth over three shells that counts as none
+SLOWING, STEADY = 0.5, 0.8  # increments over four shells in terms of those before
+GROWN = 1.6  # by what steady growth over eight shells speaks against a bound: log ⟨ξ⟩ makes 2
 
 
 @dataclass(frozen=True)
@@ -120,7 +93,6 @@ class Certificate:
         return f"<Certificate {self.headline}>"
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
         lines = enumerate([*self.reasons, self.certainty], start=1)
         return html_table(f"Certificate {self.headline}", {str(n): text for n, text in lines})
 
@@ -170,77 +142,61 @@ def certify(
     if isinstance(symbol, SeparatedSymbol) and not symbol.scale.chosen:
         frequency_scale = frequency_scale or 1.0
     probe = make_probe(
-        symbol,
-        dim=dim,
-        t=t,
-        acting=acting,
-        frequency_scale=frequency_scale,
-        shells=shells,
-        generator=generator,
+        symbol, dim=dim, t=t, acting=acting, frequency_scale=frequency_scale, generator=generator
     )
     if frequencies == "real" and probe.only_integers:
         raise ValueError(
             "this symbol lives on the lattice: give frequencies='integer', or leave it out"
         )
-    real = isinstance(symbol, SeparatedSymbol) and not probe.only_integers
-    real = real if frequencies is None else frequencies == "real"
+    if shells < 4:
+        raise ValueError(f"shells is {shells}; expected at least 4 to see growth")
+    probe.shells = shells
     # the theorem
     proven = _proven_order(symbol, probe, t, acting)
     # the search
     doubtful = proven is None or order is None or order < proven
-    measurement = measure_differences(probe, probe.dim // 2 + 2, search=doubtful)  # k + 1
-    kinks, seam = _find_kinks(probe, real) if measurement.not_finite is None else ([], None)
+    measurement = _measure(probe, search=doubtful)
+    network = isinstance(symbol, SeparatedSymbol) and not probe.only_integers
+    real = network if frequencies is None else frequencies == "real"
+    kinks, seam = find_kinks(probe, real=real) if measurement.not_finite is None else ([], None)
     # the rules
-    requested = _requested_order(order, measurement.fitted_order, proven)
-    findings = _Findings(kinks, seam)
-    if measurement.not_finite is not None:
-        findings.witnesses = [_not_finite(measurement.not_finite)]
-    elif proven is not None and requested >= proven:
-        findings.proven = proven
-    else:
-        violations, findings.unclear = _find_violations(measurement, requested)
-        findings.witnesses = [*violations, *kinks, *([seam] if seam and space == "torus" else [])]
-    remarks = _remarks(symbol, probe, measurement)
-    return _make_certificate(findings, probe, measurement, requested, remarks)
-
-
-@dataclass
-class _Findings:
-    """What the theorem, the search and the rules say."""
-
-    kinks: list[Witness]
-    seam: Witness | None
-    witnesses: list[Witness] = field(default_factory=list)
-    unclear: list[str] = field(default_factory=list)
-    proven: float | None = None  # the order, where the theorem decides
-
-
-def _make_certificate(
-    findings: _Findings, probe: Probe, measurement: Measurement, order: float, remarks: list[str]
-) -> Certificate:
-    witnesses, unclear = findings.witnesses, findings.unclear
+    m = _requested_order(order, measurement.fitted_order, proven)
+    theorem = proven is not None and m >= proven and measurement.not_finite is None
+    witnesses, unclear = ([], []) if theorem else _find_violations(measurement, m)
+    if not theorem and measurement.not_finite is None:
+        witnesses += [*kinks, *([seam] if seam and space == "torus" else [])]
     assessment: Assessment = "refused" if witnesses else "undecided" if unclear else "accepted"
-    seminorms = measurement.seminorms(order)
+    seminorms, units = measurement.seminorms(m), measurement.unit_rows
     alphas = dict.fromkeys(row.alpha for row in measurement.rows)
-    indices = [(a, b) for a in alphas for b in multi_indices(probe.dim, 2)]
+    indices = list(itertools.product(alphas, multi_indices(probe.dim, 2)))
+    middles = 2 * RATIO ** torch.arange(1, shells + 1) * probe.scale.mean()
+    remarks = _remarks(symbol, probe, measurement)
     return Certificate(
         assessment=assessment,
-        proof="evidence" if findings.proven is None else "theorem",
-        certainty=_certainty(assessment, measurement, findings.proven),
-        requested=order,
+        proof="theorem" if theorem else "evidence",
+        certainty=_certainty(assessment, measurement, proven if theorem else None),
+        requested=m,
         order=measurement.fitted_order,
         dim=probe.dim,
         seminorms={i: seminorms.get(i, 0.0) for i in indices},
-        growth={
-            i: measurement.growth[i].exponent if i in seminorms else -math.inf for i in indices
-        },
-        periodic=findings.seam is None if probe.depends_on_x else None,
-        smooth=not findings.kinks,
+        growth={i: units[i].growth()[0] if i in units else -math.inf for i in indices},
+        periodic=seam is None if probe.depends_on_x else None,
+        smooth=not kinks,
         witnesses=tuple(witnesses),
         reasons=(*([witness.reason for witness in witnesses] or unclear), *remarks),
-        radii=tuple(float(2 * RATIO**j * probe.scale.mean()) for j in range(1, probe.shells + 1)),
-        curves=measurement.curves(order),
+        radii=tuple(middles.tolist()),
+        curves=measurement.curves(m),
     )
+
+
+def _measure(probe: Probe, *, search: bool) -> Measurement:
+    """Up to k + 1 differences; without a search on sampled rays, for constants alone."""
+    if probe.depends_on_x:
+        probe.set_points(*find_points(probe))
+    stencil = difference_stencil(probe.dim, probe.dim // 2 + 2)
+    rays = RaySearch(probe, stencil)
+    points = rays.find_rays() if search else rays.sampled()
+    return measure_differences(probe, stencil, points, every_step=search)
 
 
 def _single_symbol(symbol: object) -> AnySymbol:
@@ -284,6 +240,11 @@ def _requested_order(order: float | None, fitted: float, proven: float | None) -
 
 def _find_violations(measurement: Measurement, order: float) -> tuple[list[Witness], list[str]]:
     """A witness for each |α| whose bound is broken, for |α| = 0 no others; what is unclear."""
+    if measurement.not_finite is not None:
+        point = measurement.not_finite
+        reason = f"a is not finite at ξ = {show_point(point)}: define its value there"
+        none = (0,) * len(point)
+        return [Witness("not finite", reason, none, none, (point,), (math.nan,))], []
     witnesses, unclear = dict[int, Witness](), dict[int, str]()
     windows = [
         (row, *row.window(order, measurement.near_origin(row, order))) for row in measurement.rows
@@ -312,62 +273,60 @@ def _find_violations(measurement: Measurement, order: float) -> tuple[list[Witne
     return broken, [unclear[q] for q in sorted(unclear)]
 
 
-# ---- The search for kinks ----
+def growth_tendency(sizes: list[float]) -> Tendency:
+    """Whether weighted sizes of shells, from the origin outwards, stay bounded.
 
+    What counts is the largest size up to each shell. It is level if it is the same over the last
+    three shells, or its increments halve over four. It grows if it does so in almost every one of
+    the last eight shells without slowing down, by a factor that even a logarithm makes. All else
+    is unclear, and so is a size that was far above a itself and then vanishes.
 
-def _find_kinks(probe: Probe, real: bool) -> tuple[list[Witness], Witness | None]:
-    """Kinks in ξ, if a is assessed on R^n, and in x; the seam."""
-    generator, kinks, seam = probe.generator, list[Witness | None](), None
-    if real:
-        unit = 2 * torch.rand(2, LINES, probe.dim, generator=generator, dtype=torch.float64) - 1
-        lines = EDGE * unit * probe.scale
-        kink = find_kink("ξ", lambda xi: probe.values(xi).flatten(0, 1), lines)
-        kinks.append(_rough_witness("kink in ξ", kink))
-    if probe.depends_on_x:
-        along = functions_of_x(probe)
-        lines = torch.rand(2, LINES, probe.dim, generator=generator, dtype=torch.float64)
-        kinks.append(_rough_witness("kink in x", find_kink("x", along, lines)))
-        seam = _rough_witness("seam", find_seam(along, probe.dim, generator))
-    return [kink for kink in kinks if kink is not None], seam
+    Example:
+        >>> steady = growth_tendency([2.0**n for n in range(9)])
+        >>> growth_tendency([1.0, 3.0, 3.5, 3.6, 3.6, 3.6, 3.6]), steady
+        ('level', 'growing')
+    """
+    most = list(itertools.accumulate(sizes, max))
+    if most[-1] == math.inf:
+        return "growing"
+    if len(most) < 6 or most[-1] == 0 or most[-1] < (1 + LEVEL) * most[-4]:
+        return "level"
+    if most[-2] > 0 and math.log(most[-1] / most[-2], RATIO) > EVERY_POWER:
+        return "growing"
+    start = max(-9, -len(most))
+    recent, before = most[-1] - most[-5], most[-5] - most[start]
+    if recent < SLOWING * before:
+        return "level" if recent < SLOWING * most[-1] else "unclear"
+    rises = [after > (1 + 1e-3) * this for this, after in itertools.pairwise(most[start:])]
+    steady = recent >= STEADY * before and sum(rises[-4:]) >= 3 and sum(rises) >= 0.7 * len(rises)
+    grown = most[start] == 0 or most[-1] >= GROWN * most[start]
+    return "growing" if steady and grown else "unclear"
 
 
 # ---- Witnesses and words ----
-
-
-def _rough_witness(kind: Kind, rough: Roughness | None) -> Witness | None:
-    if rough is None:
-        return None
-    none = (0,) * len(rough.point)
-    return Witness(kind, rough.reason, none, rough.beta, (rough.point,), rough.values)
-
-
-def _not_finite(point: tuple[float, ...]) -> Witness:
-    none = (0,) * len(point)
-    reason = f"a is not finite at ξ = {show_point(point)}: define its value there"
-    return Witness("not finite", reason, none, none, (point,), (math.nan,))
 
 
 def _growth_witness(row: Row, rays: Tensor, order: float) -> Witness:
     """The ray where the weighted sizes of a row are large all along."""
     length, a = rays.shape[1], row.alpha
     ray = int(rays[:, -4:].clamp(1e-300, 1e300).log().sum(dim=1).argmax())
-    xi, values = row.points[ray, :length], rays[ray]
-    middle, radius = length // 2, xi.norm(dim=-1)
+    xi, values = row.points[ray, :length], rays[ray].tolist()
+    middle, radius = length // 2, xi.norm(dim=-1).tolist()
     outer = rays[:, max(0, length - 5) :].amax(dim=0).clamp(1e-300, 1e300).log()
     slope = float(outer[-1] - outer[0]) / ((len(outer) - 1) * math.log(RATIO))
     exponent = slope + order - sum(a)
-    by_power = math.isfinite(float(values[-1])) and slope < EVERY_POWER
+    by_power = math.isfinite(values[-1]) and slope < EVERY_POWER
     speed = f"like |ξ|^{exponent:.2f}" if by_power else "faster than every power"
     reason = (
         f"|{_name(row)}a| {'grows' if exponent > 0.05 else 'behaves'} {speed}, and the bound is "
-        f"|ξ|^{order - sum(a):g}: its weighted size is {float(values[middle]):.2g} at "
-        f"|ξ| = {float(radius[middle]):.2g} and {float(values[-1]):.2g} at "
-        f"|ξ| = {float(radius[-1]):.2g}, ξ = {show_point(xi[-1].tolist())}"
+        f"|ξ|^{order - sum(a):g}: its weighted size is {values[middle]:.2g} at "
+        f"|ξ| = {radius[middle]:.2g} and {values[-1]:.2g} at "
+        f"|ξ| = {radius[-1]:.2g}, ξ = {show_point(xi[-1].tolist())}"
     )
     points = tuple(tuple(point) for point in xi.tolist())
     steps = tuple(int(h) for h in row.steps[ray, :length].tolist())
     kind: Kind = "differences" if sum(a) else "growth"
-    return Witness(kind, reason, a, row.beta, points, tuple(values.tolist()), steps)
+    return Witness(kind, reason, a, row.beta, points, tuple(values), steps)
 
 
 def _name(row: Row) -> str:
@@ -381,7 +340,9 @@ def _certainty(assessment: Assessment, measurement: Measurement, proven: float |
         order = "every order" if proven == -math.inf else f"S^{proven:g}"
         return f"proven: {order} by construction, whatever the numbers; constants are measured"
     farthest = float(measurement.rows[0].points.norm(dim=-1).max())
-    values = f"{measurement.value_count:,} values up to |ξ| = {farthest:.1g}"
+    values = (
+        f"{sum(row.sizes.numel() for row in measurement.rows):,} values up to |ξ| = {farthest:.1g}"
+    )
     return {
         "accepted": f"evidence: level in {values}; what is thinner or beyond is not seen",
         "undecided": f"undecided by {values}: neither level nor steadily growing",
@@ -391,16 +352,11 @@ def _certainty(assessment: Assessment, measurement: Measurement, proven: float |
 
 def _remarks(symbol: AnySymbol, probe: Probe, measurement: Measurement) -> list[str]:
     """What a reader of the assessment should know besides."""
-    remarks, support, none = [], probe.support, (0,) * probe.dim
-    if support is not None:
-        firsts = [
-            sizes.max() for (a, b), sizes in measurement.core.items() if (sum(a), sum(b)) == (1, 0)
-        ]
-        largest = max(map(float, firsts)) / float(measurement.core[none, none].max())
+    remarks = []
+    if probe.support is not None:
         remarks.append(
-            f"a table: zero where some |ξ_j| > {support}, so it is of every order, with constants "
-            f"that hold for these modes only. Neighbours differ by up to {largest:.2g} times the "
-            f"largest entry; for a smooth function of ξ/{support} that is {math.pi / support:.2g}"
+            f"a table: zero where some |ξ_j| > {probe.support}, so it is of every order, with "
+            "constants that hold for these modes only"
         )
     elif measurement.fitted_order == -math.inf:
         remarks.append("a decays faster than every power of |ξ|, so it is of every order")

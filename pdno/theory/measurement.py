@@ -1,4 +1,4 @@
-"""The sizes of all Δ_ξ^α ∂_x^β a along rays and around the origin, and whether they grow.
+"""The sizes of all Δ_ξ^α ∂_x^β a along rays and around the origin.
 
 A symbol of order m obeys |Δ_h^α ∂_x^β a(x, ξ)| <= C h^|α| ⟨ξ⟩^{m-|α|} for every step h <= |ξ|/16.
 Steps of 1 see ripples of the lattice, but rounding hides third differences beyond |ξ| = 10^4;
@@ -9,18 +9,17 @@ steps of |ξ|/16 see 10^10. So each quantity is measured with h = 1, |ξ|^{1/2} 
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from pdno.theory.probe import Probe
-from pdno.theory.search import RATIO, find_points, find_rays
+from pdno.theory.probe import Probe, real_parts
 from pdno.theory.stencil import MultiIndex, Stencil, difference_stencil
 
 Indices = tuple[MultiIndex, MultiIndex]
 """α of a difference in ξ, and β of a derivative in x."""
 
+RESOLVED = 0.05  # of the largest derivative that a spacing can show; beyond, waves are too short
 EVERY_POWER = 16.0  # beyond it growth is faster than every power; its squares are still numbers
 EPSILON = torch.finfo(torch.float64).eps
 MARGIN = 256.0  # rounding errors that count as unseen: a network sums up many terms
@@ -29,18 +28,6 @@ CORE = {1: 64, 2: 6, 3: 3}  # edges of the box around the origin, by dimension
 BOX = {1: 2048, 2: 32, 3: 8}  # and of that where values must be finite
 MIXED = 8  # shells in which differences in ξ of derivatives in x are measured
 PARTS = 16  # of |ξ|, one is the widest step
-
-Tendency = Literal["level", "unclear", "growing"]
-LEVEL = 0.03  # relative growth over three shells that counts as none
-SLOWING, STEADY = 0.5, 0.8  # increments over four shells in terms of those before
-GROWN = 1.6  # by what steady growth over eight shells speaks against a bound: log ⟨ξ⟩ makes 2
-
-
-class Growth(NamedTuple):
-    """The growth of one quantity."""
-
-    exponent: float  # -inf where it vanishes or is unseen, inf where it is faster than any power
-    last: int  # the last shell where it is seen, -1 for none
 
 
 @dataclass(frozen=True)
@@ -53,11 +40,6 @@ class Row:
     steps: Tensor  # h there, (K, J)
     sizes: Tensor  # there, (K, J)
     floor: Tensor  # what rounding can make, (J,); inf where waves in x are too short to be seen
-
-    @property
-    def has_unit_steps(self) -> bool:
-        """Whether h = 1."""
-        return bool((self.steps == 1).all())
 
     def weighted(self, order: float) -> tuple[Tensor, Tensor]:
         """Sizes times ⟨ξ⟩^{|α|-m}, (K, J), zero if unseen, and the largest unseen ones, (J,)."""
@@ -74,30 +56,33 @@ class Row:
         The first n shells are those where no more than what has been seen can be hidden.
         """
         rays, hidden = self.weighted(order)
-        largest, most, length = [core], core, 0
-        for size, unseen in zip(rays.amax(dim=0).tolist(), hidden.tolist(), strict=True):
+        largest = [core, *rays.amax(dim=0).tolist()]
+        most = list(itertools.accumulate(largest, max))
+        length = 0
+        for shell, unseen in enumerate(hidden.tolist(), start=1):
             if unseen == math.inf:
                 break
-            largest.append(size)
-            most = max(most, size)
-            length = len(largest) - 1 if most >= unseen else length
+            length = shell if most[shell] >= unseen else length
         return rays[:, :length], largest[: length + 1]
 
-    def growth(self) -> Growth:
-        """The exponent of the largest sizes in the shells, unseen below the floor."""
+    def growth(self) -> tuple[float, int]:
+        """The exponent of the largest sizes in the shells, and the last where they are seen.
+
+        -inf where a vanishes or is unseen, inf where it is faster than any power; -1 for no shell.
+        """
         sizes = self.sizes.amax(dim=0)
         radii = self.points.norm(dim=-1).amin(dim=0).clamp_min(1.0)
         if not bool(torch.isfinite(sizes).all()):
-            return Growth(math.inf, int((~torch.isfinite(sizes)).nonzero()[0]))
+            return math.inf, int((~torch.isfinite(sizes)).nonzero()[0])
         visible = ((sizes > self.floor) & (sizes > 0)).nonzero().flatten()
         last = int(visible[-1]) if len(visible) else -1
         outer = visible[visible > 0][-FITTED:]  # the first shell is not far out
         if len(outer) < FEWEST:
-            return Growth(-math.inf, last)
+            return -math.inf, last
         x, y = radii[outer].log(), sizes[outer].log()
         x = x - x.mean()
         slope = float((x * y).sum() / x.square().sum())
-        return Growth(math.copysign(math.inf, slope) if abs(slope) > EVERY_POWER else slope, last)
+        return math.copysign(math.inf, slope) if abs(slope) > EVERY_POWER else slope, last
 
 
 @dataclass(frozen=True)
@@ -105,17 +90,15 @@ class Measurement:
     """What was seen of a symbol."""
 
     rows: tuple[Row, ...]  # those with the step 1 and β = 0 first, by α
+    unit_rows: dict[Indices, Row]  # those with the step 1
     core_points: Tensor  # lattice points around the origin, (M, d)
     core: dict[Indices, Tensor]  # |Δ^α ∂_x^β a| there, (M,)
-    growth: dict[Indices, Growth]  # of the largest sizes, with the step 1
     not_finite: tuple[float, ...] | None  # a lattice point where a has no value
-    value_count: int  # how many values of Δ^α ∂_x^β a were computed
 
     @property
     def fitted_order(self) -> float:
         """The exponent of |a|."""
-        none = (0,) * self.core_points.shape[1]
-        return self.growth[none, none].exponent
+        return self.rows[0].growth()[0]
 
     def near_origin(self, row: Row, order: float) -> float:
         """The largest |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} around the origin."""
@@ -126,11 +109,10 @@ class Measurement:
     def seminorms(self, order: float) -> dict[Indices, float]:
         """The largest |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} that was met with the step 1; not unseen ones."""
         largest = dict[Indices, float]()
-        for row in self.rows:
-            if (row.alpha, row.beta) not in largest and row.has_unit_steps:
-                rays, last = row.weighted(order)[0], self.growth[row.alpha, row.beta].last
-                outer = float(rays[:, : last + 1].max()) if last >= 0 else 0.0
-                largest[row.alpha, row.beta] = max(self.near_origin(row, order), outer)
+        for indices, row in self.unit_rows.items():
+            outer = row.weighted(order)[0][:, : row.growth()[1] + 1]
+            beyond = float(outer.max()) if outer.numel() else 0.0
+            largest[indices] = max(self.near_origin(row, order), beyond)
         return largest
 
     def curves(self, order: float) -> dict[int, tuple[float, ...]]:
@@ -144,46 +126,74 @@ class Measurement:
         return {total: tuple(curve.tolist()) for total, curve in masked.items()}
 
 
-def measure_differences(probe: Probe, highest: int, *, search: bool = True) -> Measurement:
-    """All differences up to an order, with three steps, and two derivatives in x.
+def measure_differences(
+    probe: Probe, stencil: Stencil, rays: Tensor, *, every_step: bool
+) -> Measurement:
+    """All differences of a stencil along rays (K, J, d), and two derivatives in x.
 
-    Without a search on sampled rays and with the step 1 alone, for constants and no assessment.
+    With all three rules for the step, or with the step 1 alone.
     """
-    if probe.shells < 4:
-        raise ValueError(f"shells is {probe.shells}; expected at least 4 to see growth")
+    radius, zero = rays.norm(dim=-1), difference_stencil(probe.dim, 0)
+    ones = torch.ones_like(radius)
+    noise = _noise(probe, zero, rays)
+    rows = list[Row]()
+    for rule in (ones, radius.sqrt(), radius / PARTS)[: 3 if every_step else 1]:
+        steps = rule.round().clamp_min(1.0)
+        sizes = probe.differences(rays, stencil, steps, "many")[:, 0]
+        amplified = [(2.0 / steps.amin(dim=0)) ** total * noise for total in stencil.totals]
+        floors = [(MARGIN * EPSILON * a).nan_to_num(nan=0.0, posinf=0.0) for a in amplified]
+        none = (0,) * probe.dim
+        indices = zip(stencil.indices, sizes, floors, strict=True)
+        rows += [Row(alpha, none, rays, steps, size, floor) for alpha, size, floor in indices]
     if probe.depends_on_x:
-        probe.set_points(*find_points(probe))
-    stencil = difference_stencil(probe.dim, highest)
-    rays = find_rays(probe, stencil, search=search)
-    noise = _noise(probe, rays)
-    rules = _steps(rays) if search else _steps(rays)[:1]
-    rows = [row for steps in rules for row in _in_xi(probe, stencil, rays, steps, noise)]
-    if probe.depends_on_x:
-        rows += _in_x(probe, rays, noise) + _mixed(probe, stencil, rays[:, :MIXED])
+        near = _rows_in_x(probe, stencil, rays[:, :MIXED], noise[:MIXED])
+        rows += _rows_in_x(probe, zero, rays, noise) + [row for row in near if sum(row.alpha)]
+    unit_rows = {(r.alpha, r.beta): r for r in reversed(rows) if bool((r.steps == 1).all())}
     points, core = _around_origin(probe, stencil)
-    growth = {(r.alpha, r.beta): r.growth() for r in reversed(rows) if r.has_unit_steps}
-    count = sum(row.sizes.numel() for row in rows) + len(core) * len(points)
-    return Measurement(tuple(rows), points, core, growth, _find_infinite(probe, rays), count)
+    return Measurement(tuple(rows), unit_rows, points, core, _find_infinite(probe, rays))
 
 
-def _steps(rays: Tensor) -> list[Tensor]:
-    """h at the points of the rays, (K, J): 1, the root of |ξ|, and a part of it."""
-    radius = rays.norm(dim=-1)
-    rules = [torch.ones_like(radius), radius.sqrt(), radius / PARTS]
-    return [rule.round().clamp_min(1.0) for rule in rules]
+def _noise(probe: Probe, zero: Stencil, rays: Tensor) -> Tensor:
+    """Sizes of the numbers whose rounding errors are in a, by shell, (J,).
+
+    |ξ| |∇a|, large for phases e^{2πi v·ξ}, enlarges rounding: it is the change by a digit of ξ. A
+    phase that turns faster than once between neighbours is none on the lattice, but a jump is.
+    """
+    radius, digit = rays.norm(dim=-1), 4 * EPSILON
+    noise = probe.differences(rays, zero, torch.ones_like(radius), "many")[0, 0].amax(dim=0)
+    if probe.only_integers:
+        return noise
+    xi = rays.flatten(0, 1)
+    change = probe.sizes(real_parts(probe.values(xi * (1 + digit)) - probe.values(xi)))[0] / digit
+    change = change.nan_to_num(nan=0.0, posinf=0.0).reshape(radius.shape).amax(dim=0)
+    return noise + torch.minimum(change, 2 * math.pi * radius.amax(dim=0) * noise)
+
+
+def _rows_in_x(probe: Probe, stencil: Stencil, rays: Tensor, noise: Tensor) -> list[Row]:
+    """Δ^α ∂_x^β a for β ≠ 0 with the step 1; where waves in x are too short they are not seen."""
+    ones, amplification = torch.ones(rays.shape[:2]).double(), probe.stencil.amplification
+    sizes = probe.differences(rays, stencil, ones, "near")
+    resolved = sizes[0] <= RESOLVED * amplification[:, None, None] * sizes[0, :1]
+    rows = []
+    for (i, alpha), (j, beta) in itertools.product(
+        enumerate(stencil.indices), enumerate(probe.stencil.indices)
+    ):
+        if j:
+            floor = MARGIN * EPSILON * 2.0 ** sum(alpha) * amplification[j] * noise
+            floor = floor.nan_to_num(nan=0.0, posinf=0.0)
+            floor = torch.where(resolved[j].all(dim=0), floor, math.inf)
+            rows.append(Row(alpha, beta, rays, ones, sizes[i, j], floor))
+    return rows
 
 
 def _around_origin(probe: Probe, stencil: Stencil) -> tuple[Tensor, dict[Indices, Tensor]]:
     """Lattice points around the origin, or those where a table is not 0, and the sizes there."""
     edge = CORE[probe.dim] if probe.support is None else probe.support + max(stencil.totals)
-    points, betas = _box(edge, probe.dim), probe.stencil.indices
+    points = _box(edge, probe.dim)
     ones = torch.ones(len(points), dtype=torch.float64)
-    near = probe.differences(points, stencil, ones, "near" if probe.depends_on_x else "many")
-    if probe.depends_on_x:
-        many = probe.differences(points, stencil, ones, "many")[:, 0]
-        near[:, 0] = torch.maximum(near[:, 0], many)
-    pairs = itertools.product(enumerate(stencil.indices), enumerate(betas))
-    return points, {(alpha, beta): near[i, j] for (i, alpha), (j, beta) in pairs}
+    sizes = probe.differences(points, stencil, ones, "near" if probe.depends_on_x else "many")
+    pairs = itertools.product(enumerate(stencil.indices), enumerate(probe.stencil.indices))
+    return points, {(alpha, beta): sizes[i, j] for (i, alpha), (j, beta) in pairs}
 
 
 def _box(edge: int, dim: int) -> Tensor:
@@ -191,113 +201,13 @@ def _box(edge: int, dim: int) -> Tensor:
     return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
 
 
-def _noise(probe: Probe, rays: Tensor) -> Tensor:
-    """Sizes of the numbers whose rounding errors are in a, by shell, (J,)."""
-    flat = rays.flatten(0, 1)
-    unit = difference_stencil(probe.dim, 0)
-    sizes = probe.differences(flat, unit, torch.ones(len(flat), dtype=torch.float64), "many")
-    largest = sizes.reshape(rays.shape[:2]).amax(dim=0)
-    return largest + _conditioning(probe, rays, largest[None])[0]
-
-
-def _conditioning(probe: Probe, rays: Tensor, noise: Tensor) -> Tensor:
-    """|ξ| |∇∂^β a|, large for phases e^{2πi v·ξ}, enlarges rounding: the change by a digit of ξ.
-
-    A phase that turns faster than once between neighbours is none on the lattice, but a jump is.
-    """
-    if probe.only_integers:
-        return torch.zeros(1, rays.shape[1], dtype=torch.float64)
-    digit, xi = 4 * EPSILON, rays.flatten(0, 1)
-    change = probe.changes(xi, xi * (1 + digit), "few" if len(noise) == 1 else "near") / digit
-    change = change.reshape(len(change), *rays.shape[:2]).nan_to_num(nan=0.0, posinf=0.0)
-    return torch.minimum(change.amax(dim=1), 2 * math.pi * rays.norm(dim=-1).amax(dim=0) * noise)
-
-
-def _floor(noise: Tensor, alpha: MultiIndex, steps: Tensor) -> Tensor:
-    """What rounding can make of Δ^α/h^|α| of numbers of the size of the noise, by shell."""
-    factor = MARGIN * EPSILON * (2.0 / steps.amin(dim=0)) ** sum(alpha)
-    return (factor * noise).nan_to_num(nan=0.0, posinf=0.0)
-
-
-def _in_xi(
-    probe: Probe, stencil: Stencil, rays: Tensor, steps: Tensor, noise: Tensor
-) -> list[Row]:
-    """Δ^α a with one rule for the step."""
-    sizes = probe.differences(rays.flatten(0, 1), stencil, steps.flatten(), "many")[:, 0]
-    sizes = sizes.reshape(len(sizes), *rays.shape[:2]).nan_to_num(nan=math.inf)
-    none = (0,) * probe.dim
-    return [
-        Row(alpha, none, rays, steps, size, _floor(noise, alpha, steps))
-        for alpha, size in zip(stencil.indices, sizes, strict=True)
-    ]
-
-
-def _in_x(probe: Probe, rays: Tensor, noise: Tensor) -> list[Row]:
-    """∂_x^β a for β ≠ 0; shells where waves in x are too short to be resolved are not seen."""
-    derivatives, resolved = probe.x_derivatives(rays.flatten(0, 1))
-    none, ones = (0,) * probe.dim, torch.ones(rays.shape[:2], dtype=torch.float64)
-    rows = []
-    for j, beta in enumerate(probe.stencil.indices[1:], start=1):
-        floor = MARGIN * EPSILON * (probe.derivative_noise[j] * noise).nan_to_num(posinf=0.0)
-        sizes = derivatives[j].reshape(rays.shape[:2]).nan_to_num(nan=math.inf)
-        blind = ~resolved[j].reshape(rays.shape[:2]).all(dim=0)
-        rows.append(Row(none, beta, rays, ones, sizes, torch.where(blind, math.inf, floor)))
-    return rows
-
-
-def _mixed(probe: Probe, stencil: Stencil, rays: Tensor) -> list[Row]:
-    """Δ^α ∂_x^β a for α, β ≠ 0 with the step 1."""
-    ones = torch.ones(rays.shape[:2], dtype=torch.float64)
-    sizes = probe.differences(rays.flatten(0, 1), stencil, ones.flatten(), "near")
-    sizes = sizes.reshape(*sizes.shape[:2], *rays.shape[:2]).nan_to_num(nan=math.inf)
-    noise = probe.noise(sizes[0].amax(dim=1))
-    noise = noise + _conditioning(probe, rays, noise)
-    return [
-        Row(alpha, beta, rays, ones, sizes[i, j], _floor(noise[j], alpha, ones))
-        for i, alpha in enumerate(stencil.indices)
-        for j, beta in enumerate(probe.stencil.indices)
-        if i and j
-    ]
-
-
 def _find_infinite(probe: Probe, rays: Tensor) -> tuple[float, ...] | None:
     """A lattice point near the origin, or a nan on a ray, where a is no number, or None."""
     box = _box(BOX[probe.dim], probe.dim)
     for points, is_bad in ((box, lambda v: ~torch.isfinite(v)), (rays.flatten(0, 1), torch.isnan)):
         for chunk in torch.split(points, 1024):
-            values = torch.view_as_real(probe.values(chunk, "many"))
-            bad = is_bad(values).any(dim=-1).flatten(0, 1).any(dim=0)
-            if bool(bad.any()):
-                infinite = chunk[bad]
+            bad = is_bad(torch.view_as_real(probe.values(chunk, "many"))).any(dim=-1)
+            infinite = chunk[bad.flatten(0, 1).any(dim=0)]
+            if len(infinite):
                 return tuple(infinite[infinite.norm(dim=-1).argmin()].tolist())
     return None
-
-
-def growth_tendency(sizes: list[float]) -> Tendency:
-    """Whether weighted sizes of shells, from the origin outwards, stay bounded.
-
-    What counts is the largest size up to each shell. It is level if it is the same over the last
-    three shells, or its increments halve over four. It grows if it does so in almost every one of
-    the last eight shells without slowing down, by a factor that even a logarithm makes. All else
-    is unclear, and so is a size that was far above a itself and then vanishes.
-
-    Example:
-        >>> steady = growth_tendency([2.0**n for n in range(9)])
-        >>> growth_tendency([1.0, 3.0, 3.5, 3.6, 3.6, 3.6, 3.6]), steady
-        ('level', 'growing')
-    """
-    most = list(itertools.accumulate(sizes, max))
-    if most[-1] == math.inf:
-        return "growing"
-    if len(most) < 6 or most[-1] == 0 or most[-1] < (1 + LEVEL) * most[-4]:
-        return "level"
-    if most[-2] > 0 and math.log(most[-1] / most[-2], RATIO) > EVERY_POWER:
-        return "growing"
-    start = max(-9, -len(most))
-    recent, before = most[-1] - most[-5], most[-5] - most[start]
-    if recent < SLOWING * before:
-        return "level" if recent < SLOWING * most[-1] else "unclear"
-    rises = [after > (1 + 1e-3) * this for this, after in itertools.pairwise(most[start:])]
-    steady = recent >= STEADY * before and sum(rises[-4:]) >= 3 and sum(rises) >= 0.7 * len(rises)
-    grown = most[start] == 0 or most[-1] >= GROWN * most[start]
-    return "growing" if steady and grown else "unclear"

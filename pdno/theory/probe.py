@@ -1,4 +1,4 @@
-"""A symbol at any points, in double precision: the basis of statements about |ξ| -> ∞.
+"""A symbol at any ξ in double precision, and the sizes of its differences as |ξ| -> ∞.
 
 What *acts* on real functions is not a itself but its Hermitian completion: a(x, ξ) where ξ_d > 0,
 conj a(x, -ξ) where ξ_d < 0, and the mean of both where ξ_d = 0. A table, which is stored for
@@ -6,6 +6,7 @@ conj a(x, -ξ) where ξ_d < 0, and the mean of both where ξ_d = 0. A table, whi
 """
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -13,38 +14,34 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pdno.symbols.base import FullSymbol, Symbol, Time, as_parameters
-from pdno.symbols.network import LowRankSymbol, NetworkSymbol, SeparatedSymbol, TableSymbol
+from pdno.symbols.base import FullSymbol, Symbol, Time
+from pdno.symbols.network import SeparatedSymbol, TableSymbol
 from pdno.symbols.scale import scale_per_axis
 from pdno.theory.stencil import Stencil, derivative_stencil
 
 # a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)
 Pairs = Callable[[Tensor, Tensor], Tensor]
 AnySymbol = Symbol | FullSymbol | Pairs
-# c from ξ (M, d) to (R, pairs, M), or b from x (P, d) to (R, pairs or 1, P)
+# c from ξ (M, d) to (R, pairs, M), or b from x (P, d) to (R, pairs, P)
 Factor = Callable[[Tensor], Tensor]
 # the points x: a few, many, or those of stencils for ∂_x at the few
-Where = Literal["few", "many", "near", "fine"]
+Where = Literal["few", "many", "near"]
 
+RATIO = 4.0  # of the radii of shells, 4^j <= |ξ| < 4^{j+1} in units of the scale
 BUDGET = 2**20  # numbers that are worked on at a time
-FINE_SPACING = 1.07 / 2**13  # of points for ∂_x a, where nothing else is differenced
-RESOLVED = 0.05  # of the largest derivative that a spacing can show; beyond, waves are too short
 _MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 1442695040888963407])
 
 
 class Probe(ABC):
     """A symbol at any ξ, and at a `few` x, at `many`, or at stencils around the few."""
 
-    scale: Tensor  # unit of ξ per axis, (d,): radii are measured in it
-    shells: int  # how far out to look: up to |ξ| = 4^(shells + 1)
     only_integers = False  # whether a is defined on the lattice alone
-    planes: Tensor | None = None  # where units of a first layer bend: w·ξ/scale + b = 0, (w, b)
     support: int | None = None  # a = 0 where some |ξ_j| is larger
-    finest: Where = "near"  # the stencil for ∂_x a, where nothing else is differenced
+    shells = 16  # how far out to look: up to |ξ| = 4^(shells + 1)
 
     def __init__(self, dim: int, depends_on_x: bool, generator: torch.Generator) -> None:
         self.dim, self.depends_on_x, self.generator = dim, depends_on_x, generator
-        self.scale = torch.ones(dim, dtype=torch.float64)
+        self.scale = torch.ones(dim, dtype=torch.float64)  # unit of ξ per axis
         self.stencil = derivative_stencil(dim, 2 if depends_on_x else 0)
 
     @abstractmethod
@@ -66,77 +63,48 @@ class Probe(ABC):
         `parts` are real and imaginary parts of (differences of) values, (2, terms, pairs, M).
         """
 
-    def noise(self, sizes: Tensor) -> Tensor:
-        """Sizes of the numbers whose rounding errors are in ∂_x^β a, for sizes (indices β, J)."""
-        return sizes
-
-    @property
-    def derivative_noise(self) -> Tensor:
-        """By how much `x_derivatives` may enlarge errors of a, (indices β,)."""
-        return self.stencil.amplification
-
     def differences(
         self, xi: Tensor, stencil: Stencil, steps: Tensor, where: Where = "few"
     ) -> Tensor:
-        """max over x and pairs of |Δ_h^α ∂_x^β a| / h^|α| at ξ (M, d), h (M,): (α, β, M)."""
+        """max over x and pairs of |Δ_h^α ∂_x^β a| / h^|α| at ξ (..., d), h (...): (α, β, ...)."""
 
-        def sizes(points: Tensor) -> Tensor:
-            largest = self.sizes(self._near(points, stencil, where).flatten(-2), where)
-            return largest.reshape(len(largest), len(points), -1).permute(2, 0, 1)
+        def sizes(parts: Tensor) -> Tensor:
+            largest = self.sizes(parts.flatten(-2), where)
+            return torch.unflatten(largest, -1, parts.shape[-2:]).movedim(-1, 0)
 
-        points = xi[:, None] + steps[:, None, None] * stencil.offsets
-        largest = self._in_chunks(sizes, points, where)
-        return largest / steps ** torch.tensor(stencil.totals)[:, None, None]
-
-    def x_derivatives(self, xi: Tensor) -> tuple[Tensor, Tensor]:
-        """max over x and pairs of |∂_x^β a|, (indices β, M), and whether it is resolved."""
-        where = self.finest
-
-        def sizes(points: Tensor) -> Tensor:
-            return self.sizes(_parts(self.values(points, where)), where)
-
-        largest = self._in_chunks(sizes, xi, where)
-        return largest, self.is_resolved(largest)
-
-    def is_resolved(self, derivatives: Tensor) -> Tensor:
-        """Whether the points of the stencil lie close enough for such derivatives."""
-        return torch.ones_like(derivatives, dtype=torch.bool)
-
-    def changes(self, xi: Tensor, other: Tensor, where: Where = "few") -> Tensor:
-        """max over x and pairs of |∂_x^β a(x, ξ') - ∂_x^β a(x, ξ)|, (indices β, M)."""
-
-        def sizes(points: Tensor) -> Tensor:
-            here, there = (self.values(xi, where) for xi in points.unbind(1))
-            return self.sizes(_parts(there - here), where)
-
-        return self._in_chunks(sizes, torch.stack([xi, other], dim=1), where)
+        points = (xi[..., None, :] + steps[..., None, None] * stencil.offsets).flatten(0, -3)
+        powers = steps.flatten() ** torch.tensor(stencil.totals)[:, None, None]
+        largest = self._map_differences(sizes, points, stencil, where) / powers
+        return torch.unflatten(largest.nan_to_num(nan=math.inf), -1, steps.shape)
 
     def strengths(
         self, xi: Tensor, stencil: Stencil, step: int, pairs: Tensor | None = None
     ) -> Tensor:
         """|Δ^α| of what a is made of, pair by pair, (indices α, pairs, M): quick, for a search."""
 
-        def squares(points: Tensor) -> Tensor:
-            parts = self._near(points, stencil, "few", pairs)
+        def squares(parts: Tensor) -> Tensor:
             return _squared_size(parts).amax(dim=0).movedim(-1, 0)
 
-        return self._in_chunks(squares, xi[:, None] + step * stencil.offsets, "few").sqrt_()
+        points = xi[:, None] + step * stencil.offsets
+        return self._map_differences(squares, points, stencil, "few", pairs).sqrt_()
 
-    def _in_chunks(self, function: Factor, points: Tensor, where: Where) -> Tensor:
-        numbers = self.values(points[:1].flatten(0, -2), where).numel()
-        chunks = torch.split(points, max(1, BUDGET // numbers))
-        return torch.cat([function(chunk) for chunk in chunks], dim=-1)
-
-    def _near(
-        self, points: Tensor, stencil: Stencil, where: Where, pairs: Tensor | None = None
+    def _map_differences(
+        self,
+        function: Factor,
+        points: Tensor,
+        stencil: Stencil,
+        where: Where,
+        pairs: Tensor | None = None,
     ) -> Tensor:
-        """Both parts of all Δ^α at the points (M, G, d) of a stencil, (2, terms, pairs, M, α)."""
-        # neighbours share most of their stencils
-        unique, index = _unique(points.flatten(0, 1))
-        values = self.values(unique, where)
-        values = values if pairs is None else values[:, pairs]
-        parts = _parts(values).index_select(-1, index)
-        return parts.reshape(*parts.shape[:-1], *points.shape[:2]) @ stencil.weights
+        """A function of both parts of all Δ^α at points (M, G, d), (2, terms, pairs, M, α)."""
+        results, numbers = [], self.values(points[0], where).numel()
+        for chunk in torch.split(points, max(1, BUDGET // numbers)):
+            unique, index = _unique(chunk.flatten(0, 1))  # neighbours share most of their stencils
+            values = self.values(unique, where)
+            values = values if pairs is None else values[:, pairs]
+            parts = torch.unflatten(real_parts(values)[..., index], -1, chunk.shape[:2])
+            results.append(function(parts @ stencil.weights))
+        return torch.cat(results, dim=-1)
 
 
 class SeparatedProbe(Probe):
@@ -154,12 +122,12 @@ class SeparatedProbe(Probe):
         self.channels = symbol.out_channels, symbol.in_channels
 
     def set_points(self, many: Tensor, few: Tensor) -> None:
-        if self.space is not None:
-            points = (few[:, None] + self.stencil.offsets).flatten(0, 1)
-            near = torch.unflatten(self.space(points), -1, (-1, len(self.stencil.offsets)))
-            weighed = (near @ self.stencil.weights).movedim(-1, 0)  # (β, R, pairs, P)
-            at_few, at_many = self.space(few)[None], self.space(many)[None]
-            self.b = {"near": weighed, "few": at_few, "many": at_many}
+        assert self.space is not None
+        points = (few[:, None] + self.stencil.offsets).flatten(0, 1)
+        near = torch.unflatten(self.space(points), -1, (-1, len(self.stencil.offsets)))
+        derivatives = (near @ self.stencil.weights).movedim(-1, 0)  # (β, R, pairs, P)
+        at_few, at_many = self.space(few)[None], self.space(many)[None]
+        self.b = {"near": derivatives, "few": at_few, "many": at_many}
 
     def table(self, x: Tensor, xi: Tensor) -> Tensor:
         c = self.frequency(xi)[..., None, :]
@@ -175,31 +143,25 @@ class SeparatedProbe(Probe):
             return _squared_size(parts.sum(dim=1)).amax(dim=0).sqrt()[None]
         b = self.b[where]
         if parts.shape[1] == 1:  # |b c| = |b| |c|
-            squared = _squared_size(parts[:, 0])
-            factors = b[:, 0].square().amax(dim=-1)
-            return torch.stack([(f[:, None] * squared).amax(dim=0).sqrt() for f in factors])
-        return torch.stack([self._largest_sum(derivative, parts) for derivative in b])
-
-    def _largest_sum(self, b: Tensor, c: Tensor) -> Tensor:
-        sums = ((at_x[..., None] * c).sum(dim=1) for at_x in b.unbind(dim=-1))
-        return torch.stack([_squared_size(s).amax(dim=0) for s in sums]).amax(dim=0).sqrt()
+            squares, factors = _squared_size(parts[:, 0]), b[:, 0].square().amax(dim=-1)
+            return torch.stack([(f[:, None] * squares).amax(dim=0).sqrt() for f in factors])
+        rows = []
+        for derivative in b:
+            sums = ((at_x[..., None] * parts).sum(dim=1) for at_x in derivative.unbind(dim=-1))
+            rows.append(torch.stack([_squared_size(s).amax(dim=0) for s in sums]).amax(dim=0))
+        return torch.stack(rows).sqrt()
 
 
 class DirectProbe(Probe):
-    """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil.
-
-    ∂_x a by itself has a spacing that resolves waves of some thousand periods.
-    """
-
-    finest = "fine"
+    """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil."""
 
     def __init__(self, function: Pairs, dim: int, generator: torch.Generator) -> None:
         super().__init__(dim, True, generator)
-        self.function, self.fine = function, derivative_stencil(dim, 2, FINE_SPACING)
+        self.function = function
 
     def set_points(self, many: Tensor, few: Tensor) -> None:
-        near, fine = (few[:, None] + each.offsets for each in (self.stencil, self.fine))
-        self.x = {"many": many, "few": few, "near": near.flatten(0, 1), "fine": fine.flatten(0, 1)}
+        near = (few[:, None] + self.stencil.offsets).flatten(0, 1)
+        self.x = {"many": many, "few": few, "near": near}
 
     def table(self, x: Tensor, xi: Tensor) -> Tensor:
         values = torch.as_tensor(self.function(x[:, None], xi[None])).to(torch.complex128)
@@ -217,25 +179,11 @@ class DirectProbe(Probe):
 
     def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
         """max |Σ_s w_βs a(x + s)|."""
-        if where in ("few", "many"):
+        if where != "near":
             return _squared_size(parts).amax(dim=(0, 1)).sqrt()[None]
-        stencil = self.stencil if where == "near" else self.fine
-        near = parts.reshape(2, -1, len(stencil.offsets), *parts.shape[2:])
-        combined = torch.einsum("kpsqm,sb->kbpqm", near, stencil.weights)
-        return _squared_size(combined).amax(dim=(1, 2)).sqrt()
-
-    def is_resolved(self, derivatives: Tensor) -> Tensor:
-        resolved = derivatives <= RESOLVED * self.derivative_noise[:, None] * derivatives[:1]
-        resolved[0] = True
-        return resolved
-
-    @property
-    def derivative_noise(self) -> Tensor:
-        return self.fine.amplification
-
-    def noise(self, sizes: Tensor) -> Tensor:
-        """The formulas for ∂^β enlarge the errors of a."""
-        return self.stencil.amplification[:, None] * sizes[:1]
+        near = torch.unflatten(parts, 1, (-1, len(self.stencil.offsets)))
+        derivatives = torch.einsum("kpsqm,sb->kbpqm", near, self.stencil.weights)
+        return _squared_size(derivatives).amax(dim=(1, 2)).sqrt()
 
 
 @torch.no_grad()
@@ -264,7 +212,6 @@ def make_probe(
     t: Time = None,
     acting: bool = False,
     frequency_scale: float | Sequence[float] | None = None,
-    shells: int = 16,
     generator: torch.Generator | None = None,
 ) -> Probe:
     """The probe of a symbol, with the arguments of `certify`; networks become float64 copies."""
@@ -274,6 +221,8 @@ def make_probe(
     axes = own or dim
     if axes is None:
         raise ValueError("this symbol does not know its number of axes: give dim=1, 2 or 3")
+    if t is not None and not isinstance(symbol, Symbol):
+        raise ValueError("a function a(x, ξ) has no time: leave t out, or bind it")
     generator = generator or torch.Generator().manual_seed(0)
     acting = acting or isinstance(symbol, TableSymbol)
     probe: Probe
@@ -284,17 +233,14 @@ def make_probe(
             scale.settle(frequency_scale)
         c, b = _factors(symbol, axes, t)
         probe = SeparatedProbe(_what_acts(c) if acting else c, b, symbol, axes, generator)
+        probe.scale = probe.scale if scale is None else scale.frequency.double()
+        probe.support = max(symbol.modes) if isinstance(symbol, TableSymbol) else None
     else:
-        if t is not None:
-            raise ValueError("a function a(x, ξ) has no time: leave t out, or bind it")
         function = symbol.function if isinstance(symbol, FullSymbol) else symbol
         probe = DirectProbe(_what_acts(function) if acting else function, axes, generator)
-    if isinstance(symbol, SeparatedSymbol):
-        probe.scale, probe.planes = symbol.scale.frequency.double(), _first_layer(symbol, t)
     if frequency_scale is not None:
         probe.scale = scale_per_axis(frequency_scale, axes)
-    probe.support = max(symbol.modes) if isinstance(symbol, TableSymbol) else None
-    probe.only_integers, probe.shells = acting, shells
+    probe.only_integers = acting
     return probe
 
 
@@ -313,19 +259,6 @@ def _factors(symbol: Symbol, dim: int, t: Time) -> tuple[Factor, Factor | None]:
     )
 
 
-def _first_layer(symbol: SeparatedSymbol, t: Time) -> Tensor | None:
-    """Rows (w, b) of the units w·ξ/s + b of networks that see ξ itself."""
-    if not isinstance(symbol, (NetworkSymbol, LowRankSymbol)):
-        return None
-    layers = (symbol.real.linear_in, symbol.imaginary.linear_in)
-    rows = torch.cat([torch.cat([layer.weight, layer.bias[:, None]], dim=1) for layer in layers])
-    w, b = rows[:, : symbol.scale.dim], rows[:, -1:]
-    parameters = as_parameters(t, symbol, rows)
-    if parameters is not None:
-        b = b + rows[:, symbol.scale.dim : -1] @ parameters[:, None]
-    return torch.cat([w, b], dim=1)
-
-
 def _what_acts(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The part of c(ξ) or a(x, ξ) that acts on real functions."""
 
@@ -338,7 +271,7 @@ def _what_acts(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return acting
 
 
-def _parts(values: Tensor) -> Tensor:
+def real_parts(values: Tensor) -> Tensor:
     return torch.stack([values.real, values.imag])
 
 
