@@ -33,10 +33,10 @@ from .networks.fno import FNO as FNO
 from .networks.heads import TransportHead as TransportHead
 from .networks.mwt import MWT as MWT
 from .networks.neural_operator import count_parameters as count_parameters
+from .networks.neural_operator import rollout as rollout
 from .networks.pdno import PDIO as PDIO
 from .networks.pdno import PDNO as PDNO
 from .networks.published_weights import load_published as load_published
-from .networks.rollout import rollout as rollout
 from .networks.specification import specify as specify
 from .operators.pseudo_differential import PseudoDifferentialOperator as PseudoDifferentialOperator
 from .operators.pseudo_differential import apply_symbol as apply_symbol

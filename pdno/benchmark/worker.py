@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from pdno.benchmark.contenders import JSON, MAIN, SETTINGS, Setting, build
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.native import tune_allocator
-from pdno.networks.neural_operator import NeuralOperator, count_parameters
-from pdno.networks.rollout import rollout
+from pdno.networks.neural_operator import NeuralOperator, count_parameters, rollout
 from pdno.spectral.grid import Grid
 
 

@@ -1,7 +1,6 @@
 """Heads: what a network makes of the outputs of its last layer.
 
-Without a head they are the prediction. With the transport head they say where the next frame
-comes from and what is added to it:
+With the transport head they say where the next frame comes from and what is added to it:
 
     u(x) = e^{cΔ}[v(· + δ)](x) + r(x)
 

@@ -2,9 +2,8 @@
 
     u = Q ∘ K_n ∘ σ ∘ K_{n-1} ∘ ... ∘ σ ∘ K_1 ∘ P [f]
 
-P gives every point the k^d coefficients of `width` functions, each K is a `MultiwaveletOperator`
-without a local term, σ is ReLU, and Q has one hidden layer of 128. The space-time network takes a
-block of frames at once, (B, C, N_1, N_2, T), and normalises over the batch after each K.
+P gives every point the k^d coefficients of `width` functions, σ is ReLU, Q has one hidden layer of
+128. The space-time network normalises over the batch after each `MultiwaveletOperator` K.
 """
 
 from functools import partial
@@ -15,7 +14,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.networks.heads import AnyHead, Transport, make_head
+from pdno.interface.errors import check_at_least
+from pdno.networks.heads import AnyHead, make_head
 from pdno.networks.neural_operator import Size, check_numbers
 from pdno.operators.multiwavelet import CONVOLUTION, MultiwaveletOperator
 from pdno.spectral.grid import Grid
@@ -65,8 +65,7 @@ class MWT(RecordsArguments, nn.Module):
         options = make_head(head)
         if space_time and options is not None:
             raise ValueError("a head predicts one frame, a space-time network all: leave one out")
-        if blocks < 1:
-            raise ValueError(f"blocks is {blocks}; expected at least one multiwavelet operator")
+        check_at_least("blocks", blocks)
         self.dim, self.in_channels, self.space_time = dim, in_channels, space_time
         self.append_coordinates, self.axes = append_coordinates, dim + space_time
         operator = partial(MultiwaveletOperator, dim, width, wavelets=wavelets, modes=modes)
@@ -81,18 +80,15 @@ class MWT(RecordsArguments, nn.Module):
         nn.init.xavier_normal_(hidden.weight)
         nn.init.xavier_normal_(output.weight)
         self.project = nn.Sequential(hidden, nn.ReLU(), output)
-        self.head: Transport | None = None
-        if options is not None:
-            self.head = options.attach(dim, out_channels, output)
+        self.head = options and options.attach(dim, out_channels, output)
 
     def forward(self, f: Tensor) -> Tensor:
         """Map f (B, in_channels, *N) to u (B, out_channels, *N)."""
         check_numbers(f, self.lift.weight)
         if f.dim() != 2 + self.axes or f.shape[1] != self.in_channels:
             layout = "(B, C, N_1, N_2, T)" if self.space_time else "(B, C, *N)"
-            expected = f"{layout} with C={self.in_channels} and dim={self.dim}"
-            cure = "put the channels first, or build MWT for this input"
-            raise ValueError(f"input has shape {tuple(f.shape)}; expected {expected}: {cure}")
+            expected = f"{layout} with C={self.in_channels} and dim={self.dim}, channels first"
+            raise ValueError(f"input has shape {tuple(f.shape)}; expected {expected}")
         v = self.lift(self._add_coordinates(f) if self.append_coordinates else f)
         for layer, operator in enumerate(self.operators):
             v = operator(v if layer == 0 else torch.relu(v))

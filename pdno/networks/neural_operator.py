@@ -1,4 +1,4 @@
-"""The skeleton of PDNO and FNO: lift, blocks, project.
+"""The skeleton of PDNO and FNO: lift, blocks, project; and its rollouts.
 
     u = Q ∘ (W_L + K_L) ∘ σ(W_{L-1} + K_{L-1}) ∘ ... ∘ σ(W_1 + K_1) ∘ P [f, x]          (eq. 1)
 
@@ -9,20 +9,20 @@ With a feed-forward part F = W₂ σ(W₁ · + b₁) + b₂ (not in the paper) a
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from pdno.networks.heads import AnyHead, Transport, make_head
+from pdno.interface.errors import check_at_least, check_choice
+from pdno.networks.heads import AnyHead, make_head
 from pdno.operators.cache import CachedLayer, share_values
 from pdno.operators.kernel import apply_projection
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
-from pdno.symbols.base import SymbolValues, Time
 from pdno.symbols.scale import ExactScales, scale_per_axis
 
 PROJECT_HIDDEN = 128
@@ -34,6 +34,7 @@ Coordinates = Literal["appended", "periodic", "none"]
 Extension = Literal["even", "odd"]
 Zeros = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0)]
 Padding = Zeros | tuple[Zeros, ...] | Extension
+Step = Callable[[Tensor], Tensor]
 
 
 class PointwiseLinear(nn.Module):
@@ -89,9 +90,8 @@ class NeuralOperator(ExactScales):
     ) -> None:
         super().__init__()
         columns = {"appended": dim, "periodic": 2 * dim, "none": 0}
-        if coordinates not in columns:
-            expected = ", ".join(map(repr, columns))
-            raise ValueError(f"coordinates {coordinates!r}; expected one of {expected}")
+        check_choice("coordinates", coordinates, columns)
+        check_at_least("feed_forward", feed_forward, 0)
         self.coordinates = coordinates
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.extension: Extension | None = None
@@ -109,8 +109,6 @@ class NeuralOperator(ExactScales):
         self.lift = PointwiseLinear(in_channels + columns[coordinates], width)
         self.operators = nn.ModuleList(operators)
         self.locals = nn.ModuleList(PointwiseLinear(width, width) for _ in operators)
-        if feed_forward < 0:
-            raise ValueError(f"feed_forward is {feed_forward}; expected a hidden width, or 0")
         count = len(operators) if feed_forward else 0
         self.expand = nn.ModuleList(PointwiseLinear(width, feed_forward) for _ in range(count))
         self.contract = nn.ModuleList(PointwiseLinear(feed_forward, width) for _ in range(count))
@@ -118,9 +116,7 @@ class NeuralOperator(ExactScales):
         options = make_head(head)
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
         self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
-        self.head: Transport | None = None
-        if options is not None:
-            self.head = options.attach(dim, out_channels, self.project)
+        self.head = options and options.attach(dim, out_channels, self.project)
 
     def forward(
         self, f: Tensor, t: Tensor | float | None = None, *, grid: Grid | None = None
@@ -130,7 +126,14 @@ class NeuralOperator(ExactScales):
         Symbols that see PDE parameters get (B, P) numbers for t, time first where they take it.
         """
         check_numbers(f, self.lift.weight)
-        self._check_shape(f)
+        if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
+            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
+            last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
+            cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"
+            raise ValueError(
+                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
+                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}"
+            )
         where = grid or Grid(tuple(f.shape[2:]))
         where.check(f, "f")
         v, inner = self.enter(f, where), self.inner_grid(where)
@@ -144,16 +147,6 @@ class NeuralOperator(ExactScales):
                 v = local.add_to(operator(v, inner, t), v)
         outputs = perceptron(self.project_hidden, self.project, cut(v, where))
         return outputs if self.head is None else self.head.project(outputs, f)
-
-    def _check_shape(self, f: Tensor) -> None:
-        if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
-            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
-            last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
-            cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"
-            raise ValueError(
-                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
-                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}"
-            )
 
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[CachedLayer]:
         """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
@@ -171,17 +164,22 @@ class NeuralOperator(ExactScales):
         for operator in self._operators():
             operator.cache.clear()
 
-    def evaluate_symbols(self, grid: Grid, t: Time = None) -> list[SymbolValues]:
-        """The values of all symbols on a grid, with their graph, for `using_symbols`."""
-        inner = self.inner_grid(grid)
-        return [operator.values_at_nodes(inner, t) for operator in self._operators()]
+    def shared_step(self, grid: Grid, pde_parameters: Tensor | None = None) -> Step:
+        """The network on a grid, with its symbols evaluated once for all calls, with their graph.
 
-    def using_symbols(
-        self, grid: Grid, values: list[SymbolValues]
-    ) -> AbstractContextManager[None]:
-        """Use these values of the symbols in all calls of a block."""
-        caches = [operator.cache for operator in self._operators()]
-        return share_values(self.inner_grid(grid), caches, values)
+        They are evaluated at these PDE parameters, (B, P), where they see such.
+        """
+        if self.takes_time:
+            raise ValueError("a network that takes time predicts in one shot, not by a rollout")
+        inner, operators = self.inner_grid(grid), list(self._operators())
+        values = [operator.values_at_nodes(inner, pde_parameters) for operator in operators]
+
+        def step(window: Tensor) -> Tensor:
+            with share_values(inner, [operator.cache for operator in operators], values):
+                frame: Tensor = self(window, grid=grid)
+                return frame
+
+        return step
 
     @property
     def takes_time(self) -> bool:
@@ -280,17 +278,14 @@ def check_numbers(f: object, weight: Tensor) -> None:
 
 def check_sizes(dim: int, modes: Modes, **sizes: int) -> tuple[int, ...] | None:
     """The kept modes, one per axis, if these sizes make a network."""
-    if dim not in (1, 2, 3):
-        raise ValueError(f"dim is {dim}; expected 1, 2 or 3")
+    check_choice("dim", dim, (1, 2, 3))
     for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"{name} is {value}; expected at least 1")
+        check_at_least(name, value)
     if modes is None:
         return None
     kept = (modes,) * dim if isinstance(modes, int) else tuple(modes)
     if len(kept) != dim or min(kept) < 1:
-        expected = f"a positive number, or one for each of {dim} axes"
-        raise ValueError(f"modes {modes}; expected {expected}")
+        raise ValueError(f"modes {modes}; expected a positive number, or one per axis of {dim}")
     return kept
 
 
@@ -302,3 +297,25 @@ def count_parameters(network: nn.Module, *, complex_once: bool = True) -> int:
         is_complex = parameter.is_complex() or name.endswith("table")
         count += numbers // 2 if complex_once and is_complex else numbers
     return count
+
+
+def rollout(network: Step, window: Tensor, steps: int, *, recompute: bool = False) -> Tensor:
+    """Predict `steps` frames; the window slides over the predictions (paper section 5.2).
+
+    Shapes: window (B, k·C, *N), the latest k frames, oldest first -> (B, steps, C, *N). The
+    network is any function from a window to the next frame. To `recompute` each step in the
+    backward pass takes the memory of one and a third more time.
+    """
+    check_at_least("steps", steps)
+    step, frames = network, list[Tensor]()
+    if isinstance(network, NeuralOperator):
+        step = network.shared_step(Grid(tuple(window.shape[2:])))
+    for _ in range(steps):
+        again = recompute and torch.is_grad_enabled()
+        frame = checkpoint(step, window, use_reentrant=False) if again else step(window)
+        if window.shape[1] % frame.shape[1]:
+            held = f"a window of {window.shape[1]} channels"
+            raise ValueError(f"{held} is not whole frames of {frame.shape[1]}")
+        frames.append(frame)
+        window = torch.cat([window[:, frame.shape[1] :], frame], dim=1)
+    return torch.stack(frames, dim=1)

@@ -15,13 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.networks.neural_operator import (
-    Modes,
-    PointwiseLinear,
-    Size,
-    check_numbers,
-    check_sizes,
-)
+from pdno.networks.neural_operator import Modes, PointwiseLinear, Size, check_numbers, check_sizes
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.symbols.classical import ClassicalSymbol
@@ -33,9 +27,8 @@ Order = Annotated[float, Field(ge=-8, le=8)]
 class SemigroupStep(RecordsArguments, nn.Module):
     """e^{A(D)} u + B(D) σ(W u + b), (B, C, *N) -> (B, C, *N).
 
-    A of order `order` is dissipative, and elliptic if that is positive; `self_adjoint` leaves its
-    skew part out, so that nothing is transported by it. B is of order `local_order`, from `width`
-    channels. `modes` are kept.
+    A of order `order` is dissipative; `self_adjoint` leaves its skew part, the transport, out. B
+    is of order `local_order`, from `width` channels. `modes` are kept.
 
     Example:
         >>> import torch
@@ -65,18 +58,19 @@ class SemigroupStep(RecordsArguments, nn.Module):
             channels = f"from {in_channels} to {out_channels} channels"
             raise ValueError(f"a step {channels}; expected as many: give it one frame, window=1")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
-        scale = InputScale(dim, 1.0, frequency_scale, kept)
-        generator = ClassicalSymbol(
-            in_channels, in_channels, scale=scale, order=order, depends_on_x=False,
-            takes_time=True, self_adjoint=self_adjoint, layers=symbol_layers, hidden=symbol_hidden,
-        )  # fmt: skip
-        scale = InputScale(dim, 1.0, frequency_scale, kept)
-        forcing = ClassicalSymbol(
-            width, in_channels, scale=scale, order=local_order, depends_on_x=False,
-            layers=symbol_layers, hidden=symbol_hidden,
-        )  # fmt: skip
-        self.semigroup = PseudoDifferentialOperator(generator, kept)
-        self.forcing = PseudoDifferentialOperator(forcing, kept)
+
+        def symbol(inputs: int, order: float, **options: bool) -> PseudoDifferentialOperator:
+            scale = InputScale(dim, 1.0, frequency_scale, kept)
+            sizes = {"layers": symbol_layers, "hidden": symbol_hidden, "order": order}
+            return PseudoDifferentialOperator(
+                ClassicalSymbol(
+                    inputs, in_channels, scale=scale, depends_on_x=False, **sizes, **options
+                ),
+                kept,
+            )
+
+        self.semigroup = symbol(in_channels, order, takes_time=True, self_adjoint=self_adjoint)
+        self.forcing = symbol(width, local_order)
         self.local = PointwiseLinear(in_channels, width)
 
     def forward(self, f: Tensor, *, grid: Grid | None = None) -> Tensor:

@@ -1,8 +1,7 @@
 """Specifications of networks: `kind: pdno` and options, as files and studies name them.
 
-A specification has the options of the network's constructor, with their names, defaults and
-limits. A file names a kind of network, never a piece of code to import; `pdno.register` adds those
-of other packages.
+A specification has the options of the network's constructor, with their defaults and limits. A
+file names a kind of network, never code to import; `pdno.register` adds those of other packages.
 """
 
 import inspect
@@ -21,14 +20,8 @@ from pdno.networks.mwt import MWT
 from pdno.networks.pdno import PDIO, PDNO
 from pdno.networks.semigroup import SemigroupStep
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    "pdno": PDNO,
-    "fno": FNO,
-    "mwt": MWT,
-    "pdio": PDIO,
-    "semigroup": SemigroupStep,
-}
-"""By kind; `pdno.register` adds those of other packages."""
+NETWORKS: dict[str, Callable[..., nn.Module]] = {"pdno": PDNO, "fno": FNO, "mwt": MWT}
+NETWORKS |= {"pdio": PDIO, "semigroup": SemigroupStep}
 SIZES = ("dim", "in_channels", "out_channels")  # which follow from the data
 
 
@@ -95,10 +88,8 @@ def record_class(kind: str, network: Callable[..., nn.Module]) -> type[NetworkSp
     fields: dict[str, Any] = {"kind": (Literal[kind], kind)}
     for name, parameter in inspect.signature(network).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise ValueError(
-                f"{class_name} takes options without names (*{name}), which no file can "
-                "list: name them in its constructor"
-            )
+            wrong = f"{class_name} takes options without names (*{name})"
+            raise ValueError(f"{wrong}, which no file can list: name them in its constructor")
         if name not in SIZES:
             required, hint = parameter.default is parameter.empty, parameter.annotation
             default = Field() if required else parameter.default
@@ -108,12 +99,10 @@ def record_class(kind: str, network: Callable[..., nn.Module]) -> type[NetworkSp
 
 def _read(value: object) -> object:
     """A record {"kind": ..., ...}, or the name of a kind alone, as a specification."""
-    if isinstance(value, str):
-        return specify(value)
-    if isinstance(value, dict):
-        kind = value.get("kind")
-        return specify(**value) if isinstance(kind, str) else specify(str(kind))
-    return value
+    values = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(values, dict):
+        return values
+    return specify(**{**values, "kind": str(values.get("kind"))})
 
 
 AnyNetwork = Annotated[SerializeAsAny[NetworkSpecification], BeforeValidator(_read)]

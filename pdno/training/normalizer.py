@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from pdno.networks.neural_operator import NeuralOperator
-from pdno.networks.rollout import shared_step
 from pdno.spectral.calculus import interpolate
 from pdno.spectral.grid import Grid
 
@@ -189,7 +188,7 @@ class NormalizedNetwork:
         """`apply` with the symbols evaluated once for all calls, where the network has such."""
         if not isinstance(self.network, NeuralOperator):
             return self.apply
-        step = shared_step(self.network, self.grid, self.in_symbols)
+        step = self.network.shared_step(self.grid, self.in_symbols)
         return lambda f: step(self.with_channels(f))
 
     def apply(self, f: Tensor, t: Tensor | None = None) -> Tensor:

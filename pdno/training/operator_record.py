@@ -286,7 +286,8 @@ def symbol_arrays(network: nn.Module, task: Task, grid: Grid, times: Times) -> S
     numbers = last + [0.0] * max((operator.pde_parameters for operator in operators), default=0)
     blocks = []
     if isinstance(network, NeuralOperator) and not numbers:
-        blocks = [values.on_grid() for values in network.evaluate_symbols(grid)]
+        inner = network.inner_grid(grid)
+        blocks = [operator.values_at_nodes(inner).on_grid() for operator in operators]
         operators = []
     t: Time = torch.tensor([numbers]) if len(numbers) > 1 else next(iter(numbers), None)
     for operator in operators:

@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
 from torch import Tensor
 
 from pdno.interface.records import Record, by_kind
-from pdno.networks.rollout import unroll
+from pdno.networks.neural_operator import rollout
 from pdno.training.normalizer import (
     Normalization,
     NormalizedNetwork,
@@ -137,7 +137,7 @@ class _Recurrent(Task):
         return advance
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
-        return unroll(self.step(net), inputs, len(self._need(times)))
+        return rollout(self.step(net), inputs, len(self._need(times)))
 
 
 class Rollout(_Recurrent):
@@ -161,7 +161,7 @@ class Rollout(_Recurrent):
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
         steps = batch.targets.shape[1]
-        return unroll(self.step(net), batch.inputs, steps, recompute=self.recompute)
+        return rollout(self.step(net), batch.inputs, steps, recompute=self.recompute)
 
 
 class _OneStep(_Recurrent):

@@ -377,12 +377,12 @@ def test_parameters_are_real_and_move_to_any_device(options):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"dim": 4}, "dim is 4; expected 1, 2 or 3"),
+        ({"dim": 4}, "dim is 4; expected one of 1, 2, 3"),
         ({"in_channels": 0}, "in_channels is 0; expected at least 1"),
         ({"width": 0}, "width is 0; expected at least 1"),
         ({"layers": 0}, "layers is 0; expected at least 1"),
-        ({"modes": 0}, "modes 0; expected a positive number, or one for each of 2 axes"),
-        ({"modes": (3,)}, r"modes \(3,\); expected a positive number, or one for each of 2"),
+        ({"modes": 0}, "modes 0; expected a positive number, or one per axis of 2"),
+        ({"modes": (3,)}, r"modes \(3,\); expected a positive number, or one per axis of 2"),
         ({"padding": -1}, "padding is -1; expected a fraction >= 0 or a number of points"),
         ({"symbol": "fourier"}, "'fourier'; expected one of network, trunk, low-rank"),
         ({"symbol": "table"}, "needs modes, for example modes=12, and no time"),
