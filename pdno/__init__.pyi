@@ -29,11 +29,11 @@ from .exports.export import export as export
 from .fields.distributions import GaussianField as GaussianField
 from .fields.distributions import TwoPhaseField as TwoPhaseField
 from .native import tune_allocator as tune_allocator
-from .networks.fno import FNO as FNO
 from .networks.heads import TransportHead as TransportHead
 from .networks.mwt import MWT as MWT
 from .networks.neural_operator import count_parameters as count_parameters
 from .networks.neural_operator import rollout as rollout
+from .networks.pdno import FNO as FNO
 from .networks.pdno import PDIO as PDIO
 from .networks.pdno import PDNO as PDNO
 from .networks.published_weights import load_published as load_published

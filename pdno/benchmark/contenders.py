@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
 from pdno.networks.neural_operator import PointwiseLinear
-from pdno.networks.pdno import PDNO
+from pdno.networks.pdno import FNO, PDNO
 from pdno.operators.reference import apply_straight
 from pdno.spectral.grid import Grid
 

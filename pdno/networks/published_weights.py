@@ -15,9 +15,8 @@ from torch import Tensor, nn
 
 from pdno.files.tensor_file import read_tensor_file
 from pdno.interface.errors import check_shape
-from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT, Base
-from pdno.networks.pdno import PDNO
+from pdno.networks.pdno import FNO, PDNO
 from pdno.operators.multiwavelet import make_filters
 
 _SYMBOL, _TABLE = "conv0.net_real.linear_in.weight", "conv0.weights1"

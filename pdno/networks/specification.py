@@ -15,9 +15,8 @@ from torch import nn
 
 from pdno.interface.errors import unknown_name
 from pdno.interface.records import Record
-from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
-from pdno.networks.pdno import PDIO, PDNO
+from pdno.networks.pdno import FNO, PDIO, PDNO
 from pdno.networks.semigroup import SemigroupStep
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"pdno": PDNO, "fno": FNO, "mwt": MWT}

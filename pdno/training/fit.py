@@ -69,7 +69,7 @@ def fit(
 
     Example:
         >>> from pdno.spectral.grid import Grid
-        >>> from pdno.networks.fno import FNO
+        >>> from pdno.networks.pdno import FNO
         >>> f = torch.randn(8, 1, 16, generator=torch.Generator().manual_seed(0))
         >>> data = OperatorDataset.from_arrays(f, 2 * f, Grid((16,)))
         >>> operator = fit(FNO(1, 1, 1, width=4, modes=4), data, epochs=2, batch_size=4)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pdno.figures.fields import plot_symbol_layer
-from pdno.networks.fno import FNO
+from pdno.networks.pdno import FNO
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.paper.ablations import burgers_rollout
 from pdno.paper.recipes import darcy, heat

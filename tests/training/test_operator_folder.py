@@ -15,9 +15,8 @@ from pdno.evaluation.evaluate import evaluate
 from pdno.files.checksums import write_checksums
 from pdno.files.run_folder import WITH_CHECKSUMS
 from pdno.interface.arguments import RecordsArguments, describe, rebuild
-from pdno.networks.fno import FNO
 from pdno.networks.mwt import MWT
-from pdno.networks.pdno import PDIO, PDNO
+from pdno.networks.pdno import FNO, PDIO, PDNO
 from pdno.runs.run import load, load_run
 from pdno.spectral.grid import Grid
 from pdno.training.fit import fit
@@ -246,7 +245,10 @@ def test_damage_is_one_clear_message(own):
         (text[:-20], r"operator.json is not readable \(it: Invalid JSON"),
         (text.replace('"format": 1', '"format": 2'), r"\(format: .*or of a newer pdno"),
         (text.replace('"static"', '"dance"'), r"task kind 'dance'; expected one of static, "),
-        (text.replace('"width": 3', '"size": 3'), r"(?s)cannot make the network .*size.*network=PDNO"),
+        (
+            text.replace('"width": 3', '"size": 3'),
+            r"(?s)cannot make the network .*size.*network=PDNO",
+        ),
     ):
         operator.write_text(broken)
         write_checksums(own, WITH_CHECKSUMS)
