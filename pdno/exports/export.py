@@ -24,7 +24,7 @@ from pdno.exports.frozen import FrozenPredictor, freeze
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path, write_text
 from pdno.files.checksums import verified_path, write_checksums
-from pdno.interface.errors import require
+from pdno.interface.errors import check_choice, require
 from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import read_tensors, write_tensors
@@ -46,10 +46,7 @@ USAGE: dict[Format, str] = {
     "aoti": 'torch._inductor.aoti_load_package("{name}")(inputs)',
     "safetensors": 'safetensors.numpy.load_file("{name}")  # the tables',
 }
-LOOP = """
-One step: `outputs` is the frame after those of `inputs`. For more, drop the oldest frame of
-`inputs`, append `outputs`, and go on.
-"""
+LOOP = "\nOne step: `outputs` is the next frame. For more, it replaces the oldest of `inputs`.\n"
 OPSET = 20
 WAVES = 4  # of the samples that are drawn where none are given
 BATCHES = (1, 20)
@@ -77,9 +74,8 @@ class Exported:
         lines = []
         for size in BATCHES:
             batch = self.inputs[torch.arange(size) % len(self.inputs)].contiguous()
-            best = time_alternately(
-                {"torch": partial(self.predict, batch), self.format: partial(self.run, batch)}
-            )
+            contenders = {"torch": self.predict, self.format: self.run}
+            best = time_alternately({name: partial(f, batch) for name, f in contenders.items()})
             both = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in best.items())
             lines.append(f"batch of {size}: {both}")
         return "\n".join(lines)
@@ -101,25 +97,30 @@ def export(
     Shapes: (B, C, *N) -> (B, O, *N), or (B, T, O, *N) with frames; B is free, *N is not.
 
     Arguments:
-        operator: What `pdno.load` returns.
         resolution: Points of the longest axis; those of the training by default.
         frames: T of a rollout as one graph. Without it the file is one step, from a window of
-            frames to the next one, and the loop is yours. Operators with time give the first T of
-            the times of their training, by default all.
-        pde_parameters: PDE parameters by name, which an operator of a family needs and the file
-            fixes, for example {"viscosity": 1e-3}.
+            frames to the next one. Operators with time give the first T times, by default all.
+        pde_parameters: What an operator of a family needs, for example {"viscosity": 1e-3}.
         samples: Inputs (B, C, *N) to compare on, and their grid; smooth random ones by default.
         card: Folder of the operator, whose model card becomes part of that of the file.
     """
-    if format not in FORMATS:
-        raise ValueError(f"format {format!r}; expected one of {', '.join(FORMATS)}")
+    check_choice("format", format, FORMATS)
     target = Path(out)
     if not target.name.endswith(FORMATS[format]):
         raise ValueError(f"{target.name} is {format}: expected a name that ends {FORMATS[format]}")
     operator = operator.fixed(pde_parameters)
     frozen = freeze(operator, resolution, _times(operator, frames))
     inputs, predict = _inputs(frozen, samples), partial(_predict, operator, frozen)
-    description = describe(frozen) | {"pde_parameters": dict(pde_parameters or {})}
+    frames_axis = () if frozen.times is None else (len(frozen.times),)
+    description = {
+        "inputs": ["batch", frozen.input_channels, *frozen.grid.shape],
+        "outputs": ["batch", *frames_axis, frozen.output_channels, *frozen.grid.shape],
+        "task": frozen.task.kind,
+        "times": frozen.times,
+        "grid": asdict(frozen.grid),
+        "pdno": version("pdno"),
+        "pde_parameters": dict(pde_parameters or {}),
+    }
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(target) as temporary, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / target.name
@@ -133,19 +134,6 @@ def export(
         write_text(target.with_name(f"{target.name}.md"), text)
     write_checksums(target.parent, [target.name, f"{target.name}.md"], record=checksums.name)
     return Exported(target, format, difference, description, run, predict, inputs)
-
-
-def describe(frozen: FrozenPredictor) -> dict[str, object]:
-    """Shapes of inputs and outputs, and what is fixed in the file, as plain JSON."""
-    frames = () if frozen.times is None else (len(frozen.times),)
-    return {
-        "inputs": ["batch", frozen.input_channels, *frozen.grid.shape],
-        "outputs": ["batch", *frames, frozen.output_channels, *frozen.grid.shape],
-        "task": frozen.task.kind,
-        "times": frozen.times,
-        "grid": asdict(frozen.grid),
-        "pdno": version("pdno"),
-    }
 
 
 def _times(operator: TrainedOperator, frames: int | None) -> Sequence[float] | None:
@@ -171,10 +159,9 @@ def _inputs(frozen: FrozenPredictor, samples: tuple[Tensor, Grid] | None) -> Ten
         inputs = inputs if frozen.inputs is None else frozen.inputs.decode(inputs, grid)
     else:
         inputs, old = samples
-        if old != grid and grid.periodic:
-            inputs = resample(inputs, grid.shape)
-        elif old != grid:
-            inputs = interpolate(inputs, old, grid)
+        if old != grid:
+            periodic = grid.periodic
+            inputs = resample(inputs, grid.shape) if periodic else interpolate(inputs, old, grid)
     return inputs[:, -frozen.input_channels :].float().cpu().contiguous()
 
 
@@ -188,10 +175,8 @@ def _compare(run: Predict, predict: Predict, inputs: Tensor, format: Format) -> 
         errors = (outputs - target).flatten(1).norm(dim=1) / target.flatten(1).norm(dim=1)
         largest = max(largest, float(errors.max()))
     if not largest <= TOLERANCE:
-        raise ValueError(
-            f"the {format} file differs from torch by {largest:.2e}, more than {TOLERANCE:g} "
-            "relative, and was not kept: ask for fewer frames, or for another format"
-        )
+        wrong = f"the {format} file differs from torch by {largest:.2e} > {TOLERANCE:g} relative"
+        raise ValueError(f"{wrong} and was not kept: take fewer frames, or another format")
     return largest
 
 
@@ -249,9 +234,8 @@ def _write_compiled(frozen: FrozenPredictor, inputs: Tensor, path: Path, header:
     except Exception as error:
         if "compiler" not in str(error).lower():
             raise
-        raise ValueError(
-            f"AOTInductor found no C++ compiler ({error}): install g++, or take --format onnx"
-        ) from error
+        wrong = f"AOTInductor found no C++ compiler ({error})"
+        raise ValueError(f"{wrong}: install g++, or take --format onnx") from error
     model: Predict = aoti_load_package(package)
     return model
 

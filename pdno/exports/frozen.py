@@ -293,20 +293,16 @@ def freeze_network(network: nn.Module, grid: Grid, t: Time, shared: SharedTables
         return FrozenNetwork(network, grid, t, shared)
     if isinstance(network, PseudoDifferentialOperator):
         return FrozenOperator(network, grid, t, shared)
-    raise ValueError(
-        f"a {type(network).__name__} cannot be frozen: expected a PDNO, FNO or PDIO; other "
-        "networks run where pdno runs"
-    )
+    kind = type(network).__name__
+    raise ValueError(f"a {kind} cannot be frozen: expected a PDNO, FNO or PDIO")
 
 
 def grid_with_points(sampling: Sampling, points: int) -> Grid:
     """The grid of the training data with other points on its longest axis."""
     shape = sampling.grid.shape
     if points < 4 or any(n * points % max(shape) for n in shape):
-        raise ValueError(
-            f"resolution {points} for an operator of {shape} points: expected at least 4, in the "
-            "same proportions"
-        )
+        expected = "expected at least 4, in the same proportions"
+        raise ValueError(f"resolution {points} for an operator of {shape} points: {expected}")
     return sampling.grid_of(torch.empty(1, 1, *(n * points // max(shape) for n in shape)))
 
 
@@ -316,17 +312,14 @@ def freeze(
 ) -> FrozenPredictor:
     """A trained operator on a grid, for one step of a rollout unless times are given.
 
-    Arguments:
-        resolution: Points of the longest axis; those of the training by default.
-        times: Times of the frames; operators that do not predict in turn have those of the
-            training by default.
+    The `resolution` are points of the longest axis. Without it, and without times where frames are
+    not predicted in turn, they are those of the training.
     """
     sampling, task = operator.sampling, operator.task
     if sampling is None:
         raise ValueError("this operator does not know its grid: train it by pdno.fit, or load it")
-    grid = grid_with_points(
-        sampling, max(sampling.grid.shape) if resolution is None else resolution
-    )
+    points = max(sampling.grid.shape) if resolution is None else resolution
+    grid = grid_with_points(sampling, points)
     if task.times_wanted == "none":
         if times is not None:
             raise ValueError("this operator predicts one field, not frames: leave frames out")

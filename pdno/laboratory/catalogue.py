@@ -1,8 +1,7 @@
 """The operators that the laboratory shows, and the states that a reader gives them.
 
 A *state* is a coefficient or an initial value on a grid, (*N). The other inputs follow: the solver
-computes the frames of a window, further channels of a static input are constants, and so are the
-PDE parameters of a family of equations.
+computes the frames of a window; further channels and PDE parameters are constants.
 """
 
 import base64
@@ -38,6 +37,7 @@ LARGEST = {1: 4096, 2: 256}  # points per axis that a reader may ask for, by dim
 LARGEST_VALUE = 1e6
 MOST_BYTES = 4 * 2**20  # of a request
 MOST_FRAMES = 40
+STATES = GaussianField(625.0, tau=5.0, alpha=2.0)  # where the distribution is not known
 
 Number = Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE, allow_inf_nan=False)]
 Moment = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)]
@@ -91,8 +91,11 @@ class ServedOperator(BaseModel):
         assert sampling is not None
         problem = experiment.problem if experiment else None
         title = f"{experiment.name}: {experiment.model}" if experiment else key
+        wanted = max(sampling.grid.shape), "test", "relative_l2"
+        errors = [m.value for m in run.metrics if (m.resolution, m.split, m.metric) == wanted]
         member = [f"{name} {value:g}" for name, value in (pde_parameters or {}).items()]
         channels = 0 if sampling.input_frames else sampling.input_channels - 1
+        states = problem.physics()[0] if problem else None
         symbols = [layer.symbol for layer in operator.operators]
         return cls(
             run=run,
@@ -103,7 +106,7 @@ class ServedOperator(BaseModel):
             title=", ".join([title, *member]),
             equation=problem.equation_text if problem else None,
             resolutions=_resolutions(operator, sampling),
-            input=_distribution(problem),
+            input=states if isinstance(states, GaussianField | TwoPhaseField) else STATES,
             channels=channels,
             constants=_sliders(sampling, channels, fixed=bool(pde_parameters)),
             window=_window(run, operator, sampling),
@@ -111,7 +114,7 @@ class ServedOperator(BaseModel):
             any_time=operator.task.times_wanted == "any",
             layers=[(symbol.out_channels, symbol.in_channels) for symbol in symbols],
             weights=count_parameters(operator.network, complex_once=False),
-            error=_test_error(run, max(sampling.grid.shape)),
+            error=errors[0] if errors and math.isfinite(errors[0]) else None,
         )
 
     def certify(self, number: int) -> Certificate:
@@ -132,22 +135,13 @@ class ServedOperator(BaseModel):
         return torch.tensor([[*moments, *[0.0] * count]])
 
 
-def _distribution(problem: Problem | None) -> GaussianField | TwoPhaseField:
-    distribution = problem.physics()[0] if problem else None
-    if isinstance(distribution, GaussianField | TwoPhaseField):
-        return distribution
-    return GaussianField(625.0, tau=5.0, alpha=2.0)
-
-
 def _window(run: Run, operator: TrainedOperator, sampling: Sampling) -> int:
     frames = getattr(operator.task, "frames", None) or sampling.input_frames or 0
     if operator.task.kind == "space-time" or sampling.grid.dim > 2:
         raise ValueError(f"{run.folder} has three axes; the page shows one or two")
     if frames > 1 and (run.experiment is None or run.experiment.problem is None):
-        raise ValueError(
-            f"{run.folder} sees several frames, and no solver is known that makes them: train it "
-            "by `pdno train` with a problem"
-        )
+        wrong = f"{run.folder} sees several frames, and no solver is known that makes them"
+        raise ValueError(f"{wrong}: train it by `pdno train` with a problem")
     return frames if frames > 1 else 0
 
 
@@ -172,12 +166,6 @@ def _sliders(sampling: Sampling, channels: int, *, fixed: bool) -> list[Slider]:
     ranges = [(name, (-5.0, 5.0)) for name in names[:channels]]
     ranges += [] if fixed else zip(sampling.pde_parameters, sampling.ranges, strict=True)
     return [(name, low, high) for name, (low, high) in ranges]
-
-
-def _test_error(run: Run, resolution: int) -> float | None:
-    wanted = resolution, "test", "relative_l2"
-    errors = [m.value for m in run.metrics if (m.resolution, m.split, m.metric) == wanted]
-    return errors[0] if errors and math.isfinite(errors[0]) else None
 
 
 class LayerView(BaseModel):

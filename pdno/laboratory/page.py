@@ -1,12 +1,8 @@
 """`pdno export --format page`: a folder that runs operators in the reader's browser.
 
-    index.html, *.js, style.css     the page, the same as that of the server
-    ort.wasm.bundle.min.mjs, *.wasm ONNX Runtime Web, from npm as package-lock.json has it
-    operators.json                  descriptions of the operators, and a few samples with truth
-    operator-K-N.onnx, *.md         operator K on N points, compared with torch, and its card
-    operator-K-inside.json          symbols of the first channel pairs, and certificates
-
-Any static host will do: the page requests nothing outside its folder.
+Any static host will do: the page requests nothing outside its folder, which has ONNX Runtime Web,
+operators.json (descriptions, a few samples with truth), and for operator K on N points the model
+operator-K-N.onnx, its card, and operator-K-inside.json (symbols of channel pairs, certificates).
 """
 
 import json
@@ -15,7 +11,8 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from importlib import resources
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -28,11 +25,11 @@ from pdno.runs.run import load_run
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 TYPES[".svg"] = "image/svg+xml"
-OPERATORS = "operators.json"
+OPERATORS, JSON = "operators.json", TypeAdapter(object)
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 LARGEST = {1: 4096, 2: 128}  # points per axis of a model beyond the training, by dimension
-SAMPLES = 3
-PAIRS = 3
+SAMPLES, PAIRS = 3, 3
+WEB = Path(__file__).parent / "web"
 
 
 def write_page(
@@ -57,9 +54,8 @@ def write_page(
         operators = []
         for number, run in enumerate(runs):
             served = ServedOperator.of(run.resolve().name, load_run(run), pde_parameters)
-            operators.append(
-                _write_operator(served, page / f"operator-{number}", resolution, pde_parameters)
-            )
+            stem = page / f"operator-{number}"
+            operators.append(_write_operator(served, stem, resolution, pde_parameters))
         for name, content in page_files().items():
             content = content.replace(b'data-backend="server"', b'data-backend="browser"')
             (page / name).write_bytes(content)
@@ -67,7 +63,8 @@ def write_page(
             shutil.copy(path, page / path.name)
         size = sum(path.stat().st_size for path in page.iterdir()) / 2**20
         text = f"The whole page is {size:.1f} MiB."
-        _write_json(page / OPERATORS, {"size": text, "operators": operators})
+        listed = JSON.dump_json({"size": text, "operators": operators})
+        (page / OPERATORS).write_bytes(listed)
         if out.exists():
             shutil.rmtree(out)
         page.rename(out)
@@ -86,10 +83,6 @@ def try_pages(runs: dict[str, list[Path]], folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _write_json(path: Path, content: object) -> None:
-    path.write_bytes(TypeAdapter(object).dump_json(content))
-
-
 def _write_operator(
     served: ServedOperator,
     stem: Path,
@@ -102,23 +95,18 @@ def _write_operator(
         raise ValueError(f"{run.folder} has no operator that runs in a browser")
     points, most = max(grid.shape), LARGEST[grid.dim]
     doubled = [n for n in served.resolutions if n == 2 * points and n <= most]
+    write = partial(export, run.operator, pde_parameters=pde_parameters, card=run.folder)
+    sizes, samples = [resolution] if resolution else [points, *doubled], run.sample_inputs()
     files = {
-        size: export(
-            run.operator,
-            stem.with_name(f"{stem.name}-{size}.onnx"),
-            resolution=size,
-            pde_parameters=pde_parameters,
-            samples=run.sample_inputs(),
-            card=run.folder,
-        )
-        for size in ([resolution] if resolution else [points, *doubled])
+        n: write(stem.with_name(f"{stem.name}-{n}.onnx"), resolution=n, samples=samples)
+        for n in sizes
     }
     inside = stem.with_name(f"{stem.name}-inside.json")
-    _write_json(inside, _inside(served))
+    inside.write_bytes(JSON.dump_json(_inside(served)))
     return served.model_dump() | {
         "resolutions": list(files),
         "input_channels": next(iter(files.values())).inputs.shape[1],
-        "models": {size: file.path.name for size, file in files.items()},
+        "models": {n: file.path.name for n, file in files.items()},
         "inside": inside.name,
         "samples": _samples(served),
     }
@@ -143,10 +131,10 @@ def _inside(served: ServedOperator) -> list[dict[str, object]]:
     layers, t = list[dict[str, object]](), served.symbol_arguments()
     for number, layer in enumerate(served.operator.operators):
         values, symbol = layer.values(served.sampling.grid, t), layer.symbol
+        sizes = min(PAIRS, symbol.out_channels), min(PAIRS, symbol.in_channels)
         pairs = [
             {"output": j, "input": i, "view": LayerView.of(values, (j, i))}
-            for j in range(min(PAIRS, symbol.out_channels))
-            for i in range(min(PAIRS, symbol.in_channels))
+            for j, i in product(*map(range, sizes))
         ]
         layers.append({"pairs": pairs, "certificate": served.certify(number)})
     return layers
@@ -154,10 +142,7 @@ def _inside(served: ServedOperator) -> list[dict[str, object]]:
 
 def page_files() -> dict[str, bytes]:
     """The files of the page by name."""
-    web = resources.files("pdno.laboratory") / "web"
-    return {
-        file.name: file.read_bytes() for file in web.iterdir() if Path(file.name).suffix in TYPES
-    }
+    return {file.name: file.read_bytes() for file in WEB.iterdir() if file.suffix in TYPES}
 
 
 def runtime_files() -> list[Path]:
@@ -166,30 +151,28 @@ def runtime_files() -> list[Path]:
     PDNO_ONNXRUNTIME_WEB names a folder that has the files already.
     """
     existing = os.environ.get("PDNO_ONNXRUNTIME_WEB")
-    web = Path(__file__).parent / "web"
-    lock = json.loads((web / "package-lock.json").read_bytes())
+    lock = json.loads((WEB / "package-lock.json").read_bytes())
     version = lock["packages"]["node_modules/onnxruntime-web"]["version"]
     folder = Path(existing) if existing else cache_path() / f"onnxruntime-web-{version}"
     files = [folder / name for name in RUNTIME]
     if not all(path.is_file() for path in files):
         if existing:
             raise ValueError(f"PDNO_ONNXRUNTIME_WEB={existing} has not {' and '.join(RUNTIME)}")
-        _install(web, folder)
+        _install(folder)
     return files
 
 
-def _install(web: Path, target: Path) -> None:
+def _install(target: Path) -> None:
     """npm ci in a temporary folder; the files of `RUNTIME` are kept."""
     npm = shutil.which("npm")
     if npm is None:
-        raise ValueError(
-            "a page needs ONNX Runtime Web, which comes from npm, and npm is not here: install "
-            "Node.js, or set PDNO_ONNXRUNTIME_WEB to a folder with " + " and ".join(RUNTIME)
-        )
+        cure = "install Node.js, or set PDNO_ONNXRUNTIME_WEB to a folder with"
+        files = " and ".join(RUNTIME)
+        raise ValueError(f"a page needs ONNX Runtime Web from npm, not here: {cure} {files}")
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(web / name, folder)
+            shutil.copy(WEB / name, folder)
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if done.returncode:

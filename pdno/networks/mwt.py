@@ -80,7 +80,7 @@ class MWT(RecordsArguments, nn.Module):
         nn.init.xavier_normal_(hidden.weight)
         nn.init.xavier_normal_(output.weight)
         self.project = nn.Sequential(hidden, nn.ReLU(), output)
-        self.head = options and options.attach(dim, out_channels, output)
+        self.head = None if options is None else options.attach(dim, out_channels, output)
 
     def forward(self, f: Tensor) -> Tensor:
         """Map f (B, in_channels, *N) to u (B, out_channels, *N)."""

@@ -116,7 +116,7 @@ class NeuralOperator(ExactScales):
         options = make_head(head)
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
         self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
-        self.head = options and options.attach(dim, out_channels, self.project)
+        self.head = None if options is None else options.attach(dim, out_channels, self.project)
 
     def forward(
         self, f: Tensor, t: Tensor | float | None = None, *, grid: Grid | None = None

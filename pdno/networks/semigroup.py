@@ -59,18 +59,16 @@ class SemigroupStep(RecordsArguments, nn.Module):
             raise ValueError(f"a step {channels}; expected as many: give it one frame, window=1")
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
 
-        def symbol(inputs: int, order: float, **options: bool) -> PseudoDifferentialOperator:
+        def layer(inputs: int, order: float, *, step: bool) -> PseudoDifferentialOperator:
             scale = InputScale(dim, 1.0, frequency_scale, kept)
-            sizes = {"layers": symbol_layers, "hidden": symbol_hidden, "order": order}
-            return PseudoDifferentialOperator(
-                ClassicalSymbol(
-                    inputs, in_channels, scale=scale, depends_on_x=False, **sizes, **options
-                ),
-                kept,
-            )
+            symbol = ClassicalSymbol(
+                inputs, in_channels, scale=scale, order=order, depends_on_x=False, takes_time=step,
+                self_adjoint=step and self_adjoint, layers=symbol_layers, hidden=symbol_hidden,
+            )  # fmt: skip
+            return PseudoDifferentialOperator(symbol, kept)
 
-        self.semigroup = symbol(in_channels, order, takes_time=True, self_adjoint=self_adjoint)
-        self.forcing = symbol(width, local_order)
+        self.semigroup = layer(in_channels, order, step=True)
+        self.forcing = layer(width, local_order, step=False)
         self.local = PointwiseLinear(in_channels, width)
 
     def forward(self, f: Tensor, *, grid: Grid | None = None) -> Tensor:
