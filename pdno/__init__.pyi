@@ -15,8 +15,8 @@ from .data.dataset import OperatorDataset as OperatorDataset
 from .data.dataset import open_dataset as open_dataset
 from .data.generate import generate as generate
 from .data.generate import generate_dataset as generate_dataset
-from .data.import_published import read_published as read_published
-from .data.own import read_own as read_own
+from .data.read import read_own as read_own
+from .data.read import read_published as read_published
 from .data.well import open_well as open_well
 from .data.well import save_well as save_well
 from .equations.burgers import Burgers as Burgers

@@ -13,8 +13,7 @@ import tyro
 from tyro.conf import CascadeSubcommandArgs, DisallowNone, Positional, arg, subcommand
 
 import pdno
-from pdno.data.layout import DataFile, Layout
-from pdno.data.problems import PROBLEMS, Problem
+from pdno.data.problems import PROBLEMS, DataFile, Layout, Problem
 from pdno.files.metric_table import Metric, write_metrics
 from pdno.files.run_folder import METRICS
 from pdno.interface.errors import SolverError, TrainingStopped, require, suggest, unknown_name
@@ -78,7 +77,7 @@ def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -
     Arguments:
         path: A dataset, a .npz, .npy, .mat, HDF5 or torch file, a folder of .npy files, The Well.
     """
-    from pdno.data.own import describe_data
+    from pdno.data.read import describe_data
 
     print(describe_data(DataFile(path=path, **layout.keyword_arguments())))
 

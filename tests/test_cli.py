@@ -15,7 +15,6 @@ import pdno.data.generate as generation
 from pdno.cli import main
 from pdno.data.dataset import open_dataset
 from pdno.data.generate import make_shard
-from pdno.data.manifest import read_manifest, write_manifest
 from pdno.data.problems import (
     PROBLEMS,
     BurgersProblem,
@@ -23,6 +22,7 @@ from pdno.data.problems import (
     HeatProblem,
     NavierStokesProblem,
 )
+from pdno.data.shards import read_manifest, write_manifest
 from pdno.files.atomic import sha256
 from pdno.paper.demo import DEMO, OPERATORS, draw_problems, runs_for_pages, show_operator
 

@@ -1,10 +1,8 @@
 """Datasets of operators: pairs (input, target) with their grid and times.
 
-A dataset is a view on a source (`pdno.data.sources`): choosing samples, points or frames makes a
-new view, copies nothing and reads nothing.
+A dataset is a view on a source, arrays in memory or files: choosing samples, points or frames
+makes a new view, copies nothing and reads nothing.
 """
-
-__all__ = ["OperatorDataset", "Pairs", "open_dataset"]
 
 import copy
 import os
@@ -18,10 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pdno.data.manifest import OWN, Manifest, write_manifest
 from pdno.data.problems import PROBLEMS
-from pdno.data.shards import ShardSource, write_shard
-from pdno.data.sources import ArraySource, Channels, Numbers, Source, stacked_pairs
+from pdno.data.shards import OWN, Manifest, write_manifest, write_shard
+from pdno.data.sources import ArraySource, Channels, Numbers, ShardSource, Source, stacked_pairs
 from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
 from pdno.interface.display import html_table, one_line
 from pdno.spectral.grid import Grid
@@ -29,7 +26,6 @@ from pdno.spectral.grid import Grid
 if TYPE_CHECKING:
     from pdno.figures.fields import Animation
     from pdno.figures.style import Figure
-
 
 Rows: TypeAlias = int | Sequence[int]
 """How many samples, or which ones."""
@@ -76,8 +72,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         `channels` are the names of those of inputs and outputs, `pde_parameters` those of the PDE
         that each sample has for itself, (B,) by name, for example {"viscosity": ...}.
         """
-        names = Channels(*(tuple(part) for part in channels))
-        return cls(ArraySource(inputs, outputs, grid, times, names, pde_parameters))
+        return cls(ArraySource(inputs, outputs, grid, times, channels, pde_parameters))
 
     @classmethod
     def from_pairs(
@@ -114,9 +109,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """PDE parameters of some samples, or of all, (B, P) float64; None where there are none."""
         if not self.source.pde_parameters:
             return None
-        chosen = range(len(self)) if indices is None else indices
-        self._check_rows(chosen, least=-len(self))
-        rows = [self._rows[index] for index in chosen]
+        rows = self._source_rows(indices)
         return torch.stack([values[rows] for values in self.source.pde_parameters.values()], dim=1)
 
     def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
@@ -166,31 +159,32 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def _read(self, indices: Sequence[int] | None) -> tuple[Tensor, Tensor]:
         """Inputs and outputs at the points and times of this view."""
-        chosen = range(len(self)) if indices is None else indices
-        self._check_rows(chosen, least=-len(self))
-        inputs, outputs = self.source.read([self._rows[index] for index in chosen])
+        inputs, outputs = self.source.read(self._source_rows(indices))
         if self._turn is not None:
-            turn, whole = self._turn, self.source.grid
-            inputs, outputs = turn.apply(inputs, whole), turn.apply(outputs, whole)
+            whole = self.source.grid
+            inputs, outputs = self._turn.apply(inputs, whole), self._turn.apply(outputs, whole)
         if self.times is not None:
             outputs = outputs[:, : len(self.times)]
         points = self.grid.every(self._every)
         return inputs[points].to(self.dtype), outputs[points].to(self.dtype)
 
-    def subset(self, rows: Sequence[int]) -> "OperatorDataset":
-        """The samples `rows` of this dataset."""
-        self._check_rows(rows)
-        return self._view(_rows=[self._rows[row] for row in rows])
+    def _source_rows(self, rows: Sequence[int] | None, *, negative: bool = True) -> list[int]:
+        """Rows of the source for rows of this view, by default all."""
+        size = len(self)
+        rows = range(size) if rows is None else rows
+        for row in rows:
+            if not -size * negative <= row < size:
+                raise ValueError(f"sample {row} of a dataset with {size} samples")
+        return [self._rows[row] for row in rows]
 
     def _view(self, **changes: object) -> "OperatorDataset":
         view = copy.copy(self)
         view.__dict__.update(changes)
         return view
 
-    def _check_rows(self, rows: Sequence[int], *, least: int = 0) -> None:
-        for row in rows:
-            if not least <= row < len(self):
-                raise ValueError(f"sample {row} of a dataset with {len(self)} samples")
+    def subset(self, rows: Sequence[int]) -> "OperatorDataset":
+        """The samples `rows` of this dataset."""
+        return self._view(_rows=self._source_rows(rows, negative=False))
 
     def split(
         self, train: Rows | None = None, *, test: Rows
@@ -205,8 +199,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             if not isinstance(chosen, (int, Sequence, np.ndarray, Tensor, type(None))):
                 part = round(chosen * size) if isinstance(chosen, float) and chosen < 1 else 0
                 cure = f"; {choice} of them are {name}={part}" if part > 0 else ""
-                asked = f"{name}={choice} of {size} samples"
-                raise ValueError(f"{asked}: expected how many, or which ones{cure}")
+                wrong = f"{name}={choice} of {size} samples"
+                raise ValueError(f"{wrong}: expected how many, or which ones{cure}")
         second = range(size - test, size) if isinstance(test, int) else test
         if train is None:
             train = sorted(set(range(size)) - set(second))
@@ -258,12 +252,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         ones: a reflection of the whole grid, and then every r-th point. Empty where reflections
         map this grid to itself and so are among its `symmetries`.
         """
-        whole, same = self.source.grid, tuple(range(self.grid.dim))
         reflected = any(any(turn.flips) for turn in self.symmetries().turns)
         if self._symmetries is None or self.grid.periodic or reflected:
             return []
-        flips = [turn for turn in self._symmetries(whole).turns if turn.axes == same]
-        return [self._view(_turn=turn) for turn in flips]
+        same, turns = tuple(range(self.grid.dim)), self._symmetries(self.source.grid).turns
+        return [self._view(_turn=turn) for turn in turns if turn.axes == same]
 
     def plot(
         self,
@@ -281,8 +274,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         from pdno.figures.fields import plot_sample
 
         width = None if band is None else band.detach().cpu().numpy()
-        fields, times, names = self._shown(index, prediction)
-        return plot_sample(*fields, times=times, names=names, title=title, band=width)
+        fields, names = self._shown(index, prediction)
+        return plot_sample(*fields, times=self.target_times, names=names, title=title, band=width)
 
     def animate(
         self, index: int = 0, prediction: Tensor | None = None, *, title: str = ""
@@ -290,13 +283,13 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
         from pdno.figures.fields import animate_sample
 
-        fields, times, names = self._shown(index, prediction)
-        return animate_sample(*fields, times=times, names=names, title=title)
+        fields, names = self._shown(index, prediction)
+        return animate_sample(*fields, times=self.target_times, names=names, title=title)
 
     def _shown(
         self, index: int, prediction: Tensor | None
-    ) -> tuple[list[np.ndarray], tuple[float, ...] | None, tuple[list[str], list[str]]]:
-        """Input, target and prediction, the times of their frames, and titles of the channels."""
+    ) -> tuple[list[np.ndarray], tuple[list[str], list[str]]]:
+        """Input, target and prediction, and titles of the channels of inputs and outputs."""
         inputs, target = self[index]
         if prediction is not None and prediction.shape != target.shape:
             raise ValueError(
@@ -309,7 +302,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             last = f", t = {(self.times or ())[self.input_frames - 1]:g}"
             before = [name.replace("output", "input") + last for name in after]
         shown = [f.detach().cpu().numpy() for f in (inputs, target, prediction) if f is not None]
-        return shown, self.target_times, (before, [n.replace("output", "target") for n in after])
+        return shown, (before, [name.replace("output", "target") for name in after])
 
     def _summary(self) -> dict[str, str]:
         """Sizes and ranges, without reading a sample."""
@@ -371,12 +364,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         ) as temporary:
             new = Path(temporary) / target.name
             new.mkdir()
-            for file, first, count in manifest.plan():
-                rows = range(first, first + count)
+            for plan in manifest.plan():
+                rows = range(plan[1], plan[1] + plan[2])
                 parameters = data.pde_parameters(rows)
                 columns = () if parameters is None else parameters.T.numpy()
                 named = dict(zip(self.pde_parameter_names, columns, strict=True))
-                plan = (file, first, count)
                 shards.append(write_shard(new, manifest, plan, data.batch(rows), named))
             write_manifest(new, manifest.listing(shards))
             os.replace(new, target)

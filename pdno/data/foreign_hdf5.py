@@ -1,15 +1,11 @@
 """Third-party HDF5 files, opened after another process has walked through their metadata.
 
 The HDF5 library trusts its files: a damaged heap can keep it busy for ever, and only the end of
-its process interrupts it. So before a third-party file is opened here, another process visits each
-group, dataset, attribute, reference and list of chunks, within the limits of `pdno.files.limits`.
-If these are not enough, if the library crashes, or would crash at a chunk shorter than its
-checksum, the file is refused. Other errors are ignored there; they occur again on reading.
-
-This takes a fraction of a second, once for each file, or for all files of a folder together.
+its process interrupts it. So another process visits each group, dataset, attribute, reference and
+list of chunks first, once for each file, within the limits of `pdno.files.limits`. A file is
+refused if these are not enough, if the library crashes, or would crash at a chunk shorter than its
+checksum. Other errors are ignored there; they occur again on reading.
 """
-
-__all__ = ["look_through", "open_hdf5"]
 
 import math
 import os
@@ -18,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import h5py
@@ -118,13 +113,6 @@ def _tolerant() -> Iterator[None]:
         pass
 
 
-def _check_chunk(least: int, chunk: h5py.h5d.StoreInfo) -> None:
-    if chunk.size < least:
-        problem = f"the chunk at {chunk.chunk_offset} has {chunk.size} bytes"
-        os.write(2, f"{problem}, less than its checksum".encode())
-        os._exit(DAMAGED)
-
-
 def _visit(item: h5py.Group | h5py.Dataset, visited: set[int]) -> None:
     """Visit an object and its contents; links that are not hard may lead to other files."""
     if hash(item.id) in visited:
@@ -140,8 +128,16 @@ def _visit(item: h5py.Group | h5py.Dataset, visited: set[int]) -> None:
                 if isinstance(item.get(name, getlink=True), h5py.HardLink):
                     _visit(item[name], visited)
         return
+    least = CHECKSUM if item.fletcher32 else 0
+
+    def check_chunk(chunk: h5py.h5d.StoreInfo) -> None:
+        if chunk.size < least:
+            problem = f"the chunk at {chunk.chunk_offset} has {chunk.size} bytes"
+            os.write(2, f"{problem}, less than its checksum".encode())
+            os._exit(DAMAGED)
+
     if item.chunks:
-        item.id.chunk_iter(partial(_check_chunk, CHECKSUM if item.fletcher32 else 0))
+        item.id.chunk_iter(check_chunk)
     if h5py.check_ref_dtype(item.dtype) is h5py.Reference:
         for reference in np.ravel(item[()]):
             with _tolerant():

@@ -1,80 +1,47 @@
 """Generation of samples: one at a time, in memory, or in a folder on all cores.
 
-`make_sample` makes all samples. Worker processes make shards, with one thread each and one sample
-at a time, so that no bit of a sample depends on its neighbours. Each shard is written atomically
-and then listed in the manifest. Generation can be interrupted at any moment: when it starts again,
-shards that are listed and agree with their SHA-256 are kept, and the rest is made again.
+Worker processes make shards, with one thread each and one sample at a time, so that no bit of a
+sample depends on its neighbours. Generation can be interrupted at any moment: when it starts
+again, shards that the manifest lists and that agree with their SHA-256 are kept.
 """
-
-__all__ = [
-    "Sample",
-    "collect",
-    "generate",
-    "generate_dataset",
-    "make_sample",
-    "make_shard",
-    "usual_distribution",
-]
 
 import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from pdno.data.dataset import OperatorDataset
-from pdno.data.manifest import MANIFEST, Manifest, ShardRecord, read_manifest, write_manifest
-from pdno.data.problems import PROBLEMS, Problem
-from pdno.data.shards import write_shard
-from pdno.data.workers import ShardPlan, make_on_cluster, worker_pool
+from pdno.data.problems import PROBLEMS, Problem, Sample, make_sample
+from pdno.data.shards import (
+    MANIFEST,
+    Manifest,
+    ShardPlan,
+    ShardRecord,
+    read_manifest,
+    write_manifest,
+    write_shard,
+)
+from pdno.data.workers import make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
 from pdno.fields.distributions import Distribution, Ranges, draw_parameters
 from pdno.files.atomic import explained, only_writer, sha256, sweep
 from pdno.interface.display import track
-from pdno.interface.errors import SolverError
-from pdno.solvers.solve import solve_with_residual
+from pdno.interface.errors import SolverError, check_at_least
 from pdno.spectral.grid import Grid
 
 Equation: TypeAlias = EvolutionEquation | Darcy
 Engine = Literal["processes", "ray"]
-LOCAL: Engine = "processes"
 # At most what a shard takes besides its samples and axes, with its record in the manifest.
 SHARD_OVERHEAD = 32 * 2**10
 KEPT = "the shards listed in its manifest are kept"
-
-
-class Sample(NamedTuple):
-    """A sample: input (C, *N), output ([T,] C, *N), float64, and the PDE parameters it drew."""
-
-    input: Tensor
-    output: Tensor
-    residual: float
-    pde_parameters: Mapping[str, float]
-
-
-def make_sample(
-    physics: tuple[Distribution, Equation],
-    grid: Grid,
-    times: Sequence[float] | None,
-    key: tuple[int, int],
-    pde_parameters: Mapping[str, float],
-    *,
-    every: int = 1,
-) -> Sample:
-    """Draw the input with key (seed, index) and solve; every r-th point of `grid` is returned."""
-    distribution, equation = physics
-    field = distribution.sample(grid, seed=key[0], indices=[key[1]])
-    output, residual = solve_with_residual(equation, field, times)
-    points = grid.every(every)
-    return Sample(field[0][points], output[0][points], residual, pde_parameters)
 
 
 def collect(
@@ -114,10 +81,9 @@ def generate(
     {"viscosity": (1e-3, 1e-1)}, each sample draws these PDE parameters as well, and the dataset
     carries them as pde_parameters.
     """
-    if samples < 1:
-        raise ValueError(f"samples is {samples}; expected at least 1")
-    chosen, ranges, made = distribution or usual_distribution(equation), dict(vary or {}), []
+    check_at_least("samples", samples)
     record: Any = equation
+    chosen, ranges, made = distribution or usual_distribution(equation), dict(vary or {}), []
     names = {field.name for field in dataclasses.fields(record)} if ranges else set()
     if unknown := ranges.keys() - names:
         raise ValueError(f"{type(equation).__name__} has no number {min(unknown)!r} to vary")
@@ -145,7 +111,7 @@ def generate_dataset(
     folder: Path | str,
     *,
     workers: int | None = None,
-    engine: Engine = LOCAL,
+    engine: Engine = "processes",
     wait: bool = False,
 ) -> Manifest:
     """Generate a dataset in `folder`, or finish one that was interrupted.
@@ -156,12 +122,11 @@ def generate_dataset(
     """
     folder = Path(folder)
     count = workers if workers is not None else (os.cpu_count() or 1)
-    if count < 1:
-        raise ValueError(f"workers is {count}; expected at least 1")
+    check_at_least("workers", count)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; expected a folder: choose another name")
-    existing = folder.iterdir() if folder.is_dir() else ()
-    foreign = sorted(path.name for path in existing if not path.name.startswith("."))
+    existing = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    foreign = sorted(name for name in existing if not name.startswith("."))
     if foreign and MANIFEST not in foreign:
         names = ", ".join(foreign[:3])
         raise ValueError(f"{folder} holds other files ({names}): choose an empty or a new folder")
@@ -193,15 +158,10 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
     parameters: dict[str, float | np.ndarray] = dict(problem.parameters)
     parameters |= {n: np.array([s.pde_parameters[n] for s in samples]) for n in problem.vary}
     inputs, outputs, residuals, _ = zip(*samples, strict=True)
+    fields, plan = (torch.stack(inputs), torch.stack(outputs)), (file, first, count)
     with explained(folder, KEPT):
-        return write_shard(
-            folder,
-            Manifest.of(problem),
-            (file, first, count),
-            (torch.stack(inputs), torch.stack(outputs)),
-            parameters,
-            max(residuals),
-        )
+        manifest = Manifest.of(problem)
+        return write_shard(folder, manifest, plan, fields, parameters, max(residuals))
 
 
 def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
@@ -214,14 +174,13 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
             "delete this one, or ask for the same data"
         )
     planned = set(wanted.plan())
-    trusted = [
+    manifest = wanted.listing(
         shard
         for shard in (existing.shards if existing else ())
         if (shard.file, shard.first, shard.count) in planned
         and (folder / shard.file).is_file()
         and sha256(folder / shard.file) == shard.sha256
-    ]
-    manifest = wanted.listing(trusted)
+    )
     if manifest != existing:
         with explained(folder, KEPT):
             write_manifest(folder, manifest)

@@ -1,27 +1,32 @@
-"""The four problems of the paper: a distribution of inputs, an equation, grids and times.
+"""What data are, as records: one of the four problems of the paper, or a file (`DataFile`).
 
-A problem is a frozen, complete record: with the index of a sample it defines that sample. The
-solver may work on a finer grid than the one that is stored; the stored points are every r-th point
-of it. A problem with ranges is a family of equations: each sample draws the varied PDE parameters.
-torch is imported when a sample is made, so that the command line answers quickly.
+A problem is a distribution of inputs, an equation, grids and times: with the index of a sample it
+defines that sample. The solver may work on a finer grid than the one that is stored; the stored
+points are every r-th point of it. A problem with ranges is a family of equations: each sample
+draws the varied PDE parameters. torch is imported when a sample is made, as commands start
+without it.
 """
-
-__all__ = ["BurgersProblem", "DarcyProblem", "HeatProblem", "NavierStokesProblem", "Problem"]
 
 import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from pdno.interface.records import Record
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pdno.data.generate import Sample
     from pdno.equations.base import EvolutionEquation
     from pdno.equations.darcy import Darcy
     from pdno.fields.distributions import Distribution
@@ -35,8 +40,38 @@ Amplitude = Annotated[float, Field(ge=-1e12, le=1e12)]
 FinalTime = Annotated[float, Field(ge=1e-9, le=1e4)]
 Frames = Annotated[int, Field(ge=1, le=100_000)]
 Resolution = Annotated[int, Field(ge=4, le=65536)]
+Names = tuple[str, ...]
+NAME_THEM = "name its arrays: inputs and outputs, or --inputs NAME --outputs NAME as arguments"
 MOST_NUMBERS = 2**28  # of one sample on the grid of the solver: 2 GiB of float64
 MOST_DECAY = 700.0  # e^-700 is about the smallest float64
+
+
+class Sample(NamedTuple):
+    """A sample: input (C, *N), output ([T,] C, *N), float64, and the PDE parameters it drew."""
+
+    input: "Tensor"
+    output: "Tensor"
+    residual: float
+    pde_parameters: Mapping[str, float]
+
+
+def make_sample(
+    physics: "Physics",
+    grid: "Grid",
+    times: Sequence[float] | None,
+    key: tuple[int, int],
+    pde_parameters: Mapping[str, float],
+    *,
+    every: int = 1,
+) -> Sample:
+    """Draw the input with key (seed, index) and solve; every r-th point of `grid` is returned."""
+    from pdno.solvers.solve import solve_with_residual
+
+    distribution, equation = physics
+    field = distribution.sample(grid, seed=key[0], indices=[key[1]])
+    output, residual = solve_with_residual(equation, field, times)
+    points = grid.every(every)
+    return Sample(field[0][points], output[0][points], residual, pde_parameters)
 
 
 class Problem(Record, ABC):
@@ -77,18 +112,6 @@ class Problem(Record, ABC):
         """The same problem with these PDE parameters, nothing varied, on the same grids."""
         plain = {**self.model_dump(), **pde_parameters, "solver_resolution": self.solver_points}
         return type(self).model_validate({k: v for k, v in plain.items() if k != "vary"})
-
-    def of_sample(self, index: int) -> "Problem":
-        """The problem of sample `index`: this one, unless some of its parameters vary."""
-        if not self.vary:
-            return self
-        from pdno.fields.distributions import draw_parameters
-
-        return self.at(draw_parameters(self.vary, seed=self.seed, index=index))
-
-    def smallest(self, name: str) -> float:
-        """The smallest value that a PDE parameter takes."""
-        return self.vary[name][0] if name in self.vary else float(getattr(self, name))
 
     @model_validator(mode="after")
     def _check(self) -> "Problem":
@@ -162,14 +185,14 @@ class Problem(Record, ABC):
     def physics(self) -> "Physics":
         """Distribution of the inputs, and the equation."""
 
-    def sample(self, index: int) -> "Sample":
+    def sample(self, index: int) -> Sample:
         """Sample `index` on the stored grid, solved now."""
-        from pdno.data.generate import make_sample
+        from pdno.fields.distributions import draw_parameters
 
-        member, every = self.of_sample(index), self.solver_points // self.resolution
-        grid, drawn = self.solver_grid(), {name: getattr(member, name) for name in self.vary}
-        physics = member.physics()
-        return make_sample(physics, grid, self.times, (self.seed, index), drawn, every=every)
+        drawn = draw_parameters(self.vary, seed=self.seed, index=index)
+        physics = (self.at(drawn) if drawn else self).physics()
+        every, key = self.solver_points // self.resolution, (self.seed, index)
+        return make_sample(physics, self.solver_grid(), self.times, key, drawn, every=every)
 
     def solve(
         self, data: "Tensor", times: Sequence[float] | None = None
@@ -301,7 +324,8 @@ class NavierStokesProblem(Problem):
     @property
     def usual_solver_points(self) -> int:
         # at ν = 1e-4 a solve on 128² is within 4e-4 of 256² at t = 20, at ν = 1e-5 within 3e-2
-        return 128 if self.smallest("viscosity") >= 1e-4 else self.published_points
+        smallest, _ = self.vary.get("viscosity", (self.viscosity, 0.0))
+        return 128 if smallest >= 1e-4 else self.published_points
 
     def physics(self) -> "Physics":
         from pdno.equations.navier_stokes import NavierStokes
@@ -312,3 +336,57 @@ class NavierStokesProblem(Problem):
 
 _ALL: tuple[type[Problem], ...] = (HeatProblem, BurgersProblem, DarcyProblem, NavierStokesProblem)
 PROBLEMS = {problem.name: problem for problem in _ALL}
+
+
+class Layout(Record):
+    """Which arrays of a file are inputs and outputs, and how they lie on a grid.
+
+    Axes are letters: n samples, t time, c channels, and x, y, z space. So "nxyc" has its channels
+    last, and "nxyt" is (samples, N1, N2, frames). By default arrays with two axes are "nx" and
+    with three "nxy"; all others need their axes.
+    """
+
+    inputs: Names = ()
+    """Name of the array of inputs; several become channels. In files of The Well: fields, of which
+    the first frame is taken, and scalars."""
+    outputs: Names = ()
+    """Name of the array of outputs; several become channels."""
+    input_axes: str | None = None
+    """Letters of the axes of the inputs: n samples, c channels, x y z space."""
+    output_axes: str | None = None
+    """Letters of the axes of the outputs, with t for time; those of the inputs by default."""
+    input_channels: Names = ()
+    """Names of the channels of the inputs; those of the arrays by default."""
+    output_channels: Names = ()
+    """Names of the channels of the outputs."""
+    periodic: bool | None = None
+    """Whether the points lie on a torus, or else in a box; a torus, or what the file says."""
+    offset: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Position of the first point in its cell, as in pdno.Grid; 0.5 for cell centres."""
+    times: tuple[float, ...] | None = None
+    """Times of the frames of the outputs; what the file says, else 1, 2, ... by default."""
+
+    @field_validator("inputs", "outputs", "input_channels", "output_channels", mode="before")
+    @classmethod
+    def _one_name(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    def keyword_arguments(self) -> dict[str, Any]:
+        """The options that differ from their defaults."""
+        return self.model_dump(include=set(Layout.model_fields), exclude_defaults=True)
+
+
+class DataFile(Layout):
+    """A data file or folder, and how it is read."""
+
+    path: Path
+
+    @model_validator(mode="before")
+    @classmethod
+    def _path_alone(cls, values: object) -> object:
+        return {"path": values} if isinstance(values, (str, Path)) else values
+
+    def spelled(self) -> str | dict[str, Any]:
+        """As in a specification: the path alone where there are no options."""
+        values = self.model_dump(mode="json", exclude_defaults=True)
+        return values if len(values) > 1 else str(self.path)

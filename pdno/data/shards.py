@@ -1,43 +1,243 @@
-"""Shards: HDF5 files in The Well's layout (docs/data_format.md), a checksum on every chunk.
+"""A dataset on disk: its manifest, which says what it is, and its shards (docs/data_format.md).
 
-A shard is built in memory and written in one go, so a full disk never leaves half an HDF5 file.
+Nothing in them depends on the machine, the clock or the order of work. Shards are HDF5 files in
+The Well's layout with a checksum on every chunk, built in memory and written in one go, so a full
+disk never leaves half an HDF5 file.
 """
 
-__all__ = ["ShardSource", "build_shard", "read_samples", "write_shard"]
-
 import hashlib
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import math
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
-from typing import TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import h5py
 import numpy as np
-import torch
+from pydantic import Field, ValidationError, field_validator, model_validator
 from torch import Tensor
 
-from pdno.data.manifest import FieldKey, Manifest, ShardRecord, read_manifest
-from pdno.data.problems import PROBLEMS
-from pdno.data.sources import Channels
-from pdno.equations.symmetries import Symmetries
-from pdno.files.atomic import atomic_path, sha256
+from pdno.data.problems import Problem
+from pdno.files.atomic import atomic_path, write_text
+from pdno.files.checksums import with_digest, without_digest
+from pdno.files.limits import check_memory, read_text, walk
+from pdno.interface.errors import LONGEST_MESSAGE, printable
+from pdno.interface.records import Record, one_line
 from pdno.spectral.grid import Grid
 
+MANIFEST = "manifest.json"
+OWN = "own data"  # the problem of data that no problem of ours made
+SHARD_BYTES, SHARDS_AT_LEAST = 32 * 2**20, 32
 AXES = ("x", "y", "z")
-REPAIR = "run the dataset's `pdno generate` command again"
+FieldKey: TypeAlias = Literal["input", "output"]
 Parameters: TypeAlias = Mapping[str, float | np.ndarray]
+ShardPlan: TypeAlias = tuple[str, int, int]
+"""File, first sample and number of samples of a shard."""
+
+
+def _versions() -> dict[str, str]:
+    libraries = ("pdno", "torch", "numpy", "scipy", "h5py")
+    return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
+
+
+class ShardRecord(Record):
+    """One shard file."""
+
+    file: Annotated[str, Field(pattern=r"^shard-\d{5,}\.h5$")]
+    first: Annotated[int, Field(ge=0)]
+    count: Annotated[int, Field(ge=1)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    residual: float
+
+
+class Manifest(Record):
+    """See docs/data_format.md."""
+
+    format: Literal["pdno-dataset"] = "pdno-dataset"
+    version: Literal[1] = 1
+    problem: str
+    parameters: dict[str, Any] = {}
+    equation: str = ""
+    scheme: str = ""
+    grid: Grid
+    solver_grid: Grid
+    times: tuple[float, ...] | None
+    fields: dict[FieldKey, str | tuple[str, ...]]
+    dtype: Literal["float32", "float64"]
+    samples: Annotated[int, Field(ge=1)]
+    seed: Annotated[int, Field(ge=0)] = 0
+    versions: dict[str, str] = Field(default_factory=_versions)
+    pde_parameters: tuple[str, ...] = ()
+    """Names of the PDE parameters that each sample has for itself."""
+    complete: bool = False
+    shards: tuple[ShardRecord, ...] = ()
+
+    @field_validator("problem", "equation", "scheme", "fields", "pde_parameters", "parameters")
+    @classmethod
+    def _printable(cls, value: object) -> object:
+        for part in walk(value):
+            for text in part if isinstance(part, dict) else [part]:
+                if isinstance(text, str) and not text.isprintable():
+                    raise ValueError(f"{text!r} could drive a terminal; expected printable text")
+        return value
+
+    @model_validator(mode="after")
+    def _check(self) -> "Manifest":
+        check_times(self.times)
+        if len(self.fields) != 2:
+            raise ValueError(f"its fields are {self.fields}; expected an input and an output")
+        end = 0
+        for shard in self.shards:
+            if shard.first < end:
+                raise ValueError(f"{shard.file} overlaps the shard before it")
+            end = shard.first + shard.count
+        if end > self.samples:
+            raise ValueError(f"its shards go on to sample {end - 1} of {self.samples}")
+        if self.complete and self.made != self.samples:
+            raise ValueError("it says complete, but its shards do not add up to its samples")
+        return self
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Manifest":
+        """The manifest of a problem before anything is generated."""
+        return cls(
+            problem=problem.name,
+            parameters=problem.model_dump(mode="json"),
+            equation=problem.equation_text,
+            scheme=problem.scheme_text,
+            grid=problem.grid(),
+            solver_grid=problem.solver_grid(),
+            times=problem.times,
+            fields={"input": problem.fields[0], "output": problem.fields[1]},
+            dtype=problem.dtype,
+            samples=problem.samples,
+            seed=problem.seed,
+            pde_parameters=tuple(problem.vary),
+        )
+
+    def names(self, key: FieldKey) -> tuple[str, ...]:
+        """The fields on disk that are the channels of the inputs or outputs."""
+        names = self.fields[key]
+        return (names,) if isinstance(names, str) else names
+
+    @property
+    def made(self) -> int:
+        """Number of samples in the shards."""
+        return sum(shard.count for shard in self.shards)
+
+    def listing(self, shards: Iterable[ShardRecord]) -> "Manifest":
+        """The same dataset with these shards."""
+        ordered = tuple(sorted(shards, key=lambda shard: shard.first))
+        complete = sum(shard.count for shard in ordered) == self.samples
+        return self.model_copy(update={"shards": ordered, "complete": complete})
+
+    def stored_shape(self, key: FieldKey) -> tuple[int, ...]:
+        """Shape of one channel of a sample on disk: (*N) or (T, *N)."""
+        in_time = key == "output" and self.times is not None
+        return (*(len(self.times or ()),) * in_time, *self.grid.shape)
+
+    def sample_bytes(self) -> int:
+        """Bytes of one sample on disk."""
+        shapes = (self.stored_shape(key) for key in self.fields for _ in self.names(key))
+        return sum(map(math.prod, shapes)) * (4 if self.dtype == "float32" else 8)
+
+    def plan(self) -> list[ShardPlan]:
+        """All shards, whoever makes them."""
+        # many workers make the samples of a problem, one process writes own data
+        parts = 1 if self.problem == OWN else SHARDS_AT_LEAST
+        per_shard = max(1, min(SHARD_BYTES // self.sample_bytes(), -(-self.samples // parts)))
+        return [
+            (f"shard-{number:05d}.h5", first, min(per_shard, self.samples - first))
+            for number, first in enumerate(range(0, self.samples, per_shard))
+        ]
+
+    def differences(self, other: "Manifest") -> list[str]:
+        """Where two manifests describe different data: the causes, not what follows from them."""
+        if self.problem != other.problem:
+            return [f"problem: {other.problem} there, {self.problem} asked for"]
+        progress = {"complete", "shards"}
+        mine, theirs = (m.model_dump(mode="json", exclude=progress) for m in (self, other))
+        for part in ("parameters", "versions", None):
+            asked, stored = (values[part] if part else values for values in (mine, theirs))
+            keys = [key for key in {**asked, **stored} if asked.get(key) != stored.get(key)]
+            if keys:
+                return [f"{k}: {stored.get(k)} there, {asked.get(k)} asked for" for k in keys]
+        return []
+
+
+def check_times(times: Sequence[float] | None) -> None:
+    """Refuse times of frames that do not increase."""
+    if times is not None:
+        increasing = all(a < b for a, b in pairwise(times))
+        if not times or not increasing or not all(map(math.isfinite, times)):
+            raise ValueError(f"times {times}: expected one or more finite, increasing times")
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a dataset folder."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ValueError(f"{folder} is not a dataset: it has no {MANIFEST}; see `pdno generate`")
+    text, right = without_digest(read_text(path))
+    try:
+        if not right:
+            raise ValueError("it was changed: it does not end with its own SHA-256")
+        manifest = Manifest.model_validate_json(text)
+    except (ValueError, RecursionError) as error:
+        reason = one_line(error) if isinstance(error, ValidationError) else str(error)
+        raise ValueError(
+            f"{path} is damaged or not a manifest of ours "
+            f"({printable(reason[:LONGEST_MESSAGE])}): bring it back from a copy, or delete the "
+            "folder and generate it again"
+        ) from error
+    check_memory(f"one sample of {folder}", manifest.sample_bytes())
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest with its SHA-256, whole or not at all."""
+    write_text(folder / MANIFEST, with_digest(manifest.model_dump_json(indent=1)))
+
+
+def describe_dataset(folder: Path) -> str:
+    """What a dataset folder holds, in a few lines."""
+    manifest = read_manifest(folder)
+    count, times = len(manifest.shards), manifest.times
+    absent = sum(not (folder / shard.file).is_file() for shard in manifest.shards)
+    state = "complete" if manifest.complete else f"PARTIAL, {manifest.made} samples so far"
+    if absent:
+        state = f"DAMAGED, {absent} of {count} shards are missing"
+    frames = "static"
+    if times is not None:
+        frames = f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}"
+    head = f"{folder}: pdno dataset, {manifest.problem}, {state}"
+    names = f"{', '.join(manifest.names('input'))} -> {', '.join(manifest.names('output'))}"
+    fields = f"  fields     {names}, {frames}, {manifest.dtype}"
+    if manifest.problem == OWN:
+        samples = f"  samples    {manifest.samples}, {count} shards"
+        return "\n".join([head, samples, f"  grid       {manifest.grid.shape}", fields])
+    parameters = ", ".join(f"{key}={value}" for key, value in manifest.parameters.items())
+    return f"""{head}
+  equation   {manifest.equation}
+  scheme     {manifest.scheme}
+  samples    {manifest.samples} (seed {manifest.seed}), {count} shards
+  grid       {manifest.grid.shape}, solved on {manifest.solver_grid.shape}
+{fields}
+  parameters {parameters}
+  residual   {max((shard.residual for shard in manifest.shards), default=0.0):.1e} at most"""
 
 
 def write_shard(
     folder: Path,
     manifest: Manifest,
-    plan: tuple[str, int, int],
+    plan: ShardPlan,
     fields: tuple[Tensor, Tensor],
     pde_parameters: Parameters,
     residual: float = 0.0,
 ) -> ShardRecord:
-    """Write inputs and outputs as the planned shard (file, first, count); its record."""
+    """Write inputs and outputs as the planned shard; its record."""
     file, first, count = plan
     inputs, outputs = (field.numpy() for field in fields)
     content = build_shard(manifest, first, inputs, outputs, pde_parameters)
@@ -73,103 +273,6 @@ def build_shard(
             file.create_group(rank).attrs["field_names"] = np.array([], dtype="S1")
         file.flush()
         return bytes(file.id.get_file_image())
-
-
-class ShardSource:
-    """Samples of a dataset folder; only what is asked for is read (see `open_dataset`)."""
-
-    def __init__(self, folder: Path, *, verify: bool = True, partial: bool = False) -> None:
-        self.folder = Path(folder)
-        self.manifest = manifest = read_manifest(self.folder)
-        if not manifest.complete and not partial:
-            raise ValueError(
-                f"{folder} is partial: {manifest.made} of {manifest.samples} samples; run its "
-                "`pdno generate` command again to finish it, or open it with partial=True"
-            )
-        self.shards: list[ShardRecord] = []
-        for shard in manifest.shards:
-            if shard.first != len(self):  # a gap: the samples after it have other indices
-                break
-            path = self.folder / shard.file
-            if not path.is_file():
-                raise ValueError(f"{path} is missing: {REPAIR}")
-            if verify and sha256(path) != shard.sha256:
-                cause = "its SHA-256 differs from the manifest"
-                raise ValueError(f"{path} is damaged ({cause}): {REPAIR} to repair it")
-            self.shards.append(shard)
-        self.times, self.grid = manifest.times, manifest.grid
-        self.channels = Channels(manifest.names("input"), manifest.names("output"))
-        self.dtype: torch.dtype = getattr(torch, manifest.dtype)
-        self.pde_parameters: Mapping[str, Tensor] = {
-            name: self._parameter(name) for name in manifest.pde_parameters
-        }
-
-    def __len__(self) -> int:
-        return sum(shard.count for shard in self.shards)
-
-    def symmetries(self, grid: Grid) -> Symmetries:
-        """Those of the equation that the samples are solutions of."""
-        problem = PROBLEMS[self.manifest.problem](**self.manifest.parameters)
-        return problem.physics()[1].symmetries(grid)
-
-    def read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples, one visit to each shard."""
-        rows: dict[int, dict[int, int]] = {}  # by shard: its row for each row of the result
-        for target, index in enumerate(indices):
-            number = bisect_right(self.shards, index, key=lambda shard: shard.first) - 1
-            rows.setdefault(number, {})[target] = index - self.shards[number].first
-        return self._field("input", len(indices), rows), self._field("output", len(indices), rows)
-
-    def _field(self, key: FieldKey, size: int, rows: dict[int, dict[int, int]]) -> Tensor:
-        channels = []
-        for name in self.manifest.names(key):
-            values = np.empty((size, *self.manifest.stored_shape(key)), self.manifest.dtype)
-            for number, chosen in rows.items():
-                shard = self.shards[number]
-                read_samples(self.folder / shard.file, name, chosen, values, count=shard.count)
-            channels.append(torch.from_numpy(values))
-        # the axis of channels, which fields have in memory and not on disk
-        return torch.stack(channels, dim=-1 - self.grid.dim)
-
-    def _parameter(self, name: str) -> Tensor:
-        """A PDE parameter of all samples, (B,) float64."""
-        parts = [np.empty(0)]
-        for shard in self.shards:
-            with _opened(self.folder / shard.file) as file:
-                values = np.asarray(file["scalars"][name][()], dtype="f8")
-                if values.shape != (shard.count,):
-                    wrong = f"{name} is {values.shape}"
-                    raise ValueError(f"{wrong}, the manifest says ({shard.count},)")
-                parts.append(values)
-        return torch.from_numpy(np.concatenate(parts))
-
-
-def read_samples(
-    path: Path, name: str, rows: Mapping[int, int], values: np.ndarray, *, count: int
-) -> None:
-    """Read samples of one field of a shard, chunk by chunk with their checksums.
-
-    `rows` has the row of the shard for each row of `values`, (B, *N) or (B, T, *N), that is to be
-    filled; `count` is the number of samples in the shard, as the manifest says.
-    """
-    expected = (count, *values.shape[1:])
-    with _opened(path) as file:
-        field = file["t0_fields"][name]
-        if field.shape != expected or field.dtype != values.dtype:
-            stored = f"{name} is {field.shape} {field.dtype}"
-            raise ValueError(f"{stored}, the manifest says {expected} {values.dtype}")
-        for target, row in rows.items():
-            field.read_direct(values, np.s_[row], np.s_[target])
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[h5py.File]:
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except Exception as error:  # damaged bytes make h5py fail in many ways; all mean the same
-        reason = f"{path} is damaged or cannot be read ({error})"
-        raise ValueError(f"{reason}: {REPAIR} to repair it") from error
 
 
 def _write_root(

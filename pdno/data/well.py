@@ -9,14 +9,11 @@ As an operator: inputs are the fields that do not vary in time and the first fra
 do, outputs all frames of these. Components of vectors are channels, velocity_x and velocity_y.
 """
 
-__all__ = ["WellSource", "is_well", "open_well", "save_well"]
-
 import itertools
 import math
 import os
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +24,12 @@ import torch
 import yaml
 from torch import Tensor
 
-from pdno.data.array_files import Numbers, PublishedFileError, hdf5_array
+from pdno.data.array_files import PublishedFileError, hdf5_array
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.foreign_hdf5 import look_through, open_hdf5
-from pdno.data.layout import Layout
-from pdno.data.manifest import MANIFEST
-from pdno.data.sources import Channels
+from pdno.data.problems import Layout
+from pdno.data.shards import MANIFEST
+from pdno.data.sources import Channels, FileSource, not_finite
 from pdno.files.atomic import write_text
 from pdno.files.limits import MemoryLimitError, check_memory
 from pdno.files.tensor_file import AGAIN
@@ -61,9 +58,8 @@ def open_well(path: Path | str, split: str | None = None, **layout: Any) -> Oper
         return open_dataset(folder)
     files = _files(folder)
     if not files:
-        raise ValueError(
-            f"{folder} has no HDF5 files; The Well has them in data/{'|'.join(SPLITS)}"
-        )
+        inside = f"data/{'|'.join(SPLITS)}"
+        raise ValueError(f"{folder} has no HDF5 files; The Well has them in {inside}")
     return OperatorDataset(WellSource(files, Layout(**layout)))
 
 
@@ -82,10 +78,8 @@ def is_well(path: Path) -> bool:
 
 
 def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        inside = [*path.glob("*.h5"), *path.glob("*.hdf5")]
-        return sorted(file for file in inside if file.is_file())
-    return [path] if path.is_file() else []
+    files = [*path.glob("*.h5"), *path.glob("*.hdf5")] if path.is_dir() else [path]
+    return sorted(file for file in files if file.is_file())
 
 
 @contextmanager
@@ -93,13 +87,11 @@ def _opened(path: Path) -> Iterator[h5py.File]:
     try:
         with open_hdf5(path) as file:
             yield file
-    except (MemoryLimitError, PublishedFileError) as problem:
-        raise ValueError(f"cannot read {path} in The Well's layout: {problem}") from problem
     except Exception as problem:
         reason = str(problem).strip("'\"")
-        raise ValueError(
-            f"cannot read {path} in The Well's layout: {reason}; {AGAIN}"
-        ) from problem
+        if not isinstance(problem, (MemoryLimitError, PublishedFileError)):
+            reason = f"{reason}; {AGAIN}"
+        raise ValueError(f"cannot read {path} in The Well's layout: {reason}") from problem
 
 
 @dataclass(frozen=True)
@@ -112,20 +104,14 @@ class _Field:
     by_time: bool
     by_axis: tuple[bool, ...]
 
-    def components(self, name: str, axes: Sequence[str]) -> list[str]:
-        """Names of its channels."""
-        indices = ("".join(index) for index in itertools.product(axes, repeat=self.order))
-        return [f"{name}_{index}" if index else name for index in indices]
-
     def stored_shape(self, count: int, frames: int, shape: Sequence[int]) -> tuple[int, ...]:
         """The shape that the attributes imply."""
-        space = [n for n, varies in zip(shape, self.by_axis, strict=True) if varies]
         ahead = [count] * self.by_sample + [frames] * self.by_time
-        return (*ahead, *space, *[len(shape)] * self.order)
+        return (*ahead, *itertools.compress(shape, self.by_axis), *[len(shape)] * self.order)
 
     def read(
         self, file: h5py.File, row: int, frames: slice | int, shape: Sequence[int]
-    ) -> Numbers:
+    ) -> np.ndarray:
         """One sample as channels first, ([T,] C, *N)."""
         cut: tuple[slice | int, ...] = (row,) * self.by_sample + (frames,) * self.by_time
         block = np.asarray(file[self.name][cut])
@@ -157,7 +143,7 @@ def _read_header(path: Path) -> _Header:
         axes = tuple(map(_text, dimensions.attrs["spatial_dims"]))
         coordinates = {}
         for name in (*axes, "time"):
-            hdf5_array(name, dimensions[name], size, matlab=False)  # refuses what is too large
+            hdf5_array(name, dimensions[name], size)  # refuses what is too large
             check_memory(f"dimension {name}", 8 * dimensions[name].size)
             values = np.asarray(dimensions[name], dtype=float)
             # coordinates or times that vary from sample to sample have an axis for them
@@ -185,7 +171,7 @@ def _read_fields(file: h5py.File, dim: int, size: int) -> Iterator[tuple[str, _F
     for group, order in GROUPS.items():
         for name in map(_text, file[group].attrs["field_names"] if group in file else ()):
             item = file[group][name]
-            if hdf5_array(name, item, size, matlab=False).read is None:
+            if hdf5_array(name, item, size).block is None:
                 raise ValueError(f"{group}/{name} holds no real numbers")
             scalar, flags = group == "scalars", item.attrs
             by_axis = (False,) * dim if scalar else tuple(map(bool, flags["dim_varying"]))
@@ -193,7 +179,7 @@ def _read_fields(file: h5py.File, dim: int, size: int) -> Iterator[tuple[str, _F
             yield name, _Field(f"{group}/{name}", order, *by, by_axis)
 
 
-def _grid(path: Path, axes: dict[str, Numbers], *, periodic: bool) -> Grid:
+def _grid(path: Path, axes: dict[str, np.ndarray], *, periodic: bool) -> Grid:
     """The grid of evenly spaced coordinates, whatever their unit."""
     offsets = []
     for name, x in axes.items():
@@ -214,67 +200,66 @@ def _text(value: object) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-class WellSource:
-    """Samples of files in The Well's layout; only what is asked for is read."""
+class WellSource(FileSource):
+    """Samples of files in The Well's layout."""
 
     pde_parameters: Mapping[str, Tensor] = {}
 
     def __init__(self, files: Sequence[Path], layout: Layout) -> None:
         look_through(files)
-        self.headers = [_read_header(path) for path in files]
-        self.starts = [0, *itertools.accumulate(header.count for header in self.headers)]
-        first = self.headers[0]
-        for header in self.headers[1:]:
+        headers = [_read_header(path) for path in files]
+        self.files, self.counts = files, [header.count for header in headers]
+        first, *others = headers
+        for header in others:
             for name in ("axes", "grid", "fields") + ("times",) * (layout.times is None):
                 if getattr(header, name) != getattr(first, name):
                     both = f"{header.path} and {first.path}"
                     raise ValueError(f"{both} have different {name}: read them one by one")
-        self.inputs, self.outputs = _choose(first, layout)
-        in_time = first.fields[self.outputs[0]].by_time
-        self.times = (layout.times or first.times) if in_time else None
+        chosen = _choose(first, layout)
+        self.fields = [[first.fields[name] for name in names] for names in chosen]
+        self.times = (layout.times or first.times) if self.fields[1][0].by_time else None
         if self.times is not None and len(self.times) != len(first.times):
             raise ValueError(f"{len(self.times)} times for {len(first.times)} frames")
         periodic = first.grid.periodic if layout.periodic is None else layout.periodic
         offset = first.grid.offset if layout.offset is None else layout.offset
         self.grid = Grid(first.grid.shape, periodic, offset)
-        names = [
-            tuple(c for name in part for c in first.fields[name].components(name, first.axes))
-            for part in (self.inputs, self.outputs)
-        ]
+        usual = Channels(*(_components(first, names) for names in chosen))
         self.channels = Channels(
-            layout.input_channels or names[0], layout.output_channels or names[1]
+            layout.input_channels or usual.inputs, layout.output_channels or usual.outputs
         )
-        if [len(part) for part in self.channels] != [len(part) for part in names]:
-            raise ValueError(f"names of channels are {self.channels}; expected as many as {names}")
-        self.dtype = torch.float64 if any(h.double for h in self.headers) else torch.float32
+        if list(map(len, self.channels)) != list(map(len, usual)):
+            raise ValueError(f"names of channels are {self.channels}; expected as many as {usual}")
+        self.dtype = torch.float64 if any(header.double for header in headers) else torch.float32
 
-    def __len__(self) -> int:
-        return self.starts[-1]
+    def opened(self, number: int) -> AbstractContextManager[h5py.File]:
+        """A file, whose errors name it."""
+        return _opened(self.files[number])
 
     def read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples, one visit to each file."""
-        samples: dict[int, tuple[Tensor, Tensor]] = {}
-        for number, header in enumerate(self.headers):
-            inside = [index for index in indices if bisect_right(self.starts, index) - 1 == number]
-            if not inside:
-                continue
-            with _opened(header.path) as file:
-                for index in inside:
-                    samples[index] = self._sample(header, file, index - self.starts[number])
-        for index, parts in samples.items():
-            if not all(bool(part.isfinite().all()) for part in parts):
-                where = f"sample {index} of {self.headers[0].path.parent}"
+        """Inputs and outputs of some samples, all finite."""
+        parts = super().read(indices)
+        for part in parts:
+            if (bad := not_finite(part)) is not None:
+                where = f"sample {indices[bad]} of {self.files[0].parent}"
                 raise ValueError(f"{where} has NaN or infinity: leave it out with subset")
-        inputs, outputs = zip(*(samples[index] for index in indices), strict=True)
-        return torch.stack(inputs), torch.stack(outputs)
+        return parts
 
-    def _sample(self, header: _Header, file: h5py.File, row: int) -> tuple[Tensor, Tensor]:
-        parts, shape = [], self.grid.shape
-        for names, frames in ((self.inputs, 0), (self.outputs, slice(None))):
-            fields = [header.fields[name].read(file, row, frames, shape) for name in names]
-            block = np.concatenate(fields, axis=-1 - len(shape))
-            parts.append(torch.from_numpy(np.array(block, dtype=str(self.dtype)[6:])))
-        return parts[0], parts[1]
+    def sample(self, file: h5py.File, row: int) -> Iterator[np.ndarray]:
+        """The first frames of the fields that are inputs, and all frames of the outputs."""
+        shape = self.grid.shape
+        cuts: tuple[int | slice, ...] = (0, slice(None))
+        for fields, frames in zip(self.fields, cuts, strict=True):
+            parts = [field.read(file, row, frames, shape) for field in fields]
+            yield np.concatenate(parts, axis=-1 - len(shape)).astype(str(self.dtype)[6:])
+
+
+def _components(header: _Header, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of the channels of fields, velocity_x and velocity_y of a vector."""
+    return tuple(
+        f"{name}_{''.join(index)}" if index else name
+        for name in names
+        for index in itertools.product(header.axes, repeat=header.fields[name].order)
+    )
 
 
 def _choose(header: _Header, layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:

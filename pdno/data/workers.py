@@ -2,18 +2,15 @@
 
 Worker processes end with their parent, however it ends: each watches one end of a pipe whose other
 end only the parent holds. torch is not imported here, so that a worker watches before the slow
-part of its start. On a cluster only names and numbers travel, never arrays. A lost task may be
-tried again, since a shard is written whole or not at all.
+part of its start.
 """
-
-__all__ = ["make_on_cluster", "start_ray", "worker_pool"]
 
 import contextlib
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
@@ -21,11 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pdno.data.manifest import ShardRecord
     from pdno.data.problems import Problem
+    from pdno.data.shards import ShardRecord
 
-ShardPlan = tuple[str, int, int]
-"""File, first sample and number of samples of a shard."""
+Plans = Sequence[tuple[str, int, int]]
 
 
 @contextlib.contextmanager
@@ -73,14 +69,20 @@ def start_ray() -> Any:
 
 
 def make_on_cluster(
-    make: "Callable[..., ShardRecord]", problem: "Problem", folder: Path, missing: list[ShardPlan]
+    make: "Callable[..., ShardRecord]",
+    problem: "Problem",
+    folder: Path,
+    missing: Plans,
 ) -> "Generator[ShardRecord, None, None]":
-    """Records of the missing shards as they are finished; all machines must see the folder."""
-    from pdno.data.manifest import ShardRecord
+    """Records of the missing shards as they are finished; all machines must see the folder.
+
+    Only names and numbers travel. A lost task may be tried again, as a shard is written whole.
+    """
+    from pdno.data.shards import ShardRecord
 
     ray = start_ray()
 
-    def task(name: str, record: str, path: str, plan: ShardPlan) -> str:
+    def task(name: str, record: str, path: str, plan: tuple[str, int, int]) -> str:
         from pdno.data.problems import PROBLEMS
 
         same = PROBLEMS[name].model_validate_json(record)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import Engine, collect, generate_dataset
-from pdno.data.manifest import MANIFEST, read_manifest
-from pdno.data.own import open_file
 from pdno.data.problems import Problem
+from pdno.data.read import open_file
+from pdno.data.shards import MANIFEST, read_manifest
 from pdno.files.atomic import clear_lock
 from pdno.runs.specification import Experiment
 

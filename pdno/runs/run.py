@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from pdno.data.array_files import read_arrays
 from pdno.data.dataset import OperatorDataset
-from pdno.data.layout import DataFile
-from pdno.data.manifest import MANIFEST
-from pdno.data.own import open_file, read_inputs
+from pdno.data.problems import DataFile
+from pdno.data.read import open_file, read_inputs
+from pdno.data.shards import MANIFEST
 from pdno.evaluation.evaluate import evaluate
 from pdno.exports.export import FORMATS, Exported, Format, export
 from pdno.files import run_folder

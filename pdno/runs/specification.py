@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, field_serializer, field_validator, model_validator
 
-from pdno.data.layout import DataFile
-from pdno.data.problems import PROBLEMS, NavierStokesProblem, Problem
+from pdno.data.problems import PROBLEMS, DataFile, NavierStokesProblem, Problem
 from pdno.files.limits import DEEPEST, check_plain, read_text
 from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
@@ -42,7 +41,7 @@ class Experiment(Record):
 
     The data are either those of a problem, which are generated where they are missing, or those of
     a file: a dataset folder, a published .mat or .bin file, or your own arrays by their names
-    (`pdno.data.layout`).
+    (`pdno.data.problems`).
     """
 
     #: of the experiment, for example darcy; by default that of the problem or the file

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pdno.data.manifest import MANIFEST, read_manifest
+from pdno.data.shards import MANIFEST, read_manifest
 from pdno.files.atomic import sha256
 from pdno.files.checksums import State, file_states
 from pdno.files.run_folder import CHECKSUMS, WITH_CHECKSUMS

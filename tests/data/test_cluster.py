@@ -7,8 +7,8 @@ import pytest
 from one_machine import OneMachine
 
 from pdno.data.generate import generate_dataset, make_shard
-from pdno.data.manifest import read_manifest
 from pdno.data.problems import HeatProblem
+from pdno.data.shards import read_manifest
 from pdno.files.atomic import sha256
 
 PROBLEM = HeatProblem(samples=5, resolution=32, frames=2)

@@ -9,7 +9,7 @@ import pytest
 from pdno.data import foreign_hdf5
 from pdno.data.array_files import read_arrays
 from pdno.data.foreign_hdf5 import look_through, open_hdf5
-from pdno.data.own import read_own
+from pdno.data.read import read_own
 from pdno.data.well import open_well
 from pdno.files.limits import TIME_LIMIT
 

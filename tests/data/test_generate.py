@@ -18,9 +18,9 @@ import torch
 
 import pdno.data.generate as generation
 from pdno.data.dataset import open_dataset
-from pdno.data.generate import Sample, generate_dataset, make_shard
-from pdno.data.manifest import Manifest, read_manifest, write_manifest
-from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem
+from pdno.data.generate import generate_dataset, make_shard
+from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem, Sample
+from pdno.data.shards import Manifest, read_manifest, write_manifest
 from pdno.files.checksums import with_digest
 from pdno.interface.errors import SolverError
 

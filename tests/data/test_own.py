@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, Subset, SubsetRandomSampler, TensorData
 import pdno
 from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
-from pdno.data.layout import DataFile, Layout
-from pdno.data.manifest import MANIFEST
-from pdno.data.own import describe_data
+from pdno.data.problems import DataFile, Layout
+from pdno.data.read import describe_data
+from pdno.data.shards import MANIFEST
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
 
@@ -61,7 +61,7 @@ def test_several_arrays_and_channels_last(tmp_path):
     [
         ({"outputs": "u"}, r"array 'u' has shape .* say what its axes are with output_axes, for"),
         ({"axes": "nxy"}, r"(?s)axes\n.*unknown key; did you mean 'input_axes'\?"),
-        ({"times": [1.0]}, "times are given, but axes 'nxy' of the outputs have no t"),
+        ({"times": [1.0]}, "times are set, but axes 'nxy' of the outputs have no t"),
         ({"input_channels": ["p", "q"]}, "names p, q of 1 input channels: expected 1 different"),
         ({"inputs": ["a", "s"]}, "cannot be channels of one field"),
         ({"outputs": ()}, "has the arrays a, b, u, s, but not which are outputs"),

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 
 from pdno.data.dataset import open_dataset
-from pdno.data.manifest import Manifest, ShardRecord, write_manifest
 from pdno.data.problems import (
     BurgersProblem,
     DarcyProblem,
     HeatProblem,
     NavierStokesProblem,
 )
-from pdno.data.shards import build_shard, read_samples
+from pdno.data.shards import Manifest, ShardRecord, build_shard, write_manifest
 
 PROBLEMS = [
     HeatProblem(samples=6, resolution=16, frames=3),
@@ -241,17 +240,16 @@ def test_another_shard_in_its_place_is_found(dataset):
 
 
 @pytest.mark.parametrize("content", [b"", b"not HDF5 at all", bytes(5000)])
-def test_a_file_that_is_no_shard_is_refused(tmp_path, content):
-    path = tmp_path / "shard-00000.h5"
-    path.write_bytes(content)
+def test_a_file_that_is_no_shard_is_refused(dataset, content):
+    damage(dataset, content)
     with pytest.raises(ValueError, match="is damaged or cannot be read"):
-        read_samples(path, "vorticity", {0: 0}, np.empty((1, 2, 8, 8), "float32"), count=1)
+        open_dataset(dataset[0], verify=False).batch()
 
 
-def test_a_shape_too_large_for_memory_is_refused_before_it_is_allocated(tmp_path):
-    path = tmp_path / "shard-00000.h5"
-    with h5py.File(path, "w") as file:
-        huge = (2**40, 8)
-        file.create_group("t0_fields").create_dataset("u", huge, "f4", chunks=(1, 8))
+def test_a_shape_too_large_for_memory_is_refused_before_it_is_allocated(dataset):
+    with h5py.File(dataset[0] / "shard-00000.h5", "w") as file:
+        for name in ("initial_vorticity", "vorticity"):
+            huge = (2**40, 8, 8)
+            file.require_group("t0_fields").create_dataset(name, huge, "f4", chunks=(1, 8, 8))
     with pytest.raises(ValueError, match="the manifest says"):
-        read_samples(path, "u", {0: 0}, np.empty((1, 8), "float32"), count=1)
+        open_dataset(dataset[0], verify=False).batch()

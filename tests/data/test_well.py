@@ -9,10 +9,15 @@ import yaml
 import pdno
 from pdno.data.dataset import OperatorDataset
 from pdno.data.generate import make_shard
-from pdno.data.layout import DataFile
-from pdno.data.manifest import MANIFEST, Manifest, write_manifest
-from pdno.data.own import describe_data
-from pdno.data.problems import BurgersProblem, DarcyProblem, HeatProblem, NavierStokesProblem
+from pdno.data.problems import (
+    BurgersProblem,
+    DarcyProblem,
+    DataFile,
+    HeatProblem,
+    NavierStokesProblem,
+)
+from pdno.data.read import describe_data
+from pdno.data.shards import MANIFEST, Manifest, write_manifest
 from pdno.data.well import is_well
 from pdno.spectral.grid import Grid
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pdno.data.generate import generate_dataset
-from pdno.data.manifest import read_manifest
 from pdno.data.problems import NavierStokesProblem
+from pdno.data.shards import read_manifest
 from pdno.files.atomic import sha256
 
 SMALL = NavierStokesProblem(

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from pdno.data.array_files import open_arrays, read_arrays
-from pdno.data.manifest import read_manifest
+from pdno.data.shards import read_manifest
 from pdno.files.limits import LIMIT, memory_limit, read_json, read_text
 from pdno.files.metric_table import read_metrics
 from pdno.files.tensor_file import read_tensor_file
@@ -100,7 +100,9 @@ def test_headers_of_numpy_files_are_not_believed(tmp_path):
     )
     contents = {
         "declares 8,796,093,022,208 bytes": head.getvalue(),
-        "no header of NumPy": b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**20) + b" " * 2**20,
+        "EOF: reading array header": b"\x93NUMPY\x02\x00"
+        + struct.pack("<I", 2**20)
+        + b" " * 2**20,
     }
     for told, content in contents.items():
         path.write_bytes(content)

@@ -22,10 +22,9 @@ from works import EXPERIMENT, generate, train
 
 from pdno.data.array_files import read_arrays
 from pdno.data.dataset import open_dataset
-from pdno.data.import_published import read_published
-from pdno.data.layout import DataFile
-from pdno.data.manifest import MANIFEST, read_manifest
-from pdno.data.own import describe_data, read_own
+from pdno.data.problems import DataFile
+from pdno.data.read import describe_data, read_own, read_published
+from pdno.data.shards import MANIFEST, read_manifest
 from pdno.data.well import open_well
 from pdno.files.tensor_file import read_tensor_file
 from pdno.networks.published_weights import load_published

@@ -11,16 +11,21 @@ import scipy.io
 import torch
 
 from pdno.data.foreign_hdf5 import look_through
-from pdno.data.import_published import (
+from pdno.data.problems import DataFile
+from pdno.data.read import (
     PublishedData,
     PublishedFileError,
-    describe_file,
+    describe_data,
     read_published,
 )
 from pdno.files.tensor_file import TensorFileError
 
 PUBLISHED = Path(__file__).parents[3] / "shared/reference/pdno_ns_v1e-5_published.bin"
 HEADER = b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM"
+
+
+def describe(path):
+    return describe_data(DataFile(path=path))
 
 
 def numbers(*shape, dtype=np.float32):
@@ -296,7 +301,7 @@ def test_other_arrays_are_refused_with_what_was_expected(tmp_path, save, arrays)
     save(tmp_path / "x.mat", arrays)
     with pytest.raises(PublishedFileError, match=r"x\.mat: it holds .*\(.*fits .*heat: input"):
         read_published(tmp_path / "x.mat")
-    assert "not published data: it holds" in describe_file(tmp_path / "x.mat")
+    assert "not published data: it holds" in describe(tmp_path / "x.mat")
 
 
 def test_plain_hdf5_is_listed_but_not_read(tmp_path):
@@ -306,7 +311,7 @@ def test_plain_hdf5_is_listed_but_not_read(tmp_path):
         file["nothing"] = h5py.Empty("f4")
     with pytest.raises(ValueError, match="order of its axes is not known"):
         read_published(tmp_path / "x.h5")
-    text = describe_file(tmp_path / "x.h5")
+    text = describe(tmp_path / "x.h5")
     assert "x.h5: HDF5" in text and "inner/u (3, 4, 4, 6) float32" in text
 
 
@@ -316,7 +321,7 @@ def test_arrays_in_other_files_are_not_followed(tmp_path):
     save_mat73(tmp_path / "other.mat", {"u": numbers(3, 4, 4, 2)})
     with h5py.File(tmp_path / "x.mat", "r+") as file:
         file["u"] = h5py.ExternalLink(str(tmp_path / "other.mat"), "u")
-    assert "  u (" not in describe_file(tmp_path / "x.mat")
+    assert "  u (" not in describe(tmp_path / "x.mat")
     with h5py.File(tmp_path / "x.mat", "r+") as file:
         file.create_dataset("coeff", (1, 2, 2), "f4", external=[(str(tmp_path / "raw"), 0, 16)])
     with pytest.raises(ValueError, match="coeff is stored in another file"):
@@ -350,7 +355,7 @@ def test_a_machine_too_small_is_told_in_advance(tmp_path, monkeypatch):
 
 def test_describe_says_what_a_file_is_read_as(tmp_path, save):
     save(tmp_path / "ns_T4.mat", vorticity())
-    text = describe_file(tmp_path / "ns_T4.mat")
+    text = describe(tmp_path / "ns_T4.mat")
     form = next(name for name, writer in WRITERS.items() if writer is save).removesuffix(" packed")
     assert text.startswith(f"ns_T4.mat: {form}, ")
     assert "  u (3, 4, 4, 6) " in text
@@ -372,7 +377,7 @@ def test_describe_lists_unknown_files(tmp_path):
             "nothing": np.zeros((0, 0)),
         },
     )
-    text = describe_file(tmp_path / "x.mat")
+    text = describe(tmp_path / "x.mat")
     lines = ("text (1, 3) char", "cells (1, 2) cell", "record (1, 1) struct", "byte (2, 3) uint8")
     for line in (
         *lines,
@@ -383,19 +388,19 @@ def test_describe_lists_unknown_files(tmp_path):
         assert f"  {line}\n" in text
     losses = {"train_rel": [0.5, 0.4], "epoch": 3, "state": {"best": torch.ones(2)}}
     torch.save(losses, tmp_path / "loss.bin")
-    text = describe_file(tmp_path / "loss.bin")
+    text = describe(tmp_path / "loss.bin")
     for line in ("train_rel (2,) list", "epoch () int", "state.best (2,) float32"):
         assert f"  {line}\n" in text
 
 
 def test_names_cannot_drive_a_terminal(tmp_path):
     torch.save({"\x1b[2J\n": torch.ones(2)}, tmp_path / "x.bin")
-    assert "  ?[2J? (2,) float32\n" in describe_file(tmp_path / "x.bin")
+    assert "  ?[2J? (2,) float32\n" in describe(tmp_path / "x.bin")
 
 
 def test_describe_says_that_a_file_holds_weights(tmp_path):
     torch.save(torch.nn.Sequential(torch.nn.Linear(3, 4)).state_dict(), tmp_path / "w.bin")
-    text = describe_file(tmp_path / "w.bin")
+    text = describe(tmp_path / "w.bin")
     assert "it holds network weights, 2 tensors with 16 numbers" in text
     with pytest.raises(ValueError, match="holds network weights"):
         read_published(tmp_path / "w.bin")
@@ -403,7 +408,7 @@ def test_describe_says_that_a_file_holds_weights(tmp_path):
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published weights are not on this machine")
 def test_describe_says_that_the_published_checkpoint_holds_weights():
-    text = describe_file(PUBLISHED)
+    text = describe(PUBLISHED)
     assert "torch archive, 795,877 bytes" in text and "... and 98 more" in text
     assert "it holds network weights, 110 tensors with 189,653 numbers" in text
 
@@ -418,18 +423,18 @@ def test_foreign_files_are_refused_with_the_cure(tmp_path):
         (b"PK\x03\x04 no archive", "damaged or incomplete"),
     ):
         path.write_bytes(content)
-        for use in (read_published, describe_file):
+        for use in (read_published, describe):
             with pytest.raises(ValueError, match=message):
                 use(path)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("ns_V1e-3_N5000_T50.mat", HEADER)
     with pytest.raises(ValueError, match="unpack it first"):
-        describe_file(path)
+        describe(path)
     scipy.io.savemat(path, {"a": numbers(2, 4)}, format="4")
     with pytest.raises(ValueError, match="MAT v4"):
-        describe_file(path)
+        describe(path)
     with pytest.raises(FileNotFoundError):
-        describe_file(tmp_path / "absent.mat")
+        describe(tmp_path / "absent.mat")
     with pytest.raises(FileNotFoundError):
         read_published(tmp_path / "absent.mat")
 
@@ -478,7 +483,7 @@ def test_damage_is_found_or_the_data_are_well_formed(tmp_path, save):
             assert data.kind == "navier-stokes" and data.outputs.isfinite().all()
             assert data.outputs.shape[0] == 2 and len(data.times) == data.outputs.shape[1]
         try:
-            assert describe_file(path).startswith(path.name)
+            assert describe(path).startswith(path.name)
         except (PublishedFileError, TensorFileError) as problem:
             assert str(path) in str(problem)
     assert refused > 100

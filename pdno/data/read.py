@@ -1,0 +1,437 @@
+"""Files and folders as datasets: your own, published ones, those of The Well, dataset folders.
+
+`read_own` in Python, `file:` in specifications and `--file` on the command line name inputs and
+outputs with the same options (`pdno.data.problems.Layout`). Published files need none: the names
+and shapes of their arrays fit exactly one layout of `EXPECTED`, with N samples, s points per axis
+and T frames.
+"""
+
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdno.data.array_files import (
+    BARE,
+    Array,
+    PublishedFileError,
+    Shape,
+    check_array,
+    open_arrays,
+    read_arrays,
+)
+from pdno.data.dataset import OperatorDataset, open_dataset
+from pdno.data.problems import NAME_THEM, PROBLEMS, DataFile, Layout
+from pdno.data.shards import MANIFEST, describe_dataset, read_manifest
+from pdno.data.sources import not_finite
+from pdno.data.well import is_well, open_well
+from pdno.files.tensor_file import AGAIN
+from pdno.spectral.grid import Grid
+
+Kind: TypeAlias = Literal["heat", "burgers", "darcy", "navier-stokes"]
+EXPECTED = (
+    "heat: input (N, s), output (N, T, s); burgers: a, u (N, s); darcy: coeff, sol (N, s, s) or "
+    "cells a_train, p_train; navier-stokes: u (N, s, s, T), or one tensor of that shape"
+)
+SPACE = "xyz"
+USUAL_AXES = {2: "nx", 3: "nxy"}
+MOST_READ = 2**24  # numbers of an array that are read for its range
+_MOST_TIMES, _MOST_LISTED = 100_000, 12
+
+
+class _Published(NamedTuple):
+    """Names of inputs and outputs, and the axes of the outputs; inputs have all but time."""
+
+    kind: Kind
+    inputs: str | None
+    outputs: str
+    axes: str
+
+
+_PUBLISHED = (
+    _Published("heat", "input", "output", "ntx"),
+    _Published("burgers", "a", "u", "nx"),
+    _Published("darcy", "coeff", "sol", "nxy"),
+    _Published("darcy", "a_train", "p_train", "nxy"),
+    _Published("navier-stokes", "a", "u", "nxyt"),
+    _Published("navier-stokes", None, "u", "nxyt"),
+    _Published("navier-stokes", None, BARE, "nxyt"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedData:
+    """The samples of a published file, float32, and what a user of the file should know (`notes`).
+
+    Shapes: inputs (N, 1, *s), None where the file has none; outputs (N, 1, *s), or (N, T, 1, *s)
+    for trajectories. `times` is None where time means nothing or is not known; where a file does
+    not store them, they are those of the recipe of the data set, and a note says so.
+    """
+
+    kind: Kind
+    inputs: Tensor | None
+    outputs: Tensor
+    times: tuple[float, ...] | None
+    notes: tuple[str, ...]
+
+
+def read_own(path: Path | str, **layout: Any) -> OperatorDataset:
+    """A dataset from a file or folder of your own.
+
+    Arguments:
+        path: A .npz, .mat (old and new), HDF5 or torch file, a folder of .npy files, a file or
+            folder of The Well, a dataset folder, or a published file.
+        **layout: Names of the arrays (`inputs`, `outputs`), their axes (`input_axes="nxyc"`,
+            `output_axes`), names of channels (`input_channels`, `output_channels`), `times` of the
+            frames, and `periodic` and `offset` of the grid: see `pdno.data.problems.Layout`.
+    """
+    return open_file(DataFile(path=Path(path), **layout))
+
+
+def open_file(file: DataFile) -> OperatorDataset:
+    """The dataset of a file."""
+    options = file.keyword_arguments()
+    if (file.path / MANIFEST).is_file():
+        if options:
+            names = ", ".join(options)
+            raise ValueError(f"{file.path} says itself what it holds: leave out {names}")
+        return open_dataset(file.path)
+    if is_well(file.path) and file.input_axes is None:
+        return open_well(file.path, **options)
+    if file.inputs and file.outputs:
+        return _open_arrays(file)
+    if file.path.is_dir() or options:
+        names = ", ".join(read_arrays(file.path))
+        missing = "inputs" if not file.inputs else "outputs"
+        raise ValueError(
+            f"{file.path} has the arrays {names}, but not which are {missing}: {NAME_THEM}"
+        )
+    try:
+        return _open_published(file.path)
+    except PublishedFileError as problem:
+        cure = f"if {file.path} is your own, {NAME_THEM}"
+        raise PublishedFileError(f"{cure}. As a published file: {problem}") from problem
+
+
+def read_inputs(arrays: Mapping[str, np.ndarray], layout: Layout) -> Tensor:
+    """The inputs (B, C, *N) alone, float32."""
+    axes = layout.input_axes or _usual_axes("input_axes", arrays, layout.inputs[0])
+    return _fields(arrays, layout.inputs, axes)[0].float()
+
+
+def _open_arrays(file: DataFile) -> OperatorDataset:
+    arrays = read_arrays(file.path, [*file.inputs, *file.outputs])
+    input_axes = file.input_axes or _usual_axes("input_axes", arrays, file.inputs[0])
+    output_axes = file.output_axes or input_axes
+    if file.output_axes is None and arrays[file.outputs[0]].ndim != len(input_axes):
+        output_axes = _usual_axes("output_axes", arrays, file.outputs[0])
+    if "t" in input_axes:
+        raise ValueError(
+            f"axes {input_axes!r} of the inputs have a time: use `outputs` for frames"
+        )
+    inputs, input_names = _fields(arrays, file.inputs, input_axes)
+    outputs, output_names = _fields(arrays, file.outputs, output_axes)
+    times: Sequence[float] | None = file.times
+    if "t" in output_axes:
+        times = times or range(1, outputs.shape[1] + 1)
+    elif times is not None:
+        raise ValueError(f"times are set, but axes {output_axes!r} of the outputs have no t")
+    grid = Grid(tuple(inputs.shape[2:]), file.periodic is not False, file.offset or 0.0)
+    channels = (file.input_channels or input_names, file.output_channels or output_names)
+    return OperatorDataset.from_arrays(inputs, outputs, grid, times, channels=channels)
+
+
+def _usual_axes(option: str, arrays: Mapping[str, np.ndarray], name: str) -> str:
+    shape = arrays[name].shape
+    if len(shape) not in USUAL_AXES:
+        raise ValueError(
+            f"array {name!r} has shape {shape}: say what its axes are with {option}, for example "
+            "'ncxy' for channels first, 'nxyc' for channels last, 'nxyt' for frames last"
+        )
+    return USUAL_AXES[len(shape)]
+
+
+def _fields(
+    arrays: Mapping[str, np.ndarray], names: Sequence[str], axes: str
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Arrays as channels of one field (n, [t,] c, x, ...), and the names of these channels."""
+    parts = [_in_order(arrays[name], axes, name) for name in names]
+    channel = 1 + ("t" in axes)
+    if len({part.shape[:channel] + part.shape[channel + 1 :] for part in parts}) > 1:
+        listed = ", ".join(f"{name} {arrays[name].shape}" for name in names)
+        raise ValueError(f"{listed} cannot be channels of one field: their axes {axes!r} differ")
+    channels = [
+        name if part.shape[channel] == 1 else f"{name}_{k}"
+        for name, part in zip(names, parts, strict=True)
+        for k in range(part.shape[channel])
+    ]
+    return torch.cat(parts, dim=channel), tuple(channels)
+
+
+def _in_order(array: np.ndarray, axes: str, name: str) -> Tensor:
+    """(n, [t,] c, x, ...) from any order of axes, float64 or float32."""
+    letters = axes.replace(" ", "")
+    order = [letters.index(letter) for letter in "ntc" + SPACE if letter in letters]
+    space = sum(letter in SPACE for letter in letters)
+    if len(order) != len(letters) or "n" not in letters or not space:
+        raise ValueError(
+            f"axes {axes!r} of {name!r}; expected letters once each: n samples, t time, c "
+            "channels, x y z space, for example 'nxy' or 'nxyt'"
+        )
+    if len(letters) != array.ndim:
+        shape = f"array {name!r} has shape {array.shape}"
+        raise ValueError(f"{shape}, but {axes!r} names {len(letters)} axes")
+    dtype = np.float64 if array.dtype == np.float64 else np.float32
+    check_array(name, array.size * np.dtype(dtype).itemsize)
+    tensor = torch.from_numpy(np.require(array.transpose(order), dtype, ["C", "W"]))
+    return tensor if "c" in letters else tensor.unsqueeze(-1 - space)
+
+
+def read_published(
+    path: str | Path, *, samples: slice | None = None, frames: int | None = None
+) -> PublishedData:
+    """Read some samples (a slice) and the first `frames` of a published file; all by default.
+
+    Of MAT v7.3 and uncompressed MAT v5 files no more is read. A file that is damaged, not of a
+    published layout, or holds values that are not finite, and samples or frames that it does not
+    have, are a ValueError.
+    """
+    with open_arrays(path) as (file_format, arrays):
+        layout = _recognise(file_format, arrays)
+        times, notes = _times_and_notes(Path(path), layout, arrays)
+        sizes = _sizes(layout, arrays)
+        if not isinstance(samples, slice | None):
+            raise PublishedFileError(f"samples={samples!r}; give a slice, e.g. slice(0, 100)")
+        rows = range(sizes["n"])[samples or slice(None)]
+        if not rows or rows.step < 0:
+            stored = f"it has samples 0 to {sizes['n'] - 1}"
+            raise PublishedFileError(f"samples={samples} selects none or goes backwards; {stored}")
+        if frames is not None and not 1 <= frames <= sizes["t"]:
+            raise PublishedFileError(f"frames={frames}; its outputs have {sizes['t']} frames")
+        outputs = _read_finite(arrays[layout.outputs], layout.axes, rows, frames)
+        axes, inputs = layout.axes.replace("t", ""), None
+        if layout.inputs is not None:
+            inputs = _read_finite(arrays[layout.inputs], axes, rows, frames)
+    return PublishedData(layout.kind, inputs, outputs, times and times[:frames], notes)
+
+
+def _read_finite(array: Array, axes: str, rows: range, frames: int | None) -> Tensor:
+    """Some samples and frames of an array as float32 (n, [t,] c, x, ...), all finite."""
+    parts = {"n": slice(rows.start, rows.stop, rows.step), "t": slice(frames)}
+    block = array.read(tuple(parts.get(axis, slice(None)) for axis in axes))
+    values = _in_order(block, axes, array.name).float()
+    if (bad := not_finite(values)) is not None:
+        raise PublishedFileError(
+            f"array {array.name} has values that are not finite in float32, first in sample "
+            f"{rows[bad]}; download the file again or leave it out with samples=slice(...)"
+        )
+    return values
+
+
+def _sizes(layout: _Published, arrays: Mapping[str, Array]) -> dict[str, int]:
+    """The number of samples n, frames t (0 without time) and points x, y of the outputs."""
+    return {"t": 0} | dict(zip(layout.axes, arrays[layout.outputs].shape, strict=True))
+
+
+def _recognise(file_format: str, arrays: Mapping[str, Array]) -> _Published:
+    """The published layout that the names and shapes fit."""
+    if file_format == "HDF5":
+        raise PublishedFileError(
+            "it is HDF5 without the header of MATLAB 7.3, so the order of its axes is not known; "
+            "give the published .mat file"
+        )
+    shapes = {n: a.shape for n, a in arrays.items() if a.block and math.prod(a.shape)}
+    if any(name.endswith(".weight") for name in shapes):
+        sizes = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
+        raise PublishedFileError(f"it holds network weights, {sizes}")
+    fits = [layout for layout in _PUBLISHED if _fits(layout, shapes)]
+    if len(fits) != 1:
+        listed = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        problem = "fits more than one" if fits else "fits none"
+        raise PublishedFileError(
+            f"it holds {listed[:500] or 'no arrays'}, which {problem} of the published layouts "
+            f"({EXPECTED}); give a file as published"
+        )
+    return fits[0]
+
+
+def _fits(layout: _Published, shapes: Mapping[str, Shape]) -> bool:
+    shape = shapes.get(layout.outputs, ())
+    if len(shape) != len(layout.axes):
+        return False
+    if layout.kind == "navier-stokes" and not shape[1] == shape[2] > 1:
+        return False
+    if layout.inputs is None:
+        return layout.outputs == BARE or "a" not in shapes
+    static = tuple(n for n, axis in zip(shape, layout.axes, strict=True) if axis != "t")
+    return shapes.get(layout.inputs) == static
+
+
+def _times_and_notes(
+    path: Path, layout: _Published, arrays: Mapping[str, Array]
+) -> tuple[tuple[float, ...] | None, tuple[str, ...]]:
+    """The time of each frame, None where it is not known, and what a user should know."""
+    times: tuple[float, ...] | None = None
+    notes, frames = [], _sizes(layout, arrays)["t"]
+    used = {layout.inputs, layout.outputs}
+    if layout.kind == "burgers":
+        times = (1.0,)
+    elif layout.kind == "heat":
+        recipe = frames == 21  # which records 0:0.05:1
+        times = tuple(k / 20 for k in range(21)) if recipe else None
+        notes.append("the file stores no times" + ": 0, 0.05, ..., 1 by its recipe" * recipe)
+    elif layout.kind == "navier-stokes":
+        used.add("t")
+        times, notes = _vorticity_times(arrays[layout.outputs].shape, arrays.get("t"))
+        named = re.search(r"_T(\d+)", path.stem)
+        inside = sum(time <= int(named[1]) for time in times) if named else frames
+        if named and 0 < inside < frames:
+            notes.append(
+                f"frames go on to t = {times[-1]:g}, but the name says T{named[1]}: "
+                f"frames={inside} reads those of the name"
+            )
+    if unread := [name for name in arrays if name not in used]:
+        notes.append(f"arrays that are not read: {', '.join(unread)}")
+    return times, tuple(notes)
+
+
+def _vorticity_times(shape: Shape, stored: Array | None) -> tuple[tuple[float, ...], list[str]]:
+    """The times of the frames: those stored, or index + 1, the convention of the data sets."""
+    frames = shape[-1]
+    whole = tuple(float(k + 1) for k in range(frames))
+    if stored is None or stored.block is None:
+        # The only file with another spacing has 200 frames of 256 x 256 up to t = 50.
+        if shape[1:] == (256, 256, 200):
+            return tuple(time / 4 for time in whole), [_whole_times(4)]
+        return whole, ["the file stores no times: the time of a frame is its index + 1"]
+    if math.prod(stored.shape) > _MOST_TIMES:
+        raise PublishedFileError(f"t has shape {stored.shape}, no list of times; {AGAIN}")
+    # Times were summed up step by step in single precision.
+    listed = stored.read().ravel().astype(float).round(6)
+    times = tuple(listed.tolist())
+    if len(times) != frames and times[:frames] == whole[: len(times)]:
+        return whole, [f"t lists {len(times)} times for {frames} frames: index + 1 is used"]
+    increasing = np.isfinite(listed).all() and (np.diff(listed) > 0).all()
+    if len(times) != frames or not increasing:
+        misfit = f"{len(times)} times that fit no {frames} frames or do not increase"
+        raise PublishedFileError(f"t has {misfit}; {AGAIN}")
+    per_unit = round(1 / times[0]) if 0 < times[0] < 1 else 1
+    quarters = per_unit > 1 and np.allclose(listed * per_unit, whole)
+    return times, [_whole_times(per_unit)] if quarters else []
+
+
+def _whole_times(per_unit: int) -> str:
+    first = ", ".join(str(k * per_unit - 1) for k in (1, 2, 3))
+    return f"{per_unit} frames per unit of time: whole times are at the indices {first}, ..."
+
+
+def _open_published(path: Path) -> OperatorDataset:
+    """A published file with the grid of its problem."""
+    published = read_published(path)
+    outputs, times = published.outputs, published.times
+    dim = PROBLEMS[published.kind].dim
+    frames = outputs.dim() == dim + 3
+    if frames and times is None:
+        raise ValueError(f"{path} stores no times of its frames: {NAME_THEM}, and their times")
+    if times is not None and not frames:  # a file with one time has no axis for it
+        outputs = outputs[:, None]
+    shape = tuple(outputs.shape[-dim:])
+    grid = Grid.cells(shape) if published.kind == "darcy" else Grid(shape)
+    # files of trajectories may lack the initial state; a window of frames needs none
+    inputs = outputs[:, 0] if published.inputs is None else published.inputs
+    return OperatorDataset.from_arrays(inputs, outputs, grid, times)
+
+
+def describe_data(file: DataFile) -> str:
+    """The arrays of a file or folder with shapes and ranges, and the dataset they make."""
+    path, own = file.path, bool(file.keyword_arguments())
+    if (path / MANIFEST).is_file():
+        manifest = read_manifest(path)
+        intact = all((path / shard.file).is_file() for shard in manifest.shards)
+        # partial or damaged datasets are not read
+        values = _ranges(open_dataset(path, verify=False)) if manifest.complete and intact else []
+        return "\n".join([describe_dataset(path), *values])
+    if is_well(path) and file.input_axes is None:
+        return "\n".join([f"{path}: in The Well's layout", *_dataset_lines(open_file(file))])
+    if path.is_dir():
+        arrays = read_arrays(path).items()
+        lines = [f"{path}: {len(arrays)} .npy files"]
+        lines += [f"  {name} {array.shape} {array.dtype}" for name, array in arrays]
+        lines += [f"  {name}: {_range(array)}" for name, array in arrays if array.size]
+    else:
+        lines = list(_file_lines(path, own=own))
+    return "\n".join([*lines, *(_dataset_lines(open_file(file)) if own else [])])
+
+
+def _file_lines(path: Path, *, own: bool) -> Iterator[str]:
+    """The arrays of a file, the published data they are unless they are `own`, their ranges."""
+    with open_arrays(path) as (file_format, arrays):
+        yield f"{path.name}: {file_format}, {os.path.getsize(path):,} bytes"
+        listed = [f"  {name} {array.shape} {array.dtype}" for name, array in arrays.items()]
+        yield from listed[:_MOST_LISTED]
+        if len(listed) > _MOST_LISTED:
+            yield f"  ... and {len(listed) - _MOST_LISTED} more"
+        if not own:
+            yield from _published_lines(path, file_format, arrays)
+        for name, array in arrays.items():
+            if array.block is None or not array.shape or 0 in array.shape:
+                continue
+            rows = min(array.shape[0], max(1, MOST_READ // math.prod(array.shape[1:])))
+            part = f" in the first {rows} of {array.shape[0]} rows" * (rows < array.shape[0])
+            yield f"  {name}: {_range(array.read((slice(rows),)))}{part}"
+
+
+def _published_lines(path: Path, file_format: str, arrays: Mapping[str, Array]) -> Iterator[str]:
+    try:
+        layout = _recognise(file_format, arrays)
+        times, notes = _times_and_notes(path, layout, arrays)
+    except PublishedFileError as problem:
+        yield f"if it is your own, {NAME_THEM}"
+        yield f"not published data: {problem}"
+        return
+    sizes = _sizes(layout, arrays)
+    points = " x ".join(str(sizes[axis]) for axis in "xy" if axis in sizes)
+    yield f"{layout.kind}: {sizes['n']} samples on {points} points"
+    yield f"  inputs {layout.inputs or 'not in the file'}, outputs {layout.outputs}"
+    if sizes["t"]:
+        span = f", t = {times[0]:g} to {times[-1]:g}" if times else ""
+        yield f"  {sizes['t']} frames{span}"
+    yield from (f"  note: {note}" for note in notes)
+
+
+def _dataset_lines(data: OperatorDataset) -> list[str]:
+    kind = "torus" if data.grid.periodic else "box"
+    points = " x ".join(map(str, data.grid.shape))
+    line = f"dataset: {len(data)} samples on {points} points of a {kind}"
+    if data.times is not None:
+        line += f", {len(data.times)} frames, t = {data.times[0]:g} .. {data.times[-1]:g}"
+    return [line, *_ranges(data)]
+
+
+def _ranges(data: OperatorDataset) -> list[str]:
+    """The range of every channel, in the first samples where there are many."""
+    rows = min(len(data), max(1, MOST_READ // sum(part.numel() for part in data[0])))
+    part = f" in the first {rows} of {len(data)} samples" * (rows < len(data))
+    return [
+        f"  {kind:10} {name} {tuple(values.shape[1:])}: {_range(values.numpy())}{part}"
+        for kind, names, field in zip(
+            ("input", "output"), data.channels, data.batch(range(rows)), strict=True
+        )
+        for name, values in zip(names, field.unbind(-1 - data.grid.dim), strict=True)
+    ]
+
+
+def _range(values: np.ndarray) -> str:
+    """Smallest and largest number, and how many are not finite."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return "no finite number"
+    bad = f", {values.size - finite.size:,} NaN or infinite" * (finite.size < values.size)
+    return f"{finite.min():.4g} .. {finite.max():.4g}{bad}"
