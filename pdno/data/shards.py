@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import h5py
 import numpy as np
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from pdno.data.problems import Problem
@@ -24,7 +24,7 @@ from pdno.files.atomic import atomic_path, write_text
 from pdno.files.checksums import with_digest, without_digest
 from pdno.files.limits import check_memory, read_text, walk
 from pdno.interface.errors import LONGEST_MESSAGE, printable
-from pdno.interface.records import Record, one_line
+from pdno.interface.records import Record, error_message
 from pdno.spectral.grid import Grid
 
 MANIFEST = "manifest.json"
@@ -186,11 +186,10 @@ def read_manifest(folder: Path) -> Manifest:
             raise ValueError("it was changed: it does not end with its own SHA-256")
         manifest = Manifest.model_validate_json(text)
     except (ValueError, RecursionError) as error:
-        reason = one_line(error) if isinstance(error, ValidationError) else str(error)
+        reason = printable(error_message(error)[:LONGEST_MESSAGE])
         raise ValueError(
-            f"{path} is damaged or not a manifest of ours "
-            f"({printable(reason[:LONGEST_MESSAGE])}): bring it back from a copy, or delete the "
-            "folder and generate it again"
+            f"{path} is damaged or not a manifest of ours ({reason}): bring it back from a copy, "
+            "or delete the folder and generate it again"
         ) from error
     check_memory(f"one sample of {folder}", manifest.sample_bytes())
     return manifest
