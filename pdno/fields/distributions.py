@@ -1,8 +1,7 @@
 """Distributions of inputs, those of the published data among them, and PDE parameters from ranges.
 
 The normals of Gaussian fields are drawn shell by shell in max_j |ξ_j|, so sample i of seed s is
-the same function on every grid up to the modes that the coarser one cannot hold (those from N/2 on
-are left out).
+the same function on every grid up to the modes that the coarser one cannot hold.
 """
 
 import math
@@ -15,14 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pdno.interface.errors import check_at_least, check_choice
 from pdno.spectral.fourier import inverse
 from pdno.spectral.grid import Grid
 
 Amplitude = Literal["published", "ported", "printed"]
 AMPLITUDES: dict[Amplitude, float] = {"published": 2 * 7.0**3, "ported": 7.0**3, "printed": 7**1.5}
-
-# modes on the grid, which draws those are, and their indices in the flat spectrum
-Order = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 Ranges = Mapping[str, tuple[float, float]]
 """Lowest and highest value of PDE parameters by name."""
@@ -64,60 +61,45 @@ class GaussianField:
     mean_deviation: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.variance < 0 or self.mean_deviation < 0:
-            raise ValueError(f"{self}: variance and mean_deviation must not be negative")
-        if self.boundary not in ("periodic", "neumann"):
-            raise ValueError(f"boundary {self.boundary!r}; expected 'periodic' or 'neumann'")
+        check_at_least("variance", self.variance, 0)
+        check_at_least("mean_deviation", self.mean_deviation, 0)
+        check_choice("boundary", self.boundary, ("periodic", "neumann"))
 
     def sample(self, grid: Grid, *, seed: int, indices: Iterable[int]) -> Tensor:
         """Samples `indices` of `seed` on `grid`, shape (B, 1, *N), float64 on the CPU."""
-        periodic = self.boundary == "periodic"
-        if grid.periodic != periodic:
-            raise ValueError(
-                f"a {self.boundary} field on a {'periodic' if grid.periodic else 'box'} grid; "
-                "use Grid(shape) for periodic and Grid.cells(shape) for Neumann fields"
-            )
-        draw = self._draw_periodic if periodic else self._draw_neumann
+        if grid.periodic != (self.boundary == "periodic"):
+            cure = "use Grid(shape) for periodic and Grid.cells(shape) for Neumann fields"
+            raise ValueError(f"a {self.boundary} field does not fit the {grid}: {cure}")
         chosen = list(indices)
-        if min([seed, *chosen]) < 0:
-            raise ValueError(f"seed {seed} and indices {chosen} must not be negative")
-        samples = [draw(grid, np.random.default_rng([seed, index])) for index in chosen]
+        check_at_least("seed and index", min([seed, *chosen]), 0)
+        samples = [self._draw(grid, np.random.default_rng([seed, index])) for index in chosen]
         return torch.stack(samples).unsqueeze(1) if samples else torch.empty(0, 1, *grid.shape)
 
-    def _draw_periodic(self, grid: Grid, generator: np.random.Generator) -> Tensor:
-        xi, inside, index = _periodic_order(grid.shape)
+    def _draw(self, grid: Grid, generator: np.random.Generator) -> Tensor:
+        k, inside, index = _modes_by_shells(grid.shape, grid.periodic)
         mean = self.mean_deviation * generator.standard_normal()
-        z = generator.standard_normal((len(inside), 2))[inside]
-        weight = self._deviation(4 * math.pi**2 * (xi**2).sum(axis=1))
-        # √2 (z₁ cos - z₂ sin) = 2 Re[ f̂ e^{2πiξx} ] with f̂ = (z₁ + i z₂)/√2. The line ξ_d = 0
-        # has weight 1 in the Hermitian rule instead of 2, and holds only one of ±ξ here.
-        weight = weight * np.where(xi[:, -1] == 0, math.sqrt(2), math.sqrt(0.5))
-        coefficients = np.zeros(math.prod(grid.half_shape), dtype=np.complex128)
-        coefficients[index] = weight * (z[:, 0] + 1j * z[:, 1])
-        coefficients[0] = mean
-        f_hat = torch.from_numpy(coefficients).reshape(grid.half_shape)
+        z = generator.standard_normal((len(inside), 2) if grid.periodic else len(inside))[inside]
+        mu = (4 if grid.periodic else 1) * math.pi**2 * (k**2).sum(axis=1)
+        deviation = math.sqrt(self.variance) * (mu + self.tau**2) ** (-self.alpha / 2)
+        if grid.periodic:
+            # √2 (z₁ cos - z₂ sin) = 2 Re[ f̂ e^{2πiξx} ] with f̂ = (z₁ + i z₂)/√2. The line ξ_d = 0
+            # has weight 1 in the Hermitian rule instead of 2, and holds only one of ±ξ here.
+            weight = deviation * np.where(k[:, -1] == 0, math.sqrt(2), math.sqrt(0.5))
+            values, shape = weight * (z[:, 0] + 1j * z[:, 1]), grid.half_shape
+        else:
+            values, shape = deviation * np.sqrt(2.0 ** (k > 0).sum(axis=1)) * z, grid.shape
+        coefficients = np.zeros(math.prod(shape), dtype=values.dtype)
+        coefficients[index], coefficients[0] = values, mean
+        g = torch.from_numpy(coefficients).reshape(shape)
+        if not grid.periodic:
+            for x in grid.axes():
+                cosines = torch.cos(math.pi * torch.outer(torch.arange(len(x)), x))
+                g = torch.tensordot(g, cosines, dims=([0], [0]))
+            return g
         if grid.offset:
             phase = (grid.modes() * torch.tensor(grid.spacing)).sum(-1) * grid.offset
-            f_hat = f_hat * torch.exp(2j * math.pi * phase)
-        return inverse(f_hat, grid.shape)
-
-    def _draw_neumann(self, grid: Grid, generator: np.random.Generator) -> Tensor:
-        k, inside, index = _neumann_order(grid.shape)
-        mean = self.mean_deviation * generator.standard_normal()
-        z = generator.standard_normal(len(inside))[inside]
-        weight = self._deviation(math.pi**2 * (k**2).sum(axis=1))
-        coefficients = np.zeros(grid.size)
-        coefficients[index] = weight * np.sqrt(2.0 ** (k > 0).sum(axis=1)) * z
-        coefficients[0] = mean
-        g = torch.from_numpy(coefficients).reshape(grid.shape)
-        for x in grid.axes():
-            cosines = torch.cos(math.pi * torch.outer(torch.arange(len(x)), x))
-            g = torch.tensordot(g, cosines, dims=([0], [0]))
-        return g
-
-    def _deviation(self, mu: np.ndarray) -> np.ndarray:
-        """σ (μ + τ²)^{-α/2}."""
-        return np.asarray(math.sqrt(self.variance) * (mu + self.tau**2) ** (-self.alpha / 2))
+            g = g * torch.exp(2j * math.pi * phase)
+        return inverse(g, grid.shape)
 
 
 @dataclass(frozen=True)
@@ -155,12 +137,10 @@ def darcy_permeability(low: float = 3.0, high: float = 12.0) -> TwoPhaseField:
 def navier_stokes_initial(amplitude: Amplitude = "published") -> GaussianField:
     """ω₀ of the Navier-Stokes problem: N(0, A(-Δ + 49)^-2.5), periodic.
 
-    A is 2·7³ in the code that made the published data, 7³ after that code was ported in 2022, and
-    7^{3/2} as the papers print it. The first is the default: with it the published weights reach
-    the published error on data of our own solver.
+    A is 2·7³ in the code that made the published data (the published weights reach the published
+    error with it), 7³ after that code was ported in 2022, and 7^{3/2} as the papers print it.
     """
-    if amplitude not in AMPLITUDES:
-        raise ValueError(f"amplitude {amplitude!r}; expected one of {', '.join(AMPLITUDES)}")
+    check_choice("amplitude", amplitude, AMPLITUDES)
     return GaussianField(variance=AMPLITUDES[amplitude], tau=7.0, alpha=2.5)
 
 
@@ -182,30 +162,24 @@ def draw_parameters(ranges: Ranges, *, seed: int, index: int) -> dict[str, float
     return drawn
 
 
-@lru_cache(maxsize=8)
-def _periodic_order(shape: tuple[int, ...]) -> Order:
-    """One of each pair ±ξ by shells; indices are those of *N^."""
-    reach = max((n - 1) // 2 for n in shape)
-    xi = _by_shells([np.arange(-reach, reach + 1)] * (len(shape) - 1) + [np.arange(reach + 1)])
-    # keep ξ where the last nonzero component is positive: half of the lattice, without zero
-    sign = np.zeros(len(xi), dtype=np.int64)
-    for component in xi.T:
-        sign = np.where(component != 0, np.sign(component), sign)
-    xi = xi[sign > 0]
-    inside = np.all(np.abs(xi) <= [(n - 1) // 2 for n in shape], axis=1)
-    half_shape = (*shape[:-1], shape[-1] // 2 + 1)
-    return xi[inside], inside, np.ravel_multi_index(list((xi[inside] % shape).T), half_shape)
+@lru_cache(maxsize=16)
+def _modes_by_shells(
+    shape: tuple[int, ...], periodic: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Modes without zero on the grid, which draws those are, and their indices in the spectrum.
 
-
-@lru_cache(maxsize=8)
-def _neumann_order(shape: tuple[int, ...]) -> Order:
-    """All k != 0 by shells; indices are those of *N."""
-    k = _by_shells([np.arange(max(shape))] * len(shape))[1:]
-    inside = np.all(k < np.array(shape), axis=1)
-    return k[inside], inside, np.ravel_multi_index(list(k[inside].T), shape)
-
-
-def _by_shells(axes: list[np.ndarray]) -> np.ndarray:
-    """The lattice of the axes, shape (M, d), in the order of max_j |k_j|."""
+    Periodic: one of each pair ±ξ, indices are those of *N^. Neumann: all k, indices of *N.
+    """
+    limits = [(n - 1) // 2 if periodic else n - 1 for n in shape]
+    half = np.arange(max(limits) + 1)
+    axes = [np.arange(-half[-1], half[-1] + 1) if periodic else half] * (len(shape) - 1) + [half]
     k = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-    return k[np.argsort(np.abs(k).max(axis=1), kind="stable")]
+    k = k[np.argsort(np.abs(k).max(axis=1), kind="stable")]
+    # periodic modes whose last nonzero component is positive are half of the lattice
+    sign = np.zeros(len(k), dtype=np.int64)
+    for component in k.T:
+        sign = np.where(component != 0, np.sign(component), sign)
+    k = k[sign > 0]
+    inside = np.all(np.abs(k) <= limits, axis=1)
+    sizes = (*shape[:-1], shape[-1] // 2 + 1) if periodic else shape
+    return k[inside], inside, np.ravel_multi_index(list((k[inside] % shape).T), sizes)

@@ -105,7 +105,7 @@ def walk(values: object) -> Iterator[object]:
             count += len(value)
             if count > MOST_VALUES or depth > DEEPEST:
                 most = f"at most {MOST_VALUES:,} values in {DEEPEST} levels"
-                raise ValueError(f"is nested too deep, or too large; expected {most}")
+                raise MemoryLimitError(f"is nested too deep, or too large; expected {most}")
             parts = value.values() if isinstance(value, dict) else value
             waiting += ((part, depth + 1) for part in parts)
 

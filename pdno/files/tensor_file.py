@@ -1,11 +1,10 @@
 """Tensor files: files of `torch.save`, read without unpickling.
 
 A file of torch >= 1.6 is a zip archive of uncompressed records: `NAME/data.pkl` describes the
-object, `NAME/data/0`, `NAME/data/1`, ... hold the raw numbers of its storages. The description is
-a pickle, a program for a small stack machine which may call any function it names. Here it is only
-tokenised (`pickletools.genops` executes nothing) and interpreted by the machine below, which knows
-containers, numbers, text, ordered dicts, tensors as views of storages, and parameters. All else is
-refused. The result is plain and on the CPU.
+object, `NAME/data/0`, ... hold the raw numbers of its storages. The description is a pickle, a
+program for a stack machine which may call any function it names. Here it is only tokenised
+(`pickletools.genops` executes nothing) and interpreted by a machine that knows containers,
+numbers, text, ordered dicts, tensors as views of storages, and parameters. All else is refused.
 """
 
 import math
@@ -29,20 +28,15 @@ Contents: TypeAlias = "Tensor | str | int | float | None | _Containers"
 AGAIN = "the file is damaged or incomplete: download or copy it again"
 PLAIN = 'save tensors in plain containers, e.g. torch.save(model.state_dict(), "weights.pt")'
 _REFUSED = f"refused because loading it could run code: {PLAIN}"
-_OLD = "as torch.save wrote before torch 1.6; refused because loading it could run code. "
-_OLD += "Ask its author to save it again with torch >= 1.6"
 # About 40 instructions of 150 bytes describe a tensor: enough for 50,000 tensors in one file.
 _MOST_INSTRUCTIONS, _MOST_DESCRIPTION_BYTES = 2_000_000, 1 << 26
 _CHUNK = 1 << 24
 
 _LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
-_NEW: dict[str, Callable[[], object]] = {
-    "EMPTY_DICT": dict,
-    "EMPTY_LIST": list,
-    "EMPTY_TUPLE": tuple,
+_CONSTANTS: dict[str, Callable[[], object]] = {
+    **{"EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple},
+    **{"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False},
 }
-_NEW |= {"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False}
-
 
 T = TypeVar("T")
 
@@ -52,7 +46,7 @@ class TensorFileError(ValueError):
 
 
 def read_tensor_file(path: str | Path) -> Contents:
-    """The object that `torch.save` wrote to `path`, made of tensors and plain containers.
+    """The object that `torch.save` wrote to `path`: tensors on the CPU in plain containers.
 
     Views of one storage share memory, as they did when they were saved.
     """
@@ -60,13 +54,21 @@ def read_tensor_file(path: str | Path) -> Contents:
         try:
             start, size = file.read(4), file.seek(0, 2)
             if start[:1] == b"\x80":
-                raise TensorFileError(f"this is a bare pickle, {_OLD}")
+                old = (
+                    "this is a bare pickle, as torch.save wrote before torch 1.6; refused because"
+                )
+                cure = "ask its author to save it again with torch >= 1.6"
+                raise TensorFileError(f"{old} loading it could run code: {cure}")
             if start != b"PK\x03\x04":
                 problem = f"it starts with {start!r}, which no torch.save file does"
                 raise TensorFileError(f"{problem}; {AGAIN}")
             check_memory("its tensors", size)  # records are not packed
             with zipfile.ZipFile(file) as archive:
-                return _checked(_Machine(archive, size).run())
+                contents = _Machine(archive, size).run()
+            plain = (dict, list, tuple, Tensor, str, int, float, type(None))
+            if not all(isinstance(value, plain) for value in walk(contents)):
+                raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
+            return cast(Contents, contents)
         except (TensorFileError, MemoryLimitError) as problem:
             raise TensorFileError(f"cannot read {path}: {printable(str(problem))}") from problem
         # Damaged bytes make zipfile and pickletools fail in many ways; all mean the same.
@@ -89,25 +91,19 @@ class _Machine:
         self.archive, infos = archive, archive.infolist()
         self.records = {info.filename: info for info in infos}
         self.stack, self.marks, self.memo = list[object](), list[int](), dict[object, object]()
-        self.storages: dict[tuple[str, torch.dtype, int], _Storage] = {}
+        self.storages: dict[object, _Storage] = {}
         roots = [name[: -len("data.pkl")] for name in self.records if name.endswith("/data.pkl")]
         if len(roots) != 1:
-            raise TensorFileError(
-                "it is a zip archive without the single data.pkl of torch.save; if it is a "
-                "download that holds a data file, unpack it first"
-            )
+            problem = "it is a zip archive without the single data.pkl of torch.save"
+            raise TensorFileError(f"{problem}; if a data file is inside, unpack it first")
         self.root = roots[0]
         if len(self.records) != len(infos):
             raise TensorFileError(f"two records have the same name; {AGAIN}")
         # zipfile makes room for what is declared to be packed before it reads
-        packed = any(
-            info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size
-            for info in infos
-        )
+        packed = any(info.compress_type or info.compress_size != info.file_size for info in infos)
         if packed or sum(info.file_size for info in infos) > file_size:
-            problem = "its records are compressed or larger than the file"
-            cure = "save the tensors again with torch.save"
-            raise TensorFileError(f"{problem}, which torch.save never writes; {cure}")
+            problem = "its records are compressed or larger than the file, which torch.save"
+            raise TensorFileError(f"{problem} never writes; save the tensors again with it")
         order = f"{self.root}byteorder"
         if order in self.records and archive.read(order) != b"little":
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
@@ -139,9 +135,9 @@ class _Machine:
                 self.top(list).extend(values)
             case "SETITEM" | "SETITEMS":
                 values = self.pop(2 if opcode == "SETITEM" else None)
-                wrong = [type(key).__name__ for key in values[::2] if type(key) not in (str, int)]
-                if wrong:
-                    raise TensorFileError(f"a dict has a key of type {wrong[0]}; {PLAIN}")
+                for key in values[::2]:
+                    if type(key) not in (str, int):
+                        raise TensorFileError(f"a dict has a key {type(key).__name__}; {PLAIN}")
                 self.top(dict).update(zip(values[::2], values[1::2], strict=True))
             case "BUILD":
                 # Attributes of an ordered dict: the versions of the modules of a state dict.
@@ -151,11 +147,11 @@ class _Machine:
                 self.stack.append(self.value(opcode, argument))
 
     def value(self, opcode: str, argument: object) -> object:
-        """A value given, recalled or put together from those on the stack."""
+        """A literal, or a value recalled or put together from those on the stack."""
         if opcode in _LITERALS:
             return argument
-        if opcode in _NEW:
-            return _NEW[opcode]()
+        if opcode in _CONSTANTS:
+            return _CONSTANTS[opcode]()
         match opcode:
             case "BINGET" | "LONG_BINGET":
                 return self.memo[argument]
@@ -193,27 +189,24 @@ class _Machine:
     def storage(
         self, kind: object, dtype: object, name: object, _device: object, count: object
     ) -> _Storage:
-        typed = isinstance(dtype, torch.dtype) and isinstance(name, str) and type(count) is int
-        if kind != "storage" or not typed:
+        """The numbers of record `data/name`, as a flat tensor; read once."""
+        if kind != "storage" or not isinstance(dtype, torch.dtype) or not isinstance(count, int):
             raise TensorFileError(f"its description names no storage; {AGAIN}")
-        key = cast(tuple[str, torch.dtype, int], (name, dtype, count))
-        if key not in self.storages:
-            self.storages[key] = _Storage(self.read(*key))
-        return self.storages[key]
-
-    def read(self, key: str, dtype: torch.dtype, count: int) -> Tensor:
-        """The numbers of record `data/key`, as a flat tensor."""
-        info = self.records.get(f"{self.root}data/{key}")
+        if (name, dtype, count) in self.storages:
+            return self.storages[name, dtype, count]
+        info = self.records.get(f"{self.root}data/{name}")
         if info is None or count < 0 or info.file_size != count * dtype.itemsize:
-            held = "is missing" if info is None else f"has {info.file_size} bytes"
-            raise TensorFileError(f"storage {key!r} of {count} {dtype} numbers {held}; {AGAIN}")
+            size = "is missing" if info is None else f"has {info.file_size} bytes"
+            raise TensorFileError(f"storage {name!r} of {count} {dtype} numbers {size}; {AGAIN}")
         # Bytes other than 0 and 1 are no bools.
-        storage = torch.empty(count, dtype=torch.uint8 if dtype == torch.bool else dtype)
-        target = storage.view(torch.uint8).numpy()
+        numbers = torch.empty(count, dtype=torch.uint8 if dtype == torch.bool else dtype)
+        target = numbers.view(torch.uint8).numpy()
         with self.archive.open(info) as record:
             for start in range(0, len(target), _CHUNK):  # zipfile verifies the checksum
                 target[start : start + _CHUNK] = np.frombuffer(record.read(_CHUNK), np.uint8)
-        return storage.ne(0) if dtype == torch.bool else storage
+        storage = _Storage(numbers.ne(0) if dtype == torch.bool else numbers)
+        self.storages[name, dtype, count] = storage
+        return storage
 
 
 def _tensor(
@@ -249,18 +242,3 @@ _NAMES: dict[str, torch.dtype | Callable[..., object]] = {
     "torch._utils _rebuild_tensor_v2": _tensor,
     "torch._utils _rebuild_parameter": lambda tensor, requires_grad, hooks: tensor,
 }
-
-
-def _checked(contents: object) -> Contents:
-    """`contents`, if it is plain, not too deep and, walked as a tree, not too large."""
-    try:
-        for value in walk(contents):
-            if not (
-                value is None or isinstance(value, (dict, list, tuple, Tensor, str, int, float))
-            ):
-                raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
-    except TensorFileError:
-        raise
-    except ValueError as problem:
-        raise TensorFileError(f"it {problem}; {PLAIN}") from problem
-    return cast(Contents, contents)

@@ -2,11 +2,10 @@
 
     f̂(ξ) = F[f](ξ) = 1/|N| Σ_x f(x) e^{-2πi ξ·x},      f(x) = F⁻¹[f̂](x) = Σ_ξ f̂(ξ) e^{2πi ξ·x}
 
-The factor 1/|N| is in F, so a coefficient is a number of the function and not of the grid that
-sampled it. Real functions keep the half spectrum ξ_d >= 0 and follow the Hermitian rule of
-`inverse`. `modes=k` keeps -k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis, the
-corner convention of the published operators; the rest is zero. With few kept modes, products with
-small tables are cheaper than the FFT, which computes all of them (`choose_method`).
+The factor 1/|N| is in F, so a coefficient does not depend on the grid. Real functions keep the
+half spectrum ξ_d >= 0 and follow the Hermitian rule of `inverse`. `modes=k` keeps -k <= ξ_j < k on
+the full axes and 0 <= ξ_d < k on the half axis, as the published operators; the rest is zero. With
+few kept modes, products with small tables are cheaper than the FFT (`choose_method`).
 """
 
 import math
@@ -31,10 +30,8 @@ MATRIX_UP_TO = 16.0
 
 def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -> Method:
     """The cheaper way for one F⁻¹: "matrix" or "fft"."""
-    if is_traced():
-        return "fft"
-    if method != "auto":
-        return method
+    if method != "auto" or is_traced():
+        return "fft" if is_traced() else method
     *sizes, half = spectrum_shape(shape, kept_per_axis(shape, modes))
     work, grown = 0.0, 1.0
     for axis, size in enumerate(sizes):  # (…, N, K, …): a real table (N, K + 1) on complex columns
@@ -89,8 +86,7 @@ def inverse(
         f_hat = _pad_axis(f_hat, position, shape[position], kept[position])
         f_hat = torch.fft.ifft(f_hat, dim=position, norm="forward")
     f_hat = f_hat if by_rule else _real_lines(f_hat, shape[-1])
-    # irfft pads the half axis with zeros by itself
-    f = torch.fft.irfft(f_hat, n=shape[-1], norm="forward")
+    f = torch.fft.irfft(f_hat, n=shape[-1], norm="forward")  # which pads the half axis itself
     return f
 
 
@@ -113,9 +109,8 @@ def pad_modes(f_hat: Tensor, shape: Sequence[int], modes: Modes) -> Tensor:
 def whole_spectrum(c: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
     """What of a half spectrum acts: m(ξ) on all modes of the FFT, (..., *K^) -> (..., *N) complex.
 
-    By the Hermitian rule, and because f̂(-ξ) = conj f̂(ξ), values c on ξ_d >= 0 stand for c(ξ) where
-    only ξ is stored, conj c(-ξ) where only -ξ is, modulo N, and (c(ξ) + conj c(-ξ)) / 2 on the
-    lines ξ_d = 0 and N_d/2, where both have a place.
+    By the Hermitian rule values c on ξ_d >= 0 stand for c(ξ) where only ξ is stored, conj c(-ξ)
+    where only -ξ is, modulo N, and (c(ξ) + conj c(-ξ)) / 2 on the lines ξ_d = 0 and N_d/2.
 
     Example:
         >>> whole_spectrum(torch.tensor([1j, 2j]), Grid((3,))).tolist()

@@ -5,12 +5,15 @@
 All of them are pure functions of fields, (B, C, *N) or (B, T, C, *N), and may be differentiated.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from pdno.spectral.fourier import half_weights, transform
 from pdno.spectral.grid import Device, Grid
 
+Size = Callable[[Tensor], Tensor]
 LEAST, MOST = 1e-15, 1e15  # norms whose squares float32 holds with all digits
 
 
@@ -24,12 +27,7 @@ def relative_l2(prediction: Tensor, target: Tensor, *, keep: int = 1) -> Tensor:
         >>> relative_l2(1.5 * u, u).tolist()
         [0.5, 0.5]
     """
-    error = _difference(prediction, target).flatten(keep).norm(dim=-1)
-    norm = target.flatten(keep).norm(dim=-1)
-    if _is_beyond(norm):
-        wide = relative_l2(prediction.double(), target.double(), keep=keep)
-        return wide.to(error.dtype)
-    return _quotient(error, norm)
+    return _relative(prediction, target, lambda u: u.flatten(keep).norm(dim=-1))
 
 
 def relative_error(
@@ -38,12 +36,7 @@ def relative_error(
     """The relative error in H^s of the torus; `relative_l2` for s = 0."""
     if s == 0:
         return relative_l2(prediction, target, keep=keep)
-    error = sobolev_norm(_difference(prediction, target), s, dim=dim, keep=keep)
-    norm = sobolev_norm(target, s, dim=dim, keep=keep)
-    if _is_beyond(norm):
-        wide = relative_error(prediction.double(), target.double(), dim=dim, s=s, keep=keep)
-        return wide.to(error.dtype)
-    return _quotient(error, norm)
+    return _relative(prediction, target, lambda u: sobolev_norm(u, s, dim=dim, keep=keep))
 
 
 def sobolev_norm(u: Tensor, s: float, *, dim: int, keep: int = 1) -> Tensor:
@@ -69,34 +62,33 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
     Shapes: (B, ..., *N) -> (B, bands). Band b holds edges[b] <= max_j |ξ_j| < edges[b + 1], the
     last one goes on to the end; their squares add up to the square of the relative L2 error.
     """
-    if _is_beyond(target.flatten(1).norm(dim=-1)):
-        wide = band_errors(prediction.double(), target.double(), dim=dim, edges=edges)
-        return wide.to(target.dtype)
-    difference, grid = _difference(prediction, target), Grid(tuple(target.shape[-dim:]))
+    grid = Grid(tuple(target.shape[-dim:]))
     radius = grid.modes(device=target.device).abs().amax(dim=-1)
-    weights = half_weights(grid.shape[-1], None, target.dtype, target.device)
-    error = (transform(difference, dim).abs().square() * weights).flatten(1, -dim - 1)
-    whole = (transform(target, dim).abs().square() * weights).flatten(1).sum(dim=1)
     ends = [*edges[1:], int(radius.max()) + 1]
     inside = [(radius >= low) & (radius < high) for low, high in zip(edges, ends, strict=True)]
-    bands = [(error * band).flatten(1).sum(dim=1) for band in inside]
-    return _quotient(torch.stack(bands, dim=1).sqrt(), whole.sqrt()[:, None])
+
+    def energy(u: Tensor) -> Tensor:
+        weights = half_weights(grid.shape[-1], None, u.dtype, u.device)
+        return transform(u, dim).abs().square() * weights
+
+    def bands(u: Tensor) -> Tensor:
+        parts = energy(u).flatten(1, -dim - 1)
+        return torch.stack([(parts * band).flatten(1).sum(dim=1) for band in inside], dim=1).sqrt()
+
+    return _relative(
+        prediction, target, bands, lambda u: energy(u).flatten(1).sum(dim=1, keepdim=True).sqrt()
+    )
 
 
-def _is_beyond(norm: Tensor) -> bool:
-    """Whether squares of such numbers leave the range of their type, which double holds."""
-    low, high = norm > LEAST, norm < MOST
-    return norm.dtype != torch.float64 and not bool((low & high).all())
-
-
-def _quotient(error: Tensor, norm: Tensor) -> Tensor:
-    if bool((norm == 0).any()):
-        raise ValueError("a target is zero everywhere and has no relative error: leave it out")
-    return error / norm
-
-
-def _difference(prediction: Tensor, target: Tensor) -> Tensor:
+def _relative(prediction: Tensor, target: Tensor, size: Size, whole: Size | None = None) -> Tensor:
+    """size(prediction - target) / whole(target), in double where squares would leave the range."""
     shape, expected = tuple(prediction.shape), tuple(target.shape)
     if shape != expected:
         raise ValueError(f"prediction has shape {shape} and target {expected}; expected the same")
-    return prediction - target
+    difference, norm = prediction - target, (whole or size)(target)
+    if norm.dtype != torch.float64 and not bool(((norm > LEAST) & (norm < MOST)).all()):
+        wide = _relative(prediction.double(), target.double(), size, whole)
+        return wide.to(difference.dtype)
+    if bool((norm == 0).any()):
+        raise ValueError("a target is zero everywhere and has no relative error: leave it out")
+    return size(difference) / norm

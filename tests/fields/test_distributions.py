@@ -113,10 +113,10 @@ def test_two_phase_media_have_two_values_in_equal_parts():
     ("action", "message"),
     [
         (lambda: heat_initial().sample(Grid.cells((8,)), seed=0, indices=[0]), "Grid"),
-        (lambda: GaussianField(-1.0, 1.0, 1.0), "negative"),
+        (lambda: GaussianField(-1.0, 1.0, 1.0), "variance is -1.0; expected at least 0"),
         (lambda: GaussianField(1.0, 1.0, 1.0, boundary="open"), "boundary"),
         (lambda: navier_stokes_initial("loud"), "amplitude"),
-        (lambda: heat_initial().sample(Grid((8,)), seed=-1, indices=[0]), "negative"),
+        (lambda: heat_initial().sample(Grid((8,)), seed=-1, indices=[0]), "index is -1"),
     ],
 )
 def test_wrong_distributions_are_refused(action, message):
