@@ -56,8 +56,8 @@ class Evaluation:
         }
 
     def __repr__(self) -> str:
-        facts = {"samples": str(len(self.values())), "relative_l2": f"{self.mean():.4g}"}
-        return one_line("Evaluation", facts)
+        metrics = {"samples": str(len(self.values())), "relative_l2": f"{self.mean():.4g}"}
+        return one_line("Evaluation", metrics)
 
     def _repr_html_(self) -> str:
         """For notebooks: all means."""

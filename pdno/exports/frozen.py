@@ -2,10 +2,9 @@
 
     K[f]_j = Σ_r b_rj(x) F⁻¹[ Σ_i c_rji(ξ) f̂_i(ξ) ],      F and F⁻¹ axis by axis as real matrices
 
-Nothing is complex, and what does not depend on the input is evaluated once, so products and sums
-of real numbers remain (and the Erf of GELU), which every runtime has. x-factors b_ji(x) of channel
-pairs become sums of as few terms as `RANK_ERROR` allows, by a singular value decomposition: R·O
-inverse transforms instead of I·O.
+What does not depend on the input is evaluated once, so products and sums of real numbers remain
+(and the Erf of GELU), which every runtime has. x-factors b_ji(x) of channel pairs become
+sums of as few terms as `RANK_ERROR` allows: R·O inverse transforms instead of I·O.
 """
 
 import copy
@@ -35,8 +34,7 @@ SharedTables = dict[tuple[tuple[int, ...], tuple[int | None, ...]], "Tables"]
 class Tables(nn.Module):
     """F and F⁻¹ on the kept modes of a grid, as one product with a real matrix for each axis.
 
-    Shapes: (B, M, *N) <-> (B, M, N^_d, ..., N^_2, 2, N^_1), the axes of the spectrum from the last
-    to the first, 2 the real and imaginary parts (see `pdno.spectral.fourier`).
+    Shapes: (B, M, *N) <-> (B, M, N^_d, ..., N^_2, 2, N^_1), 2 the real and imaginary parts.
     """
 
     def __init__(self, shape: Sequence[int], kept: Sequence[int | None]) -> None:
@@ -130,9 +128,8 @@ class FrozenOperator(nn.Module):
         both = [torch.cat([part] * self.repeats, dim=1)[:, None] for part in (f_hat, turned)]
         product = both[0] * self.get_buffer("real") + both[1] * self.get_buffer("imaginary")
         space, lowered = self.get_buffer("space"), self.get_buffer("lower") @ product.flatten(3)
-        parts = self.tables.synthesise(
-            torch.unflatten(lowered, 3, product.shape[3:]).flatten(1, 2)
-        )
+        lowered = torch.unflatten(lowered, 3, product.shape[3:])
+        parts = self.tables.synthesise(lowered.flatten(1, 2))
         return (torch.unflatten(parts, 1, space.shape[:2]) * space).sum(dim=2)
 
     def _mix(self, f_hat: Tensor) -> Tensor:
@@ -258,17 +255,14 @@ class FrozenPredictor(nn.Module):
         seen, arguments = net.in_symbols, list[Time]([net.in_symbols])
         self.register_buffer("constant", net.pde_parameters if seen is None else None)
         if isinstance(self.task, OneShot):
-            moments = [self.task.scaled_time(t) for t in self.times or ()]
-            arguments = [
-                t if seen is None else torch.cat([seen.new_tensor([[t]]), seen], dim=1)
-                for t in moments
-            ]
+            arguments = list(map(self.task.scaled_time, self.times or ()))
+            if seen is not None:
+                arguments = [torch.cat([seen.new_tensor([[t]]), seen], dim=1) for t in arguments]
         elif isinstance(self.task, SpaceTime):
             grid = Grid((*grid.shape, len(self.times or ())))
         shared: SharedTables = {}
-        self.networks = nn.ModuleList(
-            freeze_network(net.network, grid, t, shared) for t in arguments
-        )
+        frozen = [freeze_network(net.network, grid, t, shared) for t in arguments]
+        self.networks = nn.ModuleList(frozen)
         move(self, "cpu", torch.float32)
         for buffer in self.buffers():  # files hold them row by row
             buffer.data = buffer.data.contiguous()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -102,11 +103,9 @@ def reference_solution(
     limit = min(SOLVER_POINTS[grid.dim] * (2 if static else 1), problem.solver_points)
     factor = max(1, limit // max(grid.shape))
     points, values = tuple(factor * n for n in grid.shape), torch.tensor(state).double()
-    if static:
-        for axis in range(grid.dim):
-            values = values.repeat_interleave(factor, dim=axis)
-    else:
-        values = resample(values, points)
+    for axis in range(grid.dim if static else 0):
+        values = values.repeat_interleave(factor, dim=axis)
+    values = values if static else resample(values, points)
     frames = problem.solve(values[None, None], times)[0].reshape(-1, *points)
     if static:
         frames = interpolate(frames, Grid.cells(points), grid)
@@ -137,17 +136,12 @@ class SolverProcess:
         self.waiting += 1
         try:
             async with self.lock:
-                return await self._run(problem, state.numpy(), grid, times)
+                solve = partial(reference_solution, problem, state.numpy(), grid, times)
+                return await self._run(solve)
         finally:
             self.waiting -= 1
 
-    async def _run(
-        self,
-        problem: Problem,
-        state: NDArray[np.float32],
-        grid: Grid,
-        times: Sequence[float] | None,
-    ) -> Solution:
+    async def _run(self, solve: Callable[[], Solution]) -> Solution:
         run = asyncio.get_running_loop().run_in_executor
         try:
             async with asyncio.timeout(self.seconds):
@@ -155,7 +149,7 @@ class SolverProcess:
                     context = multiprocessing.get_context("spawn")
                     self.pool = ProcessPoolExecutor(1, context, _start_process)
                 self.pid = self.pid or await run(self.pool, os.getpid)
-                return await run(self.pool, reference_solution, problem, state, grid, times)
+                return await run(self.pool, solve)
         except (TimeoutError, BrokenProcessPool, asyncio.CancelledError) as error:
             self.end()
             if isinstance(error, asyncio.CancelledError):  # the reader has left

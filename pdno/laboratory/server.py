@@ -90,21 +90,21 @@ class Laboratory:
 
     async def predict(self, request: StateRequest) -> Frames:
         """The prediction from a state."""
-        state = self._state(request)
+        state = State(self._served(request.operator), request)
         inputs, start = await self._inputs(state), time.perf_counter()
         prediction = await self.batches.predict(state.conditions(), inputs)
         return Frames.of(prediction, seconds=time.perf_counter() - start)
 
     async def truth(self, request: StateRequest) -> Frames:
         """The solution from a state."""
-        state = self._state(request)
+        state = State(self._served(request.operator), request)
         solution = await self._solution(state)
         frames = torch.from_numpy(solution.frames[state.served.window :])
         return Frames.of(frames, seconds=solution.seconds, points=solution.points)
 
     async def layer(self, request: LayerRequest) -> LayerView:
         """A pair of channels of a layer in a prediction from a state."""
-        state = self._state(request)
+        state = State(self._served(request.operator), request)
         layer, pair = self._layer(request.operator, request.layer), (request.output, request.input)
         outputs, inputs = layer.symbol.out_channels, layer.symbol.in_channels
         if pair[0] >= outputs or pair[1] >= inputs:
@@ -125,9 +125,6 @@ class Laboratory:
         if key not in self.served:
             raise Refused("no operator of this name is served", 404)
         return self.served[key]
-
-    def _state(self, request: StateRequest) -> State:
-        return State(self._served(request.operator), request)
 
     def _layer(self, key: str, number: int) -> PseudoDifferentialOperator:
         layers = self._served(key).operator.operators

@@ -36,7 +36,6 @@ SYMBOLS: dict[str, tuple[Callable[..., Symbol], tuple[str, ...]]] = {
 
 
 def check_symbol(name: str) -> str:
-    """The name of a registered symbol."""
     if name not in SYMBOLS:
         raise ValueError(unknown_name("symbol", name, SYMBOLS))
     return name
