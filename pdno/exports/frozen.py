@@ -160,8 +160,7 @@ class FrozenNetwork(nn.Module):
         )
         self.locals, self.expand, self.contract = network.locals, network.expand, network.contract
         self.last = nn.ModuleList([network.project_hidden, network.project])
-        head = network.head
-        self.head = FrozenTransport(head, grid) if isinstance(head, Transport) else None
+        self.head = None if network.head is None else freeze_head(network.head, grid)
 
     def forward(self, f: Tensor) -> Tensor:
         lifted = self.get_buffer("lift") @ f.flatten(2) + self.get_buffer("bias")
@@ -176,6 +175,15 @@ class FrozenNetwork(nn.Module):
         hidden, project = self.last
         u: Tensor = project(functional.gelu(hidden(cut(v, self.grid))))
         return u if self.head is None else self.head(u, f)
+
+
+def freeze_head(head: nn.Module, grid: Grid) -> nn.Module:
+    """The head of a network on one grid."""
+    if isinstance(head, Transport):
+        return FrozenTransport(head, grid)
+    raise ValueError(
+        f"a {type(head).__name__} head cannot be exported: add it to exports/frozen.py"
+    )
 
 
 class FrozenTransport(nn.Module):

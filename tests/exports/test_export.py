@@ -13,7 +13,7 @@ from small_operators import OPERATORS, fields
 import pdno
 from pdno.cli import main
 from pdno.exports import export as exporting
-from pdno.exports.frozen import Tables, freeze
+from pdno.exports.frozen import Tables, freeze, freeze_head
 from pdno.spectral.fourier import inverse, transform
 
 onnx = pytest.mark.skipif(
@@ -229,3 +229,9 @@ def test_the_command_exports_a_run_and_its_card(tmp_path, capsys):
     assert "relative difference from torch" in capsys.readouterr().out
     card = (tmp_path / "run" / "operator.safetensors.md").read_text(encoding="utf-8")
     assert "## The operator" in card and "PDNO, trained by pdno" in card
+
+
+def test_a_head_that_cannot_be_exported_is_refused():
+    """It is part of what the operator predicts, and must not be left out."""
+    with pytest.raises(ValueError, match="an? Identity head cannot be exported"):
+        freeze_head(torch.nn.Identity(), pdno.Grid((8, 8)))
