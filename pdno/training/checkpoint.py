@@ -1,9 +1,8 @@
 """What a training keeps: its history, one row per epoch, and checkpoints to resume from.
 
-A checkpoint, step-00001200-3f5a...9c.safetensors, holds no code: the tensors of the operator and
-of the optimiser, and a header of JSON with the position of the training and its history. Its name
-ends with its own SHA-256, so a damaged file is detected, and the one before it is used instead.
-The last two are kept. A training is resumed only with the settings that it began with.
+A checkpoint, step-00001200-3f5a...9c.safetensors, has the tensors of operator and optimiser and a
+header of JSON with the state of the run. Its name ends with its own SHA-256, so that a damaged
+file is detected and the one before it is used. The last two are kept.
 """
 
 import csv
@@ -13,6 +12,7 @@ import os
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -28,6 +28,7 @@ from pdno.files.checksums import verified_path
 from pdno.files.limits import check_memory, open_regular, read_text
 from pdno.files.run_folder import CHECKPOINTS, HISTORY
 from pdno.interface.display import html_table, one_line
+from pdno.interface.errors import require
 from pdno.training.distributed import ProcessGroup
 from pdno.training.optimiser import Optimiser
 
@@ -45,8 +46,8 @@ NAME = re.compile(rf"step-\d{{8,}}-[0-9a-f]{{{DIGITS}}}\.safetensors")
 class EpochRow:
     """One epoch, counted from 1; `step` and `seconds` count from the beginning of the run.
 
-    Loss and training error (relative L2) are means over examples, each before its update; the
-    test error is measured after the epoch, or None, and `best` is the least one so far.
+    Loss and training error (relative L2) are means over examples, each before its update; `best`
+    is the least test error so far.
     """
 
     epoch: int
@@ -72,46 +73,40 @@ class History(list[EpochRow]):
     def write(self, folder: Path) -> None:
         """Write history.csv; an error that was not measured is an empty cell."""
         text = io.StringIO()
-        writer = csv.DictWriter(
-            text, [item.name for item in fields(EpochRow)], lineterminator="\n"
-        )
+        columns = [column.name for column in fields(EpochRow)]
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(row) for row in self)
         write_text(folder / HISTORY, text.getvalue())
 
-    def facts(self) -> dict[str, str]:
-        """Epochs and errors at the end, in words."""
-        last = self[-1] if self else None
-        errors = {} if last is None else {f"{name} error": getattr(last, name) for name in SPLITS}
+    def _summary(self) -> dict[str, str]:
+        errors = {f"{name} error": getattr(self[-1], name) for name in SPLITS if self}
         measured = {name: f"{error:.4g}" for name, error in errors.items() if error is not None}
         return {"epochs": str(len(self)), **measured}
 
     def __repr__(self) -> str:
-        return one_line("History", self.facts())
+        return one_line("History", self._summary())
 
     def _repr_html_(self) -> str:
-        """For notebooks."""
-        return html_table("History", self.facts())
+        return html_table("History", self._summary())
 
 
 def read_history(folder: Path) -> History:
     """The history.csv of a folder; empty where there is none."""
     path = verified_path(folder / HISTORY)
     lines = csv.DictReader(read_text(path).splitlines()) if path.is_file() else ()
+    history = History()
     try:
-        return History(_read_epoch(line) for line in lines)
+        for line in lines:
+            epoch, step = int(line["epoch"]), int(line["step"])
+            rate, loss, train = (float(line[name]) for name in ("learning_rate", "loss", "train"))
+            test, best = (float(line[name]) if line[name] else None for name in ("test", "best"))
+            seconds = float(line["seconds"])
+            history.append(EpochRow(epoch, step, rate, loss, train, test, best, seconds))
+        return history
     except (KeyError, TypeError, ValueError) as problem:
         cure = "remove the folder and run it again"
         raise ValueError(f"{path} is not readable as a history ({problem}): {cure}") from problem
-
-
-def _read_epoch(line: Mapping[str, str]) -> EpochRow:
-    if len(line) != len(fields(EpochRow)):
-        raise ValueError(f"a line has {len(line)} cells; expected {len(fields(EpochRow))}")
-    epoch, step = int(line["epoch"]), int(line["step"])
-    rate, loss, train = (float(line[name]) for name in ("learning_rate", "loss", "train"))
-    test, best = (float(line[name]) if line[name] else None for name in ("test", "best"))
-    return EpochRow(epoch, step, rate, loss, train, test, best, float(line["seconds"]))
 
 
 @dataclass
@@ -129,7 +124,7 @@ class TrainingState:
 
 
 class Checkpoint(NamedTuple):
-    """Tensors "operator.*" and "optimiser.*", and the state of the run as plain JSON."""
+    """Tensors "operator.*" and "optimiser.*", and the state of the run as JSON."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
@@ -137,9 +132,9 @@ class Checkpoint(NamedTuple):
 
 @dataclass
 class RunRecorder:
-    """The checkpoints and the history of a run, written by rank 0; without a folder, nothing.
+    """The checkpoints, `every` seconds, and the history of a run, written by rank 0.
 
-    `identity` (JSON) has to stay where a run goes on; `every` is in seconds between checkpoints.
+    `identity` (JSON) has to stay where a run goes on.
     """
 
     folder: Path | None
@@ -149,7 +144,10 @@ class RunRecorder:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        self.event_writer = _event_writer(self.folder) if self.tensorboard else None
+        if self.tensorboard and self.folder is None:
+            raise ValueError("tensorboard needs a folder for its event files: give one")
+        if self.tensorboard:
+            self.writer = require("torch.utils.tensorboard", "track").SummaryWriter
         self.target = self.folder if self.group.is_rank_0 else None  # where this process writes
         self.saved_at = time.monotonic()
 
@@ -177,9 +175,15 @@ class RunRecorder:
         if names:
             changes = [f"{name} was {then.get(name)}, is {now.get(name)}" for name in names]
             raise ValueError(f"{self.folder} holds another run ({', '.join(changes)}): {ANEW}")
-        _restore(checkpoint.tensors, operator, optimiser)
-        rows = History(EpochRow(**row) for row in checkpoint.state.pop("history"))
-        return TrainingState(**checkpoint.state, history=rows)
+        parts = split_names(checkpoint.tensors)
+        try:
+            operator.load_state_dict(parts["operator"])
+        except RuntimeError as problem:
+            other = f"the checkpoint is of another network or normalisation ({problem})"
+            raise ValueError(f"{other}: {ANEW}") from problem
+        optimiser.load_tensors(operator, parts["optimiser"])
+        history = History(EpochRow(**row) for row in checkpoint.state.pop("history"))
+        return TrainingState(**checkpoint.state, history=history)
 
     def is_due(self) -> bool:
         """Whether it is time for a checkpoint."""
@@ -191,9 +195,8 @@ class RunRecorder:
             return
         folder = self.target / CHECKPOINTS
         tensors = {f"operator.{name}": value for name, value in operator.state_dict().items()}
-        names: dict[Tensor, str] = {p: name for name, p in operator.named_parameters()}
-        for parameter, values in optimiser.state.items():
-            tensors |= {f"optimiser.{names[parameter]}.{key}": v for key, v in values.items()}
+        remembered = optimiser.tensors(operator)
+        tensors |= {f"optimiser.{name}": value for name, value in remembered.items()}
         if not all(bool(value.isfinite().all()) for value in tensors.values()):
             raise FloatingPointError(f"the network is not finite at step {state.step}")
         draft = folder / f"step-{state.step:08d}.draft"
@@ -215,14 +218,14 @@ class RunRecorder:
             return
         with explained(self.target, KEPT_THERE):
             state.history.write(self.target)
-        if self.event_writer is not None:
+        if self.tensorboard:
             for old in self.target.glob("events.out.tfevents.*"):
                 old.unlink()
-            with self.event_writer(str(self.target)) as events:
+            with self.writer(str(self.target)) as events:
                 for row in state.history:
-                    for name in ("learning_rate", "loss", "train", "test", "best", "seconds"):
-                        if getattr(row, name) is not None:
-                            events.add_scalar(name, getattr(row, name), row.epoch)
+                    for name, value in asdict(row).items():
+                        if name not in ("epoch", "step") and value is not None:
+                            events.add_scalar(name, value, row.epoch)
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint | None:
@@ -238,41 +241,29 @@ def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpo
     return None
 
 
-def _restore(tensors: Mapping[str, Tensor], operator: nn.Module, optimiser: Optimiser) -> None:
-    parts: dict[str, dict[str, Tensor]] = {"operator": {}, "optimiser": {}}
-    for full, value in tensors.items():
-        part, name = full.split(".", 1)
-        parts[part][name] = value
-    try:
-        operator.load_state_dict(parts["operator"])
-    except RuntimeError as problem:
-        other = f"the checkpoint is of another network or normalisation ({problem})"
-        raise ValueError(f"{other}: {ANEW}") from problem
-    parameters = dict(operator.named_parameters())
-    for full, value in parts["optimiser"].items():
-        name, key = full.rsplit(".", 1)
-        # the step counter of Adam stays on the CPU
-        where = "cpu" if key == "step" else parameters[name].device
-        optimiser.state[parameters[name]][key] = value.to(where)
-
-
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> None:
     """Write a safetensors file, whole or not at all."""
     # copies, as tensors may share memory: a normaliser that is used twice is written twice
     copies = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    with atomic_path(path) as temporary:
-        # bytes, as save_file has a temporary file of its own that a kill would leave behind
-        temporary.write_bytes(_in_order(save(copies, dict(header))))
-
-
-def _in_order(content: bytes) -> bytes:
-    """The same safetensors file with its header in order, which is random as it is written."""
+    content = save(copies, dict(header))
+    # safetensors writes its header in random order: sorted, equal tensors are equal files
     end = 8 + int.from_bytes(content[:8], "little")
     parts = json.loads(content[8:end])
     parts["__metadata__"] = dict(sorted(parts.get("__metadata__", {}).items()))
     text = json.dumps(parts, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + content[end:]
+    with atomic_path(path) as temporary:
+        # bytes, as save_file has a temporary file of its own that a kill would leave behind
+        temporary.write_bytes(len(text).to_bytes(8, "little") + text + content[end:])
+
+
+def split_names(tensors: Mapping[str, Tensor]) -> defaultdict[str, dict[str, Tensor]]:
+    """Tensors "part.name" by part and name."""
+    parts = defaultdict[str, dict[str, Tensor]](dict)
+    for full, value in tensors.items():
+        part, _, name = full.partition(".")
+        parts[part][name] = value
+    return parts
 
 
 def read_tensors(
@@ -297,15 +288,3 @@ def _existing(folder: Path) -> list[Path]:
 
 def _step(path: Path) -> int:
     return int(path.name.split("-")[1])
-
-
-def _event_writer(folder: Path | None) -> Any:
-    if folder is None:
-        raise ValueError("tensorboard needs a folder for its event files: give one")
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as missing:
-        raise ValueError(
-            "TensorBoard is not installed: pip install 'pdno[track]', or leave tensorboard out"
-        ) from missing
-    return SummaryWriter

@@ -1,7 +1,6 @@
 """Several processes through torch.distributed: the same command under `torchrun`.
 
-Each process takes its share of every batch, and the gradient is the sum of all shares, so a run is
-the same (to rounding) for every number of processes.
+Each process takes its share of every batch, and the gradient is the sum of all shares.
 """
 
 import contextlib
@@ -53,7 +52,9 @@ class ProcessGroup:
 def process_group(device: torch.device | str | None = None) -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started; the device None is CUDA where there is one."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
-    chosen = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
+    chosen = check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if str(chosen) == "cuda":
+        chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     if size == 1 or distributed.is_initialized():
         yield ProcessGroup(0 if size == 1 else distributed.get_rank(), size, chosen)
         return
@@ -71,8 +72,8 @@ def process_group(device: torch.device | str | None = None) -> Iterator[ProcessG
         distributed.barrier()
     finally:
         gc.collect()
-        # threads of the group may hold the last numbers, and let go of them only while this one
-        # waits; a group that ends before that waits for its threads, and they for it, for ever
+        # threads of the group let go of the last numbers only while this one waits: a group that
+        # ends before that waits for them for ever
         time.sleep(SETTLE_SECONDS)
         distributed.destroy_process_group()
 
@@ -87,9 +88,7 @@ def check_device(device: torch.device | str) -> torch.device:
         cause = "torch finds no GPU here" if torch.version.cuda else "this torch has no CUDA"
         raise ValueError(f"device {str(device)!r}: {cause}; take cpu, or see `pdno info`")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise ValueError(
-            f"device {str(device)!r}: there are {torch.cuda.device_count()} GPUs here"
-        )
+        raise ValueError(f"device {str(device)!r}: {torch.cuda.device_count()} GPUs are here")
     if chosen.type not in ("cpu", "cuda"):
         try:
             torch.ones(1, device=chosen).cpu()
@@ -97,12 +96,3 @@ def check_device(device: torch.device | str) -> torch.device:
             problem = f"device {str(device)!r}: torch cannot compute on it here"
             raise ValueError(f"{problem}; take cpu, or see `pdno info`") from error
     return chosen
-
-
-def _device(device: torch.device | str | None, local: int) -> torch.device:
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    chosen = check_device(device)
-    return (
-        torch.device("cuda", local) if chosen.type == "cuda" and chosen.index is None else chosen
-    )

@@ -1,25 +1,21 @@
 """Conformal error bars: bands around predictions that hold for a stated share of new samples.
 
-Held-out samples that are exchangeable with those to come calibrate them; nothing is assumed of the
-network or of the errors. With residuals r = u - v of the target u and the prediction v:
+With residuals r = u - v of the target u and the prediction v of held-out samples:
 
     whole field   |r(x)| <= q σ(x) at all x,t at once for a share 1 - α of the samples. σ(x) is the
-                  root mean square of r at x over the first third of the calibration samples, q the
-                  quantile of the scores sup_x |r(x)|/σ(x) of the others.
+                  root mean square of r at x over the first third of them, q the quantile of the
+                  scores sup_x |r(x)|/σ(x) of the others.
     pointwise     |r(x)| <= q(x) at each x, t for a share 1 - α of the samples, q(x) the quantile
-                  of |r(x)| over all calibration samples.
-
-The quantile of n scores is their ⌈(n + 1)(1 - α)⌉-th smallest, so the coverage of a new sample is
-at least 1 - α and at most 1 - α + 1/(n + 1), averaged over calibrations.
+                  of |r(x)| over all of them.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from pdno.interface.errors import check_choice
 from pdno.spectral.calculus import interpolate
 from pdno.spectral.grid import Grid
 
@@ -30,11 +26,9 @@ FLOOR = 1e-3  # least σ(x) as a share of its root mean square, where the error 
 class ErrorBars(nn.Module):
     """v ± band: q σ(x) for whole fields, q(x) for each point by itself.
 
-    Shapes: field and point (C, *N), or (T, C, *N), on the grid of the calibration; on other grids
-    they are interpolated, and their coverage there is not known.
+    Shapes: field and point (C, *N), or (T, C, *N), on the grid of the calibration.
     """
 
-    KEPT = ("field", "point", "coverage")
     field: Tensor
     point: Tensor
     coverage: Tensor
@@ -42,16 +36,9 @@ class ErrorBars(nn.Module):
     def __init__(self, field: Tensor, point: Tensor, coverage: Tensor, grid: Grid) -> None:
         super().__init__()
         self.grid = grid
-        for name, tensor in zip(self.KEPT, (field, point, coverage), strict=True):
-            self.register_buffer(name, tensor)
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor], grid: Grid) -> "ErrorBars | None":
-        """Those among the tensors of a trained operator, if any."""
-        if "bars.field" not in tensors:
-            return None
-        field, point, coverage = (tensors[f"bars.{name}"] for name in cls.KEPT)
-        return cls(field, point, coverage, grid)
+        self.register_buffer("field", field)
+        self.register_buffer("point", point)
+        self.register_buffer("coverage", coverage)
 
     @classmethod
     def fit(
@@ -64,9 +51,8 @@ class ErrorBars(nn.Module):
         first = len(residual) // 3
         least = math.ceil(coverage / (1 - coverage) - 1e-9)
         if len(residual) - first < least or not first:
-            needed = math.ceil(1.5 * least) + 1
             problem = f"{len(residual)} samples are too few for bars of coverage {coverage:g}"
-            raise ValueError(f"{problem}: give {needed} or more that were not trained on")
+            raise ValueError(f"{problem}: give {math.ceil(1.5 * least) + 1} or more")
         sigma = residual[:first].double().square().mean(dim=0).sqrt()
         sigma = sigma.clamp_min(FLOOR * float(sigma.square().mean().sqrt())).to(residual)
         if not bool((sigma > 0).all()):
@@ -78,8 +64,7 @@ class ErrorBars(nn.Module):
 
     def band(self, grid: Grid | None = None, kind: Kind = "field") -> Tensor:
         """The half width of the bars on a grid, by default that of the calibration."""
-        if kind not in ("field", "point"):
-            raise ValueError(f"kind {kind!r}; expected 'field' or 'point'")
+        check_choice("kind", kind, get_args(Kind))
         width = self.field if kind == "field" else self.point
         if grid is None or grid == self.grid:
             return width

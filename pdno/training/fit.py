@@ -1,31 +1,48 @@
-"""`fit`: train any network on any dataset, and ensembles of such trainings."""
+"""`fit`: train any network on any dataset, exact to the bit after any interruption; ensembles.
 
+Everything random is a function of (seed, epoch, example) and the learning rate one of the step, so
+weights, optimiser and step number determine a training. These are in a checkpoint.
+"""
+
+import contextlib
+import math
+import signal
+import threading
+import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from pdno.data.dataset import OperatorDataset, Pairs
+from pdno.files import run_folder
 from pdno.files.atomic import only_writer
 from pdno.files.metric_table import Metadata, Metric, make_metrics
+from pdno.interface.display import Advance, track
 from pdno.interface.errors import TrainingStopped
 from pdno.interface.records import refuse_unknown
 from pdno.networks.neural_operator import count_parameters
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
-from pdno.training.distributed import process_group
-from pdno.training.loop import Callback, TrainingLoop
-from pdno.training.losses import Loss
+from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState
+from pdno.training.distributed import ProcessGroup, process_group
+from pdno.training.losses import Loss, RelativeError
 from pdno.training.normalizer import Normalization, move
-from pdno.training.operator_record import SampleArrays, TrainingRecord
-from pdno.training.samples import BATCH_SIZE, Samples
-from pdno.training.settings import TrainingSettings
+from pdno.training.operator_record import TrainingRecord
+from pdno.training.optimiser import BEST, Optimiser
+from pdno.training.samples import BATCH_SIZE, Samples, augmented, epoch_order, predict_batches
+from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.task import Task, make_task
 from pdno.training.trained_operator import TrainedOperator
 
+Callback = Callable[[EpochRow, TrainedOperator], object]
+# settings that do not decide the weights: a training may be resumed with others
+MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
 FAR_FROM_ONE = 30.0  # a root mean square beyond it, or below its inverse, wants a normaliser
 
 
@@ -48,35 +65,26 @@ def fit(
 ) -> TrainedOperator:
     """Train a network; run under torchrun it uses all processes.
 
-    The operator predicts in the units of the data and has the `history` of its training.
-
     Arguments:
         network: Any module from (B, C, *N) to (B, C, *N); trained in place.
         train: A dataset, or what gives pairs (input, target): see `OperatorDataset.from_pairs`.
         test: Samples whose error is measured after the epochs.
         task: How the network meets the data: a `Task` or its kind, "static" by default.
-        normalization: Of inputs and targets, "channel", "pointwise" or "none"; None has none, too,
-            and warns where the data are far from 1.
-        folder: For checkpoints, history and the trained operator (see `pdno.load`); a run found
-            there is continued. None keeps nothing.
+        normalization: Of inputs and targets; None has none and warns of data far from 1.
+        folder: For checkpoints, history and the trained operator (see `pdno.load`); a run in it
+            is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
         save: Whether the operator is written to the folder at the end.
-        loss: What is made small (see `training.losses`); None is the relative error in H^s, s the
-            loss_order of the settings.
-        callbacks: Each is called after every epoch with its row of the history and the model,
-            which may predict; under torchrun by the first process.
+        loss: What is made small; None is the relative error in H^s, s = settings.loss_order.
+        callbacks: Called after every epoch with its row of the history and the operator.
         **changes: Settings by name, for example epochs=20.
-
-    Example:
-        >>> from pdno.spectral.grid import Grid
-        >>> from pdno.networks.pdno import FNO
-        >>> f = torch.randn(8, 1, 16, generator=torch.Generator().manual_seed(0))
-        >>> data = OperatorDataset.from_arrays(f, 2 * f, Grid((16,)))
-        >>> operator = fit(FNO(1, 1, 1, width=4, modes=4), data, epochs=2, batch_size=4)
-        >>> [row.epoch for row in operator.history]
-        [1, 2]
     """
-    _check_network(network)
+    module: object = network
+    if not isinstance(module, nn.Module):
+        expected = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
+        raise ValueError(f"the network is {network!r:.60}; expected {expected}")
+    if isinstance(network, TrainedOperator):
+        raise ValueError("a trained operator cannot be trained again: give operator.network")
     refuse_unknown("fit", TrainingSettings.model_fields, changes)
     chosen = TrainingSettings(**{**(settings or TrainingSettings()).model_dump(), **changes})
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
@@ -90,48 +98,46 @@ def fit(
         test = None if test is None else OperatorDataset.from_pairs(test)
         samples = Samples(train, group.device, dtype)
         if normalization is None:
-            normalization = "none"
             _warn_of_size(samples)
-        task = make_task(task or "static")
-        operator = TrainedOperator.untrained(network, task, samples, normalization)
+        kind = normalization or "none"
+        operator = TrainedOperator.untrained(network, make_task(task or "static"), samples, kind)
         tests = None if test is None else Samples(test, group.device, dtype)
         loop = TrainingLoop(operator, samples, tests, chosen, group, loss, callbacks)
         try:
             state = loop.run(path, title=title, tensorboard=tensorboard)
         except FloatingPointError as problem:
-            raise _stopped(problem, loop, path) from problem
+            has = loop.recorder.has_checkpoint
+            kept = f" The last good checkpoint is in {path}." if has else ""
+            cure = "Try a smaller learning_rate, clip=1.0 or float64; look for NaN in the data"
+            raise TrainingStopped(f"{problem}.{kept} {cure}", resumable=False) from problem
         record = TrainingRecord(
             samples=len(samples),
-            normalization=normalization,
+            normalization=kind,
             settings=chosen,
             seconds=state.seconds,
             cpu_seconds=state.cpu_seconds,
         )
         operator.history, operator.training_record = state.history, record
         operator.metrics = tuple(_metrics(operator, record, train.grid))
-        operator.sample_arrays = _first_sample(operator, test or train)
+        first = test or train
+        inputs, target = first.batch([0])
+        prediction = operator.predict(inputs, **first.keyword_arguments([0]))
+        arrays = {"input": inputs, "target": target, "prediction": prediction}
+        operator.sample_arrays = arrays | {"error": relative_l2(prediction, target)}
         if save and path is not None and group.is_rank_0:
             operator.save(path)
         group.barrier()  # every process may load it now
         return operator
 
 
-def _metrics(operator: TrainedOperator, record: TrainingRecord, grid: Grid) -> list[Metric]:
+def _metrics(operator: TrainedOperator, record: TrainingRecord, grid: Grid) -> Iterator[Metric]:
     """The errors after the last epoch; saving names the experiment by its folder."""
     last, points = operator.history[-1], max(grid.shape)
     test = last.best if record.settings.keep == "best" else last.test
     values = {"training": {"relative_l2 of the last epoch": last.train}}
     values |= {} if test is None else {"test": {"relative_l2": test}}
-    metadata = Metadata(
-        dataset="own data",
-        mode=operator.task.kind,
-        samples=record.samples,
-        epochs=last.epoch,
-        training_resolution=points,
-    )
-    metrics: list[Metric] = []
     for split, errors in values.items():
-        metrics += make_metrics(
+        yield from make_metrics(
             errors,
             experiment="operator",
             model=type(operator.network).__name__,
@@ -140,17 +146,14 @@ def _metrics(operator: TrainedOperator, record: TrainingRecord, grid: Grid) -> l
             split=split,
             seconds=record.seconds,
             parameters=count_parameters(operator.network, complex_once=False),
-            metadata=metadata,
+            metadata=Metadata(
+                dataset="own data",
+                mode=operator.task.kind,
+                samples=record.samples,
+                epochs=last.epoch,
+                training_resolution=points,
+            ),
         )
-    return metrics
-
-
-def _first_sample(operator: TrainedOperator, data: OperatorDataset) -> SampleArrays:
-    """The first sample of a dataset, its prediction and its error."""
-    inputs, target = data.batch([0])
-    prediction = operator.predict(inputs, **data.keyword_arguments([0]))
-    error = relative_l2(prediction, target)
-    return {"input": inputs, "target": target, "prediction": prediction, "error": error}
 
 
 def _warn_of_size(samples: Samples) -> None:
@@ -163,31 +166,191 @@ def _warn_of_size(samples: Samples) -> None:
             warnings.warn(f"{problem}: pass normalization='channel'", UserWarning, stacklevel=3)
 
 
-def _check_network(network: object) -> None:
-    if not isinstance(network, nn.Module):
-        expected = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
-        raise ValueError(f"the network is {network!r:.60}; expected {expected}")
-    if isinstance(network, TrainedOperator):
-        raise ValueError("a trained operator cannot be trained again: give operator.network")
+@dataclass
+class TrainingLoop:
+    """All steps of a run."""
+
+    operator: TrainedOperator
+    samples: Samples
+    tests: Samples | None
+    settings: TrainingSettings
+    group: ProcessGroup
+    loss: Loss | None = None
+    callbacks: Sequence[Callback] = ()
+
+    def __post_init__(self) -> None:
+        settings, operator = self.settings, self.operator
+        for name, value in (("patience", settings.patience), ("keep", settings.keep)):
+            if value not in (None, "last") and self.tests is None:
+                raise ValueError(f"{name}={value} needs test samples to measure")
+        if self.loss is not None and settings.loss_order:
+            order = f"{settings.loss_order:g}"
+            raise ValueError(f"loss_order={order} and a loss: give loss=RelativeError({order})")
+        make, self.grid = operator.task.examples, self.samples.data.grid
+        self.examples = augmented(make, self.samples) if settings.augment else make(self.samples)
+        self.steps_per_epoch = math.ceil(len(self.examples) / settings.batch_size)
+        self.optimiser = Optimiser(operator, settings)
+        many = self.group.size > 1
+        self.wrapped: nn.Module = DistributedDataParallel(operator) if many else operator
+
+    def run(self, folder: Path | None, *, title: str, tensorboard: bool) -> TrainingState:
+        """Take all steps that are left; what `folder` holds is continued."""
+        group, settings = self.group, self.settings
+        task = self.operator.task.model_dump(mode="json")
+        identity = {
+            **settings.model_dump(mode="json", exclude=MAY_CHANGE),
+            **{f"task.{name}": value for name, value in task.items()},
+            "examples": len(self.examples),
+            "grid": str(self.grid),
+            **({} if self.loss is None else {"loss": self.loss.describe()}),
+        }
+        every = settings.checkpoint_seconds
+        self.recorder = RunRecorder(folder, identity, group, every, tensorboard)
+        self.state = self.recorder.resume(self.operator, self.optimiser)
+        if self.state.history:  # its patience may be another one now
+            self.state.finished = self._is_over()
+        if self.recorder.target is not None and not self.state.finished:
+            run_folder.reopen(self.recorder.target)
+        self.recorder.write_history(self.state)
+        total = settings.epochs * self.steps_per_epoch
+        cuda = [group.device] if group.device.type == "cuda" else []
+        with contextlib.ExitStack() as stack:
+            self.signals = stack.enter_context(_stop_signals(listen=folder is not None))
+            stack.enter_context(torch.random.fork_rng(devices=cuda))
+            advance: Advance = lambda amount, note=None: None  # noqa: E731
+            if group.is_rank_0:
+                advance = stack.enter_context(track(title, total=total, done=self.state.step))
+            self.operator.train()
+            while not self.state.finished:
+                self._epoch(advance)
+            self._save_and_stop(due=True, received=self._sum([len(self.signals)])[0])
+        self.optimiser.finish()
+        self.optimiser.finish(BEST)
+        self.operator.eval()
+        return self.state
+
+    def _epoch(self, advance: Advance) -> None:
+        # a checkpoint may lie between the last step of an epoch and its end
+        epoch, size = len(self.state.history), self.settings.batch_size
+        first = self.state.step - epoch * self.steps_per_epoch
+        order = epoch_order(len(self.examples), seed=self.settings.seed, epoch=epoch)
+        for index in range(first, self.steps_per_epoch):
+            self._step(epoch, order[index * size : (index + 1) * size])
+            if index < self.steps_per_epoch - 1:
+                advance(1)
+        self._end_epoch()
+        last = self.state.history[-1]
+        name, error = ("train", last.train) if last.test is None else ("test", last.test)
+        advance(1 if first < self.steps_per_epoch else 0, f"{name} error {error:.4g}")
+
+    def _step(self, epoch: int, indices: Sequence[int]) -> None:
+        start = time.monotonic(), time.process_time()
+        rate = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
+        sums = self._backward(epoch, indices)
+        *sums, received, due = self._sum([*sums, len(self.signals), self.recorder.is_due()])
+        if not math.isfinite(sums[0]):
+            raise FloatingPointError(f"the loss is not finite at step {self.state.step + 1}")
+        self.optimiser.step(rate, self.state.step)
+        self.state.step += 1
+        self.state.sums = [a + b for a, b in zip(self.state.sums, sums, strict=True)]
+        self._spend(*start)
+        self._save_and_stop(due=bool(due), received=received)
+
+    def _backward(self, epoch: int, indices: Sequence[int]) -> list[float]:
+        """The gradient of a batch; returns loss, error and examples of this process."""
+        settings, group = self.settings, self.group
+        # networks with dropout and the like: their noise is a function of the step, too
+        torch.manual_seed((settings.seed * 1_000_003 + self.state.step) * 64 + group.rank)
+        share = group.share(indices)
+        # a process without a share of a small last batch still has to take part
+        batch = self.examples.batch(share or indices[:1], seed=settings.seed, epoch=epoch)
+        half = settings.precision == "bfloat16"
+        with torch.autocast(group.device.type, dtype=torch.bfloat16, enabled=half):
+            loss = self.loss or RelativeError(settings.loss_order)
+            terms, errors = self.wrapped(batch, self.grid, loss)
+        weight = 1.0 if share else 0.0
+        total: Tensor = terms.sum() * weight
+        # gradients are averaged over the processes; the sum is wanted
+        count = len(indices) * terms.shape[1] if settings.reduction == "mean" else 1
+        self.optimiser.zero_grad()
+        torch.autograd.backward(total * (group.size / count))
+        if settings.clip is not None:
+            nn.utils.clip_grad_norm_(self.operator.parameters(), settings.clip)
+        return [float(total.detach()), float(errors.sum()) * weight, float(len(share))]
+
+    def _end_epoch(self) -> None:
+        state, settings = self.state, self.settings
+        start = time.monotonic(), time.process_time()
+        if not all(bool(weight.isfinite().all()) for weight in self.operator.parameters()):
+            raise FloatingPointError(f"the network is not finite at step {state.step}")
+        epoch, test = len(state.history) + 1, None
+        due = epoch == settings.epochs or epoch % settings.evaluate_every == 0
+        if due and self.tests is not None:
+            with self.optimiser.mean_weights():
+                test = self._test_error(self.tests)
+                if test < (math.inf if state.best is None else state.best):
+                    state.best, state.best_epoch = test, epoch
+                    if settings.keep == "best":
+                        self.optimiser.remember()
+        rate = learning_rate(settings, state.step - 1, self.steps_per_epoch)
+        means = (state.sums[0] / state.sums[2], state.sums[1] / state.sums[2])
+        self._spend(*start)
+        row = EpochRow(epoch, state.step, rate, *means, test, state.best, state.seconds)
+        state.history.append(row)
+        state.sums = [0.0, 0.0, 0.0]
+        state.finished = self._is_over()
+        self.recorder.write_history(state)
+        for callback in self.callbacks if self.group.is_rank_0 else ():
+            callback(row, self.operator)
+
+    def _spend(self, clock: float, processor: float) -> None:
+        self.state.seconds += time.monotonic() - clock
+        self.state.cpu_seconds += time.process_time() - processor
+
+    def _is_over(self) -> bool:
+        epoch, patience = len(self.state.history), self.settings.patience
+        impatient = patience is not None and epoch - self.state.best_epoch >= patience
+        return epoch == self.settings.epochs or impatient
+
+    def _test_error(self, tests: Samples) -> float:
+        errors = torch.zeros(len(tests), dtype=torch.float64)
+        share = self.group.share(range(len(tests)))
+        parts = [relative_l2(*pair) for pair in predict_batches(self.operator, tests, rows=share)]
+        if parts:
+            errors[share] = torch.cat(parts).double()
+        return float(self.group.all_reduce(errors).mean())
+
+    def _sum(self, numbers: list[float]) -> list[float]:
+        total: list[float] = self.group.all_reduce(
+            torch.tensor(numbers, dtype=torch.float64)
+        ).tolist()
+        return total
+
+    def _save_and_stop(self, *, due: bool, received: float) -> None:
+        if due or received:
+            self.recorder.save(self.state, self.operator, self.optimiser)
+        if received:
+            done = f"stopped after step {self.state.step}; the same command goes on from there"
+            raise TrainingStopped(done, resumable=True)
 
 
-def _stopped(
-    problem: FloatingPointError, loop: TrainingLoop, folder: Path | None
-) -> TrainingStopped:
-    """What to try after a loss that is no number."""
-    has = loop.recorder.has_checkpoint
-    kept = f" The last good checkpoint is in {folder}." if has else ""
-    cure = "a smaller learning_rate, clip=1.0, schedule='one-cycle' or precision='float64'"
-    message = f"{problem}.{kept} Try {cure}; look for NaN in the data"
-    return TrainingStopped(message, resumable=False)
+@contextlib.contextmanager
+def _stop_signals(*, listen: bool) -> Iterator[list[int]]:
+    """Within this block SIGTERM and SIGINT only fill the list; the run ends after its step."""
+    received: list[int] = []
+    before = {}
+    if listen and threading.current_thread() is threading.main_thread():  # no other gets signals
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before[number] = signal.signal(number, lambda number, _: received.append(number))
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Ensemble:
-    """v = 1/M Σ_m v_m of M operators, and their spread, the standard deviation of the v_m.
-
-    It predicts as an operator does, so that `pdno.evaluate` takes it. The spread says where the
-    seeds disagree; it is no error bar before it is calibrated (see `training.error_bars`).
-    """
+    """v = 1/M Σ_m v_m of M operators, which predicts as one, and the spread of the v_m."""
 
     def __init__(self, members: Sequence[TrainedOperator]) -> None:
         if len(members) < 2:
@@ -196,13 +359,13 @@ class Ensemble:
 
     def predict(self, inputs: Tensor, **options: Any) -> Tensor:
         """The mean prediction; the arguments are those of `TrainedOperator.predict`."""
-        return self._all(inputs, options).mean(dim=0)
+        return self._predict_all(inputs, options).mean(dim=0)
 
     def spread(self, inputs: Tensor, **options: Any) -> Tensor:
         """The standard deviation of the predictions at each point."""
-        return self._all(inputs, options).std(dim=0)
+        return self._predict_all(inputs, options).std(dim=0)
 
-    def _all(self, inputs: Tensor, options: dict[str, Any]) -> Tensor:
+    def _predict_all(self, inputs: Tensor, options: dict[str, Any]) -> Tensor:
         return torch.stack([member.predict(inputs, **options) for member in self.members])
 
 
@@ -217,8 +380,7 @@ def fit_ensemble(
 ) -> Ensemble:
     """Train a network for each seed: of its weights, which `make` draws, and of the training.
 
-    `options` are those of `fit`; with a folder the run of a seed is in its folder seed-N, where it
-    goes on after an interruption.
+    `options` are those of `fit`; with a folder the run of a seed is in its folder seed-N.
     """
     members = []
     for seed in seeds:

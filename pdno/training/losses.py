@@ -1,17 +1,14 @@
 """Losses: what a training makes small, as objects that add up and are written into its record.
 
-    RelativeError(s)     ‖v - u‖ / ‖u‖ in H^s, for predictions v and targets u; s = 0 is L2
-    Residual(equation)   ‖∂v/∂t - L v - N(v)‖ T / ‖u₀‖ in H^s, and ‖v(0) - u₀‖ / ‖u₀‖
-
-The residual needs no targets: physics without data, `loss=Residual(pdno.Burgers())`, or beside
-them, `loss=RelativeError() + 0.1 * Residual(pdno.Burgers())`. ∂/∂t is that of the network itself,
-by forward differentiation, L and N are those of the equation, on the modes that its solver keeps.
-In H^{-2} a residual of second order in x weighs all modes about alike.
+Physics without data is `loss=Residual(pdno.Burgers())`; beside targets it is
+`loss=RelativeError() + 0.1 * Residual(pdno.Burgers())`. ∂/∂t is that of the network itself. In
+H^{-2} a residual of second order in x weighs all modes about alike.
 """
 
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -83,31 +80,23 @@ class HasRate(Protocol):
 class Residual(Loss):
     """‖∂v/∂t - L v - N(v)‖_{H^order} T / ‖u₀‖ and ‖v(0) - u₀‖ / ‖u₀‖ of v(t) = G(u₀, t).
 
-    The network takes time (task `OneShot`). Of the data the inputs and times are used, not the
-    targets. T is the time span that the task gives the network as 1.
+    No targets are used. T is the `span` of the task `OneShot`.
     """
 
     equation: HasRate
     order: float = -2.0
 
     def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
-        if net.time_scale is None or batch.t is None:
-            raise ValueError(
-                "a residual needs ∂/∂t, and this task gives the network no time: take "
-                "task=OneShot() and a network with takes_time=True"
-            )
-        u0 = batch.inputs
-
-        def solution(t: Tensor) -> Tensor:
-            return net(u0, t)
-
+        if batch.t is None:
+            cure = "take task=OneShot() and a network with takes_time=True"
+            raise ValueError(f"a residual needs ∂/∂t, this task gives the network no time: {cure}")
+        u0, solution = batch.inputs, partial(net, batch.inputs)
         v, v_t, *_ = torch.func.jvp(solution, (batch.t,), (torch.ones_like(batch.t),))
         size, dim = u0.flatten(1).norm(dim=1), net.grid.dim
         residual = sobolev_norm(v_t - self.equation.rate(v), self.order, dim=dim)
-        # coefficients are means over the points: those of u₀ in the same norm
         whole = sobolev_norm(u0, 0.0, dim=dim)
         start = (solution(torch.zeros_like(batch.t)) - u0).flatten(1).norm(dim=1)
-        return torch.stack([net.time_scale.span * residual / whole, start / size], dim=1)
+        return torch.stack([net.time_scale[1] * residual / whole, start / size], dim=1)
 
     def describe(self) -> object:
         equation: object = self.equation

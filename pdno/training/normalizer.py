@@ -1,37 +1,34 @@
 """Normalisers: u -> (u - mean) / (std + ε) with the statistics of the training samples.
 
-*Pointwise* statistics are fields, as in the published Darcy runs. They carry their grid; on other
-grids they are splines of themselves, so a normaliser serves every resolution. *Channel* statistics
-are one pair of numbers per channel.
-
-PDE parameters, which the symbols of a network see or which it gets as constant channels,
-are brought to [-1, 1], their logarithms where they range over a decade or more.
+Pointwise statistics are fields, as in the published Darcy runs, and splines of themselves on other
+grids; channel statistics are a pair of numbers per channel. PDE parameters are scaled to [-1, 1].
 """
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from pdno.interface.errors import check_choice
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.spectral.calculus import interpolate
 from pdno.spectral.grid import Grid
 
 Normalization = Literal["none", "pointwise", "channel"]
-
 EPSILON = 1e-5  # of the published normaliser
+DECADE = 10.0
 
 
 class Normalizer(nn.Module):
     """encode(u) = (u - mean) / (std + ε) and its inverse decode (paper section 5.2).
 
-    Shapes: mean and unbiased std on `grid`, (..., C, *N), or (..., C, 1, ..., 1) for channel
-    statistics; broadcast over the batch and repeated over the frames of a window (B, k·C, *N).
+    Shapes: mean and unbiased std on `grid`, (..., C, *N), or (..., C, 1, ..., 1) of channels; they
+    are repeated over the frames of a window (B, k·C, *N).
     """
 
     mean: Tensor
@@ -42,13 +39,6 @@ class Normalizer(nn.Module):
         self.grid = grid
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
-
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor], name: str, grid: Grid) -> "Normalizer | None":
-        """The one whose statistics are among the tensors of a trained operator, if any."""
-        if f"{name}.mean" not in tensors:
-            return None
-        return cls(tensors[f"{name}.mean"], tensors[f"{name}.std"], grid)
 
     def encode(self, u: Tensor, grid: Grid) -> Tensor:
         """u in units of the training samples."""
@@ -63,9 +53,7 @@ class Normalizer(nn.Module):
     def _on(self, grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = self.mean.to(like), self.std.to(like)
         if grid != self.grid and math.prod(mean.shape[-grid.dim :]) > 1:
-            # a spline through a spike swings below zero; the least value between the points of a
-            # smooth deviation is not far below the least one on them
-            least = float(std.min()) / 2
+            least = float(std.min()) / 2  # a spline through a spike swings below zero
             mean = interpolate(mean, self.grid, grid)
             std = interpolate(std, self.grid, grid).clamp_min(least)
         channel = -grid.dim - 1
@@ -80,22 +68,15 @@ def fit_normalizer(
 ) -> Normalizer | None:
     """The normaliser of samples (B, C, *N), or (B, T, C, *N) with frames; None for "none"."""
     grid.check(samples, "samples")
+    check_choice("normalization", kind, get_args(Normalization))
     if kind == "none":
         return None
     samples = samples.flatten(0, 1) if frames else samples  # frames are samples of their own
-    if kind == "channel":
-        over = [0, *range(-grid.dim, 0)]
-        std, mean = (s[0] for s in torch.std_mean(samples.double(), dim=over, keepdim=True))
-    elif kind != "pointwise":
-        raise ValueError(f"normalisation {kind!r}; expected 'none', 'pointwise' or 'channel'")
-    elif len(samples) < 2:
+    if kind == "pointwise" and len(samples) < 2:
         raise ValueError(f"{len(samples)} sample: pointwise statistics need at least 2")
-    else:
-        std, mean = torch.std_mean(samples.double(), dim=0)
+    over = [0, *range(-grid.dim, 0)] if kind == "channel" else [0]
+    std, mean = (s[0] for s in torch.std_mean(samples.double(), dim=over, keepdim=True))
     return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
-
-
-DECADE = 10.0
 
 
 class ParameterScale(nn.Module):
@@ -112,12 +93,6 @@ class ParameterScale(nn.Module):
         self.register_buffer("low", low)
         self.register_buffer("high", high)
 
-    @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> "ParameterScale | None":
-        """The one whose ends are among the tensors of a trained operator, if any."""
-        ends = [tensors[name] for name in ("pde_scale.low", "pde_scale.high") if name in tensors]
-        return cls(*ends) if ends else None
-
     def forward(self, pde_parameters: Tensor) -> Tensor:
         """PDE parameters (B, P) as networks see them, in [-1, 1] for those of the training."""
         low, high = self.low.double(), self.high.double()
@@ -125,25 +100,11 @@ class ParameterScale(nn.Module):
         values = pde_parameters.to(low.device).double()
         bad = (log & (values <= 0)).nonzero()
         if len(bad):
-            number = float(values[tuple(bad[0])])
-            raise ValueError(
-                f"a PDE parameter is {number:g}; expected a positive one, as in the training"
-            )
+            number = f"a PDE parameter is {float(values[tuple(bad[0])]):g}"
+            raise ValueError(f"{number}; expected a positive one, as in the training")
         low, high, values = (torch.where(log, x.abs().log(), x) for x in (low, high, values))
         span = torch.where(high > low, high - low, 1.0)
         return (2 * (values - low) / span - 1).to(pde_parameters.dtype)
-
-
-@dataclass(frozen=True)
-class TimeScale:
-    """(t - start) / span, as networks see times."""
-
-    start: float = 0.0
-    span: float = 1.0
-
-    def __call__(self, t: Tensor) -> Tensor:
-        """Times as the network sees them."""
-        return (t - self.start) / self.span
 
 
 @dataclass(frozen=True)
@@ -151,7 +112,8 @@ class NormalizedNetwork:
     """decode ∘ network ∘ encode on a grid, at the PDE parameters of a batch.
 
     `pde_parameters` are scaled, (B, P). Symbols see them where they take such; else each is a
-    constant channel before the others. One output has `channels` channels.
+    constant channel before the others. One output has `channels` channels. The network sees times
+    as (t - start) / span.
     """
 
     network: nn.Module
@@ -160,7 +122,7 @@ class NormalizedNetwork:
     outputs: Normalizer | None = None
     channels: int = 1
     pde_parameters: Tensor | None = None
-    time_scale: TimeScale | None = None
+    time_scale: tuple[float, float] = (0.0, 1.0)  #: start, span
 
     def encode(self, f: Tensor) -> Tensor:
         """Inputs as the network sees them."""
@@ -195,14 +157,14 @@ class NormalizedNetwork:
         """The network alone, on encoded fields; one that knows no grid gets the field alone."""
         f, numbers = self.with_channels(f), self.in_symbols
         if t is not None:
-            t = t if self.time_scale is None else self.time_scale(t)
+            start, span = self.time_scale
+            t = (t - start) / span
             if numbers is not None:  # one time for all, or one for each sample, comes first
                 numbers = numbers.expand(len(f), -1)
                 t = torch.cat([t.reshape(-1, 1).expand(len(f), 1).to(numbers), numbers], dim=1)
             numbers = t
         options: dict[str, object] = {} if numbers is None else {"t": numbers}
-        if _takes_grid(type(self.network).forward):
-            options["grid"] = self.grid
+        options |= {"grid": self.grid} if _takes_grid(type(self.network).forward) else {}
         output: Tensor = self.network(f, **options)
         return output
 

@@ -94,40 +94,30 @@ class Sampling:
         """
         trained, shape = self.grid, tuple(inputs.shape[2:])
         if inputs.dim() != trained.dim + 2 or not len(inputs):
-            raise ValueError(
-                f"inputs have shape {tuple(inputs.shape)}; expected (B, C, *N) with {trained.dim} "
-                "axes of space and at least one sample"
-            )
+            expected = f"expected (B, C, *N) with {trained.dim} axes of space, B > 0"
+            raise ValueError(f"inputs have shape {tuple(inputs.shape)}; {expected}")
         ratios = {n / m for n, m in zip(shape, trained.shape, strict=True)}
-        if trained.offset == 0 or ratios == {1.0}:
-            return Grid(shape, trained.periodic, trained.offset)
         largest = trained.offset * max(ratios)
-        if len(ratios) == 1 and largest < CENTRE:
+        if trained.offset == 0 or ratios == {1.0} or (len(ratios) == 1 and largest < CENTRE):
             return Grid(shape, trained.periodic, largest)
         every = CENTRE / trained.offset
         if largest >= CENTRE and math.isclose(every, round(every)) and every > 0.9:
             return Grid(shape, trained.periodic, CENTRE)
-        raise ValueError(
-            f"inputs on {shape} points: where they begin does not follow from the training on "
-            f"{trained.shape}: give a grid=pdno.Grid(...)"
-        )
+        follow = f"where they begin does not follow from the training on {trained.shape}"
+        raise ValueError(f"inputs on {shape} points: {follow}: give a grid=pdno.Grid(...)")
 
     def frames_at(self, times: Sequence[float] | None) -> Sequence[float]:
         """The times to predict at, frame after frame; None are those of the training."""
         trained, step = self.times, self.step
-        if trained is None or step is None:
-            if times is None:
-                raise ValueError("this run predicts frames: give the times of the wanted ones")
-            return times
-        if times is None:
-            return trained
+        if trained is None and times is None:
+            raise ValueError("this run predicts frames: give the times of the wanted ones")
+        if times is None or trained is None or step is None:
+            return times if times is not None else trained or ()
         frames = [*trained, *(trained[-1] + step * k for k in range(1, len(times) + 1))]
         for time, frame in zip(times, frames, strict=False):
             if abs(time - frame) > SAME_TIME * max(abs(frame), step):
-                raise ValueError(
-                    f"times {list(times)}; this run predicts t = {frames[0]:g}, {frames[1]:g}, "
-                    "... in turn: ask for all of them"
-                )
+                turn = f"this run predicts t = {frames[0]:g}, {frames[1]:g}, ... in turn"
+                raise ValueError(f"times {list(times)}; {turn}: ask for all of them")
         return times
 
 
@@ -197,16 +187,13 @@ def model_card(record: OperatorRecord, metrics: Sequence[Metric]) -> str:
     )
 
 
-def _has_frames(record: OperatorRecord) -> bool:
-    return record.sampling.times is not None and record.task["kind"] != "static"
-
-
 def _use(record: OperatorRecord) -> str:
     sampling = record.sampling
     network = "" if record.network else f", network={record.network_class}(...)"
     names = ", ".join(f'"{name}": ...' for name in sampling.pde_parameters)
     parameters = f", pde_parameters={{{names}}}" if names else ""
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
+    frames = "" if sampling.times is None or record.task["kind"] == "static" else "T, "
     space = ", ".join(f"N{axis + 1}" for axis in range(sampling.grid.dim))
     f, u = f"(B, {sampling.input_channels}, {space})", f"{sampling.output_channels}, {space})"
     f += f", with channels {', '.join(sampling.input_names)}" if sampling.input_names else ""
@@ -214,7 +201,7 @@ def _use(record: OperatorRecord) -> str:
     return (
         f"```python\noperator = pdno.load(FOLDER{network})\nu = operator.predict(f{parameters})\n"
         f"```\n\nf {f}, as numpy or torch, in the units of the data; "
-        f"u (B, {'T, ' if _has_frames(record) else ''}{u}. Made with {versions}."
+        f"u (B, {frames}{u}. Made with {versions}."
     )
 
 
@@ -250,33 +237,24 @@ def _errors(metrics: Sequence[Metric]) -> str:
 def _limits(record: OperatorRecord) -> str:
     sampling, unknown = record.sampling, "Nothing is known of its error"
     limits = [
-        f"It was trained on {record.training.samples} samples of one distribution; "
-        "nothing is known of its error on others.",
-        f"It was trained on {sampling.grid.shape} points. It takes other resolutions; "
-        "measure the error there before you trust it.",
+        f"{unknown} on samples of another distribution than the {record.training.samples} it saw.",
+        f"It was trained on {sampling.grid.shape} points: measure its error at other resolutions.",
     ]
     if record.coverage is not None:
-        limits.append(
-            f"Its error bars hold for {100 * record.coverage:g} % of samples drawn as those of "
-            "the calibration, on their grid; of other samples they promise nothing."
-        )
+        share = f"{100 * record.coverage:g} % of samples drawn as those of the calibration"
+        limits.append(f"Its error bars hold for {share}, on their grid, and for no others.")
     for name, (low, high) in zip(sampling.pde_parameters, sampling.ranges, strict=True):
         limits.append(f"{unknown} where {name} is not in {low:g} to {high:g}.")
     if not sampling.grid.periodic:
         limits.append("Its points lie in a box; the boundary was learned, not imposed.")
-    if sampling.times is not None and _has_frames(record):
-        limits.append(
-            f"{unknown} after t = {sampling.times[-1]:g}, the last time of the training."
-        )
+    if sampling.times is not None and record.task["kind"] != "static":
+        limits.append(f"{unknown} after t = {sampling.times[-1]:g}, the last of the training.")
     return "\n".join(f"- {sentence}" for sentence in limits)
 
 
 @torch.no_grad()
 def symbol_arrays(network: nn.Module, task: Task, grid: Grid, times: Times) -> SampleArrays:
-    """The first rank term of the symbols of all blocks, for a few pairs of channels.
-
-    They are taken at the last time, and in the middle of the ranges of PDE parameters.
-    """
+    """The first rank term of all symbols, at the last time and middle PDE parameters."""
     if isinstance(task, SpaceTime):  # these have one axis more than the arrays
         return {}
     modules = network.modules()

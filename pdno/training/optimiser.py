@@ -1,13 +1,11 @@
 """Optimisers: Adam and AdamW for all weights, or Muon for matrices with AdamW for the rest.
 
-Muon moves a matrix along the orthogonal factor of its momentum (see `Muon`). Networks of symbols
-are stacks of matrices; free tables are not. A running mean of the weights is kept beside the state
-of the optimiser, and so in every checkpoint.
+A running mean of the weights is kept in the state of the optimiser, and so in every checkpoint.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,7 +51,7 @@ class Optimiser:
             part.zero_grad(set_to_none=True)
 
     def step(self, rate: float, count: int) -> None:
-        """Change the weights at a learning rate; `count` steps were taken before."""
+        """Change the weights at a learning rate, after `count` steps."""
         for part, factor in self.parts:
             for group in part.param_groups:
                 group["lr"] = rate * factor
@@ -68,16 +66,13 @@ class Optimiser:
     @contextmanager
     def mean_weights(self) -> Iterator[None]:
         """Within this block the weights are their running means, if there are some."""
-        if not self.settings.averaging:
-            yield
-            return
-        now = [weight.detach().clone() for weight in self.weights]
+        now = [weight.detach().clone() for weight in self.weights if self.settings.averaging]
         self.finish()
         try:
             yield
         finally:
             with torch.no_grad():
-                for weight, value in zip(self.weights, now, strict=True):
+                for weight, value in zip(self.weights, now, strict=False):
                     weight.copy_(value)
 
     def remember(self) -> None:
@@ -86,18 +81,28 @@ class Optimiser:
             self.state[weight][BEST] = weight.detach().clone()
 
     @torch.no_grad()
-    def restore_best(self) -> None:
-        """Let the weights be the best ones for good, if any were kept."""
+    def finish(self, key: str = MEAN) -> None:
+        """Let the weights be their running means for good, or the best ones, if any were kept."""
         for weight in self.weights:
-            if BEST in self.state.get(weight, {}):
-                weight.copy_(self.state[weight][BEST])
+            if key in self.state.get(weight, {}):
+                weight.copy_(self.state[weight][key])
 
-    @torch.no_grad()
-    def finish(self) -> None:
-        """Let the weights be their running means for good, if there are some."""
-        for weight in self.weights:
-            if MEAN in self.state.get(weight, {}):
-                weight.copy_(self.state[weight][MEAN])
+    def tensors(self, module: nn.Module) -> dict[str, Tensor]:
+        """Its state, by names of the weights."""
+        return {
+            f"{name}.{key}": value
+            for name, weight in module.named_parameters()
+            for key, value in self.state.get(weight, {}).items()
+        }
+
+    def load_tensors(self, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what `tensors` returned."""
+        weights = dict(module.named_parameters())
+        for full, value in tensors.items():
+            name, key = full.rsplit(".", 1)
+            # the step counter of Adam stays on the CPU
+            where = "cpu" if key == "step" else weights[name].device
+            self.state[weights[name]][key] = value.to(where)
 
 
 class Muon(Optimizer):
@@ -107,9 +112,8 @@ class Muon(Optimizer):
         s² = rows/columns, but no less than 1 and no more than 16
         X₀ = u/‖u‖,   X_{k+1} = (a + b G_k + c G_k²) X_k,   G_k = X_k X_kᵀ    (Newton-Schulz)
 
-    As torch's Muon (Jordan 2024), but in the precision of the weights, and iterated on the Gram
-    matrix of the shorter side. s is bounded because the last map of a symbol has a row for each
-    pair of channels, which add up in K.
+    As torch's Muon (Jordan 2024), but in the precision of the weights. s is bounded because the
+    last map of a symbol has a row for each pair of channels, which add up in K.
     """
 
     def __init__(self, matrices: list[Tensor], weight_decay: float) -> None:

@@ -23,10 +23,9 @@ MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are rea
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,) where there are any.
+    """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,), PDE parameters (B, P).
 
-    `pde_parameters` are those of each example, (B, P), where the dataset has such. The loss of a
-    rollout measures its targets `frame_by_frame`.
+    The loss of a rollout measures its targets `frame_by_frame`.
     """
 
     inputs: Tensor
@@ -76,7 +75,7 @@ class Samples:
         return None if self._pde_parameters is None else self._pde_parameters[list(indices)]
 
     def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
-        """Grid, times and PDE parameters of some samples, for `predict`."""
+        """Those of `predict`: grid, times and PDE parameters of some samples."""
         return self.data.keyword_arguments(indices)
 
     def trajectories(self, indices: Sequence[int] | None = None) -> Tensor:
@@ -128,10 +127,8 @@ def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples
     turned = [Samples(view, samples.device, data.dtype) for view in data.turns()]
     variants = [make(part) for part in turned] if turned else [make(samples)]
     if len(symmetries) * len(variants) == 1:
-        raise ValueError(
-            "augment=True, but this dataset has no symmetries: take one that `pdno generate` "
-            "made, or name them with data.with_symmetries(...)"
-        )
+        cure = "name them with data.with_symmetries(...)"
+        raise ValueError(f"augment=True, but this dataset has no symmetries: {cure}")
 
     def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         parts = []
@@ -141,20 +138,13 @@ def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples
             move = symmetries[int(draw.integers(len(symmetries)))]
             inputs, targets = (move.apply(f, data.grid) for f in (part.inputs, part.targets))
             parts.append(replace(part, inputs=inputs, targets=targets))
-        return Batch(
-            torch.cat([part.inputs for part in parts]),
-            torch.cat([part.targets for part in parts]),
-            _join([part.t for part in parts]),
-            _join([part.pde_parameters for part in parts]),
-            parts[0].frame_by_frame,
-        )
+        joined: dict[str, Any] = {}
+        for name in ("inputs", "targets", "t", "pde_parameters"):
+            tensors = [getattr(part, name) for part in parts]
+            joined[name] = None if tensors[0] is None else torch.cat(tensors)
+        return replace(parts[0], **joined)
 
     return Examples(len(variants[0]), batch)
-
-
-def _join(parts: Sequence[Tensor | None]) -> Tensor | None:
-    tensors = [part for part in parts if part is not None]
-    return torch.cat(tensors) if tensors else None
 
 
 def epoch_order(count: int, *, seed: int, epoch: int) -> list[int]:
@@ -164,9 +154,8 @@ def epoch_order(count: int, *, seed: int, epoch: int) -> list[int]:
 
 def example_noise(like: Tensor, indices: Sequence[int], *, seed: int, epoch: int) -> Tensor:
     """Standard normal numbers of the shape of `like`, row by row those of one example."""
-    shape = like.shape[1:]
     generators = (np.random.default_rng([seed, epoch, index, 1]) for index in indices)
-    rows = [generator.standard_normal(shape, dtype=np.float32) for generator in generators]
+    rows = [draw.standard_normal(like.shape[1:], dtype=np.float32) for draw in generators]
     return torch.from_numpy(np.stack(rows)).to(like)
 
 

@@ -81,9 +81,8 @@ class TrainingSettings(Record):
                 other = f"belongs to schedule {schedule!r}, not {self.schedule!r}"
                 raise ValueError(f"{name}={value} {other}: leave it out")
         if self.patience is not None and self.patience < self.evaluate_every:
-            given = f"patience={self.patience} epochs is less than evaluate_every"
-            cure = "the run would stop before it is measured twice"
-            raise ValueError(f"{given}={self.evaluate_every}: {cure}")
+            less = f"patience={self.patience} is less than evaluate_every={self.evaluate_every}"
+            raise ValueError(f"{less}: the run would stop before it is measured twice")
         return self
 
 
@@ -94,8 +93,9 @@ def learning_rate(settings: TrainingSettings, step: int, steps_per_epoch: int) -
     if settings.schedule == "constant":
         return peak
     if settings.schedule == "step":
-        drops = step // steps_per_epoch // settings.step_size
-        return float(peak * settings.step_factor**drops)
+        return float(
+            peak * settings.step_factor ** (step // steps_per_epoch // settings.step_size)
+        )
     if settings.schedule == "cosine":
         return peak * _fall(step / total)
     # the last step of the warm-up has the whole learning rate, the last of all has the least

@@ -1,14 +1,11 @@
 """Tasks: how a network meets a dataset, in training and afterwards.
 
-A task says which examples a dataset gives, what the network makes of an example, and how it
-predicts all targets of a sample. It is a frozen record, so that specifications can hold it.
-
-    StaticMap       f -> u                                             (Darcy, Burgers)
-    Rollout         the network is fed with its own predictions, also in training (paper, 5.2)
-    TeacherForcing  one step from true frames
-    Markov          one step from one true frame with noise, as an increment
-    OneShot         (f, t) -> u(t)                                     (heat, and a(x, ξ, t))
-    SpaceTime       all frames at once, time as one more axis          (FNO-3D, MWT)
+StaticMap       f -> u                                             (Darcy, Burgers)
+Rollout         the network is fed with its own predictions, also in training (paper, 5.2)
+TeacherForcing  one step from true frames
+Markov          one step from one true frame with noise, as an increment
+OneShot         (f, t) -> u(t)                                     (heat, and a(x, ξ, t))
+SpaceTime       all frames at once, time as one more axis          (FNO-3D, MWT)
 """
 
 from abc import ABC, abstractmethod
@@ -21,13 +18,7 @@ from torch import Tensor
 
 from pdno.interface.records import Record, by_kind
 from pdno.networks.neural_operator import rollout
-from pdno.training.normalizer import (
-    Normalization,
-    NormalizedNetwork,
-    Normalizer,
-    TimeScale,
-    fit_normalizer,
-)
+from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizer, fit_normalizer
 from pdno.training.samples import Batch, Examples, Samples, example_noise, whole_samples
 
 TimeValue = TypeVar("TimeValue", float, Tensor)
@@ -47,9 +38,9 @@ class Task(Record, ABC):
     """Which times of frames may be asked for: none, any, or one frame after another."""
 
     @property
-    def time_scale(self) -> TimeScale | None:
-        """How the network sees times; None where it sees none."""
-        return None
+    def time_scale(self) -> tuple[float, float]:
+        """(start, span): the network sees a time as (t - start) / span."""
+        return 0.0, 1.0
 
     def check_head(self, head: object) -> None:
         """Refuse the head of a network, if any, that this task contradicts."""
@@ -87,10 +78,8 @@ class StaticMap(Task):
 
     def examples(self, samples: Samples) -> Examples:
         if samples.data.times is not None and len(samples.data.times) != 1:
-            raise ValueError(
-                f"a static map has one target; this dataset has {len(samples.data.times)} frames: "
-                "take another task, for example Rollout or OneShot"
-            )
+            frames = f"this dataset has {len(samples.data.times)} frames"
+            raise ValueError(f"a static map has one target, {frames}: take Rollout or OneShot")
         return whole_samples(samples)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
@@ -99,10 +88,8 @@ class StaticMap(Task):
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
         if times is not None and len(times) != 1:
-            raise ValueError(
-                f"a static map gives one frame, the dataset wants {len(times)}: take a task that "
-                "rolls out or feeds the network times"
-            )
+            wanted = f"the dataset wants {len(times)}"
+            raise ValueError(f"a static map gives one frame, {wanted}: take Rollout or OneShot")
         output = net.decode(net.step(net.encode(inputs)))
         return output if times is None else output[:, None]
 
@@ -119,9 +106,8 @@ class _Recurrent(Task):
     def check_head(self, head: object) -> None:
         if head is not None and self.residual:
             raise ValueError(
-                "the transport head adds to the last frame itself, a residual task would add it "
-                f"a second time: take residual=False, for example {type(self).__name__}"
-                "(residual=False)"
+                "the transport head adds to the last frame itself, a residual task would add it a "
+                "second time: take residual=False"
             )
 
     def step(self, net: NormalizedNetwork) -> Callable[[Tensor], Tensor]:
@@ -141,10 +127,7 @@ class _Recurrent(Task):
 
 
 class Rollout(_Recurrent):
-    """The network sees the latest frames and is fed with its own predictions (paper, 5.2).
-
-    The gradient goes through all steps, and the loss is the sum of their relative errors.
-    """
+    """The network is fed with its own predictions; the loss sums over all steps (paper, 5.2)."""
 
     kind: Literal["rollout"] = "rollout"
     steps: Frames | None = None
@@ -176,10 +159,8 @@ class _OneStep(_Recurrent):
         window = _check_window(samples)
         count = window if self.frames is None else self.frames
         if count > window:
-            raise ValueError(
-                f"frames={count} of a window with {window} frames: prediction needs them all, "
-                f"take data.window(inputs={count})"
-            )
+            cure = f"take data.window(inputs={count})"
+            raise ValueError(f"frames={count} of a window with {window} frames: {cure}")
         # a dataset has a target behind its window, so at least one window fits
         per_sample = len(samples.data.times or ()) - count
 
@@ -191,9 +172,7 @@ class _OneStep(_Recurrent):
                 deviation = inputs.flatten(1).std(dim=1).reshape(-1, *[1] * (inputs.dim() - 1))
                 noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
                 inputs = inputs + self.noise * deviation * noise
-            return Batch(
-                inputs, frames[:, -1].contiguous(), pde_parameters=samples.pde_parameters(rows)
-            )
+            return Batch(inputs, frames[:, -1].contiguous(), None, samples.pde_parameters(rows))
 
         return Examples(len(samples) * per_sample, batch)
 
@@ -212,10 +191,7 @@ class TeacherForcing(_OneStep):
 
 
 class Markov(_OneStep):
-    """One step from one true frame with noise, as an increment; prediction is a rollout.
-
-    The noise teaches the network to forgive small errors of its own, which a rollout feeds back.
-    """
+    """One step from one true frame with noise, as an increment; prediction is a rollout."""
 
     kind: Literal["markov"] = "markov"
     frames: Frames | None = 1
@@ -230,10 +206,7 @@ def _check_window(samples: Samples) -> int:
 
 
 class OneShot(Task):
-    """(f, t) -> u(t) by symbols that depend on time (eq. 19); an example is a sample at a time.
-
-    The network sees (t - start)/span, and may predict at times that it was not trained on.
-    """
+    """(f, t) -> u(t) by symbols that depend on time (eq. 19); an example is a sample at a time."""
 
     kind: Literal["one-shot"] = "one-shot"
     times_wanted = "any"
@@ -245,8 +218,8 @@ class OneShot(Task):
     """Train on every n-th target time only, starting with the first."""
 
     @property
-    def time_scale(self) -> TimeScale:
-        return TimeScale(self.start, self.span)
+    def time_scale(self) -> tuple[float, float]:
+        return self.start, self.span
 
     def scaled_time(self, t: TimeValue) -> TimeValue:
         """What the network sees of a time."""
@@ -282,8 +255,7 @@ class OneShot(Task):
 class SpaceTime(Task):
     """All frames at once: the input repeated along a time axis, the network in one dimension more.
 
-    This is the protocol of FNO-3D and of the multiwavelet networks on Navier-Stokes. Normalisers
-    are pointwise in space and time, the loss is the relative error of the whole block.
+    Normalisers are pointwise in space and time, the loss is the error of the whole block.
     """
 
     kind: Literal["space-time"] = "space-time"
@@ -306,14 +278,7 @@ class SpaceTime(Task):
         return net.decode(output.movedim(-1, 1))
 
 
-_ALL: tuple[type[Task], ...] = (
-    StaticMap,
-    Rollout,
-    TeacherForcing,
-    Markov,
-    OneShot,
-    SpaceTime,
-)
+_ALL: tuple[type[Task], ...] = (StaticMap, Rollout, TeacherForcing, Markov, OneShot, SpaceTime)
 TASKS: dict[str, type[Task]] = {str(task.model_fields["kind"].default): task for task in _ALL}
 """By kind; `pdno.register` adds those of other packages."""
 AnyTask = Annotated[SerializeAsAny[Task], BeforeValidator(by_kind("task", TASKS))]
@@ -323,6 +288,5 @@ def make_task(task: Task | str | Mapping[str, object]) -> Task:
     """A task, that of a kind with its defaults, or that of a record {"kind": ..., ...}."""
     made: object = by_kind("task", TASKS)(task)
     if not isinstance(made, Task):
-        kinds = ", ".join(map(repr, TASKS))
-        raise ValueError(f"task is {task!r}; expected one of {kinds}, or for example Rollout()")
+        raise ValueError(f"task is {task!r}; expected one of {', '.join(TASKS)}, or Rollout()")
     return made

@@ -30,7 +30,13 @@ from pdno.operators.cache import CachedLayer
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
-from pdno.training.checkpoint import History, read_history, read_tensors, write_tensors
+from pdno.training.checkpoint import (
+    History,
+    read_history,
+    read_tensors,
+    split_names,
+    write_tensors,
+)
 from pdno.training.error_bars import ErrorBars, Kind
 from pdno.training.losses import Loss, RelativeError
 from pdno.training.normalizer import (
@@ -74,8 +80,7 @@ NORMALISED: WeakSet[nn.Module] = WeakSet()
 class TrainedOperator(nn.Module):
     """decode ∘ network ∘ encode, used as a task says; it predicts in the units of the data.
 
-    `pdno.fit` and `pdno.load` return one. It has the `sampling` of its training samples; after a
-    training `history`, `training_record` and `metrics`; after a calibration error `bars`.
+    After a training it has `history`, `training_record` and `metrics`, calibrated error `bars`.
     """
 
     def __init__(
@@ -263,10 +268,7 @@ class TrainedOperator(nn.Module):
     def save(
         self, folder: Path | str, *, inputs: Sequence[str] = (), outputs: Sequence[str] = ()
     ) -> None:
-        """Write the operator with its errors and a model card, for `pdno.load` and the commands.
-
-        `inputs` and `outputs` name the channels. Another operator in the folder is replaced.
-        """
+        """Write the operator, its errors and a model card; `inputs`, `outputs` name channels."""
         folder = Path(folder)
         if (folder / run_folder.SPECIFICATION).is_file():
             raise ValueError(f"{folder} is the run folder of an experiment: take another one")
@@ -298,6 +300,7 @@ class TrainedOperator(nn.Module):
         network: dict[str, Any] | None = None
         with contextlib.suppress(ValueError):  # one that does not record its arguments
             network = describe(self.network)
+        versions = {"pdno": version("pdno"), "torch": torch.__version__}
         about = OperatorRecord(
             sha256=sha256(folder / run_folder.WEIGHTS),
             network=network,
@@ -307,11 +310,7 @@ class TrainedOperator(nn.Module):
             task=self.task.model_dump(mode="json"),
             sampling=sampling,
             training=record,
-            versions={
-                "pdno": version("pdno"),
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
+            versions=versions | {"python": platform.python_version()},
             coverage=None if self.bars is None else float(self.bars.coverage),
         )
         write_text(folder / run_folder.OPERATOR, about.model_dump_json(indent=2) + "\n")
@@ -334,19 +333,20 @@ class TrainedOperator(nn.Module):
             cure = "copy the whole folder again, or save it anew"
             raise ValueError(f"cannot read {weights}, which is {problem}: {cure}")
         tensors, _ = read_tensors(weights, device)
-        operator = cls(
-            record.build(folder) if network is None else network,
-            make_task(record.task),
-            record.sampling,
-            inputs=Normalizer.of(tensors, "inputs", record.sampling.grid),
-            outputs=Normalizer.of(tensors, "outputs", record.sampling.grid),
-            pde_scale=ParameterScale.of(tensors),
-        )
-        operator.bars = ErrorBars.of(tensors, record.sampling.grid)
+        grid, parts = record.sampling.grid, split_names(tensors)
         try:
+            operator = cls(
+                record.build(folder) if network is None else network,
+                make_task(record.task),
+                record.sampling,
+                inputs=Normalizer(**parts["inputs"], grid=grid) if parts["inputs"] else None,
+                outputs=Normalizer(**parts["outputs"], grid=grid) if parts["outputs"] else None,
+                pde_scale=ParameterScale(**parts["pde_scale"]) if parts["pde_scale"] else None,
+            )
+            operator.bars = ErrorBars(**parts["bars"], grid=grid) if parts["bars"] else None
             move(operator, device, getattr(torch, record.dtype))
             operator.load_state_dict(tensors)
-        except RuntimeError as problem:
+        except (RuntimeError, TypeError) as problem:
             other = f"the weights of {folder} are of another {record.network_class} than this one"
             raise ValueError(f"{other}: {' '.join(str(problem).split())}") from problem
         operator.training_record = record.training
@@ -381,9 +381,8 @@ class TrainedOperator(nn.Module):
 
     def _as_trained(self, inputs: Tensor, times: Times) -> tuple[Grid, Times]:
         grid, wanted = self._trained_sampling.grid_of(inputs), self.task.times_wanted
-        if wanted == "any" and times is not None or wanted == "none":
-            return grid, times
-        return grid, self._trained_sampling.frames_at(times)
+        free = wanted == "any" and times is not None or wanted == "none"
+        return grid, times if free else self._trained_sampling.frames_at(times)
 
     def _facts(self) -> dict[str, str]:
         facts = {
@@ -409,8 +408,7 @@ class TrainedOperator(nn.Module):
 def as_predictor(network: Predictor | nn.Module) -> Predictor:
     """A network that maps (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are.
 
-    A network that is rolled out, takes time or was trained inside normalisers needs its
-    `TrainedOperator` around it.
+    One that is rolled out, takes time or has normalisers needs its `TrainedOperator` around it.
     """
     name = type(network).__name__
     if isinstance(network, Predictor):

@@ -14,7 +14,7 @@ import torch
 import pdno.data.generate as generation
 import pdno.evaluation.speed as speed
 import pdno.training.checkpoint as checkpoint
-import pdno.training.loop as fitting
+import pdno.training.fit as fitting
 from pdno import FNO
 from pdno.cli import main
 from pdno.data.dataset import OperatorDataset

@@ -370,7 +370,7 @@ def test_tensorboard_is_refused_before_training_where_it_cannot_be(tmp_path, mon
             raise AssertionError("trained before the settings were checked")
 
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ValueError, match="TensorBoard is not installed: pip install"):
+    with pytest.raises(ValueError, match="tensorboard is not installed: pip install"):
         fit(Untouched(), scaled(2.0), epochs=1, folder=tmp_path, tensorboard=True)
     with pytest.raises(ValueError, match="tensorboard needs a folder"):
         fit(Untouched(), scaled(2.0), epochs=1, tensorboard=True)

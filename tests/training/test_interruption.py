@@ -154,7 +154,7 @@ def test_steps_after_the_checkpoint_are_taken_again(tmp_path, undisturbed, monke
     """A checkpoint of step 2, an interruption in step 6."""
     clock = iter(range(10**6))
     with monkeypatch.context() as patch:
-        patch.setattr("pdno.training.loop.time.monotonic", lambda: float(next(clock)))
+        patch.setattr("pdno.training.fit.time.monotonic", lambda: float(next(clock)))
         interrupt(tmp_path, step=6, options={"checkpoint_seconds": 5.0})
     step = load_checkpoint(tmp_path / "checkpoints").state["step"]
     assert 1 <= step < 5

@@ -156,7 +156,7 @@ def test_channel_statistics_do_not_depend_on_the_grid():
 def test_none_is_no_normaliser_and_other_words_are_refused():
     grid = Grid((8,))
     assert fit_normalizer(torch.randn(3, 1, 8), grid, "none") is None
-    with pytest.raises(ValueError, match="'gaussian'; expected 'none', 'pointwise' or 'channel'"):
+    with pytest.raises(ValueError, match="'gaussian'; expected one of none, pointwise, channel"):
         fit_normalizer(torch.randn(3, 1, 8), grid, "gaussian")
     with pytest.raises(ValueError, match="1 sample: pointwise statistics need at least 2"):
         fit_normalizer(torch.randn(1, 1, 8), grid, "pointwise")

@@ -242,7 +242,7 @@ def test_space_time_gives_all_frames_of_a_repeated_input(kind):
 @pytest.mark.parametrize(
     ("task", "make", "message"),
     [
-        (StaticMap(), trajectories, "5 frames: take another task, for example Rollout or OneShot"),
+        (StaticMap(), trajectories, "5 frames: take Rollout or OneShot"),
         (OneShot(), static, "OneShot needs times; a static dataset has none: take StaticMap"),
         (SpaceTime(), static, "SpaceTime needs times; a static dataset has none: take StaticMap"),
     ],

@@ -96,7 +96,7 @@ def test_the_defaults_are_the_best_known_way_and_the_loss_that_of_the_paper():
         ),
         (
             {"patience": 2, "evaluate_every": 3},
-            "patience=2 epochs is less than evaluate_every=3",
+            "patience=2 is less than evaluate_every=3",
         ),
     ],
     ids=str,
