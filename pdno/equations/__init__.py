@@ -1,5 +1,1 @@
-"""What is solved, without a word on how.
-
-`base` is the contract of evolution equations, a linear symbol and a nonlinear term; `heat`,
-`burgers` and `navier_stokes` keep it. `darcy` is the elliptic one.
-"""
+"""What is solved: evolution equations keep the contract of `base`, `darcy` is the elliptic one."""

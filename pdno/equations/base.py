@@ -1,7 +1,7 @@
 """Evolution equations ∂u/∂t = L u + N(u) on the torus, as two pieces: a symbol and a function.
 
-L is linear with constant coefficients, so in Fourier space it is a multiplication by its symbol
-L(ξ); N is everything else. Solvers know only this contract, equations never know the solver.
+L is linear with constant coefficients, in Fourier space a multiplication by its symbol L(ξ); N is
+everything else. Solvers depend on this contract alone.
 """
 
 from abc import ABC, abstractmethod
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pdno.equations.symmetries import Symmetries, box_symmetries
+from pdno.interface.errors import check_shape
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
 
@@ -74,19 +75,12 @@ class EvolutionEquation(ABC):
 
     def check(self, state: Tensor) -> Grid:
         """The grid of a state (B, 1, *N), or ValueError."""
-        dim = self.dim if self.dim is not None else state.dim() - 2
-        name = type(self).__name__
-        if state.dim() != dim + 2 or dim < 1 or state.shape[1] != 1:
-            axes = ", ".join(f"N{axis + 1}" for axis in range(max(dim, 1)))
-            raise ValueError(
-                f"{name} got a state of shape {tuple(state.shape)}; expected (B, 1, {axes}): "
-                "add batch and channel axes with state[None, None] or move channels first"
-            )
+        name = f"a state of {type(self).__name__}"
+        axes = ["*N"] if self.dim is None else [f"N{axis + 1}" for axis in range(self.dim)]
+        cure = "add batch and channel axes with state[None, None] or move channels first"
+        check_shape(name, state, "B", 1, *axes, cure=cure)
         if not state.dtype.is_floating_point:
-            raise ValueError(f"{name} got a state of type {state.dtype}; expected real floats")
-        wrong = (~state.isfinite()).flatten(1).any(dim=1).nonzero()
-        if len(wrong):
-            raise ValueError(
-                f"{name}: the initial state of sample {int(wrong[0])} has NaN or infinity"
-            )
+            raise ValueError(f"{name} has type {state.dtype}; expected real floats")
+        for sample in (~state.isfinite()).flatten(1).any(dim=1).nonzero():
+            raise ValueError(f"{name} has NaN or infinity in sample {int(sample)}")
         return Grid(tuple(state.shape[2:]))

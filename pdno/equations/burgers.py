@@ -17,9 +17,8 @@ from pdno.spectral.grid import Grid
 class Burgers(EvolutionEquation):
     """u_t + (u²/2)_x = ν u_xx, periodic on (0, L) (paper section 5.3), in one dimension.
 
-    At small ν shocks of width ν/|u| form in finite time, then the wave decays. With the paper's
-    ν = 0.1 and L = 1 the first mode decays by e^{-3.95} until t = 1 and no shock forms. The grid's
-    x ∈ [0, 1) stands for the place L·x, L the period.
+    At small ν shocks of width ν/|u| form in finite time; at the paper's ν = 0.1 and L = 1 none
+    does. The grid's x ∈ [0, 1) stands for the point L·x, L the period.
     """
 
     viscosity: float = 0.1
@@ -28,9 +27,8 @@ class Burgers(EvolutionEquation):
 
     def __post_init__(self) -> None:
         if not (self.viscosity > 0 and self.period > 0):
-            raise ValueError(
-                f"viscosity {self.viscosity} and period {self.period}: expected both positive"
-            )
+            wrong = f"viscosity {self.viscosity} and period {self.period}"
+            raise ValueError(f"{wrong}: expected both positive")
 
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """L(ξ) = -ν(2πξ/L)² and N(û) = -πi ξ/L F[u²], on the modes |ξ| < N/3."""

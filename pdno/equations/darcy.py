@@ -1,12 +1,4 @@
-"""Darcy flow: the pressure of a fluid that seeps through a porous medium.
-
-    -∇·(k ∇u) = f   in (0, 1)^d,        u = 0   on the boundary,
-
-with the permeability k(x) > 0 as input and the pressure u(x) as output. The minus sign makes the
-operator positive: u > 0 for f = 1. (The paper prints the equation without it; its data have it.)
-Fields are sampled at cell centres x_i = (i + 1/2) / N (`Grid.cells`), so the first and the last
-sample of u lie half a cell inside the boundary: small, but not zero.
-"""
+"""Darcy flow: the pressure u of a fluid that seeps through a medium of permeability k."""
 
 import math
 from collections.abc import Callable
@@ -17,12 +9,16 @@ import torch
 from torch import Tensor
 
 from pdno.equations.symmetries import Symmetries, box_symmetries
+from pdno.interface.errors import check_choice, check_shape
 from pdno.spectral.grid import Grid
 
 
 @dataclass(frozen=True)
 class Darcy:
-    """-∇·(k ∇u) = f on the unit box with u = 0 on its boundary.
+    """-∇·(k ∇u) = f on the unit box with u = 0 on its boundary, k(x) > 0.
+
+    The minus sign, which the paper does not print but its data have, makes u > 0 for f = 1. Fields
+    are sampled at cell centres (`Grid.cells`), so the outermost samples of u are not zero.
 
     Arguments:
         forcing: f, a number or a function of the points, (*N, d) -> (*N).
@@ -40,10 +36,7 @@ class Darcy:
     scheme: Literal["conservative", "published"] = "conservative"
 
     def __post_init__(self) -> None:
-        if self.scheme not in ("conservative", "published"):
-            raise ValueError(
-                f"Darcy scheme is {self.scheme!r}; expected 'conservative' or 'published'"
-            )
+        check_choice("Darcy scheme", self.scheme, ("conservative", "published"))
         if not callable(self.forcing) and not math.isfinite(self.forcing):
             raise ValueError(f"Darcy forcing is {self.forcing}; expected a finite number")
 
@@ -52,11 +45,7 @@ class Darcy:
         if not callable(self.forcing):
             return torch.full(grid.shape, self.forcing, dtype=torch.float64, device=device)
         values = self.forcing(grid.points(device=device)).detach().to(torch.float64)
-        if tuple(values.shape) != grid.shape:
-            raise ValueError(
-                f"Darcy forcing returned shape {tuple(values.shape)} for points of shape "
-                f"{(*grid.shape, grid.dim)}; expected {grid.shape}, one number per point"
-            )
+        check_shape("what the Darcy forcing returned", values, *grid.shape, cure="one per point")
         if not bool(values.isfinite().all()):
             raise ValueError("Darcy forcing returned NaN or infinity; expected finite values")
         return values

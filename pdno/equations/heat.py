@@ -6,6 +6,7 @@ import torch
 
 from pdno.equations.base import EvolutionEquation, Semilinear
 from pdno.equations.symmetries import Symmetries, all_translations, box_symmetries
+from pdno.interface.errors import check_at_least
 from pdno.spectral.calculus import laplacian_symbol
 from pdno.spectral.grid import Grid
 
@@ -17,8 +18,7 @@ class Heat(EvolutionEquation):
     diffusivity: float = 0.05
 
     def __post_init__(self) -> None:
-        if not self.diffusivity >= 0:
-            raise ValueError(f"diffusivity is {self.diffusivity}; expected c >= 0")
+        check_at_least("diffusivity", self.diffusivity, 0)
 
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """L(ξ) = -4π²|ξ|²c and no N."""

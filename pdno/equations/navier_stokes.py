@@ -16,12 +16,8 @@ import torch
 from torch import Tensor
 
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
-from pdno.equations.symmetries import (
-    Symmetries,
-    Symmetry,
-    all_translations,
-    box_symmetries,
-)
+from pdno.equations.symmetries import Symmetries, Symmetry, all_translations, box_symmetries
+from pdno.interface.errors import check_at_least
 from pdno.spectral.calculus import band_limits, band_mask, laplacian_symbol
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
@@ -39,8 +35,7 @@ class NavierStokes(EvolutionEquation):
     dim = 2
 
     def __post_init__(self) -> None:
-        if not self.viscosity >= 0:
-            raise ValueError(f"viscosity is {self.viscosity}; expected ν >= 0")
+        check_at_least("viscosity", self.viscosity, 0)
 
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """L(ξ) = -4π²|ξ|²ν and N(ω̂) = f̂ - F[v·∇ω], on the modes |ξ_j| < N_j/3."""
@@ -84,25 +79,22 @@ class NavierStokes(EvolutionEquation):
     def symmetries(self, grid: Grid) -> Symmetries:
         """ω(x) -> det M ω(M x + b) where det M f(M x + b) = f(x).
 
-        f is a function of p = x₁ + x₂ alone, √2 A sin(2πp + π/4). So symmetries are translations
-        along (1, -1); an exchange of axes with p -> p + 1/2, which changes the sign of f and of ω;
-        and a half turn with p -> 1/4 - p. Without f all turns and translations are.
+        f = √2 A sin(2πp + π/4) with p = x₁ + x₂. So symmetries are translations along (1, -1); an
+        exchange of axes with p -> p + 1/2, which changes the signs of f and ω; and a half turn
+        with p -> 1/4 - p. Without f all turns and translations are.
         """
-        if self.forcing == 0:
-            turns = [replace(turn, sign=_determinant(turn)) for turn in box_symmetries(grid)]
+        if self.forcing == 0:  # the sign is det M
+            turns = [
+                replace(turn, sign=(-1) ** (sum(turn.flips) + (turn.axes == (1, 0))))
+                for turn in box_symmetries(grid)
+            ]
             return Symmetries(tuple(turns), all_translations(grid))
-        same = Symmetry((0, 1), (False, False), (0.0, 0.0))
-        (n, columns) = grid.shape
-        if n != columns or n % 4:
-            return Symmetries((same,), (((1, -1), n),) if n == columns else ())
-        turns = [same, Symmetry((1, 0), (False, False), (0.5, 0.0), -1)]
-        turns += [
-            Symmetry((0, 1), (True, True), (0.25, 0.0)),
-            Symmetry((1, 0), (True, True), (0.75, 0.0), -1),
-        ]
-        return Symmetries(tuple(turns), (((1, -1), n),))
-
-
-def _determinant(turn: Symmetry) -> int:
-    """det M of a turn of the plane."""
-    return -1 if (sum(turn.flips) + (turn.axes == (1, 0))) % 2 else 1
+        n, columns = grid.shape
+        turns = [Symmetry((0, 1), (False, False), (0.0, 0.0))]
+        if n == columns and n % 4 == 0:
+            turns += [
+                Symmetry((1, 0), (False, False), (0.5, 0.0), -1),
+                Symmetry((0, 1), (True, True), (0.25, 0.0)),
+                Symmetry((1, 0), (True, True), (0.75, 0.0), -1),
+            ]
+        return Symmetries(tuple(turns), (((1, -1), n),) if n == columns else ())

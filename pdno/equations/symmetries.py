@@ -44,19 +44,16 @@ class Symmetry:
             raise ValueError(f"{self} exchanges axes of different length on {grid}")
         if not grid.periodic:
             if any(self.shift) or (any(self.flips) and grid.offset not in (0.0, 0.5)):
-                raise ValueError(
-                    f"{self} does not map {grid} to itself: flips of a box need points that lie "
-                    "symmetrically (offset 0 or 1/2), and a box has no shifts"
-                )
+                reason = "flips of a box need offset 0 or 1/2, and a box has no shifts"
+                raise ValueError(f"{self} does not map {grid} to itself: {reason}")
             return [(flip, 0) for flip in self.flips]
         rolls = []
         for flip, b, n in zip(self.flips, self.shift, grid.shape, strict=True):
             # point i reads f at ±(i + offset) + bN - offset; a flipped array has N - 1 - i at i
             steps = b * n + 1 - 2 * grid.offset if flip else -b * n
             if abs(steps - round(steps)) > 1e-9:
-                raise ValueError(
-                    f"{self} does not map {grid} to itself: {b} of {n} points is no whole step"
-                )
+                reason = f"{b} of {n} points is no whole step"
+                raise ValueError(f"{self} does not map {grid} to itself: {reason}")
             rolls.append((flip, round(steps)))
         return rolls
 

@@ -1,8 +1,7 @@
 """Spectral calculus on periodic grids: the Laplacian, the 2/3 rule, moving between grids.
 
-Products of two functions fill modes that the grid cannot hold and that come back as wrong low
-modes; keeping only |ξ_j| < N/3 before and after a product removes this aliasing exactly (the 2/3
-rule). Fields on the torus move between grids by `resample`, fields without a period by splines.
+Keeping only |ξ_j| < N/3 before and after a product of two functions removes its aliasing exactly
+(the 2/3 rule). Periodic fields move between grids by `resample`, other fields by splines.
 """
 
 import math
@@ -50,22 +49,19 @@ def resample(f: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _resize_axis(f_hat: Tensor, position: int, n: int, m: int) -> Tensor:
-    """Move the coefficients of one axis from n to m points; the last one is the half axis."""
     f_hat, half, small = f_hat.movedim(position, -1), position == -1, min(n, m)
     out = f_hat.new_zeros((*f_hat.shape[:-1], m // 2 + 1 if half else m))
     inner = (small - 1) // 2  # the modes strictly below N/2 of the smaller grid
     out[..., : inner + 1] = f_hat[..., : inner + 1]
     if not half and inner:
         out[..., -inner:] = f_hat[..., -inner:]
-    if small % 2 == 0:
-        k = small // 2
-        if half:
-            # weights w of the Hermitian rule: 1 where k is the Nyquist line, 2 elsewhere
-            out[..., k] = f_hat[..., k] * (0.5 if m > n else 2.0)
-        elif m > n:
-            out[..., k] = out[..., -k] = f_hat[..., k] * 0.5
-        else:
-            out[..., k] = f_hat[..., k] + f_hat[..., -k]
+    k = small // 2
+    if small % 2 == 0 and half:  # weights w of the Hermitian rule: 1 on the Nyquist line, else 2
+        out[..., k] = f_hat[..., k] * (0.5 if m > n else 2.0)
+    elif small % 2 == 0 and m > n:
+        out[..., k] = out[..., -k] = f_hat[..., k] * 0.5
+    elif small % 2 == 0:
+        out[..., k] = f_hat[..., k] + f_hat[..., -k]
     return out.movedim(-1, position)
 
 
@@ -94,9 +90,7 @@ def _spline_table(old: Grid, new: Grid, axis: int) -> Tensor:
         nodes, values = torch.cat([nodes, nodes[:1] + 1]), torch.cat([values, values[:1]])
         points = nodes[0] + (points - nodes[0]) % 1
     elif len(nodes) < 4:
-        raise ValueError(
-            f"{len(nodes)} points on axis {axis}: a spline needs 4; take a finer grid"
-        )
+        raise ValueError(f"{len(nodes)} points on axis {axis}: a spline needs 4; use a finer grid")
     ends = "periodic" if old.periodic else "not-a-knot"
     spline = CubicSpline(nodes.numpy(), values.numpy(), bc_type=ends)
     return torch.as_tensor(spline(points.numpy()))

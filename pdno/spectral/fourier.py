@@ -147,7 +147,7 @@ def spectrum_shape(shape: Sequence[int], kept: _Kept) -> tuple[int, ...]:
 
 def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
     expected = spectrum_shape(shape, kept)
-    if tuple(f_hat.shape[-len(shape) :]) != expected:
+    if f_hat.shape[-len(shape) :] != expected:
         needed = f"a {tuple(shape)} grid with modes {kept} needs last axes {expected}"
         raise ValueError(f"coefficients have shape {tuple(f_hat.shape)}; {needed}")
 

@@ -1,12 +1,11 @@
-"""Grids: the points x where a function is sampled and the integer modes ξ it is made of.
+"""Grids of the unit box [0, 1]^d: the points x of a function and its integer modes ξ.
 
-Everything in this package lives on the unit box [0, 1]^d. A *periodic* grid samples the torus at
-x_i = (i + offset) / N, without the right end. A grid of a *box* either includes both ends,
-x_i = i / (N - 1), or has its points inside cells, x_i = (i + offset) / N with offset 1/2 for
-cell centres. Lengths other than one belong to an equation, never to a grid.
+A *periodic* grid samples the torus at x_i = (i + offset) / N, without the right end. A grid of a
+*box* includes both ends, x_i = i / (N - 1), or has its points inside cells, x_i = (i + offset) / N
+with offset 1/2 for cell centres. Lengths other than one belong to an equation.
 
-Frequencies are integers ξ ∈ Z^d and stand for e^{2πi ξ·x}. Real functions need only half of them:
-the last axis holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1, ..., -2, -1).
+Frequencies ξ ∈ Z^d stand for e^{2πi ξ·x}. Real functions need only half of them: the last axis
+holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1, ..., -2, -1).
 """
 
 import math
@@ -42,9 +41,8 @@ class Grid:
         try:
             object.__setattr__(self, "shape", tuple(map(int, self.shape)))
         except TypeError as problem:
-            example = "Grid((32,)) has one axis, Grid((32, 32)) two"
-            wrong = f"Grid shape is {self.shape!r}; expected points per axis: {example}"
-            raise ValueError(wrong) from problem
+            expected = "expected points per axis: Grid((32,)) has one axis, Grid((32, 32)) two"
+            raise ValueError(f"Grid shape is {self.shape!r}; {expected}") from problem
         if not 1 <= len(self.shape) <= 3:
             raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
         if min(self.shape) < 2:
@@ -112,11 +110,10 @@ class Grid:
         return (..., *(slice(None, None, factor),) * self.dim)
 
     def check(self, field: Tensor, name: str = "field") -> None:
-        """Raise ValueError unless the last axes of `field` are those of this grid."""
-        shape = tuple(field.shape)
-        if shape[-self.dim :] != self.shape:
-            must = f"its last {self.dim} axes must be {self.shape}"
-            raise ValueError(f"{name} has shape {shape}; {must}")
+        """ValueError unless the last axes of `field` are those of this grid."""
+        if field.shape[-self.dim :] != self.shape:
+            expected = f"its last {self.dim} axes must be {self.shape}"
+            raise ValueError(f"{name} has shape {tuple(field.shape)}; {expected}")
 
 
 def axis_modes(n: int, kept: int | None, *, half: bool, device: Device = None) -> Tensor:
@@ -140,9 +137,8 @@ def kept_per_axis(shape: Sequence[int], kept: Modes) -> tuple[int | None, ...]:
     limits = [n // 2 for n in shape[:-1]] + [shape[-1] // 2 + 1]
     for axis, (k, limit) in enumerate(zip(ks, limits, strict=True)):
         if k is not None and not 1 <= k <= limit:
-            cure = "keep fewer modes, use a finer grid, or modes=None for all of them"
-            where = f"axis {axis} with {shape[axis]} points"
-            raise ValueError(f"modes={k} on {where}: expected 1 to {limit}; {cure}")
+            expected = f"expected 1 to {limit}, or None for all of them"
+            raise ValueError(f"modes={k} on axis {axis} with {shape[axis]} points: {expected}")
     return ks
 
 

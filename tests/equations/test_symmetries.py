@@ -102,7 +102,7 @@ def test_the_formula_at_points():
         (
             Grid((8,), periodic=False, offset=0.25),
             Symmetry((0,), (True,), (0.0,)),
-            "symmetrically",
+            "offset 0 or 1/2",
         ),
     ],
 )

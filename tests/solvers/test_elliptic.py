@@ -233,7 +233,7 @@ def test_wrong_equations_are_named():
         Darcy(scheme="spectral")
     with pytest.raises(ValueError, match="forcing is nan"):
         Darcy(math.nan)
-    with pytest.raises(ValueError, match=r"returned shape \(4, 4, 2\)"):
+    with pytest.raises(ValueError, match=r"returned has shape \(4, 4, 2\)"):
         solve_elliptic(Darcy(lambda x: x), torch.ones(1, 1, 4, 4))
     with pytest.raises(ValueError, match="NaN or infinity"):
         solve_elliptic(Darcy(lambda x: x[..., 0] / 0), torch.ones(1, 1, 4, 4))

@@ -89,7 +89,7 @@ def test_complex_linear_parts_are_stepped_exactly():
         (lambda: solve(Burgers(), torch.ones(1, 1, 8), [1.0], step=-1.0), "positive"),
         (lambda: solve(Darcy(), torch.ones(1, 1, 8, 8), [1.0]), "no time"),
         (lambda: Burgers(viscosity=0.0), "positive"),
-        (lambda: Heat(diffusivity=-1.0), "c >= 0"),
+        (lambda: Heat(diffusivity=-1.0), "diffusivity is -1.0"),
         (lambda: NavierStokes(viscosity=float("nan")), "viscosity"),
     ],
 )
