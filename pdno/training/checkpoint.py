@@ -98,6 +98,8 @@ def read_history(folder: Path) -> History:
     history = History()
     try:
         for line in lines:
+            if len(line) != len(fields(EpochRow)):
+                raise ValueError(f"a line has {len(line)} cells; expected {len(fields(EpochRow))}")
             epoch, step = int(line["epoch"]), int(line["step"])
             rate, loss, train = (float(line[name]) for name in ("learning_rate", "loss", "train"))
             test, best = (float(line[name]) if line[name] else None for name in ("test", "best"))
