@@ -22,10 +22,9 @@ from pdno.data.problems import DarcyProblem
 from pdno.files.metric_table import read_metrics
 from pdno.report.own_runs import plot_runs, runs_by_data
 from pdno.report.tables import number
-from pdno.runs.datasets import ensure_dataset
 from pdno.runs.plugins import RECIPES
 from pdno.runs.run import find_runs, load_run
-from pdno.runs.specification import Experiment
+from pdno.runs.specification import Experiment, ensure_dataset
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 

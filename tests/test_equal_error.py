@@ -8,7 +8,7 @@ import torch
 
 from pdno.data.problems import NavierStokesProblem
 from pdno.paper.recipes import navier_stokes
-from pdno.runs.datasets import unseen_samples
+from pdno.runs.specification import unseen_samples
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import equal_error  # noqa: E402  (a tool of the repository, not of the package)

@@ -8,8 +8,8 @@ import pytest
 
 import pdno
 from pdno.files.metric_table import by_network
-from pdno.runs.datasets import unseen_samples
 from pdno.runs.run import load_run
+from pdno.runs.specification import unseen_samples
 from pdno.spectral.metrics import relative_l2
 from pdno.training.checkpoint import read_tensors
 

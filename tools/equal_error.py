@@ -25,8 +25,8 @@ from pdno.data.problems import Problem
 from pdno.evaluation.speed import time_alternately
 from pdno.exports.export import FORMATS, Format
 from pdno.native import tune_allocator
-from pdno.runs.datasets import unseen_samples
 from pdno.runs.run import Run, load_run
+from pdno.runs.specification import unseen_samples
 from pdno.spectral.calculus import resample
 from pdno.spectral.metrics import relative_l2
 from pdno.training.samples import evaluation_mode

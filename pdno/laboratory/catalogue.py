@@ -29,8 +29,7 @@ from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues, Time
 from pdno.theory.certificate import Certificate, certify
-from pdno.training.operator_record import Sampling
-from pdno.training.task import OneShot
+from pdno.training.operator_record import Sampling, symbol_arguments
 from pdno.training.trained_operator import TrainedOperator
 
 LARGEST = {1: 4096, 2: 256}  # points per axis that a reader may ask for, by dimension
@@ -123,16 +122,9 @@ class ServedOperator(BaseModel):
         return certify(symbol, 1.0, dim=dim, t=self.symbol_arguments())
 
     def symbol_arguments(self) -> Time:
-        """The first time of the training and the PDE parameters, as the symbols see them.
-
-        A parameter is 0 in the middle of its range.
-        """
-        task, times = self.operator.task, self.sampling.times or (1.0,)
-        moments = [task.scaled_time(times[0])] if isinstance(task, OneShot) else []
-        count = max(layer.pde_parameters for layer in self.operator.operators)
-        if not count:
-            return moments[0] if moments else None
-        return torch.tensor([[*moments, *[0.0] * count]])
+        """What the symbols see beside x and ξ, at the first time of the training."""
+        times, operator = self.sampling.times or (1.0,), self.operator
+        return symbol_arguments(operator.network, operator.task, times[0])
 
 
 def _window(run: Run, operator: TrainedOperator, sampling: Sampling) -> int:

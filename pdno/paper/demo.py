@@ -15,9 +15,9 @@ from pdno.paper.recipes import heat
 from pdno.paper.reproduce import run_folder, run_study
 from pdno.paper.study import Runs, make_study, one_cycle
 from pdno.report.page import write_report
-from pdno.runs.datasets import unseen_samples
 from pdno.runs.plugins import Study
 from pdno.runs.run import load_run
+from pdno.runs.specification import unseen_samples
 from pdno.runs.symbol import inspect_symbols
 from pdno.spectral.metrics import relative_l2
 

@@ -20,10 +20,9 @@ from pdno.files.run_folder import CHECKSUMS, DATA, METRICS
 from pdno.interface.errors import unknown_name
 from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes
 from pdno.paper.resources import measure_resources
-from pdno.runs.datasets import ensure_dataset
 from pdno.runs.execute import run_experiment
 from pdno.runs.plugins import RECIPES, Study
-from pdno.runs.specification import Experiment
+from pdno.runs.specification import Experiment, ensure_dataset
 
 Engine = Literal["serial", "ray"]
 

@@ -23,9 +23,15 @@ from pdno.files.metric_table import Metric, make_metrics, metrics_of_run
 from pdno.native import allocator_state
 from pdno.native.build import status
 from pdno.networks.neural_operator import count_parameters
-from pdno.runs import datasets
 from pdno.runs.measure import measure
-from pdno.runs.specification import Experiment, differences, read_experiment
+from pdno.runs.specification import (
+    Experiment,
+    ExperimentData,
+    differences,
+    ensure_dataset,
+    open_experiment_data,
+    read_experiment,
+)
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.fit import fit
 from pdno.training.trained_operator import TrainedOperator
@@ -59,14 +65,14 @@ def run_experiment(
                 raise ValueError(f"{folder} was finished by another process: run it again")
             _begin(experiment, folder, group)
             if experiment.problem is not None:
-                datasets.ensure_dataset(experiment.problem, store)
+                ensure_dataset(experiment.problem, store)
         group.barrier()
-        samples = datasets.open_experiment_data(experiment, store)
+        samples = open_experiment_data(experiment, store)
         explicit = experiment.problem or "normalization" in experiment.model_fields_set
         operator = fit(
             _build_network(experiment, samples),
             samples.train,
-            samples.watched,
+            samples.validation or samples.test,
             task=experiment.task,
             normalization=experiment.normalization if explicit else None,
             settings=experiment.training,
@@ -137,7 +143,7 @@ def _begin(experiment: Experiment, folder: Path, group: ProcessGroup) -> None:
     write_text(folder / run_folder.SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")
 
 
-def _build_network(experiment: Experiment, samples: datasets.ExperimentData) -> torch.nn.Module:
+def _build_network(experiment: Experiment, samples: ExperimentData) -> torch.nn.Module:
     """PDE parameters are further input channels of a network whose symbols do not take them."""
     data, network = samples.train, experiment.network
     inputs, targets = data[0]
@@ -152,7 +158,7 @@ def _build_network(experiment: Experiment, samples: datasets.ExperimentData) -> 
 def _measure_and_save(
     experiment: Experiment,
     operator: TrainedOperator,
-    samples: datasets.ExperimentData,
+    samples: ExperimentData,
     folder: Path,
 ) -> None:
     """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""

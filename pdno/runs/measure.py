@@ -34,8 +34,7 @@ from pdno.evaluation.speed import coarse_solves, compare_speed
 from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol, roughness
 from pdno.networks.heads import Transport
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.runs.datasets import ExperimentData, unseen_samples
-from pdno.runs.specification import Experiment
+from pdno.runs.specification import Experiment, ExperimentData, unseen_samples
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.symbols.analytic import HeatSymbol

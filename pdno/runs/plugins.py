@@ -10,18 +10,17 @@ A specification file only names what is registered: reading one never imports an
 """
 
 import importlib
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
-from inspect import Parameter, isclass, isfunction, signature
+from inspect import isclass, isfunction, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from pdno.data.problems import PROBLEMS, Problem
 
@@ -29,8 +28,7 @@ if TYPE_CHECKING:  # it imports torch, which the help of the command line does w
     from pdno.runs.specification import Experiment
 
 GROUP = "pdno.plugins"
-Maker = Callable[..., Any]
-T = TypeVar("T", bound=Maker)
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -48,10 +46,7 @@ class Study:
 
 
 RECIPES: dict[str, Callable[..., Study]] = {}
-"""Functions that return a study, by the name that `pdno reproduce` takes.
-
-The first line of a docstring is that of `pdno list`, the signature has the options.
-"""
+"""Functions that return a study: `pdno list` has the first line of their docstrings."""
 
 
 @overload
@@ -59,9 +54,7 @@ def register(thing: T, *, name: str | None = None) -> T: ...
 @overload
 def register(*, name: str) -> Callable[[T], T]: ...
 def register(thing: Any = None, *, name: str | None = None) -> Any:
-    """Make something of another package known to the command line and to specifications.
-
-    Used as a decorator, or called. What it is decides where it goes:
+    """A decorator that makes something known to the command line and to specifications:
 
     - a `pdno.data.problems.Problem`, by its `name`: `pdno generate NAME`, `problem: {name: NAME}`;
     - a `pdno.symbols.Symbol`, by the `name` given here: `PDNO(symbol=NAME)`. It is called with the
@@ -73,10 +66,16 @@ def register(thing: Any = None, *, name: str | None = None) -> Any:
     """
     if thing is None:
         return partial(register, name=name)
-    if isclass(thing) and issubclass(thing, Problem):
-        _add(PROBLEMS, "problem", name or thing.name, _with_defaults(thing))
-    elif isfunction(thing):
+    if isfunction(thing):
         _add(RECIPES, "experiment", name or thing.__name__.replace("_", "-"), thing)
+    elif isclass(thing) and issubclass(thing, Problem):
+        try:
+            thing()  # type: ignore[call-arg]  # a subclass gives the defaults
+        except ValidationError as error:
+            lacking = ", ".join(str(item["loc"][0]) for item in error.errors() if item["loc"])
+            message = f"{thing.__name__} is not made by its defaults alone ({lacking or error})"
+            raise ValueError(f"{message}: give all of its fields defaults that work") from error
+        _add(PROBLEMS, "problem", name or thing.name, thing)
     else:
         _register_learning(thing, name)
     return thing
@@ -84,74 +83,36 @@ def register(thing: Any = None, *, name: str | None = None) -> Any:
 
 def _register_learning(thing: Any, name: str | None) -> None:
     # these import torch, which the help of the command line does without
-    from torch import nn
-
+    from pdno.networks import pdno as networks
     from pdno.networks.specification import NETWORKS, SIZES, record_class
     from pdno.symbols.base import Symbol
     from pdno.training.task import TASKS, Task
 
-    if isclass(thing) and issubclass(thing, Task):
-        _add(TASKS, "task kind", name or _default_kind(thing), thing)
-        return
-    is_symbol = isclass(thing) and issubclass(thing, Symbol)
-    is_module = isclass(thing) and issubclass(thing, nn.Module)
-    if not is_symbol and not (is_module and tuple(signature(thing).parameters)[:3] == SIZES):
+    bases = thing.__mro__ if isclass(thing) else ()
+    arguments = tuple(signature(thing).parameters) if bases else ()
+    if Task in bases:
+        name = name or getattr(thing.model_fields.get("kind"), "default", None)
+    elif Symbol not in bases and arguments[:3] != SIZES:
         raise ValueError(
             f"{thing!r} cannot be registered; expected a Problem, Symbol, Task or network (a "
             f"class made with {', '.join(SIZES)}), or a function for a recipe"
         )
     if name is None:
         raise ValueError(f"{thing.__name__} needs a name: register(..., name='wave') or so")
-    if is_symbol:
-        _register_symbol(thing, name)
-    else:
+    if Task in bases:
+        _add(TASKS, "task kind", name, thing)
+    elif Symbol not in bases:
         record_class(name, thing)  # refuses options that no file can hold
         _add(NETWORKS, "network kind", name, thing)
+    else:
 
+        def make(in_channels: int, out_channels: int, **options: object) -> object:
+            chosen = {key: value for key, value in options.items() if key in arguments}
+            return thing(in_channels, out_channels, **chosen)
 
-def _default_kind(record: type[BaseModel]) -> str:
-    kind = record.model_fields.get("kind")
-    if kind is None or not isinstance(kind.default, str):
-        raise ValueError(
-            f"{record.__name__} has no kind: give it one, as in kind: Literal['mine'] = 'mine'"
-        )
-    return kind.default
-
-
-def _with_defaults(problem: type[Problem]) -> type[Problem]:
-    try:
-        problem()  # type: ignore[call-arg]  # a subclass gives the defaults
-    except ValidationError as error:
-        lacking = ", ".join(str(item["loc"][0]) for item in error.errors() if item["loc"])
-        raise ValueError(
-            f"{problem.__name__} is not made by its defaults alone ({lacking or error}): give all "
-            "of its fields defaults that work"
-        ) from error
-    return problem
-
-
-def _register_symbol(symbol: Maker, name: str) -> None:
-    from pdno.networks import pdno as networks
-
-    takes = _options_of(symbol)
-
-    def make(in_channels: int, out_channels: int, **options: object) -> object:
-        chosen = {key: value for key, value in options.items() if key in takes}
-        return symbol(in_channels, out_channels, **chosen)
-
-    own = set(networks.SymbolSpecification.__dataclass_fields__) & takes
-    make.__wrapped__ = symbol  # type: ignore[attr-defined]  # by which it is recognised again
-    _add(networks.SYMBOLS, "symbol", name, (make, tuple(sorted(own))))
-
-
-def _options_of(symbol: Maker) -> set[str]:
-    """Names of its arguments, those of a TypedDict in `**options: Unpack[...]` among them."""
-    names: set[str] = set()
-    for parameter in signature(symbol).parameters.values():
-        unpacked = get_args(parameter.annotation)
-        gathers = parameter.kind is Parameter.VAR_KEYWORD
-        names |= {*unpacked[0].__annotations__} if gathers and unpacked else {parameter.name}
-    return names
+        own = set(networks.SymbolSpecification.__dataclass_fields__) & {*arguments}
+        make.__wrapped__ = thing  # type: ignore[attr-defined]  # by which it is recognised again
+        _add(networks.SYMBOLS, "symbol", name, (make, tuple(sorted(own))))
 
 
 def _add(registry: MutableMapping[str, Any], what: str, name: str, thing: object) -> None:
@@ -179,25 +140,18 @@ def load_plugins(modules: Iterable[str] = ()) -> None:
             message = f"plug-in {entry.name!r} ({entry.value}) is left out: {problem!r}"
             warnings.warn(f"{message}; update or remove its package", UserWarning, stacklevel=2)
     for module in modules:
-        _import(module)
-
-
-def _import(module: str) -> None:
-    folder, name = os.getcwd(), module
-    if module.endswith(".py"):
-        path = Path(module).resolve()
-        if not path.is_file():
-            raise ValueError(f"--plugin {module}: there is no such file")
-        folder, name = str(path.parent), path.stem
-    if folder not in sys.path:
-        # last, so that nothing there hides an installed module; worker processes get it, too
-        sys.path.append(folder)
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
+        folder, name = Path.cwd(), module
+        if module.endswith(".py"):
+            folder, name = Path(module).resolve().parent, Path(module).stem
+            if not Path(module).is_file():
+                raise ValueError(f"--plugin {module}: there is no such file")
+        if str(folder) not in sys.path:
+            # last, so that nothing there hides an installed module; worker processes get it, too
+            sys.path.append(str(folder))
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as missing:
+            if f"{name}.".startswith(f"{missing.name}."):
+                where = f"is installed or in {folder}"
+                raise ValueError(f"--plugin {module}: no module {name!r} {where}") from missing
             raise ValueError(f"--plugin {module} needs {missing.name}: install it") from missing
-        raise ValueError(
-            f"--plugin {module}: no module {missing.name!r} is installed or in {folder}; give the "
-            "name of a module as in `import NAME`, or a .py file"
-        ) from missing

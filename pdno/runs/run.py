@@ -23,8 +23,13 @@ from pdno.files.atomic import atomic_path
 from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
 from pdno.files.metric_table import Metadata, Metric, metrics_of_run
-from pdno.runs.datasets import dataset_folder, open_experiment_data
-from pdno.runs.specification import Experiment, read_experiment
+from pdno.interface.errors import check_at_least
+from pdno.runs.specification import (
+    Experiment,
+    dataset_folder,
+    open_experiment_data,
+    read_experiment,
+)
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import History, read_history, read_tensors
 from pdno.training.distributed import check_device
@@ -53,10 +58,8 @@ class Run:
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}: give one of `pdno.fit` or `pdno train`")
         if not run_folder.is_finished(path):
-            raise ValueError(
-                f"{path} holds no finished run ({run_folder.CHECKSUMS} is missing): finish it "
-                "with the command that began it"
-            )
+            missing = f"no finished run ({run_folder.CHECKSUMS} is missing)"
+            raise ValueError(f"{path} holds {missing}: finish it with the command that began it")
         check_device(device)
         metrics = tuple(metrics_of_run(path))
         if not metrics:
@@ -143,12 +146,13 @@ class Run:
         A file that does not name its arrays is read as that of the training. A resolution of None
         takes the points of the training, or of the file.
         """
-        if resolution is not None and resolution < 1:
-            raise ValueError(f"resolution is {resolution}; expected at least 1")
         file = DataFile(path=file) if isinstance(file, Path) else file
         data = self._test_samples() if file is None else self._samples_of(file)
         finest = max(data.grid.shape)
-        points = resolution or (self.resolution if file is None else finest)
+        points = (
+            (self.resolution if file is None else finest) if resolution is None else resolution
+        )
+        check_at_least("resolution", points)
         if finest % points:
             raise ValueError(f"resolution {points} does not divide the {data.grid.shape} grid")
         errors = evaluate(self.operator, data.subsample(finest // points), device=self.device)
@@ -157,19 +161,14 @@ class Run:
         return [replace(first, metric=name, value=x) for name, x in errors.metrics().items()]
 
     def _test_samples(self) -> OperatorDataset:
-        """The test samples on their finest grid."""
-        experiment = self.experiment
+        """The test samples on their finest grid; datasets lie beside the run."""
+        experiment, store = self.experiment, self.folder.resolve().parent / run_folder.DATA
         if experiment is None:
-            raise ValueError(
-                f"{self.folder} does not hold the test samples, which were in memory: give a "
-                "dataset with --file"
-            )
-        # beside the run, where `run_experiment` writes them
-        problem, store = experiment.problem, self.folder.resolve().parent / run_folder.DATA
+            missing = f"{self.folder} does not hold the test samples, which were in memory"
+            raise ValueError(f"{missing}: give a dataset with --file")
+        problem = experiment.problem
         if problem and not (data := dataset_folder(problem, store)).is_dir():
-            raise ValueError(
-                f"{data} is missing: the data of this run were moved; give a dataset with --file"
-            )
+            raise ValueError(f"{data} is missing or was moved: give a dataset with --file")
         return open_experiment_data(experiment, store).finest_test
 
     def _samples_of(self, file: DataFile) -> OperatorDataset:
@@ -180,8 +179,7 @@ class Run:
             file = trained.model_copy(update={"path": file.path})
         data = open_file(file)
         if experiment is not None:
-            window, targets = experiment.window, experiment.targets
-            return data if window is None else data.window(window, targets)
+            return experiment.frames_of(data)
         frames = None if sampling is None else sampling.input_frames
         return data if frames is None or data.input_frames else data.window(frames)
 
@@ -196,42 +194,35 @@ class Run:
     ) -> tuple[int, ...]:
         """Predict for the inputs (B, C, *N) or (B, *N) of a file, write .npy, return its shape.
 
-        Arguments:
-            array: Name of the array where the file has several; that of the training by default.
-            times: Times of the frames; those of the training by default.
-            pde_parameters: PDE parameters by name, which an operator of a family of equations
-                needs, for example {"viscosity": 1e-4}.
+        The options are those of `pdno predict`.
         """
-        fields = self._read_inputs(inputs, array)
-        _check_finite(f"the inputs in {inputs}", fields)
-        prediction = self.operator.predict(fields, times=times, pde_parameters=pde_parameters)
-        _check_finite("the prediction", prediction)
+        f = self._read_inputs(inputs, array)
+        prediction = self.operator.predict(f, times=times, pde_parameters=pde_parameters)
+        for name, field in ((f"the inputs in {inputs}", f), ("the prediction", prediction)):
+            finite = field.isfinite().flatten(1).all(dim=1)
+            if not finite.all():
+                raise ValueError(
+                    f"{name} has NaN or infinity in sample {int(finite.int().argmin())}: nothing "
+                    "was written; leave such inputs out"
+                )
         with atomic_path(out) as temporary, open(temporary, "wb") as file:
             np.save(file, prediction.numpy())
         return tuple(prediction.shape)
 
-    def _read_inputs(self, path: Path, array: str | None) -> Tensor:
+    def _read_inputs(self, path: Path, name: str | None) -> Tensor:
         """The inputs (B, C, *N) of a file, where no array is named those of the training data."""
-        arrays = read_arrays(path, None if array is None else [array])
+        arrays = read_arrays(path, None if name is None else [name])
         trained = None if self.experiment is None else self.experiment.file
-        if array is None and trained and trained.inputs and {*trained.inputs} <= {*arrays}:
+        if name is None and trained and trained.inputs and {*trained.inputs} <= {*arrays}:
             return read_inputs(arrays, trained)
         if len(arrays) != 1:
-            names = ", ".join(arrays) or "none"
-            example = next(iter(arrays), "NAME")
             raise ValueError(
-                f"{path} has the arrays of real numbers {names}: choose one by its name, for "
-                f"example --array {example}"
+                f"{path} has the arrays of real numbers {', '.join(arrays) or 'none'}: choose one "
+                f"by its name, for example --array {next(iter(arrays), 'NAME')}"
             )
-        assert self.operator.sampling is not None
-        dim = self.operator.sampling.grid.dim
-        f = torch.from_numpy(np.ascontiguousarray(next(iter(arrays.values())), dtype=np.float32))
-        if f.dim() not in (dim + 1, dim + 2) or not len(f):
-            raise ValueError(
-                f"the array of {path} has shape {tuple(f.shape)}; expected (B, C, *N) or (B, *N) "
-                f"with {dim} axes of space and at least one sample"
-            )
-        return f[:, None] if f.dim() == dim + 1 else f
+        (array,) = arrays.values()
+        f, sampling = torch.from_numpy(np.array(array, dtype=np.float32)), self.operator.sampling
+        return f[:, None] if sampling and f.dim() == sampling.grid.dim + 1 else f
 
     def export(
         self,
@@ -263,15 +254,6 @@ class Run:
         return tensors["input"][:count], Grid(**{**grid, "shape": tuple(grid["shape"])})
 
 
-def _check_finite(name: str, field: Tensor) -> None:
-    bad = (~field.isfinite()).flatten(1).any(dim=1).nonzero()
-    if len(bad):
-        raise ValueError(
-            f"{name} has NaN or infinity in sample {int(bad[0])}: nothing was written; leave such "
-            "inputs out"
-        )
-
-
 def _read_object(path: Path) -> JSON:
     content = read_json(path) if verified_path(path).is_file() else {}
     if not isinstance(content, dict):
@@ -285,15 +267,9 @@ def load(
     *,
     device: torch.device | str = "cpu",
 ) -> TrainedOperator:
-    """The trained operator of a folder of `pdno.fit`, `run.save`, `pdno train` or `reproduce`.
+    """The trained operator of a folder of `pdno.fit`, `save`, `pdno train` or `reproduce`.
 
-    Arguments:
-        network: One made as for the training, where it is not a network of this package: its
-            weights are replaced by those of the folder.
-
-    Example:
-        >>> operator = load("runs/mine")                    # doctest: +SKIP
-        >>> u = operator.predict(f)                         # doctest: +SKIP
+    A network that is not of this package has to be made as for the training and given here.
     """
     return TrainedOperator.load(Run.open(folder, device).folder, network, device)
 
@@ -308,10 +284,7 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
     finished = sorted(filter(run_folder.is_finished, _containing(folders, run_folder.METRICS)))
     if not finished:
         named = ", ".join(map(str, folders)) or "nothing"
-        raise ValueError(
-            f"no finished run in {named}: give folders of `pdno reproduce` or `pdno train` (a "
-            f"finished run has {run_folder.CHECKSUMS})"
-        )
+        raise ValueError(f"no finished run in {named}: finish one by `pdno reproduce` or `train`")
     return [Run.open(folder) for folder in finished]
 
 

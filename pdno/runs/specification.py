@@ -1,19 +1,26 @@
-"""The specification of an experiment: everything that decides its metrics, in one frozen record.
+"""The specification of an experiment, which decides all of its metrics, and its data.
 
 It is written beside the results as JSON and may be read from JSON or YAML. Unknown keys and
-contradictions are refused by name.
+contradictions are refused by name. Data of a problem are generated where they are missing.
 """
 
+import hashlib
 import json
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, field_serializer, field_validator, model_validator
 
+from pdno.data.dataset import OperatorDataset, open_dataset
+from pdno.data.generate import Engine, collect, generate_dataset
 from pdno.data.problems import PROBLEMS, DataFile, NavierStokesProblem, Problem
+from pdno.data.read import open_file
+from pdno.data.shards import MANIFEST, read_manifest
+from pdno.files.atomic import clear_lock
 from pdno.files.limits import DEEPEST, check_plain, read_text
 from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
@@ -33,16 +40,12 @@ from pdno.training.task import (
 
 LETTERS = str.maketrans({"ξ": "xi", "ν": "nu", "μ": "mu"})  # that names of folders have
 Recurrent = Rollout | TeacherForcing | Markov
+UNSEEN = 10_000  # a seed of data that no run has
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
 
 class Experiment(Record):
-    """One training run: data, network, task and settings.
-
-    The data are either those of a problem, which are generated where they are missing, or those of
-    a file: a dataset folder, a published .mat or .bin file, or your own arrays by their names
-    (`pdno.data.problems`).
-    """
+    """One training run: data of a problem or a file, network, task and settings."""
 
     #: of the experiment, for example darcy; by default that of the problem or the file
     name: Annotated[str, Field(min_length=1)]
@@ -118,20 +121,15 @@ class Experiment(Record):
         if self.window is None and (recurrent or self.targets is not None):
             needs = f"task {self.task.kind!r}" if recurrent else f"targets={self.targets}"
             raise ValueError(f"{needs} needs frames as the input: give a window")
-        for option, task, networks in (
-            ("takes_time", OneShot, "that take time need the task 'one-shot'"),
-            ("space_time", SpaceTime, "with a time axis need the task 'space-time'"),
-        ):
+        for option, task in (("takes_time", OneShot), ("space_time", SpaceTime)):
             value = bool(self.network.option(option))
             if value != isinstance(self.task, task):
                 raise ValueError(
-                    f"task {self.task.kind!r} and {option}={value} contradict: networks "
-                    f"{networks}, and only they"
+                    f"task {self.task.kind!r} and {option}={value} contradict: such networks need "
+                    f"the task {task.model_fields['kind'].default!r}, and only they"
                 )
         if self.pooled < self.train:
-            raise ValueError(
-                f"train={self.train} samples of a pool of {self.pool}: make it as large"
-            )
+            raise ValueError(f"train={self.train} is more than pool={self.pool}: enlarge the pool")
         self.task.check_head(self.network.option("head"))
         _ = self.metadata  # whose cells are checked, too
         return self
@@ -143,12 +141,11 @@ class Experiment(Record):
             raise ValueError(
                 f"{first}{validation} and test={self.test} overlap in {problem.samples} samples"
             )
-        count = self.network.option("pde_parameters") or 0
-        if count not in (0, len(problem.vary)):
-            varied = ", ".join(problem.vary) or "nothing"
+        count, most = self.network.option("pde_parameters") or 0, len(problem.vary)
+        if count not in (0, most):
             raise ValueError(
-                f"pde_parameters={count} of the network, but the problem varies {varied}: give "
-                f"pde_parameters={len(problem.vary)}, or 0 for constant channels"
+                f"pde_parameters={count} of the network, but the problem varies "
+                f"{', '.join(problem.vary) or 'nothing'}: give {most}, or 0 for constant channels"
             )
         frames, targets = len(problem.times or ()), self.targets or 1
         if self.window is not None and self.window + targets > frames:
@@ -157,11 +154,7 @@ class Experiment(Record):
                 "frames of the problem"
             )
         for points in (self.resolution, *self.zero_shot):
-            if problem.resolution % points:
-                raise ValueError(
-                    f"resolution {points} is not among the points of data stored at "
-                    f"{problem.resolution}: take a divisor"
-                )
+            _step(problem.resolution, points)
 
     @property
     def pooled(self) -> int:
@@ -213,6 +206,10 @@ class Experiment(Record):
         words = re.sub(r"[\W_]+", "-", plain.lower()).strip("-")
         return f"{words}-{self.resolution}-seed{self.seed}"
 
+    def frames_of(self, data: OperatorDataset) -> OperatorDataset:
+        """Data with the input frames of this experiment, where it has some."""
+        return data if self.window is None else data.window(self.window, self.targets)
+
     def with_changes(self, **changes: Any) -> "Experiment":
         """This experiment with other values, checked as a whole."""
         return Experiment(**{**{k: getattr(self, k) for k in self.model_fields_set}, **changes})
@@ -223,29 +220,24 @@ def differences(before: Experiment, now: Experiment) -> list[str]:
 
     def compare(a: object, b: object, path: str) -> list[str]:
         if isinstance(a, dict) and isinstance(b, dict):
-            parts = (compare(a.get(k), b.get(k), f"{path}.{k}") for k in sorted({*a, *b}))
-            return [line for part in parts for line in part]
+            keys = sorted({*a, *b})
+            return [line for k in keys for line in compare(a.get(k), b.get(k), f"{path}.{k}")]
         return [] if a == b else [f"{path.removeprefix('.')} was {a}, is {b}"]
 
     return compare(before.model_dump(mode="json"), now.model_dump(mode="json"), "")
-
-
-def _read_yaml(text: str) -> object:
-    """What a text holds; levels are counted first, as each of them costs time."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested deeper than {DEEPEST} levels")
-    return yaml.safe_load(text)
 
 
 def read_experiment(path: Path) -> Experiment:
     """Read a specification from a JSON or YAML file."""
     text, kind = read_text(path), "json" if path.suffix == ".json" else "yaml"
     try:
-        values = json.loads(text) if kind == "json" else _read_yaml(text)
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.SafeLoader) if kind == "yaml" else ():
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:  # each level costs time
+                raise ValueError(f"it is nested deeper than {DEEPEST} levels")
+        values = json.loads(text) if kind == "json" else yaml.safe_load(text)
     except Exception as problem:  # damaged text makes yaml stumble in many ways
         reason = " ".join(str(problem).split())  # YAML marks the position over several lines
         raise ValueError(f"{path} is not readable as {kind}: {reason}") from problem
@@ -253,3 +245,90 @@ def read_experiment(path: Path) -> Experiment:
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no specification: expected keys such as name and network")
     return Experiment.model_validate(values)
+
+
+@dataclass(frozen=True)
+class ExperimentData:
+    """Samples at the training resolution, and the test samples on the finest grid as well."""
+
+    train: OperatorDataset
+    test: OperatorDataset
+    finest_test: OperatorDataset
+    validation: OperatorDataset | None = None
+
+
+def dataset_folder(problem: Problem, folder: Path) -> Path:
+    """Where the dataset of a problem lives: its name and a digest of all of its fields."""
+    fields = json.dumps(problem.model_dump(), sort_keys=True)
+    digest = hashlib.sha256(fields.encode()).hexdigest()[:10]
+    return folder / f"{problem.name}-{problem.samples}x{problem.resolution}-{digest}"
+
+
+def ensure_dataset(problem: Problem, folder: Path, *, engine: Engine = "processes") -> Path:
+    """The dataset of a problem under `folder`, generated or finished where it is missing."""
+    path = dataset_folder(problem, folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # a complete one is only read, which several runs may do at once
+    if not ((path / MANIFEST).is_file() and read_manifest(path).complete):
+        generate_dataset(problem, path, engine=engine, wait=True)
+    clear_lock(path)
+    return path
+
+
+def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData:
+    """The samples of an experiment; the dataset of a problem is a folder of `folder`."""
+    if experiment.problem is not None:
+        data = open_dataset(dataset_folder(experiment.problem, folder), verify=False)
+    else:
+        assert experiment.file is not None
+        data = open_file(experiment.file)
+    finest = experiment.frames_of(data)
+    train, test = finest.split(experiment.train, test=experiment.test)
+    every, validation = _step(max(finest.grid.shape), experiment.resolution), None
+    if experiment.validation:
+        chosen = range(experiment.pooled, experiment.pooled + experiment.validation)
+        if chosen.stop > len(finest) - experiment.test:
+            raise ValueError(
+                f"train={experiment.pooled}, validation={experiment.validation} and "
+                f"test={experiment.test} overlap in {len(finest)} samples"
+            )
+        validation = finest.subset(chosen).subsample(every)
+    return ExperimentData(train.subsample(every), test.subsample(every), test, validation)
+
+
+def _step(points: int, resolution: int) -> int:
+    if points % resolution:
+        raise ValueError(
+            f"resolution {resolution} is not among the points of data stored at {points}: take a "
+            "divisor"
+        )
+    return points // resolution
+
+
+def unseen_samples(
+    experiment: Experiment,
+    count: int,
+    problem: Problem | None = None,
+    *,
+    seed: int = UNSEEN,
+    after: float | None = None,
+) -> OperatorDataset:
+    """New samples, solved now and subsampled as the network of an experiment sees them.
+
+    Arguments:
+        problem: That of the experiment by default.
+        after: Leave out the times up to this one.
+    """
+    problem = experiment.problem if problem is None else problem
+    if problem is None:
+        raise ValueError(f"{experiment.name} has no problem: take a run on generated data")
+    problem = problem.model_copy(update={"seed": seed, "samples": count})
+    samples = [problem.sample(index) for index in range(count)]
+    times = problem.times
+    if after is not None and times is not None:
+        kept = [k for k, t in enumerate(times) if t > after]
+        times = tuple(times[k] for k in kept)
+        samples = [sample._replace(output=sample.output[kept]) for sample in samples]
+    data = collect(samples, problem.grid(), times, problem.fields)
+    every = problem.resolution // experiment.resolution
+    return experiment.frames_of(data).subsample(every)

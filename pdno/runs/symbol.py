@@ -1,8 +1,7 @@
 """Look inside a learned operator: certificate, norms and figures of the symbol of every layer.
 
 For a whole network also its Lipschitz constant, for a semigroup step how long its rollouts are
-guaranteed, for heat the learned diffusivity, and for data of a problem the learned beside the true
-operator in phase space.
+guaranteed, for heat the learned diffusivity, and the learned beside the true operator.
 """
 
 import copy
@@ -10,7 +9,6 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from types import EllipsisType
 
 import torch
 from torch import Tensor, nn
@@ -27,16 +25,16 @@ from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published
 from pdno.networks.semigroup import SemigroupStep
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.runs.datasets import ensure_dataset, open_experiment_data
 from pdno.runs.measure import learned_diffusivity
 from pdno.runs.run import Run
-from pdno.runs.specification import Experiment
+from pdno.runs.specification import Experiment, ensure_dataset, open_experiment_data
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import Time
-from pdno.theory.certificate import Certificate, certify
+from pdno.theory.certificate import certify
 from pdno.theory.extraction import extract_symbol
 from pdno.theory.lipschitz import guarantee, lipschitz_report
 from pdno.theory.norms import norm_bound, operator_norm
+from pdno.training.operator_record import symbol_arguments
 from pdno.training.task import Markov, OneShot, StaticMap
 
 PAIRS = 3
@@ -44,9 +42,7 @@ TOLERANCE = 0.1  # relative L2 error that a rollout is guaranteed to stay within
 PROVEN = "symbols that are in this class by construction (docs/theory_symbol_classes.md)"
 WAVES = 16  # |ξ| of the waves that are sent through learned and true operators
 LARGEST_GRID = 64  # points per axis of the norms: they do not depend on it, their cost does
-Index = tuple[int | slice | EllipsisType, ...]
-Finding = tuple[str, object, str]
-"""Key and value in symbol.json, and text."""
+Finding = tuple[str, object, str]  # key and value in symbol.json, and text
 
 
 def inspect_symbols(
@@ -54,14 +50,15 @@ def inspect_symbols(
 ) -> tuple[str, Path]:
     """Certificate, norms and figures of every layer: the text, and the folder with symbol.json.
 
-    Arguments:
-        source: A run folder, or a file of published weights, which needs the resolution of their
-            training.
-        out: By default `symbol` in the run folder, which the report reads, or beside the weights.
-        order: m of the class S^m of the certificates.
+    The options are those of `pdno symbol`.
     """
-    run = Run.open(source) if is_finished(source) else None
-    network, grid, t = _of_run(run, resolution) if run else _of_weights(source, resolution)
+    run, t = Run.open(source) if is_finished(source) else None, None
+    if run is None:
+        network, grid = _load_weights(source, resolution)
+    else:
+        network, grid = run.operator.network, _grid(run, resolution or LARGEST_GRID)
+        times = run.operator.sampling.times if run.operator.sampling else None
+        t = symbol_arguments(network, run.operator.task, (times or (1.0,))[0])
     operators = [m for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]
     if not operators:
         raise ValueError(f"{source} has no pseudo-differential operator to look into")
@@ -75,7 +72,11 @@ def inspect_symbols(
             texts.append(f"layer {number}\n{text}")
             advance(1)
     report: dict[str, object] = {"source": source.name, "order": order, "layers": layers}
-    for key, value, text in _findings(run, network, grid, t, folder):
+    if isinstance(network, NeuralOperator) and network.head is None and t is None:
+        lipschitz = lipschitz_report(network, grid)
+        report["lipschitz_bound"] = lipschitz.bound
+        texts.append(str(lipschitz))
+    for key, value, text in _compare_with_problem(run, network, folder):
         report[key] = value
         texts.append(text)
     if not all(layer["accepted"] for layer in layers):
@@ -90,138 +91,22 @@ def inspect_symbols(
     return whole, folder
 
 
-def _findings(
-    run: Run | None, network: nn.Module, grid: Grid, t: Time, folder: Path
-) -> Iterator[Finding]:
-    """What is known of the network as a whole."""
-    if isinstance(network, NeuralOperator) and network.head is None and t is None:
-        lipschitz = lipschitz_report(network, grid)
-        yield "lipschitz_bound", lipschitz.bound, str(lipschitz)
-    if run is None or run.experiment is None or run.experiment.problem is None:
-        if isinstance(network, SemigroupStep):
-            yield "guarantee", {}, "no guarantee: there is no problem to roll out"
-        return
-    experiment, problem = run.experiment, run.experiment.problem
-    if isinstance(network, SemigroupStep):
-        if experiment.normalization == "none":
-            yield _guarantee(run, experiment, network, folder)
-        else:
-            yield "guarantee", {}, "no guarantee: the run has a normaliser"
-    if not problem.vary and isinstance(experiment.task, StaticMap | OneShot | Markov):
-        yield _phase_space(run, experiment, problem, folder)
-    c = learned_diffusivity(experiment, network, _grid(run))
-    if c is not None:
-        truth = f"the data have {problem.parameters['diffusivity']:g}"
-        text = f"diffusivity from the symbol: {c}; {truth}"
-        yield "diffusivity", {"value": c.value, "error": c.error}, text
+def _load_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid]:
+    if not source.is_file():
+        raise ValueError(
+            f"{source} is no finished run and no file: finish it, or name another one"
+        )
+    if resolution is None:
+        raise ValueError(f"{source} does not record the points of its training: give --resolution")
+    network = load_published(source, resolution)
+    return network, Grid((resolution,) * getattr(network, "dim", 2))
 
 
-def _grid(run: Run, points: int | None = None) -> Grid:
+def _grid(run: Run, points: int) -> Grid:
     """The grid of the training, or about `points` of it per axis."""
     assert run.operator.sampling is not None
     grid = run.operator.sampling.grid
-    return grid.coarsen(max(1, max(grid.shape) // (points or max(grid.shape))))
-
-
-def _of_run(run: Run, resolution: int | None) -> tuple[nn.Module, Grid, Time]:
-    """The network, the grid to look at it on, and a time where its symbols need one."""
-    task, network, grid = run.operator.task, run.operator.network, _grid(run)
-    times = run.operator.sampling.times if run.operator.sampling else None
-    t: Time = (
-        task.scaled_time(float(times[0] if times else 1.0)) if isinstance(task, OneShot) else None
-    )
-    symbols = [m.symbol for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]
-    if count := max((symbol.pde_parameters for symbol in symbols), default=0):
-        # symbols see PDE parameters as 0 in the middle of their ranges
-        t = torch.tensor([[*([] if t is None else [t]), *[0.0] * count]])
-    return network, _grid(run, resolution or min(max(grid.shape), LARGEST_GRID)), t
-
-
-def _guarantee(run: Run, experiment: Experiment, step: SemigroupStep, folder: Path) -> Finding:
-    """How long rollouts of the test samples are proven to stay near the solution, drawn too."""
-    data = run.folder.parent / DATA
-    assert experiment.problem is not None
-    ensure_dataset(experiment.problem, data)
-    test = open_experiment_data(experiment, data).test
-    inputs, targets = test.batch()
-    proof = guarantee(step, torch.cat([inputs[:, None], targets], dim=1), test.grid)
-    times = test.target_times or ()
-    dt = times[1] - times[0] if len(times) > 1 else 1.0
-    proven, made = (sorted(proof.steps(TOLERANCE, made=m)) for m in (False, True))
-    figure = plot_guarantee(times, proof.bound.numpy(), proof.error.numpy(), TOLERANCE)
-    save_figure(figure, folder / "guarantee.png")
-    middle, spread = len(proven) // 2, f"{proven[0] * dt:.3g} to {proven[-1] * dt:.3g}"
-    text = (
-        f"rollouts: a step enlarges errors by at most {float(proof.factors.max()):.4g}, later by "
-        f"{float(proof.factors[:, -1].max()):.4g}; they stay within {TOLERANCE:.0%} for a time of "
-        f"{proven[middle] * dt:.3g} by proof ({spread}), and of {made[middle] * dt:.3g} in truth, "
-        f"of {len(times) * dt:.3g}"
-    )
-    factors = proof.factors.amax(dim=0).tolist()
-    values = {"factors": factors, "tolerance": TOLERANCE, "steps": proven, "made": made}
-    return "guarantee", values, text
-
-
-def _phase_space(run: Run, experiment: Experiment, problem: Problem, folder: Path) -> Finding:
-    """|a(x, ξ)| of the learned and of the true operator at the input of the last test sample.
-
-    Both are derivatives at that input, on the grid of the run; of several axes x and ξ vary along
-    the first, through the middle.
-    """
-    grid = _grid(run, LARGEST_GRID)
-    every = problem.solver_points // max(grid.shape)
-    last, times = problem.samples - 1, list(problem.times or ())
-    inputs = problem.physics()[0]
-    data = inputs.sample(problem.solver_grid(), seed=problem.seed, indices=[last])
-    window, start = experiment.window, 0.0
-    if isinstance(experiment.task, Markov) and window:
-        data, start = problem.solve(data, times[:window])[0][:, -1], times[window - 1]
-        times = times[window:]
-    points: Index = (..., *(slice(None, None, every),) * grid.dim)
-    state = data[points]
-    at, operator = times[:1] or None, copy.deepcopy(run.operator).double()
-
-    def learned(f: Tensor) -> Tensor:
-        frames: Tensor = operator.predict(f, grid=grid, times=at)
-        return frames if at is None else frames[:, 0]
-
-    def true(f: Tensor) -> Tensor:
-        frames = problem.solve(f, None if at is None else [at[0] - start])[0]
-        return frames if at is None else frames[:, 0]
-
-    modes = (min(WAVES, grid.shape[0] // 2), *[1] * (grid.dim - 1))
-    step = 1e-3 * float(state.square().mean().sqrt())
-    symbols = [
-        extract_symbol(f, grid, state=state, modes=modes, step=step) for f in (learned, true)
-    ]
-    line: Index = (0, 0, slice(None), *(n // 2 for n in grid.shape[1:]))
-    xi, order = symbols[0].xi[..., 0].flatten().sort()
-    a, b = (symbol.values[line].flatten(1)[:, order] for symbol in symbols)
-    drawn: PhaseSpace = {
-        "xi": xi.tolist(),
-        "learned": a.abs().tolist(),
-        "true": b.abs().tolist(),
-        "difference": (a - b).abs().tolist(),
-    }
-    save_figure(plot_phase_space({"": drawn}), folder / "phase-space.png")
-    distance = float((a - b).norm() / b.norm())
-    text = f"phase space: {distance:.3g} from the symbol of the solver"
-    return "phase_space", {**drawn, "distance": distance}, text
-
-
-def _of_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid, None]:
-    """Network and grid of published weights."""
-    if source.is_dir():
-        raise ValueError(f"{source} holds no finished run: finish it, or name another folder")
-    if not source.exists():
-        raise ValueError(f"there is no {source}: give a run folder or a file of published weights")
-    if resolution is None:
-        raise ValueError(
-            "published weights do not record the resolution of their training: give --resolution, "
-            "for example 64 for Navier-Stokes"
-        )
-    network = load_published(source, resolution)
-    return network, Grid((resolution,) * getattr(network, "dim", 2)), None
+    return grid.coarsen(max(1, max(grid.shape) // points))
 
 
 def _layer(
@@ -244,24 +129,106 @@ def _layer(
     figure = plot_symbol_layer(values.frequency[0, :PAIRS, :PAIRS].real.cpu().numpy(), a1)
     save_figure(figure, stem.with_name(f"{stem.name}-symbol.png"))
     save_figure(certificate.plot(), stem.with_name(f"{stem.name}-certificate.png"))
-    return {**_plain(certificate), "norms": norms}, "\n".join(lines)
-
-
-def _plain(certificate: Certificate) -> dict[str, object]:
-    """A certificate as plain JSON; what is infinite is text."""
-
-    def number(value: float) -> float | str:
-        return value if math.isfinite(value) else str(value)
-
     curves, seminorms = certificate.curves.items(), certificate.seminorms.items()
     return {
         "accepted": certificate.accepted,
         "assessment": certificate.assessment,
         "proof": certificate.proof,
-        "fitted_order": number(certificate.order),
+        "fitted_order": _number(certificate.order),
         "reasons": list(certificate.reasons),
         "periodic": certificate.periodic,
         "radii": list(certificate.radii),
-        "curves": {str(total): [number(value) for value in values] for total, values in curves},
-        "seminorms": {f"alpha={a} beta={b}": number(value) for (a, b), value in seminorms},
+        "curves": {str(total): list(map(_number, values)) for total, values in curves},
+        "seminorms": {f"alpha={a} beta={b}": _number(value) for (a, b), value in seminorms},
+        "norms": norms,
+    }, "\n".join(lines)
+
+
+def _number(value: float) -> float | str:
+    """A number as JSON has it; what is infinite is text."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _compare_with_problem(run: Run | None, network: nn.Module, folder: Path) -> Iterator[Finding]:
+    """What follows from the problem of a run: guarantees, the true operator, the diffusivity."""
+    experiment = None if run is None else run.experiment
+    problem = None if experiment is None else experiment.problem
+    if isinstance(network, SemigroupStep) and (problem is None or experiment is None):
+        yield "guarantee", {}, "no guarantee: there is no problem to roll out"
+    if run is None or experiment is None or problem is None:
+        return
+    if isinstance(network, SemigroupStep):
+        if experiment.normalization == "none":
+            yield _guarantee(run, experiment, network, folder)
+        else:
+            yield "guarantee", {}, "no guarantee: the run has a normaliser"
+    if not problem.vary and isinstance(experiment.task, StaticMap | OneShot | Markov):
+        yield _phase_space(run, experiment, problem, folder)
+    c = learned_diffusivity(experiment, network, _grid(run, experiment.resolution))
+    if c is not None:
+        truth = f"the data have {problem.parameters['diffusivity']:g}"
+        text = f"diffusivity from the symbol: {c}; {truth}"
+        yield "diffusivity", {"value": c.value, "error": c.error}, text
+
+
+def _guarantee(run: Run, experiment: Experiment, step: SemigroupStep, folder: Path) -> Finding:
+    """How long rollouts of the test samples are proven to stay near the solution, drawn too."""
+    assert experiment.problem is not None
+    ensure_dataset(experiment.problem, run.folder.parent / DATA)
+    test = open_experiment_data(experiment, run.folder.parent / DATA).test
+    inputs, targets = test.batch()
+    proof = guarantee(step, torch.cat([inputs[:, None], targets], dim=1), test.grid)
+    times = test.target_times or ()
+    dt = times[1] - times[0] if len(times) > 1 else 1.0
+    proven, made = (sorted(proof.steps(TOLERANCE, made=m)) for m in (False, True))
+    figure = plot_guarantee(times, proof.bound.numpy(), proof.error.numpy(), TOLERANCE)
+    save_figure(figure, folder / "guarantee.png")
+    middle, largest = len(proven) // 2, proof.factors.amax(dim=0).tolist()
+    text = (
+        f"rollouts: a step enlarges errors by at most {max(largest):.4g}, later by "
+        f"{largest[-1]:.4g}; they stay within {TOLERANCE:.0%} for a time of "
+        f"{proven[middle] * dt:.3g} by proof ({proven[0] * dt:.3g} to {proven[-1] * dt:.3g}), "
+        f"and of {made[middle] * dt:.3g} in truth, of {len(times) * dt:.3g}"
+    )
+    values = {"factors": largest, "tolerance": TOLERANCE, "steps": proven, "made": made}
+    return "guarantee", values, text
+
+
+def _phase_space(run: Run, experiment: Experiment, problem: Problem, folder: Path) -> Finding:
+    """|a(x, ξ)| of the learned and of the true operator at the input of the last test sample.
+
+    Both are derivatives at that input, on the grid of the run; of several axes x and ξ vary along
+    the first, through the middle.
+    """
+    grid, last = _grid(run, LARGEST_GRID), problem.samples - 1
+    data = problem.physics()[0].sample(problem.solver_grid(), seed=problem.seed, indices=[last])
+    times, window, start = list(problem.times or ()), experiment.window, 0.0
+    if isinstance(experiment.task, Markov) and window:
+        data, start = problem.solve(data, times[:window])[0][:, -1], times[window - 1]
+        times = times[window:]
+    at, operator = times[:1] or None, copy.deepcopy(run.operator).double()
+    state = data[grid.every(problem.solver_points // max(grid.shape))]
+
+    def first(frames: Tensor) -> Tensor:
+        return frames if at is None else frames[:, 0]
+
+    maps = (
+        lambda f: first(operator.predict(f, grid=grid, times=at)),
+        lambda f: first(problem.solve(f, at and [at[0] - start])[0]),
+    )
+    modes = (min(WAVES, grid.shape[0] // 2), *[1] * (grid.dim - 1))
+    step = 1e-3 * float(state.square().mean().sqrt())
+    symbols = [extract_symbol(f, grid, state=state, modes=modes, step=step) for f in maps]
+    line: tuple[int | slice, ...] = (0, 0, slice(None), *(n // 2 for n in grid.shape[1:]))
+    xi, order = symbols[0].xi[..., 0].flatten().sort()
+    a, b = (symbol.values[line].flatten(1)[:, order] for symbol in symbols)
+    drawn: PhaseSpace = {
+        "xi": xi.tolist(),
+        "learned": a.abs().tolist(),
+        "true": b.abs().tolist(),
+        "difference": (a - b).abs().tolist(),
     }
+    save_figure(plot_phase_space({"": drawn}), folder / "phase-space.png")
+    distance = float((a - b).norm() / b.norm())
+    text = f"phase space: {distance:.3g} from the symbol of the solver"
+    return "phase_space", {**drawn, "distance": distance}, text

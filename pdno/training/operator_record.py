@@ -252,22 +252,25 @@ def _limits(record: OperatorRecord) -> str:
     return "\n".join(f"- {sentence}" for sentence in limits)
 
 
+def symbol_arguments(network: nn.Module, task: Task, time: float | None) -> Time:
+    """What symbols see beside x and ξ: a time, and PDE parameters mid-range, where they are 0."""
+    moments = [task.scaled_time(time)] if isinstance(task, OneShot) and time is not None else []
+    layers = (m for m in network.modules() if isinstance(m, PseudoDifferentialOperator))
+    numbers = moments + [0.0] * max((layer.pde_parameters for layer in layers), default=0)
+    return torch.tensor([numbers]) if len(numbers) > len(moments) else next(iter(numbers), None)
+
+
 @torch.no_grad()
 def symbol_arrays(network: nn.Module, task: Task, grid: Grid, times: Times) -> SampleArrays:
     """The first rank term of all symbols, at the last time and middle PDE parameters."""
     if isinstance(task, SpaceTime):  # these have one axis more than the arrays
         return {}
-    modules = network.modules()
-    operators = [module for module in modules if isinstance(module, PseudoDifferentialOperator)]
-    last = [task.scaled_time(float(times[-1]))] if isinstance(task, OneShot) and times else []
-    # what networks see of PDE parameters is 0 in the middle of their ranges
-    numbers = last + [0.0] * max((operator.pde_parameters for operator in operators), default=0)
-    blocks = []
-    if isinstance(network, NeuralOperator) and not numbers:
+    t, blocks = symbol_arguments(network, task, float(times[-1]) if times else None), []
+    operators = [m for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]
+    if isinstance(network, NeuralOperator) and t is None:
         inner = network.inner_grid(grid)
         blocks = [operator.values_at_nodes(inner).on_grid() for operator in operators]
         operators = []
-    t: Time = torch.tensor([numbers]) if len(numbers) > 1 else next(iter(numbers), None)
     for operator in operators:
         step = t is None and getattr(operator.symbol, "takes_time", False)
         with contextlib.suppress(ValueError):  # a layer on other axes than those of the data

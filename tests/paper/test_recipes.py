@@ -9,8 +9,8 @@ from small_experiments import presets_of
 
 from pdno.paper import ablations, recipes
 from pdno.paper.reproduce import run_folder, study_of
-from pdno.runs.datasets import ensure_dataset, open_experiment_data
 from pdno.runs.plugins import RECIPES
+from pdno.runs.specification import ensure_dataset, open_experiment_data
 
 STUDIES = [name for name in RECIPES if name != "resources"]
 everywhere = pytest.mark.parametrize(

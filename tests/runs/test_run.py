@@ -20,10 +20,9 @@ from pdno.files.metric_table import read_metrics
 from pdno.networks.specification import specify
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.paper import recipes
-from pdno.runs.datasets import open_experiment_data
 from pdno.runs.execute import run_experiment
 from pdno.runs.run import load_run
-from pdno.runs.specification import Experiment
+from pdno.runs.specification import Experiment, open_experiment_data
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import Markov, OneShot, SpaceTime, StaticMap, TeacherForcing
 from pdno.training.trained_operator import TrainedOperator
@@ -252,7 +251,7 @@ def test_a_finished_run_is_not_touched(tmp_path, datasets, darcy, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(running, "fit", fail)
-    monkeypatch.setattr(running.datasets, "ensure_dataset", fail)
+    monkeypatch.setattr(running, "ensure_dataset", fail)
     assert run_experiment(darcy, tmp_path, data=datasets) == rows
     assert fingerprint(tmp_path) == before
 

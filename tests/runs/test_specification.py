@@ -11,9 +11,8 @@ from small_experiments import presets_of
 from pdno.data.problems import PROBLEMS, HeatProblem
 from pdno.networks.specification import specify
 from pdno.paper.reproduce import study_of
-from pdno.runs.datasets import dataset_folder
 from pdno.runs.plugins import RECIPES
-from pdno.runs.specification import Experiment, read_experiment
+from pdno.runs.specification import Experiment, dataset_folder, read_experiment
 from pdno.training.task import OneShot, Rollout, StaticMap
 
 STUDIES = [name for name in RECIPES if name != "resources"]
@@ -93,7 +92,7 @@ def test_unknown_keys_are_refused_by_name(heat, path):
         ("zero_shot", [16, 64], "resolution 64 is not among the points of data stored at 32"),
         ("test", 3, "train=3 and test=3 overlap in 5 samples"),
         ("pool", 4, "pool=4 and test=2 overlap in 5 samples"),
-        ("pool", 2, "train=3 samples of a pool of 2: make it as large"),
+        ("pool", 2, "train=3 is more than pool=2: enlarge the pool"),
         ("train", 0, "greater than or equal to 1"),
         ("name", "", "at least 1 character"),
         ("training.epochs", 0, "greater than or equal to 1"),

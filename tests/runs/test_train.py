@@ -16,9 +16,9 @@ from pdno.evaluation.evaluate import evaluate
 from pdno.files.checksums import write_checksums
 from pdno.files.metric_table import read_metrics
 from pdno.files.run_folder import WITH_CHECKSUMS
-from pdno.runs.datasets import open_experiment_data
 from pdno.runs.execute import run_experiment, train
 from pdno.runs.run import load_run
+from pdno.runs.specification import open_experiment_data
 from pdno.spectral.grid import Grid
 
 
@@ -121,7 +121,7 @@ def test_resolutions_that_the_data_do_not_have_are_refused(trained, darcy, resol
 def test_data_that_were_moved_are_missed_by_name(tmp_path, heat):
     run_experiment(heat, tmp_path / "here" / "run")
     (tmp_path / "here" / "run").rename(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"heat-5x32-.* is missing: .* with --file"):
+    with pytest.raises(ValueError, match=r"heat-5x32-.* is missing or was moved: .* with --file"):
         load_run(tmp_path / "run").evaluate()
     (data,) = (tmp_path / "here" / "data").iterdir()
     assert load_run(tmp_path / "run").evaluate(file=data)
@@ -230,8 +230,8 @@ def test_wrong_inputs_are_refused_by_name(trained, tmp_path, darcy):
         ("two.npz", {"f": f, "g": f}, {}, "has the arrays of real numbers f, g: choose one"),
         ("two.npz", {"f": f, "g": f}, {"array": "h"}, "has no array 'h': it has f, g"),
         ("none.npz", {"f": f + 1j}, {}, "has the arrays of real numbers none"),
-        ("a.npy", {"f": f[0]}, {}, r"shape \(8, 8\); expected \(B, C, \*N\) or \(B, \*N\)"),
-        ("b.npy", {"f": f[None, None]}, {}, r"has shape \(1, 1, 2, 8, 8\)"),
+        ("a.npy", {"f": f[0]}, {}, r"shape \(8, 8\); expected \(B, C, \*N\)"),
+        ("b.npy", {"f": f[None, None]}, {}, r"have shape \(1, 1, 2, 8, 8\)"),
         ("c.npy", {"f": f[:0]}, {}, "at least one sample"),
         ("d.npy", {"f": np.zeros((2, 3, 8, 8))}, {}, r"takes \(B, 1, N1, N2\)"),
     ):
