@@ -10,6 +10,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from functools import partial
 from typing import cast
 
 import torch
@@ -87,26 +88,20 @@ def lipschitz_report(
     The derivative is sampled at states (B, C, *N); iterations and tolerance are those of
     `pdno.theory.norms.operator_norm`. `failure` is the probability that `probable` is no bound.
     """
-    if network.activation is not functional.gelu:
-        raise ValueError("the network has another activation than GELU; expected that")
-    if network.extension is not None:
-        raise ValueError("the network reflects its input; expected padding by zeros, or none")
+    if network.activation is not functional.gelu or network.extension is not None:
+        raise ValueError("the network reflects its input or has another activation than GELU")
     parts = _LinearParts(network, grid, t)
-
-    def norm(operator: LinearMap, grid: Grid, channels: int) -> float:
-        return operator_norm(
-            operator, grid, channels=channels, iterations=iterations, tolerance=tolerance
-        ).value
-
+    estimate = partial(operator_norm, iterations=iterations, tolerance=tolerance)
     lift, project = _norm(parts.lift), _norm(parts.project) * GELU_LIPSCHITZ * _norm(parts.hidden)
     layers = [LayerConstants("lift", lift, lift, local=lift)]
-    for number in range(parts.last + 1):
-        below = norm(parts.blocks[number], parts.inner, network.width)
-        alone = norm(parts.kernels[number], parts.inner, network.width)
+    for number, (block, kernel) in enumerate(zip(parts.blocks, parts.kernels, strict=True)):
+        below, alone = (
+            estimate(part, parts.inner, channels=network.width).value for part in (block, kernel)
+        )
         layers.append(parts.layer_constants(number, below, alone, t))
     layers.append(LayerConstants("project", project, project))
     slopes = [parts.derivative(parts.slopes(f[None])) for f in ([] if states is None else states)]
-    sampled = [norm(derivative, grid, network.in_channels) for derivative in slopes]
+    sampled = [estimate(slope, grid, channels=network.in_channels).value for slope in slopes]
     if parts.feed_forward:
         probable = parts.bound_by_blocks(min(iterations, STEPS), failure)
     else:
@@ -156,25 +151,24 @@ class _LinearParts:
     def __init__(self, network: NeuralOperator, grid: Grid, t: float | None) -> None:
         if network.head is not None:
             raise ValueError("the network has a head, which is not linearised; expected none")
-        self.network, self.grid = copy.deepcopy(network).double(), grid
+        self.network, self.grid = copy.deepcopy(network).double().requires_grad_(False), grid
         self.network.unfreeze()
         self.inner, self.last = network.inner_grid(grid), len(network.operators) - 1
         self.operators = cast("list[PseudoDifferentialOperator]", list(self.network.operators))
         self.locals = cast("list[PointwiseLinear]", list(self.network.locals))
         self.kernels = [evaluated(operator, self.inner, t) for operator in self.operators]
         pairs = zip(self.kernels, self.locals, strict=True)
-        self.blocks = [_block(kernel, local.weight.detach()) for kernel, local in pairs]
+        self.blocks = [partial(_block, kernel, local.weight) for kernel, local in pairs]
         modules = zip(self.network.expand, self.network.contract, strict=True)
         self.feed_forward = cast("list[tuple[PointwiseLinear, PointwiseLinear]]", list(modules))
-        self.lift = self.network.lift.weight[:, : network.in_channels].detach()
-        self.hidden = self.network.project_hidden.weight.detach()
-        self.project = self.network.project.weight.detach()
+        self.lift = self.network.lift.weight[:, : network.in_channels]
+        self.hidden, self.project = self.network.project_hidden.weight, self.network.project.weight
 
     def layer_constants(
         self, number: int, block: float, kernel: float, t: float | None
     ) -> LayerConstants:
         """Those of a block, with ‖W + K‖ and ‖K‖ from below."""
-        operator, weight = self.operators[number], self.locals[number].weight.detach()
+        operator, weight = self.operators[number], self.locals[number].weight
         slope, shift = (GELU_LIPSCHITZ if number < self.last else 1.0), 0.0
         if self.feed_forward:  # v + F[(W + K) v]
             first, second = self.feed_forward[number]
@@ -211,7 +205,7 @@ class _LinearParts:
             for number, block in enumerate(self.blocks):
                 z = block(v)
                 if self.feed_forward:
-                    first, second = (m.weight.detach() for m in self.feed_forward[number])
+                    first, second = (module.weight for module in self.feed_forward[number])
                     v = v + _mix(second, slopes[number] * _mix(first, z))
                 else:
                     v = slopes[number] * z if number < self.last else z
@@ -256,39 +250,36 @@ class _LinearParts:
         def chain(v: Tensor) -> Tensor:
             for number in range(first, last + 1):
                 if number > first:
-                    v = 0.5 * v if slopes is None else slopes[number - 1] * v
-                v = self._product(v, number)
+                    v = (0.5 if slopes is None else slopes[number - 1]) * v
+                if number > self.last:
+                    return _mix(self.project, v)
+                v = self.network.surround(_mix(self.lift, v), self.grid) if number == 0 else v
+                v = self.blocks[number](v)
+                v = _mix(self.hidden, cut(v, self.grid)) if number == self.last else v
             return v
 
         channels = self.network.width if first else self.network.in_channels
         return _probable_norm(chain, self.inner if first else self.grid, channels, STEPS, failure)
 
-    def _product(self, v: Tensor, number: int) -> Tensor:
-        """A_l v."""
-        if number > self.last:
-            return _mix(self.project, v)
-        v = self.network.surround(_mix(self.lift, v), self.grid) if number == 0 else v
-        v = self.blocks[number](v)
-        return _mix(self.hidden, cut(v, self.grid)) if number == self.last else v
-
     def bound_by_blocks(self, steps: int, failure: float) -> float:
         """‖P‖ · Π (1 + ‖W₂‖ Lip(σ) ‖W₁ (W + K)‖) · ‖Q₂‖ Lip(σ) ‖Q₁‖: blocks cannot be merged."""
         bound = _norm(self.lift) * GELU_LIPSCHITZ * _norm(self.project) * _norm(self.hidden)
+        chance, width = failure / len(self.blocks), self.network.width
         for block, (first, second) in zip(self.blocks, self.feed_forward, strict=True):
-            inside = _after(block, first.weight.detach())
-            chance = failure / len(self.blocks)
-            norm = _probable_norm(inside, self.inner, self.network.width, steps, chance)
+
+            def inside(
+                v: Tensor, block: LinearMap = block, weight: Tensor = first.weight
+            ) -> Tensor:
+                return _mix(weight, block(v))
+
+            norm = _probable_norm(inside, self.inner, width, steps, chance)
             bound *= 1 + _norm(second.weight) * GELU_LIPSCHITZ * norm
         return bound
 
 
-def _block(kernel: LinearMap, weight: Tensor) -> LinearMap:
-    """W + K without its bias."""
-    return lambda v: _mix(weight, v) + kernel(v)
-
-
-def _after(block: LinearMap, weight: Tensor) -> LinearMap:
-    return lambda v: _mix(weight, block(v))
+def _block(kernel: LinearMap, weight: Tensor, v: Tensor) -> Tensor:
+    """(W + K) v."""
+    return _mix(weight, v) + kernel(v)
 
 
 def _probable_norm(
@@ -300,7 +291,7 @@ def _probable_norm(
 
 
 def _norm(weight: Tensor) -> float:
-    return float(spectral_norms(weight.detach()))
+    return float(spectral_norms(weight))
 
 
 def _mix(weight: Tensor, v: Tensor) -> Tensor:
@@ -340,8 +331,7 @@ def guarantee(step: SemigroupStep, frames: Tensor, grid: Grid) -> RolloutGuarant
     of `step_factor` on the values of u_k and û_k.
     """
     step, frames = copy.deepcopy(step).double(), frames.double()
-    at = frames[:, 0]
-    bound, rows = torch.zeros(len(frames), dtype=torch.float64), list[Tensor]()
+    at, bound, rows = frames[:, 0], frames.new_zeros(len(frames)), list[Tensor]()
     multipliers = _multiplier(step.semigroup, grid), _multiplier(step.forcing, grid)
     for now, then in zip(frames[:, :-1].unbind(1), frames[:, 1:].unbind(1), strict=True):
         both = torch.stack([now, at]).flatten(3)
@@ -374,30 +364,22 @@ def _factor(
 ) -> float:
     """L on fields with values between two numbers in each channel."""
     weight, middle = step.local.weight, torch.where(low.isinf(), 0.0, 0.5 * (low + high))
-    radius = weight.abs() @ torch.maximum(high - middle, middle - low)
-    slopes, deviations = _slope_ranges(step.local.bias + weight @ middle, radius * SLACK)
-    root = deviations.sqrt()
-    centre = semigroup + forcing @ (slopes[:, None] * weight).to(forcing)
-    rest = spectral_norms(forcing * root).max() * torch.linalg.matrix_norm(
-        root[:, None] * weight, 2
-    )
-    return float(spectral_norms(centre).max() + rest) * SLACK
-
-
-def _slope_ranges(bias: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-    """d and e with GELU'(z) in d ± e for |z - b| <= radius; it turns at ±√2."""
-    ends = [bias - radius, bias + radius]
+    radius = weight.abs() @ torch.maximum(high - middle, middle - low) * SLACK
+    # GELU' turns at ±√2: its range over b ± r
+    bias = step.local.bias + weight @ middle
+    ends = bias - radius, bias + radius
     turns = [torch.full_like(bias, turn).clamp(*ends) for turn in (-math.sqrt(2), math.sqrt(2))]
-    points = torch.stack([*ends, *turns]).clamp(-40.0, 40.0)
-    slopes = FUNCTIONS["gelu"].derivatives(points)[1]
-    low, high = slopes.amin(dim=0), slopes.amax(dim=0)
-    return 0.5 * (low + high), 0.5 * (high - low) * SLACK
+    slopes = FUNCTIONS["gelu"].derivatives(torch.stack([*ends, *turns]).clamp(-40.0, 40.0))[1]
+    least, most = slopes.amin(dim=0), slopes.amax(dim=0)
+    root = (0.5 * (most - least) * SLACK).sqrt()
+    centre = semigroup + forcing @ (0.5 * (least + most)[:, None] * weight).to(forcing)
+    rest = spectral_norms(forcing * root).max() * spectral_norms(root[:, None] * weight)
+    return float(spectral_norms(centre).max() + rest) * SLACK
 
 
 def _multiplier(operator: PseudoDifferentialOperator, grid: Grid) -> Tensor:
     """What acts on each mode of the grid, (|N|, O, I)."""
-    t = 1.0 if operator.symbol.takes_time else None
-    values = operator.values(grid, t).frequency[0]
+    values = operator.values(grid, 1.0 if operator.symbol.takes_time else None).frequency[0]
     return whole_spectrum(values, grid, operator.modes).flatten(2).permute(2, 0, 1)
 
 
