@@ -60,9 +60,8 @@ def solve_elliptic_published(
     """`solve_elliptic` by the published scheme; the residual is that at the nodes.
 
     k and f go from the cell centres (i + 1/2) / K to the nodes i / (K - 1) by cubic splines along
-    each axis (not-a-knot, with extrapolation by half a cell), u goes back by the same splines. A
-    spline through a permeability that jumps overshoots: some faces get a negative coefficient, and
-    nothing guarantees u > 0. Statistics agree with `pdno.solvers.elliptic` all the same.
+    each axis, u goes back by the same splines. A spline overshoots where the permeability jumps:
+    some faces get a negative coefficient, and nothing guarantees u > 0.
     """
     shape, cure = tuple(permeability.shape[2:]), "use Darcy(scheme='conservative')"
     if len(shape) != 2 or min(shape) < 4:

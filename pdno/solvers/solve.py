@@ -1,10 +1,7 @@
 """Solutions of all equations in float64: `solve(equation, data, times)`.
 
-Linear evolution equations have an exact propagator, û(t) = e^{tL(ξ)} û(0). Semilinear ones,
-û_t = L û + N(û), take steps of the exponential Runge-Kutta method of order 4 (`_Tables`), whose
-size follows the flow: h · carry <= CARRY, unless diffusion tames the modes that the flow would
-turn faster, and h · deform <= `Semilinear.deformation`. The rates (`FlowRates`) are evaluated
-every few steps; if the flow has sped up too much meanwhile, these steps are repeated, smaller.
+Linear evolution equations have an exact propagator, û(t) = e^{tL(ξ)} û(0), semilinear ones take
+steps of an exponential Runge-Kutta method (`_Tables`).
 """
 
 import math
@@ -84,7 +81,12 @@ def solve_with_residual(
 
 
 class _Stepper:
-    """Takes steps of a chosen size and keeps the tables of the last one."""
+    """Takes steps whose size follows the flow, and keeps the tables of the last one.
+
+    h · carry <= CARRY, unless diffusion tames the modes that the flow would turn faster, and
+    h · deform <= `Semilinear.deformation`. The rates (`FlowRates`) are evaluated every few steps;
+    if the flow has sped up too much meanwhile, these steps are repeated, smaller.
+    """
 
     def __init__(self, system: Semilinear, step: float | None, refine: int) -> None:
         if system.nonlinear is None or system.rates is None:
@@ -93,8 +95,7 @@ class _Stepper:
         self.linear, self.nonlinear = system.linear, system.nonlinear
         self.deformation, self.fastest = system.deformation, 0
         self.tables: _Tables | None = None
-        # A real L multiplies real and imaginary parts alike: one plain product, several times
-        # cheaper than a complex one.
+        # a real L multiplies real and imaginary parts alike, several times faster than complex
         self.real = not system.linear.is_complex()
         if self.real:
             of_complex, self.linear = system.nonlinear, torch.stack([system.linear] * 2, dim=-1)
@@ -109,11 +110,8 @@ class _Stepper:
                 raise SolverError(self.fastest, f"{reason}: {cure}")
             count = max(1, math.ceil((end - t) / limit - 1e-9))
             if self.fixed_step is None and count > MOST_STEPS:
-                reason = (
-                    f"moves so fast at t={t:g} that {count:.1e} steps are needed until t={end:g}"
-                )
-                cure = "lower its amplitude or forcing, or give a step"
-                raise SolverError(self.fastest, f"{reason}: {cure}")
+                reason = f"is too fast at t={t:g}: {count:.1e} steps are needed until t={end:g}"
+                raise SolverError(self.fastest, f"{reason}; lower its amplitude, or give a step")
             taken = min(count, STEPS_BETWEEN_LOOKS)
             new, step = self._take(u_hat, (end - t) / count, taken)
             reached = end if taken == count else t + taken * step
@@ -158,8 +156,7 @@ class _Tables:
     c  = e^{z/2} a + h/2 φ₁(z/2) (2 N(b) - N(u))
     u' = e^z u + h(φ₁ - 3φ₂ + 4φ₃) N(u) + h(2φ₂ - 4φ₃)(N(a) + N(b)) + h(4φ₃ - φ₂) N(c)
 
-    φ₁ = (e^z - 1)/z, φ₂ = (e^z - 1 - z)/z², φ₃ = (e^z - 1 - z - z²/2)/z³. The linear part is
-    integrated exactly, so stiff diffusion costs no stability.
+    φ₁ = (e^z - 1)/z, φ₂ = (e^z - 1 - z)/z², φ₃ = (e^z - 1 - z - z²/2)/z³.
     """
 
     def __init__(self, linear: Tensor, step: float) -> None:

@@ -68,11 +68,10 @@ def inverse(
 ) -> Tensor:
     """F⁻¹[f̂] on a grid of `shape`, (..., *N^) complex -> (..., *N) real: the Hermitian rule
 
-        f(x) = Σ_{ξ_d >= 0} w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ],    w = 1 at ξ_d = 0 and N_d/2, else 2,
+        f(x) = Σ_{ξ_d >= 0} w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ],    w = 1 at ξ_d = 0 and N_d/2, else 2.
 
-    whatever the coefficients: on the lines ξ_d = 0 and N_d/2 only the Hermitian part acts. The CPU
-    backend follows the rule by itself; others may read the imaginary parts there. Coefficients are
-    those of the kept modes in the order of `Grid.modes(modes)`.
+    On the lines ξ_d = 0 and N_d/2 only the Hermitian part acts; the CPU backend follows the rule
+    by itself. Coefficients are those of the kept modes in the order of `Grid.modes(modes)`.
     """
     axes, kept = tuple(range(-len(shape), 0)), kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
@@ -153,7 +152,7 @@ def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> Non
 
 
 def _real_lines(f_hat: Tensor, n: int) -> Tensor:
-    """Drop the imaginary part at ξ_d = 0 and, for even n, at ξ_d = n/2."""
+    """Drop the imaginary part at ξ_d = 0 and n/2."""
     last = torch.arange(f_hat.shape[-1], device=f_hat.device)
     return torch.complex(f_hat.real, f_hat.imag * (hermitian_weights(last, n) == 2))
 
@@ -166,8 +165,7 @@ class _Products(torch.autograd.Function):
         h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,
         P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}).
 
-    Inside, the full axes come first, then whatever is transformed together, then the half axis,
-    (N_1, .., N_{d-1}, ..., N_d): each axis is then one large product without a copy.
+    Inside, axes are in the order (N_1, .., N_{d-1}, ..., N_d): each is a product without a copy.
     """
 
     @staticmethod
@@ -215,7 +213,6 @@ def _transposed(q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
 
 
 def _along(factors: Tensor, axis: int, field: Tensor) -> Tensor:
-    """Factors (K,) shaped to multiply along one axis of a field."""
     return factors.view(-1, *[1] * (field.dim() - axis - 1))
 
 
