@@ -232,7 +232,8 @@ def test_descriptions_tell_all_arguments_or_refuse():
     assert told["class"] == "FNO" and told["arguments"]["padding"] == 0.0  # a default
     assert json.loads(json.dumps(told)) == told == describe(copy.deepcopy(network))
     assert describe(rebuild(told)) == told
-    with pytest.raises(ValueError, match=r"inner of .*Scaled is a Conv1d, which a file cannot describe"):
+    reason = r"inner of .*Scaled is a Conv1d, which a file cannot describe"
+    with pytest.raises(ValueError, match=reason):
         describe(Scaled(nn.Conv1d(1, 1, 1)))
     with pytest.raises(ValueError, match="a Conv1d does not keep the arguments"):
         describe(nn.Conv1d(1, 1, 1))
