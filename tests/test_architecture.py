@@ -35,7 +35,7 @@ def copy(tmp_path, run):
     """The tree as it is, to be changed."""
     for path in tree.read_folder(ROOT):
         write(tmp_path / path, (ROOT / path).read_text(encoding="utf-8"))
-    for path in (draw_architecture.PAGE, draw_architecture.PICTURE):
+    for path in (draw_architecture.PAGE, draw_architecture.PICTURE, "pdno/__init__.pyi"):
         write(tmp_path / path, (ROOT / path).read_text(encoding="utf-8"))
     for folder in ("tests", "tools"):
         (tmp_path / folder).symlink_to(ROOT / folder)

@@ -163,7 +163,7 @@ def test_a_solver_that_fails_is_one_message(capsys, tmp_path):
     given = ("--resolution", 16, "--solver-resolution", 16, "--forcing", 1e12, "--samples", 1)
     code, output, errors = run(capsys, "generate", "navier-stokes", *given, "--out", tmp_path)
     assert (code, output) == (2, "") and errors.count("\n") == 1
-    assert errors.startswith("pdno: sample 0 moves so fast")
+    assert errors.startswith("pdno: sample 0 is too fast")
 
 
 def test_a_mistake_of_ours_is_not_hidden(capsys, tmp_path, monkeypatch):

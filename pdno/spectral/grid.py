@@ -137,7 +137,7 @@ def kept_per_axis(shape: Sequence[int], kept: Modes) -> tuple[int | None, ...]:
     limits = [n // 2 for n in shape[:-1]] + [shape[-1] // 2 + 1]
     for axis, (k, limit) in enumerate(zip(ks, limits, strict=True)):
         if k is not None and not 1 <= k <= limit:
-            expected = f"expected 1 to {limit}, or None for all of them"
+            expected = f"expected 1 to {limit}; keep fewer modes, use a finer grid, or modes=None"
             raise ValueError(f"modes={k} on axis {axis} with {shape[axis]} points: {expected}")
     return ks
 

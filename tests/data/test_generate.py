@@ -373,7 +373,7 @@ def test_a_failed_solution_names_its_sample(tmp_path):
     problem = NavierStokesProblem(
         samples=9, resolution=16, solver_resolution=16, forcing=1e12, final_time=1
     )
-    with pytest.raises(SolverError, match="sample 5 moves so fast"):
+    with pytest.raises(SolverError, match="sample 5 is too fast"):
         make_shard(problem, tmp_path, "shard-00000.h5", 5, 2)
     assert list(tmp_path.iterdir()) == []
 

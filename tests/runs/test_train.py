@@ -232,7 +232,7 @@ def test_wrong_inputs_are_refused_by_name(trained, tmp_path, darcy):
         ("none.npz", {"f": f + 1j}, {}, "has the arrays of real numbers none"),
         ("a.npy", {"f": f[0]}, {}, r"shape \(8, 8\); expected \(B, C, \*N\)"),
         ("b.npy", {"f": f[None, None]}, {}, r"have shape \(1, 1, 2, 8, 8\)"),
-        ("c.npy", {"f": f[:0]}, {}, "at least one sample"),
+        ("c.npy", {"f": f[:0]}, {}, "B > 0"),
         ("d.npy", {"f": np.zeros((2, 3, 8, 8))}, {}, r"takes \(B, 1, N1, N2\)"),
     ):
         write(tmp_path / name, **arrays)

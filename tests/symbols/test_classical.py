@@ -327,7 +327,7 @@ def test_coordinates_by_symbol_and_by_name():
         assert network(torch.randn(1, 2, 8, 8)).shape == (1, 1, 8, 8)
     assert PDNO(2, 2, 1, width=3).coordinates == "appended"
     assert PDNO(2, 2, 1, width=3, symbol="classical").coordinates == "periodic"
-    with pytest.raises(ValueError, match="coordinates 'polar'; expected one of 'appended', 'per"):
+    with pytest.raises(ValueError, match="coordinates is 'polar'; expected one of appended, per"):
         PDNO(1, 1, 1, width=2, coordinates="polar")
     assert specify("pdno", width=3, symbol="classical").build(1, 1, 1).coordinates == "periodic"
 
