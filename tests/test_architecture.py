@@ -17,6 +17,8 @@ import tree  # noqa: E402
 
 # The layout
 
+OTHERS = ("pdno/__init__.pyi", "pdno/paper/claims.yaml")  # files that the page names
+
 
 @pytest.fixture
 def run(monkeypatch, capsys):
@@ -35,7 +37,7 @@ def copy(tmp_path, run):
     """The tree as it is, to be changed."""
     for path in tree.read_folder(ROOT):
         write(tmp_path / path, (ROOT / path).read_text(encoding="utf-8"))
-    for path in (draw_architecture.PAGE, draw_architecture.PICTURE, "pdno/__init__.pyi"):
+    for path in (draw_architecture.PAGE, draw_architecture.PICTURE, *OTHERS):
         write(tmp_path / path, (ROOT / path).read_text(encoding="utf-8"))
     for folder in ("tests", "tools"):
         (tmp_path / folder).symlink_to(ROOT / folder)
