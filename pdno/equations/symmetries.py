@@ -1,9 +1,7 @@
-"""Symmetries of equations: maps of fields that turn solutions into solutions.
+"""Symmetries of equations: maps T of fields that turn solutions into solutions.
 
-    (T f)(x) = s f(M x + b),    s = ±1,    M a permutation of axes with signs
-
-For a symmetry T the solution operator S commutes with it, S T = T S, exactly and also on a grid
-that T maps to itself. So a training sample stands for as many as there are symmetries.
+The solution operator S commutes with them, S T = T S, exactly and also on a grid that T maps to
+itself. So a training sample stands for as many as there are symmetries.
 """
 
 import math
@@ -17,9 +15,9 @@ from pdno.spectral.grid import Grid
 
 @dataclass(frozen=True)
 class Symmetry:
-    """(T f)(x) = sign · f(M x + shift), with (M x)_a = ± x_{axes[a]}, minus where `flips`.
+    """(T f)(x) = sign · f(M x + shift), (M x)_a = ± x_{axes[a]}, minus where `flips`.
 
-    On a box a flip is x -> 1 - x, so that the box is mapped to itself, and there is no shift.
+    On a box a flip is x -> 1 - x, and there is no shift.
     """
 
     axes: tuple[int, ...]
@@ -29,33 +27,23 @@ class Symmetry:
 
     def apply(self, f: Tensor, grid: Grid) -> Tensor:
         """T f for fields (..., *N) on a grid that is mapped to itself."""
+        if tuple(grid.shape[axis] for axis in self.axes) != grid.shape:
+            raise ValueError(f"{self} exchanges axes of different length on {grid}")
         first = f.dim() - grid.dim
         # first shift and flip each axis of f, then let axis a run along axes[a]
-        for axis, (flip, steps) in enumerate(self._steps(grid)):
-            f = f.flip(first + axis) if flip else f
-            f = f.roll(steps, first + axis) if steps else f
-        order = [self.axes.index(axis) for axis in range(grid.dim)]
-        return self.sign * f.permute(*range(first), *(first + axis for axis in order))
-
-    def _steps(self, grid: Grid) -> list[tuple[bool, int]]:
-        """For each axis whether it is flipped, and by how many points it is rolled then."""
-        shape = [grid.shape[axis] for axis in self.axes]
-        if list(grid.shape) != shape:
-            raise ValueError(f"{self} exchanges axes of different length on {grid}")
-        if not grid.periodic:
-            if any(self.shift) or (any(self.flips) and grid.offset not in (0.0, 0.5)):
-                reason = "flips of a box need offset 0 or 1/2, and a box has no shifts"
-                raise ValueError(f"{self} does not map {grid} to itself: {reason}")
-            return [(flip, 0) for flip in self.flips]
-        rolls = []
-        for flip, b, n in zip(self.flips, self.shift, grid.shape, strict=True):
+        for axis, (flip, b, n) in enumerate(zip(self.flips, self.shift, grid.shape, strict=True)):
             # point i reads f at ±(i + offset) + bN - offset; a flipped array has N - 1 - i at i
             steps = b * n + 1 - 2 * grid.offset if flip else -b * n
-            if abs(steps - round(steps)) > 1e-9:
+            if grid.periodic and abs(steps - round(steps)) > 1e-9:
                 reason = f"{b} of {n} points is no whole step"
                 raise ValueError(f"{self} does not map {grid} to itself: {reason}")
-            rolls.append((flip, round(steps)))
-        return rolls
+            if not grid.periodic and (b or (flip and grid.offset not in (0.0, 0.5))):
+                reason = "flips of a box need offset 0 or 1/2, and a box has no shifts"
+                raise ValueError(f"{self} does not map {grid} to itself: {reason}")
+            f = f.flip(first + axis) if flip else f
+            f = f.roll(round(steps), first + axis) if grid.periodic and round(steps) else f
+        order = [first + self.axes.index(axis) for axis in range(grid.dim)]
+        return self.sign * f.permute(*range(first), *order)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 LIMIT, TIME_LIMIT = "PDNO_MEMORY_LIMIT", "PDNO_TIME_LIMIT"
-UNKNOWN = 4 * 2**30  # where the memory of a system is not known
 PARSED = 64  # bytes of lists, dicts and numbers that a byte of text may become
-SECONDS = 5.0
 MOST_VALUES, DEEPEST = 1_000_000, 64
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(?:([KMGT])i?)?B?", re.IGNORECASE)
 
@@ -29,20 +27,19 @@ class MemoryLimitError(ValueError):
 
 def memory_limit() -> int:
     """Bytes that a reader may use."""
-    text = os.environ.get(LIMIT, "")
-    if text:
+    if text := os.environ.get(LIMIT, ""):
         size = _SIZE.fullmatch(text.strip())
         if size is None:
             raise ValueError(f"{LIMIT} is {text!r}; expected a size such as 8GiB, or 500MB")
         return int(float(size[1]) * 2 ** (10 * " KMGT".index((size[2] or " ").upper())))
     if not hasattr(os, "sysconf"):
-        return UNKNOWN
+        return 4 * 2**30  # the memory of this system is not known
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def time_limit() -> float:
     """Seconds of computing that a reader may use."""
-    text = os.environ.get(TIME_LIMIT, "") or f"{SECONDS}"
+    text = os.environ.get(TIME_LIMIT, "") or "5 s"
     seconds = re.fullmatch(r"(\d{1,9}(?:\.\d+)?) ?s?", text.strip())
     if seconds is None:
         raise ValueError(f"{TIME_LIMIT} is {text!r}; expected seconds such as 60s")
@@ -91,8 +88,8 @@ def read_json(path: Path | str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as problem:
-        reason = f"{path} is not readable as JSON: {problem}"
-        raise ValueError(f"{reason}; bring it back from a copy, or make it again") from problem
+        cure = "restore it from a copy, or make it again"
+        raise ValueError(f"{path} is not readable as JSON: {problem}; {cure}") from problem
 
 
 def walk(values: object) -> Iterator[object]:

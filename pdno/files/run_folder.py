@@ -1,8 +1,4 @@
-"""The names of the files of a run folder.
-
-A folder with checksums.json, which is written last, is a finished run. Datasets lie in `data`
-beside the runs.
-"""
+"""The names of the files of a run folder; one with checksums.json, written last, is finished."""
 
 from pathlib import Path
 
@@ -21,7 +17,7 @@ WITH_CHECKSUMS = (
     *(OPERATOR, MODEL_CARD, SAMPLES, METRICS),
 )
 SYMBOL_FOLDER, SYMBOL = "symbol", "symbol.json"  # the results of `pdno symbol`
-DATA = "data"
+DATA = "data"  # datasets, beside the run folders
 
 
 def is_finished(folder: Path) -> bool:
