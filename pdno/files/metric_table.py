@@ -38,11 +38,10 @@ def check_cell(name: str, text: str) -> None:
 class Metadata:
     """What a run is. Tables, colours and assessments go by these and never by a name.
 
-    The study is what `pdno reproduce` calls it, the dataset the data in words. Family and variant,
-    such as "PDNO" and "a(ξ)", are empty for other networks; the mode is the kind of its task.
-    `of_paper` says whether the paper trains such a network this way, and `sweep` has the settings
-    that the study varies; infinity is "all". Samples, epochs and resolution are those of the
-    training, the commit is that of the code.
+    The study is what `pdno reproduce` calls it. Family and variant, such as "PDNO" and "a(ξ)", are
+    empty for other networks; the mode is the kind of the task. `of_paper` says whether the paper
+    trains such a network this way, and `sweep` has the settings that the study varies; infinity is
+    "all". Samples, epochs and resolution are those of the training, the commit is of the code.
     """
 
     study: str = ""
@@ -70,11 +69,7 @@ class Metadata:
 
 @dataclass(frozen=True)
 class Metric:
-    """One number, NaN and infinity among them.
-
-    The resolution is in points per axis, the metric one of `Evaluation.metrics`, `seconds` are
-    those of the training.
-    """
+    """One number; the resolution is in points per axis, `seconds` are those of the training."""
 
     experiment: str
     model: str
@@ -93,12 +88,14 @@ class Metric:
             if kind is str:
                 check_cell(name, value)
             elif value is not None or not optional:
-                is_number = value is not None and not isinstance(value, str)
-                if not is_number or (kind is int and int(value) != value):
+                if (
+                    value is None
+                    or isinstance(value, str)
+                    or (kind is int and int(value) != value)
+                ):
                     expected = "a whole number" if kind is int else "a number"
                     raise ValueError(f"{name} is {value!r}; expected {expected}")
-                # numbers of numpy and torch become plain ones
-                object.__setattr__(self, name, kind(value))
+                object.__setattr__(self, name, kind(value))  # plain, not of numpy or torch
 
 
 NUMBERS = tuple(item.name for item in fields(Metric) if item.name != "metadata")
@@ -185,7 +182,7 @@ def metrics_of_run(folder: Path) -> list[Metric]:
     return read_metrics(verified_path(folder / run_folder.METRICS))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class NetworkMetrics:
     """All metrics of one network that was trained on the same data with one or several seeds.
 
@@ -198,27 +195,11 @@ class NetworkMetrics:
 
     metrics: tuple[Metric, ...]
 
-    @property
-    def experiment(self) -> str:
-        return self.metrics[0].experiment
-
-    @property
-    def model(self) -> str:
-        """The name of the network in tables."""
-        return self.metrics[0].model
-
-    @property
-    def metadata(self) -> Metadata:
-        return self.metrics[0].metadata
-
-    @property
-    def parameters(self) -> int | None:
-        return self.metrics[0].parameters
-
-    @property
-    def resolution(self) -> int:
-        """Points per axis in training."""
-        return self.metadata.training_resolution or self.metrics[0].resolution
+    def __post_init__(self) -> None:
+        first = self.metrics[0]
+        self.experiment, self.model, self.metadata = first.experiment, first.model, first.metadata
+        self.parameters = first.parameters
+        self.resolution = first.metadata.training_resolution or first.resolution
 
     @cached_property
     def seeds(self) -> list[int | None]:
