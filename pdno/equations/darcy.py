@@ -24,12 +24,6 @@ class Darcy:
         forcing: f, a number or a function of the points, (*N, d) -> (*N).
         scheme: "conservative" (`pdno.solvers.elliptic`: u > 0 and second order for smooth k) or
             "published" (`pdno.solvers.published`: as the published data, two-dimensional only).
-
-    Example:
-        >>> Darcy().source(Grid.cells((2, 3))).tolist()
-        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
-        >>> Darcy(forcing=lambda x: x[..., 0]).source(Grid.cells((2,))).tolist()
-        [0.25, 0.75]
     """
 
     forcing: float | Callable[[Tensor], Tensor] = 1.0

@@ -1,13 +1,4 @@
-"""The Navier-Stokes equation of a plane incompressible flow, for its vorticity ω.
-
-    ω_t + v·∇ω = ν Δω + f,    v = (∂₂ψ, -∂₁ψ),    -Δψ = ω,    f = A (sin 2π(x₁+x₂) + cos 2π(x₁+x₂))
-
-For incompressible v the transport term is made of two products instead of the four factors v, ∇ω,
-
-    v·∇ω = (∂₁² - ∂₂²)(v₁v₂) + ∂₁∂₂(v₂² - v₁²),
-
-which takes four transforms an evaluation instead of five.
-"""
+"""The Navier-Stokes equation of a plane incompressible flow, for its vorticity ω."""
 
 import math
 from dataclasses import dataclass, replace
@@ -26,6 +17,9 @@ from pdno.spectral.grid import Grid
 @dataclass(frozen=True)
 class NavierStokes(EvolutionEquation):
     """ω_t + v·∇ω = ν Δω + f on the unit torus (paper section 5.2), in two dimensions.
+
+        v = (∂₂ψ, -∂₁ψ),    -Δψ = ω,    f = A (sin 2π(x₁ + x₂) + cos 2π(x₁ + x₂)),
+        v·∇ω = (∂₁² - ∂₂²)(v₁v₂) + ∂₁∂₂(v₂² - v₁²), four transforms instead of five.
 
     `viscosity` is ν, `forcing` the amplitude A of f; 0 lets the flow decay.
     """

@@ -43,7 +43,7 @@ class GaussianField:
     Periodic: e = √2 cos 2πξ·x, √2 sin 2πξ·x with μ = 4π²|ξ|², one pair for each ±ξ.
     Neumann:  e = Π_j c_j cos πk_j x_j, c = 1 at k_j = 0 and √2 elsewhere, with μ = π²|k|².
 
-    `variance` is σ², `tau` an inverse length; sample paths are smoother for larger `alpha`.
+    `variance` is σ², `tau` an inverse length; samples are smoother for larger `alpha`;
     `mean_deviation` is the standard deviation of m, a random constant of each sample.
 
     Example:
@@ -117,10 +117,7 @@ class TwoPhaseField:
 
 
 def heat_initial() -> GaussianField:
-    """u₀ of the heat problem: N(0, 7⁴(-Δ + 49)^-2.5) plus a constant N(0, 0.01²), periodic.
-
-    The constant is in the published code, not in the paper.
-    """
+    """u₀ of the heat problem: N(0, 7⁴(-Δ + 49)^-2.5) plus the published N(0, 0.01²)."""
     return GaussianField(variance=7.0**4, tau=7.0, alpha=2.5, mean_deviation=0.01)
 
 
@@ -148,11 +145,6 @@ def draw_parameters(ranges: Ranges, *, seed: int, index: int) -> dict[str, float
     """The PDE parameters of sample `index`, which depend on (seed, index, name) and the range.
 
     A positive range is that of a scale such as a viscosity: log μ is uniform. Else μ is uniform.
-
-    Example:
-        >>> drawn = draw_parameters({"viscosity": (1e-5, 1e-3)}, seed=0, index=7)
-        >>> 1e-5 <= drawn["viscosity"] <= 1e-3
-        True
     """
     drawn = {}
     for name, (low, high) in ranges.items():

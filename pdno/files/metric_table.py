@@ -184,14 +184,7 @@ def metrics_of_run(folder: Path) -> list[Metric]:
 
 @dataclass(eq=False)
 class NetworkMetrics:
-    """All metrics of one network that was trained on the same data with one or several seeds.
-
-    Example:
-        >>> common = {"experiment": "heat", "model": "PDNO", "split": "test", "resolution": 64}
-        >>> errors = [Metric(metric="relative_l2", seed=s, value=s, **common) for s in range(3)]
-        >>> print(NetworkMetrics(tuple(errors)).summary("test"))
-        1 ± 1
-    """
+    """All metrics of one network that was trained on the same data with one or several seeds."""
 
     metrics: tuple[Metric, ...]
 

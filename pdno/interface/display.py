@@ -17,22 +17,12 @@ PLAIN_EVERY, NOTEBOOK_EVERY = 10.0, 0.25  # seconds
 
 
 def one_line(title: str, values: Mapping[str, str]) -> str:
-    """Names and values in one line, for `__repr__`.
-
-    Example:
-        >>> one_line("Run", {"network": "FNO", "epochs": "2"})
-        '<Run network FNO, epochs 2>'
-    """
+    """Names and values in one line, for `__repr__`."""
     return f"<{title} {', '.join(f'{name} {value}' for name, value in values.items())}>"
 
 
 def html_table(title: str, values: Mapping[str, object]) -> str:
-    """A heading above a table with one line per name, for `_repr_html_`.
-
-    Example:
-        >>> html_table("Run", {"error": "< 0.1"})
-        '<b>Run</b><table><tr><th>error</th><td>&lt; 0.1</td></tr></table>'
-    """
+    """A heading above a table with one line per name, for `_repr_html_`."""
     pairs = [(html.escape(str(name)), html.escape(str(value))) for name, value in values.items()]
     lines = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in pairs)
     return f"<b>{html.escape(title)}</b>{lines and f'<table>{lines}</table>'}"

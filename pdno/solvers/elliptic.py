@@ -208,12 +208,7 @@ class FiniteVolumes:
 
 
 def assemble(permeability: Tensor) -> scipy.sparse.csr_matrix:
-    """The matrix A of one sample, (*N) -> (|N|, |N|), rows in the order of `Tensor.flatten`.
-
-    Example:
-        >>> assemble(torch.ones(3)).toarray().tolist()
-        [[27.0, -9.0, 0.0], [-9.0, 18.0, -9.0], [0.0, -9.0, 27.0]]
-    """
+    """The matrix A of one sample, (*N) -> (|N|, |N|), rows in the order of `Tensor.flatten`."""
     operator = FiniteVolumes(permeability.detach().to("cpu", torch.float64).unsqueeze(0))
     index = np.arange(permeability.numel()).reshape(permeability.shape)
     rows, columns = [index.ravel()], [index.ravel()]

@@ -110,10 +110,6 @@ def whole_spectrum(c: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
 
     By the Hermitian rule values c on ξ_d >= 0 stand for c(ξ) where only ξ is stored, conj c(-ξ)
     where only -ξ is, modulo N, and (c(ξ) + conj c(-ξ)) / 2 on the lines ξ_d = 0 and N_d/2.
-
-    Example:
-        >>> whole_spectrum(torch.tensor([1j, 2j]), Grid((3,))).tolist()
-        [0j, 2j, -2j]
     """
     half, points = pad_modes(c, grid.shape, modes), grid.shape[-1]
     stored, axes = functional.pad(half, (0, points - half.shape[-1])), tuple(range(-grid.dim, 0))
