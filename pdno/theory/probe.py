@@ -7,7 +7,6 @@ conj a(x, -ξ) where ξ_d < 0, and the mean of both where ξ_d = 0. A table, whi
 
 import copy
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -32,36 +31,54 @@ BUDGET = 2**20  # numbers that are worked on at a time
 _MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 1442695040888963407])
 
 
-class Probe(ABC):
-    """A symbol at any ξ, and at a `few` x, at `many`, or at stencils around the few."""
+class Probe:
+    """a(x, ξ) at any ξ, and at a `few` x, at `many`, or at stencils for ∂_x around the few.
+
+    Here by a function of x (P, 1, d) and ξ (1, M, d); the points take the place of terms.
+    """
 
     only_integers = False  # whether a is defined on the lattice alone
     support: int | None = None  # a = 0 where some |ξ_j| is larger
     shells = 16  # how far out to look: up to |ξ| = 4^(shells + 1)
 
-    def __init__(self, dim: int, depends_on_x: bool, generator: torch.Generator) -> None:
-        self.dim, self.depends_on_x, self.generator = dim, depends_on_x, generator
+    def __init__(
+        self, function: Pairs, dim: int, generator: torch.Generator, *, depends_on_x: bool = True
+    ) -> None:
+        self.function, self.dim, self.generator = function, dim, generator
+        self.depends_on_x = depends_on_x
         self.scale = torch.ones(dim, dtype=torch.float64)  # unit of ξ per axis
         self.stencil = derivative_stencil(dim, 2 if depends_on_x else 0)
 
-    @abstractmethod
-    def table(self, x: Tensor, xi: Tensor) -> Tensor:
-        """a at all pairs of points (P, d) and frequencies (M, d): (O, I, P, M)."""
-
-    @abstractmethod
     def set_points(self, many: Tensor, few: Tensor) -> None:
         """Look at these points x, (P, d) each."""
+        near = (few[:, None] + self.stencil.offsets).flatten(0, 1)
+        self.x = {"many": many, "few": few, "near": near}
 
-    @abstractmethod
+    def table(self, x: Tensor, xi: Tensor) -> Tensor:
+        """a at all pairs of points (P, d) and frequencies (M, d): (O, I, P, M)."""
+        values = torch.as_tensor(self.function(x[:, None], xi[None])).to(torch.complex128)
+        if values.dim() not in (0, 2, 4):
+            raise ValueError(
+                f"the symbol gave values of shape {tuple(values.shape)} for x of shape (P, 1, d) "
+                "and ξ of shape (1, M, d); expected (P, M) or (O, I, P, M)"
+            )
+        channels = values.shape[:2] if values.dim() == 4 else (1, 1)
+        return values.expand(*channels, len(x), len(xi))
+
     def values(self, xi: Tensor, where: Where = "few") -> Tensor:
         """What `sizes` needs of a at ξ (M, d): (terms, channel pairs, M)."""
+        return self.table(self.x[where], xi).flatten(0, 1).movedim(0, 1)
 
-    @abstractmethod
     def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
         """max over x and pairs of |∂_x^β a|, (indices β, M); only β = 0 at `few` and `many`.
 
         `parts` are real and imaginary parts of (differences of) values, (2, terms, pairs, M).
         """
+        if where != "near":
+            return _squared_size(parts).amax(dim=(0, 1)).sqrt()[None]
+        near = torch.unflatten(parts, 1, (-1, len(self.stencil.offsets)))
+        derivatives = torch.einsum("kpsqm,sb->kbpqm", near, self.stencil.weights)
+        return _squared_size(derivatives).amax(dim=(1, 2)).sqrt()
 
     def differences(
         self, xi: Tensor, stencil: Stencil, steps: Tensor, where: Where = "few"
@@ -78,7 +95,7 @@ class Probe(ABC):
         return torch.unflatten(largest.nan_to_num(nan=math.inf), -1, steps.shape)
 
     def strengths(
-        self, xi: Tensor, stencil: Stencil, step: int, pairs: Tensor | None = None
+        self, xi: Tensor, stencil: Stencil, step: int, pairs: Tensor | slice = slice(None)
     ) -> Tensor:
         """|Δ^α| of what a is made of, pair by pair, (indices α, pairs, M): quick, for a search."""
 
@@ -94,96 +111,70 @@ class Probe(ABC):
         points: Tensor,
         stencil: Stencil,
         where: Where,
-        pairs: Tensor | None = None,
+        pairs: Tensor | slice = slice(None),
     ) -> Tensor:
         """A function of both parts of all Δ^α at points (M, G, d), (2, terms, pairs, M, α)."""
         results, numbers = [], self.values(points[0], where).numel()
         for chunk in torch.split(points, max(1, BUDGET // numbers)):
             unique, index = _unique(chunk.flatten(0, 1))  # neighbours share most of their stencils
-            values = self.values(unique, where)
-            values = values if pairs is None else values[:, pairs]
-            parts = torch.unflatten(real_parts(values)[..., index], -1, chunk.shape[:2])
+            parts = real_parts(self.values(unique, where)[:, pairs])[..., index]
+            parts = torch.unflatten(parts, -1, chunk.shape[:2])
             results.append(function(parts @ stencil.weights))
         return torch.cat(results, dim=-1)
 
 
 class SeparatedProbe(Probe):
-    """Σ_r b_r(x) c_r(ξ), or c(ξ) alone, where b is None.
+    """Σ_r b_r(x) c_r(ξ), at some time; networks become float64 copies.
 
     Δ_ξ^α ∂_x^β a(x, ξ) = Σ_r ∂_x^β b_r(x) Δ_ξ^α c_r(ξ), so that c is evaluated at frequencies and
     b at points, and never a at pairs of both.
     """
 
     def __init__(
-        self, c: Factor, b: Factor | None, symbol: Symbol, dim: int, generator: torch.Generator
+        self, symbol: Symbol, dim: int, generator: torch.Generator, t: Time, *, acting: bool
     ) -> None:
-        super().__init__(dim, b is not None, generator)
-        self.frequency, self.space = c, b
-        self.channels = symbol.out_channels, symbol.in_channels
+        super().__init__(self.table, dim, generator, depends_on_x=symbol.depends_on_x)
+        self.symbol, self.t = symbol, t
+        self.frequency = _what_acts(self._frequency) if acting else self._frequency
+        if not symbol.depends_on_x:
+            self.set_points(torch.zeros(1, dim).double(), torch.zeros(1, dim).double())
+
+    def _frequency(self, xi: Tensor) -> Tensor:
+        return self.symbol.evaluate_at(torch.zeros_like(xi[:1]), xi, self.t).frequency.flatten(
+            1, 2
+        )
+
+    def space(self, x: Tensor) -> Tensor:
+        """b at points (P, d), (R, pairs, P)."""
+        b = self.symbol.evaluate_at(x, torch.zeros_like(x[:1]), self.t).space
+        b = torch.ones(1, 1, 1, len(x)).double() if b is None else b
+        return b.expand(-1, self.symbol.out_channels, self.symbol.in_channels, -1).flatten(1, 2)
 
     def set_points(self, many: Tensor, few: Tensor) -> None:
-        assert self.space is not None
         points = (few[:, None] + self.stencil.offsets).flatten(0, 1)
-        near = torch.unflatten(self.space(points), -1, (-1, len(self.stencil.offsets)))
-        derivatives = (near @ self.stencil.weights).movedim(-1, 0)  # (β, R, pairs, P)
+        near = torch.unflatten(self.space(points), -1, (len(few), -1)) @ self.stencil.weights
+        # (β, R, pairs, P)
         at_few, at_many = self.space(few)[None], self.space(many)[None]
-        self.b = {"near": derivatives, "few": at_few, "many": at_many}
+        self.b = {"near": near.movedim(-1, 0), "few": at_few, "many": at_many}
 
     def table(self, x: Tensor, xi: Tensor) -> Tensor:
-        c = self.frequency(xi)[..., None, :]
-        b = torch.ones(1, 1, len(x)) if self.space is None else self.space(x)
-        return (b[..., None] * c).sum(dim=0).reshape(*self.channels, len(x), len(xi))
+        a = (self.space(x)[..., None] * self.frequency(xi)[..., None, :]).sum(dim=0)
+        return torch.unflatten(a, 0, (self.symbol.out_channels, self.symbol.in_channels))
 
     def values(self, xi: Tensor, where: Where = "few") -> Tensor:
         return self.frequency(xi)
 
     def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
         """max |Σ_r ∂^β b_r c_r|."""
-        if self.space is None:
-            return _squared_size(parts.sum(dim=1)).amax(dim=0).sqrt()[None]
-        b = self.b[where]
-        if parts.shape[1] == 1:  # |b c| = |b| |c|
-            squares, factors = _squared_size(parts[:, 0]), b[:, 0].square().amax(dim=-1)
-            return torch.stack([(f[:, None] * squares).amax(dim=0).sqrt() for f in factors])
         rows = []
-        for derivative in b:
-            sums = ((at_x[..., None] * parts).sum(dim=1) for at_x in derivative.unbind(dim=-1))
-            rows.append(torch.stack([_squared_size(s).amax(dim=0) for s in sums]).amax(dim=0))
+        for b in self.b[where]:
+            if parts.shape[1] == 1:  # |b c| = |b| |c|
+                largest = b[0].square().amax(dim=-1)[:, None] * _squared_size(parts[:, 0])
+            else:
+                sums = ((at_x[..., None] * parts).sum(dim=1) for at_x in b.unbind(dim=-1))
+                largest = torch.stack([_squared_size(s).amax(dim=0) for s in sums])
+            rows.append(largest.amax(dim=0))
         return torch.stack(rows).sqrt()
-
-
-class DirectProbe(Probe):
-    """a(x, ξ) by a function of x (P, 1, d) and ξ (1, M, d), at the points of an x-stencil."""
-
-    def __init__(self, function: Pairs, dim: int, generator: torch.Generator) -> None:
-        super().__init__(dim, True, generator)
-        self.function = function
-
-    def set_points(self, many: Tensor, few: Tensor) -> None:
-        near = (few[:, None] + self.stencil.offsets).flatten(0, 1)
-        self.x = {"many": many, "few": few, "near": near}
-
-    def table(self, x: Tensor, xi: Tensor) -> Tensor:
-        values = torch.as_tensor(self.function(x[:, None], xi[None])).to(torch.complex128)
-        if values.dim() not in (0, 2, 4):
-            raise ValueError(
-                f"the symbol gave values of shape {tuple(values.shape)} for x of shape (P, 1, d) "
-                "and ξ of shape (1, M, d); expected (P, M) or (O, I, P, M)"
-            )
-        channels = values.shape[:2] if values.dim() == 4 else (1, 1)
-        return values.expand(*channels, len(x), len(xi))
-
-    def values(self, xi: Tensor, where: Where = "few") -> Tensor:
-        """a at the points; they take the place of terms."""
-        return self.table(self.x[where], xi).flatten(0, 1).movedim(0, 1)
-
-    def sizes(self, parts: Tensor, where: Where = "few") -> Tensor:
-        """max |Σ_s w_βs a(x + s)|."""
-        if where != "near":
-            return _squared_size(parts).amax(dim=(0, 1)).sqrt()[None]
-        near = torch.unflatten(parts, 1, (-1, len(self.stencil.offsets)))
-        derivatives = torch.einsum("kpsqm,sb->kbpqm", near, self.stencil.weights)
-        return _squared_size(derivatives).amax(dim=(1, 2)).sqrt()
 
 
 @torch.no_grad()
@@ -214,49 +205,32 @@ def make_probe(
     frequency_scale: float | Sequence[float] | None = None,
     generator: torch.Generator | None = None,
 ) -> Probe:
-    """The probe of a symbol, with the arguments of `certify`; networks become float64 copies."""
+    """The probe of a symbol, with the arguments of `certify`."""
     own = symbol.dim if isinstance(symbol, Symbol) else None
     if dim is not None and own is not None and dim != own:
         raise ValueError(f"dim is {dim}, but this symbol has {own} axes: leave dim out")
     axes = own or dim
     if axes is None:
         raise ValueError("this symbol does not know its number of axes: give dim=1, 2 or 3")
-    if t is not None and not isinstance(symbol, Symbol):
-        raise ValueError("a function a(x, ξ) has no time: leave t out, or bind it")
     generator = generator or torch.Generator().manual_seed(0)
     acting = acting or isinstance(symbol, TableSymbol)
-    probe: Probe
-    if isinstance(symbol, Symbol):
-        symbol = copy.deepcopy(symbol).cpu().double().requires_grad_(False)
-        scale = symbol.scale if isinstance(symbol, SeparatedSymbol) else None
-        if scale is not None and not scale.chosen and frequency_scale is not None:
-            scale.settle(frequency_scale)
-        c, b = _factors(symbol, axes, t)
-        probe = SeparatedProbe(_what_acts(c) if acting else c, b, symbol, axes, generator)
-        probe.scale = probe.scale if scale is None else scale.frequency.double()
-        probe.support = max(symbol.modes) if isinstance(symbol, TableSymbol) else None
-    else:
+    if not isinstance(symbol, Symbol):
+        if t is not None:
+            raise ValueError("a function a(x, ξ) has no time: leave t out, or bind it")
         function = symbol.function if isinstance(symbol, FullSymbol) else symbol
-        probe = DirectProbe(_what_acts(function) if acting else function, axes, generator)
+        probe = Probe(_what_acts(function) if acting else function, axes, generator)
+    else:
+        symbol = copy.deepcopy(symbol).cpu().double().requires_grad_(False)
+        if isinstance(symbol, SeparatedSymbol) and not symbol.scale.chosen and frequency_scale:
+            symbol.scale.settle(frequency_scale)
+        probe = SeparatedProbe(symbol, axes, generator, t, acting=acting)
+        if isinstance(symbol, SeparatedSymbol):
+            probe.scale = symbol.scale.frequency.double()
+        probe.support = max(symbol.modes) if isinstance(symbol, TableSymbol) else None
     if frequency_scale is not None:
         probe.scale = scale_per_axis(frequency_scale, axes)
     probe.only_integers = acting
     return probe
-
-
-def _factors(symbol: Symbol, dim: int, t: Time) -> tuple[Factor, Factor | None]:
-    """c and b."""
-    origin = torch.zeros(1, dim, dtype=torch.float64)
-
-    def space(x: Tensor) -> Tensor:
-        b = symbol.evaluate_at(x, origin, t).space
-        assert b is not None
-        return b.expand(-1, symbol.out_channels, symbol.in_channels, -1).flatten(1, 2)
-
-    return (
-        lambda xi: symbol.evaluate_at(origin, xi, t).frequency.flatten(1, 2),
-        space if symbol.depends_on_x else None,
-    )
 
 
 def _what_acts(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

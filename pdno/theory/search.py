@@ -113,7 +113,7 @@ class RaySearch:
     def _uniform(self, *shape: int) -> Tensor:
         return torch.rand(*shape, generator=self.probe.generator, dtype=torch.float64)
 
-    def _strengths(self, xi: Tensor, pairs: Tensor | None = None) -> Tensor:
+    def _strengths(self, xi: Tensor, pairs: Tensor | slice = slice(None)) -> Tensor:
         """max over |α| = q of |Δ^α a| |ξ|^q at ξ (M, d), (orders q, pairs, M)."""
         radius = (xi / self.scale).norm(dim=-1)
         sizes = self.probe.strengths(xi, self.stencil, self.step, pairs)

@@ -80,7 +80,7 @@ def _functions_of_x(probe: Probe) -> Factor:
     They are divided by the largest |a| at that |ξ| on one fixed set of points. Those of a
     separated symbol are its b_r.
     """
-    if isinstance(probe, SeparatedProbe) and probe.space is not None:
+    if isinstance(probe, SeparatedProbe):
         space = probe.space
         return lambda x: space(x).flatten(0, 1)
     fixed, directions = find_points(probe)[0], spread_directions(probe, 6)
