@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from pdno.interface.display import html_table
+from pdno.interface.errors import check_at_least
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.symbols.base import Symbol, Time
+from pdno.symbols.base import FullSymbol, Symbol, Time
 from pdno.symbols.network import SeparatedSymbol
 from pdno.theory.measurement import EVERY_POWER, Indices, Measurement, Row, measure_differences
 from pdno.theory.probe import RATIO, AnySymbol, Probe, make_probe
@@ -145,25 +146,26 @@ def certify(
         symbol, dim=dim, t=t, acting=acting, frequency_scale=frequency_scale, generator=generator
     )
     if frequencies == "real" and probe.only_integers:
-        raise ValueError(
-            "this symbol lives on the lattice: give frequencies='integer', or leave it out"
-        )
-    if shells < 4:
-        raise ValueError(f"shells is {shells}; expected at least 4 to see growth")
+        cure = "give frequencies='integer', or leave it out"
+        raise ValueError(f"this symbol lives on the lattice: {cure}")
+    check_at_least("shells", shells, 4)
     probe.shells = shells
-    # the theorem
-    proven = _proven_order(symbol, probe, t, acting)
-    # the search
+    proven = None  # the order of the symbol, or of the part that acts on real functions
+    if isinstance(symbol, Symbol) and (symbol.hermitian or not acting or probe.dim == 1):
+        proven = symbol.proven_order(None if t is None else float(torch.as_tensor(t).flatten()[0]))
     doubtful = proven is None or order is None or order < proven
     measurement = _measure(probe, search=doubtful)
+    fitted, finite = measurement.fitted_order, measurement.not_finite is None
     network = isinstance(symbol, SeparatedSymbol) and not probe.only_integers
     real = network if frequencies is None else frequencies == "real"
-    kinks, seam = find_kinks(probe, real=real) if measurement.not_finite is None else ([], None)
-    # the rules
-    m = _requested_order(order, measurement.fitted_order, proven)
-    theorem = proven is not None and m >= proven and measurement.not_finite is None
+    kinks, seam = find_kinks(probe, real=real) if finite else ([], None)
+    m = order
+    if m is None:
+        m = fitted if math.isfinite(fitted) else 0.0
+        m = proven if proven is not None and abs(fitted - proven) < CLOSE else m
+    theorem = proven is not None and m >= proven and finite
     witnesses, unclear = ([], []) if theorem else _find_violations(measurement, m)
-    if not theorem and measurement.not_finite is None:
+    if finite and not theorem:
         witnesses += [*kinks, *([seam] if seam and space == "torus" else [])]
     assessment: Assessment = "refused" if witnesses else "undecided" if unclear else "accepted"
     seminorms, units = measurement.seminorms(m), measurement.unit_rows
@@ -176,7 +178,7 @@ def certify(
         proof="theorem" if theorem else "evidence",
         certainty=_certainty(assessment, measurement, proven if theorem else None),
         requested=m,
-        order=measurement.fitted_order,
+        order=fitted,
         dim=probe.dim,
         seminorms={i: seminorms.get(i, 0.0) for i in indices},
         growth={i: units[i].growth()[0] if i in units else -math.inf for i in indices},
@@ -203,39 +205,17 @@ def _single_symbol(symbol: object) -> AnySymbol:
     """The symbol itself, or that of an operator."""
     if isinstance(symbol, PseudoDifferentialOperator):
         return symbol.symbol
-    name = type(symbol).__name__
-    if isinstance(symbol, nn.Module) and not isinstance(symbol, Symbol):
-        modules = symbol.named_modules()
-        layers = [n for n, m in modules if isinstance(m, PseudoDifferentialOperator)]
-        raise ValueError(
-            f"a {name} has no single symbol; its layers with one are {', '.join(layers) or 'none'}"
-            ": give that of a layer, for example certify(model.operators[0].symbol); "
-            "`pdno symbol RUN` assesses them all"
-        )
-    if not callable(symbol):
-        wanted = "a symbol, a layer with one, or a function a(x, ξ)"
-        hint = "of a trained operator it is for example operator.operators[0].symbol"
-        raise ValueError(f"a {name} is no symbol; expected {wanted}: {hint}")
-    return symbol
-
-
-# ---- The theorem and the rules ----
-
-
-def _proven_order(symbol: AnySymbol, probe: Probe, t: Time, acting: bool) -> float | None:
-    """m if the symbol, or the part of it that acts on real functions, is proven to be in S^m."""
-    if not isinstance(symbol, Symbol) or (acting and probe.dim > 1 and not symbol.hermitian):
-        return None
-    return symbol.proven_order(None if t is None else float(torch.as_tensor(t).flatten()[0]))
-
-
-def _requested_order(order: float | None, fitted: float, proven: float | None) -> float:
-    """m: as given, or the proven order if the fitted one is close to it, else the fitted one."""
-    if order is not None:
-        return order
-    if proven is not None and abs(fitted - proven) < CLOSE:
-        return proven
-    return fitted if math.isfinite(fitted) else 0.0
+    if isinstance(symbol, (Symbol, FullSymbol)):
+        return symbol
+    if callable(symbol) and not isinstance(symbol, nn.Module):
+        return symbol
+    modules = symbol.named_modules() if isinstance(symbol, nn.Module) else ()
+    layers = [name for name, m in modules if isinstance(m, PseudoDifferentialOperator)]
+    hint = f"its layers with one are {', '.join(layers)}; " if layers else ""
+    raise ValueError(
+        f"a {type(symbol).__name__} is no symbol; {hint}expected a symbol, a function a(x, ξ) or "
+        "a layer, for example operator.operators[0]; `pdno symbol RUN` assesses them all"
+    )
 
 
 def _find_violations(measurement: Measurement, order: float) -> tuple[list[Witness], list[str]]:

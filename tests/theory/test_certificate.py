@@ -101,6 +101,11 @@ def test_waves_are_bounded_but_their_differences_do_not_decay(symbol, dim):
     assert certificate.witness.kind == "differences" and sum(certificate.witness.alpha) == 1
 
 
+def test_full_symbols_are_symbols():
+    full = FullSymbol(lambda x, xi: (1 + norm(xi) ** 2)[None, None].expand(1, 1, len(x), -1))
+    assert certify(full, 2.0, dim=1).accepted and not certify(full, 1.0, dim=1).accepted
+
+
 def test_a_shift_by_a_whole_period_is_the_identity():
     """e^{-2πi v ξ t} = 1 on the lattice for integer vt, however it is rounded."""
     assert certify(Advection((1.0,)), 0.0, t=1.0).accepted
