@@ -54,21 +54,22 @@ def read_checksums(path: Path) -> dict[str, str]:
 def file_states(folder: Path, record: str = CHECKSUMS) -> dict[str, State]:
     """The state of every file that a record names."""
     digests = read_checksums(folder / record)
-    return {name: _state(folder / name, digest) for name, digest in digests.items()}
+    return {name: file_state(folder / name, digest) for name, digest in digests.items()}
 
 
 def verified_path(path: Path) -> Path:
     """The path of a file of a run that agrees with its checksum; ValueError where it does not."""
     record = path.with_name(CHECKSUMS)
     if record.is_file():
-        state = _state(path, read_checksums(record).get(path.name))
+        state = file_state(path, read_checksums(record).get(path.name))
         if state in _PROBLEMS and (state != "unknown" or path.exists()):
             more = f"`pdno verify {path.parent}` checks all files"
             raise ValueError(f"{path} {_PROBLEMS[state]}; {more}")
     return path
 
 
-def _state(path: Path, digest: str | None) -> State:
+def file_state(path: Path, digest: str | None) -> State:
+    """The state of a file that has this digest in a record; None where no record names it."""
     if digest is None or not path.is_file():
         return "unknown" if digest is None else "missing"
     return "right" if sha256(path) == digest else "changed"

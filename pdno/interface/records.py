@@ -5,6 +5,7 @@ Their kinds are plain dictionaries by name, so that other packages can add their
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -23,6 +24,11 @@ class Record(BaseModel):
         if isinstance(values, dict):
             refuse_unknown(cls.__name__, cls.model_fields, values)
         return values
+
+    def with_changes(self, **changes: object) -> Self:
+        """The same with other values, checked as a whole."""
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return type(self).model_validate({**values, **changes})
 
 
 def error_message(error: BaseException) -> str:

@@ -37,10 +37,6 @@ class NetworkSpecification(Record):
             torch.manual_seed(seed)
             return NETWORKS[self.kind](dim, in_channels, out_channels, **options)
 
-    def with_changes(self, **options: object) -> "NetworkSpecification":
-        """The same with other options, checked as a whole."""
-        return type(self).model_validate({**dict(self), **options})
-
     def __reduce__(self) -> tuple[object, ...]:
         return _read, (dict(self),)  # its class is made when it is needed
 

@@ -24,12 +24,7 @@ from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
 from pdno.files.metric_table import Metadata, Metric, metrics_of_run
 from pdno.interface.errors import check_at_least
-from pdno.runs.specification import (
-    Experiment,
-    dataset_folder,
-    open_experiment_data,
-    read_experiment,
-)
+from pdno.runs.specification import Experiment, open_experiment_data, read_experiment
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import History, read_history, read_tensors
 from pdno.training.distributed import check_device
@@ -147,12 +142,11 @@ class Run:
         takes the points of the training, or of the file.
         """
         file = DataFile(path=file) if isinstance(file, Path) else file
-        data = self._test_samples() if file is None else self._samples_of(file)
+        data = self._open_data(file)
+        if resolution is not None:
+            check_at_least("resolution", resolution)
         finest = max(data.grid.shape)
-        points = (
-            (self.resolution if file is None else finest) if resolution is None else resolution
-        )
-        check_at_least("resolution", points)
+        points = resolution or (self.resolution if file is None else finest)
         if finest % points:
             raise ValueError(f"resolution {points} does not divide the {data.grid.shape} grid")
         errors = evaluate(self.operator, data.subsample(finest // points), device=self.device)
@@ -160,28 +154,23 @@ class Run:
         first = replace(self.metrics[0], split=split, resolution=points)
         return [replace(first, metric=name, value=x) for name, x in errors.metrics().items()]
 
-    def _test_samples(self) -> OperatorDataset:
-        """The test samples on their finest grid; datasets lie beside the run."""
-        experiment, store = self.experiment, self.folder.resolve().parent / run_folder.DATA
+    def _open_data(self, file: DataFile | None) -> OperatorDataset:
+        """The samples of a file with the window of the training, or the test samples."""
+        experiment, sampling = self.experiment, self.operator.sampling
+        if file is not None:
+            trained = None if experiment is None else experiment.file
+            if trained and not file.keyword_arguments() and not (file.path / MANIFEST).is_file():
+                file = trained.model_copy(update={"path": file.path})
+            data = open_file(file)
+            if experiment is not None:
+                return experiment.frames_of(data)
+            frames = None if sampling is None else sampling.input_frames
+            return data if frames is None or data.input_frames else data.window(frames)
         if experiment is None:
             missing = f"{self.folder} does not hold the test samples, which were in memory"
             raise ValueError(f"{missing}: give a dataset with --file")
-        problem = experiment.problem
-        if problem and not (data := dataset_folder(problem, store)).is_dir():
-            raise ValueError(f"{data} is missing or was moved: give a dataset with --file")
+        store = self.folder.resolve().parent / run_folder.DATA
         return open_experiment_data(experiment, store).finest_test
-
-    def _samples_of(self, file: DataFile) -> OperatorDataset:
-        """All samples of a file, with the window that the operator was trained with."""
-        experiment, sampling = self.experiment, self.operator.sampling
-        trained = None if experiment is None else experiment.file
-        if trained and not file.keyword_arguments() and not (file.path / MANIFEST).is_file():
-            file = trained.model_copy(update={"path": file.path})
-        data = open_file(file)
-        if experiment is not None:
-            return experiment.frames_of(data)
-        frames = None if sampling is None else sampling.input_frames
-        return data if frames is None or data.input_frames else data.window(frames)
 
     def predict(
         self,
@@ -262,10 +251,7 @@ def _read_object(path: Path) -> JSON:
 
 
 def load(
-    folder: Path | str,
-    network: nn.Module | None = None,
-    *,
-    device: torch.device | str = "cpu",
+    folder: Path | str, network: nn.Module | None = None, *, device: torch.device | str = "cpu"
 ) -> TrainedOperator:
     """The trained operator of a folder of `pdno.fit`, `save`, `pdno train` or `reproduce`.
 
@@ -274,9 +260,7 @@ def load(
     return TrainedOperator.load(Run.open(folder, device).folder, network, device)
 
 
-def load_run(folder: Path | str, device: torch.device | str = "cpu") -> Run:
-    """The finished run of a folder: experiment, operator, metrics, history and sample arrays."""
-    return Run.open(folder, device)
+load_run = Run.open
 
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, field_serializer, field_validator, model_validator
@@ -134,13 +134,17 @@ class Experiment(Record):
         _ = self.metadata  # whose cells are checked, too
         return self
 
-    def _check_problem(self, problem: Problem) -> None:
-        if self.pooled + self.validation + self.test > problem.samples:
+    def check_samples(self, count: int) -> None:
+        """ValueError where the parts of a dataset of so many samples overlap."""
+        if self.pooled + self.validation + self.test > count:
             validation = f" and validation={self.validation}" if self.validation else ""
             first = f"train={self.train}" if self.pool is None else f"pool={self.pool}"
             raise ValueError(
-                f"{first}{validation} and test={self.test} overlap in {problem.samples} samples"
+                f"{first}{validation} and test={self.test} overlap in {count} samples"
             )
+
+    def _check_problem(self, problem: Problem) -> None:
+        self.check_samples(problem.samples)
         count, most = self.network.option("pde_parameters") or 0, len(problem.vary)
         if count not in (0, most):
             raise ValueError(
@@ -210,10 +214,6 @@ class Experiment(Record):
         """Data with the input frames of this experiment, where it has some."""
         return data if self.window is None else data.window(self.window, self.targets)
 
-    def with_changes(self, **changes: Any) -> "Experiment":
-        """This experiment with other values, checked as a whole."""
-        return Experiment(**{**{k: getattr(self, k) for k in self.model_fields_set}, **changes})
-
 
 def differences(before: Experiment, now: Experiment) -> list[str]:
     """The keys in which two specifications differ, with both values."""
@@ -278,20 +278,19 @@ def ensure_dataset(problem: Problem, folder: Path, *, engine: Engine = "processe
 def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData:
     """The samples of an experiment; the dataset of a problem is a folder of `folder`."""
     if experiment.problem is not None:
-        data = open_dataset(dataset_folder(experiment.problem, folder), verify=False)
+        path = dataset_folder(experiment.problem, folder)
+        if not path.is_dir():
+            raise ValueError(f"{path} is missing or was moved: give other data with --file")
+        data = open_dataset(path, verify=False)
     else:
         assert experiment.file is not None
         data = open_file(experiment.file)
     finest = experiment.frames_of(data)
+    experiment.check_samples(len(finest))
     train, test = finest.split(experiment.train, test=experiment.test)
     every, validation = _step(max(finest.grid.shape), experiment.resolution), None
     if experiment.validation:
         chosen = range(experiment.pooled, experiment.pooled + experiment.validation)
-        if chosen.stop > len(finest) - experiment.test:
-            raise ValueError(
-                f"train={experiment.pooled}, validation={experiment.validation} and "
-                f"test={experiment.test} overlap in {len(finest)} samples"
-            )
         validation = finest.subset(chosen).subsample(every)
     return ExperimentData(train.subsample(every), test.subsample(every), test, validation)
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pdno.data.shards import MANIFEST, read_manifest
-from pdno.files.atomic import sha256
-from pdno.files.checksums import State, file_states
+from pdno.files.checksums import State, file_state, file_states
 from pdno.files.run_folder import CHECKSUMS, WITH_CHECKSUMS
 
 Finding = tuple[Path, State, str]  # a file, its state, and what to do about it
-RUN = "bring it back from a copy, or remove the folder and run it again"
-DATA = "run the dataset's `pdno generate` command again, or bring it back from a copy"
-EXPORT = "bring it back from a copy, or export it again"
-FOREIGN = f"it is not listed in {CHECKSUMS}: remove it"
+RECORDS = {
+    CHECKSUMS: "bring it back from a copy, or remove the folder and run it again",
+    f"*.{CHECKSUMS}": "bring it back from a copy, or export it again",
+    MANIFEST: "run the dataset's `pdno generate` command again, or bring it back from a copy",
+}
 
 
 def verify(paths: Sequence[Path]) -> tuple[str, bool]:
@@ -29,9 +29,11 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
     for path in paths:
         if not path.exists():
             raise ValueError(f"there is no {path}: give a dataset, a run, or an exported file")
-        folders = _folders(path) if path.is_dir() else [path.parent]
-        all_of_them = [finding for folder in folders for finding in _check(folder)]
-        mine = [f for f in all_of_them if path.is_dir() or f[0] == path]
+        folders = {path if path.is_dir() else path.parent}
+        if path.is_dir():
+            folders |= {record.parent for name in RECORDS for record in path.rglob(name)}
+        checked = [finding for folder in sorted(folders) for finding in _check(folder)]
+        mine = [finding for finding in checked if path.is_dir() or finding[0] == path]
         if not any(state != "unknown" for _, state, _ in mine):
             raise ValueError(f"{path} has no checksums: it is no finished dataset, run or export")
         # a file may be named by several records, and all have to agree
@@ -47,50 +49,24 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
     return "\n".join([*lines, f"{len(findings)} files: {summary}"]), right
 
 
-def _folders(folder: Path) -> list[Path]:
-    """The folder, and those below it that have a record."""
-    records = (CHECKSUMS, MANIFEST, f"*.{CHECKSUMS}")
-    return sorted({folder, *(path.parent for name in records for path in folder.rglob(name))})
-
-
 def _check(folder: Path) -> Iterator[Finding]:
     """The files of one folder."""
-    named: dict[Path, State] = {}
-    for record in [*folder.glob(CHECKSUMS), *folder.glob(f"*.{CHECKSUMS}")]:
-        cure = RUN if record.name == CHECKSUMS else EXPORT
-        named[record] = "right"
+    named = set[Path]()
+    for record, cure in [(r, RECORDS[name]) for name in RECORDS for r in folder.glob(name)]:
+        states: dict[str, State] = {record.name: "right"}
         try:
-            states = file_states(folder, record.name)
+            if record.name == MANIFEST:
+                shards = read_manifest(folder).shards
+                states |= {s.file: file_state(folder / s.file, s.sha256) for s in shards}
+            else:
+                states |= file_states(folder, record.name)
         except ValueError:
-            named[record] = "changed"
-            yield record, "changed", cure
-            continue
-        yield record, "right", ""
+            states = {record.name: "changed"}
         for name, state in states.items():
-            named[folder / name] = state
+            named.add(folder / name)
             yield folder / name, state, "" if state == "right" else cure
-    if (folder / MANIFEST).is_file():
-        for path, state in _dataset(folder):
-            named[path] = state
-            yield path, state, "" if state == "right" else DATA
     finished = (folder / CHECKSUMS).is_file()
     for path in sorted(folder.iterdir()):
         if path not in named and path.is_file() and not path.name.startswith("."):
             foreign = finished and path.name in WITH_CHECKSUMS
-            yield path, "unknown", FOREIGN if foreign else ""
-
-
-def _dataset(folder: Path) -> Iterator[tuple[Path, State]]:
-    """The manifest of a dataset, and its shards."""
-    try:
-        manifest = read_manifest(folder)
-    except ValueError:
-        yield folder / MANIFEST, "changed"
-        return
-    yield folder / MANIFEST, "right"
-    for shard in manifest.shards:
-        path = folder / shard.file
-        if not path.is_file():
-            yield path, "missing"
-        else:
-            yield path, "right" if sha256(path) == shard.sha256 else "changed"
+            yield path, "unknown", f"it is not listed in {CHECKSUMS}: remove it" * foreign

@@ -468,7 +468,7 @@ def test_a_run_on_a_published_file(tmp_path):
     assert torch.equal(kept["target"][:, 0, 0], torch.from_numpy(fields[1, 4:, ::2]))
     assert not (tmp_path / "data").exists()
     for changes, message in (
-        ({"train": 5}, "train=5 and test=2 of 6 samples share"),
+        ({"train": 5}, "train=5 and test=2 overlap in 6 samples"),
         ({"resolution": 12}, "resolution 12 is not among the points"),
         ({"window": 1}, "does not fit 1 frames"),
     ):
