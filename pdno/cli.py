@@ -47,8 +47,8 @@ Source = Positional[Path]
 Sources = Positional[tuple[Path, ...]]
 Device = Annotated[str | None, arg(help="For example cpu or cuda, which is the default if any.")]
 CPU = Annotated[str, arg(help="Where to predict.")]
-FAMILY = "By name, as an operator of a family of equations needs them: viscosity 1e-4."
-PDEParameters = Annotated[dict[str, float] | None, arg(help=FAMILY)]
+PDEParameters = Annotated[dict[str, float] | None, arg(help="By name, as in viscosity 1e-4.")]
+Preset = Literal["smoke", "small"]
 
 
 def generate(
@@ -82,9 +82,7 @@ def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -
     print(describe_data(DataFile(path=path, **layout.keyword_arguments())))
 
 
-def demo(
-    out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small", pages: bool = True
-) -> None:
+def demo(out: Path = Path("demo"), preset: Preset = "small", pages: bool = True) -> None:
     """Show a trained operator, draw each problem, train PDNO and FNO, write a report.
 
     Arguments:
@@ -335,12 +333,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"pdno {pdno.__version__}")
         return 0
     try:
+        config, words = (CascadeSubcommandArgs, DisallowNone), _prepare(words)
         code = tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
-            prog="pdno",
-            description=ABOUT,
-            args=_prepare(words),
-            config=(CascadeSubcommandArgs, DisallowNone),
+            COMMANDS, prog="pdno", description=ABOUT, args=words, config=config
         )
         return code or 0
     except KeyboardInterrupt:

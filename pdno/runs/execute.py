@@ -101,8 +101,7 @@ def train(
     experiment = read_experiment(specification)
     changes = {"epochs": epochs, "seed": seed}
     changes = {name: value for name, value in changes.items() if value is not None}
-    settings = {**experiment.training.model_dump(), **changes}
-    experiment = experiment.with_changes(training=settings)
+    experiment = experiment.with_changes(training=experiment.training.with_changes(**changes))
     return run_experiment(experiment, out, device=device, tensorboard=tensorboard)
 
 
@@ -114,10 +113,8 @@ def _is_finished(folder: Path, experiment: Experiment) -> bool:
     existing = read_experiment(verified_path(path))
     if existing != experiment:
         changes = ", ".join(differences(existing, experiment))
-        raise ValueError(
-            f"{folder} holds a run with another specification ({changes}): take another folder, "
-            "or remove this one"
-        )
+        wrong = f"{folder} holds a run with another specification ({changes})"
+        raise ValueError(f"{wrong}: take another folder, or remove this one")
     return run_folder.is_finished(folder)
 
 
@@ -156,10 +153,7 @@ def _build_network(experiment: Experiment, samples: ExperimentData) -> torch.nn.
 
 
 def _measure_and_save(
-    experiment: Experiment,
-    operator: TrainedOperator,
-    samples: ExperimentData,
-    folder: Path,
+    experiment: Experiment, operator: TrainedOperator, samples: ExperimentData, folder: Path
 ) -> None:
     """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""
     measured, operator.sample_arrays = measure(experiment, operator, samples)

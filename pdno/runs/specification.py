@@ -153,10 +153,8 @@ class Experiment(Record):
             )
         frames, targets = len(problem.times or ()), self.targets or 1
         if self.window is not None and self.window + targets > frames:
-            raise ValueError(
-                f"window={self.window} and targets={targets} or more do not fit the {frames} "
-                "frames of the problem"
-            )
+            window = f"window={self.window} and targets={targets} or more"
+            raise ValueError(f"{window} do not fit the {frames} frames of the problem")
         for points in (self.resolution, *self.zero_shot):
             _step(problem.resolution, points)
 
@@ -297,37 +295,20 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
 
 def _step(points: int, resolution: int) -> int:
     if points % resolution:
-        raise ValueError(
-            f"resolution {resolution} is not among the points of data stored at {points}: take a "
-            "divisor"
-        )
+        wrong = f"resolution {resolution} is not among the points of data stored at {points}"
+        raise ValueError(f"{wrong}: take a divisor")
     return points // resolution
 
 
 def unseen_samples(
-    experiment: Experiment,
-    count: int,
-    problem: Problem | None = None,
-    *,
-    seed: int = UNSEEN,
-    after: float | None = None,
+    experiment: Experiment, count: int, problem: Problem | None = None, *, seed: int = UNSEEN
 ) -> OperatorDataset:
-    """New samples, solved now and subsampled as the network of an experiment sees them.
-
-    Arguments:
-        problem: That of the experiment by default.
-        after: Leave out the times up to this one.
-    """
+    """New samples of its problem or another, as the network of an experiment sees them."""
     problem = experiment.problem if problem is None else problem
     if problem is None:
         raise ValueError(f"{experiment.name} has no problem: take a run on generated data")
     problem = problem.model_copy(update={"seed": seed, "samples": count})
     samples = [problem.sample(index) for index in range(count)]
-    times = problem.times
-    if after is not None and times is not None:
-        kept = [k for k, t in enumerate(times) if t > after]
-        times = tuple(times[k] for k in kept)
-        samples = [sample._replace(output=sample.output[kept]) for sample in samples]
-    data = collect(samples, problem.grid(), times, problem.fields)
+    data = collect(samples, problem.grid(), problem.times, problem.fields)
     every = problem.resolution // experiment.resolution
     return experiment.frames_of(data).subsample(every)

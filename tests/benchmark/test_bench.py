@@ -7,8 +7,7 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from pdno.benchmark import run as bench_run
-from pdno.benchmark.contenders import (
+from pdno.benchmark.measurements import (
     ALWAYS,
     MAIN,
     NEURALOPERATOR,
@@ -19,16 +18,14 @@ from pdno.benchmark.contenders import (
     StraightPDNO,
     build,
     contenders_of,
+    measure_memory,
+    time_darcy,
+    time_long_enough,
+    time_navier_stokes,
+    time_rollout,
+    time_training,
 )
-from pdno.benchmark.run import (
-    PARTS,
-    bench_darcy,
-    bench_navier_stokes,
-    bench_tables,
-    plot_scaling,
-    run_bench,
-)
-from pdno.benchmark.worker import measure, time_long_enough
+from pdno.benchmark.run import FLOW, PARTS, ROLLOUT, bench_tables, plot_scaling, run_bench
 from pdno.networks.neural_operator import count_parameters
 from pdno.spectral.grid import Grid
 
@@ -115,33 +112,9 @@ def test_quick_contenders_have_more_turns(monkeypatch):
 
 
 def test_solvers_are_faster_and_at_least_as_exact():
-    flow = bench_navier_stokes(resolution=32, steps=20)
-    assert flow["ratio"] > 1 and flow["error"] < 1e-4
-    darcy = bench_darcy(resolution=64)
-    assert darcy["residual"] < 1e-8 and darcy["splu_residual"] < 1e-8
-
-
-def fabricated(step):
-    times = {"step": step, "forward": step, "frozen": step, "parameters": dict.fromkeys(step, 7)}
-    solver = ("seconds", "ratio", "error", "residual")
-    flow = dict.fromkeys((*solver, "published_seconds", "published_error"), 1.0)
-    darcy = dict.fromkeys((*solver, "splu_seconds", "splu_residual"), 1.0)
-    sizes = {"neuraloperator FNO": 6, "PDNO a(x,xi)": 9, "PDNO a(xi)": 3}
-    return {
-        "machine": {},
-        "solvers": {"navier-stokes": flow, "darcy": darcy},
-        "settings": {
-            "name": {
-                "title": "a setting",
-                "asked": {"PDNO a(x,xi)": 1.0, "PDNO a(xi)": 0.5},
-                "times": times,
-                "memory": {name: {"bytes": size * 2**20} for name, size in sizes.items()},
-            }
-        },
-        "rollout": {"1": {"asked": 1.5, "times": step}, "20": {"asked": None, "times": step}},
-        "variants": {"two threads": times},
-        "rollout memory": {"recompute": {"bytes": 5 * 2**20}},
-    }
+    flow = time_navier_stokes(resolution=32, steps=20)
+    assert flow["seconds"]["published"] > flow["seconds"]["ours"] and flow["error"]["ours"] < 1e-4
+    assert max(time_darcy(resolution=64)["residual"].values()) < 1e-8
 
 
 STEP = {
@@ -153,29 +126,41 @@ STEP = {
 }
 
 
-def test_a_table_has_the_ratios_of_its_numbers():
-    table = bench_tables(fabricated(STEP))
-    row = "| PDNO a(xi) | 7 | 1.0000 s | 0.50 | 8.00 | 1.0000 s | 0.50 | 1.0000 s | 0.50 |"
-    assert table.count(row) == 2  # of the setting and of its variant
-    assert "| a setting | PDNO a(xi) | 3 | 0.50 |" in table
-    assert "| rollout | recompute | 5 | - |" in table
+def fabricated(step):
+    times = {"step": step, "forward": step, "parameters": dict.fromkeys(step, 7)}
+    sizes = {"neuraloperator FNO": 6, "PDNO a(x,xi)": 9, "PDNO a(xi)": 3}
+    memory = {name: size * 2**20 for name, size in sizes.items() if name in step}
+    return {
+        SETTINGS[MAIN].title: {**times, "memory": memory},
+        "two threads": times,
+        f"{ROLLOUT}1": {"seconds": step},
+        f"{ROLLOUT}20": {"seconds": step},
+        FLOW: {"seconds": {"ours": 1.0, "published": 4.0}, "error": {"ours": 1.0}},
+        "scaling": {},
+    }
+
+
+def test_tables_have_the_ratios_of_their_numbers():
+    main, two, _, _, flow = bench_tables(fabricated(STEP)).split("## ")[1:]
+    row = "| PDNO a(xi) | 1.0000 s | 0.5 | 1.0000 s | 0.5 | 7 | 1 |"
+    assert row in main and row in two
+    assert "| 3 MB | 0.5 | 0.5 |" in main and "| 6 MB | 1 | – |" in main
+    assert "| ours | 1.0000 s | 0.25 | 1.0e+00 | – | – |" in flow
 
 
 def test_asked_ratios_that_are_not_reached_are_marked():
-    table = bench_tables(fabricated(STEP))
-    assert "| a setting | 2.000 ✗ | 1.00 | 0.500 | 0.50 | 1.50 | 0.50 |" in table
-    assert "| a setting, rough a1 | 2.500 | - | - | - | - | - |" in table
-    assert "| 1 | PDNO a(x,xi) | 4.0000 s | 2.000 ✗ | 1.50 |" in table
-    assert "| 1 | PDNO a(xi) | 1.0000 s | 0.500 | 1.50 |" in table
-    assert "| 20 | PDNO a(x,xi) | 4.0000 s | 2.000 | - |" in table
-    first = table.index("## ")
-    assert table[first:].startswith("## A training step over that of the neuraloperator FNO")
+    main, two, one, twenty, _ = bench_tables(fabricated(STEP)).split("## ")[1:]
+    assert "| PDNO a(x,xi) | 4.0000 s | 2 ✗ | 4.0000 s | 2 |" in main and "| 0.75 |" in main
+    assert "| PDNO a(x,xi), rough a1 | 5.0000 s | 2.5 |" in main and "✗" not in two
+    assert "| PDNO a(x,xi) | 4.0000 s | 2 ✗ | 1.5 |" in one
+    assert "| PDNO a(xi) | 1.0000 s | 0.5 | 1.5 |" in one
+    assert "| PDNO a(x,xi) | 4.0000 s | 2 | – |" in twenty
 
 
 def test_tables_do_without_the_neuraloperator_fno():
-    results = fabricated({name: time for name, time in STEP.items() if "FNO" not in name})
-    del results["settings"]["name"]["memory"]["neuraloperator FNO"]
-    assert "| a setting | - | 1.00 | - | 0.50 | - | - |" in bench_tables(results)
+    steps = {name: time for name, time in STEP.items() if "FNO" not in name}
+    main = bench_tables(fabricated(steps)).split("## ")[1]
+    assert "| PDNO a(xi) | 1.0000 s | – | 1.0000 s | – | 7 | – | 3 MB | – | 0.5 |" in main
 
 
 @pytest.fixture
@@ -185,75 +170,72 @@ def measured(monkeypatch):
 
     def pretend(task):
         tasks.append(task)
-        kind, *arguments = task.arguments
-        if kind == "time":
-            seconds = dict.fromkeys(arguments[3:], 1.0)
-            return dict.fromkeys(("step", "forward", "frozen", "parameters"), seconds)
-        if kind == "rollout":
-            return dict.fromkeys(arguments[4:], 1.0)
-        if kind == "scaling":
+        seconds = dict.fromkeys(task.options.get("names", ("ours",)), 1.0)
+        if task.measurement == "time_scaling":
             curve = {"values": [1, 2], "seconds": {"a": [1.0, 2.0]}}
             return {"base": {"batch": 1}, "curves": {"batch": curve, "width": curve}}
-        return {"bytes": 2**20}
+        if task.measurement == "measure_memory":
+            return {"memory": {task.options["name"]: 2**20}}
+        return {"step": seconds}
 
-    monkeypatch.setattr(bench_run, "_in_process", pretend)
-    ones = dict.fromkeys(("seconds", "ratio", "error", "residual"), 1.0)
-    flow = {**ones, "published_seconds": 1.0, "published_error": 1.0}
-    monkeypatch.setattr(bench_run, "bench_navier_stokes", lambda: flow)
-    darcy = {**ones, "splu_seconds": 1.0, "splu_residual": 1.0}
-    monkeypatch.setattr(bench_run, "bench_darcy", lambda: darcy)
+    monkeypatch.setattr("pdno.benchmark.run.Task.run", pretend)
     return tasks
 
 
 def test_a_bench_measures_every_setting_and_memory(measured, tmp_path):
     table = run_bench(tmp_path)
-    titles = [setting.title for setting in SETTINGS.values()]
-    assert all(f"## {title}, tuned allocator, 1 thread" in table for title in titles)
-    measured_memory = {task.arguments[1:] for task in measured if task.arguments[0] == "memory"}
+    assert all(f"## {setting.title}\n" in table for setting in SETTINGS.values())
+    memory = [task for task in measured if task.measurement == "measure_memory"]
+    pairs = {(task.options["setting"], task.options["name"]) for task in memory}
     installed = ALWAYS if find_spec("neuralop") else ALWAYS[1:]
-    assert measured_memory >= {(setting, name) for setting in SETTINGS for name in installed}
-    assert {task.allocator for task in measured if task.arguments[0] == "memory"} == {"default"}
-    results = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
-    assert set(results["rollout"]) == {"1", "20"} and "scaling" in results
+    assert pairs >= {(setting, name) for setting in SETTINGS for name in installed}
+    assert {task.allocator for task in memory} == {"default"}
+    results = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))["measured"]
+    assert {f"{ROLLOUT}1", f"{ROLLOUT}20", FLOW, "scaling"} <= set(results)
     assert (tmp_path / "bench.md").read_text(encoding="utf-8") == table
     assert (tmp_path / "scaling.png").is_file()
 
 
 def test_a_quick_bench_has_one_setting_its_rollout_and_the_solvers(measured, tmp_path):
     run_bench(tmp_path, quick=True)
-    results = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))
-    assert list(results["settings"]) == [MAIN]
-    assert set(results) == {"machine", "settings", "rollout", "solvers"}
-    assert not any({"MWT", STRAIGHT} & set(task.arguments) for task in measured)
+    results = json.loads((tmp_path / "bench.json").read_text(encoding="utf-8"))["measured"]
+    titles = list(results)
+    assert titles[0] == SETTINGS[MAIN].title and titles[1:4] == [
+        f"{ROLLOUT}1",
+        f"{ROLLOUT}20",
+        FLOW,
+    ]
+    assert len(titles) == 5
+    assert not any({"MWT", STRAIGHT} & set(task.options.get("names", ())) for task in measured)
 
 
 def test_a_bench_of_some_settings_measures_only_those(measured, tmp_path):
     table = run_bench(tmp_path, settings=["3d-32-k8", "rollout"])
-    kinds = {task.arguments[0] for task in measured}
-    assert kinds == {"time", "memory", "rollout"}
-    rollout_memory = ("memory", MAIN, "PDNO a(x,xi)", "10", "yes")
-    assert rollout_memory in {task.arguments for task in measured}
-    assert table.count("## ") == 4 and "Solvers" not in table
+    kinds = {task.measurement for task in measured}
+    assert kinds == {"time_training", "measure_memory", "time_rollout"}
+    rollout = {"setting": MAIN, "name": "PDNO a(x,xi)", "steps": 10, "recompute": True}
+    assert rollout in [task.options for task in measured]
+    assert table.count("## ") == 4 and "Darcy" not in table
     assert not (tmp_path / "scaling.png").exists()
 
 
 def test_an_unknown_setting_is_refused_with_the_known_ones(tmp_path):
-    with pytest.raises(ValueError, match=f"cannot measure 4d; expected some of {PARTS[0]}"):
+    with pytest.raises(ValueError, match=f"settings is '4d'; .*expected one of {PARTS[0]}"):
         run_bench(tmp_path / "out", settings=["4d"])
     assert not (tmp_path / "out").exists()
 
 
 def test_a_measurement_is_json(monkeypatch):
     monkeypatch.setitem(SETTINGS, MAIN, Setting((32, 32), 4, width=4, batch=2, in_channels=10))
-    memory = measure("memory", MAIN, "PDNO a(xi)")
-    assert json.loads(json.dumps(memory))["bytes"] >= 0
-    grown = measure("memory", MAIN, "PDNO a(x,xi)", "1", "yes")
-    assert json.loads(json.dumps(grown))["bytes"] >= 0
-    times = measure("time", MAIN, "1", "0", "PDNO a(x,xi)", "FNO")
-    assert json.loads(json.dumps(times)) == times
-    assert set(times["frozen"]) == {"PDNO a(x,xi)", "FNO"}
-    frames = measure("rollout", "1", "3", "1", "0", "PDNO a(x,xi)", "FNO")
-    assert min(json.loads(json.dumps(frames)).values()) > 0
+    memory = measure_memory(MAIN, "PDNO a(xi)")
+    assert json.loads(json.dumps(memory))["memory"]["PDNO a(xi)"] >= 0
+    (grown,) = measure_memory(MAIN, "PDNO a(x,xi)", 1, True)["memory"].values()
+    assert json.loads(json.dumps(grown)) >= 0
+    names = ["PDNO a(x,xi)", "FNO"]
+    times = time_training(MAIN, names, repeats=1, seconds=0)
+    assert json.loads(json.dumps(times)) == times and set(times["frozen"]) == {*names}
+    frames = time_rollout(1, 3, names, repeats=1, seconds=0)
+    assert min(json.loads(json.dumps(frames))["seconds"].values()) > 0
 
 
 def test_the_scaling_plot_has_a_curve_per_network():

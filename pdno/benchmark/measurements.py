@@ -1,0 +1,334 @@
+"""What `pdno bench` compares, and its measurements, each in a process of its own.
+
+Allocator, threads and peak memory belong to a process: `python -m pdno.benchmark.measurements
+FUNCTION OPTIONS`, with options in JSON, prints one line of JSON, by quantity and contender.
+"""
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import splu
+from torch import Tensor, nn
+from torch.nn import functional
+
+from pdno.equations.darcy import Darcy
+from pdno.equations.navier_stokes import NavierStokes
+from pdno.evaluation.speed import peak_growth, time_alternately
+from pdno.fields.distributions import darcy_permeability, navier_stokes_initial
+from pdno.native import tune_allocator
+from pdno.networks.mwt import MWT
+from pdno.networks.neural_operator import (
+    NeuralOperator,
+    PointwiseLinear,
+    count_parameters,
+    rollout,
+)
+from pdno.networks.pdno import FNO, PDNO
+from pdno.operators.reference import apply_straight
+from pdno.solvers.elliptic import assemble, solve_elliptic
+from pdno.solvers.published import PUBLISHED_STEP, integrate_published
+from pdno.solvers.solve import solve
+from pdno.spectral.calculus import band_mask
+from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.grid import Grid
+
+JSON = dict[str, Any]
+"""Options, or the numbers of a measurement, as JSON holds them."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A problem size, and the largest ratios of PDNO a(x,ξ) and a(ξ) that are aimed at."""
+
+    shape: tuple[int, ...]
+    modes: int | None
+    limits: tuple[float, float] = (1.0, 1.0)
+    width: int = 20
+    batch: int = 20
+    in_channels: int = 1
+    symbol_hidden: int = 32
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        points = "x".join(map(str, self.shape))
+        modes = "all modes" if self.modes is None else f"k {self.modes}"
+        return f"{len(self.shape)}D {points}, {modes}, width {self.width}, batch {self.batch}"
+
+    def inputs(self) -> Tensor:
+        """Random input fields."""
+        return torch.randn(self.batch, self.in_channels, *self.shape)
+
+
+MAIN = "2d-64-k12"  # the paper's Navier-Stokes setting
+SETTINGS = {
+    MAIN: Setting((64, 64), 12, (0.75, 0.50), in_channels=10),
+    "2d-64-all": Setting((64, 64), None, (1.0, 0.6), in_channels=10),
+    "2d-85-k12": Setting((85, 85), 12, (0.9, 0.4)),
+    "2d-241-k12": Setting((241, 241), 12, (1.1, 0.6), batch=4),
+    "2d-256-k12": Setting((256, 256), 12, (1.1, 0.6), batch=4),
+    "2d-64-k12-batch1": Setting((64, 64), 12, (1.5, 0.9), batch=1, in_channels=10),
+    "1d-1024-k16": Setting((1024,), 16, (1.5, 0.5), width=64, symbol_hidden=64),
+    "1d-1024-all": Setting((1024,), None, (1.5, 0.8), width=64, symbol_hidden=64),
+    "1d-8192-k16": Setting((8192,), 16, (1.5, 0.5), width=64, symbol_hidden=64),
+    "3d-32-k8": Setting((32, 32, 32), 8, (1.5, 0.8), width=12, batch=2),
+}
+
+NEURALOPERATOR, STRAIGHT = "neuraloperator FNO", "straight a(x,xi)"
+SPACE_AND_FREQUENCY, FREQUENCY = "PDNO a(x,xi)", "PDNO a(xi)"
+ROUGH, ROUGHNESS = "PDNO a(x,xi), rough a1", 8.0  # times larger first weights, as after training
+FINAL_TIME = 20.0  # of the trajectory of the solvers
+ALWAYS = (NEURALOPERATOR, SPACE_AND_FREQUENCY, FREQUENCY)  # whose memory is always measured
+EVERYWHERE = (*ALWAYS, "PDNO classical a(x,xi)", "PDNO low rank 2", "FNO")
+SLOWEST = ("MWT", STRAIGHT)
+# where the (B, O, I, *N) tensors of the straight formula take a few gigabytes
+STRAIGHT_FITS = (MAIN, "2d-64-all", "1d-1024-k16")
+SYMBOLS: dict[str, JSON] = {
+    FREQUENCY: {"depends_on_x": False},
+    "PDNO classical a(x,xi)": {"symbol": "classical"},
+    "PDNO low rank 2": {"symbol": "low-rank", "rank": 2},
+    "PDNO low rank 2 shared": {"symbol": "low-rank", "rank": 2, "shared": True},
+}
+SCALED = (SPACE_AND_FREQUENCY, FREQUENCY, "PDNO low rank 2", "FNO")
+BASE = {"resolution": 32, "modes": 8, "width": 12, "batch": 8, "rollout steps": 1}
+AXES = {
+    "resolution": [16, 32, 64, 128],
+    "modes": [4, 8, 12, 16],
+    "width": [6, 12, 24, 36],
+    "batch": [2, 4, 8, 16, 32],
+    "rollout steps": [1, 2, 4, 8],
+}
+
+
+def contenders_of(setting_name: str) -> list[str]:
+    """Who is compared in a setting; the neuraloperator FNO only where it is installed."""
+    names = list(EVERYWHERE)
+    if setting_name == MAIN:
+        names += ["PDNO low rank 2 shared", "MWT"]
+    if len(SETTINGS[setting_name].shape) == 1:
+        names.append(ROUGH)
+    if setting_name in STRAIGHT_FITS:
+        names.append(STRAIGHT)
+    return names if find_spec("neuralop") else names[1:]
+
+
+def build(name: str, setting: Setting) -> nn.Module:
+    """A contender by name."""
+    dim, width, modes = len(setting.shape), setting.width, setting.modes
+    channels: JSON = {"in_channels": setting.in_channels, "out_channels": 1}
+    if name == NEURALOPERATOR:
+        from neuralop.models import FNO as NeuralOperatorFNO
+
+        kept = tuple(2 * modes if modes else points for points in setting.shape)
+        theirs: nn.Module = NeuralOperatorFNO(kept, hidden_channels=width, n_layers=4, **channels)
+        return theirs
+    if name == "FNO":
+        kept = tuple(modes or points // 2 for points in setting.shape)
+        return FNO(dim, **channels, width=width, modes=kept)
+    if name == "MWT":
+        return MWT(dim, **channels, append_coordinates=True)
+    options = {**SYMBOLS.get(name, {}), "symbol_hidden": setting.symbol_hidden, "modes": modes}
+    network = PDNO(dim, **channels, width=width, **options)
+    if name == ROUGH:
+        with torch.no_grad():
+            for weight in (p for n, p in network.named_parameters() if "space.linear_in.w" in n):
+                weight.mul_(ROUGHNESS)
+    return StraightPDNO(network) if name == STRAIGHT else network
+
+
+class StraightPDNO(nn.Module):
+    """The published network written straight down, which everything is measured against.
+
+    Linear layers on the last axis, 1x1 convolutions, and the formula of the operator with its
+    (B, O, I, *N) tensors. It has the parameters of `pdno.PDNO` and gives the same numbers.
+    """
+
+    def __init__(self, network: PDNO) -> None:
+        super().__init__()
+        self.network: Any = network
+
+    def forward(self, f: Tensor) -> Tensor:
+        """u, with everything materialised."""
+
+        def linear(layer: PointwiseLinear, v: Tensor) -> Tensor:
+            return functional.linear(v, layer.weight, layer.bias)
+
+        network, grid = self.network, Grid(tuple(f.shape[2:]))
+        convolve = getattr(functional, f"conv{grid.dim}d")
+        x = (grid.points() * network.coordinate_scale).to(f.dtype).expand(len(f), *grid.shape, -1)
+        v = linear(network.lift, torch.cat([f.movedim(1, -1), x], dim=-1)).movedim(-1, 1)
+        for layer, operator in enumerate(network.operators):
+            v = functional.gelu(v) if layer else v
+            values, local = operator.symbol.evaluate(grid, operator.modes), network.locals[layer]
+            mixed = convolve(v, local.weight[(..., *[None] * grid.dim)], local.bias)
+            v = apply_straight(values, v, grid, operator.modes) + mixed
+        v = functional.gelu(linear(network.project_hidden, v.movedim(1, -1)))
+        return linear(network.project, v).movedim(-1, 1)
+
+
+def time_long_enough(
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    repeats: int,
+    seconds: float,
+    warm_up: bool = True,
+) -> dict[str, float]:
+    """Best seconds of each contender; they take turns, and the quick ones have more of them."""
+    best = dict.fromkeys(contenders, float("inf"))
+    spent = dict.fromkeys(contenders, 0.0)
+    unfinished, turns = dict(contenders), 0
+    while unfinished:
+        taken = time_alternately(unfinished, repeats=1, warm_up=warm_up and turns == 0)
+        turns += 1
+        for name, time in taken.items():
+            best[name] = min(best[name], time)
+            spent[name] += time
+            if turns >= repeats and spent[name] >= seconds:
+                del unfinished[name]
+    return best
+
+
+def _train_step(network: nn.Module, predict: Callable[[], Tensor]) -> Callable[[], None]:
+    def step() -> None:
+        network.zero_grad(set_to_none=True)
+        torch.autograd.backward(predict().square().mean())
+
+    return step
+
+
+def _freeze(networks: Mapping[str, nn.Module], setting: Setting) -> None:
+    for network in networks.values():
+        if isinstance(network, NeuralOperator):
+            network.freeze(Grid(setting.shape))
+
+
+def time_training(setting: str, names: list[str], repeats: int, seconds: float) -> JSON:
+    """Seconds of a training step, a forward pass and a frozen forward pass."""
+    size = SETTINGS[setting]
+    f, networks = size.inputs(), {name: build(name, size) for name in names}
+    calls = {name: partial(network, f) for name, network in networks.items()}
+    steps = {name: _train_step(network, calls[name]) for name, network in networks.items()}
+    forwards = {name: torch.no_grad()(call) for name, call in calls.items()}
+    step = time_long_enough(steps, repeats=repeats, seconds=seconds)
+    for network in networks.values():
+        network.zero_grad(set_to_none=True)
+    again = partial(time_long_enough, forwards, repeats=min(repeats, 2), seconds=seconds / 2)
+    forward = again(warm_up=False)
+    _freeze(networks, size)
+    frozen = again(warm_up=False)
+    counts = {name: count_parameters(n, complex_once=False) for name, n in networks.items()}
+    return {"step": step, "forward": forward, "frozen": frozen, "parameters": counts}
+
+
+def measure_memory(setting: str, name: str, steps: int = 0, recompute: bool = False) -> JSON:
+    """Growth of the resident size during the first training step, of a rollout if it has steps.
+
+    A tiny network of the same kind has loaded all libraries before, so that only the step
+    itself counts: what it keeps for the backward pass, the gradients, and all it works with.
+    """
+
+    def step(size: Setting) -> Callable[[], None]:
+        network, f = build(name, size), size.inputs()
+        if steps:
+            return _train_step(network, partial(rollout, network, f, steps, recompute=recompute))
+        return _train_step(network, partial(network, f))
+
+    size = SETTINGS[setting]
+    few = None if size.modes is None else 4
+    step(replace(size, shape=(16,) * len(size.shape), modes=few, batch=1))()
+    label = f"{name}, {steps} steps, recompute {recompute}" if steps else name
+    return {"memory": {label: peak_growth(step(size))}}
+
+
+def time_rollout(batch: int, frames: int, names: list[str], repeats: int, seconds: float) -> JSON:
+    """Seconds of a rollout without gradients from frozen networks, in the main setting."""
+    setting = replace(SETTINGS[MAIN], batch=batch)
+    window, networks = setting.inputs(), {name: build(name, setting) for name in names}
+    _freeze(networks, setting)
+    runs = {
+        name: torch.no_grad()(partial(rollout, network, window, frames))
+        for name, network in networks.items()
+    }
+    return {"seconds": time_long_enough(runs, repeats=repeats, seconds=seconds)}
+
+
+def time_scaling(repeats: int) -> JSON:
+    """Seconds of a training step along five axes, one changed at a time."""
+
+    def times(resolution: int, modes: int, width: int, batch: int, frames: int) -> JSON:
+        setting = Setting((resolution,) * 2, modes, width=width, batch=batch, in_channels=10)
+        f, steps = setting.inputs(), {}
+        for name in SCALED:
+            network = build(name, setting)
+            steps[name] = _train_step(network, partial(rollout, network, f, frames))
+        return {**time_alternately(steps, repeats=repeats)}
+
+    curves: dict[str, object] = {}
+    for axis, values in AXES.items():
+        measured = [times(*{**BASE, axis: value}.values()) for value in values]
+        seconds = {name: [some[name] for some in measured] for name in SCALED}
+        curves[axis] = {"values": values, "seconds": seconds}
+    return {"base": BASE, "curves": curves}
+
+
+def time_navier_stokes(*, resolution: int = 128, steps: int = 300) -> JSON:
+    """A trajectory to T = 20 by our solver and by the published scheme, both in float64.
+
+    The published scheme is timed over `steps` of its steps and scaled; its error is measured at
+    t = 1, where ours is largest, against our solver with steps eight times smaller.
+    """
+    equation, grid = NavierStokes(viscosity=1e-5), Grid((resolution,) * 2)
+    w0 = navier_stokes_initial().sample(grid, seed=0, indices=[0])
+    w0 = inverse(transform(w0, 2) * band_mask(grid), grid.shape)
+    contenders = {
+        "ours": lambda: solve(equation, w0, [FINAL_TIME]),
+        "published": lambda: integrate_published(equation, w0, [steps * PUBLISHED_STEP]),
+    }
+    times = time_alternately(contenders, repeats=3)
+    published = times["published"] * (FINAL_TIME / PUBLISHED_STEP) / steps
+    exact = solve(equation, w0, [1.0], refine=8)
+
+    results = {"ours": solve(equation, w0, [1.0])}
+    results["published"] = integrate_published(equation, w0, [1.0])
+    errors = {name: float((w - exact).norm() / exact.norm()) for name, w in results.items()}
+    return {"seconds": {"ours": times["ours"], "published": published}, "error": errors}
+
+
+def time_darcy(*, resolution: int = 512) -> JSON:
+    """One sample of contrast 4 by our solver and by scipy's sparse factorisation."""
+    grid = Grid.cells((resolution,) * 2)
+    permeability = darcy_permeability().sample(grid, seed=0, indices=[0])
+    matrix, source = assemble(permeability[0, 0]).tocsc(), np.ones(grid.size)
+    options: JSON = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+
+    def direct() -> Any:
+        return splu(matrix, diag_pivot_thresh=0.0, **options).solve(source)
+
+    contenders = {"ours": lambda: solve_elliptic(Darcy(), permeability), "splu": direct}
+    times = time_alternately(contenders, repeats=3)
+    residual = np.linalg.norm(source - matrix @ direct()) / np.linalg.norm(source)
+    ours = float(solve_elliptic(Darcy(), permeability)[1].max())
+    return {"seconds": times, "residual": {"ours": ours, "splu": float(residual)}}
+
+
+NETWORKS = (time_training, measure_memory, time_rollout, time_scaling)
+MEASUREMENTS: dict[str, Callable[..., JSON]]
+MEASUREMENTS = {f.__name__: f for f in (*NETWORKS, time_navier_stokes, time_darcy)}
+
+
+if __name__ == "__main__":
+    tune_allocator()
+    if os.environ.get("OMP_NUM_THREADS") == "1" and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    warnings.filterwarnings("ignore")  # of the other packages' imports
+    torch.manual_seed(0)
+    print(json.dumps(MEASUREMENTS[sys.argv[1]](**json.loads(sys.argv[2]))))
