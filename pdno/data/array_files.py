@@ -13,7 +13,7 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -70,7 +70,6 @@ def check_array(name: str, size: int) -> None:
 
 
 def _check_size(name: str, size: int, most: int) -> None:
-    """Refuse an array that declares more bytes than its file can hold."""
     if size > most:
         raise PublishedFileError(
             f"array {name} declares {size:,} bytes, more than its file can hold; {AGAIN}"
@@ -126,7 +125,6 @@ def _arrays(path: Path, file: BinaryIO, stack: ExitStack) -> tuple[str, Iterable
 
 
 def _zipped_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
-    """An array of an .npz file."""
     name, packed = info.filename.removesuffix(".npy"), info.compress_type == zipfile.ZIP_DEFLATED
     if info.flag_bits & 1:
         raise PublishedFileError(f"array {name} is encrypted; save it without a password")
@@ -143,10 +141,8 @@ def _numpy_array(name: str, start: Callable[[], IO[bytes]], most: int) -> Array:
     parse = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = parse(head)
     if dtype.hasobject:
-        raise PublishedFileError(
-            f"array {name} holds Python objects; refused because reading them could run code: "
-            "save arrays of numbers"
-        )
+        unsafe = "holds Python objects; refused because reading them could run code"
+        raise PublishedFileError(f"array {name} {unsafe}: save arrays of numbers")
     size = math.prod(shape) * dtype.itemsize
     _check_size(name, size if min(shape, default=0) >= 0 else most + 1, most)
     order: Literal["F", "C"] = "F" if fortran else "C"
@@ -185,7 +181,6 @@ def _torch_arrays(contents: Contents, name: str) -> Iterator[Array]:
 
 
 def _hdf5_arrays(source: h5py.File, size: int, *, matlab: bool) -> list[Array]:
-    """The arrays of an open file of `size` bytes."""
     arrays = []
 
     def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
@@ -257,13 +252,12 @@ def _mat5_arrays(file: BinaryIO, size: int) -> Iterator[Array]:
         start, position = position, position + 8 + count
         if kind not in (_MATRIX, _COMPRESSED) or position > size:
             raise PublishedFileError(f"the variable at byte {start:,} is cut off; {AGAIN}")
-        packed = None
+        unpack = None
         if kind == _COMPRESSED:
-            packed = partial(_unpacked, file, start + 8, count)
+            unpack = partial(_unpacked, file, start + 8, count)
             head = zlib.decompressobj().decompress(head[8 : 8 + count], _FIRST_BYTES)
-        array = _mat5_array(file, order, head, (start, position), packed)
+        array = _mat5_array(file, order, head, (start, position), unpack)
         if array.name:
-            _check_size(array.name, math.prod(array.shape), _EXPANSION * size)
             yield array
 
 
@@ -328,28 +322,25 @@ def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[st
 
     A folder has the arrays of its .npy files, which are called after them.
     """
+    values, total = dict[str, np.ndarray](), 0
     if Path(path).is_dir():
         files = {file.stem: file for file in sorted(Path(path).glob("*.npy"))}
         if not files:
             raise ValueError(f"{path} has no .npy files, no manifest.json and no HDF5 files")
-        _check_names(path, names or (), files)
-        wanted = [file for name, file in files.items() if names is None or name in names]
-        return {name: array for file in wanted for name, array in read_arrays(file).items()}
-    values, total = dict[str, np.ndarray](), 0
-    with open_arrays(path) as (_, arrays):
-        for name, array in arrays.items():
-            if array.block is not None and (names is None or name in names):
-                values[name] = array.read()
-                total += values[name].nbytes
-                check_array(f"{name}, with those before it,", total)
-    _check_names(path, names or (), arrays)
+        existing = list(files)
+        for name in existing if names is None else filter(files.get, names):
+            values |= read_arrays(files[name])
+    else:
+        with open_arrays(path) as (_, arrays):
+            existing = list(arrays)
+            for name, array in arrays.items():
+                if array.block is not None and (names is None or name in names):
+                    values[name] = array.read()
+                    total += values[name].nbytes
+                    check_array(f"{name}, with those before it,", total)
     for name in names or ():
+        if name not in existing:
+            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(existing)}")
         if name not in values:
             raise ValueError(f"array {name!r} of {path} holds no real numbers")
     return values
-
-
-def _check_names(path: Path | str, names: Sequence[str], existing: Mapping[str, object]) -> None:
-    for name in names:
-        if name not in existing:
-            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(existing)}")

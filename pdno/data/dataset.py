@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pdno.data.problems import PROBLEMS
-from pdno.data.shards import OWN, Manifest, write_manifest, write_shard
-from pdno.data.sources import ArraySource, Channels, Numbers, ShardSource, Source, stacked_pairs
+from pdno.data.shards import OWN, Channels, Manifest, write_manifest, write_shard
+from pdno.data.sources import ArraySource, Numbers, ShardSource, Source, stacked_pairs
 from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
 from pdno.interface.display import html_table, one_line
+from pdno.interface.errors import check_shape
 from pdno.spectral.grid import Grid
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     ) -> "OperatorDataset":
         """A dataset of pairs (input (C, *N), target (C, *N) or (T, C, *N)), read once into memory.
 
-        The source is a torch Dataset or DataLoader, or a list or another iterable of pairs; a pair
-        may be a dict with x and y. A DataLoader gives its samples in the order of its dataset.
-        Without a grid the points are i/N on a torus. A dataset of ours is returned as it is.
+        The source is a torch Dataset or DataLoader, read in the order of its dataset, or an
+        iterable of pairs, or of dicts with x and y. Without a grid the points are i/N on a torus.
+        A dataset of ours is returned as it is.
         """
         if isinstance(source, OperatorDataset):
             return source
@@ -230,9 +231,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         total = len(self.times)
         end = total if outputs is None else inputs + outputs
         if not 0 < inputs < end <= total:
-            raise ValueError(
-                f"a window of {inputs} inputs and {outputs} outputs does not fit {total} frames"
-            )
+            wanted = f"a window of {inputs} inputs and {outputs} outputs"
+            raise ValueError(f"{wanted} does not fit {total} frames")
         return self._view(input_frames=inputs, times=self.times[:end])
 
     def symmetries(self) -> Symmetries:
@@ -275,7 +275,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
         width = None if band is None else band.detach().cpu().numpy()
         fields, names = self._shown(index, prediction)
-        return plot_sample(*fields, times=self.target_times, names=names, title=title, band=width)
+        times = self.target_times
+        return plot_sample(*fields, times=times, names=names, title=title, band=width)
 
     def animate(
         self, index: int = 0, prediction: Tensor | None = None, *, title: str = ""
@@ -291,11 +292,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     ) -> tuple[list[np.ndarray], tuple[list[str], list[str]]]:
         """Input, target and prediction, and titles of the channels of inputs and outputs."""
         inputs, target = self[index]
-        if prediction is not None and prediction.shape != target.shape:
-            raise ValueError(
-                f"the prediction has shape {tuple(prediction.shape)}; expected that of the target "
-                f"of sample {index}, {tuple(target.shape)}"
-            )
+        if prediction is not None:
+            check_shape("the prediction", prediction, *target.shape)
         before, after = ([n.replace("_", " ") for n in part] for part in self.source.channels)
         if self.input_frames is not None:  # of a window its last frame
             inputs = inputs[-target.shape[1] :]
@@ -305,16 +303,12 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         return shown, (before, [name.replace("output", "target") for name in after])
 
     def _summary(self) -> dict[str, str]:
-        """Sizes and ranges, without reading a sample."""
         inputs, outputs = map(str, map(len, self.source.channels))
         if self.input_frames is not None:
             inputs = f"{self.input_frames} frames of {outputs}"
         kind = "periodic" if self.grid.periodic else "box"
-        summary = {
-            "samples": str(len(self)),
-            "channels": f"{inputs} -> {outputs}",
-            "grid": f"{' x '.join(map(str, self.grid.shape))} {kind}",
-        }
+        grid = f"{' x '.join(map(str, self.grid.shape))} {kind}"
+        summary = {"samples": f"{len(self)}", "channels": f"{inputs} -> {outputs}", "grid": grid}
         for name, values in self.source.pde_parameters.items():
             summary[name] = f"{float(values.min()):g} to {float(values.max()):g}"
         if (times := self.target_times) is not None:

@@ -76,30 +76,26 @@ def _reason(ended: "subprocess.CompletedProcess[bytes]") -> str:
     if ended.returncode == DAMAGED:
         return last
     return (
-        "what it says of its contents cannot be read with "
-        f"{memory_limit():,} bytes and in {time_limit():g} s of computing (the process that tried "
-        f"ended with {ended.returncode}{last and f', {last}'}); raise the limits, for example "
-        f"{LIMIT}=16GiB or {TIME_LIMIT}=60s, if it is not damaged"
+        f"its metadata cannot be read with {memory_limit():,} bytes and in {time_limit():g} s of "
+        f"computing (the process that tried ended with {ended.returncode}{last and f', {last}'}); "
+        f"raise the limits, for example {LIMIT}=16GiB or {TIME_LIMIT}=60s, if it is not damaged"
     )
 
 
 def main() -> None:
     """Walk through the files that standard input names; a byte for each that is done."""
     for path in sys.stdin.buffer.read().split(b"\0"):
-        if resource is not None:
-            _limit(resource.RLIMIT_CORE, 0)
-            _limit(resource.RLIMIT_AS, memory_limit() + PROGRAM)
-            _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + time_limit()))
+        seconds = math.ceil(time.process_time() + time_limit())
+        limits = {"CORE": 0, "AS": memory_limit() + PROGRAM, "CPU": seconds}
+        for name, most in limits.items() if resource else ():
+            kind = getattr(resource, f"RLIMIT_{name}")
+            _, hard = resource.getrlimit(kind)
+            with suppress(ValueError, OSError):  # not every system has every limit
+                resource.setrlimit(kind, (most if hard < 0 else min(most, hard), hard))
         with _tolerant(), h5py.File(os.fsdecode(path), "r") as file:
             _visit(file, set())
             file.visititems(lambda *_: None)
         os.write(1, b".")
-
-
-def _limit(kind: int, most: int) -> None:
-    _, hard = resource.getrlimit(kind)
-    with suppress(ValueError, OSError):  # not every system has every limit
-        resource.setrlimit(kind, (most if hard < 0 else min(most, hard), hard))
 
 
 @contextmanager

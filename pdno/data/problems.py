@@ -10,17 +10,11 @@ without it.
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import (
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from pdno.interface.records import Record
 
@@ -40,7 +34,7 @@ Amplitude = Annotated[float, Field(ge=-1e12, le=1e12)]
 FinalTime = Annotated[float, Field(ge=1e-9, le=1e4)]
 Frames = Annotated[int, Field(ge=1, le=100_000)]
 Resolution = Annotated[int, Field(ge=4, le=65536)]
-Names = tuple[str, ...]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
 NAME_THEM = "name its arrays: inputs and outputs, or --inputs NAME --outputs NAME as arguments"
 MOST_NUMBERS = 2**28  # of one sample on the grid of the solver: 2 GiB of float64
 MOST_DECAY = 700.0  # e^-700 is about the smallest float64
@@ -101,12 +95,10 @@ class Problem(Record, ABC):
     where the range is positive, else uniform."""
 
     @model_serializer(mode="wrap")
-    def _without_ranges(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_ranges(self, handler: Callable[[object], dict[str, Any]]) -> dict[str, Any]:
         """A parameter that varies has no value of its own."""
-        plain: dict[str, Any] = handler(self)
-        if not plain.get("vary"):
-            plain.pop("vary", None)
-        return {name: value for name, value in plain.items() if name not in self.vary}
+        left_out = {*self.vary} if self.vary else {"vary"}
+        return {name: value for name, value in handler(self).items() if name not in left_out}
 
     def at(self, pde_parameters: Mapping[str, float]) -> "Problem":
         """The same problem with these PDE parameters, nothing varied, on the same grids."""
@@ -125,25 +117,21 @@ class Problem(Record, ABC):
         for corner in itertools.product(*self.vary.values()) if self.vary else ():
             self.at(dict(zip(self.vary, corner, strict=True)))
         if self.solver_points % self.resolution:
-            raise ValueError(
-                f"solver_resolution {self.solver_points} is not a multiple of resolution "
-                f"{self.resolution}: the stored points must be points of the solver"
-            )
+            wrong = f"solver_resolution {self.solver_points} is not a multiple of resolution"
+            raise ValueError(f"{wrong} {self.resolution}: stored points must be the solver's")
         numbers = len(self.times or (0,)) * self.solver_points**self.dim
         if numbers > MOST_NUMBERS:
-            raise ValueError(
-                f"one sample has {numbers:,} numbers on the grid of the solver; expected at most "
-                f"{MOST_NUMBERS:,}: lower the resolution or the number of frames"
-            )
+            wrong = f"one sample has {numbers:,} numbers on the grid of the solver"
+            cure = "lower the resolution or the number of frames"
+            raise ValueError(f"{wrong}; expected at most {MOST_NUMBERS:,}: {cure}")
         return self
 
     @property
     def solver_points(self) -> int:
         """Grid points per axis of the solver."""
-        if self.solver_resolution is not None:
-            return self.solver_resolution
         usual = self.usual_solver_points
-        return usual if usual % self.resolution == 0 else self.resolution
+        fits = usual % self.resolution == 0
+        return self.solver_resolution or (usual if fits else self.resolution)
 
     @property
     def usual_solver_points(self) -> int:
@@ -334,8 +322,10 @@ class NavierStokesProblem(Problem):
         return navier_stokes_initial(self.amplitude), NavierStokes(self.viscosity, self.forcing)
 
 
-_ALL: tuple[type[Problem], ...] = (HeatProblem, BurgersProblem, DarcyProblem, NavierStokesProblem)
-PROBLEMS = {problem.name: problem for problem in _ALL}
+PROBLEMS: dict[str, type[Problem]] = {
+    problem.name: problem
+    for problem in (HeatProblem, BurgersProblem, DarcyProblem, NavierStokesProblem)
+}
 
 
 class Layout(Record):
@@ -365,11 +355,6 @@ class Layout(Record):
     """Position of the first point in its cell, as in pdno.Grid; 0.5 for cell centres."""
     times: tuple[float, ...] | None = None
     """Times of the frames of the outputs; what the file says, else 1, 2, ... by default."""
-
-    @field_validator("inputs", "outputs", "input_channels", "output_channels", mode="before")
-    @classmethod
-    def _one_name(cls, value: object) -> object:
-        return (value,) if isinstance(value, str) else value
 
     def keyword_arguments(self) -> dict[str, Any]:
         """The options that differ from their defaults."""

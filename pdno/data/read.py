@@ -18,20 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pdno.data.array_files import (
-    BARE,
-    Array,
-    PublishedFileError,
-    Shape,
-    check_array,
-    open_arrays,
-    read_arrays,
-)
+from pdno.data.array_files import BARE, Array, PublishedFileError, open_arrays, read_arrays
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.problems import NAME_THEM, PROBLEMS, DataFile, Layout
 from pdno.data.shards import MANIFEST, describe_dataset, read_manifest
 from pdno.data.sources import not_finite
 from pdno.data.well import is_well, open_well
+from pdno.files.limits import check_memory
 from pdno.files.tensor_file import AGAIN
 from pdno.spectral.grid import Grid
 
@@ -44,15 +37,25 @@ SPACE = "xyz"
 USUAL_AXES = {2: "nx", 3: "nxy"}
 MOST_READ = 2**24  # numbers of an array that are read for its range
 _MOST_TIMES, _MOST_LISTED = 100_000, 12
+_SPACED = "{} frames per unit of time: whole times are at the indices {}, {}, {}, ..."
 
 
 class _Published(NamedTuple):
-    """Names of inputs and outputs, and the axes of the outputs; inputs have all but time."""
+    """A layout: names of inputs and outputs, and the axes of the outputs; inputs have no time."""
 
     kind: Kind
     inputs: str | None
     outputs: str
     axes: str
+
+
+class _Contents(NamedTuple):
+    """What a file is as published data; `sizes` of samples n, frames t, or 0, and points x, y."""
+
+    layout: _Published
+    sizes: dict[str, int]
+    times: tuple[float, ...] | None
+    notes: tuple[str, ...]
 
 
 _PUBLISHED = (
@@ -108,11 +111,9 @@ def open_file(file: DataFile) -> OperatorDataset:
     if file.inputs and file.outputs:
         return _open_arrays(file)
     if file.path.is_dir() or options:
-        names = ", ".join(read_arrays(file.path))
-        missing = "inputs" if not file.inputs else "outputs"
-        raise ValueError(
-            f"{file.path} has the arrays {names}, but not which are {missing}: {NAME_THEM}"
-        )
+        names, missing = ", ".join(read_arrays(file.path)), "outputs" if file.inputs else "inputs"
+        existing = f"{file.path} has the arrays {names}"
+        raise ValueError(f"{existing}, but not which are {missing}: {NAME_THEM}")
     try:
         return _open_published(file.path)
     except PublishedFileError as problem:
@@ -122,46 +123,37 @@ def open_file(file: DataFile) -> OperatorDataset:
 
 def read_inputs(arrays: Mapping[str, np.ndarray], layout: Layout) -> Tensor:
     """The inputs (B, C, *N) alone, float32."""
-    axes = layout.input_axes or _usual_axes("input_axes", arrays, layout.inputs[0])
-    return _fields(arrays, layout.inputs, axes)[0].float()
+    return _fields(arrays, layout.inputs, "input_axes", layout.input_axes)[0].float()
 
 
 def _open_arrays(file: DataFile) -> OperatorDataset:
     arrays = read_arrays(file.path, [*file.inputs, *file.outputs])
-    input_axes = file.input_axes or _usual_axes("input_axes", arrays, file.inputs[0])
-    output_axes = file.output_axes or input_axes
-    if file.output_axes is None and arrays[file.outputs[0]].ndim != len(input_axes):
-        output_axes = _usual_axes("output_axes", arrays, file.outputs[0])
-    if "t" in input_axes:
-        raise ValueError(
-            f"axes {input_axes!r} of the inputs have a time: use `outputs` for frames"
-        )
-    inputs, input_names = _fields(arrays, file.inputs, input_axes)
-    outputs, output_names = _fields(arrays, file.outputs, output_axes)
+    inputs, names, axes = _fields(arrays, file.inputs, "input_axes", file.input_axes)
+    alike = arrays[file.outputs[0]].ndim == len(axes)
+    output_axes = file.output_axes or (axes if alike else None)
+    outputs, output_names, output_axes = _fields(arrays, file.outputs, "output_axes", output_axes)
+    if "t" in axes:
+        raise ValueError(f"axes {axes!r} of the inputs have a time: use `outputs` for frames")
     times: Sequence[float] | None = file.times
     if "t" in output_axes:
         times = times or range(1, outputs.shape[1] + 1)
     elif times is not None:
         raise ValueError(f"times are set, but axes {output_axes!r} of the outputs have no t")
     grid = Grid(tuple(inputs.shape[2:]), file.periodic is not False, file.offset or 0.0)
-    channels = (file.input_channels or input_names, file.output_channels or output_names)
+    channels = (file.input_channels or names, file.output_channels or output_names)
     return OperatorDataset.from_arrays(inputs, outputs, grid, times, channels=channels)
 
 
-def _usual_axes(option: str, arrays: Mapping[str, np.ndarray], name: str) -> str:
-    shape = arrays[name].shape
-    if len(shape) not in USUAL_AXES:
-        raise ValueError(
-            f"array {name!r} has shape {shape}: say what its axes are with {option}, for example "
-            "'ncxy' for channels first, 'nxyc' for channels last, 'nxyt' for frames last"
-        )
-    return USUAL_AXES[len(shape)]
-
-
 def _fields(
-    arrays: Mapping[str, np.ndarray], names: Sequence[str], axes: str
-) -> tuple[Tensor, tuple[str, ...]]:
-    """Arrays as channels of one field (n, [t,] c, x, ...), and the names of these channels."""
+    arrays: Mapping[str, np.ndarray], names: Sequence[str], option: str, axes: str | None
+) -> tuple[Tensor, tuple[str, ...], str]:
+    """Arrays as channels of one field (n, [t,] c, x, ...), the channels' names, and the axes."""
+    if axes is None and arrays[names[0]].ndim not in USUAL_AXES:
+        raise ValueError(
+            f"array {names[0]!r} has shape {arrays[names[0]].shape}: say what its axes are with "
+            f"{option}, for example 'ncxy' for channels first, 'nxyc' for last, 'nxyt' for frames"
+        )
+    axes = axes or USUAL_AXES[arrays[names[0]].ndim]
     parts = [_in_order(arrays[name], axes, name) for name in names]
     channel = 1 + ("t" in axes)
     if len({part.shape[:channel] + part.shape[channel + 1 :] for part in parts}) > 1:
@@ -172,7 +164,7 @@ def _fields(
         for name, part in zip(names, parts, strict=True)
         for k in range(part.shape[channel])
     ]
-    return torch.cat(parts, dim=channel), tuple(channels)
+    return torch.cat(parts, dim=channel), tuple(channels), axes
 
 
 def _in_order(array: np.ndarray, axes: str, name: str) -> Tensor:
@@ -181,15 +173,13 @@ def _in_order(array: np.ndarray, axes: str, name: str) -> Tensor:
     order = [letters.index(letter) for letter in "ntc" + SPACE if letter in letters]
     space = sum(letter in SPACE for letter in letters)
     if len(order) != len(letters) or "n" not in letters or not space:
-        raise ValueError(
-            f"axes {axes!r} of {name!r}; expected letters once each: n samples, t time, c "
-            "channels, x y z space, for example 'nxy' or 'nxyt'"
-        )
+        letters = "n samples, t time, c channels, x y z space, for example 'nxy' or 'nxyt'"
+        raise ValueError(f"axes {axes!r} of {name!r}; expected letters once each: {letters}")
     if len(letters) != array.ndim:
         shape = f"array {name!r} has shape {array.shape}"
         raise ValueError(f"{shape}, but {axes!r} names {len(letters)} axes")
     dtype = np.float64 if array.dtype == np.float64 else np.float32
-    check_array(name, array.size * np.dtype(dtype).itemsize)
+    check_memory(f"array {name}", array.size * np.dtype(dtype).itemsize)
     tensor = torch.from_numpy(np.require(array.transpose(order), dtype, ["C", "W"]))
     return tensor if "c" in letters else tensor.unsqueeze(-1 - space)
 
@@ -204,9 +194,7 @@ def read_published(
     have, are a ValueError.
     """
     with open_arrays(path) as (file_format, arrays):
-        layout = _recognise(file_format, arrays)
-        times, notes = _times_and_notes(Path(path), layout, arrays)
-        sizes = _sizes(layout, arrays)
+        layout, sizes, times, notes = _recognise(Path(path), file_format, arrays)
         if not isinstance(samples, slice | None):
             raise PublishedFileError(f"samples={samples!r}; give a slice, e.g. slice(0, 100)")
         rows = range(sizes["n"])[samples or slice(None)]
@@ -235,34 +223,28 @@ def _read_finite(array: Array, axes: str, rows: range, frames: int | None) -> Te
     return values
 
 
-def _sizes(layout: _Published, arrays: Mapping[str, Array]) -> dict[str, int]:
-    """The number of samples n, frames t (0 without time) and points x, y of the outputs."""
-    return {"t": 0} | dict(zip(layout.axes, arrays[layout.outputs].shape, strict=True))
-
-
-def _recognise(file_format: str, arrays: Mapping[str, Array]) -> _Published:
-    """The published layout that the names and shapes fit."""
+def _recognise(path: Path, file_format: str, arrays: Mapping[str, Array]) -> _Contents:
+    """The one published layout that the names and shapes fit."""
     if file_format == "HDF5":
-        raise PublishedFileError(
-            "it is HDF5 without the header of MATLAB 7.3, so the order of its axes is not known; "
-            "give the published .mat file"
-        )
+        unknown = "it is HDF5 without the header of MATLAB 7.3: the order of its axes is not known"
+        raise PublishedFileError(f"{unknown}; give the published .mat file")
     shapes = {n: a.shape for n, a in arrays.items() if a.block and math.prod(a.shape)}
     if any(name.endswith(".weight") for name in shapes):
-        sizes = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
-        raise PublishedFileError(f"it holds network weights, {sizes}")
+        total = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
+        raise PublishedFileError(f"it holds network weights, {total}")
     fits = [layout for layout in _PUBLISHED if _fits(layout, shapes)]
     if len(fits) != 1:
         listed = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
-        problem = "fits more than one" if fits else "fits none"
         raise PublishedFileError(
-            f"it holds {listed[:500] or 'no arrays'}, which {problem} of the published layouts "
-            f"({EXPECTED}); give a file as published"
+            f"it holds {listed[:500] or 'no arrays'}, which fits {'several' if fits else 'none'} "
+            f"of the published layouts ({EXPECTED}); give a file as published"
         )
-    return fits[0]
+    layout = fits[0]
+    sizes = {"t": 0} | dict(zip(layout.axes, shapes[layout.outputs], strict=True))
+    return _Contents(layout, sizes, *_times_and_notes(path, layout, arrays, sizes["t"]))
 
 
-def _fits(layout: _Published, shapes: Mapping[str, Shape]) -> bool:
+def _fits(layout: _Published, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     shape = shapes.get(layout.outputs, ())
     if len(shape) != len(layout.axes):
         return False
@@ -275,12 +257,11 @@ def _fits(layout: _Published, shapes: Mapping[str, Shape]) -> bool:
 
 
 def _times_and_notes(
-    path: Path, layout: _Published, arrays: Mapping[str, Array]
+    path: Path, layout: _Published, arrays: Mapping[str, Array], frames: int
 ) -> tuple[tuple[float, ...] | None, tuple[str, ...]]:
     """The time of each frame, None where it is not known, and what a user should know."""
     times: tuple[float, ...] | None = None
-    notes, frames = [], _sizes(layout, arrays)["t"]
-    used = {layout.inputs, layout.outputs}
+    notes, used = [], {layout.inputs, layout.outputs}
     if layout.kind == "burgers":
         times = (1.0,)
     elif layout.kind == "heat":
@@ -302,14 +283,16 @@ def _times_and_notes(
     return times, tuple(notes)
 
 
-def _vorticity_times(shape: Shape, stored: Array | None) -> tuple[tuple[float, ...], list[str]]:
+def _vorticity_times(
+    shape: tuple[int, ...], stored: Array | None
+) -> tuple[tuple[float, ...], list[str]]:
     """The times of the frames: those stored, or index + 1, the convention of the data sets."""
     frames = shape[-1]
     whole = tuple(float(k + 1) for k in range(frames))
     if stored is None or stored.block is None:
         # The only file with another spacing has 200 frames of 256 x 256 up to t = 50.
         if shape[1:] == (256, 256, 200):
-            return tuple(time / 4 for time in whole), [_whole_times(4)]
+            return tuple(time / 4 for time in whole), [_SPACED.format(4, 3, 7, 11)]
         return whole, ["the file stores no times: the time of a frame is its index + 1"]
     if math.prod(stored.shape) > _MOST_TIMES:
         raise PublishedFileError(f"t has shape {stored.shape}, no list of times; {AGAIN}")
@@ -324,12 +307,8 @@ def _vorticity_times(shape: Shape, stored: Array | None) -> tuple[tuple[float, .
         raise PublishedFileError(f"t has {misfit}; {AGAIN}")
     per_unit = round(1 / times[0]) if 0 < times[0] < 1 else 1
     quarters = per_unit > 1 and np.allclose(listed * per_unit, whole)
-    return times, [_whole_times(per_unit)] if quarters else []
-
-
-def _whole_times(per_unit: int) -> str:
-    first = ", ".join(str(k * per_unit - 1) for k in (1, 2, 3))
-    return f"{per_unit} frames per unit of time: whole times are at the indices {first}, ..."
+    indices = (per_unit * k - 1 for k in (1, 2, 3))
+    return times, [_SPACED.format(per_unit, *indices)] if quarters else []
 
 
 def _open_published(path: Path) -> OperatorDataset:
@@ -390,13 +369,11 @@ def _file_lines(path: Path, *, own: bool) -> Iterator[str]:
 
 def _published_lines(path: Path, file_format: str, arrays: Mapping[str, Array]) -> Iterator[str]:
     try:
-        layout = _recognise(file_format, arrays)
-        times, notes = _times_and_notes(path, layout, arrays)
+        layout, sizes, times, notes = _recognise(path, file_format, arrays)
     except PublishedFileError as problem:
         yield f"if it is your own, {NAME_THEM}"
         yield f"not published data: {problem}"
         return
-    sizes = _sizes(layout, arrays)
     points = " x ".join(str(sizes[axis]) for axis in "xy" if axis in sizes)
     yield f"{layout.kind}: {sizes['n']} samples on {points} points"
     yield f"  inputs {layout.inputs or 'not in the file'}, outputs {layout.outputs}"
@@ -407,9 +384,9 @@ def _published_lines(path: Path, file_format: str, arrays: Mapping[str, Array]) 
 
 
 def _dataset_lines(data: OperatorDataset) -> list[str]:
-    kind = "torus" if data.grid.periodic else "box"
     points = " x ".join(map(str, data.grid.shape))
-    line = f"dataset: {len(data)} samples on {points} points of a {kind}"
+    line = f"dataset: {len(data)} samples on {points} points of a "
+    line += "torus" if data.grid.periodic else "box"
     if data.times is not None:
         line += f", {len(data.times)} frames, t = {data.times[0]:g} .. {data.times[-1]:g}"
     return [line, *_ranges(data)]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import h5py
 import numpy as np
@@ -30,11 +30,18 @@ from pdno.spectral.grid import Grid
 MANIFEST = "manifest.json"
 OWN = "own data"  # the problem of data that no problem of ours made
 SHARD_BYTES, SHARDS_AT_LEAST = 32 * 2**20, 32
-AXES = ("x", "y", "z")
+AXES, NOTHING = ("x", "y", "z"), np.array([], dtype="S1")
 FieldKey: TypeAlias = Literal["input", "output"]
 Parameters: TypeAlias = Mapping[str, float | np.ndarray]
 ShardPlan: TypeAlias = tuple[str, int, int]
 """File, first sample and number of samples of a shard."""
+
+
+class Channels(NamedTuple):
+    """The names of the channels of a dataset."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
 
 
 def _versions() -> dict[str, str]:
@@ -117,10 +124,11 @@ class Manifest(Record):
             pde_parameters=tuple(problem.vary),
         )
 
-    def names(self, key: FieldKey) -> tuple[str, ...]:
-        """The fields on disk that are the channels of the inputs or outputs."""
-        names = self.fields[key]
-        return (names,) if isinstance(names, str) else names
+    @property
+    def channels(self) -> Channels:
+        """The fields on disk that are the channels of the inputs and outputs."""
+        names = (self.fields["input"], self.fields["output"])
+        return Channels(*((part,) if isinstance(part, str) else part for part in names))
 
     @property
     def made(self) -> int:
@@ -133,15 +141,17 @@ class Manifest(Record):
         complete = sum(shard.count for shard in ordered) == self.samples
         return self.model_copy(update={"shards": ordered, "complete": complete})
 
-    def stored_shape(self, key: FieldKey) -> tuple[int, ...]:
-        """Shape of one channel of a sample on disk: (*N) or (T, *N)."""
-        in_time = key == "output" and self.times is not None
-        return (*(len(self.times or ()),) * in_time, *self.grid.shape)
+    @property
+    def stored_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Shapes of one channel of a sample on disk: inputs (*N), outputs (*N) or (T, *N)."""
+        frames = () if self.times is None else (len(self.times),)
+        return self.grid.shape, (*frames, *self.grid.shape)
 
     def sample_bytes(self) -> int:
         """Bytes of one sample on disk."""
-        shapes = (self.stored_shape(key) for key in self.fields for _ in self.names(key))
-        return sum(map(math.prod, shapes)) * (4 if self.dtype == "float32" else 8)
+        pairs = zip(self.channels, self.stored_shapes, strict=True)
+        numbers = sum(len(names) * math.prod(shape) for names, shape in pairs)
+        return numbers * (4 if self.dtype == "float32" else 8)
 
     def plan(self) -> list[ShardPlan]:
         """All shards, whoever makes them."""
@@ -203,26 +213,24 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def describe_dataset(folder: Path) -> str:
     """What a dataset folder holds, in a few lines."""
     manifest = read_manifest(folder)
-    count, times = len(manifest.shards), manifest.times
+    count, times, grid = len(manifest.shards), manifest.times, manifest.grid.shape
     absent = sum(not (folder / shard.file).is_file() for shard in manifest.shards)
     state = "complete" if manifest.complete else f"PARTIAL, {manifest.made} samples so far"
     if absent:
         state = f"DAMAGED, {absent} of {count} shards are missing"
-    frames = "static"
-    if times is not None:
-        frames = f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}"
     head = f"{folder}: pdno dataset, {manifest.problem}, {state}"
-    names = f"{', '.join(manifest.names('input'))} -> {', '.join(manifest.names('output'))}"
-    fields = f"  fields     {names}, {frames}, {manifest.dtype}"
+    frames = f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}" if times else "static"
+    inputs, outputs = map(", ".join, manifest.channels)
+    fields = f"  fields     {inputs} -> {outputs}, {frames}, {manifest.dtype}"
     if manifest.problem == OWN:
         samples = f"  samples    {manifest.samples}, {count} shards"
-        return "\n".join([head, samples, f"  grid       {manifest.grid.shape}", fields])
+        return f"{head}\n{samples}\n  grid       {grid}\n{fields}"
     parameters = ", ".join(f"{key}={value}" for key, value in manifest.parameters.items())
     return f"""{head}
   equation   {manifest.equation}
   scheme     {manifest.scheme}
   samples    {manifest.samples} (seed {manifest.seed}), {count} shards
-  grid       {manifest.grid.shape}, solved on {manifest.solver_grid.shape}
+  grid       {grid}, solved on {manifest.solver_grid.shape}
 {fields}
   parameters {parameters}
   residual   {max((shard.residual for shard in manifest.shards), default=0.0):.1e} at most"""
@@ -265,11 +273,12 @@ def build_shard(
         _write_root(file, manifest, first, len(inputs), pde_parameters)
         _write_axes(file, manifest)
         fields = file.create_group("t0_fields")
-        fields.attrs["field_names"] = [*manifest.names("input"), *manifest.names("output")]
-        _write_field(fields, manifest, "input", inputs)
-        _write_field(fields, manifest, "output", outputs)
+        fields.attrs["field_names"] = [name for names in manifest.channels for name in names]
+        # the order in which datasets are closed, at the end of a call, is part of the bytes
+        _write_fields(fields, manifest, 0, inputs)
+        _write_fields(fields, manifest, 1, outputs)
         for rank in ("t1_fields", "t2_fields"):
-            file.create_group(rank).attrs["field_names"] = np.array([], dtype="S1")
+            file.create_group(rank).attrs["field_names"] = NOTHING
         file.flush()
         return bytes(file.id.get_file_image())
 
@@ -281,19 +290,18 @@ def _write_root(
     file.attrs["grid_type"] = "cartesian"
     file.attrs["n_spatial_dims"] = len(manifest.grid.shape)
     file.attrs["n_trajectories"] = count
-    nothing = np.array([], dtype="S1")
     constant = [name for name, value in pde_parameters.items() if np.ndim(value) == 0]
-    file.attrs["simulation_parameters"] = constant or nothing
+    file.attrs["simulation_parameters"] = constant or NOTHING
     file.attrs["pdno_first_sample"] = first
     file.attrs["pdno_seed"] = manifest.seed
     group = file.create_group("scalars")
-    group.attrs["field_names"] = list(pde_parameters) or nothing
+    group.attrs["field_names"] = list(pde_parameters) or NOTHING
     for name, value in pde_parameters.items():
         if name in constant:
             file.attrs[name] = value
         item = group.create_dataset(name, data=np.asarray(value, dtype="f8"))
-        _mark_constant(item)
-        if name not in constant:
+        _mark_varying(item)
+        if name not in constant:  # marked afterwards, as the order is part of the bytes
             item.attrs["sample_varying"] = True
 
 
@@ -302,33 +310,34 @@ def _write_axes(file: h5py.File, manifest: Manifest) -> None:
     group = file.create_group("dimensions")
     group.attrs["spatial_dims"] = list(AXES[: grid.dim])
     times = group.create_dataset("time", data=np.array(manifest.times or (0.0,), dtype="f8"))
-    # the check of its layout in The Well requires that time varies in time
-    times.attrs["sample_varying"], times.attrs["time_varying"] = False, True
+    _mark_varying(times, time=True)  # which the check of its layout in The Well requires
     for name, x in zip(AXES, grid.axes(), strict=False):
-        _mark_constant(group.create_dataset(name, data=x.numpy()))
+        _mark_varying(group.create_dataset(name, data=x.numpy()))
     kind = "periodic" if grid.periodic else "wall"
     group = file.create_group("boundary_conditions")
     for name, n in zip(AXES, grid.shape, strict=False):
         boundary = group.create_group(f"{name}_{kind}")
         boundary.attrs["associated_dims"] = [name]
-        boundary.attrs["associated_fields"] = np.array([], dtype="S1")
+        boundary.attrs["associated_fields"] = NOTHING
         boundary.attrs["bc_type"] = kind
-        _mark_constant(boundary)
+        _mark_varying(boundary)
         boundary.create_dataset("mask", data=np.isin(np.arange(n), (0, n - 1)))
 
 
-def _mark_constant(item: h5py.Dataset | h5py.Group) -> None:
-    item.attrs["sample_varying"] = item.attrs["time_varying"] = False
+def _mark_varying(
+    item: h5py.Dataset | h5py.Group, *, sample: bool = False, time: bool = False
+) -> None:
+    item.attrs["sample_varying"], item.attrs["time_varying"] = sample, time
 
 
-def _write_field(group: h5py.Group, manifest: Manifest, key: FieldKey, values: np.ndarray) -> None:
-    shape, names = manifest.stored_shape(key), manifest.names(key)
-    in_time = key == "output" and manifest.times is not None
-    axis = 1 + in_time
-    data = np.asarray(values).reshape(len(values), *shape[:in_time], len(names), *shape[in_time:])
-    for name, channel in zip(names, np.moveaxis(data, axis, 0), strict=True):
+def _write_fields(
+    group: h5py.Group, manifest: Manifest, part: Literal[0, 1], values: np.ndarray
+) -> None:
+    names, shape, dim = manifest.channels[part], manifest.stored_shapes[part], manifest.grid.dim
+    ahead, space = shape[:-dim], shape[-dim:]
+    data = np.asarray(values).reshape(len(values), *ahead, len(names), *space)
+    for name, channel in zip(names, np.moveaxis(data, -1 - dim, 0), strict=True):
         stored = np.ascontiguousarray(channel, dtype=manifest.dtype)
         field = group.create_dataset(name, data=stored, chunks=(1, *shape), fletcher32=True)
-        field.attrs["dim_varying"] = [True] * len(manifest.grid.shape)
-        field.attrs["sample_varying"] = True
-        field.attrs["time_varying"] = in_time
+        field.attrs["dim_varying"] = [True] * dim
+        _mark_varying(field, sample=True, time=bool(ahead))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import h5py
 import numpy as np
@@ -15,20 +15,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampler
 
 from pdno.data.problems import PROBLEMS
-from pdno.data.shards import check_times, read_manifest
+from pdno.data.shards import Channels, check_times, read_manifest
 from pdno.equations.symmetries import Symmetries
 from pdno.files.atomic import sha256
 from pdno.spectral.grid import Grid
 
-REPAIR = "run the dataset's `pdno generate` command again"
+REPAIR = "run the dataset's `pdno generate` command again to repair it"
 Numbers: TypeAlias = Tensor | np.ndarray
-
-
-class Channels(NamedTuple):
-    """The names of the channels of a dataset."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
 
 
 class Source(Protocol):
@@ -91,21 +84,14 @@ class ArraySource:
         return len(self.inputs)
 
     def read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples."""
         index = torch.as_tensor(list(indices), dtype=torch.long)
         return self.inputs[index], self.outputs[index]
 
 
-class FileSource(ABC):
-    """Samples in several HDF5 files; only what is asked for is read."""
+class FileSource(Source, ABC):
+    """Samples in several HDF5 files, `counts` in each; only what is asked for is read."""
 
-    grid: Grid
-    times: tuple[float, ...] | None
-    channels: Channels
-    dtype: torch.dtype
-    pde_parameters: Mapping[str, Tensor]
-    counts: list[int]
-    """Number of samples in each file."""
+    counts: Sequence[int]
 
     def __len__(self) -> int:
         return sum(self.counts)
@@ -119,7 +105,6 @@ class FileSource(ABC):
         """Input and output of one sample of a file."""
 
     def read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples, one visit to each file."""
         frames = () if self.times is None else (len(self.times),)
         inputs, outputs = (
             torch.empty((len(indices), *ahead, len(names), *self.grid.shape), dtype=self.dtype)
@@ -159,12 +144,12 @@ class ShardSource(FileSource):
             if not path.is_file():
                 raise ValueError(f"{path} is missing: {REPAIR}")
             if verify and sha256(path) != shard.sha256:
-                cause = "its SHA-256 differs from the manifest"
-                raise ValueError(f"{path} is damaged ({cause}): {REPAIR} to repair it")
+                raise ValueError(
+                    f"{path} is damaged (its SHA-256 is not in the manifest): {REPAIR}"
+                )
             self.files.append(path)
             self.counts.append(shard.count)
-        self.times, self.grid = manifest.times, manifest.grid
-        self.channels = Channels(manifest.names("input"), manifest.names("output"))
+        self.times, self.grid, self.channels = manifest.times, manifest.grid, manifest.channels
         self.dtype = getattr(torch, manifest.dtype)
         parameters = {name: [torch.empty(0).double()] for name in manifest.pde_parameters}
         for number in range(len(self.files) if parameters else 0):
@@ -184,9 +169,8 @@ class ShardSource(FileSource):
         manifest, count = self.manifest, self.counts[number]
         expected: dict[str, tuple[tuple[int, ...], str]]
         expected = {f"scalars/{name}": ((count,), "f8") for name in manifest.pde_parameters}
-        for key in manifest.fields:
-            shape = (count, *manifest.stored_shape(key))
-            expected |= {f"t0_fields/{n}": (shape, manifest.dtype) for n in manifest.names(key)}
+        for names, shape in zip(manifest.channels, manifest.stored_shapes, strict=True):
+            expected |= {f"t0_fields/{n}": ((count, *shape), manifest.dtype) for n in names}
         try:
             with h5py.File(self.files[number], "r") as file:
                 for name, (shape, dtype) in expected.items():
@@ -195,8 +179,8 @@ class ShardSource(FileSource):
                         raise ValueError(f"{stored}, the manifest says {shape} {dtype}")
                 yield file
         except Exception as error:  # damaged bytes make h5py fail in many ways; all mean the same
-            reason = f"{self.files[number]} is damaged or cannot be read ({error})"
-            raise ValueError(f"{reason}: {REPAIR} to repair it") from error
+            damaged = f"{self.files[number]} is damaged or cannot be read"
+            raise ValueError(f"{damaged} ({error}): {REPAIR}") from error
 
     def sample(self, file: h5py.File, row: int) -> Iterator[np.ndarray]:
         """Input and output, whose channels are fields of their own on disk."""
@@ -232,9 +216,8 @@ def _items(source: object) -> Iterable[object]:
     if isinstance(source, Iterable) and not isinstance(source, (Tensor, np.ndarray, str, Path)):
         return source
     raise ValueError(
-        f"a {type(source).__name__} is no dataset: give an OperatorDataset, which "
-        "OperatorDataset.from_arrays(inputs, targets, grid) makes of arrays and pdno.read_own of "
-        "files, or pairs (input, target)"
+        f"a {type(source).__name__} is no dataset: give an OperatorDataset, which OperatorDataset."
+        "from_arrays makes of arrays and pdno.read_own of files, or pairs (input, target)"
     )
 
 
@@ -245,25 +228,22 @@ def _pair(item: object, number: int) -> tuple[Tensor, Tensor]:
         first, second = map(_as_tensor, pair)
         if isinstance(first, Tensor) and isinstance(second, Tensor) and first.dim() > 1:
             return first, second
-    kind = f"a {type(item).__name__}"
+    kind = f"a {type(item).__name__} {tuple(getattr(item, 'shape', ''))}"
     if isinstance(item, Mapping):
         kind = f"keys {', '.join(map(str, item))}"
-    elif (shape := getattr(item, "shape", None)) is not None:
-        kind += f" {tuple(shape)}"
     raise ValueError(
-        f"sample {number} is {kind}; expected a pair (input, target) of arrays (C, *N), or a dict "
-        "of them with x and y: arrays of all samples go into OperatorDataset.from_arrays"
+        f"sample {number} is {kind}; expected a pair (input, target) of arrays (C, *N) or a dict "
+        "with x and y: arrays of all samples go into OperatorDataset.from_arrays"
     )
 
 
 def _channel_names(kind: str, names: Sequence[str], count: int) -> tuple[str, ...]:
     """The names of channels, by default numbered ones."""
-    if not names:
-        return (kind,) if count == 1 else tuple(f"{kind}_{k}" for k in range(count))
-    if len(names) != count or len(set(names)) != count or not all(names):
+    usual = (kind,) if count == 1 else tuple(f"{kind}_{k}" for k in range(count))
+    if names and (len(names) != count or len(set(names)) != count or not all(names)):
         listed = f"names {', '.join(names)} of {count} {kind} channels"
         raise ValueError(f"{listed}: expected {count} different ones")
-    return tuple(names)
+    return tuple(names) or usual
 
 
 def _as_tensor(numbers: Any) -> Any:

@@ -14,9 +14,8 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
@@ -28,8 +27,8 @@ from pdno.data.array_files import PublishedFileError, hdf5_array
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.foreign_hdf5 import look_through, open_hdf5
 from pdno.data.problems import Layout
-from pdno.data.shards import MANIFEST
-from pdno.data.sources import Channels, FileSource, not_finite
+from pdno.data.shards import MANIFEST, Channels
+from pdno.data.sources import FileSource, not_finite
 from pdno.files.atomic import write_text
 from pdno.files.limits import MemoryLimitError, check_memory
 from pdno.files.tensor_file import AGAIN
@@ -94,8 +93,7 @@ def _opened(path: Path) -> Iterator[h5py.File]:
         raise ValueError(f"cannot read {path} in The Well's layout: {reason}") from problem
 
 
-@dataclass(frozen=True)
-class _Field:
+class _Field(NamedTuple):
     """A field or scalar of a file: its dataset, and along which axes it varies."""
 
     name: str
@@ -117,18 +115,17 @@ class _Field:
         block = np.asarray(file[self.name][cut])
         ahead = block.shape[: self.by_time and isinstance(frames, slice)]
         sizes = [n if varies else 1 for n, varies in zip(shape, self.by_axis, strict=True)]
-        components = len(shape) ** self.order
-        block = block.reshape(*ahead, *sizes, components)
-        block = np.broadcast_to(block, (*ahead, *shape, components))
-        return np.moveaxis(block, -1, len(ahead))
+        block = block.reshape(*ahead, *sizes, len(shape) ** self.order)
+        return np.moveaxis(
+            np.broadcast_to(block, (*ahead, *shape, block.shape[-1])), -1, len(ahead)
+        )
 
 
-@dataclass(frozen=True)
-class _Header:
+class _Header(NamedTuple):
     """The metadata of a file."""
 
     path: Path
-    count: int
+    samples: int
     axes: tuple[str, ...]
     grid: Grid
     times: tuple[float, ...]
@@ -208,7 +205,7 @@ class WellSource(FileSource):
     def __init__(self, files: Sequence[Path], layout: Layout) -> None:
         look_through(files)
         headers = [_read_header(path) for path in files]
-        self.files, self.counts = files, [header.count for header in headers]
+        self.files, self.counts = files, [header.samples for header in headers]
         first, *others = headers
         for header in others:
             for name in ("axes", "grid", "fields") + ("times",) * (layout.times is None):
@@ -232,11 +229,9 @@ class WellSource(FileSource):
         self.dtype = torch.float64 if any(header.double for header in headers) else torch.float32
 
     def opened(self, number: int) -> AbstractContextManager[h5py.File]:
-        """A file, whose errors name it."""
         return _opened(self.files[number])
 
     def read(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs of some samples, all finite."""
         parts = super().read(indices)
         for part in parts:
             if (bad := not_finite(part)) is not None:
@@ -272,17 +267,15 @@ def _choose(header: _Header, layout: Layout) -> tuple[tuple[str, ...], tuple[str
         if name not in header.fields:
             existing = ", ".join(header.fields)
             raise ValueError(f"{header.path} has no field {name!r}: it has {existing}")
+    fields = (
+        f"in time vary {', '.join(varying) or 'none'}, and not {', '.join(constant) or 'none'}"
+    )
     if not outputs:
-        raise ValueError(
-            f"no field of {header.path} varies in time: name inputs and outputs among "
-            f"{', '.join(constant)}"
-        )
-    kinds = {header.fields[name].by_time for name in outputs}
-    if len(kinds) > 1 or any(name not in spatial for name in outputs):
-        raise ValueError(
-            f"outputs {', '.join(outputs)} of {header.path} are not alike: name fields that all "
-            f"vary in time ({', '.join(varying)}) or all do not ({', '.join(constant)})"
-        )
+        raise ValueError(f"{header.path}: name inputs and outputs; {fields}")
+    alike = len({header.fields[name].by_time for name in outputs}) == 1
+    if not alike or any(name not in spatial for name in outputs):
+        wrong = f"outputs {', '.join(outputs)} of {header.path} are not alike"
+        raise ValueError(f"{wrong}: name fields that all vary in time or all do not; {fields}")
     return inputs, outputs
 
 

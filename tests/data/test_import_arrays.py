@@ -122,7 +122,7 @@ def test_cell_centres_and_other_kinds_of_numbers(tmp_path):
         ({"input_axes": "nxx"}, "axes 'nxx' of 'f'; expected letters once each"),
         ({"input_axes": "nxw"}, "axes 'nxw' of 'f'"),
         ({"input_axes": "xyc"}, "axes 'xyc' of 'f'"),
-        ({"input_axes": "ntc"}, "axes 'ntc' of the inputs have a time"),
+        ({"input_axes": "ntc"}, "axes 'ntc' of 'f'"),
         ({"input_axes": "nx"}, r"array 'f' has shape \(5, 4, 6\), but 'nx' names 2 axes"),
         ({"input_axes": "ntx"}, "have a time: use `outputs` for frames"),
         ({"output_axes": "nxt"}, r"outputs have shape \(5, 6, 1, 4\); expected \(B, T, C, \*N\)"),
