@@ -28,6 +28,7 @@ from pdno.data.shards import (
     write_manifest,
     write_shard,
 )
+from pdno.data.sources import ArraySource
 from pdno.data.workers import make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
@@ -52,15 +53,10 @@ def collect(
 ) -> OperatorDataset:
     """A dataset of samples in memory; `fields` are the names of input and output."""
     inputs, outputs, _, drawn = zip(*samples, strict=True)
-    parameters = {
-        name: torch.tensor([values[name] for values in drawn], dtype=torch.float64)
-        for name in drawn[0]
-    }
-    channels = ((), ()) if fields is None else ((fields[0],), (fields[1],))
-    stacked = torch.stack(inputs), torch.stack(outputs)
-    return OperatorDataset.from_arrays(
-        *stacked, grid, times, channels=channels, pde_parameters=parameters
-    )
+    parameters = {name: np.array([values[name] for values in drawn]) for name in drawn[0]}
+    names = ((), ()) if fields is None else ((fields[0],), (fields[1],))
+    arrays = torch.stack(inputs), torch.stack(outputs)
+    return OperatorDataset(ArraySource(*arrays, grid, times, names, parameters))
 
 
 def generate(
@@ -125,8 +121,7 @@ def generate_dataset(
     check_at_least("workers", count)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; expected a folder: choose another name")
-    existing = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    foreign = sorted(name for name in existing if not name.startswith("."))
+    foreign = sorted(path.name for path in folder.glob("[!.]*"))
     if foreign and MANIFEST not in foreign:
         names = ", ".join(foreign[:3])
         raise ValueError(f"{folder} holds other files ({names}): choose an empty or a new folder")
@@ -154,7 +149,7 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
         if not all(bool(field.isfinite().all()) for field in fields):
             lost = f"is not finite in {problem.dtype}; nothing was written"
             raise SolverError(index, f"of {problem.name} {lost}: take milder parameters")
-        samples.append(Sample(*fields, sample.residual, sample.pde_parameters))
+        samples.append(sample._replace(input=fields[0], output=fields[1]))
     parameters: dict[str, float | np.ndarray] = dict(problem.parameters)
     parameters |= {n: np.array([s.pde_parameters[n] for s in samples]) for n in problem.vary}
     inputs, outputs, residuals, _ = zip(*samples, strict=True)
@@ -196,10 +191,9 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
     needed += (SHARD_OVERHEAD + axes) * len(missing)
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise ValueError(
-            f"the dataset needs {needed / 2**20:.0f} MiB more but {folder} has {free / 2**20:.0f} "
-            "MiB free: free some space, or lower samples or resolution"
-        )
+        needs = f"the dataset needs {needed / 2**20:.0f} MiB more but {folder} has"
+        cure = "free some space, or lower samples or resolution"
+        raise ValueError(f"{needs} {free / 2**20:.0f} MiB free: {cure}")
     with (
         track(f"generate {problem.name}", total=problem.samples, done=manifest.made) as advance,
         contextlib.closing(_make_all(problem, folder, missing, workers)) as records,

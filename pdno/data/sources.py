@@ -264,12 +264,11 @@ def _checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> 
         raise ValueError(f"{name} are of type {field.dtype}; expected real floats: {cure}")
     if field.dim() != grid.dim + 2 + in_time:
         layout = "(B, T, C, *N)" if in_time else "(B, C, *N)"
-        bare = field.dim() == grid.dim + 1 + in_time and tuple(field.shape[1 + in_time :])
+        bare = field.dim() == grid.dim + 1 + in_time and field.shape[1 + in_time :] == grid.shape
         index = "[:, :, None]" if in_time else "[:, None]"
-        cure = f": {name}{index} has the axis of channels" if bare == grid.shape else ""
-        raise ValueError(
-            f"{name} have shape {tuple(field.shape)}; expected {layout} on {grid.shape}{cure}"
-        )
+        cure = f": {name}{index} has the axis of channels" * bare
+        shape = f"{name} have shape {tuple(field.shape)}"
+        raise ValueError(f"{shape}; expected {layout} on {grid.shape}{cure}")
     grid.check(field, name)
     if (bad := not_finite(field)) is not None:
         raise ValueError(f"{name} of sample {bad} have NaN or infinity: leave it out")

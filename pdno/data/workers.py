@@ -17,6 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pdno.interface.errors import require
+
 if TYPE_CHECKING:
     from pdno.data.problems import Problem
     from pdno.data.shards import ShardRecord
@@ -60,19 +62,13 @@ def _follow_parent(watched: Connection) -> None:
 
 def start_ray() -> Any:
     """The Ray module, connected to an existing cluster, or to one of this machine."""
-    try:
-        import ray
-    except ImportError as missing:
-        raise ValueError("engine 'ray' needs the extra: pip install 'pdno[cluster]'") from missing
+    ray = require("ray", "cluster")
     ray.init(ignore_reinit_error=True, include_dashboard=False, log_to_driver=False)
     return ray
 
 
 def make_on_cluster(
-    make: "Callable[..., ShardRecord]",
-    problem: "Problem",
-    folder: Path,
-    missing: Plans,
+    make: "Callable[..., ShardRecord]", problem: "Problem", folder: Path, missing: Plans
 ) -> "Generator[ShardRecord, None, None]":
     """Records of the missing shards as they are finished; all machines must see the folder.
 

@@ -37,7 +37,7 @@ def test_a_cluster_makes_the_same_bytes(tmp_path, monkeypatch):
 
 def test_without_ray_the_message_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"needs the extra.*pdno\[cluster\]"):
+    with pytest.raises(ValueError, match=r"ray is not installed.*pdno\[cluster\]"):
         generate_dataset(PROBLEM, tmp_path / "data", engine="ray")
 
 
