@@ -12,6 +12,8 @@ import io
 import pkgutil
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 MANUAL = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*MANUAL, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+CALL = re.compile(r"(?<![\w/])(pdno(?:\.[A-Za-z_]\w*)+)\(")
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 LARGEST_PICTURE = 150_000
@@ -198,6 +201,17 @@ def test_names_of_the_package_exist(page):
     for span in spans(page):
         for name in re.findall(r"(?<![\w/])pdno(?:\.[A-Za-z_]\w*)+", span):
             assert resolves(name), span
+
+
+def test_calls_on_the_pages_need_no_import_but_pdno():
+    """`pdno.name(...)` is an attribute right after `import pdno`, in a process of its own."""
+    calls = {name for page in PAGES for span in spans(page) for name in CALL.findall(span)}
+    program = (
+        "import pdno, sys, operator\nfor name in sys.argv[1:]: operator.attrgetter(name)(pdno)"
+    )
+    names = sorted(name.removeprefix("pdno.") for name in calls)
+    assert "tune_allocator" in names
+    subprocess.run([sys.executable, "-c", program, *names], check=True)
 
 
 def resolves(name):
