@@ -11,9 +11,8 @@ A prediction with NaN or infinity counts as an infinite error.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -28,14 +27,21 @@ from pdno.training.samples import Predictor, predict_batches
 from pdno.training.trained_operator import as_predictor
 
 SAME_TIME = 1e-9  # relative distance up to which two times are equal
+FRAME = "relative_l2 t={:.12g}"
+NORMS = "norms"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The errors of each sample by the name of the metric, (B,) each, float64 on the CPU."""
+    """The errors of each sample by the name of the metric, (B,) each, float64 on the CPU.
 
+    Beside them the norms of the targets, (B,) or of each frame (B, T), and kept predictions.
+    """
+
+    norms: Tensor
     errors: dict[str, Tensor]
     times: tuple[float, ...] | None
+    predictions: Tensor | None = None
 
     def values(self, metric: str = "relative_l2") -> Tensor:
         """The errors of all samples, (B,)."""
@@ -55,6 +61,26 @@ class Evaluation:
             "worst relative_l2": float(whole.max()),
         }
 
+    def frames(self) -> Tensor:
+        """The relative L2 error of each frame, (B, T)."""
+        return torch.stack([self.values(FRAME.format(t)) for t in self.times or ()], dim=1)
+
+    def split_times(self, trained_at: Sequence[float]) -> tuple[float, float]:
+        """The mean relative L2 errors over the frames at these times, and over all others."""
+        times = self.times
+        if times is None:
+            raise ValueError("a static dataset has no times to split its errors by")
+        trained = [any(math.isclose(t, s, rel_tol=SAME_TIME) for s in trained_at) for t in times]
+        if all(trained) or not any(trained):
+            wrong = f"{sum(trained)} of the {len(times)} times of the data were trained at"
+            raise ValueError(f"{wrong}; expected some and not all: use mean(), or more times")
+        squares, sums = self.norms.square(), list[float]()
+        errors = self.frames().square() * squares
+        for inside in (torch.tensor(trained), ~torch.tensor(trained)):
+            shares = errors[:, inside].sum(dim=1) / squares[:, inside].sum(dim=1)
+            sums.append(float(shares.sqrt().mean()))
+        return sums[0], sums[1]
+
     def __repr__(self) -> str:
         metrics = {"samples": str(len(self.values())), "relative_l2": f"{self.mean():.4g}"}
         return one_line("Evaluation", metrics)
@@ -73,11 +99,13 @@ def evaluate(
     orders: Sequence[float] = (1.0,),
     edges: Sequence[int] | None = None,
     device: torch.device | str | None = None,
+    keep: bool = False,
 ) -> Evaluation:
     """The errors of a predictor, or of a bare network, on a dataset.
 
     `orders` are the s of H^s, on periodic grids, and `edges` the first modes of the bands, from 0
-    on; None takes 0, 1, 2, 4, 8, ... below N/2. Without a `device` inputs stay where they are.
+    on; None takes 0, 1, 2, 4, 8, ... below N/2. Without a `device` inputs stay where they are. To
+    `keep` the predictions needs memory for all of them.
 
     Example:
         >>> from pdno.spectral.grid import Grid
@@ -88,93 +116,55 @@ def evaluate(
         (0.2, 0.2)
     """
     data = OperatorDataset.from_pairs(data)
-    pairs = predict_batches(as_predictor(predictor), data, batch_size=batch_size, device=device)
-    return evaluate_pairs(pairs, data.grid, times=data.target_times, orders=orders, edges=edges)
+    model, parts, kept = as_predictor(predictor), list[dict[str, Tensor]](), list[Tensor]()
+    for v, u in predict_batches(model, data, batch_size=batch_size, device=device):
+        parts.append(_errors(v, u, data, orders, edges, first=len(parts) * batch_size))
+        kept += [v] if keep else []
+    return _join(parts, data, torch.cat(kept) if keep else None)
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """The predictions of a whole dataset, batch by batch on the CPU, made once and used often."""
-
-    data: OperatorDataset
-    batches: tuple[Tensor, ...]
-
-    def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Predictions and targets, batch by batch; the targets are read again."""
-        first = 0
-        for prediction in self.batches:
-            yield prediction, self.data.batch(range(first, first + len(prediction)))[1]
-            first += len(prediction)
-
-    def evaluate(self, edges: Sequence[int] | None = None) -> Evaluation:
-        """Their errors; `edges` are those of `evaluate`."""
-        grid, times = self.data.grid, self.data.target_times
-        return evaluate_pairs(self.pairs(), grid, times=times, edges=edges)
-
-
-def predict(
-    predictor: Predictor | nn.Module,
+def _errors(
+    v: Tensor,
+    u: Tensor,
     data: OperatorDataset,
-    *,
-    batch_size: int = 20,
-    device: torch.device | str | None = None,
-) -> Predictions:
-    """The predictions of a whole dataset; `batch_size` and `device` are those of `evaluate`."""
-    pairs = predict_batches(as_predictor(predictor), data, batch_size=batch_size, device=device)
-    return Predictions(data, tuple(prediction for prediction, _ in pairs))
-
-
-def evaluate_pairs(
-    pairs: Iterable[tuple[Tensor, Tensor]],
-    grid: Grid,
-    *,
-    times: Sequence[float] | None = None,
     orders: Sequence[float] = (1.0,),
     edges: Sequence[int] | None = None,
-) -> Evaluation:
-    """The errors of predictions that are there already; the options are those of `evaluate`.
-
-    Shapes: batches of predictions and targets, (B, C, *N), or (B, T, C, *N) with times.
-    """
-    edges = default_edges(grid) if edges is None else tuple(edges)
+    *,
+    first: int = 0,
+) -> dict[str, Tensor]:
+    """The errors of a batch, (B, C, *N), or (B, T, C, *N) with times; NORMS are (B, T)."""
+    v, u, dim, times = v.double(), u.double(), data.grid.dim, data.target_times
+    edges = default_edges(data.grid) if edges is None else edges
     if not edges or edges[0] != 0 or sorted(set(edges)) != list(edges):
         raise ValueError(f"edges {edges}; expected 0, ... ascending: every mode is in one band")
-    ranges = [*(f"{low}-{high}" for low, high in itertools.pairwise(edges)), f"{edges[-1]}+"]
-    frames = None if times is None else tuple(float(t) for t in times)
-    parts: list[dict[str, Tensor]] = []
-    done = 0
-    for prediction, target in pairs:
-        _check_targets(target, frames, done)
-        done += len(target)
-        v, u = prediction.double(), target.double()
-        part = {"relative_l2": relative_l2(v, u)}
-        if frames is not None:
-            names = [f"relative_l2 t={t:.12g}" for t in frames]
-            part |= zip(names, relative_l2(v, u, keep=2).unbind(dim=1), strict=True)
-        channels = zip(v.unbind(-grid.dim - 1), u.unbind(-grid.dim - 1), strict=True)
-        for c, channel in enumerate(channels if u.shape[-grid.dim - 1] > 1 else ()):
-            part[f"relative_l2 channel={c}"] = relative_l2(*channel)
-        for s in orders if grid.periodic else ():
-            part[f"relative_h{s:g}"] = relative_error(v, u, dim=grid.dim, s=s)
-        errors = band_errors(v, u, dim=grid.dim, edges=list(edges)).unbind(dim=1)
-        bands = (f"relative_l2 band {band}" for band in ranges)
-        parts.append(part | dict(zip(bands, errors, strict=True)))
+    norms = u.flatten(1 if times is None else 2).norm(dim=-1)
+    if len(zero := (norms == 0).nonzero()):
+        sample, *frame = zero[0].tolist()
+        when = f" at time {(times or ())[frame[0]]:g}" if frame else ""
+        wrong = f"the target of sample {first + sample} is zero everywhere{when}"
+        raise ValueError(f"{wrong}, so it has no relative error: leave that sample or time out")
+    errors = {NORMS: norms, "relative_l2": relative_l2(v, u)}
+    if times is not None:
+        frames = relative_l2(v, u, keep=2).unbind(dim=1)
+        errors |= zip(map(FRAME.format, times), frames, strict=True)
+    if u.shape[-dim - 1] > 1:
+        for c, pair in enumerate(zip(v.unbind(-dim - 1), u.unbind(-dim - 1), strict=True)):
+            errors[f"relative_l2 channel={c}"] = relative_l2(*pair)
+    for s in orders if data.grid.periodic else ():
+        errors[f"relative_h{s:g}"] = relative_error(v, u, dim=dim, s=s)
+    bands = [*(f"{low}-{high}" for low, high in itertools.pairwise(edges)), f"{edges[-1]}+"]
+    shares = band_errors(v, u, dim=dim, edges=list(edges)).unbind(dim=1)
+    return errors | {f"relative_l2 band {b}": e for b, e in zip(bands, shares, strict=True)}
+
+
+def _join(
+    parts: list[dict[str, Tensor]], data: OperatorDataset, predictions: Tensor | None = None
+) -> Evaluation:
     if not parts:
         raise ValueError("the dataset is empty: give at least one sample")
-    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-    finite = {name: e.nan_to_num(nan=math.inf, posinf=math.inf) for name, e in whole.items()}
-    return Evaluation(finite, frames)
-
-
-def _check_targets(target: Tensor, times: tuple[float, ...] | None, done: int) -> None:
-    """Relative errors need targets that are not zero; say which sample is."""
-    flat = target.flatten(1 if times is None else 2)
-    zero = (flat == 0).all(dim=-1).nonzero()
-    if len(zero):
-        sample, *frame = zero[0].tolist()
-        when = f" at time {times[frame[0]]:g}" if times is not None else ""
-        wrong = f"the target of sample {done + sample} is zero everywhere{when}"
-        raise ValueError(f"{wrong}, so it has no relative error: leave that sample or time out")
+    errors = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    errors = {name: e.nan_to_num(nan=math.inf, posinf=math.inf) for name, e in errors.items()}
+    return Evaluation(errors.pop(NORMS), errors, data.target_times, predictions)
 
 
 def default_edges(grid: Grid) -> tuple[int, ...]:
@@ -197,7 +187,7 @@ def evaluate_resolutions(
     trained_at: int,
     *,
     resolutions: Sequence[int],
-    predicted: Predictions | None = None,
+    evaluation: Evaluation | None = None,
     edges: Sequence[int] | None = None,
     batch_size: int = 20,
     device: torch.device | str | None = None,
@@ -206,21 +196,35 @@ def evaluate_resolutions(
 
     A neural operator G trained on s points predicts on r points, v = G(f on r points). The plain
     alternative is to predict on s points and interpolate, v = Σ_{|ξ|<=s/2} ĝ(ξ) e^{2πiξ·x} with
-    g = G(f on s points). All grids are every n-th point of that of `data`; `predicted` are the
-    predictions at the points `trained_at`, if they are there already.
+    g = G(f on s points). All grids are every n-th point of that of `data`; `evaluation` is that at
+    the points `trained_at` with its predictions, if it was made already.
     """
-
-    predict_at = partial(predict, predictor, batch_size=batch_size, device=device)
-    at_training = predicted or predict_at(_at(data, trained_at))
-    results = []
-    for r in resolutions:
-        there = _at(data, r)
-        fine = at_training if r == trained_at else predict_at(there)
-        interpolated = (
-            _interpolate(v.double(), trained_at, there.grid.shape) for v in at_training.batches
+    model = as_predictor(predictor)
+    if evaluation is None:
+        evaluation = evaluate(
+            model,
+            _at(data, trained_at),
+            batch_size=batch_size,
+            edges=edges,
+            device=device,
+            keep=True,
         )
-        plain = Predictions(there, tuple(interpolated))
-        results.append(AtResolution(r, fine.evaluate(edges), plain.evaluate(edges)))
+    known, results = evaluation.predictions, []
+    if known is None:
+        raise ValueError("this evaluation has no predictions: make it by evaluate(..., keep=True)")
+    for r in resolutions:
+        if r == trained_at:
+            results.append(AtResolution(r, evaluation, evaluation))
+            continue
+        there = _at(data, r)
+        fine, plain, first = list[dict[str, Tensor]](), list[dict[str, Tensor]](), 0
+        for v, u in predict_batches(model, there, batch_size=batch_size, device=device):
+            some = known[first : first + len(u)].double()
+            interpolated = _interpolate(some, trained_at, there.grid.shape)
+            fine.append(_errors(v, u, there, edges=edges, first=first))
+            plain.append(_errors(interpolated, u, there, edges=edges))
+            first += len(u)
+        results.append(AtResolution(r, _join(fine, there), _join(plain, there)))
     return results
 
 
@@ -241,23 +245,3 @@ def _interpolate(field: Tensor, points: int, shape: tuple[int, ...]) -> Tensor:
     for axis in range(-len(shape), 0):
         fine = fine.unfold(axis, 1, common // shape[0]).squeeze(-1)
     return fine
-
-
-def evaluate_times(
-    predictions: Predictions, trained_at: Sequence[float]
-) -> tuple[Evaluation, Evaluation]:
-    """Errors of predictions at all times: at those of the training, and at the others."""
-    times, grid = predictions.data.target_times, predictions.data.grid
-    if times is None:
-        raise ValueError("a static dataset has no times: use evaluate")
-    trained = [any(math.isclose(t, s, rel_tol=SAME_TIME) for s in trained_at) for t in times]
-    if all(trained) or not any(trained):
-        wrong = f"{sum(trained)} of the {len(times)} times of the data were trained at"
-        raise ValueError(f"{wrong}; expected some and not all: use evaluate, or more times")
-
-    def at(frames: list[int]) -> Evaluation:
-        chosen = ((v[:, frames], u[:, frames]) for v, u in predictions.pairs())
-        return evaluate_pairs(chosen, grid, times=[times[k] for k in frames])
-
-    frames = range(len(times))
-    return at([k for k in frames if trained[k]]), at([k for k in frames if not trained[k]])

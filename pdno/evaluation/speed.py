@@ -7,8 +7,7 @@ same solver on a coarser grid (`coarse_solves`).
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import Problem
+from pdno.interface.errors import check_at_least
 from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
@@ -26,26 +26,6 @@ from pdno.training.trained_operator import as_predictor
 FINEST = 4  # times the points of the data, of the solver that is a rival
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Seconds per sample: of a prediction in a batch and alone, and of the solver."""
-
-    prediction: float
-    single: float
-    solve: float
-    batch_size: int
-
-    def metrics(self) -> dict[str, float]:
-        """The numbers by name, for rows; the last two say how many predictions one solve takes."""
-        return {
-            "seconds per prediction": self.prediction,
-            "seconds per single prediction": self.single,
-            "seconds per solve": self.solve,
-            "solve / prediction": self.solve / self.prediction,
-            "solve / single prediction": self.solve / self.single,
-        }
-
-
 def compare_speed(
     predictor: Predictor | nn.Module,
     data: OperatorDataset,
@@ -53,33 +33,35 @@ def compare_speed(
     *,
     batch_size: int = 20,
     repeats: int = 3,
-    device: torch.device | str | None = None,
-) -> Speed:
-    """Time predictions and solves in turns.
+) -> dict[str, float]:
+    """Seconds per sample of predictions, in a batch and alone, and of the solver, in turns.
 
-    At most `batch_size` inputs are used; sample 0 of the problem that made the data is solved. The
-    best of `repeats` counts, and so does the way to the device and back.
+    At most `batch_size` inputs are used; sample 0 of the problem that made the data is solved.
     """
-    if batch_size < 1 or repeats < 1:
-        raise ValueError(f"batch_size is {batch_size}, repeats {repeats}; expected 1 or more each")
+    check_at_least("batch_size", batch_size)
+    check_at_least("repeats", repeats)
     if problem.dim != data.grid.dim or (problem.times is None) != (data.times is None):
         raise ValueError(f"the data are not of the {problem.name} problem: give what made them")
-    model = as_predictor(predictor)
-    size = min(batch_size, len(data))
+    model, size = as_predictor(predictor), min(batch_size, len(data))
     inputs = data.batch(range(size))[0]
 
-    def predict(chosen: Tensor) -> Tensor:
-        options = data.keyword_arguments(range(len(chosen)))
+    def predict(count: int) -> Tensor:
         with evaluation_mode(model):
-            return model.predict(chosen.to(device), **options).cpu()
+            return model.predict(inputs[:count], **data.keyword_arguments(range(count)))
 
     contenders: dict[str, Callable[[], object]] = {
-        "batch": lambda: predict(inputs),
-        "single": lambda: predict(inputs[:1]),
+        "batch": lambda: predict(size),
+        "single": lambda: predict(1),
         "solve": lambda: problem.sample(0),
     }
     batch, single, solve = time_alternately(contenders, repeats=repeats).values()
-    return Speed(batch / size, single, solve, size)
+    return {
+        "seconds per prediction": batch / size,
+        "seconds per single prediction": single,
+        "seconds per solve": solve,
+        "solve / prediction": solve / batch * size,
+        "solve / single prediction": solve / single,
+    }
 
 
 @torch.no_grad()
@@ -96,6 +78,10 @@ def coarse_solves(
     inputs, targets = data.batch(range(len(data) - count, len(data)))
     shape, times, static = data.grid.shape, data.target_times or (), problem.times is None
     start = max((t for t in data.times or () if t < times[0]), default=0.0) if times else 0.0
+    members = [(slice(None), problem)]
+    if (numbers := data.pde_parameters(range(len(data) - count, len(data)))) is not None:
+        named = [dict(zip(data.pde_parameter_names, row, strict=True)) for row in numbers.tolist()]
+        members = [(slice(row, row + 1), problem.at(at)) for row, at in enumerate(named)]
     results = {}
     finest = min(max(shape) * FINEST, problem.solver_points)
     sizes = {finest * part // 2**k for part, k in product((1, 3), range(1, 18))}
@@ -109,27 +95,12 @@ def coarse_solves(
             state = resample(inputs[:, -1:].double(), grid.shape)
         begin = time.perf_counter()
         when = None if static else [t - start for t in times]
-        solved = torch.cat(
-            [each.solve(state[rows], when)[0] for rows, each in _equations(data, problem, count)]
-        )
+        solved = torch.cat([each.solve(state[rows], when)[0] for rows, each in members])
         seconds = time.perf_counter() - begin
         there = interpolate(solved, grid, data.grid) if static else resample(solved, shape)
         error = float(relative_l2(there.reshape(targets.shape), targets.double()).mean())
         results[points] = {"relative_l2": error, "seconds per solve": seconds / count}
     return results
-
-
-def _equations(
-    data: OperatorDataset, problem: Problem, count: int
-) -> Iterator[tuple[slice, Problem]]:
-    """Which of the last samples are of which problem: all of one, or each of its own."""
-    numbers = data.pde_parameters(range(len(data) - count, len(data)))
-    if numbers is None:
-        yield slice(None), problem
-        return
-    for row, pde_parameters in enumerate(numbers.tolist()):
-        at = problem.at(dict(zip(data.pde_parameter_names, pde_parameters, strict=True)))
-        yield slice(row, row + 1), at
 
 
 def time_alternately(

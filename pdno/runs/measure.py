@@ -17,20 +17,13 @@ from torch import nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import HeatProblem, Problem
-from pdno.evaluation.evaluate import (
-    Predictions,
-    evaluate,
-    evaluate_resolutions,
-    evaluate_times,
-    predict,
-)
+from pdno.evaluation.evaluate import Evaluation, evaluate, evaluate_resolutions
 from pdno.evaluation.speed import coarse_solves, compare_speed
 from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol, roughness
 from pdno.networks.heads import Transport
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.specification import Experiment, ExperimentData, unseen_samples
 from pdno.spectral.grid import Grid
-from pdno.spectral.metrics import relative_l2
 from pdno.symbols.analytic import HeatSymbol
 from pdno.theory.extraction import Estimate, recover_diffusivity
 from pdno.training.operator_record import SampleArrays, symbol_arrays
@@ -51,22 +44,24 @@ def measure(
     """Metrics of a run as (resolution, split, values), and its sample arrays."""
     points, problem, data = experiment.resolution, experiment.problem, samples.train
     splits = {"train": data, "test": samples.test, "validation": samples.validation}
-    predicted = {
-        name: predict(operator, some) for name, some in splits.items() if some is not None
+    errors = {
+        name: evaluate(operator, some, keep=name == "test")
+        for name, some in splits.items()
+        if some is not None
     }
-    parts = [(points, *part) for part in _errors(operator, predicted)]
-    test = predicted["test"]
+    parts = [(points, *part) for part in _errors(operator, errors)]
+    test = errors["test"]
     for at in evaluate_resolutions(
-        operator, samples.finest_test, points, resolutions=experiment.zero_shot, predicted=test
+        operator, samples.finest_test, points, resolutions=experiment.zero_shot, evaluation=test
     ):
         parts.append((at.resolution, "zero-shot", at.zero_shot.metrics()))
         parts.append((at.resolution, "interpolated", at.interpolated.metrics()))
     if problem is not None:
-        parts.append((points, "speed", compare_speed(operator, samples.test, problem).metrics()))
+        parts.append((points, "speed", compare_speed(operator, samples.test, problem)))
         coarse = coarse_solves(samples.test, problem)
         parts += [(n, "solver", values) for n, values in coarse.items()]
         if problem.vary:
-            parts.append((points, "by scalar", _by_parameter(problem, test)))
+            parts.append((points, "by scalar", _by_parameter(problem, test, samples.test)))
             parts.append((points, "outside", _outside(experiment, operator, problem)))
     symbols = symbol_arrays(operator.network, operator.task, data.grid, data.target_times)
     real = [symbol for name, symbol in symbols.items() if name.endswith(".real")]
@@ -75,25 +70,24 @@ def measure(
     values, arrays = _symbol(experiment, operator, data)
     if values:
         parts.append((points, "symbol", values))
-    return parts, {**_fields(test), **arrays}
+    return parts, {**_fields(test, samples.test), **arrays}
 
 
 def _errors(
-    operator: TrainedOperator, predicted: Mapping[str, Predictions]
+    operator: TrainedOperator, errors: Mapping[str, Evaluation]
 ) -> Iterator[tuple[str, Values]]:
     """Errors by split, and apart at the times of the training and between them."""
     task, last, record = operator.task, operator.history[-1], operator.training_record
-    errors = {split: predictions.evaluate() for split, predictions in predicted.items()}
     more = {"gap relative_l2": errors["test"].mean() - errors["train"].mean()}
     if last.best is not None:
         more["best epoch relative_l2"] = last.best
     for split, error in errors.items():
         yield split, error.metrics() | (more if split == "test" else {})
-        times = predicted[split].data.target_times
+        times = error.times
         if isinstance(task, OneShot) and task.train_every > 1 and times and split != "validation":
-            trained, other = evaluate_times(predicted[split], times[:: task.train_every])
-            yield split, {"relative_l2 trained times": trained.mean()}
-            yield split, {"relative_l2 other times": other.mean()}
+            trained, other = error.split_times(times[:: task.train_every])
+            yield split, {"relative_l2 trained times": trained}
+            yield split, {"relative_l2 other times": other}
     assert record is not None
     effort = {"cpu seconds": record.cpu_seconds, "steps": last.step, "epochs": last.epoch}
     yield "training", effort
@@ -107,8 +101,8 @@ def _between(low: float, high: float, parts: int) -> list[float]:
     return [low + (high - low) * s for s in steps]
 
 
-def _by_parameter(problem: Problem, test: Predictions) -> Values:
-    errors, parameters = test.evaluate().values(), test.data.pde_parameters()
+def _by_parameter(problem: Problem, test: Evaluation, data: OperatorDataset) -> Values:
+    errors, parameters = test.values(), data.pde_parameters()
     assert parameters is not None
     values = {}
     for column, (name, ends) in zip(parameters.unbind(dim=1), problem.vary.items(), strict=True):
@@ -135,8 +129,8 @@ def _outside(experiment: Experiment, operator: TrainedOperator, problem: Problem
         later = problem.model_copy(update={"final_time": BEYOND * last, "frames": 8})
         data = unseen_samples(experiment, count, later, seed=seed)
         trained = [t for t in data.target_times or () if t <= last]
-        _, beyond = evaluate_times(predict(operator, data), trained)
-        values[f"relative_l2 t {last:g} to {BEYOND * last:g}"] = beyond.mean()
+        _, beyond = evaluate(operator, data, orders=()).split_times(trained)
+        values[f"relative_l2 t {last:g} to {BEYOND * last:g}"] = beyond
     return values
 
 
@@ -211,14 +205,11 @@ def _compare_heat(
     )
 
 
-def _fields(test: Predictions) -> SampleArrays:
+def _fields(test: Evaluation, data: OperatorDataset) -> SampleArrays:
     """Errors of all test samples; the first ones with their predictions, up to a limit."""
-    arrays = {"error": torch.cat([relative_l2(*pair) for pair in test.pairs()])}
-    first = test.data[0]
-    if test.data.target_times is not None:
-        arrays["frame_error"] = torch.cat([relative_l2(*pair, keep=2) for pair in test.pairs()])
-    per_sample = first[0].numel() + 2 * first[1].numel()
-    kept = min(max(1, MOST_VALUES // per_sample), len(test.data))
-    inputs, targets = test.data.batch(range(kept))
-    prediction = torch.cat(test.batches)[:kept]
-    return {"input": inputs, "target": targets, "prediction": prediction, **arrays}
+    assert test.predictions is not None
+    arrays = {"error": test.values()} | ({"frame_error": test.frames()} if test.times else {})
+    first = data[0]
+    kept = min(max(1, MOST_VALUES // (first[0].numel() + 2 * first[1].numel())), len(data))
+    inputs, targets = data.batch(range(kept))
+    return {"input": inputs, "target": targets, "prediction": test.predictions[:kept], **arrays}

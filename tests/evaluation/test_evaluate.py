@@ -11,8 +11,6 @@ from pdno.evaluation.evaluate import (
     as_predictor,
     default_edges,
     evaluate,
-    evaluate_pairs,
-    predict_batches,
 )
 from pdno.networks.pdno import PDNO
 from pdno.spectral.grid import Grid
@@ -183,13 +181,6 @@ def test_evaluation_is_in_evaluation_mode_without_gradients():
     predictor = Watched()
     evaluate(predictor, static())
     assert predictor.training and torch.is_grad_enabled()
-
-
-def test_predictions_in_hand_have_the_same_errors():
-    data = trajectories()
-    pairs = list(predict_batches(Noisy(), data, batch_size=4))
-    expected, found = evaluate(Noisy(), data), evaluate_pairs(pairs, data.grid, times=TIMES)
-    assert found.metrics() == pytest.approx(expected.metrics(), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pdno.data.dataset import OperatorDataset
-from pdno.evaluation.evaluate import evaluate, evaluate_resolutions, evaluate_times, predict
+from pdno.evaluation.evaluate import evaluate, evaluate_resolutions
 from pdno.spectral.calculus import resample
 from pdno.spectral.grid import Grid
 
@@ -130,13 +130,51 @@ def test_seen_and_unnetwork_times_are_apart():
             factors = [t if k else 1.25 * t for t, k in zip(times, known, strict=True)]
             return torch.stack([2 * inputs * factor for factor in factors], dim=1)
 
-    seen, unseen = evaluate_times(predict(KnowsSome(), data, batch_size=2), trained)
-    assert seen.times == pytest.approx((0.05, 0.15, 0.25))
-    assert unseen.times == pytest.approx((0.1, 0.2, 0.3))
-    assert seen.mean() == pytest.approx(0, abs=1e-14)
-    assert unseen.mean() == pytest.approx(0.25)
+    evaluation = evaluate(KnowsSome(), data, batch_size=2)
+    seen, unseen = evaluation.split_times(trained)
+    assert seen == pytest.approx(0, abs=1e-14)
+    assert unseen == pytest.approx(0.25)
     for bad in (times, [7.0]):
         with pytest.raises(ValueError, match="expected some and not all"):
-            evaluate_times(predict(KnowsSome(), data), bad)
+            evaluation.split_times(bad)
     with pytest.raises(ValueError, match="static"):
-        evaluate_times(predict(Double(), band_limited()), trained)
+        evaluate(Double(), band_limited()).split_times(trained)
+
+
+def test_errors_over_some_times_are_those_of_the_frames_together():
+    u = torch.randn(3, 4, 2, 8).double() * torch.tensor([1.0, 10.0, 0.1, 3.0]).double().reshape(
+        1, 4, 1, 1
+    )
+    v = u + 0.1 * torch.randn_like(u)
+
+    class Given:
+        def predict(self, inputs, *, grid, times):
+            return v[:, : len(times)]
+
+    data = OperatorDataset.from_arrays(u[:, 0], u, Grid((8,)), times=(1, 2, 3, 4))
+    first, rest = evaluate(Given(), data.to(torch.float64)).split_times([1.0, 3.0])
+    expected = (v - u)[:, 1::2].flatten(1).norm(dim=1) / u[:, 1::2].flatten(1).norm(dim=1)
+    assert rest == pytest.approx(float(expected.mean()), rel=1e-12)
+    expected = (v - u)[:, ::2].flatten(1).norm(dim=1) / u[:, ::2].flatten(1).norm(dim=1)
+    assert first == pytest.approx(float(expected.mean()), rel=1e-12)
+
+
+def test_predictions_that_were_kept_are_interpolated_without_predicting_again():
+    data, predicted = band_limited(), []
+
+    class Counted(Double):
+        def predict(self, inputs, *, grid, times):
+            predicted.append(grid.shape)
+            return super().predict(inputs, grid=grid, times=times)
+
+    model = Counted()
+    evaluation = evaluate(model, data.subsample(4), keep=True)
+    results = evaluate_resolutions(
+        model, data, 12, resolutions=(12, 24), evaluation=evaluation, batch_size=2
+    )
+    assert predicted == [(12,), (24,), (24,)]
+    assert results[0].zero_shot is evaluation
+    with pytest.raises(ValueError, match="keep=True"):
+        evaluate_resolutions(
+            model, data, 12, resolutions=(24,), evaluation=evaluate(model, data.subsample(4))
+        )

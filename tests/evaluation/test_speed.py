@@ -48,13 +48,14 @@ def test_seconds_are_per_sample_and_the_ratios_theirs(data):
     predictor = Slow()
     speed = compare_speed(predictor, data, PROBLEM, batch_size=2, repeats=2)
     assert predictor.batches == [2, 1] * 3
-    assert speed.prediction == pytest.approx(0.02) and speed.single == pytest.approx(0.03)
-    assert speed.batch_size == 2
+    assert speed["seconds per prediction"] == pytest.approx(0.02)
+    assert speed["seconds per single prediction"] == pytest.approx(0.03)
 
 
 def test_a_batch_is_no_larger_than_the_dataset(data):
     predictor = Slow()
-    assert compare_speed(predictor, data, PROBLEM, repeats=1).batch_size == 3
+    speed = compare_speed(predictor, data, PROBLEM, repeats=1)
+    assert speed["seconds per prediction"] == pytest.approx(0.05 / 3)
     assert max(predictor.batches) == 3
 
 
@@ -68,16 +69,15 @@ def test_the_solver_of_the_problem_is_timed(data, monkeypatch):
     monkeypatch.setattr(HeatProblem, "sample", sample)
     speed = compare_speed(Slow(), data, PROBLEM, repeats=2)
     assert solved == [0, 0, 0]
-    assert speed.solve == pytest.approx(0.05)
-    numbers = speed.metrics()
-    assert numbers["solve / prediction"] == speed.solve / speed.prediction
-    assert numbers["solve / single prediction"] == speed.solve / speed.single
+    assert speed["seconds per solve"] == pytest.approx(0.05)
+    assert speed["solve / prediction"] == pytest.approx(0.05 * 3 / 0.05)
+    assert speed["solve / single prediction"] == pytest.approx(0.05 / 0.03)
 
 
 def test_what_cannot_be_compared_is_refused(data):
     with pytest.raises(ValueError, match="not of the darcy problem"):
         compare_speed(nn.Identity(), data, DarcyProblem(resolution=8, solver_resolution=8))
-    with pytest.raises(ValueError, match="repeats 0"):
+    with pytest.raises(ValueError, match="repeats is 0"):
         compare_speed(nn.Identity(), data, PROBLEM, repeats=0)
 
 
