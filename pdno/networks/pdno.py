@@ -100,7 +100,7 @@ class SymbolSpecification:
         )
 
 
-class PDNO(NeuralOperator):
+class PDNO(NeuralOperator, options=SymbolSpecification):
     """Q ∘ σ(W + K_a) ∘ ... ∘ P with symbol networks a (eq. 9, 16, 19).
 
     The defaults are the paper's for Navier-Stokes, with 189,653 parameters for 10 input frames.
@@ -127,8 +127,6 @@ class PDNO(NeuralOperator):
         >>> network(torch.randn(2, 10, 16, 16)).shape
         torch.Size([2, 1, 16, 16])
     """
-
-    options_record = SymbolSpecification
 
     def __init__(
         self,
@@ -166,7 +164,7 @@ class PDNO(NeuralOperator):
         )
 
 
-class PDIO(PseudoDifferentialOperator):
+class PDIO(PseudoDifferentialOperator, options=SymbolSpecification):
     """K_a[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}, the K of eq. 9, with a learned symbol a.
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N), on any grid, inside any torch module.
@@ -180,8 +178,6 @@ class PDIO(PseudoDifferentialOperator):
         >>> block(torch.randn(4, 3, 48, 80)).shape
         torch.Size([4, 1, 48, 80])
     """
-
-    options_record = SymbolSpecification
 
     def __init__(
         self,

@@ -9,9 +9,9 @@ few kept modes, products with small tables are cheaper than the FFT (`choose_met
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -34,9 +34,9 @@ def choose_method(shape: Sequence[int], modes: Modes, method: Method = "auto") -
         return "fft" if is_traced() else method
     *sizes, half = spectrum_shape(shape, kept_per_axis(shape, modes))
     work, grown = 0.0, 1.0
-    for axis, size in enumerate(sizes):  # (…, N, K, …): a real table (N, K + 1) on complex columns
+    for axis in range(len(sizes)):
         grown *= shape[axis]
-        work += 2 * grown * (size + 1) * math.prod(sizes[axis + 1 :]) * half
+        work += 4 * grown * math.prod(sizes[axis:]) * half
     work += grown * 2 * half * shape[-1]
     points = math.prod(shape)
     return "matrix" if 2 * work <= MATRIX_UP_TO * points * math.log2(points) else "fft"
@@ -50,8 +50,7 @@ def transform(f: Tensor, dim: int, modes: Modes = None, *, method: Method = "fft
     shape, axes = tuple(f.shape[-dim:]), tuple(range(-dim, 0))
     kept = kept_per_axis(shape, modes)
     if choose_method(shape, modes, method) == "matrix":
-        scale = half_weights(shape[-1], kept[-1], f.dtype, f.device) * math.prod(shape)
-        return _products(f, shape, kept, True) / scale
+        return _analysis(f, shape, kept)
     if kept.count(None) == dim:
         f_hat: Tensor = torch.fft.rfftn(f, dim=axes, norm="forward")
         return f_hat
@@ -76,7 +75,7 @@ def inverse(
     axes, kept = tuple(range(-len(shape), 0)), kept_per_axis(shape, modes)
     _check_coefficients(f_hat, shape, kept)
     if choose_method(shape, modes, method) == "matrix":
-        return _products(f_hat, tuple(shape), kept, False)
+        return _synthesis(f_hat, shape, kept)
     by_rule = f_hat.device.type == "cpu"
     if by_rule and kept.count(None) == len(shape):
         f: Tensor = torch.fft.irfftn(f_hat, s=tuple(shape), dim=axes, norm="forward")
@@ -153,97 +152,32 @@ def _real_lines(f_hat: Tensor, n: int) -> Tensor:
     return torch.complex(f_hat.real, f_hat.imag * (hermitian_weights(last, n) == 2))
 
 
-class _Products(torch.autograd.Function):
-    """F⁻¹ by matrix products, axis by axis, or its transpose; each is the gradient of the other.
-
-    On a full axis pairs of ±ξ are joined first, so that the table is real and half as long:
-
-        h(x) = Σ_{m=0}^{k} cos(2πmx) P_m + sin(2πmx) M_m,
-        P_m = c_m + c_{-m},  M_m = i(c_m - c_{-m}).
-
-    Inside, axes are in the order (N_1, .., N_{d-1}, ..., N_d): each is a product without a copy.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, v: Tensor, shape: tuple[int, ...], kept: _Kept, back: bool) -> Tensor:
-        ctx.arguments = shape, kept, not back
-        full, first = tuple(range(-len(shape), -1)), tuple(range(len(shape) - 1))
-        made = (_transposed if back else _synthesis)(v.movedim(full, first), shape, kept)
-        return made.movedim(first, full)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _products(grad, *ctx.arguments), None, None, None
+def _synthesis(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> Tensor:
+    """F⁻¹ by products with tables, axis by axis."""
+    for axis in range(-len(shape), -1):
+        table = _full_table(shape[axis], kept[axis], f_hat.dtype, f_hat.device)
+        f_hat = torch.tensordot(f_hat, table, dims=([axis], [1])).movedim(-1, axis)
+    table = half_table(shape[-1], f_hat.shape[-1], f_hat.real.dtype, f_hat.device)
+    return torch.view_as_real(f_hat).flatten(-2) @ table
 
 
-_products: Callable[..., Tensor] = _Products.apply
-
-
-def _synthesis(h: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
-    dtype, device = h.real.dtype, h.device
-    for axis in range(len(shape) - 1):
-        up, down = _sign_tables(shape[axis], kept[axis], h.dtype, device)
-        positive = h.index_select(axis, up[0]) * _along(up[1], axis, h)
-        h = positive + h.index_select(axis, down[0]) * _along(down[1], axis, h)
-    for axis in range(len(shape) - 1):
-        h = _multiply(_full_table(shape[axis], h.shape[axis], dtype, device), h, axis)
-    table = half_table(shape[-1], h.shape[-1], dtype, device)
-    return (torch.view_as_real(h).reshape(-1, len(table)) @ table).view(*h.shape[:-1], shape[-1])
-
-
-def _transposed(q: Tensor, shape: tuple[int, ...], kept: _Kept) -> Tensor:
-    *sizes, half = spectrum_shape(shape, kept)
-    pairs = q.reshape(-1, shape[-1]) @ half_table(shape[-1], half, q.dtype, q.device).T
-    d = torch.view_as_complex(pairs.view(*q.shape[:-1], half, 2))
-    axes = zip(shape[:-1], kept[:-1], strict=True)
-    tables = [_sign_tables(n, k, d.dtype, d.device) for n, k in axes]
-    for axis in reversed(range(len(sizes))):
-        size = len(tables[axis][0][0])
-        d = _multiply(_full_table(shape[axis], size, q.dtype, q.device).T, d, axis)
-    for axis, size in enumerate(sizes):
-        c = d.new_zeros(*d.shape[:axis], size, *d.shape[axis + 1 :])
-        for indices, factors in tables[axis]:
-            c.index_add_(axis, indices, d * _along(factors.conj(), axis, d))
-        d = c
-    return d
-
-
-def _along(factors: Tensor, axis: int, field: Tensor) -> Tensor:
-    return factors.view(-1, *[1] * (field.dim() - axis - 1))
-
-
-def _multiply(table: Tensor, field: Tensor, axis: int) -> Tensor:
-    """A real table (M, K) along one axis of a complex field, (..., K, ...) -> (..., M, ...)."""
-    before, after = field.shape[:axis], field.shape[axis + 1 :]
-    size = (math.prod(before), field.shape[axis], 2 * math.prod(after))
-    columns = torch.view_as_real(field).reshape(size)
-    # a batch of one is a plain, faster product
-    product = table @ columns[0] if len(columns) == 1 else table @ columns
-    return torch.view_as_complex(product.view(*before, len(table), *after, 2))
+def _analysis(f: Tensor, shape: Sequence[int], kept: _Kept) -> Tensor:
+    """F by products with the same tables."""
+    half = spectrum_shape(shape, kept)[-1]
+    pairs = f @ half_table(shape[-1], half, f.dtype, f.device).T
+    f_hat = torch.view_as_complex(pairs.view(*f.shape[:-1], half, 2))
+    for axis in range(-len(shape), -1):
+        table = _full_table(shape[axis], kept[axis], f_hat.dtype, f.device).conj()
+        f_hat = torch.tensordot(f_hat, table, dims=([axis], [0])).movedim(-1, axis)
+    return f_hat / (half_weights(shape[-1], half, f.dtype, f.device) * math.prod(shape))
 
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)  # tables are made in float64; those of inference serve training too
-def _sign_tables(
-    n: int, kept: int | None, dtype: torch.dtype, device: torch.device
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Indices and factors (1, ±i, 0 without a term) of P and M, for ξ >= 0 and ξ < 0."""
-    up, down = ((n + 1) // 2, n // 2) if kept is None else (kept, kept)
-    m = torch.arange(max(up - 1, down) + 1)
-    tables = []
-    for unit, exists, index in ((1j, m < up, m), (-1j, (m > 0) & (m <= down), up + down - m)):
-        rows, ones = torch.where(exists, index, 0), exists.to(dtype)
-        factors = torch.cat([ones, unit * ones[1:]]).to(device, dtype)
-        tables.append((torch.cat([rows, rows[1:]]).to(device), factors))
-    return tables[0], tables[1]
-
-
-@lru_cache(maxsize=64)
-@torch.inference_mode(False)
-def _full_table(n: int, size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """[cos 2πmx, m = 0..most | sin 2πmx, m = 1..most], shape (n, size = 2·most + 1)."""
-    angle = _angles(n, torch.arange(size // 2 + 1))
-    return torch.cat([torch.cos(angle), torch.sin(angle[:, 1:])], dim=1).to(device, dtype)
+def _full_table(n: int, kept: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """e^{2πiξx}, shape (n, n^)."""
+    angle = _angles(n, axis_modes(n, kept, half=False))
+    return torch.complex(torch.cos(angle), torch.sin(angle)).to(device, dtype)
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@
 All of them are pure functions of fields, (B, C, *N) or (B, T, C, *N), and may be differentiated.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -67,17 +68,17 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
     ends = [*edges[1:], int(radius.max()) + 1]
     inside = [(radius >= low) & (radius < high) for low, high in zip(edges, ends, strict=True)]
 
-    def energy(u: Tensor) -> Tensor:
-        weights = half_weights(grid.shape[-1], None, u.dtype, u.device)
-        return transform(u, dim).abs().square() * weights
+    weights = half_weights(grid.shape[-1], None, target.dtype, target.device)
 
     def bands(u: Tensor) -> Tensor:
-        parts = energy(u).flatten(1, -dim - 1)
+        parts = (transform(u, dim).abs().square() * weights.to(u.dtype)).flatten(1, -dim - 1)
         return torch.stack([(parts * band).flatten(1).sum(dim=1) for band in inside], dim=1).sqrt()
 
-    return _relative(
-        prediction, target, bands, lambda u: energy(u).flatten(1).sum(dim=1, keepdim=True).sqrt()
-    )
+    def whole(u: Tensor) -> Tensor:
+        norm: Tensor = u.flatten(1).norm(dim=1, keepdim=True)
+        return norm / math.sqrt(grid.size)  # by Parseval
+
+    return _relative(prediction, target, bands, whole)
 
 
 def _relative(prediction: Tensor, target: Tensor, size: Size, whole: Size | None = None) -> Tensor:
