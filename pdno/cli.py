@@ -18,7 +18,7 @@ from pdno.files.metric_table import Metric, write_metrics
 from pdno.files.run_folder import METRICS
 from pdno.interface.errors import SolverError, TrainingStopped, require, suggest, unknown_name
 from pdno.interface.records import error_message
-from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes
+from pdno.paper import recipes  # noqa: F401  # which registers its recipes
 from pdno.runs.plugins import RECIPES, Study, load_plugins
 
 ABOUT = """Pseudo-differential neural operators: data, networks and measurements.

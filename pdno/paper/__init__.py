@@ -2,4 +2,4 @@
 
 import lazy_loader  # type: ignore[import-untyped]
 
-__getattr__, __dir__, _ = lazy_loader.attach(__name__, ["ablations", "recipes"])
+__getattr__, __dir__, _ = lazy_loader.attach(__name__, ["recipes"])

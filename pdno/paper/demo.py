@@ -11,9 +11,8 @@ from pdno.data.generate import generate_dataset
 from pdno.figures.style import save_figure
 from pdno.files.run_folder import is_finished
 from pdno.paper.chapters import add_paper_chapters
-from pdno.paper.recipes import heat
-from pdno.paper.reproduce import run_folder, run_study
-from pdno.paper.study import Runs, make_study, one_cycle
+from pdno.paper.reproduce import run_folder, run_study, study_of
+from pdno.paper.study import make_study, runs_of
 from pdno.report.page import write_report
 from pdno.runs.plugins import Study
 from pdno.runs.run import load_run
@@ -49,41 +48,11 @@ def demo(preset: str = "small") -> Study:
 
     The samples and epochs are few, so the errors are larger than those of the experiments.
     """
-    smoke = preset == "smoke"
-    train, states, flows = (4, 6, 6) if smoke else (200, 220, 240)
-    points, coarse, solver = (64, 16, 32) if smoke else (256, 32, 128)
-    width, modes = (4, 6) if smoke else (16, 12)
-    networks: Runs = {
-        model: {
-            "network": {"kind": kind, "width": width, "modes": modes},
-            "training": one_cycle(preset, EPOCHS, rate, optimiser="adam"),
-        }
-        for model, kind, rate in (("PDNO a(x,ξ)", "pdno", 1e-2), ("FNO", "fno", 3e-3))
-    }
-    heat_map = make_study(
-        "heat-map",
-        preset,
-        [networks],
-        problem=problems.HeatProblem(samples=states, resolution=points, final_time=0.1, frames=1),
-        train=train,
-        test=states - train,
-        resolution=points,
+    heat_map, flow = (
+        make_study(name, preset, [runs_of(name, preset)]) for name in ("heat-map", "darcy-map")
     )
-    flow = make_study(
-        "darcy",
-        preset,
-        [networks],
-        problem=problems.DarcyProblem(
-            samples=flows, resolution=2 * coarse, solver_resolution=solver
-        ),
-        train=train,
-        test=flows - train,
-        resolution=coarse,
-        zero_shot=(2 * coarse,),
-        normalization="pointwise",
-    )
-    symbol = heat("smoke" if smoke else "small").experiments[0]
-    if not smoke:
+    symbol = study_of("heat", preset).experiments[0]
+    if preset != "smoke":
         settings = symbol.training.model_copy(update={"epochs": EPOCHS})
         symbol = symbol.with_changes(training=settings)
     pairs = zip(heat_map.experiments, flow.experiments, strict=True)

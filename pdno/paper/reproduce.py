@@ -18,7 +18,7 @@ from pdno.files.atomic import only_writer
 from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
 from pdno.files.run_folder import CHECKSUMS, DATA, METRICS
 from pdno.interface.errors import unknown_name
-from pdno.paper import ablations, recipes  # noqa: F401  # they register their recipes
+from pdno.paper import recipes  # noqa: F401  # which registers its recipes
 from pdno.paper.resources import measure_resources
 from pdno.runs.execute import run_experiment
 from pdno.runs.plugins import RECIPES, Study

@@ -1,14 +1,15 @@
-"""How recipes are made: studies of runs in the words of a YAML specification."""
+"""How recipes are made: studies of runs in the words of a specification, from `studies.yaml`."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
+from functools import cache, wraps
 from inspect import signature
+from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec
 
+import yaml
 from pydantic import Field, ValidationError, validate_call
 from typing_extensions import Doc
 
-from pdno.data import problems
 from pdno.interface.errors import suggest
 from pdno.interface.records import error_message
 from pdno.runs.plugins import Study, register
@@ -16,7 +17,7 @@ from pdno.runs.plugins import Study, register
 Options = dict[str, Any]
 """Options in the words of a specification."""
 Runs = dict[str, Options]
-"""Options of an `Experiment` by model: network, training and others of that model alone."""
+"""Options of an `Experiment` by model."""
 P = ParamSpec("P")
 
 ABOUT_PRESETS = Doc(
@@ -49,52 +50,77 @@ def recipe(function: Callable[P, Study]) -> Callable[P, Study]:
     return register(call)
 
 
-def one_cycle(preset: str, epochs: int, rate: float, **options: object) -> Options:
-    """The training below `paper`; `smoke` has one epoch."""
-    schedule = {"schedule": "one-cycle", "weight_decay": 1e-6, "warm_up": 0.3}
-    epochs = 1 if preset == "smoke" else epochs
-    return {"epochs": epochs, "learning_rate": rate, **schedule, **options}
+@cache
+def written_studies() -> dict[str, Any]:
+    """The content of studies.yaml."""
+    text = Path(__file__).with_name("studies.yaml").read_text(encoding="utf-8")
+    studies: dict[str, Any] = yaml.safe_load(text)
+    return studies
 
 
-def muon(preset: str, epochs: int, **options: object) -> Options:
-    """Our training recipe: Muon and symmetries of the data."""
-    best = {"optimiser": "muon", "weight_decay": 0.0, "augment": True}
-    return one_cycle(preset, epochs, 2e-3, **{**best, **options})
+def runs_of(study: str, preset: str, data: Options | None = None, **computed: object) -> Runs:
+    """The runs of studies.yaml by model, with numbers instead of words such as $width.
+
+    The problem has as many samples, and points, as a run needs, where it does not say more.
+
+    Arguments:
+        data: Options that all models have in common besides.
+        computed: Numbers that the preset does not have.
+    """
+    written = written_studies()[study]
+    numbers = {**computed, **written["presets"][preset]}
+    runs = written["published" if preset == "paper" and "published" in written else "runs"]
+    common = filled(merged(runs["common"], data or {}), numbers)
+    models = numbers.get("models", runs["models"])
+    samples = common["train"] + common["test"] + common.get("validation", 0)
+    least = {"problem": {"samples": samples, "resolution": common["resolution"]}}
+    return {m: merged(least, common, filled(runs["models"][m], numbers)) for m in models}
+
+
+def filled(value: Any, numbers: Options) -> Any:
+    """A copy with numbers for all words that begin with $."""
+    if isinstance(value, dict):
+        return {key: filled(part, numbers) for key, part in value.items()}
+    return numbers[value[1:]] if isinstance(value, str) and value.startswith("$") else value
+
+
+def merged(*layers: Options) -> Options:
+    """Options in layers: those of a later layer count more, and parts of them are merged."""
+    result: Options = {}
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, dict) and isinstance(result.get(key), dict)
+            result[key] = merged(result[key], value) if both else value
+    return result
 
 
 def make_study(
     study: str,
     preset: str,
     sets: Iterable[Runs],
-    /,
     *,
     models: Sequence[str] | None = None,
     seeds: int = 1,
-    **common: object,
 ) -> Study:
     """The study of all runs with the seeds 0, 1, ..., seed by seed.
 
     Arguments:
         sets: Runs by model, one set for each dataset.
         models: Only these of each set, by name; capitals and spaces do not count, and xi is ξ.
-        common: Options of all runs; what a run has for itself counts more.
     """
     from pdno.runs.specification import Experiment
 
-    chosen: list[Options] = [
-        {"name": study, "of_paper": True, **common, "model": model, **runs[model]}
+    chosen = [
+        merged({"name": study, "of_paper": True, "model": model}, runs[model])
         for runs in sets
         for model in (runs if models is None else [_model_named(m, list(runs)) for m in models])
     ]
-    return Study(
-        study,
-        preset,
-        tuple(
-            Experiment(**{**run, "training": {**run["training"], "seed": seed}})
-            for seed in range(seeds)
-            for run in chosen
-        ),
-    )
+    every = [
+        Experiment(**merged(run, {"training": {"seed": seed}}))
+        for seed in range(seeds)
+        for run in chosen
+    ]
+    return Study(study, preset, tuple(every))
 
 
 def _model_named(text: str, names: Sequence[str]) -> str:
@@ -106,42 +132,3 @@ def _model_named(text: str, names: Sequence[str]) -> str:
         near = suggest(text.replace("xi", "ξ"), names)
         raise ValueError(f"no model {text!r}: {near}expected some of {', '.join(names)}")
     return matching[0]
-
-
-def run(network: Options, training: Options, **options: object) -> Options:
-    """A run of this network with this training."""
-    return {"network": network, "training": training, **options}
-
-
-def changed(run: Options, **network: object) -> Options:
-    """A run with other options of its network."""
-    return {**run, "network": {**run["network"], **network}}
-
-
-def static_data(
-    preset: str, kind: type[problems.Problem], stored: int, solved: int | None, resolution: int
-) -> Options:
-    """1000 training samples of a problem and 100 test samples.
-
-    Below `paper` 100 others are the validation samples, and networks are also evaluated at two and
-    four times the resolution, as far as the data are stored. These are stored, and solved, on the
-    next multiples of a resolution that does not divide the usual ones.
-    """
-    train, test = (8, 2) if preset == "smoke" else (1000, 100)
-    validation, finer = (0, ()) if preset == "paper" else (test, (2 * resolution, 4 * resolution))
-    points, samples = -(-stored // resolution) * resolution, train + validation + test
-    if solved is None and kind.published_points % points:
-        solved = round(kind.published_points / points) * points
-    return {
-        "problem": kind(samples=samples, resolution=points, solver_resolution=solved),
-        "train": train,
-        "test": test,
-        "validation": validation,
-        "resolution": resolution,
-        "zero_shot": tuple(r for r in finer if points % r == 0),
-    }
-
-
-def with_options(runs: Runs, common: Options) -> Runs:
-    """Runs with common options; what a run has for itself counts more."""
-    return {model: {**common, **run} for model, run in runs.items()}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pdno.networks.neural_operator import count_parameters
-from pdno.paper import ablations, recipes
+from pdno.paper import recipes
 from pdno.paper.reproduce import reproduce
 
 COMMON = {"optimiser": "adam", "schedule": "step", "step_factor": 0.5, "reduction": "sum"}
@@ -194,10 +194,10 @@ def test_burgers():
 
 def test_ablations():
     """k_max on 256 points, ReLU at all resolutions, channels on ν = 1e-5 without truncation."""
-    assert {e.resolution for e in ablations.darcy_modes("paper").experiments} == {256}
-    both = ablations.darcy_activation("paper").experiments
+    assert {e.resolution for e in recipes.darcy_modes("paper").experiments} == {256}
+    both = recipes.darcy_activation("paper").experiments
     assert {e.resolution for e in both} == {32, 64, 128, 256, 512}
-    widths = ablations.navier_stokes_width("paper").experiments
+    widths = recipes.navier_stokes_width("paper").experiments
     assert {(e.problem.viscosity, e.train) for e in widths} == {(1e-5, 1000)}
     assert {e.network.modes for e in widths if e.network.kind == "fno"} == {32}
     for experiment in both:

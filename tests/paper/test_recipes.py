@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_experiments import presets_of
 
-from pdno.paper import ablations, recipes
+from pdno.paper import recipes
 from pdno.paper.reproduce import run_folder, study_of
 from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import ensure_dataset, open_experiment_data
@@ -21,7 +21,7 @@ everywhere = pytest.mark.parametrize(
 def test_every_study_of_the_catalogue_is_a_recipe():
     for name, recipe in RECIPES.items():
         assert recipe in vars(sys.modules[recipe.__module__]).values()
-        assert recipe.__module__ in (recipes.__name__, ablations.__name__)
+        assert recipe.__module__ == recipes.__name__
         assert recipe.__name__ == name.replace("-", "_")
 
 
@@ -130,15 +130,15 @@ def only_change(experiments):
 
 @pytest.mark.parametrize("preset", presets_of("darcy-modes"))
 def test_an_ablation_changes_one_thing(preset):
-    modes = ablations.darcy_modes(preset).experiments
+    modes = recipes.darcy_modes(preset).experiments
     assert only_change(modes) == {"modes"} and len({e.training for e in modes}) == 1
     assert [e.network.modes for e in modes] == list(dict.fromkeys(e.network.modes for e in modes))
-    activations = ablations.darcy_activation(preset).experiments
+    activations = recipes.darcy_activation(preset).experiments
     for points in {e.resolution for e in activations}:
         pair = [e for e in activations if e.resolution == points]
         assert only_change(pair) == {"activation"} and pair[0].training == pair[1].training
         assert [e.network.activation for e in pair] == ["gelu", "relu"]
-    widths = ablations.navier_stokes_width(preset).experiments
+    widths = recipes.navier_stokes_width(preset).experiments
     for kind in ("pdno", "fno"):
         assert only_change([e for e in widths if e.network.kind == kind]) == {"width"}
     for experiment in widths:  # all modes are kept in both

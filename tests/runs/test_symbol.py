@@ -10,8 +10,7 @@ import torch
 from pdno.figures.fields import plot_symbol_layer
 from pdno.networks.pdno import FNO
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.paper.ablations import burgers_rollout
-from pdno.paper.recipes import darcy, heat
+from pdno.paper.recipes import burgers_rollout, darcy, heat
 from pdno.runs.execute import run_experiment
 from pdno.runs.measure import learned_diffusivity
 from pdno.runs.run import load
