@@ -11,11 +11,14 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ValidationError, ValidationInfo
+from pydantic.dataclasses import dataclass as checked
 
 from pdno.files import run_folder
 from pdno.files.atomic import write_text
@@ -34,7 +37,27 @@ def check_cell(name: str, text: str) -> None:
         raise ValueError(f"{name} is {text!r}, {formula}")
 
 
-@dataclass(frozen=True)
+def _cell(text: str, info: ValidationInfo) -> str:
+    check_cell(str(info.field_name), text)
+    return text
+
+
+def _plain(value: Any) -> object:
+    """A number of Python, not of numpy or torch; None for an empty cell."""
+    return value.item() if hasattr(value, "item") else None if value == "" else value
+
+
+def _settings(value: object) -> object:
+    return dict(word.split("=") for word in value.split()) if isinstance(value, str) else value
+
+
+Text = Annotated[str, AfterValidator(_cell)]
+Whole = Annotated[int | None, BeforeValidator(_plain)]
+Number = Annotated[float | None, BeforeValidator(_plain)]
+Settings = Annotated[Mapping[str, float], BeforeValidator(_settings)]
+
+
+@checked(frozen=True)
 class Metadata:
     """What a run is. Tables, colours and assessments go by these and never by a name.
 
@@ -44,22 +67,18 @@ class Metadata:
     "all". Samples, epochs and resolution are those of the training, the commit is of the code.
     """
 
-    study: str = ""
-    dataset: str = ""
-    viscosity: float | None = None
-    family: str = ""
-    variant: str = ""
-    mode: str = ""
+    study: Text = ""
+    dataset: Text = ""
+    viscosity: Number = None
+    family: Text = ""
+    variant: Text = ""
+    mode: Text = ""
     of_paper: bool = False
-    sweep: Mapping[str, float] = field(default_factory=dict, hash=False)
-    samples: int | None = None
-    epochs: int | None = None
-    training_resolution: int | None = None
-    commit: str = ""
-
-    def __post_init__(self) -> None:
-        for name in ("study", "dataset", "family", "variant", "mode", "commit"):
-            check_cell(name, getattr(self, name))
+    sweep: Settings = field(default_factory=dict, hash=False)
+    samples: Whole = None
+    epochs: Whole = None
+    training_resolution: Whole = None
+    commit: Text = ""
 
     @property
     def network(self) -> str:
@@ -67,45 +86,24 @@ class Metadata:
         return f"{self.family} {self.variant}".strip()
 
 
-@dataclass(frozen=True)
+@checked(frozen=True)
 class Metric:
     """One number; the resolution is in points per axis, `seconds` are those of the training."""
 
-    experiment: str
-    model: str
-    resolution: int
-    seed: int | None
-    split: str
-    metric: str
-    value: float
-    seconds: float | None = None
-    parameters: int | None = None
+    experiment: Text
+    model: Text
+    resolution: Annotated[int, BeforeValidator(_plain)]
+    seed: Whole
+    split: Text
+    metric: Text
+    value: Annotated[float, BeforeValidator(_plain)]
+    seconds: Number = None
+    parameters: Whole = None
     metadata: Metadata = Metadata()
-
-    def __post_init__(self) -> None:
-        for name in NUMBERS:
-            value, (kind, optional) = getattr(self, name), _KINDS[name]
-            if kind is str:
-                check_cell(name, value)
-            elif value is not None or not optional:
-                if (
-                    value is None
-                    or isinstance(value, str)
-                    or (kind is int and int(value) != value)
-                ):
-                    expected = "a whole number" if kind is int else "a number"
-                    raise ValueError(f"{name} is {value!r}; expected {expected}")
-                object.__setattr__(self, name, kind(value))  # plain, not of numpy or torch
 
 
 NUMBERS = tuple(item.name for item in fields(Metric) if item.name != "metadata")
 COLUMNS = (*NUMBERS, *(item.name for item in fields(Metadata)))
-_HINTS = get_type_hints(Metric) | get_type_hints(Metadata)
-# the type of each column, and whether its cells may be empty
-_KINDS: dict[str, tuple[Callable[[str], object], bool]] = {
-    name: ((*get_args(_HINTS[name]), _HINTS[name])[0], bool(get_args(_HINTS[name])))
-    for name in COLUMNS
-}
 
 
 @dataclass(frozen=True)
@@ -157,24 +155,14 @@ def read_metrics(path: Path | str) -> list[Metric]:
 def _read_line(header: list[str], cells: list[str], line: str) -> Metric:
     if len(cells) != len(header):
         raise ValueError(f"{line} has {len(cells)} cells; expected {len(header)}")
-    values: dict[str, Any] = {}
-    for name, text in zip(header, cells, strict=True):
-        kind, optional = _KINDS[name]
-        try:
-            if name == "sweep":
-                pairs = (word.split("=") for word in text.split())
-                values[name] = {key: float(number) for key, number in pairs}
-            elif name == "of_paper":
-                values[name] = {"yes": True, "no": False}[text]
-            else:
-                values[name] = None if optional and not text else kind(text)
-        except (KeyError, ValueError) as error:
-            raise ValueError(f"{line}: {name} is {text!r}, which is not readable") from error
+    values: dict[str, Any] = dict(zip(header, cells, strict=True))
+    numbers = {name: values.pop(name) for name in NUMBERS}
     try:
-        numbers = {name: values.pop(name) for name in NUMBERS}
         return Metric(**numbers, metadata=Metadata(**values))
-    except ValueError as error:
-        raise ValueError(f"{line}: {error}") from error
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        cell = wrong["input"] if wrong["input"] is not None else ""
+        raise ValueError(f"{line}: {wrong['loc'][0]} is {cell!r}: {wrong['msg']}") from error
 
 
 def metrics_of_run(folder: Path) -> list[Metric]:
@@ -182,13 +170,11 @@ def metrics_of_run(folder: Path) -> list[Metric]:
     return read_metrics(verified_path(folder / run_folder.METRICS))
 
 
-@dataclass(eq=False)
 class NetworkMetrics:
     """All metrics of one network that was trained on the same data with one or several seeds."""
 
-    metrics: tuple[Metric, ...]
-
-    def __post_init__(self) -> None:
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self.metrics = tuple(metrics)
         first = self.metrics[0]
         self.experiment, self.model, self.metadata = first.experiment, first.model, first.metadata
         self.parameters = first.parameters
@@ -252,4 +238,4 @@ def by_network(metrics: Iterable[Metric]) -> list[NetworkMetrics]:
     networks: dict[tuple[str, str, Metadata], list[Metric]] = {}
     for m in metrics:
         networks.setdefault((m.experiment, m.model, replace(m.metadata, commit="")), []).append(m)
-    return [NetworkMetrics(tuple(network)) for network in networks.values()]
+    return [NetworkMetrics(network) for network in networks.values()]

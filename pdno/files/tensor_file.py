@@ -11,9 +11,9 @@ import math
 import pickletools
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -38,8 +38,6 @@ _CONSTANTS: dict[str, Callable[[], object]] = {
     **{"NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False},
 }
 
-T = TypeVar("T")
-
 
 class TensorFileError(ValueError):
     """The file cannot be read, or is refused; the message says why and what to do."""
@@ -54,11 +52,9 @@ def read_tensor_file(path: str | Path) -> Contents:
         try:
             start, size = file.read(4), file.seek(0, 2)
             if start[:1] == b"\x80":
-                old = (
-                    "this is a bare pickle, as torch.save wrote before torch 1.6; refused because"
-                )
+                old = "this is a bare pickle, as torch.save wrote before torch 1.6; refused"
                 cure = "ask its author to save it again with torch >= 1.6"
-                raise TensorFileError(f"{old} loading it could run code: {cure}")
+                raise TensorFileError(f"{old} because loading it could run code: {cure}")
             if start != b"PK\x03\x04":
                 problem = f"it starts with {start!r}, which no torch.save file does"
                 raise TensorFileError(f"{problem}; {AGAIN}")
@@ -71,17 +67,10 @@ def read_tensor_file(path: str | Path) -> Contents:
             return cast(Contents, contents)
         except (TensorFileError, MemoryLimitError) as problem:
             raise TensorFileError(f"cannot read {path}: {printable(str(problem))}") from problem
-        # Damaged bytes make zipfile and pickletools fail in many ways; all mean the same.
+        # Damaged bytes make zipfile, pickletools and the machine fail in many ways: all mean this.
         except Exception as problem:
             reason = printable(str(problem)[:LONGEST_MESSAGE])
             raise TensorFileError(f"cannot read {path}: {reason}; {AGAIN}") from problem
-
-
-@dataclass
-class _Storage:
-    """The numbers that tensors are views of; not a value of its own."""
-
-    numbers: Tensor
 
 
 class _Machine:
@@ -90,15 +79,13 @@ class _Machine:
     def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
         self.archive, infos = archive, archive.infolist()
         self.records = {info.filename: info for info in infos}
-        self.stack, self.marks, self.memo = list[object](), list[int](), dict[object, object]()
-        self.storages: dict[object, _Storage] = {}
+        self.stack, self.below = list[Any](), list[list[Any]]()  # since the last mark, and before
+        self.memo, self.storages = dict[object, object](), dict[object, Tensor]()
         roots = [name[: -len("data.pkl")] for name in self.records if name.endswith("/data.pkl")]
-        if len(roots) != 1:
+        if len(roots) != 1 or len(self.records) != len(infos):
             problem = "it is a zip archive without the single data.pkl of torch.save"
             raise TensorFileError(f"{problem}; if a data file is inside, unpack it first")
         self.root = roots[0]
-        if len(self.records) != len(infos):
-            raise TensorFileError(f"two records have the same name; {AGAIN}")
         # zipfile makes room for what is declared to be packed before it reads
         packed = any(info.compress_type or info.compress_size != info.file_size for info in infos)
         if packed or sum(info.file_size for info in infos) > file_size:
@@ -110,14 +97,14 @@ class _Machine:
 
     def run(self) -> object:
         """The value that the description leaves on the stack."""
-        description = f"{self.root}data.pkl"
-        if self.records[description].file_size > _MOST_DESCRIPTION_BYTES:
+        description, last = f"{self.root}data.pkl", ""
+        if self.records[description].file_size <= _MOST_DESCRIPTION_BYTES:
+            program = pickletools.genops(self.archive.read(description))
+            for opcode, argument, _ in islice(program, _MOST_INSTRUCTIONS):
+                last = opcode.name
+                self.step(last, argument)
+        if last != "STOP":
             raise TensorFileError(f"its description is too long; {PLAIN}")
-        program = pickletools.genops(self.archive.read(description))
-        for count, (opcode, argument, _) in enumerate(program):
-            if count >= _MOST_INSTRUCTIONS:
-                raise TensorFileError(f"its description has too many instructions; {PLAIN}")
-            self.step(opcode.name, argument)
         (result,) = self.stack
         return result
 
@@ -127,7 +114,8 @@ class _Machine:
             case "PROTO" | "FRAME" | "STOP":
                 pass
             case "MARK":
-                self.marks.append(len(self.stack))
+                self.below.append(self.stack)
+                self.stack = []
             case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
                 self.memo[len(self.memo) if argument is None else argument] = self.stack[-1]
             case "APPEND" | "APPENDS":
@@ -135,16 +123,16 @@ class _Machine:
                 self.top(list).extend(values)
             case "SETITEM" | "SETITEMS":
                 values = self.pop(2 if opcode == "SETITEM" else None)
-                for key in values[::2]:
-                    if type(key) not in (str, int):
-                        raise TensorFileError(f"a dict has a key {type(key).__name__}; {PLAIN}")
+                if not all(type(key) in (str, int) for key in values[::2]):
+                    raise TensorFileError(f"a dict has a key that is no word or number; {PLAIN}")
                 self.top(dict).update(zip(values[::2], values[1::2], strict=True))
             case "BUILD":
                 # Attributes of an ordered dict: the versions of the modules of a state dict.
                 self.pop(1)
                 self.top(dict)
             case _:
-                self.stack.append(self.value(opcode, argument))
+                value = self.value(opcode, argument)  # which may take from the stack
+                self.stack.append(value)
 
     def value(self, opcode: str, argument: object) -> object:
         """A literal, or a value recalled or put together from those on the stack."""
@@ -155,47 +143,38 @@ class _Machine:
         match opcode:
             case "BINGET" | "LONG_BINGET":
                 return self.memo[argument]
-            case "TUPLE":
-                return tuple(self.pop())
-            case "TUPLE1" | "TUPLE2" | "TUPLE3":
-                return tuple(self.pop(int(opcode[-1])))
+            case "TUPLE" | "TUPLE1" | "TUPLE2" | "TUPLE3":
+                return tuple(self.pop(None if opcode == "TUPLE" else int(opcode[-1])))
             case "GLOBAL" | "STACK_GLOBAL":
                 name = str(argument) if opcode == "GLOBAL" else " ".join(map(str, self.pop(2)))
-                if name not in _NAMES:
-                    foreign = name[:80].replace(" ", ".")
-                    raise TensorFileError(f"this file holds a pickled {foreign!r}; {_REFUSED}")
-                return _NAMES[name]
+                if name in _NAMES:
+                    return _NAMES[name]
+                opcode = repr(name[:80].replace(" ", "."))
             case "BINPERSID":
-                return self.storage(*cast(tuple[object, ...], self.pop(1)[0]))
+                return self.storage(*self.pop(1)[0])
             case "REDUCE":
                 function, arguments = self.pop(2)
-                return cast(Callable[..., object], function)(*cast(list[object], arguments))
-        raise TensorFileError(f"this file holds a pickled {opcode} step; {_REFUSED}")
+                return function(*arguments)
+        raise TensorFileError(f"this file holds a pickled {opcode}; {_REFUSED}")
 
-    def pop(self, count: int | None = None) -> list[object]:
+    def pop(self, count: int | None) -> list[Any]:
         """The last `count` values, or those since the last mark."""
-        start = self.marks.pop() if count is None else len(self.stack) - count
-        if start < 0:
-            raise TensorFileError(f"its description is malformed; {AGAIN}")
-        values = self.stack[start:]
-        del self.stack[start:]
+        if count is not None:
+            return [self.stack.pop() for _ in range(count)][::-1]
+        values, self.stack = self.stack, self.below.pop()
         return values
 
-    def top(self, expected: type[T]) -> T:
+    def top(self, expected: type) -> Any:
         if not isinstance(self.stack[-1], expected):
             raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
         return self.stack[-1]
 
-    def storage(
-        self, kind: object, dtype: object, name: object, _device: object, count: object
-    ) -> _Storage:
+    def storage(self, kind: str, dtype: torch.dtype, name: str, device: str, count: int) -> Tensor:
         """The numbers of record `data/name`, as a flat tensor; read once."""
-        if kind != "storage" or not isinstance(dtype, torch.dtype) or not isinstance(count, int):
-            raise TensorFileError(f"its description names no storage; {AGAIN}")
         if (name, dtype, count) in self.storages:
             return self.storages[name, dtype, count]
         info = self.records.get(f"{self.root}data/{name}")
-        if info is None or count < 0 or info.file_size != count * dtype.itemsize:
+        if info is None or info.file_size != count * dtype.itemsize:
             size = "is missing" if info is None else f"has {info.file_size} bytes"
             raise TensorFileError(f"storage {name!r} of {count} {dtype} numbers {size}; {AGAIN}")
         # Bytes other than 0 and 1 are no bools.
@@ -204,31 +183,25 @@ class _Machine:
         with self.archive.open(info) as record:
             for start in range(0, len(target), _CHUNK):  # zipfile verifies the checksum
                 target[start : start + _CHUNK] = np.frombuffer(record.read(_CHUNK), np.uint8)
-        storage = _Storage(numbers.ne(0) if dtype == torch.bool else numbers)
-        self.storages[name, dtype, count] = storage
-        return storage
+        numbers = numbers.ne(0) if dtype == torch.bool else numbers
+        return self.storages.setdefault((name, dtype, count), numbers)
 
 
 def _tensor(
-    storage: _Storage,
-    offset: int,
-    size: tuple[int, ...],
-    stride: tuple[int, ...],
-    _grad: object,
-    _hooks: object,
-    meta: object = None,
+    storage: Tensor, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *others: object
 ) -> Tensor:
-    if meta:
+    """A view of a storage; others are whether it has a gradient, hooks, and what is lazy."""
+    if any(others[2:]):
         raise TensorFileError("a tensor is a lazy conjugate; save tensor.resolve_conj()")
     bounded = all(type(n) is int and 0 <= n < 1 << 63 for n in (offset, *size, *stride))
     if not bounded or len(size) > DEEPEST:
         raise TensorFileError(f"the size of a tensor is malformed; {AGAIN}")
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    count, held = math.prod(list(size)), storage.numbers.numel()
+    count, held = math.prod(list(size)), storage.numel()
     if count > held or (count > 0 and last >= held):
         problem = f"a tensor of size {size} at {offset} does not fit its storage of {held} numbers"
         raise TensorFileError(f"{problem}; save tensor.contiguous()")
-    return storage.numbers.as_strided(size, stride, offset)
+    return storage.as_strided(size, stride, offset)
 
 
 _DTYPES = {"Char": torch.int8, "Short": torch.int16, "Int": torch.int32, "Long": torch.int64}
