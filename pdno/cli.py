@@ -48,7 +48,6 @@ Sources = Positional[tuple[Path, ...]]
 Device = Annotated[str | None, arg(help="For example cpu or cuda, which is the default if any.")]
 CPU = Annotated[str, arg(help="Where to predict.")]
 PDEParameters = Annotated[dict[str, float] | None, arg(help="By name, as in viscosity 1e-4.")]
-Preset = Literal["smoke", "small"]
 
 
 def generate(
@@ -67,8 +66,8 @@ def generate(
     manifest = pdno.generate_dataset(problem, out, workers=workers, engine=engine)
     worst = max(shard.residual for shard in manifest.shards)
     made = f"{manifest.samples} samples of {manifest.problem}, {len(manifest.shards)} shards"
-    # steps in time have no residual; only systems of equations do
-    print(f"{out}: {made}, complete" + (f"; largest residual {worst:.1e}" if worst else ""))
+    residual = f"; largest residual {worst:.1e}" if worst else ""  # steps in time have none
+    print(f"{out}: {made}, complete{residual}")
 
 
 def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -> None:
@@ -82,7 +81,9 @@ def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -
     print(describe_data(DataFile(path=path, **layout.keyword_arguments())))
 
 
-def demo(out: Path = Path("demo"), preset: Preset = "small", pages: bool = True) -> None:
+def demo(
+    out: Path = Path("demo"), preset: Literal["smoke", "small"] = "small", pages: bool = True
+) -> None:
     """Show a trained operator, draw each problem, train PDNO and FNO, write a report.
 
     Arguments:
@@ -291,7 +292,7 @@ def report(runs: Sources, out: Path = Path("report")) -> None:
 
 def verify(paths: Sources) -> int:
     """Compare files of datasets, runs and exports with their checksums; 1 where any is wrong."""
-    from pdno.runs.verify import verify
+    from pdno.runs.run import verify
 
     text, right = verify(list(paths))
     print(text)

@@ -20,7 +20,7 @@ from pdno.cli import main
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import DarcyProblem
 from pdno.files.metric_table import read_metrics
-from pdno.report.own_runs import plot_runs, runs_by_data
+from pdno.report.page import plot_runs, runs_by_data
 from pdno.report.tables import number
 from pdno.runs.plugins import RECIPES
 from pdno.runs.run import find_runs, load_run

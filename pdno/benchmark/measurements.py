@@ -5,6 +5,7 @@ FUNCTION OPTIONS`, with options in JSON, prints one line of JSON, by quantity an
 """
 
 import json
+import math
 import os
 import sys
 import warnings
@@ -25,13 +26,9 @@ from pdno.equations.navier_stokes import NavierStokes
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.fields.distributions import darcy_permeability, navier_stokes_initial
 from pdno.native import tune_allocator
+from pdno.networks import neural_operator
 from pdno.networks.mwt import MWT
-from pdno.networks.neural_operator import (
-    NeuralOperator,
-    PointwiseLinear,
-    count_parameters,
-    rollout,
-)
+from pdno.networks.neural_operator import NeuralOperator, count_parameters, rollout
 from pdno.networks.pdno import FNO, PDNO
 from pdno.operators.reference import apply_straight
 from pdno.solvers.elliptic import assemble, solve_elliptic
@@ -111,14 +108,10 @@ AXES = {
 
 def contenders_of(setting_name: str) -> list[str]:
     """Who is compared in a setting; the neuraloperator FNO only where it is installed."""
-    names = list(EVERYWHERE)
-    if setting_name == MAIN:
-        names += ["PDNO low rank 2 shared", "MWT"]
-    if len(SETTINGS[setting_name].shape) == 1:
-        names.append(ROUGH)
-    if setting_name in STRAIGHT_FITS:
-        names.append(STRAIGHT)
-    return names if find_spec("neuralop") else names[1:]
+    names = list(EVERYWHERE) if find_spec("neuralop") else list(EVERYWHERE[1:])
+    names += ["PDNO low rank 2 shared", "MWT"] if setting_name == MAIN else []
+    names += [ROUGH] if len(SETTINGS[setting_name].shape) == 1 else []
+    return names + ([STRAIGHT] if setting_name in STRAIGHT_FITS else [])
 
 
 def build(name: str, setting: Setting) -> nn.Module:
@@ -139,9 +132,8 @@ def build(name: str, setting: Setting) -> nn.Module:
     options = {**SYMBOLS.get(name, {}), "symbol_hidden": setting.symbol_hidden, "modes": modes}
     network = PDNO(dim, **channels, width=width, **options)
     if name == ROUGH:
-        with torch.no_grad():
-            for weight in (p for n, p in network.named_parameters() if "space.linear_in.w" in n):
-                weight.mul_(ROUGHNESS)
+        for weight in (p for n, p in network.named_parameters() if "space.linear_in.w" in n):
+            weight.data.mul_(ROUGHNESS)
     return StraightPDNO(network) if name == STRAIGHT else network
 
 
@@ -159,7 +151,7 @@ class StraightPDNO(nn.Module):
     def forward(self, f: Tensor) -> Tensor:
         """u, with everything materialised."""
 
-        def linear(layer: PointwiseLinear, v: Tensor) -> Tensor:
+        def linear(layer: neural_operator.PointwiseLinear, v: Tensor) -> Tensor:
             return functional.linear(v, layer.weight, layer.bias)
 
         network, grid = self.network, Grid(tuple(f.shape[2:]))
@@ -183,17 +175,13 @@ def time_long_enough(
     warm_up: bool = True,
 ) -> dict[str, float]:
     """Best seconds of each contender; they take turns, and the quick ones have more of them."""
-    best = dict.fromkeys(contenders, float("inf"))
-    spent = dict.fromkeys(contenders, 0.0)
-    unfinished, turns = dict(contenders), 0
-    while unfinished:
-        taken = time_alternately(unfinished, repeats=1, warm_up=warm_up and turns == 0)
+    best, spent = ({name: start for name in contenders} for start in (math.inf, 0.0))
+    turns, left = 0, dict(contenders)
+    while left:
+        for name, time in time_alternately(left, repeats=1, warm_up=warm_up and not turns).items():
+            best[name], spent[name] = min(best[name], time), spent[name] + time
         turns += 1
-        for name, time in taken.items():
-            best[name] = min(best[name], time)
-            spent[name] += time
-            if turns >= repeats and spent[name] >= seconds:
-                del unfinished[name]
+        left = {n: left[n] for n in left if turns < repeats or spent[n] < seconds}
     return best
 
 

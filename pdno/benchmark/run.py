@@ -10,17 +10,8 @@ from pathlib import Path
 
 import torch
 
-from pdno.benchmark.measurements import (
-    ALWAYS,
-    FREQUENCY,
-    JSON,
-    MAIN,
-    NEURALOPERATOR,
-    SETTINGS,
-    SLOWEST,
-    SPACE_AND_FREQUENCY,
-    contenders_of,
-)
+from pdno.benchmark import measurements as measure
+from pdno.benchmark.measurements import JSON, MAIN, NEURALOPERATOR, SETTINGS, contenders_of
 from pdno.figures.style import Figure, figure_style, save_figure
 from pdno.files.atomic import write_text
 from pdno.interface.display import track
@@ -32,10 +23,10 @@ QUICK = (MAIN, "rollout", "solvers")
 FRAMES, SCALING = 10, "scaling"
 ROLLOUT = "frozen rollout of ten frames, 64x64, k 12, width 20, batch "
 FLOW, DARCY = "Navier-Stokes 128², ν = 1e-5, to T = 20, float64", "Darcy 512², contrast 4, float64"
-OURS = (SPACE_AND_FREQUENCY, FREQUENCY)
+OURS = (measure.SPACE_AND_FREQUENCY, measure.FREQUENCY)
+# the largest ratios to the neuraloperator FNO that are aimed at
 LIMITS = {s.title: dict(zip(OURS, s.limits, strict=True)) for s in SETTINGS.values()}
 LIMITS[f"{ROLLOUT}1"] = dict.fromkeys(OURS, 1.5)
-"""The largest ratios to the neuraloperator FNO that are aimed at."""
 REFERENCES = {FLOW: "published", DARCY: "splu"}
 SECONDS = "{:.4f} s".format
 FORMATS: dict[str, Callable[[float], str]] = {
@@ -59,17 +50,16 @@ class Task:
     def run(self) -> JSON:
         """What the process prints; it is pinned where that is possible."""
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
-        module, options = "pdno.benchmark.measurements", json.dumps(self.options)
+        command = [measure.__name__, self.measurement, json.dumps(self.options)]
         done = subprocess.run(
-            [sys.executable, "-m", module, self.measurement, options],
+            [sys.executable, "-m", *command],
             env={**os.environ, "PDNO_ALLOCATOR": self.allocator, **threads},
             capture_output=True,
             text=True,
             check=False,
         )
         if done.returncode:
-            reason = done.stderr.strip()[-500:]
-            raise ValueError(f"measuring {self.measurement} {options} failed: {reason}")
+            raise ValueError(f"{' '.join(command[1:])} failed: {done.stderr.strip()[-500:]}")
         result: JSON = json.loads(done.stdout.strip().splitlines()[-1])
         return result
 
@@ -104,26 +94,25 @@ def run_bench(folder: Path, *, quick: bool = False, settings: Collection[str] = 
 
 def _tasks(part: str, *, quick: bool) -> Iterator[Task]:
     """The measurements of a part."""
-    enough = {"repeats": 2, "seconds": 0.4} if quick else {"repeats": 3, "seconds": 2.0}
+    enough: JSON = {"repeats": 2, "seconds": 0.4} if quick else {"repeats": 3, "seconds": 2.0}
+    setting = part if part in SETTINGS else MAIN
+    names, title = contenders_of(setting), SETTINGS[setting].title
     if part in SETTINGS:
-        names = [name for name in contenders_of(part) if not quick or name not in SLOWEST]
-        title = SETTINGS[part].title
+        names = [name for name in names if not quick or name not in measure.SLOWEST]
         yield Task(title, "time_training", {"setting": part, "names": names, **enough})
         for name in names:
-            if name in ALWAYS or (part == MAIN and not quick):
+            if name in measure.ALWAYS or (part == MAIN and not quick):
                 yield Task(title, "measure_memory", {"setting": part, "name": name}, "default")
     elif part == "rollout":
-        names = [name for name in contenders_of(MAIN) if name in ALWAYS]
+        names = [name for name in names if name in measure.ALWAYS]
         for batch in (1, 20):
-            options: JSON = {"batch": batch, "frames": FRAMES, "names": names, **enough}
+            options = {"batch": batch, "frames": FRAMES, "names": names, **enough}
             yield Task(f"{ROLLOUT}{batch}", "time_rollout", options)
         for recompute in () if quick else (True, False):
-            options = {"setting": MAIN, "name": SPACE_AND_FREQUENCY, "steps": FRAMES}
-            options["recompute"] = recompute
+            options = {"setting": MAIN, "name": OURS[0], "steps": FRAMES, "recompute": recompute}
             yield Task("training by rollout", "measure_memory", options, "default")
     elif part == "allocator-threads":
-        title, options = SETTINGS[MAIN].title, {"setting": MAIN, "names": contenders_of(MAIN)}
-        options |= enough
+        options = {"setting": MAIN, "names": names, **enough}
         yield Task(f"{title}, default allocator", "time_training", options, "default")
         # cores that this process may use
         cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
@@ -141,10 +130,9 @@ def bench_tables(measured: Mapping[str, JSON]) -> str:
     text = "Times with one thread and the tuned allocator, memory with the default one; nFNO is "
     text += "the FNO of neuraloperator.\n✗ marks a ratio above the one that is asked for.\n"
     for title, quantities in measured.items():
-        if title == SCALING:
-            continue
         reference, asked, lines = REFERENCES.get(title, NEURALOPERATOR), LIMITS.get(title, {}), []
-        for name in dict.fromkeys(name for values in quantities.values() for name in values):
+        names = () if title == SCALING else [n for values in quantities.values() for n in values]
+        for name in dict.fromkeys(names):
             cells, limit = [name], asked.get(name)
             for number, (quantity, values) in enumerate(quantities.items()):
                 value, base = values.get(name), values.get(reference)
@@ -155,26 +143,26 @@ def bench_tables(measured: Mapping[str, JSON]) -> str:
             lines.append((*cells, MISSING if limit is None else f"{limit:g}"))
         other = "nFNO" if reference == NEURALOPERATOR else reference
         head = [cell for quantity in quantities for cell in (quantity, f"/ {other}")]
-        table = Table(("contender", *head, "asked"), tuple(lines))
-        text += f"\n## {title}\n\n{table.markdown()}"
+        if lines:
+            table = Table(("contender", *head, "asked"), tuple(lines))
+            text += f"\n## {title}\n\n{table.markdown()}"
     return text
 
 
+@figure_style()
 def plot_scaling(scaling: JSON) -> Figure:
     """Seconds of a training step against grid points, modes, channels, batch and rollout steps."""
-    with figure_style():
-        curves = scaling["curves"]
-        figure = Figure(figsize=(2.6 * len(curves), 3.0))
-        panels = figure.subplots(1, len(curves), sharey=True)
-        for axes, (axis, curve) in zip(panels, curves.items(), strict=True):
-            values = curve["values"]
-            for name, seconds in curve["seconds"].items():
-                axes.loglog(values, seconds, marker="o", markersize=3, label=name)
-            axes.set_xlabel("grid points per axis" if axis == "resolution" else axis)
-            axes.set_xticks(values, [str(value) for value in values])
-            axes.minorticks_off()
-        panels[0].set_ylabel("seconds per training step")
-        panels[0].legend()
-        base = ", ".join(f"{key} {value}" for key, value in scaling["base"].items())
-        figure.suptitle(f"Cost of a training step, one thread; base: {base}")
-        return figure
+    curves = scaling["curves"]
+    figure = Figure(figsize=(2.6 * len(curves), 3.0))
+    panels = figure.subplots(1, len(curves), sharey=True)
+    for axes, (axis, curve) in zip(panels, curves.items(), strict=True):
+        for name, seconds in curve["seconds"].items():
+            axes.loglog(curve["values"], seconds, marker="o", markersize=3, label=name)
+        axes.set_xlabel("grid points per axis" if axis == "resolution" else axis)
+        axes.set_xticks(curve["values"], map(str, curve["values"]))
+        axes.minorticks_off()
+    panels[0].set_ylabel("seconds per training step")
+    panels[0].legend()
+    base = ", ".join(f"{key} {value}" for key, value in scaling["base"].items())
+    figure.suptitle(f"Cost of a training step, one thread; base: {base}")
+    return figure

@@ -1,13 +1,5 @@
 """Curves of plain numbers: training, the growth of a symbol, errors of rollouts."""
 
-__all__ = [
-    "draw_growth",
-    "draw_training",
-    "plot_certificate",
-    "plot_guarantee",
-    "plot_history",
-]
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

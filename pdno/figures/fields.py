@@ -5,22 +5,6 @@ of a few times, or is an animation. Each channel has rows of its own. Fields wit
 diverging map that is white at zero.
 """
 
-__all__ = [
-    "Animation",
-    "Array",
-    "animate_sample",
-    "centred",
-    "draw_field",
-    "draw_panels",
-    "field_style",
-    "lowest_modes",
-    "panels_of",
-    "plot_phase_space",
-    "plot_sample",
-    "plot_symbol_layer",
-    "signed",
-]
-
 import itertools
 import re
 import tempfile

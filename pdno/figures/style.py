@@ -1,17 +1,5 @@
 """One visual style for every figure, colour-blind safe: training dashed, test solid."""
 
-__all__ = [
-    "COLOURS",
-    "Axes",
-    "Figure",
-    "figure_style",
-    "grid_of_panels",
-    "logarithmic",
-    "save_figure",
-    "shared_legend",
-    "spread",
-]
-
 import contextlib
 import io
 from collections.abc import Iterable, Iterator

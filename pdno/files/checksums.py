@@ -51,12 +51,6 @@ def read_checksums(path: Path) -> dict[str, str]:
     return files
 
 
-def file_states(folder: Path, record: str = CHECKSUMS) -> dict[str, State]:
-    """The state of every file that a record names."""
-    digests = read_checksums(folder / record)
-    return {name: file_state(folder / name, digest) for name, digest in digests.items()}
-
-
 def verified_path(path: Path) -> Path:
     """The path of a file of a run that agrees with its checksum; ValueError where it does not."""
     record = path.with_name(CHECKSUMS)

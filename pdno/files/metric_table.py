@@ -114,10 +114,6 @@ class Summary:
     deviation: float
     count: int
 
-    def __str__(self) -> str:
-        mean = f"{self.mean:.3g}"
-        return mean if self.count == 1 else f"{mean} ± {self.deviation:.1g}"
-
 
 def make_metrics(values: Mapping[str, float], **common: Any) -> list[Metric]:
     """One metric per value; `common` are the other columns."""

@@ -16,7 +16,7 @@ from pdno.figures.style import COLOURS, Axes, Figure, grid_of_panels
 from pdno.paper.published import PDNO
 from pdno.paper.results import Exhibit, Results, of_network, require
 from pdno.paper.tables import SYMBOL_COMMAND
-from pdno.report.own_runs import symbol_values
+from pdno.report.page import symbol_values
 from pdno.runs.run import Run
 
 DRAWN_CHANNELS = ((0, 0), (0, 1))

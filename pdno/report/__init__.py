@@ -1,1 +1,1 @@
-"""The report of finished runs: `tables` in four notations, `own_runs`, and the `page`."""
+"""The report of finished runs: `tables` in four notations, and the `page`."""

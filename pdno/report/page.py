@@ -9,24 +9,31 @@ The same runs give the same bytes. The page needs no network and no script, and 
 phone and on paper.
 """
 
-__all__ = ["Chapter", "Page", "Section", "write_report"]
-
 import base64
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from pdno.figures.style import Figure, save_figure
+import numpy as np
+
+from pdno.figures import fields
+from pdno.figures.curves import draw_training
+from pdno.figures.style import Figure, figure_style, save_figure
 from pdno.files.atomic import write_text
-from pdno.files.metric_table import write_metrics
-from pdno.report.own_runs import plot_runs, runs_by_data, runs_table
-from pdno.report.tables import Table, html_note
+from pdno.files.metric_table import ERROR, by_network, write_metrics
+from pdno.report.tables import MISSING, Table, html_note, number
 from pdno.runs.run import Run, find_runs, find_unfinished
 
+MOST_ROWS, SPLITS = 8, ("train", "test")  # of a figure
 REPORT = "report.html"
 TITLE = "Pseudo-differential neural operators: report"
+CAPTION = (
+    "Error by epoch (dashed: training, solid: test); the first test sample, its prediction and "
+    "the relative error of it, at the last time where there are several; the symbol Re a2 of the "
+    "first channel pair in the first block."
+)
 STYLE = """
 :root { color-scheme: light; } * { box-sizing: border-box; } body { font: 1rem/1.5 system-ui,
 sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto; padding: 1rem; max-width: 62rem;
@@ -136,16 +143,15 @@ def write_report(
     runs = find_runs(folders)
     out.mkdir(parents=True, exist_ok=True)
     write_metrics(out / "metrics.csv", (metric for run in runs for metric in run.metrics))
-    page = Page(out)
+    page, count = Page(out), f"{len(runs)} finished run" + "s" * (len(runs) > 1)
     page.discard("runs-*")
-    count = f"{len(runs)} finished run" + ("s" if len(runs) > 1 else "")
     page.introduction.append(
         f"Made from {count}; every number is of a run folder or, where it says so, of the paper. "
         "Errors are relative L2, means over the test samples, and ± is the standard deviation "
         "over seeds."
     )
     figures = [
-        page.figure(f"runs-{k}", title, plot_runs(block), _caption(plot_runs))
+        page.figure(f"runs-{k}", title, plot_runs(block), CAPTION)
         for k, (title, block) in enumerate(runs_by_data(runs), start=1)
     ]
     page.chapters.append(
@@ -159,5 +165,92 @@ def write_report(
     return page.write()
 
 
-def _caption(function: Callable[..., Figure]) -> str:
-    return " ".join((function.__doc__ or "").split())
+def runs_table(runs: Sequence[Run]) -> Table:
+    """Every run with its errors and its training."""
+    head = ("data", "s", "network", "seed", "train", "test", "parameters", "epochs", "samples")
+    lines, machines = [], dict[str, list[str]]()
+    for run in sorted(runs, key=lambda run: (run.metrics[0].experiment, run.resolution)):
+        first, last, machine = run.metrics[0], run.history[-1:], run.environment
+        errors = [number(_error(run, split)) for split in SPLITS]
+        if errors[0] == MISSING and last:  # `pdno.fit` measures no other one
+            errors[0] = f"{number(last[0].train)}*"
+        single = len({metric.model for metric in run.metrics}) == 1
+        about = [run.model, str(run.seed)] if single else [MISSING, MISSING]
+        parameters = f"{first.parameters:,}" if single and first.parameters else MISSING
+        counts = (last[0].epoch if last else None, first.metadata.samples)
+        epochs, samples = (MISSING if count is None else str(count) for count in counts)
+        effort = [parameters, epochs, samples, number(first.seconds), run.folder.name]
+        lines.append((first.experiment, str(run.resolution), *about, *errors, *effort))
+        if {"torch", "device", "threads"} <= set(machine):
+            words = "torch {torch}, {device}, {threads} threads".format(**machine)
+            machines.setdefault(words, []).append(run.folder.name)
+    several = len(machines) > 1
+    notes = [f"{m}: {', '.join(names)}" if several else m for m, names in machines.items()]
+    if any(line[4].endswith("*") for line in lines):
+        notes.append("*: mean over the last epoch, each batch before its update")
+    return Table((*head, "seconds", "folder"), tuple(lines), tuple(f"{n}." for n in notes))
+
+
+def _error(run: Run, split: str) -> float | None:
+    wanted = (run.resolution, split, ERROR)
+    values = (m.value for m in run.metrics if (m.resolution, m.split, m.metric) == wanted)
+    return next(values, None)
+
+
+def runs_by_data(runs: Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
+    """The first seed of every network, those of the same data and grid together, with a title."""
+    run_of = {id(metric): run for run in runs for metric in run.metrics}
+    networks = by_network(metric for run in runs for metric in run.metrics)
+    shown = dict.fromkeys(run_of[id(network.metrics[0])] for network in networks)
+    blocks: dict[tuple[str, int], list[Run]] = {}
+    for run in sorted(shown, key=lambda run: run.model):
+        if run.history or run.array_names:
+            key = (run.metrics[0].experiment, run.resolution)
+            blocks.setdefault(key, []).append(run)
+    for (name, points), block in sorted(blocks.items()):
+        for start in range(0, len(block), MOST_ROWS):
+            yield f"{name}, s = {points}", block[start : start + MOST_ROWS]
+
+
+@figure_style()
+def plot_runs(runs: Sequence[Run]) -> Figure:
+    """A row for each run, as `CAPTION` describes it."""
+    rows = [[*_sample(run), *_symbol(run)] for run in runs]
+    columns = 1 + max(map(len, rows))
+    figure = Figure(figsize=(max(1.95 * columns, 5.0), 1.85 * len(runs) + 0.2))
+    axes = figure.subplots(len(runs), columns, squeeze=False)
+    for run, (first, *others), panels in zip(runs, axes, rows, strict=True):
+        errors = {k: [(row.epoch, getattr(row, k)) for row in run.history] for k in SPLITS}
+        draw_training(first, errors)
+        first.set_title(f"test error {number(_error(run, 'test'))}", fontsize=8)
+        first.set_ylabel(run.model, fontsize=8)
+        fields.draw_panels([others], [panels])
+    return figure
+
+
+def _sample(run: Run) -> list[fields.Panel]:
+    """Panels of the first sample: first channel, last time; none where nothing was kept."""
+    if "prediction" not in run.array_names:
+        return []
+    inputs, *both = (run.array(name)[0] for name in ("input", "target", "prediction"))
+    # the frames of a window are channels: the last is the newest
+    first = inputs[0 if run.times is None else -1]
+    target, prediction = (f[0] if run.times is None else f[-1, 0] for f in both)
+    name = "target" if run.times is None else f"target, t = {run.times[-1]:g}"
+    *panels, error = fields.panels_of(name, target, prediction)
+    size = float(np.linalg.norm(error.values) / np.linalg.norm(target))
+    inputs_panel = fields.Panel("input", first, fields.field_style(first))
+    return [inputs_panel, *panels, error._replace(title=f"error, {size:.3g}")]
+
+
+def _symbol(run: Run) -> list[fields.Panel]:
+    return [
+        fields.Panel("Re a2_11", a[0, 0], fields.signed(a[0, 0]), fields.lowest_modes(a))
+        for a in symbol_values(run)[:1]
+    ]
+
+
+def symbol_values(run: Run) -> list[fields.Array]:
+    """Re a2 of each block for a few channel pairs, (O, I, *modes), centred in ξ."""
+    blocks = {int(n.split(".")[1]): n for n in run.array_names if n.endswith(".real")}
+    return [fields.centred(run.array(name)) for _, name in sorted(blocks.items())]

@@ -1,11 +1,9 @@
 """Tables as plain cells in four notations, and the metrics of a study as plain text."""
 
-__all__ = ["MISSING", "Table", "html_note", "number", "summarise", "summary_text"]
-
 import html
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pdno.files.metric_table import ERROR, Metric, NetworkMetrics, Summary, by_network
@@ -61,10 +59,6 @@ def html_note(note: str) -> str:
     return _with_code(html.escape(note), "<code>{}</code>")
 
 
-def _latex(text: str) -> str:
-    return "".join(LATEX.get(sign, sign) for sign in text)
-
-
 @dataclass(frozen=True)
 class Table:
     """Cells under a head, with notes below, in which commands stand between backticks.
@@ -107,10 +101,11 @@ class Table:
 
     def latex(self) -> str:
         """A LaTeX tabular, with its notes as paragraphs; it needs no package."""
-        lines = self._styled(_latex, r"\textbf{{{}}}")
+        signs = str.maketrans(LATEX)
+        lines = self._styled(lambda text: text.translate(signs), r"\textbf{{{}}}")
         head, *rest = [" & ".join(line) + r" \\" for line in lines]
         start, rule = r"\begin{tabular}{" + "l" * len(self.head) + "}", r"\hline"
-        notes = ["\n" + _with_code(_latex(note), r"\texttt{{{}}}") for note in self.notes]
+        notes = ["\n" + _with_code(note.translate(signs), r"\texttt{{{}}}") for note in self.notes]
         return "\n".join([start, rule, head, rule, *rest, rule, r"\end{tabular}", *notes, ""])
 
     def html(self) -> str:
@@ -124,22 +119,28 @@ class Table:
         return f'<div class="wide"><table>\n{table}</table></div>\n{notes}'
 
 
-# A study as plain text: the tables that a command prints when it is done
-
-
 def summarise(metrics: Sequence[Metric]) -> str:
-    """Errors, seconds and parameters by model, then times, resolutions and the symbol."""
+    """What a command prints: errors, at most ten times, resolutions and the symbol, by network."""
     texts = []
     for experiment in dict.fromkeys(metric.experiment for metric in metrics):
         networks = by_network(metric for metric in metrics if metric.experiment == experiment)
-        tables = (_errors(networks), _times(networks), _resolutions(networks), _others(networks))
-        parts = [part.text() for part in tables if part.lines]
-        texts.append(f"{experiment}\n" + "\n\n".join(parts))
+        times = list(dict.fromkeys(t for n in networks for t in n.names("test", f"{ERROR} t=")))
+        step = math.ceil(len(times) / 10) or 1
+        points = sorted({s for network in networks for s in network.resolutions("zero-shot")})
+        pairs = [(split, ERROR, s) for s in points for split in ("zero-shot", "interpolated")]
+        other = "train" if experiment == "resources" else "symbol"
+        names = dict.fromkeys(name for network in networks for name in network.names(other, ""))
+        errors_at = {t: ("test", f"{ERROR} t={t}", None) for t in times[step - 1 :: step]}
+        tables = (
+            _errors(networks),
+            _by_network("test error at t", networks, errors_at),
+            _by_network(
+                "other resolutions", networks, {f"{s} {k}": (k, m, s) for k, m, s in pairs}
+            ),
+            _by_network("model", networks, {name: (other, name, None) for name in names}),
+        )
+        texts.append(f"{experiment}\n" + "\n\n".join(t.text() for t in tables if t.lines))
     return "\n\n".join(texts) if texts else "no finished run"
-
-
-def _cells(summaries: Iterable[Summary | None]) -> list[str]:
-    return ["" if summary is None else str(summary) for summary in summaries]
 
 
 def _errors(networks: Sequence[NetworkMetrics]) -> Table:
@@ -147,54 +148,23 @@ def _errors(networks: Sequence[NetworkMetrics]) -> Table:
     for network in networks:
         errors = [network.summary("train"), network.summary("test")]
         if any(errors):
-            seconds = "" if network.seconds is None else f"{network.seconds:.0f}"
-            size = f"{network.parameters or 0:,}"
-            about = (network.model, str(network.resolution), size)
-            lines.append((*about, *_cells(errors), seconds, str(len(network.seeds))))
+            seconds = MISSING if network.seconds is None else f"{network.seconds:.0f}"
+            about = (network.model, str(network.resolution), f"{network.parameters or 0:,}")
+            lines.append((*about, *map(summary_text, errors), seconds, str(len(network.seeds))))
     head = ("model", "resolution", "parameters", "train", "test", "seconds", "seeds")
     return Table(head, tuple(lines))
 
 
-def _labels(networks: Sequence[NetworkMetrics]) -> list[str]:
-    """Names of the models, with the points of their training where these differ."""
-    several = len({network.resolution for network in networks}) > 1
-    return [n.model + (f", {n.resolution} points" if several else "") for n in networks]
-
-
-def _times(networks: Sequence[NetworkMetrics]) -> Table:
-    """Test error by time, at most ten of them."""
-    prefix = f"{ERROR} t="
-    times = list(dict.fromkeys(t for network in networks for t in network.names("test", prefix)))
-    step = math.ceil(len(times) / 10) or 1
-    times = times[step - 1 :: step]
-    lines = [
-        (label, *_cells(errors.get(t) for t in times))
-        for label, network in zip(_labels(networks), networks, strict=True)
-        if (errors := network.series("test", prefix))
-    ]
-    return Table(("test error at t", *times), tuple(lines))
-
-
-def _resolutions(networks: Sequence[NetworkMetrics]) -> Table:
-    """Zero-shot errors beside those of the interpolated prediction."""
-    splits = ("zero-shot", "interpolated")
-    points = sorted({s for network in networks for s in network.resolutions("zero-shot")})
-    columns = [(s, split) for s in points for split in splits]
-    lines = [
-        (label, *_cells(network.summary(split, resolution=s) for s, split in columns))
-        for label, network in zip(_labels(networks), networks, strict=True)
-        if network.resolutions("zero-shot")
-    ]
-    return Table(("other resolutions", *(f"{s} {split}" for s, split in columns)), tuple(lines))
-
-
-def _others(networks: Sequence[NetworkMetrics]) -> Table:
-    """The learned symbol, and the resource table."""
-    splits = {n: "train" if n.experiment == "resources" else "symbol" for n in networks}
-    names = dict.fromkeys(name for n, split in splits.items() for name in n.names(split, ""))
-    lines = [
-        (network.model, *_cells(network.summary(split, name) for name in names))
-        for network, split in splits.items()
-        if network.names(split, "")
-    ]
-    return Table(("model", *names), tuple(lines))
+def _by_network(
+    first: str,
+    networks: Sequence[NetworkMetrics],
+    columns: Mapping[str, tuple[str, str, int | None]],
+) -> Table:
+    """Columns of split, metric and resolution; networks with the points of their training."""
+    several, lines = len({network.resolution for network in networks}) > 1, []
+    for network in networks:
+        summaries = [network.summary(*cell[:2], resolution=cell[2]) for cell in columns.values()]
+        if any(summaries):
+            label = network.model + (f", {network.resolution} points" if several else "")
+            lines.append((label, *map(summary_text, summaries)))
+    return Table((first, *columns), tuple(lines))

@@ -1,6 +1,7 @@
 """Run an experiment: data, training, evaluation, and a folder that holds all of it."""
 
 import contextlib
+import itertools
 import json
 import os
 import platform
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import yaml
 
 from pdno.files import run_folder
 from pdno.files.atomic import clear_lock, only_writer, write_text
@@ -56,17 +58,15 @@ def run_experiment(
     with process_group(device) as group, contextlib.ExitStack() as stack:
         if _is_finished(folder, experiment):  # which only reads, and needs no lock
             clear_lock(folder)
-            return metrics_of_run(folder)
-        if group.is_rank_0:
+        elif group.is_rank_0:
             stack.enter_context(only_writer(folder, wait=wait))
-            if _is_finished(folder, experiment):  # by the process that held the lock
-                if group.size == 1:
-                    return metrics_of_run(folder)
-                raise ValueError(f"{folder} was finished by another process: run it again")
-            _begin(experiment, folder, group)
-            if experiment.problem is not None:
-                ensure_dataset(experiment.problem, store)
+            if not _is_finished(folder, experiment):  # by the process that held the lock
+                _begin(experiment, folder, group)
+                if experiment.problem is not None:
+                    ensure_dataset(experiment.problem, store)
         group.barrier()
+        if _is_finished(folder, experiment):
+            return metrics_of_run(folder)
         samples = open_experiment_data(experiment, store)
         explicit = experiment.problem or "normalization" in experiment.model_fields_set
         operator = fit(
@@ -85,7 +85,7 @@ def run_experiment(
         if group.is_rank_0:
             _measure_and_save(experiment, operator, samples, folder)
         group.barrier()
-        return list(operator.metrics) if group.is_rank_0 else []
+        return list(operator.metrics)
 
 
 def train(
@@ -100,8 +100,10 @@ def train(
     """Run the experiment of a JSON or YAML file, with other epochs or another seed if given."""
     experiment = read_experiment(specification)
     changes = {"epochs": epochs, "seed": seed}
-    changes = {name: value for name, value in changes.items() if value is not None}
-    experiment = experiment.with_changes(training=experiment.training.with_changes(**changes))
+    training = experiment.training.with_changes(
+        **{name: value for name, value in changes.items() if value is not None}
+    )
+    experiment = experiment.with_changes(training=training)
     return run_experiment(experiment, out, device=device, tensorboard=tensorboard)
 
 
@@ -110,10 +112,8 @@ def _is_finished(folder: Path, experiment: Experiment) -> bool:
     path = folder / run_folder.SPECIFICATION
     if not path.is_file():
         return False
-    existing = read_experiment(verified_path(path))
-    if existing != experiment:
-        changes = ", ".join(differences(existing, experiment))
-        wrong = f"{folder} holds a run with another specification ({changes})"
+    if changes := differences(read_experiment(verified_path(path)), experiment):
+        wrong = f"{folder} holds a run with another specification ({', '.join(changes)})"
         raise ValueError(f"{wrong}: take another folder, or remove this one")
     return run_folder.is_finished(folder)
 
@@ -122,13 +122,8 @@ def _begin(experiment: Experiment, folder: Path, group: ProcessGroup) -> None:
     """Write the specification and the environment."""
     run_folder.reopen(folder)
     path = folder / run_folder.ENVIRONMENT
-    now = {
-        **describe_environment(),
-        "commit": _commit(),
-        "device": str(group.device),
-        "processes": group.size,
-        "native": str(status()),
-    }
+    more = {"commit": _commit(), "device": str(group.device), "processes": group.size}
+    now = {**describe_environment(), **more, "native": str(status())}
     before = read_json(path).get("native") if path.is_file() else now["native"]
     if before != now["native"]:
         print(
@@ -158,20 +153,16 @@ def _measure_and_save(
     """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""
     measured, operator.sample_arrays = measure(experiment, operator, samples)
     commit = read_json(folder / run_folder.ENVIRONMENT)["commit"] or ""
-    metrics: list[Metric] = []
-    for resolution, split, values in measured:
-        metrics += make_metrics(
-            values,
-            experiment=experiment.name,
-            model=experiment.model,
-            seed=experiment.seed,
-            seconds=operator.history[-1].seconds,
-            parameters=count_parameters(operator.network, complex_once=False),
-            metadata=replace(experiment.metadata, commit=commit),
-            resolution=resolution,
-            split=split,
-        )
-    operator.metrics = tuple(metrics)
+    common = {
+        "experiment": experiment.name,
+        "model": experiment.model,
+        "seed": experiment.seed,
+        "seconds": operator.history[-1].seconds,
+        "parameters": count_parameters(operator.network, complex_once=False),
+        "metadata": replace(experiment.metadata, commit=commit),
+    }
+    parts = [make_metrics(v, resolution=n, split=split, **common) for n, split, v in measured]
+    operator.metrics = tuple(itertools.chain(*parts))
     operator.write(folder)
     shutil.rmtree(folder / run_folder.CHECKPOINTS, ignore_errors=True)
 
@@ -209,16 +200,9 @@ def describe_backends() -> dict[str, dict[str, object]]:
 
 def show_environment(*, as_json: bool = False) -> str:
     """Environment and backends as text, for a reader or as JSON."""
-    environment, backends = describe_environment(), describe_backends()
-    if as_json:
-        return json.dumps({**environment, "backends": backends}, indent=2)
-    lines = [f"{name.replace('_', ' '):18}{value}" for name, value in environment.items()]
-    for name, backend in backends.items():
-        lines.append(f"{name:18}{'available' if backend.pop('available') else 'not available'}")
-        lines += [
-            f"  {key.replace('_', ' '):16}{value}" for key, value in backend.items() if value
-        ]
-    return "\n".join(lines)
+    everything = {**describe_environment(), "backends": describe_backends()}
+    text = json.dumps(everything, indent=2)
+    return text if as_json else yaml.safe_dump(json.loads(text), sort_keys=False).rstrip()
 
 
 def _commit() -> str | None:

@@ -17,9 +17,9 @@ from torch import nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import HeatProblem, Problem
+from pdno.evaluation import symbol_recovery
 from pdno.evaluation.evaluate import Evaluation, evaluate, evaluate_resolutions
 from pdno.evaluation.speed import coarse_solves, compare_speed
-from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol, roughness
 from pdno.networks.heads import Transport
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.specification import Experiment, ExperimentData, unseen_samples
@@ -44,11 +44,7 @@ def measure(
     """Metrics of a run as (resolution, split, values), and its sample arrays."""
     points, problem, data = experiment.resolution, experiment.problem, samples.train
     splits = {"train": data, "test": samples.test, "validation": samples.validation}
-    errors = {
-        name: evaluate(operator, some, keep=name == "test")
-        for name, some in splits.items()
-        if some is not None
-    }
+    errors = {k: evaluate(operator, d, keep=k == "test") for k, d in splits.items() if d}
     parts = [(points, *part) for part in _errors(operator, errors)]
     test = errors["test"]
     for at in evaluate_resolutions(
@@ -62,15 +58,13 @@ def measure(
         parts += [(n, "solver", values) for n, values in coarse.items()]
         if problem.vary:
             parts.append((points, "by scalar", _by_parameter(problem, test, samples.test)))
-            parts.append((points, "outside", _outside(experiment, operator, problem)))
+            parts.append((points, "outside", dict(_outside(experiment, operator, problem))))
     symbols = symbol_arrays(operator.network, operator.task, data.grid, data.target_times)
     real = [symbol for name, symbol in symbols.items() if name.endswith(".real")]
-    rough = {f"block {k}": roughness(symbol) for k, symbol in enumerate(real, start=1)}
-    parts.append((points, "roughness", rough))
+    rough = {f"block {k}": symbol_recovery.roughness(a) for k, a in enumerate(real, start=1)}
     values, arrays = _symbol(experiment, operator, data)
-    if values:
-        parts.append((points, "symbol", values))
-    return parts, {**_fields(test, samples.test), **arrays}
+    parts += [(points, "roughness", rough), (points, "symbol", values)]
+    return parts, {**_fields(test, samples.test), **symbols, **arrays}
 
 
 def _errors(
@@ -79,8 +73,7 @@ def _errors(
     """Errors by split, and apart at the times of the training and between them."""
     task, last, record = operator.task, operator.history[-1], operator.training_record
     more = {"gap relative_l2": errors["test"].mean() - errors["train"].mean()}
-    if last.best is not None:
-        more["best epoch relative_l2"] = last.best
+    more |= {} if last.best is None else {"best epoch relative_l2": last.best}
     for split, error in errors.items():
         yield split, error.metrics() | (more if split == "test" else {})
         times = error.times
@@ -96,9 +89,7 @@ def _errors(
 def _between(low: float, high: float, parts: int) -> list[float]:
     """Points from low to high in equal steps of log μ, of μ where it is not positive."""
     steps = [k / parts for k in range(parts + 1)]
-    if low > 0:
-        return [low * (high / low) ** s for s in steps]
-    return [low + (high - low) * s for s in steps]
+    return [low * (high / low) ** s if low > 0 else low + (high - low) * s for s in steps]
 
 
 def _by_parameter(problem: Problem, test: Evaluation, data: OperatorDataset) -> Values:
@@ -107,31 +98,30 @@ def _by_parameter(problem: Problem, test: Evaluation, data: OperatorDataset) -> 
     values = {}
     for column, (name, ends) in zip(parameters.unbind(dim=1), problem.vary.items(), strict=True):
         for low, high in pairwise(_between(*ends, PARTS_OF_RANGE)):
-            inside = (column >= low) & (column <= high)
-            if bool(inside.any()):
-                key = f"relative_l2 {name} {low:.3g} to {high:.3g}"
-                values[key] = float(errors[inside].mean())
+            if len(inside := errors[(column >= low) & (column <= high)]):
+                values[f"relative_l2 {name} {low:.3g} to {high:.3g}"] = float(inside.mean())
     return values
 
 
-def _outside(experiment: Experiment, operator: TrainedOperator, problem: Problem) -> Values:
+def _outside(
+    experiment: Experiment, operator: TrainedOperator, problem: Problem
+) -> Iterator[tuple[str, float]]:
     count, seed = min(8 if problem.dim > 1 else 20, experiment.test), problem.seed + 1
 
-    values = {}
+    def errors(**changes: object) -> Evaluation:
+        changed = problem.model_copy(update=changes)
+        data = unseen_samples(experiment, count, changed, seed=seed)
+        return evaluate(operator, data, orders=())
+
     for name, (low, high) in problem.vary.items():
         for a, b in [(low / BEYOND, low), (high, BEYOND * high)] if low > 0 else []:
-            changed = problem.model_copy(update={"vary": {**problem.vary, name: (a, b)}})
-            data = unseen_samples(experiment, count, changed, seed=seed)
-            error = evaluate(operator, data, orders=()).mean()
-            values[f"relative_l2 {name} {a:.3g} to {b:.3g}"] = error
+            error = errors(vary={**problem.vary, name: (a, b)}).mean()
+            yield f"relative_l2 {name} {a:.3g} to {b:.3g}", error
     if operator.task.times_wanted == "any" and problem.times is not None:
         last = problem.times[-1]
-        later = problem.model_copy(update={"final_time": BEYOND * last, "frames": 8})
-        data = unseen_samples(experiment, count, later, seed=seed)
-        trained = [t for t in data.target_times or () if t <= last]
-        _, beyond = evaluate(operator, data, orders=()).split_times(trained)
-        values[f"relative_l2 t {last:g} to {BEYOND * last:g}"] = beyond
-    return values
+        later = errors(final_time=BEYOND * last, frames=8)
+        _, beyond = later.split_times([t for t in later.times or () if t <= last])
+        yield f"relative_l2 t {last:g} to {BEYOND * last:g}", beyond
 
 
 def _symbol(
@@ -167,7 +157,7 @@ def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) 
     None where the experiment is not that of one operator that learns heat.
     """
     problem, task = experiment.problem, experiment.task
-    if not (isinstance(problem, HeatProblem) and isinstance(task, OneShot)) or problem.vary:
+    if not isinstance(problem, HeatProblem) or problem.vary or not isinstance(task, OneShot):
         return None
     if not isinstance(network, PseudoDifferentialOperator):
         return None
@@ -185,22 +175,22 @@ def _compare_heat(
     operator: TrainedOperator,
     data: OperatorDataset,
     c: float | None = None,
-) -> SymbolComparison:
+) -> symbol_recovery.SymbolComparison:
     """The learned symbol of heat against the exact one, of a family that at the diffusivity c."""
     problem, task, network = experiment.problem, experiment.task, operator.network
     assert isinstance(problem, HeatProblem) and isinstance(task, OneShot)
     assert isinstance(network, PseudoDifferentialOperator)
-    times = task.scaled_time(torch.tensor(problem.times, dtype=torch.float64))
+    seen = task.scaled_time(torch.tensor(problem.times, dtype=torch.float64))
     if c is not None and operator.pde_scale is not None:
         parameter = operator.pde_scale(torch.tensor([[c]], dtype=torch.float64)).cpu()
-        times = torch.cat([times[:, None], parameter.expand(len(times), 1)], dim=1)
-    return compare_heat_symbol(
+        seen = torch.cat([seen[:, None], parameter.expand(len(seen), 1)], dim=1)
+    return symbol_recovery.compare_heat_symbol(
         network.symbol,
         HeatSymbol(diffusivity=problem.diffusivity if c is None else c),
         data.grid,
         problem.times,
         excitation=data.batch()[0],
-        network_times=times,
+        network_times=seen,
         limit=min(MOST_XI, (data.grid.size - 1) // 2),
     )
 
@@ -209,7 +199,7 @@ def _fields(test: Evaluation, data: OperatorDataset) -> SampleArrays:
     """Errors of all test samples; the first ones with their predictions, up to a limit."""
     assert test.predictions is not None
     arrays = {"error": test.values()} | ({"frame_error": test.frames()} if test.times else {})
-    first = data[0]
-    kept = min(max(1, MOST_VALUES // (first[0].numel() + 2 * first[1].numel())), len(data))
+    inputs, targets = data[0]
+    kept = min(max(1, MOST_VALUES // (inputs.numel() + 2 * targets.numel())), len(data))
     inputs, targets = data.batch(range(kept))
     return {"input": inputs, "target": targets, "prediction": test.predictions[:kept], **arrays}

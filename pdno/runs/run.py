@@ -1,7 +1,8 @@
-"""A finished run: what its folder (`pdno.files.run_folder`) holds, read when it is needed."""
+"""Finished runs: what a folder (`pdno.files.run_folder`) holds, and whether it is unchanged."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +16,10 @@ from pdno.data.array_files import read_arrays
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import DataFile
 from pdno.data.read import open_file, read_inputs
-from pdno.data.shards import MANIFEST
+from pdno.data.shards import MANIFEST, read_manifest
 from pdno.evaluation.evaluate import evaluate
 from pdno.exports.export import FORMATS, Exported, Format, export
-from pdno.files import run_folder
+from pdno.files import checksums, run_folder
 from pdno.files.atomic import atomic_path
 from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
@@ -33,6 +34,12 @@ from pdno.training.trained_operator import TrainedOperator
 JSON = Mapping[str, Any]
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 SAMPLES_OF_EXPORT = 4  # inputs that an exported file is compared on
+Finding = tuple[Path, checksums.State, str]  # a file, its state, and what to do about it
+RECORDS = {
+    run_folder.CHECKSUMS: "bring it back from a copy, or remove the folder and run it again",
+    f"*.{run_folder.CHECKSUMS}": "bring it back from a copy, or export it again",
+    MANIFEST: "run the dataset's `pdno generate` command again, or bring it back from a copy",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -173,27 +180,19 @@ class Run:
         return open_experiment_data(experiment, store).finest_test
 
     def predict(
-        self,
-        inputs: Path,
-        out: Path,
-        *,
-        array: str | None = None,
-        times: Sequence[float] | None = None,
-        pde_parameters: Mapping[str, float] | None = None,
+        self, inputs: Path, out: Path, *, array: str | None = None, **options: Any
     ) -> tuple[int, ...]:
         """Predict for the inputs (B, C, *N) or (B, *N) of a file, write .npy, return its shape.
 
-        The options are those of `pdno predict`.
+        The options are `times` and `pde_parameters` of `TrainedOperator.predict`.
         """
         f = self._read_inputs(inputs, array)
-        prediction = self.operator.predict(f, times=times, pde_parameters=pde_parameters)
+        prediction = self.operator.predict(f, **options)
         for name, field in ((f"the inputs in {inputs}", f), ("the prediction", prediction)):
             finite = field.isfinite().flatten(1).all(dim=1)
             if not finite.all():
-                raise ValueError(
-                    f"{name} has NaN or infinity in sample {int(finite.int().argmin())}: nothing "
-                    "was written; leave such inputs out"
-                )
+                wrong = f"{name} has NaN or infinity in sample {int(finite.int().argmin())}"
+                raise ValueError(f"{wrong}: nothing was written; leave such inputs out")
         with atomic_path(out) as temporary, open(temporary, "wb") as file:
             np.save(file, prediction.numpy())
         return tuple(prediction.shape)
@@ -205,34 +204,20 @@ class Run:
         if name is None and trained and trained.inputs and {*trained.inputs} <= {*arrays}:
             return read_inputs(arrays, trained)
         if len(arrays) != 1:
-            raise ValueError(
-                f"{path} has the arrays of real numbers {', '.join(arrays) or 'none'}: choose one "
-                f"by its name, for example --array {next(iter(arrays), 'NAME')}"
-            )
+            existing = f"{path} has the arrays of real numbers {', '.join(arrays) or 'none'}"
+            example = f"for example --array {next(iter(arrays), 'NAME')}"
+            raise ValueError(f"{existing}: choose one by its name, {example}")
         (array,) = arrays.values()
         f, sampling = torch.from_numpy(np.array(array, dtype=np.float32)), self.operator.sampling
         return f[:, None] if sampling and f.dim() == sampling.grid.dim + 1 else f
 
     def export(
-        self,
-        out: Path | None = None,
-        *,
-        format: Format = "onnx",
-        resolution: int | None = None,
-        frames: int | None = None,
-        pde_parameters: Mapping[str, float] | None = None,
+        self, out: Path | None = None, *, format: Format = "onnx", **options: Any
     ) -> Exported:
-        """Write the operator as one file (see `pdno.export`), compared on its test samples."""
-        return export(
-            self.operator,
-            out or self.folder / f"operator{FORMATS[format]}",
-            format=format,
-            resolution=resolution,
-            frames=frames,
-            pde_parameters=pde_parameters,
-            samples=self.sample_inputs(),
-            card=self.folder,
-        )
+        """Write the operator as one file, compared on its test samples; see `pdno.export`."""
+        target, samples = out or self.folder / f"operator{FORMATS[format]}", self.sample_inputs()
+        more: dict[str, Any] = {"samples": samples, "card": self.folder, **options}
+        return export(self.operator, target, format=format, **more)
 
     def sample_inputs(self, count: int = SAMPLES_OF_EXPORT) -> tuple[Tensor, Grid] | None:
         """A few test inputs and their grid; None where the folder has none."""
@@ -283,3 +268,57 @@ def _containing(folders: Sequence[Path], name: str) -> set[Path]:
         if not folder.is_dir():
             raise ValueError(f"{folder} is not a folder: give folders of finished runs")
     return {path.parent for folder in folders for path in folder.resolve().rglob(name)}
+
+
+def verify(paths: Sequence[Path]) -> tuple[str, bool]:
+    """A line per file of datasets, runs and exports, a sum of them, and whether all is right.
+
+    A path is a file with a record beside it, or a folder that has some in it or below it. Each
+    file is right, missing, changed, or unknown: no record names it. Unknown files do no harm, but
+    under the name of a file of a run, where they would be read, they are wrong.
+    """
+    findings: dict[Path, Finding] = {}
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"there is no {path}: give a dataset, a run, or an exported file")
+        folders = {path if path.is_dir() else path.parent}
+        if path.is_dir():
+            folders |= {record.parent for name in RECORDS for record in path.rglob(name)}
+        checked = [finding for folder in sorted(folders) for finding in _check(folder)]
+        mine = [finding for finding in checked if path.is_dir() or finding[0] == path]
+        if not any(state != "unknown" for _, state, _ in mine):
+            raise ValueError(f"{path} has no checksums: it is no finished dataset, run or export")
+        # a file may be named by several records, and all have to agree
+        for finding in sorted(mine, key=lambda finding: finding[1] == "right", reverse=True):
+            if finding[1] != "unknown" or finding[0] not in findings:
+                findings[finding[0]] = finding
+    lines = [
+        f"{state:8} {path}{f': {cure}' * bool(cure)}" for path, state, cure in findings.values()
+    ]
+    counts = Counter(state for _, state, _ in findings.values())
+    summary = ", ".join(f"{count} {state}" for state, count in counts.items())
+    right = not any(cure for _, _, cure in findings.values())
+    return "\n".join([*lines, f"{len(findings)} files: {summary}"]), right
+
+
+def _check(folder: Path) -> Iterator[Finding]:
+    """The files of one folder."""
+    named = set[Path]()
+    for record, cure in [(r, RECORDS[name]) for name in RECORDS for r in folder.glob(name)]:
+        states: dict[str, checksums.State] = {record.name: "right"}
+        try:
+            if record.name == MANIFEST:
+                shards = {shard.file: shard.sha256 for shard in read_manifest(folder).shards}
+            else:
+                shards = checksums.read_checksums(record)
+            states |= {name: checksums.file_state(folder / name, d) for name, d in shards.items()}
+        except ValueError:
+            states = {record.name: "changed"}
+        for name, state in states.items():
+            named.add(folder / name)
+            yield folder / name, state, "" if state == "right" else cure
+    for path in sorted(folder.iterdir()):
+        if path not in named and path.is_file() and not path.name.startswith("."):
+            foreign = run_folder.is_finished(folder) and path.name in run_folder.WITH_CHECKSUMS
+            cure = f"it is not listed in {run_folder.CHECKSUMS}: remove it"
+            yield path, "unknown", cure * foreign

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,18 +29,10 @@ from pdno.interface.records import Record
 from pdno.networks.specification import AnyNetwork
 from pdno.training.normalizer import Normalization
 from pdno.training.settings import TrainingSettings
-from pdno.training.task import (
-    AnyTask,
-    Markov,
-    OneShot,
-    Rollout,
-    SpaceTime,
-    StaticMap,
-    TeacherForcing,
-)
+from pdno.training.task import AnyTask, OneShot, SpaceTime, StaticMap
 
 LETTERS = str.maketrans({"ξ": "xi", "ν": "nu", "μ": "mu"})  # that names of folders have
-Recurrent = Rollout | TeacherForcing | Markov
+RECURRENT = ("rollout", "teacher-forcing", "markov")  # kinds of tasks with frames as the input
 UNSEEN = 10_000  # a seed of data that no run has
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 
@@ -83,8 +76,8 @@ class Experiment(Record):
             points = f"the points per axis in training, which `pdno data info {file}` says"
             raise ValueError(f"resolution is missing: give {points}, or a divisor of them")
         usual: dict[str, object] = {}
-        if isinstance(file, str) and Path(file).stem:
-            usual["name"] = Path(file).stem
+        if isinstance(file, str) and (name := Path(file).stem):
+            usual["name"] = name
         if isinstance(problem, dict):
             usual |= {key: problem[key] for key in ("name", "resolution") if key in problem}
         if isinstance(network, dict) and isinstance(network.get("kind"), str):
@@ -117,7 +110,7 @@ class Experiment(Record):
             raise ValueError("give either a problem or a file, and not both")
         if self.problem is not None:
             self._check_problem(self.problem)
-        recurrent = isinstance(self.task, Recurrent)
+        recurrent = self.task.kind in RECURRENT
         if self.window is None and (recurrent or self.targets is not None):
             needs = f"task {self.task.kind!r}" if recurrent else f"targets={self.targets}"
             raise ValueError(f"{needs} needs frames as the input: give a window")
@@ -137,20 +130,17 @@ class Experiment(Record):
     def check_samples(self, count: int) -> None:
         """ValueError where the parts of a dataset of so many samples overlap."""
         if self.pooled + self.validation + self.test > count:
-            validation = f" and validation={self.validation}" if self.validation else ""
             first = f"train={self.train}" if self.pool is None else f"pool={self.pool}"
-            raise ValueError(
-                f"{first}{validation} and test={self.test} overlap in {count} samples"
-            )
+            first += f" and validation={self.validation}" if self.validation else ""
+            raise ValueError(f"{first} and test={self.test} overlap in {count} samples")
 
     def _check_problem(self, problem: Problem) -> None:
         self.check_samples(problem.samples)
         count, most = self.network.option("pde_parameters") or 0, len(problem.vary)
         if count not in (0, most):
-            raise ValueError(
-                f"pde_parameters={count} of the network, but the problem varies "
-                f"{', '.join(problem.vary) or 'nothing'}: give {most}, or 0 for constant channels"
-            )
+            varied = f"the problem varies {', '.join(problem.vary) or 'nothing'}"
+            cure = f"give {most}, or 0 for constant channels"
+            raise ValueError(f"pde_parameters={count} of the network, but {varied}: {cure}")
         frames, targets = len(problem.times or ()), self.targets or 1
         if self.window is not None and self.window + targets > frames:
             window = f"window={self.window} and targets={targets} or more"
@@ -187,14 +177,12 @@ class Experiment(Record):
         problem = self.problem
         if problem is None:
             return str(self.file.path if self.file else "")
-        if problem.vary:
-            ranges = (f"{name} {low:g} to {high:g}" for name, (low, high) in problem.vary.items())
-            return f"{problem.name}, {', '.join(ranges)}"
-        if isinstance(problem, NavierStokesProblem):
+        if isinstance(problem, NavierStokesProblem) and not problem.vary:
             mantissa, exponent = f"{problem.viscosity:e}".split("e")
             viscosity = f"{float(mantissa):g}e{int(exponent)}"
             return f"ν = {viscosity}, T = {problem.final_time}, N = {self.train}"
-        return problem.name
+        ranges = (f", {name} {low:g} to {high:g}" for name, (low, high) in problem.vary.items())
+        return problem.name + "".join(ranges)
 
     @property
     def seed(self) -> int:
@@ -204,8 +192,7 @@ class Experiment(Record):
     @property
     def slug(self) -> str:
         """A folder name for this run."""
-        plain = self.model.translate(LETTERS)
-        words = re.sub(r"[\W_]+", "-", plain.lower()).strip("-")
+        words = re.sub(r"[\W_]+", "-", self.model.translate(LETTERS).lower()).strip("-")
         return f"{words}-{self.resolution}-seed{self.seed}"
 
     def frames_of(self, data: OperatorDataset) -> OperatorDataset:
@@ -216,13 +203,14 @@ class Experiment(Record):
 def differences(before: Experiment, now: Experiment) -> list[str]:
     """The keys in which two specifications differ, with both values."""
 
-    def compare(a: object, b: object, path: str) -> list[str]:
+    def compare(a: object, b: object, path: str) -> Iterator[str]:
         if isinstance(a, dict) and isinstance(b, dict):
-            keys = sorted({*a, *b})
-            return [line for k in keys for line in compare(a.get(k), b.get(k), f"{path}.{k}")]
-        return [] if a == b else [f"{path.removeprefix('.')} was {a}, is {b}"]
+            for key in sorted({*a, *b}):
+                yield from compare(a.get(key), b.get(key), f"{path}.{key}")
+        elif a != b:
+            yield f"{path.removeprefix('.')} was {a}, is {b}"
 
-    return compare(before.model_dump(mode="json"), now.model_dump(mode="json"), "")
+    return list(compare(before.model_dump(mode="json"), now.model_dump(mode="json"), ""))
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -285,8 +273,9 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
         data = open_file(experiment.file)
     finest = experiment.frames_of(data)
     experiment.check_samples(len(finest))
+    every = _step(max(finest.grid.shape), experiment.resolution)
     train, test = finest.split(experiment.train, test=experiment.test)
-    every, validation = _step(max(finest.grid.shape), experiment.resolution), None
+    validation = None
     if experiment.validation:
         chosen = range(experiment.pooled, experiment.pooled + experiment.validation)
         validation = finest.subset(chosen).subsample(every)
@@ -304,11 +293,9 @@ def unseen_samples(
     experiment: Experiment, count: int, problem: Problem | None = None, *, seed: int = UNSEEN
 ) -> OperatorDataset:
     """New samples of its problem or another, as the network of an experiment sees them."""
-    problem = experiment.problem if problem is None else problem
-    if problem is None:
+    if (problem := problem or experiment.problem) is None:
         raise ValueError(f"{experiment.name} has no problem: take a run on generated data")
     problem = problem.model_copy(update={"seed": seed, "samples": count})
     samples = [problem.sample(index) for index in range(count)]
     data = collect(samples, problem.grid(), problem.times, problem.fields)
-    every = problem.resolution // experiment.resolution
-    return experiment.frames_of(data).subsample(every)
+    return experiment.frames_of(data).subsample(problem.resolution // experiment.resolution)

@@ -14,12 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from pdno.data.problems import Problem
-from pdno.figures.curves import plot_guarantee
-from pdno.figures.fields import PhaseSpace, plot_phase_space, plot_symbol_layer
+from pdno.figures import curves, fields
 from pdno.figures.style import save_figure
+from pdno.files import run_folder
 from pdno.files.atomic import write_text
 from pdno.files.checksums import write_checksums
-from pdno.files.run_folder import CHECKSUMS, DATA, SYMBOL, SYMBOL_FOLDER, is_finished
 from pdno.interface.display import track
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published
@@ -52,7 +51,7 @@ def inspect_symbols(
 
     The options are those of `pdno symbol`.
     """
-    run, t = Run.open(source) if is_finished(source) else None, None
+    run, t = Run.open(source) if run_folder.is_finished(source) else None, None
     if run is None:
         network, grid = _load_weights(source, resolution)
     else:
@@ -62,7 +61,7 @@ def inspect_symbols(
     operators = [m for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]
     if not operators:
         raise ValueError(f"{source} has no pseudo-differential operator to look into")
-    folder = out or (source if source.is_dir() else source.parent) / SYMBOL_FOLDER
+    folder = out or (source if source.is_dir() else source.parent) / run_folder.SYMBOL_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     layers, texts = [], []
     with track("symbols", total=len(operators)) as advance:
@@ -81,21 +80,18 @@ def inspect_symbols(
         texts.append(text)
     if not all(layer["accepted"] for layer in layers):
         texts.append(f'refused: PDNO(symbol="classical", order={order:g}) has {PROVEN}')
-    whole = "\n\n".join(texts)
+    files = {run_folder.SYMBOL: json.dumps(report, indent=2), "symbol.txt": "\n\n".join(texts)}
+    run_folder.reopen(folder)
+    for name, content in files.items():
+        write_text(folder / name, content + "\n")
     if out is None:
-        (folder / CHECKSUMS).unlink(missing_ok=True)
-    write_text(folder / SYMBOL, json.dumps(report, indent=2) + "\n")
-    write_text(folder / "symbol.txt", whole + "\n")
-    if out is None:
-        write_checksums(folder, [SYMBOL, "symbol.txt"])
-    return whole, folder
+        write_checksums(folder, files)
+    return files["symbol.txt"], folder
 
 
 def _load_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid]:
     if not source.is_file():
-        raise ValueError(
-            f"{source} is no finished run and no file: finish it, or name another one"
-        )
+        raise ValueError(f"{source} is no finished run and no file: finish it, or name another")
     if resolution is None:
         raise ValueError(f"{source} does not record the points of its training: give --resolution")
     network = load_published(source, resolution)
@@ -126,10 +122,10 @@ def _layer(
     with torch.no_grad():
         values = operator.values(grid, t)
     a1 = None if values.space is None else values.space[0, :PAIRS, :PAIRS].cpu().numpy()
-    figure = plot_symbol_layer(values.frequency[0, :PAIRS, :PAIRS].real.cpu().numpy(), a1)
+    figure = fields.plot_symbol_layer(values.frequency[0, :PAIRS, :PAIRS].real.cpu().numpy(), a1)
     save_figure(figure, stem.with_name(f"{stem.name}-symbol.png"))
     save_figure(certificate.plot(), stem.with_name(f"{stem.name}-certificate.png"))
-    curves, seminorms = certificate.curves.items(), certificate.seminorms.items()
+    growth, seminorms = certificate.curves.items(), certificate.seminorms.items()
     return {
         "accepted": certificate.accepted,
         "assessment": certificate.assessment,
@@ -138,7 +134,7 @@ def _layer(
         "reasons": list(certificate.reasons),
         "periodic": certificate.periodic,
         "radii": list(certificate.radii),
-        "curves": {str(total): list(map(_number, values)) for total, values in curves},
+        "curves": {str(total): list(map(_number, values)) for total, values in growth},
         "seminorms": {f"alpha={a} beta={b}": _number(value) for (a, b), value in seminorms},
         "norms": norms,
     }, "\n".join(lines)
@@ -174,14 +170,14 @@ def _compare_with_problem(run: Run | None, network: nn.Module, folder: Path) -> 
 def _guarantee(run: Run, experiment: Experiment, step: SemigroupStep, folder: Path) -> Finding:
     """How long rollouts of the test samples are proven to stay near the solution, drawn too."""
     assert experiment.problem is not None
-    ensure_dataset(experiment.problem, run.folder.parent / DATA)
-    test = open_experiment_data(experiment, run.folder.parent / DATA).test
+    ensure_dataset(experiment.problem, run.folder.parent / run_folder.DATA)
+    test = open_experiment_data(experiment, run.folder.parent / run_folder.DATA).test
     inputs, targets = test.batch()
     proof = guarantee(step, torch.cat([inputs[:, None], targets], dim=1), test.grid)
     times = test.target_times or ()
     dt = times[1] - times[0] if len(times) > 1 else 1.0
     proven, made = (sorted(proof.steps(TOLERANCE, made=m)) for m in (False, True))
-    figure = plot_guarantee(times, proof.bound.numpy(), proof.error.numpy(), TOLERANCE)
+    figure = curves.plot_guarantee(times, proof.bound.numpy(), proof.error.numpy(), TOLERANCE)
     save_figure(figure, folder / "guarantee.png")
     middle, largest = len(proven) // 2, proof.factors.amax(dim=0).tolist()
     text = (
@@ -212,23 +208,25 @@ def _phase_space(run: Run, experiment: Experiment, problem: Problem, folder: Pat
     def first(frames: Tensor) -> Tensor:
         return frames if at is None else frames[:, 0]
 
-    maps = (
-        lambda f: first(operator.predict(f, grid=grid, times=at)),
-        lambda f: first(problem.solve(f, at and [at[0] - start])[0]),
-    )
     modes = (min(WAVES, grid.shape[0] // 2), *[1] * (grid.dim - 1))
     step = 1e-3 * float(state.square().mean().sqrt())
-    symbols = [extract_symbol(f, grid, state=state, modes=modes, step=step) for f in maps]
     line: tuple[int | slice, ...] = (0, 0, slice(None), *(n // 2 for n in grid.shape[1:]))
-    xi, order = symbols[0].xi[..., 0].flatten().sort()
-    a, b = (symbol.values[line].flatten(1)[:, order] for symbol in symbols)
-    drawn: PhaseSpace = {
+    rows = []
+    for f in (
+        lambda f: first(operator.predict(f, grid=grid, times=at)),
+        lambda f: first(problem.solve(f, at and [at[0] - start])[0]),
+    ):
+        symbol = extract_symbol(f, grid, state=state, modes=modes, step=step)
+        xi, order = symbol.xi[..., 0].flatten().sort()
+        rows.append(symbol.values[line].flatten(1)[:, order])
+    a, b = rows
+    drawn: fields.PhaseSpace = {
         "xi": xi.tolist(),
         "learned": a.abs().tolist(),
         "true": b.abs().tolist(),
         "difference": (a - b).abs().tolist(),
     }
-    save_figure(plot_phase_space({"": drawn}), folder / "phase-space.png")
+    save_figure(fields.plot_phase_space({"": drawn}), folder / "phase-space.png")
     distance = float((a - b).norm() / b.norm())
     text = f"phase space: {distance:.3g} from the symbol of the solver"
     return "phase_space", {**drawn, "distance": distance}, text

@@ -74,7 +74,7 @@ def fit(
         folder: For checkpoints, history and the trained operator (see `pdno.load`); a run in it
             is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
-        save: Whether the operator is written to the folder at the end.
+        save: Whether the operator is measured at the end, and written to the folder.
         loss: What is made small; None is the relative error in H^s, s = settings.loss_order.
         callbacks: Called after every epoch with its row of the history and the operator.
         **changes: Settings by name, for example epochs=20.
@@ -118,14 +118,15 @@ def fit(
             cpu_seconds=state.cpu_seconds,
         )
         operator.history, operator.training_record = state.history, record
-        operator.metrics = tuple(_metrics(operator, record, train.grid))
-        first = test or train
-        inputs, target = first.batch([0])
-        prediction = operator.predict(inputs, **first.keyword_arguments([0]))
-        arrays = {"input": inputs, "target": target, "prediction": prediction}
-        operator.sample_arrays = arrays | {"error": relative_l2(prediction, target)}
-        if save and path is not None and group.is_rank_0:
-            operator.save(path)
+        if save:
+            operator.metrics = tuple(_metrics(operator, record, train.grid))
+            first = test or train
+            inputs, target = first.batch([0])
+            prediction = operator.predict(inputs, **first.keyword_arguments([0]))
+            arrays = {"input": inputs, "target": target, "prediction": prediction}
+            operator.sample_arrays = arrays | {"error": relative_l2(prediction, target)}
+            if path is not None and group.is_rank_0:
+                operator.save(path)
         group.barrier()  # every process may load it now
         return operator
 

@@ -291,7 +291,9 @@ class TrainedOperator(nn.Module):
         run_folder.reopen(folder)
         self.history.write(folder)
         grid, times = sampling.grid, sampling.times
-        arrays = {**self.sample_arrays, **symbol_arrays(self.network, self.task, grid, times)}
+        arrays = self.sample_arrays
+        if not any(name.startswith("symbol.") for name in arrays):
+            arrays = {**arrays, **symbol_arrays(self.network, self.task, grid, times)}
         header = {"grid": json.dumps(asdict(grid)), "times": json.dumps(times)}
         single = {name: array.float() for name, array in arrays.items()}
         write_tensors(folder / run_folder.SAMPLES, single, header)

@@ -28,7 +28,7 @@ from pdno.paper.figures_symbols import plot_certificates, plot_phase_spaces
 from pdno.paper.published import TABLE_6
 from pdno.paper.tables import TRAINING, command_of
 from pdno.report import page as report_page
-from pdno.report.own_runs import plot_runs, runs_by_data
+from pdno.report.page import plot_runs, runs_by_data
 from pdno.runs.run import find_runs
 
 FLOW = "navier-stokes nu=1e-05 T=20 N=200"

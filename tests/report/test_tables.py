@@ -59,9 +59,9 @@ def test_experiments_have_tables_of_their_own():
     assert "burgers" not in first
 
 
-def test_a_missing_split_is_an_empty_cell():
+def test_a_missing_split_is_a_dash():
     (_, _, line) = lines(summarise([row("test", 0.125)]))
-    assert line == ["PDNO", "a(x,ξ)", "32", "202,145", "0.125", "90", "1"]
+    assert line == ["PDNO", "a(x,ξ)", "32", "202,145", MISSING, "0.125", "90", "1"]
 
 
 def test_errors_by_time():

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+import yaml
 
 import pdno.runs.execute as execute
 from pdno.cli import main
@@ -39,11 +40,11 @@ def test_it_is_json_for_programs(capsys):
 def test_it_is_lines_for_readers(monkeypatch, capsys, native):
     monkeypatch.setattr(execute, "status", lambda: native)
     assert main(["info"]) == 0
-    lines = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
-    assert f"torch {torch.__version__}" in lines
-    assert f"native {'available' if native.available else 'not available'}" in lines
-    assert f"reason {native.reason}" in lines
-    assert ("compiler cc: gcc 12" in lines) == native.available
+    found = yaml.safe_load(capsys.readouterr().out)
+    assert found["torch"] == torch.__version__
+    shown = found["backends"]["native"]
+    assert shown["available"] == native.available and shown["reason"] == native.reason
+    assert shown["compiler"] == native.compiler
 
 
 def test_a_package_that_is_missing_is_said_so(monkeypatch):

@@ -19,9 +19,8 @@ from pdno.files.atomic import LOCK, only_writer
 from pdno.files.checksums import with_digest, without_digest
 from pdno.networks.pdno import FNO
 from pdno.runs.execute import run_experiment
-from pdno.runs.run import Run, find_runs, load, load_run
+from pdno.runs.run import Run, find_runs, load, load_run, verify
 from pdno.runs.specification import ensure_dataset
-from pdno.runs.verify import verify
 from pdno.spectral.grid import Grid
 
 READERS = {
