@@ -8,7 +8,7 @@ import json
 import logging
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -40,12 +40,6 @@ FORMATS: dict[Format, str] = {
     "safetensors": ".safetensors",  # the tables and weights of the graph by name
 }
 """How the names of files end."""
-USAGE: dict[Format, str] = {
-    "onnx": 'onnxruntime.InferenceSession("{name}").run(None, {{"inputs": inputs}})[0]',
-    "torch-export": 'torch.export.load("{name}").module()(inputs)',
-    "aoti": 'torch._inductor.aoti_load_package("{name}")(inputs)',
-    "safetensors": 'safetensors.numpy.load_file("{name}")  # the tables',
-}
 LOOP = "\nOne step: `outputs` is the next frame. For more, it replaces the oldest of `inputs`.\n"
 OPSET = 20
 WAVES = 4  # of the samples that are drawn where none are given
@@ -71,10 +65,9 @@ class Exported:
 
     def speed(self) -> str:
         """Best milliseconds of a prediction by torch and by the file, which take turns."""
-        lines = []
+        lines, contenders = [], {"torch": self.predict, self.format: self.run}
         for size in BATCHES:
             batch = self.inputs[torch.arange(size) % len(self.inputs)].contiguous()
-            contenders = {"torch": self.predict, self.format: self.run}
             best = time_alternately({name: partial(f, batch) for name, f in contenders.items()})
             both = ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in best.items())
             lines.append(f"batch of {size}: {both}")
@@ -105,16 +98,14 @@ def export(
         card: Folder of the operator, whose model card becomes part of that of the file.
     """
     check_choice("format", format, FORMATS)
-    target = Path(out)
+    target, operator = Path(out), operator.fixed(pde_parameters)
     if not target.name.endswith(FORMATS[format]):
         raise ValueError(f"{target.name} is {format}: expected a name that ends {FORMATS[format]}")
-    operator = operator.fixed(pde_parameters)
-    frozen = freeze(operator, resolution, _times(operator, frames))
+    frozen = freeze(operator, resolution, frames)
     inputs, predict = _inputs(frozen, samples), partial(_predict, operator, frozen)
-    frames_axis = () if frozen.times is None else (len(frozen.times),)
     description = {
         "inputs": ["batch", frozen.input_channels, *frozen.grid.shape],
-        "outputs": ["batch", *frames_axis, frozen.output_channels, *frozen.grid.shape],
+        "outputs": ["batch", *frozen(inputs[:1]).shape[1:]],
         "task": frozen.task.kind,
         "times": frozen.times,
         "grid": asdict(frozen.grid),
@@ -123,30 +114,19 @@ def export(
     }
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(target) as temporary, tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / target.name
-        run = WRITERS[format](frozen, inputs, path, json.dumps(description))
+        path, (write, usage) = Path(folder) / target.name, WRITERS[format]
+        run = write(frozen, inputs, path, json.dumps(description))
         difference = _compare(run, predict, inputs, format)
         temporary.write_bytes(path.read_bytes())
         # the checksums of an earlier file of this name no longer hold
         checksums = target.with_name(f"{target.name}.{run_folder.CHECKSUMS}")
         checksums.unlink(missing_ok=True)
-        text = _model_card(target.name, format, description, difference, card)
+        one_step = frozen.times is None and frozen.task.kind != "static"
+        usage = f"```python\noutputs = {usage.format(target.name)}\n```\n{LOOP * one_step}"
+        text = _model_card(target.name, format, usage, description, difference, card)
         write_text(target.with_name(f"{target.name}.md"), text)
     write_checksums(target.parent, [target.name, f"{target.name}.md"], record=checksums.name)
     return Exported(target, format, difference, description, run, predict, inputs)
-
-
-def _times(operator: TrainedOperator, frames: int | None) -> Sequence[float] | None:
-    """The times of the wanted frames."""
-    if frames is None or operator.sampling is None:
-        return None
-    times, step = operator.sampling.times, operator.sampling.step
-    if frames < 1 or operator.task.times_wanted == "none" or times is None or step is None:
-        expected = "an operator that predicts frames, and at least one of them"
-        raise ValueError(f"frames is {frames}; expected {expected}: leave it out")
-    if frames > len(times) and operator.task.times_wanted == "any":
-        raise ValueError(f"frames is {frames}; the training had {len(times)} times: ask for those")
-    return [*times, *(times[-1] + step * k for k in range(1, frames + 1))][:frames]
 
 
 def _inputs(frozen: FrozenPredictor, samples: tuple[Tensor, Grid] | None) -> Tensor:
@@ -167,30 +147,25 @@ def _inputs(frozen: FrozenPredictor, samples: tuple[Tensor, Grid] | None) -> Ten
 
 def _compare(run: Predict, predict: Predict, inputs: Tensor, format: Format) -> float:
     """The largest relative difference of a sample; ValueError where it is not small."""
-    expected, largest = predict(inputs), 0.0
-    for batch in (inputs, inputs[:1]):
-        outputs, target = run(batch), expected[: len(batch)]
-        if outputs.shape != target.shape or not bool(outputs.isfinite().all()):
-            raise ValueError(f"the {format} file gives {tuple(outputs.shape)}, or no numbers")
-        errors = (outputs - target).flatten(1).norm(dim=1) / target.flatten(1).norm(dim=1)
-        largest = max(largest, float(errors.max()))
-    if not largest <= TOLERANCE:
-        wrong = f"the {format} file differs from torch by {largest:.2e} > {TOLERANCE:g} relative"
-        raise ValueError(f"{wrong} and was not kept: take fewer frames, or another format")
-    return largest
+    target, outputs = predict(inputs), run(inputs)
+    if outputs.shape != target.shape or not bool(outputs.isfinite().all()):
+        raise ValueError(f"the {format} file gives {tuple(outputs.shape)}, or no numbers")
+    outputs, target = torch.cat([outputs, run(inputs[:1])]), torch.cat([target, target[:1]])
+    errors = (outputs - target).flatten(1).norm(dim=1) / target.flatten(1).norm(dim=1)
+    if not errors.max() <= TOLERANCE:
+        wrong = f"the {format} file differs from torch by {errors.max():.2e} > {TOLERANCE:g}"
+        raise ValueError(f"{wrong} relative, was not kept: take fewer frames, or another format")
+    return float(errors.max())
 
 
 def _predict(operator: TrainedOperator, frozen: FrozenPredictor, inputs: Tensor) -> Tensor:
     """The prediction of the operator itself, not of the frozen one."""
-    one_step = frozen.times is None and operator.task.times_wanted == "in turn"
-    times = [0.0] if one_step else frozen.times
-    outputs = operator.predict(inputs, grid=frozen.grid, times=times)
-    return outputs[:, 0] if one_step else outputs
+    return frozen.frames(lambda times: operator.predict(inputs, grid=frozen.grid, times=times))
 
 
 def _graph(frozen: FrozenPredictor, inputs: Tensor) -> ExportedProgram:
     """The graph with a free batch; the example has two samples, for one would be a constant."""
-    example = inputs[:2] if len(inputs) > 1 else inputs.repeat(2, *[1] * (inputs.dim() - 1))
+    example = inputs[:2] if len(inputs) > 1 else torch.cat([inputs, inputs])
     with torch.no_grad():
         return torch.export.export(frozen, (example,), dynamic_shapes=({0: Dim("batch")},))
 
@@ -248,29 +223,30 @@ def _write_tables(frozen: FrozenPredictor, inputs: Tensor, path: Path, header: s
     return torch.no_grad()(frozen)
 
 
-WRITERS: dict[Format, Callable[[FrozenPredictor, Tensor, Path, str], Predict]] = {
-    "onnx": _write_onnx,
-    "torch-export": _write_graph,
-    "aoti": _write_compiled,
-    "safetensors": _write_tables,
+Writer = Callable[[FrozenPredictor, Tensor, Path, str], Predict]
+WRITERS: dict[Format, tuple[Writer, str]] = {
+    "onnx": (_write_onnx, 'onnxruntime.InferenceSession("{}").run(None, {{"inputs": inputs}})[0]'),
+    "torch-export": (_write_graph, 'torch.export.load("{}").module()(inputs)'),
+    "aoti": (_write_compiled, 'torch._inductor.aoti_load_package("{}")(inputs)'),
+    "safetensors": (_write_tables, 'safetensors.numpy.load_file("{}")  # the tables'),
 }
+"""What writes a format, and how a program reads it."""
 
 
 def _model_card(
     name: str,
     format: Format,
+    usage: str,
     description: Mapping[str, object],
     difference: float,
     folder: Path | None,
 ) -> str:
     """The model card of the file, followed by that of the operator where it has one."""
-    one_step = description["times"] is None and description["task"] != "static"
     text = (
         f"# {name}\n\nA trained operator as {format}, written by pdno {description['pdno']}. Raw "
         "inputs to raw outputs in the units of the data, float32; normalisers and coordinates are "
-        "inside. The batch is free, the grid is not.\n\n"
-        f"```python\noutputs = {USAGE[format].format(name=name)}\n```\n"
-        f"{LOOP if one_step else ''}\n```json\n{json.dumps(description, indent=2)}\n```\n\n"
+        f"inside. The batch is free, the grid is not.\n\n{usage}"
+        f"\n```json\n{json.dumps(description, indent=2)}\n```\n\n"
         f"Run after it was written: it differs from torch by {difference:.1e} relative in L2 at "
         f"most; more than {TOLERANCE:g} would not have been kept.\n"
     )

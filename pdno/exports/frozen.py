@@ -9,14 +9,14 @@ sums of as few terms as `RANK_ERROR` allows: R·O inverse transforms instead of 
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from pdno.networks.heads import REACH, REFINE, Transport, diffuse, read_between
-from pdno.networks.neural_operator import NeuralOperator, cut, pad
+from pdno.networks.neural_operator import NeuralOperator, cut
 from pdno.operators.cache import truncate_rank
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.calculus import resample
@@ -24,7 +24,7 @@ from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axi
 from pdno.symbols.base import Time
 from pdno.training.normalizer import NormalizedNetwork, Normalizer, move
 from pdno.training.operator_record import Sampling
-from pdno.training.task import OneShot, SpaceTime
+from pdno.training.task import OneShot, SpaceTime, Times
 from pdno.training.trained_operator import TrainedOperator
 
 RANK_ERROR = 1e-6  # relative, of the x-factors of an output channel
@@ -46,12 +46,12 @@ class Tables(nn.Module):
             # reduced modulo n as integers, so that no digit is lost
             angle = (torch.outer(torch.arange(n), m) % n).double() * (2 * math.pi / n)
             waves = torch.polar(torch.ones_like(angle), angle)
-            there, back = real_form(waves.conj() / n), real_form(waves.T.contiguous())
+            there, back = _real_form(waves.conj() / n), _real_form(waves.T)
             if half:  # from real functions and to them, by the Hermitian rule
                 weights = hermitian_weights(m, n).repeat(2)[:, None]
                 there, back = there[:n], back[:, :n] * weights
-            self.register_buffer(f"there_{axis}", there.clone())
-            self.register_buffer(f"back_{axis}", back.clone())
+            self.register_buffer(f"there_{axis}", there)
+            self.register_buffer(f"back_{axis}", back)
 
     def analyse(self, f: Tensor) -> Tensor:
         """F."""
@@ -70,15 +70,13 @@ class Tables(nn.Module):
 
 def _next_axis(h: Tensor, position: int) -> Tensor:
     """The last axis, which is transformed, moved to its position and the next one last."""
-    h = torch.unflatten(h, -1, (2, -1))
-    *rest, following, parts, last = range(h.dim())
-    return h.permute(*rest[:position], last, *rest[position:], parts, following).flatten(-2)
+    return torch.unflatten(h, -1, (2, -1)).movedim((-3, -1), (-1, position)).flatten(-2)
 
 
-def real_form(matrix: Tensor) -> Tensor:
-    """A complex (..., K, M) for rows of numbers: real (..., 2K, 2M), for rows [Re, Im]."""
-    upper = torch.cat([matrix.real, matrix.imag], dim=-1)
-    return torch.cat([upper, torch.cat([-matrix.imag, matrix.real], dim=-1)], dim=-2)
+def _real_form(matrix: Tensor) -> Tensor:
+    """A complex (K, M) for rows of numbers: real (2K, 2M), for rows [Re, Im]."""
+    real, imaginary = matrix.real, matrix.imag
+    return torch.cat([torch.cat([real, imaginary], 1), torch.cat([-imaginary, real], 1)])
 
 
 class FrozenOperator(nn.Module):
@@ -90,91 +88,86 @@ class FrozenOperator(nn.Module):
         self, operator: PseudoDifferentialOperator, grid: Grid, t: Time, shared: SharedTables
     ) -> None:
         super().__init__()
-        kept = kept_per_axis(grid.shape, operator.modes)
-        if (key := (grid.shape, kept)) not in shared:
-            shared[key] = Tables(*key)
-        self.tables, values = shared[key], operator.values(grid, t)
+        key = grid.shape, kept_per_axis(grid.shape, operator.modes)
+        self.tables, values = shared.setdefault(key, Tables(*key)), operator.values(grid, t)
         c, b = values.frequency, values.space
         # the modes in the order of the tables
         c = c.permute(0, 1, 2, *reversed(range(3, c.dim())))
-        self.pairs = b is not None and b.shape[2] > 1
-        if b is not None and self.pairs:
-            self._keep_pairs(c, b)
-            return
-        self.rank = 1 if b is None else len(c)
-        c = c.sum(dim=0) if b is None else c.flatten(0, 1)
-        # a matrix for each mode
-        self.register_buffer("mix", real_form(c.flatten(2).permute(2, 1, 0)))
-        self.register_buffer("space", None if b is None else b[:, :, 0].clone())
+        if b is not None and b.shape[2] > 1:  # (R, O or 1, I, *N); r counts like further inputs
+            self.repeats = len(c)
+            b = b.expand(*c.shape[:3], *b.shape[3:]).movedim(0, 1).flatten(1, 2)
+            c = c.movedim(0, 1).flatten(1, 2)
+            lower, b, _ = truncate_rank(b, RANK_ERROR)
+            self.register_buffer("lower", lower.transpose(1, 2))  # (O, R, I)
+            self.register_buffer("real", c.real)
+            self.register_buffer("imaginary", c.imag)
+        else:
+            self.repeats = 0
+            if b is None:
+                c = c.sum(dim=0)
+            else:
+                b = b[:, :, 0].expand(*c.shape[:2], *grid.shape).transpose(0, 1)
+                c = c.transpose(0, 1).flatten(0, 1)
+            c = c.flatten(2).permute(2, 1, 0)  # a matrix for each mode
+            self.register_buffer("mix", torch.cat([c.real, c.imag], dim=2))
+        self.register_buffer("space", b)  # (O, R, *N)
 
-    def _keep_pairs(self, c: Tensor, b: Tensor) -> None:
-        """(R, O, I, *K) and (R, O or 1, I, *N); r counts like further inputs."""
-        b = b.expand(*c.shape[:3], *b.shape[3:]).movedim(0, 1).flatten(1, 2)
-        self.repeats, modes = len(c), c.movedim(0, 1).flatten(1, 2).unsqueeze(-2)
-        self.register_buffer("real", modes.real.clone())
-        self.register_buffer("imaginary", modes.imag.clone())
-        weights, space, _ = truncate_rank(b, RANK_ERROR)
-        self.rank = space.shape[1]
-        self.register_buffer("lower", weights.transpose(1, 2).clone())  # (O, R, I)
-        self.register_buffer("space", space)
-
-    def forward(self, f: Tensor) -> Tensor:
+    def forward(self, f: Tensor, grid: Grid | None = None, t: Time = None) -> Tensor:
         f_hat = self.tables.analyse(f)
-        return self._sum_pairs(f_hat) if self.pairs else self._mix(f_hat)
-
-    def _sum_pairs(self, f_hat: Tensor) -> Tensor:
-        """Σ_r b_jr F⁻¹[Σ_i l_jri c_ji f̂_i] by b_ji = Σ_r l_jri b_jr."""
-        turned = torch.cat([-f_hat[..., 1:, :], f_hat[..., :1, :]], dim=-2)
-        both = [torch.cat([part] * self.repeats, dim=1)[:, None] for part in (f_hat, turned)]
-        product = both[0] * self.get_buffer("real") + both[1] * self.get_buffer("imaginary")
-        space, lowered = self.get_buffer("space"), self.get_buffer("lower") @ product.flatten(3)
-        lowered = torch.unflatten(lowered, 3, product.shape[3:])
-        parts = self.tables.synthesise(lowered.flatten(1, 2))
-        return (torch.unflatten(parts, 1, space.shape[:2]) * space).sum(dim=2)
-
-    def _mix(self, f_hat: Tensor) -> Tensor:
-        """Σ_r b_rj F⁻¹[Σ_i c_rji f̂_i]."""
-        sizes, axes = (*f_hat.shape[2:-2], f_hat.shape[-1]), tuple(range(2, f_hat.dim()))
-        moved = f_hat.permute(*axes[:-2], axes[-1], 0, axes[-2], 1)  # (*K', K_1, B, 2, I)
-        mixed = moved.flatten(0, -4).flatten(-2) @ self.get_buffer("mix")
-        mixed = torch.unflatten(torch.unflatten(mixed, -1, (2, -1)), 0, sizes)
-        count = mixed.dim()
-        order = (count - 3, count - 1, *range(count - 4), count - 2, count - 4)
-        parts = self.tables.synthesise(mixed.permute(*order))
+        parts = self.tables.synthesise(self._pairs(f_hat) if self.repeats else self._mix(f_hat))
         if self.space is None:
             return parts
-        return (torch.unflatten(parts, 1, (self.rank, -1)) * self.get_buffer("space")).sum(dim=1)
+        return (torch.unflatten(parts, 1, self.space.shape[:2]) * self.space).sum(dim=2)
+
+    def _pairs(self, f_hat: Tensor) -> Tensor:
+        """Σ_i l_jri c_ji f̂_i, where b_ji = Σ_r l_jri b_jr."""
+        re, im = torch.cat([f_hat] * self.repeats, dim=1)[:, None].unbind(-2)
+        c, d, lower = (self.get_buffer(name) for name in ("real", "imaginary", "lower"))
+        product = torch.stack([re * c - im * d, re * d + im * c], dim=-2)
+        return torch.unflatten(lower @ product.flatten(3), 3, product.shape[3:]).flatten(1, 2)
+
+    def _mix(self, f_hat: Tensor) -> Tensor:
+        """Σ_i c_rji f̂_i."""
+        rows = f_hat.movedim((-2, 0, 1), (-3, -2, -1))  # (*K', K_1, 2, B, I)
+        mixed = rows.flatten(0, -4).flatten(1, 2) @ self.get_buffer("mix")
+        (a, b), (c, d) = (x.chunk(2, dim=-1) for x in torch.unflatten(mixed, 1, (2, -1)).unbind(1))
+        # (2, *K', K_1, B, O R)
+        mixed = torch.unflatten(torch.stack([a - d, b + c]), 1, rows.shape[:-3])
+        return mixed.movedim((-2, -1, 0), (0, 1, -2))
+
+
+class FrozenLift(nn.Module):
+    """P [f, x] on a grid; the coordinates are part of the bias."""
+
+    def __init__(self, network: NeuralOperator, grid: Grid) -> None:
+        super().__init__()
+        weight, channels = network.lift.weight, network.in_channels
+        bias = network.enter(weight.new_zeros(1, channels, *grid.shape), grid)
+        self.register_buffer("weight", weight[:, :channels])
+        self.register_buffer("bias", cut(bias, grid).flatten(2))
+
+    def forward(self, f: Tensor) -> Tensor:
+        lifted = self.get_buffer("weight") @ f.flatten(2) + self.get_buffer("bias")
+        return torch.unflatten(lifted, -1, f.shape[2:])
 
 
 class FrozenNetwork(nn.Module):
-    """A `NeuralOperator` on one grid and at one time; coordinates are part of the first bias."""
+    """A `NeuralOperator` on one grid and at one time, its other layers shared by all times."""
 
     def __init__(self, network: NeuralOperator, grid: Grid, t: Time, shared: SharedTables) -> None:
         super().__init__()
-        self.grid, self.inner = grid, network.inner_grid(grid)
-        zeros = network.lift.weight.new_zeros(1, network.in_channels, *grid.shape)
-        self.register_buffer("lift", network.lift.weight[:, : network.in_channels].clone())
-        self.register_buffer("bias", cut(network.enter(zeros, grid), grid).flatten(2))
-        self.operators = nn.ModuleList(
-            freeze_network(operator, self.inner, t, shared) for operator in network.operators
-        )
-        self.locals, self.expand, self.contract = network.locals, network.expand, network.contract
-        self.last = nn.ModuleList([network.project_hidden, network.project])
-        self.head = None if network.head is None else freeze_head(network.head, grid)
+        self.grid, inner = grid, network.inner_grid(grid)
+        self.network = copy.deepcopy(network, {id(p): p for p in network.parameters()})
+        self.network.coordinates = "none"
+        frozen = [freeze_network(operator, inner, t, shared) for operator in network.operators]
+        self.network.add_module("operators", nn.ModuleList(frozen))
+        self.network.add_module("lift", FrozenLift(network, grid))
+        if network.head is not None:
+            self.network.add_module("head", freeze_head(network.head, grid))
 
     def forward(self, f: Tensor) -> Tensor:
-        lifted = self.get_buffer("lift") @ f.flatten(2) + self.get_buffer("bias")
-        v = pad(torch.unflatten(lifted, -1, f.shape[2:]), self.inner)
-        for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
-            if len(self.expand):
-                mapped = functional.gelu(self.expand[layer](local(v) + operator(v)))
-                v = v + self.contract[layer](mapped)
-            else:
-                v = functional.gelu(v) if layer else v
-                v = local(v) + operator(v)
-        hidden, project = self.last
-        u: Tensor = project(functional.gelu(hidden(cut(v, self.grid))))
-        return u if self.head is None else self.head(u, f)
+        u: Tensor = self.network(f, grid=self.grid)
+        return u
 
 
 def freeze_head(head: nn.Module, grid: Grid) -> nn.Module:
@@ -202,23 +195,21 @@ class FrozenTransport(nn.Module):
                 spread = diffuse(points[:, None].expand(-1, len(head.c), -1), head.c)
                 self.register_buffer(f"diffused_{axis}", spread.movedim(0, 1))
 
-    def forward(self, outputs: Tensor, f: Tensor) -> Tensor:
+    def project(self, outputs: Tensor, f: Tensor) -> Tensor:
         """The next frame, from outputs (B, d + C, *N) and the input f (B, k·C, *N)."""
         displacement, rest = outputs[:, : self.dim], outputs[:, self.dim :]
-        fine = f[:, -rest.shape[1] :]
-        for axis in range(self.dim):
-            fine = _multiply(fine, axis, self.get_buffer(f"finer_{axis}"))
+        fine = self._along_axes(f[:, -rest.shape[1] :], "finer")
         carried = read_between(fine, REACH * displacement)
-        for axis in range(self.dim if self.diffuses else 0):
-            carried = _multiply(carried, axis, self.get_buffer(f"diffused_{axis}"))
-        return carried + rest
+        return (self._along_axes(carried, "diffused") if self.diffuses else carried) + rest
 
-
-def _multiply(f: Tensor, axis: int, matrix: Tensor) -> Tensor:
-    """f (B, C, *N) times a matrix, (N, M) or (C, N, M), along an axis."""
-    along = f.movedim(2 + axis, -1)
-    lines = along.flatten(2, -2) if along.dim() > 3 else along.unsqueeze(2)
-    return torch.unflatten(lines @ matrix, 2, along.shape[2:-1]).movedim(-1, 2 + axis)
+    def _along_axes(self, f: Tensor, name: str) -> Tensor:
+        """f (B, C, *N) times matrices (N, M) or (C, N, M), one for each axis."""
+        for axis in range(self.dim):
+            along = f.movedim(2 + axis, -1)
+            lines = along.flatten(2, -2) if self.dim > 1 else along.unsqueeze(2)
+            product = lines @ self.get_buffer(f"{name}_{axis}")
+            f = torch.unflatten(product, 2, along.shape[2:-1]).movedim(-1, 2 + axis)
+        return f
 
 
 class FrozenNormalizer(Normalizer):
@@ -245,13 +236,10 @@ class FrozenPredictor(nn.Module):
 
     constant: Tensor | None
 
-    def __init__(
-        self, operator: TrainedOperator, grid: Grid, times: Sequence[float] | None
-    ) -> None:
+    def __init__(self, operator: TrainedOperator, grid: Grid, times: Times) -> None:
         super().__init__()
         assert operator.sampling is not None
-        self.task, self.grid = operator.task, grid
-        self.times = None if times is None else tuple(map(float, times))
+        self.task, self.grid, self.times = operator.task, grid, times
         frames, net = getattr(self.task, "frames", None), operator.on(grid)
         self.output_channels = operator.sampling.output_channels
         self.input_channels = operator.sampling.input_channels
@@ -263,11 +251,11 @@ class FrozenPredictor(nn.Module):
         seen, arguments = net.in_symbols, list[Time]([net.in_symbols])
         self.register_buffer("constant", net.pde_parameters if seen is None else None)
         if isinstance(self.task, OneShot):
-            arguments = list(map(self.task.scaled_time, self.times or ()))
+            arguments = list(map(self.task.scaled_time, times or ()))
             if seen is not None:
                 arguments = [torch.cat([seen.new_tensor([[t]]), seen], dim=1) for t in arguments]
         elif isinstance(self.task, SpaceTime):
-            grid = Grid((*grid.shape, len(self.times or ())))
+            grid = Grid((*grid.shape, len(times or ())))
         shared: SharedTables = {}
         frozen = [freeze_network(net.network, grid, t, shared) for t in arguments]
         self.networks = nn.ModuleList(frozen)
@@ -277,6 +265,7 @@ class FrozenPredictor(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """The prediction in the units of the data."""
+        self.grid.check(inputs, "inputs")
         channels, constant = self.output_channels, self.constant
         nets = [
             NormalizedNetwork(network, self.grid, self.inputs, self.outputs, channels, constant)
@@ -284,9 +273,13 @@ class FrozenPredictor(nn.Module):
         ]
         if isinstance(self.task, OneShot):
             return torch.stack([net(inputs) for net in nets], dim=1)
+        return self.frames(partial(self.task.predict, nets[0], inputs))
+
+    def frames(self, predict: Callable[[Times], Tensor]) -> Tensor:
+        """What a function of times predicts: at the times of this file, or one step."""
         if self.times is None and self.task.times_wanted == "in turn":
-            return self.task.predict(nets[0], inputs, [0.0])[:, 0]
-        return self.task.predict(nets[0], inputs, self.times)
+            return predict([0.0])[:, 0]
+        return predict(self.times)
 
 
 def freeze_network(network: nn.Module, grid: Grid, t: Time, shared: SharedTables) -> nn.Module:
@@ -299,9 +292,10 @@ def freeze_network(network: nn.Module, grid: Grid, t: Time, shared: SharedTables
     raise ValueError(f"a {kind} cannot be frozen: expected a PDNO, FNO or PDIO")
 
 
-def grid_with_points(sampling: Sampling, points: int) -> Grid:
-    """The grid of the training data with other points on its longest axis."""
+def grid_with_points(sampling: Sampling, points: int | None) -> Grid:
+    """The grid of the training data, with other points on its longest axis if they are given."""
     shape = sampling.grid.shape
+    points = max(shape) if points is None else points
     if points < 4 or any(n * points % max(shape) for n in shape):
         expected = "expected at least 4, in the same proportions"
         raise ValueError(f"resolution {points} for an operator of {shape} points: {expected}")
@@ -310,23 +304,25 @@ def grid_with_points(sampling: Sampling, points: int) -> Grid:
 
 @torch.no_grad()
 def freeze(
-    operator: TrainedOperator, resolution: int | None = None, times: Sequence[float] | None = None
+    operator: TrainedOperator, resolution: int | None = None, frames: int | None = None
 ) -> FrozenPredictor:
-    """A trained operator on a grid, for one step of a rollout unless times are given.
+    """A trained operator on a grid, for one step of a rollout unless a number of frames is given.
 
-    The `resolution` are points of the longest axis. Without it, and without times where frames are
-    not predicted in turn, they are those of the training.
+    The `resolution` are points of the longest axis, by default those of the training. Operators
+    with time, or with all times at once, have the first `frames` times of it, by default all.
     """
     sampling, task = operator.sampling, operator.task
     if sampling is None:
         raise ValueError("this operator does not know its grid: train it by pdno.fit, or load it")
-    points = max(sampling.grid.shape) if resolution is None else resolution
-    grid = grid_with_points(sampling, points)
-    if task.times_wanted == "none":
-        if times is not None:
-            raise ValueError("this operator predicts one field, not frames: leave frames out")
-    elif times is None and isinstance(task, (OneShot, SpaceTime)):
-        times = sampling.times
+    grid = grid_with_points(sampling, resolution)
+    times, step, wanted = sampling.times or (), sampling.step, task.times_wanted
+    most = 0 if wanted == "none" or step is None else len(times) if wanted == "any" else math.inf
+    if frames is not None and not 1 <= frames <= most:
+        expected = f"1 to {most}" if most else "an operator that predicts frames"
+        raise ValueError(f"frames is {frames}; expected {expected}: leave it out")
+    every = None if isinstance(task, (OneShot, SpaceTime)) else 0
+    later = (times[-1] + (step or 1) * k for k in range(1, 1 + (frames or 0)))
+    chosen = (*times, *later)[: every if frames is None else frames]
     precise = copy.deepcopy(operator)
     move(precise, "cpu", torch.float64)
-    return FrozenPredictor(precise.eval(), grid, times).eval()
+    return FrozenPredictor(precise.eval(), grid, chosen or None).eval()

@@ -268,7 +268,7 @@ def check_numbers(f: object, weight: Tensor) -> None:
     if not isinstance(f, Tensor):
         cure = "give torch.as_tensor(f, dtype=torch.float32), or take predict, which takes arrays"
         raise ValueError(f"input is of type {type(f).__name__}; expected a tensor: {cure}")
-    if f.dim() and len(f) == 0:
+    if f.dim() and f.shape[0] == 0:  # not len: it is exported
         raise ValueError("the batch is empty: give at least one sample")
     if f.dtype != weight.dtype and not torch.is_autocast_enabled(f.device.type):
         actual, own = (str(dtype)[6:] for dtype in (f.dtype, weight.dtype))

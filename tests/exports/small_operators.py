@@ -34,6 +34,7 @@ OPERATORS = {
     "classical": lambda: static(flow(symbol="classical", order=-1.0)),
     "a(ξ)": lambda: static(flow(depends_on_x=False)),
     "padded, feed-forward": lambda: static(flow(padding=0.25, feed_forward=6)),
+    "reflected": lambda: static(flow(padding="even")),
     "fno": lambda: static(pdno.FNO(2, 1, 1, width=5, layers=2, modes=4)),
     "one axis, all modes": lambda: static(line(), LINE, "none"),
     "rollout": lambda: recurrent(step(), pdno.Rollout(), 2),
