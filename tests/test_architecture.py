@@ -17,7 +17,11 @@ import tree  # noqa: E402
 
 # The layout
 
-OTHERS = ("pdno/__init__.pyi", "pdno/paper/claims.yaml")  # files that the page names
+OTHERS = (
+    "pdno/__init__.pyi",
+    "pdno/paper/claims.yaml",
+    "pdno/paper/studies.yaml",
+)  # files that the page names
 
 
 @pytest.fixture

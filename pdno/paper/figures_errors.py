@@ -6,11 +6,9 @@ lists are ours. Docstrings of exhibits are captions.
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
-
-import numpy as np
+from typing import Any
 
 from pdno.figures.style import Axes, Figure, grid_of_panels, logarithmic, shared_legend
 from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
@@ -34,7 +32,8 @@ FLOW = ("navier-stokes",)
 SPLITS = ("test", "train")
 PREDICTION = 1  # the panel of the seconds of a prediction
 Networks = Sequence[NetworkMetrics]
-X = TypeVar("X", str, float, int)
+Curve = tuple[str, Mapping[Any, Summary], MarkerStyle]
+"""The label, the errors by what is on the x axis, and the style."""
 
 
 @partial(Exhibit, "cost", SEVERAL)
@@ -107,19 +106,13 @@ def plot_samples(results: Results) -> Figure:
     samples. Solid: test, dashed: training.
     """
 
-    def draw(axes: Axes, networks: Networks) -> None:
-        families = grouped(networks, lambda network: network.metadata.network)
-        for ours, split in itertools.product(families.values(), SPLITS):
-            curve = sorted(ours, key=lambda network: network.metadata.samples or 0)
-            errors = {n.metadata.samples or 0: e for n in curve if (e := n.summary(split))}
-            style = line_of(curve[0].metadata, split)
-            _draw(axes, errors, f"{curve[0].model}, {split}", style)
-        axes.set_xscale("log")
-        counts = sorted({network.metadata.samples or 0 for network in networks})
-        axes.set_xticks(counts, [str(count) for count in counts])
-        axes.minorticks_off()
+    def curves(networks: Networks) -> Iterator[Curve]:
+        for ours in grouped(networks, lambda network: network.metadata.network).values():
+            by_count = {network.metadata.samples or 0: network for network in ours}
+            yield from _swept(dict(sorted(by_count.items())), ours[0].model)
 
-    return _panels([results.shown("darcy-samples")], draw, "training samples")
+    blocks = [results.shown("darcy-samples")]
+    return _panels(blocks, curves, "training samples", ticks=_logarithmic_ticks)
 
 
 @partial(Exhibit, "resolutions", SEVERAL)
@@ -130,27 +123,28 @@ def plot_resolutions(results: Results) -> Figure:
     matches it has learned nothing finer.
     """
 
-    def draw(axes: Axes, networks: Networks) -> None:
+    def finer(network: NetworkMetrics, split: str) -> dict[int, Summary]:
+        """Errors by resolution, that of the training first; empty without others."""
+        points = (network.resolution, *network.resolutions(split))
+        splits = {s: "test" if s == network.resolution else split for s in points}
+        errors = {s: e for s in points if (e := network.summary(splits[s], resolution=s))}
+        return errors if len(errors) > 1 and network.resolution in errors else {}
+
+    def curves(networks: Networks) -> Iterator[Curve]:
         for network in networks:
             style = line_of(network.metadata)
-            _draw(axes, _finer(network, "zero-shot"), network.model, style)
-            dotted: MarkerStyle = {**style, "linestyle": ":", "markersize": 3}
-            _draw(axes, _finer(network, "interpolated"), None, dotted)
-        axes.set_xscale("log", base=2)
-        points = sorted({s for network in networks for s in _finer(network, "zero-shot")})
-        axes.set_xticks(points, [str(s) for s in points])
-        axes.minorticks_off()
+            yield network.model, finer(network, "zero-shot"), style
+            yield "", finer(network, "interpolated"), {**style, "linestyle": ":", "markersize": 3}
 
-    shown = [[n for n in results.shown(study) if _finer(n, "zero-shot")] for study in STUDIES]
-    return _panels(shown, draw, "points per axis", "relative L2 test error")
+    shown = [[n for n in results.shown(study) if finer(n, "zero-shot")] for study in STUDIES]
+    y = "relative L2 test error"
+    return _panels(shown, curves, "points per axis", y, ticks=_logarithmic_ticks)
 
 
-def _finer(network: NetworkMetrics, split: str) -> dict[int, Summary]:
-    """Errors by resolution, that of the training first; empty without others."""
-    points = network.resolutions(split)
-    finer = {s: error for s in points if (error := network.summary(split, resolution=s))}
-    own = network.summary()
-    return {network.resolution: own, **finer} if finer and own is not None else {}
+def _logarithmic_ticks(axes: Axes, values: Sequence[Any]) -> None:
+    axes.set_xscale("log")
+    axes.set_xticks(values, [str(value) for value in values])
+    axes.minorticks_off()
 
 
 @partial(Exhibit, "bands", STUDIES)
@@ -161,14 +155,16 @@ def plot_bands(results: Results) -> Figure:
     error.
     """
 
-    def draw(axes: Axes, networks: Networks) -> None:
+    def curves(networks: Networks) -> Iterator[Curve]:
         for network in networks:
             errors = network.series("test", f"{ERROR} band ")
-            _draw(axes, errors, network.model, line_of(network.metadata))
+            yield network.model, errors, line_of(network.metadata)
+
+    def ticks(axes: Axes, _: Sequence[Any]) -> None:
         axes.tick_params(axis="x", labelrotation=45)
 
-    shown = [results.shown(study) for study in STUDIES]
-    return _panels(shown, draw, "band of max |ξ_j|", "share of relative L2 error")
+    shown, y = [results.shown(study) for study in STUDIES], "share of relative L2 error"
+    return _panels(shown, curves, "band of max |ξ_j|", y, ticks=ticks)
 
 
 @partial(Exhibit, "training", STUDIES)
@@ -178,17 +174,18 @@ def plot_training(results: Results) -> Figure:
     Solid: test error after the epoch, dashed: training error during it. First seed.
     """
 
-    def draw(axes: Axes, networks: Networks) -> None:
+    def curves(networks: Networks) -> Iterator[Curve]:
         for network, split in itertools.product(networks, SPLITS):
-            points = np.array(results.curve(network, split), dtype=float)
-            measured = points[np.isfinite(points[:, 1])]
+            curve = results.curve(network, split)
+            errors = {epoch: e for epoch, e in curve if e is not None and math.isfinite(e)}
             style = line_of(network.metadata, split)
-            if len(measured) > 1:
+            if len(errors) > 1:
                 style |= {"marker": "", "linewidth": 1}
-            axes.plot(*measured.T, label=network.model if split == "test" else None, **style)
+            label = network.model if split == "test" else ""
+            yield label, {epoch: Summary(e, math.nan, 1) for epoch, e in errors.items()}, style
 
     shown = [[n for n in results.shown(study) if results.curve(n, "test")] for study in STUDIES]
-    return _panels(shown, draw, "epoch")
+    return _panels(shown, curves, "epoch")
 
 
 @partial(Exhibit, "figure-01-error-by-time", FLOW)
@@ -199,14 +196,16 @@ def plot_error_by_time(results: Results) -> Figure:
     counts frames from 0, so its index is t − 1.
     """
 
-    def draw(axes: Axes, networks: Networks) -> None:
+    def curves(networks: Networks) -> Iterator[Curve]:
         for network, split in itertools.product(networks, SPLITS):
             label = f"{network.model}, {split}"
-            _draw(axes, network.over_time(split), label, line_of(network.metadata, split))
+            yield label, network.over_time(split), line_of(network.metadata, split)
+
+    def ticks(axes: Axes, _: Sequence[Any]) -> None:
         axes.locator_params(axis="x", integer=True)
 
     networks = [network for network in results.shown("navier-stokes") if network.over_time()]
-    return _panels([networks], draw, "t")
+    return _panels([networks], curves, "t", ticks=ticks)
 
 
 @partial(Exhibit, "figure-09-modes", ["darcy-modes"])
@@ -217,18 +216,19 @@ def plot_modes(results: Results) -> Figure:
     it. The list of k_max is ours.
     """
 
-    def draw(axes: Axes, networks: Networks) -> None:
+    def curves(networks: Networks) -> Iterator[Curve]:
         swept = by_setting(networks, "modes").items()
-        _draw_swept(axes, {"all" if k == math.inf else f"{k:g}": n for k, n in swept}, PDNO)
+        by_label = {"all" if k == math.inf else f"{k:g}": n for k, n in swept}
+        yield from _swept(by_label, PDNO)
         others = results.by_resolution("darcy").get(networks[0].resolution, [])
         for network in [n for name in BASELINES if (n := of_network(others, name))]:
-            if (error := network.summary()) is not None:
-                colour = marker_of(network.metadata)["color"]
-                label = f"{network.model}, test"
-                axes.axhline(error.mean, label=label, color=colour, linestyle="-.")
+            if error := network.summary():
+                style = {"color": marker_of(network.metadata)["color"], "linestyle": "-."}
+                across = dict.fromkeys(by_label, Summary(error.mean, math.nan, 1))
+                yield f"{network.model}, test", across, style
 
     shown = [n for n in results.shown("darcy-modes") if "modes" in n.metadata.sweep]
-    return _panels([shown], draw, "k_max")
+    return _panels([shown], curves, "k_max")
 
 
 @partial(Exhibit, "figure-10-width", ["navier-stokes-width"])
@@ -238,86 +238,68 @@ def plot_width(results: Results) -> Figure:
     PDNO a(ξ) and FNO without truncation. The list of channels is ours.
     """
 
-    def draw(axes: Axes, networks: Networks) -> None:
+    def curves(networks: Networks) -> Iterator[Curve]:
         for name in (PLAIN, "FNO"):
-            if swept := by_setting(networks, "width", name):
-                _draw_swept(axes, swept, name)
-        axes.set_xticks(list(by_setting(networks, "width")))
+            yield from _swept(by_setting(networks, "width", name), name)
 
     shown = [n for n in results.shown("navier-stokes-width") if "width" in n.metadata.sweep]
-    return _panels([shown], draw, "channels", log=False)
+    return _panels([shown], curves, "channels", log=False, ticks=Axes.set_xticks)
 
 
 @partial(Exhibit, "figure-11-activation", ["darcy-activation"])
 def plot_activation(results: Results) -> Figure:
     """GELU and ReLU in the symbol networks on Darcy flow.
 
-    Full colour: test, pale: training.
+    Solid: test, dashed: training.
     """
 
-    def draw(axes: Axes, networks: Networks) -> None:
-        points = sorted({network.resolution for network in networks})
-        by_name = {network.metadata.network: network for network in networks}
-        bars = list(itertools.product(sorted(by_name), ("train", "test")))
-        width = 1 / (len(bars) + 1)
-        for bar, (name, split) in enumerate(bars):
-            ours = [n for n in networks if n.metadata.network == name]
-            errors = [(points.index(n.resolution), e) for n in ours if (e := n.summary(split))]
-            axes.bar(
-                [k + (bar - (len(bars) - 1) / 2) * width for k, _ in errors],
-                [error.mean for _, error in errors],
-                width,
-                yerr=[error.deviation if error.count > 1 else 0.0 for _, error in errors],
-                color=marker_of(by_name[name].metadata)["color"],
-                alpha=0.5 if split == "train" else 1.0,
-                label=f"{by_name[name].model}, {split}",
-            )
-        axes.set_xticks(range(len(points)), [str(s) for s in points])
+    def curves(networks: Networks) -> Iterator[Curve]:
+        for ours in grouped(networks, lambda network: network.metadata.network).values():
+            yield from _swept({n.resolution: n for n in ours}, ours[0].model)
 
     networks = sorted(results.study("darcy-activation"), key=lambda network: network.resolution)
-    return _panels([networks], draw, "points per axis", log=False)
+    return _panels([networks], curves, "points per axis", log=False, ticks=Axes.set_xticks)
 
 
-def _draw_swept(axes: Axes, networks: Mapping[X, NetworkMetrics], name: str) -> None:
+def _swept(networks: Mapping[Any, NetworkMetrics], name: str) -> Iterator[Curve]:
     """Test and training errors of a network by the values of a setting."""
     for split in SPLITS:
         errors = {value: error for value, n in networks.items() if (error := n.summary(split))}
-        first = next(iter(networks.values()))
-        _draw(axes, errors, f"{name}, {split}", line_of(first.metadata, split))
-
-
-def _draw(
-    axes: Axes,
-    errors: Mapping[X, Summary],
-    label: str | None,
-    style: MarkerStyle,
-) -> None:
-    """Means as a line; deviations as bars where there are several seeds."""
-    if not errors:
-        return
-    x, means = list(errors), [error.mean for error in errors.values()]
-    if all(error.count > 1 for error in errors.values()):
-        bars = [error.deviation for error in errors.values()]
-        axes.errorbar(x, means, yerr=bars, label=label, capsize=2, **style)
-    else:
-        axes.plot(x, means, label=label, **style)
+        for network in list(networks.values())[:1]:
+            yield f"{name}, {split}", errors, line_of(network.metadata, split)
 
 
 def _panels(
     blocks: Sequence[Networks],
-    draw: Callable[[Axes, Networks], None],
+    curves: Callable[[Networks], Iterable[Curve]],
     x: str,
     y: str = "relative L2 error",
     *,
     log: bool = True,
+    ticks: Callable[[Axes, Sequence[Any]], object] | None = None,
 ) -> Figure:
-    """A panel for each block, with the data, the grid and the budget on top, and one legend."""
+    """A panel for each block, with the data, the grid and the budget on top, and one legend.
+
+    Curves are means, with deviations as bars where there are several seeds. `ticks` finishes
+    the axis of the x that are shown.
+    """
     shown = require([networks for networks in blocks if networks])
     width, height = 6.2 if len(shown) == 1 else 3.7, 3.9 if len(shown) < 3 else 3.45
     figure, panels = grid_of_panels(len(shown), 2, width, height)
     for axes, networks in zip(panels, shown, strict=True):
         axes.set(title=_panel_title(networks), xlabel=x, ylabel=y)
-        draw(axes, networks)
+        values: dict[Any, None] = {}
+        for label, errors, style in curves(networks):
+            if errors:
+                means = [error.mean for error in errors.values()]
+                axes.plot(list(errors), means, label=label or None, **style)
+            if errors and all(error.count > 1 for error in errors.values()):
+                bars: MarkerStyle = {"fmt": "none", "color": style["color"], "capsize": 2}
+                deviations = [error.deviation for error in errors.values()]
+                axes.errorbar(list(errors), means, yerr=deviations, **bars)
+            values |= dict.fromkeys(errors)
+        if ticks:
+            ticks(axes, sorted(values))
         if log:
             logarithmic(axes, "y")
     shared_legend(figure, panels, 2 * min(len(shown), 2))
