@@ -1,6 +1,6 @@
 """Files appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
 
-Temporary files are `.NAME.PID.tmp` beside the target, so `sweep` can remove those of dead runs.
+Temporary files are `.NAME.PID.tmp` beside the target, so that those of dead runs can be removed.
 One process at a time writes to a folder: it locks the file `.lock` there until it ends.
 """
 
@@ -15,6 +15,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 
 from pdno.files.limits import open_regular
@@ -26,7 +27,9 @@ _held: dict[Path, int] = {}  # locked folders of this process, and the threads t
 @contextlib.contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a temporary path; when the block ends well, it becomes `target`."""
-    _clear(target)
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        if _is_dead(path.name.split(".")[-2]):
+            path.unlink(missing_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -34,30 +37,29 @@ def atomic_path(target: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(temporary, target)
         if hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder; the rename has to do
-            descriptor = os.open(target.parent, os.O_DIRECTORY)
+            folder = os.open(target.parent, os.O_DIRECTORY)
             try:
-                os.fsync(descriptor)
-                if not os.fstat(descriptor).st_nlink:  # which syncs without an error
+                os.fsync(folder)
+                if not os.fstat(folder).st_nlink:  # which syncs without an error
                     gone = "the folder was removed meanwhile"
                     raise FileNotFoundError(errno.ENOENT, gone, str(target.parent))
             finally:
-                os.close(descriptor)
+                os.close(folder)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _clear(target: Path) -> None:
-    """Remove temporary files of processes of this machine that died while writing this file."""
-    if os.name != "posix":  # elsewhere there is no harmless signal to test a process with
-        return
-    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        try:
-            os.kill(int(path.name.rsplit(".", 2)[1]), 0)
-        except ProcessLookupError:
-            path.unlink(missing_ok=True)
-        except (OSError, ValueError, OverflowError):  # another user's, or no process
-            pass
+def _is_dead(process: str) -> bool:
+    """Whether this is the number of no process, where a harmless signal can test it."""
+    try:
+        if os.name == "posix":
+            os.kill(int(process), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):  # another user's, or no number
+        pass
+    return False
 
 
 def write_text(target: Path, text: str) -> None:
@@ -72,12 +74,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def sweep(folder: Path) -> int:
-    """Remove the temporary files of runs that died, and return how many there were."""
-    stale = [path for path in folder.glob(".*.tmp") if re.fullmatch(r"\..+\.\d+\.tmp", path.name)]
-    for path in stale:
-        path.unlink(missing_ok=True)
-    return len(stale)
+def sweep(folder: Path) -> None:
+    """Remove all temporary files from a folder that this process alone writes to."""
+    for path in folder.glob(".*.tmp"):
+        if re.fullmatch(r"\..+\.\d+\.tmp", path.name):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -102,54 +103,43 @@ def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = _open_lock(folder / LOCK)
-    try:
-        _take(descriptor, folder, wait=wait)
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"process {os.getpid()} on {platform.node()}\n".encode())
+    with _open_lock(folder / LOCK) as lock:
+        _take(lock, folder, wait=wait)
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {platform.node()}\n".encode())
         _held[target] = threading.get_ident()
         try:
             yield
         finally:
             del _held[target]
-            os.ftruncate(descriptor, 0)
-    finally:
-        os.close(descriptor)
+            lock.truncate(0)
 
 
-def clear_lock(folder: Path) -> None:
-    """Remove the name of a writer from the lock that was killed after all was written."""
-    with contextlib.suppress(OSError, ValueError):  # read-only or locked folders
-        if (folder / LOCK).stat().st_size:
-            with only_writer(folder):
-                pass
-
-
-def _open_lock(path: Path) -> int:
-    """A descriptor of the lock file, which must not be a link."""
+def _open_lock(path: Path) -> FileIO:
+    """The lock file, which must not be a link."""
     careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with contextlib.suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | careful, 0o644)
-        status = os.fstat(descriptor)
+        lock = FileIO(os.open(path, os.O_RDWR | os.O_CREAT | careful, 0o644), "rb+")
+        status = os.fstat(lock.fileno())
         if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
-            return descriptor
-        os.close(descriptor)
+            return lock
+        lock.close()
     if path.exists() or path.is_symlink():
         raise ValueError(f"{path} is a link, or no file that we may write: remove it")
     raise OSError(f"cannot write to {path.parent}: choose another folder")
 
 
-def _take(descriptor: int, folder: Path, *, wait: bool) -> None:
+def _take(lock: FileIO, folder: Path, *, wait: bool) -> None:
     try:
         import fcntl
     except ImportError:  # no such lock on this system
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        holder = os.pread(descriptor, 200, 0).decode("utf-8", "replace").strip()
+        holder = os.pread(lock.fileno(), 200, 0).decode("utf-8", "replace").strip()
         who = holder if holder.isprintable() and holder else "another process"
         if not wait:
             raise ValueError(f"{who} is writing to {folder}: let it end") from error
         print(f"pdno: waiting for {who}, which is writing to {folder}", file=sys.stderr)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)

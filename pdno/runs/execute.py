@@ -18,7 +18,7 @@ import torch
 import yaml
 
 from pdno.files import run_folder
-from pdno.files.atomic import clear_lock, only_writer, write_text
+from pdno.files.atomic import only_writer, write_text
 from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
 from pdno.files.metric_table import Metric, make_metrics, metrics_of_run
@@ -56,9 +56,8 @@ def run_experiment(
     folder = Path(folder)
     store = folder.parent / run_folder.DATA if data is None else Path(data)
     with process_group(device) as group, contextlib.ExitStack() as stack:
-        if _is_finished(folder, experiment):  # which only reads, and needs no lock
-            clear_lock(folder)
-        elif group.is_rank_0:
+        # what is finished is only read, and needs no lock
+        if group.is_rank_0 and not _is_finished(folder, experiment):
             stack.enter_context(only_writer(folder, wait=wait))
             if not _is_finished(folder, experiment):  # by the process that held the lock
                 _begin(experiment, folder, group)

@@ -21,7 +21,6 @@ from pdno.data.generate import Engine, collect, generate_dataset
 from pdno.data.problems import PROBLEMS, DataFile, NavierStokesProblem, Problem
 from pdno.data.read import open_file
 from pdno.data.shards import MANIFEST, read_manifest
-from pdno.files.atomic import clear_lock
 from pdno.files.limits import DEEPEST, check_plain, read_text
 from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
@@ -257,7 +256,6 @@ def ensure_dataset(problem: Problem, folder: Path, *, engine: Engine = "processe
     # a complete one is only read, which several runs may do at once
     if not ((path / MANIFEST).is_file() and read_manifest(path).complete):
         generate_dataset(problem, path, engine=engine, wait=True)
-    clear_lock(path)
     return path
 
 
