@@ -60,3 +60,10 @@ def verified_path(path: Path) -> Path:
             more = f"`pdno verify {path.parent}` checks all files"
             raise ValueError(f"{path} {_PROBLEMS[state]}; {more}")
     return path
+
+
+def file_state(path: Path, digest: str | None) -> State:
+    """The state of a file that has this digest in a record; None where no record names it."""
+    if digest is None or not path.is_file():
+        return "unknown" if digest is None else "missing"
+    return "right" if sha256(path) == digest else "changed"
