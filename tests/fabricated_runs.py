@@ -9,9 +9,8 @@ import torch
 from safetensors.numpy import save_file
 
 from pdno.evaluation.symbol_recovery import roughness
-from pdno.files.checksums import write_checksums
 from pdno.files.metric_table import Metadata, Metric, write_metrics
-from pdno.files.run_folder import WITH_CHECKSUMS
+from pdno.files.run_folder import WITH_CHECKSUMS, write_checksums
 from pdno.paper.published import (
     BASELINES,
     CLASSICAL,

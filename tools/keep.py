@@ -22,7 +22,6 @@ from torch import Tensor
 
 from pdno.figures.style import spread
 from pdno.files.atomic import write_text
-from pdno.files.checksums import verified_path, write_checksums
 from pdno.files.metric_table import ERROR, Metric, read_metrics, write_metrics
 from pdno.files.run_folder import (
     ENVIRONMENT,
@@ -34,6 +33,8 @@ from pdno.files.run_folder import (
     SPECIFICATION,
     WEIGHTS,
     WITH_CHECKSUMS,
+    verified_path,
+    write_checksums,
 )
 from pdno.paper.results import metrics_of, run_name
 from pdno.runs.run import Run, find_runs

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from pdno.data.problems import Problem
 from pdno.files.atomic import atomic_path, write_text
-from pdno.files.checksums import with_digest, without_digest
 from pdno.files.limits import check_memory, read_text, walk
+from pdno.files.run_folder import with_digest, without_digest
 from pdno.interface.errors import LONGEST_MESSAGE, printable
 from pdno.interface.records import Record, error_message
 from pdno.spectral.grid import Grid

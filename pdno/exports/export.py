@@ -23,7 +23,7 @@ from pdno.evaluation.speed import time_alternately
 from pdno.exports.frozen import FrozenPredictor, freeze
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path, write_text
-from pdno.files.checksums import verified_path, write_checksums
+from pdno.files.run_folder import verified_path, write_checksums
 from pdno.interface.errors import check_choice, require
 from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid

@@ -22,8 +22,8 @@ from pydantic.dataclasses import dataclass as checked
 
 from pdno.files import run_folder
 from pdno.files.atomic import write_text
-from pdno.files.checksums import verified_path
 from pdno.files.limits import read_text
+from pdno.files.run_folder import verified_path
 
 ERROR = "relative_l2"
 

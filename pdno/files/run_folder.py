@@ -1,6 +1,17 @@
-"""The names of the files of a run folder; one with checksums.json, written last, is finished."""
+"""The files of a run folder, and their SHA-256 in checksums.json, which is written last.
 
+A folder with checksums.json is finished. Its final line has the SHA-256 of the lines before it, as
+in manifests of datasets.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
+
+from pdno.files.atomic import sha256, write_text
+from pdno.files.limits import read_text
 
 SPECIFICATION = "specification.json"  # the experiment
 ENVIRONMENT = "environment.json"  # versions, device, threads and whether there was compiled code
@@ -11,13 +22,68 @@ OPERATOR = "operator.json"  # how to make the network, its task, grid, times and
 MODEL_CARD = "model_card.md"  # the same for a reader, with errors and limits
 SAMPLES = "samples.safetensors"  # sample arrays: fields and symbols for figures
 METRICS = "metrics.csv"  # all metrics as a tidy table
-CHECKSUMS = "checksums.json"  # the SHA-256 of all of these (`pdno.files.checksums`)
+CHECKSUMS = "checksums.json"  # the SHA-256 of all of these
 WITH_CHECKSUMS = (
     *(SPECIFICATION, ENVIRONMENT, HISTORY, WEIGHTS),
     *(OPERATOR, MODEL_CARD, SAMPLES, METRICS),
 )
 SYMBOL_FOLDER, SYMBOL = "symbol", "symbol.json"  # the results of `pdno symbol`
 DATA = "data"  # datasets, beside the run folders
+
+State = Literal["right", "missing", "changed", "unknown"]
+CURE = "restore it from a copy, or remove the folder and make it again"
+_PROBLEMS = {
+    "missing": f"is missing, but is listed in {CHECKSUMS}: {CURE}",
+    "changed": f"was changed: its SHA-256 differs from that in {CHECKSUMS}: {CURE}",
+    "unknown": f"is not listed in {CHECKSUMS}: remove it",
+}
+
+
+def with_digest(text: str) -> str:
+    """JSON of an object, a line per key, with the SHA-256 of it all as one key more."""
+    body = text.rstrip()
+    digest = hashlib.sha256(body.encode("utf-8")).hexdigest()
+    return body.removesuffix("\n}") + f',\n "sha256": "{digest}"\n}}\n'
+
+
+def without_digest(text: str) -> tuple[str, bool]:
+    """The text before `with_digest`, and whether its digest is there and agrees."""
+    body = text.rpartition(',\n "sha256": "')[0] + "\n}"
+    return (body, True) if with_digest(body) == text else (text, False)
+
+
+def write_checksums(folder: Path, names: Iterable[str], record: str = CHECKSUMS) -> None:
+    """Record the checksums of those of the named files that exist."""
+    files = {name: sha256(folder / name) for name in sorted(names) if (folder / name).is_file()}
+    content = {"format": "pdno-checksums", "files": files}
+    write_text(folder / record, with_digest(json.dumps(content, indent=1)))
+
+
+def read_checksums(path: Path) -> dict[str, str]:
+    """The digests of a record, by file."""
+    text, right = without_digest(read_text(path))
+    if not right:
+        raise ValueError(f"{path} is damaged, so that no file beside it can be trusted: {CURE}")
+    files: dict[str, str] = json.loads(text)["files"]
+    return files
+
+
+def verified_path(path: Path) -> Path:
+    """The path of a file of a run that agrees with its checksum; ValueError where it does not."""
+    record = path.with_name(CHECKSUMS)
+    if record.is_file():
+        state = file_state(path, read_checksums(record).get(path.name))
+        if state in _PROBLEMS and (state != "unknown" or path.exists()):
+            more = f"`pdno verify {path.parent}` checks all files"
+            raise ValueError(f"{path} {_PROBLEMS[state]}; {more}")
+    return path
+
+
+def file_state(path: Path, digest: str | None) -> State:
+    """The state of a file that has this digest in a record; None where no record names it."""
+    if digest is None or not path.is_file():
+        return "unknown" if digest is None else "missing"
+    return "right" if sha256(path) == digest else "changed"
 
 
 def is_finished(folder: Path) -> bool:

@@ -11,9 +11,8 @@ from pathlib import Path
 import torch
 
 from pdno.evaluation.speed import peak_growth, time_alternately
-from pdno.files.checksums import write_checksums
 from pdno.files.metric_table import Metadata, make_metrics, metrics_of_run, write_metrics
-from pdno.files.run_folder import METRICS, WITH_CHECKSUMS, is_finished
+from pdno.files.run_folder import METRICS, WITH_CHECKSUMS, is_finished, write_checksums
 from pdno.interface.display import track
 from pdno.native import tune_allocator
 from pdno.networks.neural_operator import count_parameters

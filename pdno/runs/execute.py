@@ -19,9 +19,9 @@ import yaml
 
 from pdno.files import run_folder
 from pdno.files.atomic import only_writer, write_text
-from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
 from pdno.files.metric_table import Metric, make_metrics, metrics_of_run
+from pdno.files.run_folder import verified_path
 from pdno.native import allocator_state
 from pdno.native.build import status
 from pdno.networks.neural_operator import count_parameters

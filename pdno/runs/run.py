@@ -19,11 +19,11 @@ from pdno.data.read import open_file, read_inputs
 from pdno.data.shards import MANIFEST, read_manifest
 from pdno.evaluation.evaluate import evaluate
 from pdno.exports.export import FORMATS, Exported, Format, export
-from pdno.files import checksums, run_folder
+from pdno.files import run_folder
 from pdno.files.atomic import atomic_path
-from pdno.files.checksums import verified_path
 from pdno.files.limits import read_json
 from pdno.files.metric_table import Metadata, Metric, metrics_of_run
+from pdno.files.run_folder import verified_path
 from pdno.interface.errors import check_at_least
 from pdno.runs.specification import Experiment, open_experiment_data, read_experiment
 from pdno.spectral.grid import Grid
@@ -34,7 +34,7 @@ from pdno.training.trained_operator import TrainedOperator
 JSON = Mapping[str, Any]
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 SAMPLES_OF_EXPORT = 4  # inputs that an exported file is compared on
-Finding = tuple[Path, checksums.State, str]  # a file, its state, and what to do about it
+Finding = tuple[Path, run_folder.State, str]  # a file, its state, and what to do about it
 RECORDS = {
     run_folder.CHECKSUMS: "bring it back from a copy, or remove the folder and run it again",
     f"*.{run_folder.CHECKSUMS}": "bring it back from a copy, or export it again",
@@ -305,13 +305,13 @@ def _check(folder: Path) -> Iterator[Finding]:
     """The files of one folder."""
     named = set[Path]()
     for record, cure in [(r, RECORDS[name]) for name in RECORDS for r in folder.glob(name)]:
-        states: dict[str, checksums.State] = {record.name: "right"}
+        states: dict[str, run_folder.State] = {record.name: "right"}
         try:
             if record.name == MANIFEST:
                 shards = {shard.file: shard.sha256 for shard in read_manifest(folder).shards}
             else:
-                shards = checksums.read_checksums(record)
-            states |= {name: checksums.file_state(folder / name, d) for name, d in shards.items()}
+                shards = run_folder.read_checksums(record)
+            states |= {name: run_folder.file_state(folder / name, d) for name, d in shards.items()}
         except ValueError:
             states = {record.name: "changed"}
         for name, state in states.items():

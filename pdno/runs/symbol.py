@@ -18,7 +18,7 @@ from pdno.figures import curves, fields
 from pdno.figures.style import save_figure
 from pdno.files import run_folder
 from pdno.files.atomic import write_text
-from pdno.files.checksums import write_checksums
+from pdno.files.run_folder import write_checksums
 from pdno.interface.display import track
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.networks.published_weights import load_published

@@ -24,9 +24,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from pdno.files.atomic import atomic_path, explained, sha256, sweep, write_text
-from pdno.files.checksums import verified_path
 from pdno.files.limits import check_memory, open_regular, read_text
-from pdno.files.run_folder import CHECKPOINTS, HISTORY
+from pdno.files.run_folder import CHECKPOINTS, HISTORY, verified_path
 from pdno.interface.display import html_table, one_line
 from pdno.interface.errors import require
 from pdno.training.distributed import ProcessGroup

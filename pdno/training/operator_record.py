@@ -24,9 +24,9 @@ from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.files import run_folder
-from pdno.files.checksums import verified_path
 from pdno.files.limits import read_text
 from pdno.files.metric_table import Metric
+from pdno.files.run_folder import verified_path
 from pdno.interface.arguments import rebuild
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.files import run_folder
 from pdno.files.atomic import only_writer, sha256, write_text
-from pdno.files.checksums import verified_path, write_checksums
 from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
+from pdno.files.run_folder import verified_path, write_checksums
 from pdno.interface.arguments import describe
 from pdno.interface.display import html_table, one_line
 from pdno.networks.neural_operator import NeuralOperator, count_parameters

@@ -21,7 +21,7 @@ from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset, make_shard
 from pdno.data.problems import DarcyProblem, HeatProblem, NavierStokesProblem, Sample
 from pdno.data.shards import Manifest, read_manifest, write_manifest
-from pdno.files.checksums import with_digest
+from pdno.files.run_folder import with_digest
 from pdno.interface.errors import SolverError
 
 HEAT = HeatProblem(samples=40, resolution=16, frames=2)

@@ -14,9 +14,8 @@ from fabricated_runs import FLOW, errors, read, write_paper, write_run
 from small_experiments import presets_of
 
 from pdno.figures.style import COLOURS
-from pdno.files.checksums import write_checksums
 from pdno.files.metric_table import Metadata, read_metrics, write_metrics
-from pdno.files.run_folder import WITH_CHECKSUMS
+from pdno.files.run_folder import WITH_CHECKSUMS, write_checksums
 from pdno.paper.chapters import TABLES
 from pdno.paper.claims import CLAIMS, assess
 from pdno.paper.published import Budget, describe_budgets

@@ -13,9 +13,8 @@ from pdno.data.dataset import open_dataset
 from pdno.data.generate import generate_dataset
 from pdno.data.problems import HeatProblem
 from pdno.evaluation.evaluate import evaluate
-from pdno.files.checksums import write_checksums
 from pdno.files.metric_table import read_metrics
-from pdno.files.run_folder import WITH_CHECKSUMS
+from pdno.files.run_folder import WITH_CHECKSUMS, write_checksums
 from pdno.runs.execute import run_experiment, train
 from pdno.runs.run import load_run
 from pdno.runs.specification import open_experiment_data

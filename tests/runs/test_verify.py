@@ -16,7 +16,7 @@ from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
 from pdno.files import run_folder
 from pdno.files.atomic import LOCK, only_writer
-from pdno.files.checksums import with_digest, without_digest
+from pdno.files.run_folder import with_digest, without_digest
 from pdno.networks.pdno import FNO
 from pdno.runs.execute import run_experiment
 from pdno.runs.run import Run, find_runs, load, load_run, verify

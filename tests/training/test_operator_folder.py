@@ -12,8 +12,7 @@ from torch import nn
 import pdno
 from pdno.data.dataset import OperatorDataset
 from pdno.evaluation.evaluate import evaluate
-from pdno.files.checksums import write_checksums
-from pdno.files.run_folder import WITH_CHECKSUMS
+from pdno.files.run_folder import WITH_CHECKSUMS, write_checksums
 from pdno.interface.arguments import RecordsArguments, describe, rebuild
 from pdno.networks.mwt import MWT
 from pdno.networks.pdno import FNO, PDIO, PDNO
