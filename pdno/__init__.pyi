@@ -19,10 +19,10 @@ from .data.read import read_own as read_own
 from .data.read import read_published as read_published
 from .data.well import open_well as open_well
 from .data.well import save_well as save_well
-from .equations.burgers import Burgers as Burgers
 from .equations.darcy import Darcy as Darcy
-from .equations.heat import Heat as Heat
-from .equations.navier_stokes import NavierStokes as NavierStokes
+from .equations.evolution import Burgers as Burgers
+from .equations.evolution import Heat as Heat
+from .equations.evolution import NavierStokes as NavierStokes
 from .evaluation.evaluate import evaluate as evaluate
 from .evaluation.evaluate import evaluate_resolutions as evaluate_resolutions
 from .exports.export import export as export

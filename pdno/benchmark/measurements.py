@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from pdno.equations.darcy import Darcy
-from pdno.equations.navier_stokes import NavierStokes
+from pdno.equations.evolution import NavierStokes
 from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.fields.distributions import darcy_permeability, navier_stokes_initial
 from pdno.native import tune_allocator

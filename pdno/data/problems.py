@@ -216,7 +216,7 @@ class HeatProblem(Problem):
         return super().times or ()
 
     def physics(self) -> "Physics":
-        from pdno.equations.heat import Heat
+        from pdno.equations.evolution import Heat
         from pdno.fields.distributions import heat_initial
 
         return heat_initial(), Heat(self.diffusivity)
@@ -251,7 +251,7 @@ class BurgersProblem(Problem):
         return self
 
     def physics(self) -> "Physics":
-        from pdno.equations.burgers import Burgers
+        from pdno.equations.evolution import Burgers
         from pdno.fields.distributions import burgers_initial
 
         return burgers_initial(), Burgers(self.viscosity, self.period)
@@ -316,7 +316,7 @@ class NavierStokesProblem(Problem):
         return 128 if smallest >= 1e-4 else self.published_points
 
     def physics(self) -> "Physics":
-        from pdno.equations.navier_stokes import NavierStokes
+        from pdno.equations.evolution import NavierStokes
         from pdno.fields.distributions import navier_stokes_initial
 
         return navier_stokes_initial(self.amplitude), NavierStokes(self.viscosity, self.forcing)

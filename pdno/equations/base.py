@@ -64,9 +64,7 @@ class EvolutionEquation(ABC):
         grid = Grid(tuple(u.shape[2:]))
         parts = self.discretise(grid, u.device)
         u_hat = transform(u.double(), grid.dim, parts.modes)
-        total = parts.linear * u_hat
-        if parts.nonlinear is not None:
-            total = total + parts.nonlinear(u_hat)
+        total = parts.linear * u_hat + (parts.nonlinear(u_hat) if parts.nonlinear else 0.0)
         return inverse(total, grid.shape, parts.modes).to(u.dtype)
 
     def symmetries(self, grid: Grid) -> Symmetries:
@@ -76,7 +74,7 @@ class EvolutionEquation(ABC):
     def check(self, state: Tensor) -> Grid:
         """The grid of a state (B, 1, *N), or ValueError."""
         name = f"a state of {type(self).__name__}"
-        axes = ["*N"] if self.dim is None else [f"N{axis + 1}" for axis in range(self.dim)]
+        axes = [f"N{axis + 1}" for axis in range(self.dim)] if self.dim else ["*N"]
         cure = "add batch and channel axes with state[None, None] or move channels first"
         check_shape(name, state, "B", 1, *axes, cure=cure)
         if not state.dtype.is_floating_point:

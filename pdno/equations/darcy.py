@@ -46,5 +46,4 @@ class Darcy:
 
     def symmetries(self, grid: Grid) -> Symmetries:
         """All turns and reflections of the box, for a forcing that is the same everywhere."""
-        turns = box_symmetries(grid)
-        return Symmetries(turns[:1] if callable(self.forcing) else turns)
+        return Symmetries(box_symmetries(grid)[: 1 if callable(self.forcing) else None])

@@ -27,21 +27,21 @@ class Symmetry:
 
     def apply(self, f: Tensor, grid: Grid) -> Tensor:
         """T f for fields (..., *N) on a grid that is mapped to itself."""
+        cannot = f"{self} does not map {grid} to itself"
         if tuple(grid.shape[axis] for axis in self.axes) != grid.shape:
             raise ValueError(f"{self} exchanges axes of different length on {grid}")
+        centred = grid.offset in (0.0, 0.5) or not any(self.flips)
+        if not grid.periodic and (any(self.shift) or not centred):
+            raise ValueError(f"{cannot}: flips of a box need offset 0 or 1/2, it has no shifts")
         first = f.dim() - grid.dim
         # first shift and flip each axis of f, then let axis a run along axes[a]
         for axis, (flip, b, n) in enumerate(zip(self.flips, self.shift, grid.shape, strict=True)):
             # point i reads f at ±(i + offset) + bN - offset; a flipped array has N - 1 - i at i
             steps = b * n + 1 - 2 * grid.offset if flip else -b * n
-            if grid.periodic and abs(steps - round(steps)) > 1e-9:
-                reason = f"{b} of {n} points is no whole step"
-                raise ValueError(f"{self} does not map {grid} to itself: {reason}")
-            if not grid.periodic and (b or (flip and grid.offset not in (0.0, 0.5))):
-                reason = "flips of a box need offset 0 or 1/2, and a box has no shifts"
-                raise ValueError(f"{self} does not map {grid} to itself: {reason}")
             f = f.flip(first + axis) if flip else f
-            f = f.roll(round(steps), first + axis) if grid.periodic and round(steps) else f
+            if grid.periodic and abs(steps - round(steps)) > 1e-9:
+                raise ValueError(f"{cannot}: {b} of {n} points is no whole step")
+            f = f.roll(round(steps), first + axis) if grid.periodic else f
         order = [first + self.axes.index(axis) for axis in range(grid.dim)]
         return self.sign * f.permute(*range(first), *order)
 
@@ -63,30 +63,25 @@ class Symmetries:
         if not 0 <= index < len(self):
             raise IndexError(f"symmetry {index} of {len(self)}")
         rest, turn = divmod(index, len(self.turns))
-        chosen = self.turns[turn]
-        shift = list(chosen.shift)
+        shift = list(self.turns[turn].shift)
         for direction, points in self.directions:
             rest, steps = divmod(rest, points)
-            for axis, component in enumerate(direction):
-                shift[axis] = (shift[axis] + component * steps / points) % 1.0
-        return replace(chosen, shift=tuple(shift))
+            shift = [(b + a * steps / points) % 1.0 for b, a in zip(shift, direction, strict=True)]
+        return replace(self.turns[turn], shift=tuple(shift))
 
 
 def box_symmetries(grid: Grid) -> tuple[Symmetry, ...]:
     """The permutations and reflections of the axes that map a grid to itself, 2^d d! of a cube."""
-    none = (0.0,) * grid.dim
-    flipped = grid.periodic or grid.offset in (0.0, 0.5)
+    signs = (False, True) if grid.periodic or grid.offset in (0.0, 0.5) else (False,)
     return tuple(
-        Symmetry(order, flips, none)
+        Symmetry(order, flips, (0.0,) * grid.dim)
         for order in permutations(range(grid.dim))
         if tuple(grid.shape[axis] for axis in order) == grid.shape
-        for flips in product((False, True) if flipped else (False,), repeat=grid.dim)
+        for flips in product(signs, repeat=grid.dim)
     )
 
 
 def all_translations(grid: Grid) -> tuple[tuple[tuple[int, ...], int], ...]:
     """The directions of all translations of a periodic grid."""
-    if not grid.periodic:
-        return ()
-    axes = range(grid.dim)
-    return tuple((tuple(int(a == b) for b in axes), grid.shape[a]) for a in axes)
+    units = [tuple(int(a == b) for b in range(grid.dim)) for a in range(grid.dim)]
+    return tuple(zip(units, grid.shape, strict=True)) if grid.periodic else ()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pdno.equations.darcy import Darcy
-from pdno.equations.navier_stokes import NavierStokes
+from pdno.equations.evolution import NavierStokes
 from pdno.interface.errors import SolverError
 from pdno.spectral.calculus import laplacian_symbol
 from pdno.spectral.fourier import inverse, transform

@@ -40,7 +40,7 @@ def solve(
     divided by `refine`; a fixed one is rounded down to divide every interval.
 
     Example:
-        >>> from pdno.equations.heat import Heat
+        >>> from pdno.equations.evolution import Heat
         >>> solve(Heat(diffusivity=0.05), torch.ones(2, 1, 16), times=[0.5, 1.0]).shape
         torch.Size([2, 2, 1, 16])
     """

@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from pdno import Grid
-from pdno.equations.burgers import Burgers
 from pdno.equations.darcy import Darcy
-from pdno.equations.heat import Heat
-from pdno.equations.navier_stokes import NavierStokes
+from pdno.equations.evolution import Burgers, Heat, NavierStokes
 from pdno.equations.symmetries import Symmetry
 from pdno.solvers.elliptic import solve_elliptic
 from pdno.solvers.solve import solve

@@ -6,8 +6,8 @@ from torch import nn
 
 from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
-from pdno.equations.burgers import Burgers
 from pdno.equations.darcy import Darcy
+from pdno.equations.evolution import Burgers
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit

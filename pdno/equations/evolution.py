@@ -1,4 +1,4 @@
-"""The Navier-Stokes equation of a plane incompressible flow, for its vorticity ω."""
+"""The evolution equations of the paper: heat, Burgers, and Navier-Stokes for the vorticity."""
 
 import math
 from dataclasses import dataclass, replace
@@ -12,6 +12,71 @@ from pdno.interface.errors import check_at_least
 from pdno.spectral.calculus import band_limits, band_mask, laplacian_symbol
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
+
+
+@dataclass(frozen=True)
+class Heat(EvolutionEquation):
+    """u_t = c Δu (paper section 5.1), c the diffusivity, in any dimension.
+
+    Its solution operator has the symbol e^{-4π²|ξ|²ct}.
+    """
+
+    diffusivity: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_at_least("diffusivity", self.diffusivity, 0)
+
+    def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
+        """L(ξ) = -4π²|ξ|²c and no N."""
+        linear = laplacian_symbol(grid, device).mul_(self.diffusivity)
+        return Semilinear(linear, modes=(None,) * grid.dim)
+
+    def symmetries(self, grid: Grid) -> Symmetries:
+        """Every turn, reflection and translation, and u -> -u."""
+        turns = box_symmetries(grid)
+        negative = tuple(replace(turn, sign=-1) for turn in turns)
+        return Symmetries(turns + negative, all_translations(grid))
+
+
+@dataclass(frozen=True)
+class Burgers(EvolutionEquation):
+    """u_t + (u²/2)_x = ν u_xx, periodic on (0, L) (paper section 5.3), in one dimension.
+
+    At small ν shocks of width ν/|u| form in finite time; at the paper's ν = 0.1 and L = 1 none
+    does. The grid's x ∈ [0, 1) stands for the point L·x, L the period.
+    """
+
+    viscosity: float = 0.1
+    period: float = 1.0
+    dim = 1
+
+    def __post_init__(self) -> None:
+        if not min(self.viscosity, self.period) > 0:
+            raise ValueError(f"{self}: expected a positive viscosity and period")
+
+    def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
+        """L(ξ) = -ν(2πξ/L)² and N(û) = -πi ξ/L F[u²], on the modes |ξ| < N/3."""
+        modes = band_limits(grid)
+        linear = laplacian_symbol(grid, device)[: modes[-1]] * (self.viscosity / self.period**2)
+        xi = torch.arange(len(linear), dtype=torch.float64, device=device)
+        wave = 2 * math.pi / self.period * xi
+
+        def nonlinear(u_hat: Tensor) -> Tensor:
+            u = inverse(u_hat, grid.shape, modes)
+            return transform(u.square(), 1, modes).mul_(-0.5j * wave)
+
+        def rates(u_hat: Tensor) -> FlowRates:
+            fields = inverse(torch.stack([u_hat, 1j * wave * u_hat]), grid.shape, modes)
+            speed, slope = fields.abs().flatten(2).amax(dim=2)
+            damped = speed.square() / self.viscosity
+            return FlowRates(speed * wave[-1], damped, deform=slope - linear[1])
+
+        return Semilinear(linear, modes, nonlinear, rates, deformation=0.02)
+
+    def symmetries(self, grid: Grid) -> Symmetries:
+        """Translations, and u(x) -> -u(-x)."""
+        same, flipped = box_symmetries(grid)
+        return Symmetries((same, replace(flipped, sign=-1)), all_translations(grid))
 
 
 @dataclass(frozen=True)
@@ -78,17 +143,17 @@ class NavierStokes(EvolutionEquation):
         with p -> 1/4 - p. Without f all turns and translations are.
         """
         if self.forcing == 0:  # the sign is det M
-            turns = [
-                replace(turn, sign=(-1) ** (sum(turn.flips) + (turn.axes == (1, 0))))
-                for turn in box_symmetries(grid)
-            ]
-            return Symmetries(tuple(turns), all_translations(grid))
+            turns = box_symmetries(grid)
+            signs = [(-1) ** (sum(turn.flips) + (turn.axes == (1, 0))) for turn in turns]
+            signed = [replace(turn, sign=sign) for turn, sign in zip(turns, signs, strict=True)]
+            return Symmetries(tuple(signed), all_translations(grid))
         n, columns = grid.shape
-        turns = [Symmetry((0, 1), (False, False), (0.0, 0.0))]
-        if n == columns and n % 4 == 0:
-            turns += [
-                Symmetry((1, 0), (False, False), (0.5, 0.0), -1),
-                Symmetry((0, 1), (True, True), (0.25, 0.0)),
-                Symmetry((1, 0), (True, True), (0.75, 0.0), -1),
-            ]
-        return Symmetries(tuple(turns), (((1, -1), n),) if n == columns else ())
+        turns = (
+            Symmetry((0, 1), (False, False), (0.0, 0.0)),
+            Symmetry((1, 0), (False, False), (0.5, 0.0), -1),
+            Symmetry((0, 1), (True, True), (0.25, 0.0)),
+            Symmetry((1, 0), (True, True), (0.75, 0.0), -1),
+        )
+        square = n == columns
+        mapped = turns if square and n % 4 == 0 else turns[:1]
+        return Symmetries(mapped, (((1, -1), n),) if square else ())
