@@ -107,7 +107,7 @@ def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, .
         quick: Fewer repetitions and only the paper's Navier-Stokes setting.
         settings: Measure only these, for example 3d-32-k8 rollout; all by default.
     """
-    from pdno.benchmark.run import run_bench
+    from pdno.benchmark import run_bench
 
     print(run_bench(out, quick=quick, settings=settings))
 
@@ -164,11 +164,12 @@ def train(
         epochs: Instead of those of the file, as the seed.
         tensorboard: Write event files, too (extra track).
     """
-    from pdno.runs.execute import train
+    from pdno.runs.execute import run_experiment
+    from pdno.runs.specification import read_experiment
 
-    metrics = train(
-        specification, out, epochs=epochs, seed=seed, device=device, tensorboard=tensorboard
-    )
+    changes = {name: n for name, n in (("epochs", epochs), ("seed", seed)) if n is not None}
+    experiment = read_experiment(specification, **changes)
+    metrics = run_experiment(experiment, out, device=device, tensorboard=tensorboard)
     _print_metrics(metrics, out)
 
 

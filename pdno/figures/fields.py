@@ -279,18 +279,12 @@ def plot_symbol_layer(frequency: Array, space: Array | None) -> Figure:
     return figure
 
 
-class PhaseSpace(TypedDict):
-    """|a(x, ξ)| of a learned and of the true operator, (M, N), at the modes ξ (M,)."""
-
-    xi: Sequence[float]
-    learned: Sequence[Sequence[float]]
-    true: Sequence[Sequence[float]]
-    difference: Sequence[Sequence[float]]
-
-
 @figure_style()
-def plot_phase_space(symbols: Mapping[str, PhaseSpace]) -> Figure:
-    """Symbols of learned and true operators over x, to the right, and ξ: one row for each."""
+def plot_phase_space(symbols: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Symbols of learned and true operators over x, to the right, and ξ: one row for each.
+
+    Each has its modes xi (M,), and |a(x, ξ)| as learned, true, and difference, (M, N).
+    """
     figure = Figure(figsize=(8.4, 2.5 * len(symbols)))
     rows = figure.subplots(len(symbols), 3, squeeze=False)
     for row, (name, symbol) in zip(rows, symbols.items(), strict=True):

@@ -87,25 +87,6 @@ def run_experiment(
         return list(operator.metrics)
 
 
-def train(
-    specification: Path,
-    out: Path,
-    *,
-    epochs: int | None = None,
-    seed: int | None = None,
-    device: str | None = None,
-    tensorboard: bool = False,
-) -> list[Metric]:
-    """Run the experiment of a JSON or YAML file, with other epochs or another seed if given."""
-    experiment = read_experiment(specification)
-    changes = {"epochs": epochs, "seed": seed}
-    training = experiment.training.with_changes(
-        **{name: value for name, value in changes.items() if value is not None}
-    )
-    experiment = experiment.with_changes(training=training)
-    return run_experiment(experiment, out, device=device, tensorboard=tensorboard)
-
-
 def _is_finished(folder: Path, experiment: Experiment) -> bool:
     """Whether the folder holds this run, finished; ValueError where it holds another one."""
     path = folder / run_folder.SPECIFICATION
@@ -184,11 +165,11 @@ def describe_environment() -> dict[str, object]:
 def describe_backends() -> dict[str, dict[str, object]]:
     """What can evaluate operators here, and why something cannot."""
     native, cuda = status(), torch.cuda.is_available()
+    why = "no GPU that it can use" if torch.version.cuda else "this torch was built without CUDA"
     try:
         triton = {"available": True, "reason": f"triton {import_module('triton').__version__}"}
     except ImportError as problem:
         triton = {"available": False, "reason": str(problem)}
-    why = "no GPU that it can use" if torch.version.cuda else "this torch was built without CUDA"
     return {
         "reference": {"available": True, "reason": f"torch {torch.__version__}"},
         "native": {**asdict(native), "path": native.path and str(native.path)},

@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from importlib.metadata import entry_points
 from inspect import isclass, isfunction, signature
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from pydantic import ValidationError
 
 from pdno.data.problems import PROBLEMS, Problem
+from pdno.interface.records import error_message
 
 if TYPE_CHECKING:  # it imports torch, which the help of the command line does without
     from pdno.runs.specification import Experiment
@@ -72,9 +73,8 @@ def register(thing: Any = None, *, name: str | None = None) -> Any:
         try:
             thing()  # type: ignore[call-arg]  # a subclass gives the defaults
         except ValidationError as error:
-            lacking = ", ".join(str(item["loc"][0]) for item in error.errors() if item["loc"])
-            message = f"{thing.__name__} is not made by its defaults alone ({lacking or error})"
-            raise ValueError(f"{message}: give all of its fields defaults that work") from error
+            wrong = f"{thing.__name__} is not made by its defaults alone ({error_message(error)})"
+            raise ValueError(f"{wrong}: give all of its fields defaults that work") from error
         _add(PROBLEMS, "problem", name or thing.name, thing)
     else:
         _register_learning(thing, name)
@@ -93,10 +93,9 @@ def _register_learning(thing: Any, name: str | None) -> None:
     if Task in bases:
         name = name or getattr(thing.model_fields.get("kind"), "default", None)
     elif Symbol not in bases and arguments[:3] != SIZES:
-        raise ValueError(
-            f"{thing!r} cannot be registered; expected a Problem, Symbol, Task or network (a "
-            f"class made with {', '.join(SIZES)}), or a function for a recipe"
-        )
+        network = f"network (a class made with {', '.join(SIZES)})"
+        expected = f"expected a Problem, Symbol, Task or {network}, or a function for a recipe"
+        raise ValueError(f"{thing!r} cannot be registered; {expected}")
     if name is None:
         raise ValueError(f"{thing.__name__} needs a name: register(..., name='wave') or so")
     if Task in bases:
@@ -106,12 +105,12 @@ def _register_learning(thing: Any, name: str | None) -> None:
         _add(NETWORKS, "network kind", name, thing)
     else:
 
+        @wraps(thing, updated=())
         def make(in_channels: int, out_channels: int, **options: object) -> object:
             chosen = {key: value for key, value in options.items() if key in arguments}
             return thing(in_channels, out_channels, **chosen)
 
         own = set(networks.SymbolSpecification.__dataclass_fields__) & {*arguments}
-        make.__wrapped__ = thing  # type: ignore[attr-defined]  # by which it is recognised again
         _add(networks.SYMBOLS, "symbol", name, (make, tuple(sorted(own))))
 
 
@@ -120,7 +119,6 @@ def _add(registry: MutableMapping[str, Any], what: str, name: str, thing: object
 
     def origin(entry: object) -> tuple[str, str]:
         entry = entry[0] if isinstance(entry, tuple) else entry
-        entry = getattr(entry, "__wrapped__", entry)
         return getattr(entry, "__module__", ""), getattr(entry, "__qualname__", "")
 
     if name in registry and origin(registry[name]) != origin(thing):

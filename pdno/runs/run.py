@@ -277,7 +277,7 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
     file is right, missing, changed, or unknown: no record names it. Unknown files do no harm, but
     under the name of a file of a run, where they would be read, they are wrong.
     """
-    findings: dict[Path, Finding] = {}
+    findings: list[Finding] = []
     for path in paths:
         if not path.exists():
             raise ValueError(f"there is no {path}: give a dataset, a run, or an exported file")
@@ -286,19 +286,16 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
             folders |= {record.parent for name in RECORDS for record in path.rglob(name)}
         checked = [finding for folder in sorted(folders) for finding in _check(folder)]
         mine = [finding for finding in checked if path.is_dir() or finding[0] == path]
-        if not any(state != "unknown" for _, state, _ in mine):
+        if all(state == "unknown" for _, state, _ in mine):
             raise ValueError(f"{path} has no checksums: it is no finished dataset, run or export")
-        # a file may be named by several records, and all have to agree
-        for finding in sorted(mine, key=lambda finding: finding[1] == "right", reverse=True):
-            if finding[1] != "unknown" or finding[0] not in findings:
-                findings[finding[0]] = finding
-    lines = [
-        f"{state:8} {path}{f': {cure}' * bool(cure)}" for path, state, cure in findings.values()
-    ]
-    counts = Counter(state for _, state, _ in findings.values())
-    summary = ", ".join(f"{count} {state}" for state, count in counts.items())
-    right = not any(cure for _, _, cure in findings.values())
-    return "\n".join([*lines, f"{len(findings)} files: {summary}"]), right
+        findings += mine
+    # a file may be named by several records, and all have to agree: the worst state counts
+    findings.sort(key=lambda finding: (finding[1] != "unknown", finding[1] != "right"))
+    states = {path: (state, cure) for path, state, cure in findings}
+    lines = [f"{s:8} {path}{f': {cure}' * bool(cure)}" for path, (s, cure) in states.items()]
+    counts = Counter(state for state, _ in states.values())
+    lines.append(f"{len(states)} files: {', '.join(f'{n} {s}' for s, n in counts.items())}")
+    return "\n".join(lines), not any(cure for _, cure in states.values())
 
 
 def _check(folder: Path) -> Iterator[Finding]:

@@ -9,9 +9,8 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import yaml
 from pydantic import Field, field_serializer, field_validator, model_validator
@@ -212,8 +211,8 @@ def differences(before: Experiment, now: Experiment) -> list[str]:
     return list(compare(before.model_dump(mode="json"), now.model_dump(mode="json"), ""))
 
 
-def read_experiment(path: Path) -> Experiment:
-    """Read a specification from a JSON or YAML file."""
+def read_experiment(path: Path, **training: object) -> Experiment:
+    """Read a specification from a JSON or YAML file, with other training settings if given."""
     text, kind = read_text(path), "json" if path.suffix == ".json" else "yaml"
     try:
         depth = 0
@@ -229,11 +228,12 @@ def read_experiment(path: Path) -> Experiment:
     check_plain(path, values)
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no specification: expected keys such as name and network")
-    return Experiment.model_validate(values)
+    experiment = Experiment.model_validate(values)
+    changed = experiment.training.with_changes(**training)
+    return experiment.with_changes(training=changed) if training else experiment
 
 
-@dataclass(frozen=True)
-class ExperimentData:
+class ExperimentData(NamedTuple):
     """Samples at the training resolution, and the test samples on the finest grid as well."""
 
     train: OperatorDataset

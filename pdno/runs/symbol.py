@@ -125,15 +125,11 @@ def _layer(
     figure = fields.plot_symbol_layer(values.frequency[0, :PAIRS, :PAIRS].real.cpu().numpy(), a1)
     save_figure(figure, stem.with_name(f"{stem.name}-symbol.png"))
     save_figure(certificate.plot(), stem.with_name(f"{stem.name}-certificate.png"))
+    names = ("accepted", "assessment", "proof", "reasons", "periodic", "radii")
     growth, seminorms = certificate.curves.items(), certificate.seminorms.items()
     return {
-        "accepted": certificate.accepted,
-        "assessment": certificate.assessment,
-        "proof": certificate.proof,
+        **{name: getattr(certificate, name) for name in names},
         "fitted_order": _number(certificate.order),
-        "reasons": list(certificate.reasons),
-        "periodic": certificate.periodic,
-        "radii": list(certificate.radii),
         "curves": {str(total): list(map(_number, values)) for total, values in growth},
         "seminorms": {f"alpha={a} beta={b}": _number(value) for (a, b), value in seminorms},
         "norms": norms,
@@ -149,22 +145,22 @@ def _compare_with_problem(run: Run | None, network: nn.Module, folder: Path) -> 
     """What follows from the problem of a run: guarantees, the true operator, the diffusivity."""
     experiment = None if run is None else run.experiment
     problem = None if experiment is None else experiment.problem
-    if isinstance(network, SemigroupStep) and (problem is None or experiment is None):
-        yield "guarantee", {}, "no guarantee: there is no problem to roll out"
+    step = isinstance(network, SemigroupStep)
     if run is None or experiment is None or problem is None:
+        if step:
+            yield "guarantee", {}, "no guarantee: there is no problem to roll out"
         return
-    if isinstance(network, SemigroupStep):
-        if experiment.normalization == "none":
-            yield _guarantee(run, experiment, network, folder)
-        else:
-            yield "guarantee", {}, "no guarantee: the run has a normaliser"
+    if step and experiment.normalization != "none":
+        yield "guarantee", {}, "no guarantee: the run has a normaliser"
+    elif isinstance(network, SemigroupStep):
+        yield _guarantee(run, experiment, network, folder)
     if not problem.vary and isinstance(experiment.task, StaticMap | OneShot | Markov):
         yield _phase_space(run, experiment, problem, folder)
-    c = learned_diffusivity(experiment, network, _grid(run, experiment.resolution))
-    if c is not None:
+    grid = _grid(run, experiment.resolution)
+    if (c := learned_diffusivity(experiment, network, grid)) is not None:
         truth = f"the data have {problem.parameters['diffusivity']:g}"
-        text = f"diffusivity from the symbol: {c}; {truth}"
-        yield "diffusivity", {"value": c.value, "error": c.error}, text
+        values = {"value": c.value, "error": c.error}
+        yield "diffusivity", values, f"diffusivity from the symbol: {c}; {truth}"
 
 
 def _guarantee(run: Run, experiment: Experiment, step: SemigroupStep, folder: Path) -> Finding:
@@ -220,12 +216,8 @@ def _phase_space(run: Run, experiment: Experiment, problem: Problem, folder: Pat
         xi, order = symbol.xi[..., 0].flatten().sort()
         rows.append(symbol.values[line].flatten(1)[:, order])
     a, b = rows
-    drawn: fields.PhaseSpace = {
-        "xi": xi.tolist(),
-        "learned": a.abs().tolist(),
-        "true": b.abs().tolist(),
-        "difference": (a - b).abs().tolist(),
-    }
+    maps = {"learned": a, "true": b, "difference": a - b}
+    drawn = {"xi": xi.tolist(), **{name: values.abs().tolist() for name, values in maps.items()}}
     save_figure(fields.plot_phase_space({"": drawn}), folder / "phase-space.png")
     distance = float((a - b).norm() / b.norm())
     text = f"phase space: {distance:.3g} from the symbol of the solver"

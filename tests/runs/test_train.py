@@ -15,9 +15,9 @@ from pdno.data.problems import HeatProblem
 from pdno.evaluation.evaluate import evaluate
 from pdno.files.metric_table import read_metrics
 from pdno.files.run_folder import WITH_CHECKSUMS, write_checksums
-from pdno.runs.execute import run_experiment, train
+from pdno.runs.execute import run_experiment
 from pdno.runs.run import load_run
-from pdno.runs.specification import open_experiment_data
+from pdno.runs.specification import open_experiment_data, read_experiment
 from pdno.spectral.grid import Grid
 
 
@@ -43,7 +43,7 @@ def specification(path, experiment):
 
 def test_a_file_is_trained_as_it_says(tmp_path, datasets, heat):
     path = specification(tmp_path / "heat.json", heat)
-    rows = train(path, tmp_path / "run")
+    rows = run_experiment(read_experiment(path), tmp_path / "run")
     assert load_run(tmp_path / "run").experiment == heat
     again = run_experiment(heat, tmp_path / "other", data=datasets)
     told, expected = (
@@ -58,7 +58,8 @@ def test_a_file_is_trained_as_it_says(tmp_path, datasets, heat):
 
 
 def test_epochs_and_seed_of_the_command_count(tmp_path, heat):
-    train(specification(tmp_path / "heat.json", heat), tmp_path / "run", epochs=3, seed=7)
+    changed = read_experiment(specification(tmp_path / "heat.json", heat), epochs=3, seed=7)
+    run_experiment(changed, tmp_path / "run")
     found = load_run(tmp_path / "run").experiment
     assert (found.training.epochs, found.training.seed, found.seed) == (3, 7, 7)
     settings = heat.training.model_copy(update={"epochs": 3, "seed": 7})
