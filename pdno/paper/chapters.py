@@ -1,7 +1,5 @@
 """The chapters of a report on the paper: its claims, tables and figures, filled by runs."""
 
-__all__ = ["FIGURES", "TABLES", "add_paper_chapters"]
-
 import html
 from collections.abc import Sequence
 from pathlib import Path

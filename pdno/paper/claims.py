@@ -6,8 +6,6 @@ compared as they are; no claim of the paper comes with an uncertainty. Where the
 samples test nothing.
 """
 
-__all__ = ["CLAIMS", "Assessment", "Claim", "Finding", "assess", "claims_table"]
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -20,7 +18,7 @@ import yaml
 
 from pdno.files.metric_table import NetworkMetrics, Summary
 from pdno.paper import published
-from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_6, Budget, Resources
+from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_6, Budget
 from pdno.paper.results import (
     MissingRunsError,
     Results,
@@ -30,11 +28,13 @@ from pdno.paper.results import (
     of_viscosity,
     require,
 )
-from pdno.paper.tables import command_of, resource_numbers
+from pdno.paper.tables import command_of, resource_numbers, resource_ratios
 from pdno.report.tables import MISSING, Table, number, summary_text
 
 NO_GAP = 1.1  # test error over training error up to which we see no gap
-COUNTED, MEASURED = "counted, no training", "one training step on our machine, no GPU"
+Names = Sequence[Sequence[str]]
+Networks = Iterable[NetworkMetrics]
+Errors = Mapping[NetworkMetrics, Summary]
 
 
 class Finding(NamedTuple):
@@ -42,12 +42,8 @@ class Finding(NamedTuple):
 
     holds: bool
     numbers: str
-    networks: Iterable[NetworkMetrics] = ()
+    networks: Networks = ()
     budget: str = ""
-
-
-Networks = Iterable[NetworkMetrics]
-Errors = Mapping[NetworkMetrics, Summary]
 
 
 class Case(NamedTuple):
@@ -57,8 +53,17 @@ class Case(NamedTuple):
     ranks: Sequence[Errors]
     note: str = ""
 
+    @classmethod
+    def of(cls, label: str, networks: Sequence[NetworkMetrics], ranks: Names) -> "Case":
+        """The errors of networks by their names."""
+        named = {name: of_network(networks, name) for rank in ranks for name in rank}
+        absent = [name for name, network in named.items() if network is None]
+        note = f" (not run: {', '.join(absent)})" if absent else ""
+        ours = [[network for name in rank if (network := named[name])] for rank in ranks]
+        return cls(label, [{n: e for n in rank if (e := n.summary())} for rank in ours], note)
 
-# What several claims have in common
+
+# Kinds of comparison
 
 
 def ordered(cases: Iterable[Case], *, count: bool = False) -> Finding:
@@ -80,26 +85,16 @@ def ordered(cases: Iterable[Case], *, count: bool = False) -> Finding:
     return Finding(all(map(all, answers.values())), "; ".join(require(texts)), used)
 
 
-def _case(label: str, networks: Sequence[NetworkMetrics], *ranks: Sequence[str]) -> Case:
-    absent = [name for rank in ranks for name in rank if of_network(networks, name) is None]
-    note = f" (not run: {', '.join(absent)})" if absent else ""
-    return Case(label, [_errors(networks, rank) for rank in ranks], note)
-
-
-def _errors(networks: Sequence[NetworkMetrics], names: Iterable[str]) -> Errors:
-    ours = [network for name in names if (network := of_network(networks, name))]
-    return {network: error for network in ours if (error := network.summary())}
-
-
 def monotone(
-    curves: Mapping[str, Mapping[float, float]], networks: Networks, *, rising: bool
+    curves: Mapping[str, Mapping[float, Summary]], networks: Networks, *, rising: bool
 ) -> Finding:
     """Every curve rises, which prints its ends, or falls, which prints all of it."""
-    require(curves and all(len(curve) > 1 for curve in curves.values()))
     texts, holds = [], True
-    for name, curve in curves.items():
-        holds &= all(a < b if rising else a > b for a, b in pairwise(curve.values()))
-        at = [f"{number(value)} at {'t = ' * rising}{x:g}" for x, value in curve.items()]
+    for name, curve in require(curves).items():
+        require(len(curve) > 1)
+        pairs = pairwise(error.mean for error in curve.values())
+        holds &= all(a < b if rising else a > b for a, b in pairs)
+        at = [f"{number(error.mean)} at {'t = ' * rising}{x:g}" for x, error in curve.items()]
         texts.append(f"{name} {at[0]} to {at[-1]}" if rising else f"{name}: {', '.join(at)}")
     return Finding(holds, (", " if rising else "; ").join(texts), networks)
 
@@ -109,8 +104,7 @@ def within(
 ) -> Finding:
     """All ratios lie within bounds, which count as inside."""
     text = title + ", ".join(f"{label}: {value:.2f}" for label, value in require(ratios).items())
-    holds = all(low <= value <= high for value in ratios.values())
-    return Finding(holds, text, networks)
+    return Finding(all(low <= value <= high for value in ratios.values()), text, networks)
 
 
 # The predicates of claims.yaml
@@ -118,11 +112,11 @@ def within(
 
 def below(results: Results, metric: str, splits: Sequence[str], limit: float) -> Finding:
     """A metric of the heat operator is below a limit."""
-    networks = require(results.shown("heat")[:1])
-    errors = {split: require(networks[0].summary(split, metric)) for split in splits}
+    network = require(results.shown("heat"))[0]
+    errors = {split: require(network.summary(split, metric)) for split in splits}
     text = ", ".join(f"{split} {summary_text(error)}" for split, error in errors.items())
     holds = all(error.mean < limit for error in errors.values())
-    return Finding(holds, f"{metric}: {text}; limit {limit:g}", networks)
+    return Finding(holds, f"{metric}: {text}; limit {limit:g}", [network])
 
 
 _KEYS: dict[str, tuple[Callable[[NetworkMetrics], Any], str]] = {
@@ -135,7 +129,7 @@ _KEYS: dict[str, tuple[Callable[[NetworkMetrics], Any], str]] = {
 
 def ranked(
     results: Results,
-    ranks: Sequence[Sequence[str]],
+    ranks: Names,
     study: str,
     by: str = "",
     *,
@@ -148,7 +142,7 @@ def ranked(
         networks = of_viscosity(networks, viscosity, 1000)
     key, label = _KEYS[by]
     blocks = grouped(networks, key).items()
-    cases = [_case(label.format(value), block, *ranks) for value, block in blocks]
+    cases = [Case.of(label.format(value), block, ranks) for value, block in blocks]
     return ordered(case for case in cases if not (complete and case.note))
 
 
@@ -164,43 +158,45 @@ def gap(results: Results, study: str, others: Sequence[str] = BASELINES, of: str
     ratios = {n: test.mean / train.mean for n, (train, test) in errors.items() if train and test}
     ours = [ratio for n, ratio in ratios.items() if n.metadata.network not in others]
     theirs = [ratio for n, ratio in ratios.items() if n.metadata.network in others]
-    require(ours and theirs)
+    holds = max(require(ours)) <= NO_GAP < min(require(theirs))
     text = ", ".join(f"{n.model} (s = {n.resolution}) {r:.2f}" for n, r in ratios.items())
-    holds = max(ours) <= NO_GAP < min(theirs)
     return Finding(holds, f"test / train: {text}; limit {NO_GAP}", ratios)
 
 
 def _figure_1(results: Results) -> list[NetworkMetrics]:
     """PDNO a(x,ξ) and the other networks of figure 1, where both are there."""
     networks = [network for network in results.shown("navier-stokes") if network.over_time()]
-    ours = [network for name in (PDNO, *BASELINES) if (network := of_network(networks, name))]
-    require(len(ours) > 1 and ours[0].metadata.network == PDNO)
-    return ours
+    first = require(of_network(networks, PDNO))
+    others = [network for name in BASELINES if (network := of_network(networks, name))]
+    return [first, *require(others)]
 
 
 def lowest_over_time(results: Results) -> Finding:
     """PDNO and the others at every time."""
     (first, curve), *others = [(network, network.over_time()) for network in _figure_1(results)]
     label = f"{first.model} against {', '.join(n.model for n, _ in others)}: lowest at "
-    ranks = [
-        [{first: curve[t]}, {n: other[t] for n, other in others if t in other}] for t in curve
+    cases = [
+        Case(label, [{first: curve[t]}, {n: other[t] for n, other in others if t in other}])
+        for t in curve
     ]
-    return ordered([Case(label, both) for both in ranks], count=True)
+    return ordered(cases, count=True)
 
 
 def best_on_samples(results: Results) -> Finding:
     """PDNO and the others at each time of the best and of the worst sample."""
     networks = [n for n in results.shown("navier-stokes") if n.metadata.of_paper]
-    errors = {n: a for n in networks if (a := results.array(n, "frame_error")) is not None}
-    each = [results.array(network, "error") for network in require(errors)]
+    frames = {n: a for n in networks if (a := results.array(n, "frame_error")) is not None}
+    each = [results.array(network, "error") for network in require(frames)]
     mean = np.mean([array for array in each if array is not None], axis=0)
     cases: list[Case] = []
     for choice, index in (("lowest", int(mean.argmin())), ("highest", int(mean.argmax()))):
-        for frame in range(next(iter(errors.values())).shape[1]):
-            of_frame = {n: Summary(float(e[index, frame]), 0, 1) for n, e in errors.items()}
-            ours = {n: e for n, e in of_frame.items() if n.metadata.network == PDNO}
-            theirs = {n: e for n, e in of_frame.items() if n.metadata.network in BASELINES}
-            cases.append(Case(f"{choice}: sample {index}, best at ", [ours, theirs]))
+        for at_time in zip(*(errors[index] for errors in frames.values()), strict=True):
+            errors = {n: Summary(float(e), 0, 1) for n, e in zip(frames, at_time, strict=True)}
+            ranks = [
+                {n: e for n, e in errors.items() if n.metadata.network in names}
+                for names in ((PDNO,), BASELINES)
+            ]
+            cases.append(Case(f"{choice}: sample {index}, best at ", ranks))
     return ordered(cases, count=True)
 
 
@@ -208,20 +204,20 @@ def growth(results: Results) -> Finding:
     """Errors rise with time."""
     networks = [n for n in results.shown("navier-stokes") if n.metadata.of_paper]
     networks = [network for network in networks if len(network.over_time()) > 1]
-    curves = {n.model: {t: error.mean for t, error in n.over_time().items()} for n in networks}
-    return monotone(curves, networks, rising=True)
+    return monotone({n.model: n.over_time() for n in networks}, networks, rising=True)
 
 
 def symbol_roughness(results: Results, limit: float) -> Finding:
     """The roughest symbol of PDNO over the smoothest one of FNO."""
     shown = results.shown("navier-stokes")
-    networks = [network for name in (PDNO, "FNO") if (network := of_network(shown, name))]
-    blocks = {n: [s.mean for s in n.series("roughness", "block ").values()] for n in networks}
-    require(len(blocks) == 2 and all(blocks.values()))
-    ours, theirs = blocks.values()
-    words = [f"{n.model} {', '.join(f'{r:.2f}' for r in rough)}" for n, rough in blocks.items()]
+    networks = [require(of_network(shown, name)) for name in (PDNO, "FNO")]
+    rough = [[s.mean for s in n.series("roughness", "block ").values()] for n in networks]
+    words = [
+        f"{n.model} {', '.join(f'{r:.2f}' for r in require(blocks))}"
+        for n, blocks in zip(networks, rough, strict=True)
+    ]
     title = f"roughness by block (1 is noise): {'; '.join(words)}; "
-    ratios = {"largest / least": max(ours) / min(theirs)}
+    ratios = {"largest / least": max(rough[0]) / min(rough[1])}
     return within(title, ratios, 0, math.nextafter(limit, 0), networks)
 
 
@@ -229,16 +225,16 @@ def fewest_modes(results: Results) -> Finding:
     """The smallest k_max, and other networks at the same resolution."""
     network = require([*by_setting(results.shown("darcy-modes"), "modes").values()])[0]
     others = results.by_resolution("darcy").get(network.resolution, [])
-    ranks = [{network: require(network.summary())}, _errors(others, BASELINES)]
-    return ordered([Case(f"s = {network.resolution}: ", ranks)])
+    case = Case.of(f"s = {network.resolution}: ", others, [BASELINES])
+    ours = {network: require(network.summary())}
+    return ordered([Case(case.label, [ours, *case.ranks])])
 
 
 def many_modes(results: Results, least: int, factor: float) -> Finding:
     """Errors with at least so many modes over that of all modes."""
     swept = by_setting(results.shown("darcy-modes"), "modes")
     errors = {k: e.mean for k, n in swept.items() if k >= least and (e := n.summary())}
-    every = errors.pop(math.inf, 0.0)
-    require(every > 0)
+    every = require(errors.pop(math.inf, 0.0))
     ratios = {f"k_max = {k:g}": error / every for k, error in errors.items()}
     networks = [swept[math.inf], *(swept[k] for k in errors)]
     return within("error / that of all modes: ", ratios, 1 / factor, factor, networks)
@@ -246,69 +242,61 @@ def many_modes(results: Results, least: int, factor: float) -> Finding:
 
 def falls_with_width(results: Results) -> Finding:
     """Errors of PDNO a(ξ) and FNO by their channels."""
-    curves, shown = {}, results.shown("navier-stokes-width")
-    for name in (PLAIN, "FNO"):
-        swept = by_setting(shown, "width", name)
-        curves[name] = {width: e.mean for width, n in swept.items() if (e := n.summary())}
+    shown = results.shown("navier-stokes-width")
+    swept = {name: by_setting(shown, "width", name) for name in (PLAIN, "FNO")}
+    curves = {
+        name: {width: error for width, n in networks.items() if (error := n.summary())}
+        for name, networks in swept.items()
+    }
     return monotone(curves, shown, rising=False)
 
 
 def symbol_classes(results: Results) -> Finding:
     """Certificates of all layers that `pdno symbol` has looked into, of the paper's networks."""
-    counts: dict[NetworkMetrics, tuple[float, float]] = {}
-    texts = []
-    for network in results.networks:
-        layers, accepted, order = (
-            network.values("symbol class", name)[:1]
-            for name in ("layers", "accepted layers", "order")
-        )
-        if network.metadata.of_paper and layers:
-            counts[network] = (accepted[0], layers[0])
-            name = f"{network.metadata.study}, {network.model}"
-            texts.append(f"{name}: {accepted[0]:g} of {layers[0]:g} layers in S^{order[0]:g}")
-    return Finding(all(a == n for a, n in require(counts).values()), "; ".join(texts), counts)
+    counts: dict[NetworkMetrics, tuple[float, ...]] = {}
+    for network in (n for n in results.networks if n.metadata.of_paper):
+        names = ("accepted layers", "layers", "order")
+        values = [network.values("symbol class", name)[:1] for name in names]
+        if all(values):
+            counts[network] = tuple(value for (value,) in values)
+    texts = [
+        f"{n.metadata.study}, {n.model}: {accepted:g} of {layers:g} layers in S^{order:g}"
+        for n, (accepted, layers, order) in require(counts).items()
+    ]
+    return Finding(all(a == b for a, b, _ in counts.values()), "; ".join(texts), counts)
 
 
 def parameters_by_modes(results: Results) -> Finding:
     """Most over fewest parameters of PDNO with the same channels and several k_max."""
-    ours = {k[1:]: r.parameters for k, r in resource_numbers(results).items() if k[0] == "PDNO"}
+    by_width: dict[int, dict[int, float]] = {}
+    for (family, modes, width), ours in sorted(resource_numbers(results).items()):
+        if family == "PDNO":
+            by_width.setdefault(width, {})[modes] = ours.parameters
     ratios = {}
-    for width in dict.fromkeys(width for _, width in ours):
-        counts = {modes: int(count) for (modes, w), count in sorted(ours.items()) if w == width}
-        different = sorted(set(counts.values()))
+    for width, counts in by_width.items():
         if len(counts) > 1:
-            modes, words = (", ".join(map(str, numbers)) for numbers in (counts, different))
-            title = f"{width} channels, k_max {modes}: {words} parameters"
-            ratios[title] = different[-1] / different[0]
-    return within("most / fewest, ", ratios, 1, 1)._replace(budget=COUNTED)
+            words = ", ".join(f"{count:.0f}" for count in sorted(set(counts.values())))
+            title = f"{width} channels, k_max {', '.join(map(str, counts))}: {words} parameters"
+            ratios[title] = max(counts.values()) / min(counts.values())
+    return within("most / fewest, ", ratios, 1, 1)._replace(budget="counted, no training")
 
 
-def _pairs(results: Results) -> dict[str, tuple[Resources, Resources]]:
-    """PDNO and FNO by configuration; only those of the paper's table."""
-    ours, sizes = resource_numbers(results), [key[1:] for key in TABLE_6 if key[0] == "PDNO"]
-    pairs = {size: (ours.get(("PDNO", *size)), ours.get(("FNO", *size))) for size in sizes}
-    return {f"k_max {m}, {w} channels": (a, b) for (m, w), (a, b) in pairs.items() if a and b}
-
-
-def fewer_parameters(results: Results) -> Finding:
-    """Parameters of PDNO and FNO."""
-    counts = {k: (a.parameters, b.parameters) for k, (a, b) in _pairs(results).items()}
-    texts = [f"{k}: PDNO {number(a)}, FNO {number(b)}" for k, (a, b) in counts.items()]
-    holds = all(a < b for a, b in counts.values())
-    return Finding(holds, "; ".join(require(texts)), budget=COUNTED)
-
-
-def costs(results: Results) -> Finding:
-    """Time and memory of PDNO over those of FNO."""
-    paper = (TABLE_6["PDNO", 12, 20], TABLE_6["FNO", 12, 20])
-    texts, holds = [], True
-    for name, part in (("time", 2), ("memory", 0)):
-        ratios = {label: a[part] / b[part] for label, (a, b) in _pairs(results).items()}
-        ours = within(f"{name} PDNO / FNO ", ratios, math.nextafter(1, 2), math.inf)
-        holds &= ours.holds
-        theirs = f"{paper[0][part] / paper[1][part]:.1f} at k_max 12, 20 channels"
-        texts.append(f"{ours.numbers} (paper {theirs})")
-    return Finding(holds, "; ".join(texts), budget=MEASURED)
+def resources(
+    results: Results, parts: Sequence[str], budget: str, *, more: bool = False
+) -> Finding:
+    """PDNO needs less of some parts of the resource table than FNO, or more."""
+    ours, paper = resource_ratios(resource_numbers(results)), resource_ratios(TABLE_6)
+    low, high = (math.nextafter(1, 2), math.inf) if more else (0, math.nextafter(1, 0))
+    findings = []
+    for part in parts:
+        ratios = {
+            f"k_max {k}, {w} channels (paper {getattr(of_paper, part):.2f})": getattr(ratio, part)
+            for (k, w), of_paper in paper.items()
+            if (ratio := ours.get((k, w)))
+        }
+        findings.append(within(f"{part}, PDNO / FNO, ", ratios, low, high))
+    holds = all(finding.holds for finding in findings)
+    return Finding(holds, "; ".join(finding.numbers for finding in findings), budget=budget)
 
 
 class Claim(NamedTuple):

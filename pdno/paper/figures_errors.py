@@ -7,7 +7,6 @@ lists are ours. Docstrings of exhibits are captions.
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from pdno.figures.style import Axes, Figure, grid_of_panels, logarithmic, shared_legend
@@ -15,10 +14,10 @@ from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
 from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_5, Budget, count_of
 from pdno.paper.results import (
     FLOW_STUDIES,
-    Exhibit,
     MarkerStyle,
     Results,
     by_setting,
+    exhibit,
     grouped,
     line_of,
     marker_of,
@@ -36,14 +35,9 @@ Curve = tuple[str, Mapping[Any, Summary], MarkerStyle]
 """The label, the errors by what is on the x axis, and the style."""
 
 
-@partial(Exhibit, "cost", SEVERAL)
+@exhibit("cost")
 def plot_cost(results: Results) -> Figure:
-    """Cost against accuracy.
-
-    Lower left is better. Times compare only where the runs shared a machine. Grey: our own
-    solver on coarser and coarser grids, from the same input; a network pays where it is below.
-    The seconds of a training are those of the processor where the run has noted them.
-    """
+    """Cost against accuracy."""
     shown = {study: [n for n in results.shown(study) if n.summary()] for study in STUDIES}
     # one network alone, without a solver, compares with nothing
     shown = require({k: ours for k, ours in shown.items() if ours[1:] or _solver(ours)})
@@ -98,13 +92,9 @@ def _costs(network: NetworkMetrics) -> tuple[float | None, ...]:
     return training, min(timed, default=None), network.parameters
 
 
-@partial(Exhibit, "samples", ["darcy-samples"])
+@exhibit("samples")
 def plot_samples(results: Results) -> Figure:
-    """Error against training samples.
-
-    Learning curves: equal steps, and the same test samples, for all numbers of training
-    samples. Solid: test, dashed: training.
-    """
+    """Error against training samples."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         for ours in grouped(networks, lambda network: network.metadata.network).values():
@@ -115,13 +105,9 @@ def plot_samples(results: Results) -> Figure:
     return _panels(blocks, curves, "training samples", ticks=_logarithmic_ticks)
 
 
-@partial(Exhibit, "resolutions", SEVERAL)
+@exhibit("resolutions")
 def plot_resolutions(results: Results) -> Figure:
-    """Other resolutions without training.
-
-    Dotted: the prediction on the grid of the training, interpolated. A network that only
-    matches it has learned nothing finer.
-    """
+    """Other resolutions without training."""
 
     def finer(network: NetworkMetrics, split: str) -> dict[int, Summary]:
         """Errors by resolution, that of the training first; empty without others."""
@@ -147,13 +133,9 @@ def _logarithmic_ticks(axes: Axes, values: Sequence[Any]) -> None:
     axes.minorticks_off()
 
 
-@partial(Exhibit, "bands", STUDIES)
+@exhibit("bands")
 def plot_bands(results: Results) -> Figure:
-    """Error by frequency.
-
-    Bands of modes by max |ξ_j|; the squares of a network's values add up to about its squared
-    error.
-    """
+    """Error by frequency."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         for network in networks:
@@ -167,12 +149,9 @@ def plot_bands(results: Results) -> Figure:
     return _panels(shown, curves, "band of max |ξ_j|", y, ticks=ticks)
 
 
-@partial(Exhibit, "training", STUDIES)
+@exhibit("training")
 def plot_training(results: Results) -> Figure:
-    """Training curves.
-
-    Solid: test error after the epoch, dashed: training error during it. First seed.
-    """
+    """Training curves."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         for network, split in itertools.product(networks, SPLITS):
@@ -188,13 +167,9 @@ def plot_training(results: Results) -> Figure:
     return _panels(shown, curves, "epoch")
 
 
-@partial(Exhibit, "figure-01-error-by-time", FLOW)
+@exhibit("figure-01-error-by-time")
 def plot_error_by_time(results: Results) -> Figure:
-    """Error by time, training and test.
-
-    Navier-Stokes, ν = 1e-5. Solid: test, dashed: training. t is the physical time; the paper
-    counts frames from 0, so its index is t − 1.
-    """
+    """Error by time, training and test."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         for network, split in itertools.product(networks, SPLITS):
@@ -208,13 +183,9 @@ def plot_error_by_time(results: Results) -> Figure:
     return _panels([networks], curves, "t", ticks=ticks)
 
 
-@partial(Exhibit, "figure-09-modes", ["darcy-modes"])
+@exhibit("figure-09-modes")
 def plot_modes(results: Results) -> Figure:
-    """Kept modes k_max on Darcy flow.
-
-    Lines across are other networks at the same resolution, where `pdno reproduce darcy` ran at
-    it. The list of k_max is ours.
-    """
+    """Kept modes k_max on Darcy flow."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         swept = by_setting(networks, "modes").items()
@@ -231,12 +202,9 @@ def plot_modes(results: Results) -> Figure:
     return _panels([shown], curves, "k_max")
 
 
-@partial(Exhibit, "figure-10-width", ["navier-stokes-width"])
+@exhibit("figure-10-width")
 def plot_width(results: Results) -> Figure:
-    """Channels on Navier-Stokes.
-
-    PDNO a(ξ) and FNO without truncation. The list of channels is ours.
-    """
+    """Channels on Navier-Stokes."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         for name in (PLAIN, "FNO"):
@@ -246,12 +214,9 @@ def plot_width(results: Results) -> Figure:
     return _panels([shown], curves, "channels", log=False, ticks=Axes.set_xticks)
 
 
-@partial(Exhibit, "figure-11-activation", ["darcy-activation"])
+@exhibit("figure-11-activation")
 def plot_activation(results: Results) -> Figure:
-    """GELU and ReLU in the symbol networks on Darcy flow.
-
-    Solid: test, dashed: training.
-    """
+    """GELU and ReLU in the symbol networks on Darcy flow."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         for ours in grouped(networks, lambda network: network.metadata.network).values():

@@ -5,11 +5,8 @@ with the lowest (figure 12) and the one with the highest mean error (figure 13).
 of the heat equation is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2.
 """
 
-__all__ = ["Sample", "choose_sample", "plot_comparison", "plot_frames"]
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import matplotlib
@@ -18,7 +15,7 @@ from matplotlib.image import AxesImage
 
 from pdno.figures.fields import Array, Style, field_style, signed
 from pdno.figures.style import Axes, Figure, spread
-from pdno.paper.results import Exhibit, Results, require
+from pdno.paper.results import Results, exhibit, require
 from pdno.runs.run import Run
 
 Choice = Literal["lowest", "median", "highest"]
@@ -69,14 +66,9 @@ def choose_sample(results: Results, study: str, choice: Choice) -> Sample:
     return Sample(index, float(errors[index]), frames(target[index]), predictions, times)
 
 
-@partial(Exhibit, "figure-04-samples", FLOW)
+@exhibit("figure-04-samples")
 def plot_comparison(results: Results) -> Figure:
-    """One test sample at the last time.
-
-    The sample with the median of the mean error over the networks; the number is the relative
-    L2 error of this frame. A time t is the physical one; the paper counts frames from 0, so its
-    index is t − 1.
-    """
+    """One test sample at the last time."""
     sample = choose_sample(results, "navier-stokes", "median")
     require(sample.target.ndim == 3)
     truth = sample.target[-1]
@@ -98,23 +90,15 @@ def plot_comparison(results: Results) -> Figure:
     return figure
 
 
-@partial(Exhibit, "figure-12-lowest", FLOW)
+@exhibit("figure-12-lowest")
 def plot_lowest(results: Results) -> Figure:
-    """The test sample with the lowest mean error over the networks.
-
-    The number is the relative L2 error of the frame. t is the physical time; the paper counts
-    frames from 0, so its index is t − 1.
-    """
+    """The test sample with the lowest mean error over the networks."""
     return plot_frames(results, "lowest")
 
 
-@partial(Exhibit, "figure-13-highest", FLOW)
+@exhibit("figure-13-highest")
 def plot_highest(results: Results) -> Figure:
-    """The test sample with the highest mean error over the networks.
-
-    The number is the relative L2 error of the frame. t is the physical time; the paper counts
-    frames from 0, so its index is t − 1.
-    """
+    """The test sample with the highest mean error over the networks."""
     return plot_frames(results, "highest")
 
 
@@ -138,12 +122,9 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
     return figure
 
 
-@partial(Exhibit, "figure-08-heat-surfaces", ["heat"])
+@exhibit("figure-08-heat-surfaces")
 def plot_heat_surfaces(results: Results) -> Figure:
-    """Exact and predicted solution of the heat equation.
-
-    The first test sample; half of the times were not in training.
-    """
+    """Exact and predicted solution of the heat equation."""
     run = results.best_run("heat", "prediction")
     frames = require(run.times)
     times = np.asarray(require(frames if len(frames) > 1 else None))  # one frame is no surface
@@ -170,13 +151,9 @@ def plot_heat_surfaces(results: Results) -> Figure:
     return figure
 
 
-@partial(Exhibit, "figure-03-heat-symbol", ["heat"])
+@exhibit("figure-03-heat-symbol")
 def plot_heat_symbol(results: Results) -> Figure:
-    """Learned and exact symbol of the heat equation.
-
-    The first two share their colours. Of a mode that the data do not excite nothing is
-    learned.
-    """
+    """Learned and exact symbol of the heat equation."""
     run = results.best_run("heat", "heat.learned")
     names = ("learned", "exact", "weight", "xi", "times")
     learned, exact, weight, xi, times = (run.array(f"heat.{name}") for name in names)
@@ -203,12 +180,9 @@ def plot_heat_symbol(results: Results) -> Figure:
     return figure
 
 
-@partial(Exhibit, "figure-07-heat-space", ["heat"])
+@exhibit("figure-07-heat-space")
 def plot_heat_space(results: Results) -> Figure:
-    """Dependence of the learned heat symbol on x.
-
-    The exact symbol does not depend on x: every curve should be 1.
-    """
+    """Dependence of the learned heat symbol on x."""
     run = results.best_run("heat", "heat.space")
     space, times = run.array("heat.space"), run.array("heat.times")
     figure = Figure(figsize=(7.2, 3.0))

@@ -4,18 +4,14 @@ figure 2   K_a[f](x) = a1(x) F⁻¹[ a2(ξ) F[f](ξ) ](x): one operator, one cha
 figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[v_i] ]
 """
 
-__all__ = ["plot_block", "plot_certificates", "plot_operator", "plot_phase_spaces", "plot_symbols"]
-
 import itertools
-from functools import partial
 from typing import Any
 
 from pdno.figures.curves import draw_growth
 from pdno.figures.fields import Panel, draw_panels, lowest_modes, plot_phase_space, signed
 from pdno.figures.style import COLOURS, Axes, Figure, grid_of_panels
 from pdno.paper.published import PDNO
-from pdno.paper.results import Exhibit, Results, of_network, require
-from pdno.paper.tables import SYMBOL_COMMAND
+from pdno.paper.results import Results, exhibit, of_network, require
 from pdno.report.page import symbol_values
 from pdno.runs.run import Run
 
@@ -23,12 +19,9 @@ DRAWN_CHANNELS = ((0, 0), (0, 1))
 """Output and input channel of the drawn pairs."""
 
 
-@partial(Exhibit, "figure-05-symbols", ["navier-stokes"])
+@exhibit("figure-05-symbols")
 def plot_symbols(results: Results) -> Figure:
-    """Learned symbols Re a_ij(ξ) of PDNO and FNO.
-
-    Each panel has its own symmetric range. Only kept modes are shown.
-    """
+    """Learned symbols Re a_ij(ξ) of PDNO and FNO."""
     networks = [of_network(results.shown("navier-stokes"), name) for name in (PDNO, "FNO")]
     runs = [run for network in networks if network and (run := results.run(network))]
     lines = [
@@ -63,26 +56,18 @@ def _inspected(results: Results, part: str) -> list[Run]:
     return require([run for run in runs if run and run.symbol_report.get(part)])
 
 
-@partial(Exhibit, "phase-space", [SYMBOL_COMMAND])
+@exhibit("phase-space")
 def plot_phase_spaces(results: Results) -> Figure:
-    """Learned and true operator in phase space.
-
-    What the derivative of an operator at a test input makes of waves of frequency ξ near x, for
-    the runs that `pdno symbol RUN` has looked into. Along the first axis, through the middle.
-    """
+    """Learned and true operator in phase space."""
     runs = _inspected(results, "phase_space")
     titles = (f"{run.metadata.study}: {run.model}" for run in runs)
     symbols = (run.symbol_report["phase_space"] for run in runs)
     return plot_phase_space(dict(zip(titles, symbols, strict=True)))
 
 
-@partial(Exhibit, "certificates", [SYMBOL_COMMAND])
+@exhibit("certificates")
 def plot_certificates(results: Results) -> Figure:
-    """Certificates of the symbol class.
-
-    Largest |Δ^α a| ⟨ξ⟩^(|α| − m) of the first block against |ξ|: bounded curves are those of
-    S^m. For the runs that `pdno symbol RUN` has looked into.
-    """
+    """Certificates of the symbol class."""
     runs = _inspected(results, "layers")
     figure, panels = grid_of_panels(len(runs), 3, 3.0, 2.6)
     for axes, run in zip(panels, runs, strict=True):
@@ -112,12 +97,9 @@ def _specified(results: Results, *kinds: str) -> tuple[Run, dict[str, Any]]:
     return min(require(pairs), key=lambda pair: not pair[0].metadata.of_paper)
 
 
-@partial(Exhibit, "figure-02-operator", [*AXES])
+@exhibit("figure-02-operator")
 def plot_operator(results: Results) -> Figure:
-    """The operator.
-
-    Drawn from the specification of a run, with the sizes of its symbol networks.
-    """
+    """The operator."""
     run, network = _specified(results, "pdno", "pdio")
     hidden = [network["symbol_hidden"]] * (int(network["symbol_layers"]) + 1)
     dim = AXES[run.metadata.study] + bool(network.get("takes_time"))
@@ -137,12 +119,9 @@ def plot_operator(results: Results) -> Figure:
     return figure
 
 
-@partial(Exhibit, "figure-06-block", ["navier-stokes", "darcy", "burgers"])
+@exhibit("figure-06-block")
 def plot_block(results: Results) -> Figure:
-    """A block with several channels.
-
-    Drawn from the specification of a run.
-    """
+    """A block with several channels."""
     run, network = _specified(results, "pdno")
     width = int(network["width"])
     inputs, outputs = min(width, DRAWN_INPUTS), min(width, DRAWN_OUTPUTS)

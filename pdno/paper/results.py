@@ -5,30 +5,17 @@ networks with the same experiment, name and resolution the one with the largest 
 runs of a handful of samples are left out where the study has better ones.
 """
 
-__all__ = [
-    "Exhibit",
-    "MissingRunsError",
-    "Results",
-    "StoredRun",
-    "by_setting",
-    "grouped",
-    "line_of",
-    "marker_of",
-    "of_network",
-    "of_viscosity",
-    "require",
-    "run_name",
-]
-
 import contextlib
 import csv
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+import yaml
 
 from pdno.figures.fields import Array
 from pdno.figures.style import Figure, figure_style
@@ -269,17 +256,29 @@ def line_of(metadata: Metadata, split: str = "test") -> MarkerStyle:
     return {**marker_of(metadata), "linestyle": "--" if split == "train" else "-"}
 
 
+def _written_exhibits() -> dict[str, dict[str, Any]]:
+    text = Path(__file__).with_name("exhibits.yaml").read_text(encoding="utf-8")
+    exhibits: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    return exhibits
+
+
+EXHIBITS = _written_exhibits()
+
+
 @dataclass(frozen=True)
 class Exhibit(Generic[Made]):
-    """A table or figure of the report; `partial(Exhibit, key, studies)` decorates what makes it.
-
-    The docstring of that function has the title and the caption. The key is the name of the files
-    and begins with the number in the paper, if there is one, as in "figure-03-heat-symbol".
-    """
+    """A table or figure of the report, as exhibits.yaml describes it, and what makes it."""
 
     key: str
-    studies: Sequence[str]
     make: Callable[[Results], Made]
+
+    @property
+    def studies(self) -> Sequence[str]:
+        return tuple(EXHIBITS[self.key]["studies"])
+
+    @property
+    def caption(self) -> str:
+        return str(EXHIBITS[self.key].get("caption", ""))
 
     @property
     def number(self) -> str:
@@ -288,19 +287,17 @@ class Exhibit(Generic[Made]):
         return f"{kind.title()} {int(number)}" if number.isdecimal() else ""
 
     @property
-    def title(self) -> str:
-        return (self.make.__doc__ or "").partition("\n")[0].removesuffix(".")
-
-    @property
-    def caption(self) -> str:
-        return " ".join((self.make.__doc__ or "").partition("\n")[2].split())
-
-    @property
     def heading(self) -> str:
-        return f"{self.number}. {self.title}" if self.number else self.title
+        title = (self.make.__doc__ or "").partition("\n")[0].removesuffix(".")
+        return f"{self.number}. {title}" if self.number else title
 
     def __call__(self, results: Results) -> Made | None:
         """The table or figure; None where runs are missing."""
         with figure_style(), contextlib.suppress(MissingRunsError):
             return self.make(results)
         return None
+
+
+def exhibit(key: str) -> Callable[[Callable[[Results], Made]], Exhibit[Made]]:
+    """The decorator of a function that makes a table or figure."""
+    return partial(Exhibit, key)

@@ -5,13 +5,10 @@ that the paper does not have follow. Table 6 was measured on a GPU and ours on t
 run, so besides the numbers stand the ratios PDNO / FNO, which can be compared.
 """
 
-__all__ = ["command_of", "resource_numbers"]
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
-from pdno.files.metric_table import NetworkMetrics, Summary
+from pdno.files.metric_table import NetworkMetrics
 from pdno.paper import published
 from pdno.paper.published import (
     TABLE_1,
@@ -23,7 +20,7 @@ from pdno.paper.published import (
     Errors,
     Resources,
 )
-from pdno.paper.results import Exhibit, Results, grouped, of_network, require
+from pdno.paper.results import Results, exhibit, grouped, of_network, require
 from pdno.report.tables import MISSING, Table, number, summary_text
 from pdno.runs.specification import Experiment
 
@@ -52,32 +49,29 @@ Block = tuple[str, Sequence[NetworkMetrics], Errors]
 """A label, our networks, and the paper's errors."""
 
 
-@partial(Exhibit, "table-1-darcy", ["darcy"])
+@exhibit("table-1-darcy")
 def darcy_table(results: Results) -> Table:
     """Darcy flow."""
-    head = ("s", "network", "train", "paper", "test", "paper")
-    return _by_resolution(results, "darcy", TABLE_1, head)
+    return _by_resolution(results, "darcy", TABLE_1)
 
 
-@partial(Exhibit, "table-3-burgers", ["burgers"])
+@exhibit("table-3-burgers")
 def burgers_table(results: Results) -> Table:
     """Burgers' equation."""
-    return _by_resolution(results, "burgers", TABLE_3, ("s", "network", "train", "test", "paper"))
+    return _by_resolution(results, "burgers", TABLE_3)
 
 
-def _by_resolution(
-    results: Results, study: str, paper: Mapping[int, Errors], head: tuple[str, ...]
-) -> Table:
+def _by_resolution(results: Results, study: str, paper: Mapping[int, Errors]) -> Table:
     ours = require(results.by_resolution(study))
     blocks = [(str(s), ours[s], paper.get(s, {})) for s in sorted(ours)]
     notes = []
     if missing := [points for points in paper if points not in ours]:
         command = command_of(study, resolution=missing[0])
         notes = [f"Not run: s = {', '.join(map(str, missing))}. One of them: `{command}`."]
-    return _error_table(head, blocks, notes)
+    return _error_table("s", blocks, notes, paper_train=study == "darcy")
 
 
-@partial(Exhibit, "table-2-navier-stokes", ["navier-stokes"])
+@exhibit("table-2-navier-stokes")
 def navier_stokes_table(results: Results) -> Table:
     """Navier-Stokes."""
     ours = grouped(results.study("navier-stokes"), lambda network: network.metadata.dataset)
@@ -94,10 +88,12 @@ def navier_stokes_table(results: Results) -> Table:
     if missing:
         names = "; ".join(map(str, missing))
         notes.append(f"Not run: {names}. `{command_of('navier-stokes', preset='paper')}`.")
-    return _error_table(("dataset", "network", "train", "test", "paper"), blocks, notes)
+    return _error_table("dataset", blocks, notes)
 
 
-def _error_table(head: tuple[str, ...], blocks: Iterable[Block], notes: Iterable[str]) -> Table:
+def _error_table(
+    what: str, blocks: Iterable[Block], notes: Iterable[str], *, paper_train: bool = False
+) -> Table:
     """Errors and budgets, block by block; the smallest test error of a block stands out."""
     lines: list[tuple[str, ...]] = []
     strong = set()
@@ -109,36 +105,29 @@ def _error_table(head: tuple[str, ...], blocks: Iterable[Block], notes: Iterable
         for name, network in ours.items():
             of_train, of_test = paper.get(name, (None, None))
             train, test = (network.summary(s) if network else None for s in ("train", "test"))
-            cells = [summary_text(train), number(of_train), summary_text(test), number(of_test)]
-            if head.count("paper") == 1:
-                del cells[1]
-            cells.append(f"{test.mean / of_test:.2f}" if test and of_test else MISSING)
-            if test is not None:
+            cells = [summary_text(train), *[number(of_train)] * paper_train, summary_text(test)]
+            ratio = f"{test.mean / of_test:.2f}" if test and of_test else MISSING
+            effort = [MISSING] * len(BUDGET)
+            if network:
+                budget = Budget.of(network)
+                counts = (budget.seeds, budget.epochs, budget.samples)
+                effort = [*map(str, counts), number(network.seconds)]
+            if test:
                 errors[len(lines)] = test.mean
-            lines.append((label, network.model if network else name, *cells, *_budget(network)))
+            model = network.model if network else name
+            lines.append((label, model, *cells, number(of_test), ratio, *effort))
         if len(errors) > 1:
-            strong.add((min(errors, key=lambda line: errors[line]), head.index("test")))
-    return Table((*head, "test / paper", *BUDGET), tuple(lines), tuple(notes), frozenset(strong))
-
-
-def _budget(network: NetworkMetrics | None) -> tuple[str, ...]:
-    if network is None:
-        return (MISSING,) * len(BUDGET)
-    budget = Budget.of(network)
-    counts = (budget.seeds, budget.epochs, budget.samples)
-    return (*map(str, counts), number(network.seconds))
+            strong.add((min(errors, key=lambda line: errors[line]), 3 + paper_train))
+    head = (what, "network", "train", *["paper"] * paper_train, "test", "paper", "test / paper")
+    return Table((*head, *BUDGET), tuple(lines), tuple(notes), frozenset(strong))
 
 
 # What each part of the training recipe does to the error; not in the paper
 
 
-@partial(Exhibit, "training-parts", TRAINING)
+@exhibit("training-parts")
 def training_table(results: Results) -> Table:
-    """What pays in training.
-
-    Each part of the training recipe alone, and together. The parts were chosen by the error on
-    validation samples, which are in neither the training nor the test set.
-    """
+    """What pays in training."""
     head = ("data", "network", "validation", "test", "test / plain", "steps", "CPU seconds")
     lines: list[tuple[str, ...]] = []
     strong = set()
@@ -146,30 +135,23 @@ def training_table(results: Results) -> Table:
         blocks = grouped(results.study(study), lambda network: network.metadata.family)
         for family, networks in blocks.items():
             plain = next((n.summary() for n in networks if n.model == family), None)
-            first, errors = len(lines), []
+            errors: dict[int, float] = {}
             for network in sorted(networks, key=lambda network: network.model):
-                validation = network.summary("validation")
-                lines.append(_training_line(network, validation, plain))
-                errors.append(math.inf if validation is None else validation.mean)
-            strong.add((first + errors.index(min(errors)), 2))
+                validation, test = network.summary("validation"), network.summary()
+                errors[len(lines)] = validation.mean if validation else math.inf
+                effort = [network.summary("training", name) for name in ("steps", "cpu seconds")]
+                cells = [summary_text(validation), summary_text(test)]
+                cells.append(f"{test.mean / plain.mean:.2f}" if test and plain else MISSING)
+                cells += [f"{summary.mean:.0f}" if summary else MISSING for summary in effort]
+                lines.append((network.metadata.dataset, network.model, *cells))
+            strong.add((min(errors, key=lambda line: errors[line]), 2))
     return Table(head, tuple(require(lines)), (), frozenset(strong))
-
-
-def _training_line(
-    network: NetworkMetrics, validation: Summary | None, plain: Summary | None
-) -> tuple[str, ...]:
-    test = network.summary()
-    gain = f"{test.mean / plain.mean:.2f}" if test and plain else MISSING
-    effort = [network.summary("training", name) for name in ("steps", "cpu seconds")]
-    cells = [summary_text(validation), summary_text(test), gain]
-    cells += [MISSING if summary is None else f"{summary.mean:.0f}" for summary in effort]
-    return (network.metadata.dataset, network.model, *cells)
 
 
 # Settings and resources: tables 5 and 6
 
 
-@partial(Exhibit, "table-5-settings", tuple(TABLE_5))
+@exhibit("table-5-settings")
 def settings_table(results: Results) -> Table:
     """Settings of PDNO."""
     names = "batch,learning rate,weight decay,epochs,schedule,channels,layers,hidden,activation"
@@ -181,9 +163,8 @@ def settings_table(results: Results) -> Table:
         name = published.ONE_SHOT if study == "heat" else published.PDNO
         ours = of_network(results.shown(study), name)
         run = results.run(ours) if ours else None
-        experiment = run.experiment if run else None
-        cells_of_ours = _settings(experiment) if experiment else [MISSING] * len(head[2:])
-        lines.append((study, "ours", *cells_of_ours))
+        settings = _settings(run.experiment) if run and run.experiment else None
+        lines.append((study, "ours", *(settings or [MISSING] * len(head[2:]))))
     require(any(line[2] != MISSING for line in lines[1::2]))
     note = (
         "Layers, hidden and activation are those of the symbol networks. "
@@ -194,19 +175,21 @@ def settings_table(results: Results) -> Table:
 
 def _settings(experiment: Experiment) -> list[str]:
     training, network = experiment.training, experiment.network.model_dump()
-    schedule: str = training.schedule
-    if schedule == "step":
-        word = "halved" if training.step_factor == 0.5 else f"times {training.step_factor}"
-        schedule = f"{word} every {training.step_size}"
+    word = "halved" if training.step_factor == 0.5 else f"times {training.step_factor}"
+    step = training.schedule == "step"
+    schedule = f"{word} every {training.step_size}" if step else training.schedule
     rates = (number(training.learning_rate), number(training.weight_decay))
-    kept = "all" if network.get("modes") is None else network["modes"]
-    cells = [training.batch_size, *rates, training.epochs, schedule, network.get("width", 1)]
-    cells += [network[key] for key in ("symbol_layers", "symbol_hidden", "activation")]
-    return [*map(str, cells), str(kept)]
+    sizes = [network[key] for key in ("symbol_layers", "symbol_hidden", "activation")]
+    sizes = [network.get("width", 1), *sizes, network.get("modes") or "all"]
+    return list(map(str, (training.batch_size, *rates, training.epochs, schedule, *sizes)))
 
 
-def resource_numbers(results: Results) -> dict[tuple[str, int, int], Resources]:
-    """What we measured, by family, k_max and channels."""
+Measured = Mapping[tuple[str, int, int], Resources]
+"""What was measured, by family, k_max and channels."""
+
+
+def resource_numbers(results: Results) -> Measured:
+    """Our resource table."""
     names = ("peak memory MB", "parameters, complex once", "seconds per epoch")
     measured: dict[tuple[str, int, int], dict[str, float]] = {}
     for metric in results.resources:
@@ -218,29 +201,34 @@ def resource_numbers(results: Results) -> dict[tuple[str, int, int], Resources]:
     return {key: Resources(*(line[name] for name in names)) for key, line in complete.items()}
 
 
-@partial(Exhibit, "table-6-resources", ["resources"])
+def resource_ratios(measured: Measured) -> dict[tuple[int, int], Resources]:
+    """PDNO / FNO by k_max and channels."""
+    return {
+        (k, w): Resources(*(a / b for a, b in zip(ours, measured["FNO", k, w], strict=True)))
+        for (family, k, w), ours in measured.items()
+        if family == "PDNO" and ("FNO", k, w) in measured
+    }
+
+
+@exhibit("table-6-resources")
 def resource_table(results: Results) -> Table:
     """Memory, parameters and time."""
-    ours = require(resource_numbers(results))
-    head = ("memory MB", "paper", "parameters", "paper", "seconds per epoch", "paper")
-    keys = list(dict.fromkeys([*TABLE_6, *ours]))
-    lines: list[tuple[str, ...]] = []
+    sources = [
+        {**measured, **{("PDNO / FNO", *s): r for s, r in resource_ratios(measured).items()}}
+        for measured in (require(resource_numbers(results)), TABLE_6)
+    ]
+    keys = sorted(dict.fromkeys([*sources[1], *sources[0]]), key=lambda key: "/" in key[0])
+    lines = []
     for key in keys:
-        sources = (ours.get(key), TABLE_6.get(key))
-        cells = [number(r[part] if r else None) for part in range(3) for r in sources]
-        lines.append((*map(str, key), *cells))
-    for sizes in [key[1:] for key in keys if key[0] == "PDNO"]:
-        pairs = [(t.get(("PDNO", *sizes)), t.get(("FNO", *sizes))) for t in (ours, TABLE_6)]
-        cells = [
-            f"{pdno[part] / fno[part]:.2f}" if pdno and fno else MISSING
-            for part in range(3)
-            for pdno, fno in pairs
-        ]
-        lines.append(("PDNO / FNO", *map(str, sizes), *cells))
+        parts = zip(*(t.get(key) or (None, None, None) for t in sources), strict=True)
+        cells = [cell for part in parts for cell in part]
+        texts = [f"{cell:.2f}" if cell and "/" in key[0] else number(cell) for cell in cells]
+        lines.append((*map(str, key), *texts))
     points = results.resources[0].resolution
     note = (
         f"One training step on {points} × {points} points times the 50 steps of an epoch of the "
         "paper; the paper measured a GPU, so the ratios are what can be compared. Complex "
         "parameters count once."
     )
+    head = ("memory MB", "paper", "parameters", "paper", "seconds per epoch", "paper")
     return Table(("network", "k_max", "channels", *head), tuple(lines), (note,))
