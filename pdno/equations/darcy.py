@@ -23,7 +23,7 @@ class Darcy:
     Arguments:
         forcing: f, a number or a function of the points, (*N, d) -> (*N).
         scheme: "conservative" (`pdno.solvers.elliptic`: u > 0 and second order for smooth k) or
-            "published" (`pdno.solvers.published`: as the published data, two-dimensional only).
+            "published" (as the published data, two-dimensional only).
     """
 
     forcing: float | Callable[[Tensor], Tensor] = 1.0

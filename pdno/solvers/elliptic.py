@@ -1,6 +1,7 @@
 """Darcy flow: the solution of -∇·(k ∇u) = f to a checked residual, by finite volumes.
 
-Moderate contrasts of k are solved by conjugate gradients, large ones by elimination.
+Moderate contrasts of k are solved by conjugate gradients, large ones by elimination; the scheme
+of the published data, which always eliminates, is at the end.
 """
 
 import functools
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from pdno.equations.darcy import Darcy
 from pdno.interface.errors import SolverError, check_choice, check_shape
-from pdno.solvers.published import solve_elliptic_published
+from pdno.spectral.calculus import interpolate
 from pdno.spectral.grid import Grid
 
 Map = Callable[[Tensor], Tensor]
@@ -25,7 +26,7 @@ Method = Literal["auto", "conjugate-gradient", "direct"]
 # The contrast above which elimination is faster, per dimension, measured with log-normal fields:
 # squares 30 (64²) to 900 (512²), cubes (32³) 1e4, where the factors of an elimination fill up.
 _DIRECT_ABOVE = {1: 1.0, 2: 100.0, 3: 1e4}
-_POINTS_CPU, _POINTS = 2**16, 2**24  # per batch; on the CPU its vectors should stay in the cache
+_POINTS = 2**16  # per batch, whose vectors should stay in the cache
 _MAX_ITERATIONS, _MAX_CORRECTIONS = 5000, 3
 _MAX_ROUNDING = 1e-6  # what rounding spoils more is an error unless the caller tolerates it
 
@@ -36,6 +37,7 @@ def solve_elliptic(
     """Solve -∇·(k ∇u) = f with u = 0 on the boundary; the solutions and their true residuals.
 
     Shapes: permeability k > 0 and solution (B, 1, *N) at cell centres, residual (B,); float64.
+    Computed on the CPU, returned on the device of k.
 
     A residual ||f - A u|| / ||f|| above `tolerance` is a SolverError, unless it is at the rounding
     level of float64, 2 ε ||diag(A) u|| / ||f||, and below 1e-6. The method "auto" chooses for each
@@ -44,15 +46,14 @@ def solve_elliptic(
     if not 0.0 < tolerance < 1.0:
         raise ValueError(f"tolerance is {tolerance}; expected a number between 0 and 1")
     check_shape("permeability", permeability, "B", 1, "*N", cure="add axes with unsqueeze")
-    k = permeability.detach().to(torch.float64)
+    k = permeability.detach().to("cpu", torch.float64)
     for sample in (~(k.isfinite() & (k > 0))).flatten(1).any(dim=1).nonzero():
-        values = "values from {} to {}".format(*k[sample].aminmax())
-        raise ValueError(
-            f"permeability of sample {int(sample)} has {values}; expected numbers > 0"
-        )
+        wrong = "has values from {} to {}".format(*k[sample].aminmax())
+        raise ValueError(f"permeability of sample {int(sample)} {wrong}; expected numbers > 0")
     if equation.scheme == "published":
-        return solve_elliptic_published(equation, k, tolerance=tolerance)
-    source = equation.source(Grid.cells(k.shape[2:]), device=k.device)
+        solution, residuals = _solve_published(equation, k, tolerance)
+        return solution.to(permeability.device), residuals.to(permeability.device)
+    source = equation.source(Grid.cells(k.shape[2:]))
     solution, residuals = torch.empty_like(k), k.new_empty(len(k))
     for samples, direct in _batches(k, method):
         u, sizes, allowed = _solve(source, k[samples, 0], direct, tolerance)
@@ -62,7 +63,7 @@ def solve_elliptic(
             reason += f"most {tolerance:.1e}: try method='direct' or a larger tolerance"
             raise SolverError(int(samples[missed]), reason)
         solution[samples, 0], residuals[samples] = u, sizes
-    return solution, residuals
+    return solution.to(permeability.device), residuals.to(permeability.device)
 
 
 def _solve(source: Tensor, k: Tensor, direct: bool, tolerance: float) -> tuple[Tensor, ...]:
@@ -92,7 +93,7 @@ def _iteration(operator: "FiniteVolumes", k: Tensor, tolerance: float) -> Map:
     float32. The eigenvalues of L⁻¹A lie between min k and max k, so the error in the norm of
     energy falls by `tolerance` within ½ √contrast · ln(2 / tolerance) iterations on every grid.
     """
-    eigenvalues = laplacian_eigenvalues(k.shape[1:], k.device).to(torch.float32)
+    eigenvalues = laplacian_eigenvalues(k.shape[1:]).to(torch.float32)
     # twice the bound above, which is that of another norm than the residual's
     bound = 10 + math.sqrt(_contrast(k).max().item()) * math.log(2 / tolerance)
     most = int(min(bound, _MAX_ITERATIONS))
@@ -154,7 +155,7 @@ def _elimination(k: Tensor) -> Map:
         diag_pivot_thresh=0.0,  # positive definite: the diagonal is always a good pivot
         options={"SymmetricMode": True},
     )
-    return lambda f: torch.from_numpy(factors.solve(f.flatten().cpu().numpy())).view_as(k).to(k)
+    return lambda f: torch.from_numpy(factors.solve(f.flatten().numpy())).view_as(k)
 
 
 def _batches(k: Tensor, method: Method) -> list[tuple[Tensor, bool]]:
@@ -162,8 +163,7 @@ def _batches(k: Tensor, method: Method) -> list[tuple[Tensor, bool]]:
     limits = {"auto": _DIRECT_ABOVE[k.dim() - 2], "conjugate-gradient": math.inf, "direct": 0.0}
     check_choice("method", method, limits)
     direct = _contrast(k) > limits[method]
-    points = _POINTS_CPU if k.device.type == "cpu" else _POINTS
-    together = max(1, points // math.prod(k.shape[1:]))
+    together = max(1, _POINTS // math.prod(k.shape[1:]))
     batches = torch.split((~direct).nonzero().squeeze(1), together)
     iterated = [(samples, False) for samples in batches if len(samples)]
     return [*iterated, *((sample, True) for sample in direct.nonzero())]
@@ -207,50 +207,74 @@ class FiniteVolumes:
         return image
 
 
-def assemble(permeability: Tensor) -> scipy.sparse.csr_matrix:
+def assemble(permeability: Tensor) -> scipy.sparse.csc_matrix:
     """The matrix A of one sample, (*N) -> (|N|, |N|), rows in the order of `Tensor.flatten`."""
     operator = FiniteVolumes(permeability.detach().to("cpu", torch.float64).unsqueeze(0))
-    index = np.arange(permeability.numel()).reshape(permeability.shape)
-    rows, columns = [index.ravel()], [index.ravel()]
-    values = [operator.diagonal.numpy().ravel()]
-    for axis, face in enumerate(operator.faces):
+    matrix = _balance([face[0] for face in operator.faces])
+    matrix.setdiag(operator.diagonal.flatten().numpy())
+    return matrix
+
+
+def _balance(faces: Sequence[Tensor]) -> scipy.sparse.csc_matrix:
+    """The matrix that gives each cell its fluxes k (u_i - u_j) through the faces between cells."""
+    shape = (len(faces[0]) + 1, *faces[0].shape[1:])
+    index = np.arange(math.prod(shape)).reshape(shape)
+    rows, columns, values = [], [], []
+    for axis, face in enumerate(faces):
         left, right = np.delete(index, -1, axis).ravel(), np.delete(index, 0, axis).ravel()
-        rows += [left, right]
-        columns += [right, left]
-        values += [-face.numpy().ravel()] * 2
+        rows += [left, right, left, right]
+        columns += [right, left, left, right]
+        values += [face.flatten().numpy() * sign for sign in (-1, -1, 1, 1)]
     entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-    return scipy.sparse.csr_matrix(entries, shape=(index.size, index.size))
+    return scipy.sparse.csc_matrix(entries, shape=(index.size, index.size))
 
 
 def sine_transform(f: Tensor, dim: int, *, inverse: bool = False) -> Tensor:
-    """Coefficients Σ_x f(x) s_j(x) (DST-II) over the last `dim` axes, or back.
+    """Coefficients Σ_x f(x) s_j(x) (DST-II) over the last `dim` axes, or back, on the CPU.
 
     At the cell centres x the functions s_j(x) = √(2/N) sin(π (j + 1) x), j = 0 .. N - 1, the last
     one divided by √2, are orthonormal.
     """
+    apply = scipy.fft.idstn if inverse else scipy.fft.dstn
     axes = tuple(range(-dim, 0))
-    if f.device.type == "cpu":
-        apply = scipy.fft.idstn if inverse else scipy.fft.dstn
-        return torch.from_numpy(apply(f.detach().numpy(), type=2, axes=axes, norm="ortho"))
-    for axis in axes:  # torch has no fast one, and the grids are small
-        matrix = sine_matrix(f.shape[axis], f.dtype, f.device)
-        f = (f.movedim(axis, -1) @ (matrix if inverse else matrix.T)).movedim(-1, axis)
-    return f
+    return torch.from_numpy(apply(f.detach().numpy(), type=2, axes=axes, norm="ortho"))
 
 
-@functools.lru_cache(maxsize=8)  # a solver asks for the same few in every iteration
-def sine_matrix(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The matrix of s_j(x_i), shape (n, n): row j holds one function."""
-    index = torch.arange(n, device=device)
-    # sin(π m / 2n) has period 4n in m: reducing the integer keeps the argument exact.
-    phase = torch.outer(index + 1, 2 * index + 1).remainder_(4 * n)
-    matrix = math.sqrt(2 / n) * torch.sin(phase.to(torch.float64) * (math.pi / (2 * n)))
-    matrix[-1] /= math.sqrt(2)
-    return matrix.to(dtype)
-
-
-def laplacian_eigenvalues(shape: Sequence[int], device: torch.device | None = None) -> Tensor:
+def laplacian_eigenvalues(shape: Sequence[int]) -> Tensor:
     """Σ_axes 4 N² sin²(π (j + 1) / (2N)), the eigenvalues of A for k = 1, shape (*N), float64."""
-    modes = [torch.arange(1, n + 1, dtype=torch.float64, device=device) for n in shape]
+    modes = [torch.arange(1, n + 1, dtype=torch.float64) for n in shape]
     axes = [4 * len(j) ** 2 * torch.sin(math.pi / (2 * len(j)) * j).square() for j in modes]
     return functools.reduce(torch.add, torch.meshgrid(*axes, indexing="ij"))
+
+
+def _solve_published(equation: Darcy, k: Tensor, tolerance: float) -> tuple[Tensor, Tensor]:
+    """`solve_elliptic` by the scheme of the published data; the residual is that at the nodes.
+
+    k and f go from the cell centres (i + 1/2) / K to the nodes i / (K - 1) by cubic splines along
+    each axis, u goes back by the same splines. A spline overshoots where the permeability jumps:
+    some faces, with the arithmetic mean of nodal k, get a negative coefficient, and nothing
+    guarantees u > 0.
+    """
+    shape, cure = tuple(k.shape[2:]), "use Darcy(scheme='conservative')"
+    if len(shape) != 2 or min(shape) < 4:
+        needed = "the published scheme needs two axes of at least 4 cells"
+        raise ValueError(f"permeability has a grid of {shape}; {needed}: {cure}")
+    cells, nodes = Grid.cells(shape), Grid(shape, periodic=False)
+    source = interpolate(equation.source(cells), cells, nodes)[1:-1, 1:-1].numpy().ravel()
+    inside = np.arange(nodes.size).reshape(shape)[1:-1, 1:-1].ravel()
+    u, residuals = torch.zeros_like(k), k.new_empty(len(k))
+    for sample, at_nodes in enumerate(interpolate(k[:, 0], cells, nodes)):
+        pairs = [(at_nodes[:-1], at_nodes[1:]), (at_nodes[:, :-1], at_nodes[:, 1:])]
+        faces = [(a + b) / 2 * (n - 1) ** 2 for (a, b), n in zip(pairs, shape, strict=True)]
+        matrix = _balance(faces)[inside][:, inside]
+        try:  # with pivoting, since the matrix is not definite where the spline overshoots
+            inner = scipy.sparse.linalg.splu(matrix, permc_spec="MMD_AT_PLUS_A").solve(source)
+        except RuntimeError:
+            inner = np.full_like(source, np.nan)
+        scale = float(np.linalg.norm(source)) or 1.0
+        residuals[sample] = size = float(np.linalg.norm(source - matrix @ inner)) / scale
+        if not size <= tolerance:
+            reason = f"has relative residual {size:.1e} in the published scheme"
+            raise SolverError(sample, f"{reason}; expected at most {tolerance:.1e}: {cure}")
+        u[sample, 0, 1:-1, 1:-1] = torch.from_numpy(inner).view(shape[0] - 2, shape[1] - 2)
+    return interpolate(u, nodes, cells), residuals

@@ -151,7 +151,7 @@ def test_samples_do_not_know_of_each_other(monkeypatch):
     for sample in range(len(k)):
         alone, _ = solve_elliptic(Darcy(), k[sample : sample + 1])
         assert relative(alone[0], together[sample]) < 1e-12
-    monkeypatch.setattr(elliptic, "_POINTS_CPU", 2 * 16 * 16)
+    monkeypatch.setattr(elliptic, "_POINTS", 2 * 16 * 16)
     assert relative(solve_elliptic(Darcy(), k)[0], together) < 1e-12
 
 
