@@ -55,11 +55,11 @@ from .theory.extraction import recover_diffusivity as recover_diffusivity
 from .theory.lipschitz import lipschitz_report as lipschitz_report
 from .theory.norms import norm_bound as norm_bound
 from .theory.norms import operator_norm as operator_norm
-from .training.error_bars import ErrorBars as ErrorBars
 from .training.fit import Ensemble as Ensemble
 from .training.fit import fit as fit
 from .training.fit import fit_ensemble as fit_ensemble
 from .training.settings import TrainingSettings as TrainingSettings
+from .training.statistics import ErrorBars as ErrorBars
 from .training.task import Markov as Markov
 from .training.task import OneShot as OneShot
 from .training.task import Rollout as Rollout

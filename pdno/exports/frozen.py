@@ -22,10 +22,10 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.calculus import resample
 from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.symbols.base import Time
-from pdno.training.normalizer import NormalizedNetwork, Normalizer, move
 from pdno.training.operator_record import Sampling
-from pdno.training.task import OneShot, SpaceTime, Times
-from pdno.training.trained_operator import TrainedOperator
+from pdno.training.statistics import Normalizer
+from pdno.training.task import NormalizedNetwork, OneShot, SpaceTime, Times
+from pdno.training.trained_operator import TrainedOperator, move
 
 RANK_ERROR = 1e-6  # relative, of the x-factors of an output channel
 SharedTables = dict[tuple[tuple[int, ...], tuple[int | None, ...]], "Tables"]
@@ -267,10 +267,9 @@ class FrozenPredictor(nn.Module):
         """The prediction in the units of the data."""
         self.grid.check(inputs, "inputs")
         channels, constant = self.output_channels, self.constant
-        nets = [
-            NormalizedNetwork(network, self.grid, self.inputs, self.outputs, channels, constant)
-            for network in self.networks
-        ]
+        around = self.grid, self.inputs, self.outputs, channels, constant
+        residual = getattr(self.task, "residual", False)
+        nets = [NormalizedNetwork(net, *around, residual=residual) for net in self.networks]
         if isinstance(self.task, OneShot):
             return torch.stack([net(inputs) for net in nets], dim=1)
         return self.frames(partial(self.task.predict, nets[0], inputs))

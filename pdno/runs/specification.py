@@ -25,8 +25,8 @@ from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
 from pdno.interface.records import Record
 from pdno.networks.specification import AnyNetwork
-from pdno.training.normalizer import Normalization
 from pdno.training.settings import TrainingSettings
+from pdno.training.statistics import Normalization
 from pdno.training.task import AnyTask, OneShot, SpaceTime, StaticMap
 
 LETTERS = str.maketrans({"ξ": "xi", "ν": "nu", "μ": "mu"})  # that names of folders have

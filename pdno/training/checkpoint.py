@@ -16,9 +16,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
@@ -27,7 +28,8 @@ from pdno.files.atomic import atomic_path, explained, sha256, sweep, write_text
 from pdno.files.limits import check_memory, open_regular, read_text
 from pdno.files.run_folder import CHECKPOINTS, HISTORY, verified_path
 from pdno.interface.display import html_table, one_line
-from pdno.interface.errors import require
+from pdno.interface.errors import LONGEST_MESSAGE, require
+from pdno.interface.records import error_message
 from pdno.training.distributed import ProcessGroup
 from pdno.training.optimiser import Optimiser
 
@@ -57,6 +59,7 @@ class EpochRow:
     test: float | None
     best: float | None
     seconds: float
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
 
 class History(list[EpochRow]):
@@ -94,20 +97,13 @@ def read_history(folder: Path) -> History:
     """The history.csv of a folder; empty where there is none."""
     path = verified_path(folder / HISTORY)
     lines = csv.DictReader(read_text(path).splitlines()) if path.is_file() else ()
-    history = History()
     try:
-        for line in lines:
-            if len(line) != len(fields(EpochRow)):
-                raise ValueError(f"a line has {len(line)} cells; expected {len(fields(EpochRow))}")
-            epoch, step = int(line["epoch"]), int(line["step"])
-            rate, loss, train = (float(line[name]) for name in ("learning_rate", "loss", "train"))
-            test, best = (float(line[name]) if line[name] else None for name in ("test", "best"))
-            seconds = float(line["seconds"])
-            history.append(EpochRow(epoch, step, rate, loss, train, test, best, seconds))
-        return history
-    except (KeyError, TypeError, ValueError) as problem:
+        rows = [{name: cell or None for name, cell in line.items()} for line in lines]
+        return History(TypeAdapter(list[EpochRow]).validate_python(rows))
+    except ValidationError as problem:
+        reason = error_message(problem)[:LONGEST_MESSAGE]
         cure = "remove the folder and run it again"
-        raise ValueError(f"{path} is not readable as a history ({problem}): {cure}") from problem
+        raise ValueError(f"{path} is not readable as a history ({reason}): {cure}") from problem
 
 
 @dataclass

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributed
 
+from pdno.interface.errors import LONGEST_MESSAGE
+
 SETTLE_SECONDS = 0.2
 _GROUPS = itertools.count()
 
@@ -41,6 +43,10 @@ class ProcessGroup:
             numbers = numbers.to(self.device)
             distributed.all_reduce(numbers)
         return numbers
+
+    def sum(self, numbers: Sequence[float]) -> list[float]:
+        """The sums of some numbers over all processes."""
+        return [*map(float, self.all_reduce(torch.tensor(numbers, dtype=torch.float64)))]
 
     def barrier(self) -> None:
         """Wait until all processes are here."""
@@ -82,17 +88,9 @@ def check_device(device: torch.device | str) -> torch.device:
     """The device, if this machine has it; ValueError if not."""
     try:
         chosen = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(f"device {device!r}; expected cpu, cuda, or cuda:1 and so on") from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        cause = "torch finds no GPU here" if torch.version.cuda else "this torch has no CUDA"
-        raise ValueError(f"device {str(device)!r}: {cause}; take cpu, or see `pdno info`")
-    if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"device {str(device)!r}: {torch.cuda.device_count()} GPUs are here")
-    if chosen.type not in ("cpu", "cuda"):
-        try:
-            torch.ones(1, device=chosen).cpu()
-        except Exception as error:  # each kind of device that is not there stumbles its own way
-            problem = f"device {str(device)!r}: torch cannot compute on it here"
-            raise ValueError(f"{problem}; take cpu, or see `pdno info`") from error
+        torch.ones(1, device=chosen).cpu()
+    except Exception as error:  # each kind of device that is not there stumbles its own way
+        cause = str(error).splitlines()[0][:LONGEST_MESSAGE]
+        problem = f"device {str(device)!r}: torch cannot compute on it here ({cause})"
+        raise ValueError(f"{problem}; take cpu, or see `pdno info`") from error
     return chosen

@@ -22,23 +22,22 @@ from torch.nn.parallel import DistributedDataParallel
 from pdno.data.dataset import OperatorDataset, Pairs
 from pdno.files import run_folder
 from pdno.files.atomic import only_writer
-from pdno.files.metric_table import Metadata, Metric, make_metrics
+from pdno.files.metric_table import Metadata, make_metrics
 from pdno.interface.display import Advance, track
 from pdno.interface.errors import TrainingStopped
 from pdno.interface.records import refuse_unknown
 from pdno.networks.neural_operator import count_parameters
-from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
-from pdno.training.checkpoint import EpochRow, RunRecorder, TrainingState
+from pdno.training.checkpoint import EpochRow, RunRecorder
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.losses import Loss, RelativeError
-from pdno.training.normalizer import Normalization, move
 from pdno.training.operator_record import TrainingRecord
 from pdno.training.optimiser import BEST, Optimiser
 from pdno.training.samples import BATCH_SIZE, Samples, augmented, epoch_order, predict_batches
 from pdno.training.settings import TrainingSettings, learning_rate
+from pdno.training.statistics import Normalization
 from pdno.training.task import Task, make_task
-from pdno.training.trained_operator import TrainedOperator
+from pdno.training.trained_operator import TrainedOperator, move
 
 Callback = Callable[[EpochRow, TrainedOperator], object]
 # settings that do not decide the weights: a training may be resumed with others
@@ -74,7 +73,7 @@ def fit(
         folder: For checkpoints, history and the trained operator (see `pdno.load`); a run in it
             is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
-        save: Whether the operator is measured at the end, and written to the folder.
+        save: Whether the errors are recorded and the operator is written to the folder.
         loss: What is made small; None is the relative error in H^s, s = settings.loss_order.
         callbacks: Called after every epoch with its row of the history and the operator.
         **changes: Settings by name, for example epochs=20.
@@ -86,7 +85,7 @@ def fit(
     if isinstance(network, TrainedOperator):
         raise ValueError("a trained operator cannot be trained again: give operator.network")
     refuse_unknown("fit", TrainingSettings.model_fields, changes)
-    chosen = TrainingSettings(**{**(settings or TrainingSettings()).model_dump(), **changes})
+    chosen = (settings or TrainingSettings()).with_changes(**changes)
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
     path = None if folder is None else Path(folder)
     with process_group(device) as group, only_writer(path if group.is_rank_0 else None):
@@ -94,51 +93,47 @@ def fit(
         if chosen.precision == "bfloat16" and lacks:
             raise ValueError("this device has no bfloat16: take precision='float32'")
         move(network, group.device, dtype)
-        train = OperatorDataset.from_pairs(train)
-        test = None if test is None else OperatorDataset.from_pairs(test)
-        samples = Samples(train, group.device, dtype)
+        samples = Samples(OperatorDataset.from_pairs(train), group.device, dtype)
+        tests = None
+        if test is not None:
+            tests = Samples(OperatorDataset.from_pairs(test), group.device, dtype)
+        how = make_task(task or "static")
+        examples = how.examples(samples)
         if normalization is None:
             _warn_of_size(samples)
-        kind = normalization or "none"
-        operator = TrainedOperator.untrained(network, make_task(task or "static"), samples, kind)
-        tests = None if test is None else Samples(test, group.device, dtype)
-        loop = TrainingLoop(operator, samples, tests, chosen, group, loss, callbacks)
-        try:
-            state = loop.run(path, title=title, tensorboard=tensorboard)
-        except FloatingPointError as problem:
-            has = loop.recorder.has_checkpoint
-            kept = f" The last good checkpoint is in {path}." if has else ""
-            cure = "Try a smaller learning_rate, clip=1.0 or float64; look for NaN in the data"
-            raise TrainingStopped(f"{problem}.{kept} {cure}", resumable=False) from problem
-        record = TrainingRecord(
-            samples=len(samples),
-            normalization=kind,
-            settings=chosen,
-            seconds=state.seconds,
-            cpu_seconds=state.cpu_seconds,
-        )
-        operator.history, operator.training_record = state.history, record
+        operator = TrainedOperator.untrained(network, how, samples, normalization or "none")
+        loop = TrainingLoop(operator, samples, examples, tests, chosen, group, loss, callbacks)
+        operator.training_record = loop.run(path, title, tensorboard, normalization or "none")
         if save:
-            operator.metrics = tuple(_metrics(operator, record, train.grid))
-            first = test or train
-            inputs, target = first.batch([0])
-            prediction = operator.predict(inputs, **first.keyword_arguments([0]))
-            arrays = {"input": inputs, "target": target, "prediction": prediction}
-            operator.sample_arrays = arrays | {"error": relative_l2(prediction, target)}
-            if path is not None and group.is_rank_0:
-                operator.save(path)
+            _record_errors(operator, samples, tests)
+        if save and path is not None and group.is_rank_0:
+            operator.save(path)
         group.barrier()  # every process may load it now
         return operator
 
 
-def _metrics(operator: TrainedOperator, record: TrainingRecord, grid: Grid) -> Iterator[Metric]:
-    """The errors after the last epoch; saving names the experiment by its folder."""
-    last, points = operator.history[-1], max(grid.shape)
+def _warn_of_size(samples: Samples) -> None:
+    """Networks begin with outputs of size one, and reach data of another size slowly."""
+    parts = samples.batch(range(min(len(samples), BATCH_SIZE)))
+    for name, part in zip(("inputs", "targets"), parts, strict=True):
+        size = float(part.double().square().mean().sqrt())
+        if size > 0 and not 1 / FAR_FROM_ONE < size < FAR_FROM_ONE:  # and where it is not finite
+            problem = f"the {name} have the size {size:.2g}, far from 1, and training may be slow"
+            warnings.warn(f"{problem}: pass normalization='channel'", UserWarning, stacklevel=3)
+
+
+def _record_errors(operator: TrainedOperator, samples: Samples, tests: Samples | None) -> None:
+    """The errors after the last epoch, and the arrays of a sample; saving names them."""
+    last, record = operator.history[-1], operator.training_record
+    assert record is not None
     test = last.best if record.settings.keep == "best" else last.test
     values = {"training": {"relative_l2 of the last epoch": last.train}}
     values |= {} if test is None else {"test": {"relative_l2": test}}
-    for split, errors in values.items():
-        yield from make_metrics(
+    points = max(samples.data.grid.shape)
+    operator.metrics = tuple(
+        metric
+        for split, errors in values.items()
+        for metric in make_metrics(
             errors,
             experiment="operator",
             model=type(operator.network).__name__,
@@ -155,16 +150,11 @@ def _metrics(operator: TrainedOperator, record: TrainingRecord, grid: Grid) -> I
                 training_resolution=points,
             ),
         )
-
-
-def _warn_of_size(samples: Samples) -> None:
-    """Networks begin with outputs of size one, and reach data of another size slowly."""
-    parts = samples.batch(range(min(len(samples), BATCH_SIZE)))
-    for name, part in zip(("inputs", "targets"), parts, strict=True):
-        size = float(part.double().square().mean().sqrt())
-        if size > 0 and not 1 / FAR_FROM_ONE < size < FAR_FROM_ONE:  # and where it is not finite
-            problem = f"the {name} have the size {size:.2g}, far from 1, and training may be slow"
-            warnings.warn(f"{problem}: pass normalization='channel'", UserWarning, stacklevel=3)
+    )
+    prediction, target = next(predict_batches(operator, tests or samples, rows=[0]))
+    inputs = (tests or samples).data.batch([0])[0]
+    arrays = {"input": inputs, "target": target, "prediction": prediction}
+    operator.sample_arrays = arrays | {"error": relative_l2(prediction, target)}
 
 
 @dataclass
@@ -173,6 +163,7 @@ class TrainingLoop:
 
     operator: TrainedOperator
     samples: Samples
+    examples: int
     tests: Samples | None
     settings: TrainingSettings
     group: ProcessGroup
@@ -187,74 +178,88 @@ class TrainingLoop:
         if self.loss is not None and settings.loss_order:
             order = f"{settings.loss_order:g}"
             raise ValueError(f"loss_order={order} and a loss: give loss=RelativeError({order})")
-        make, self.grid = operator.task.examples, self.samples.data.grid
-        self.examples = augmented(make, self.samples) if settings.augment else make(self.samples)
-        self.steps_per_epoch = math.ceil(len(self.examples) / settings.batch_size)
+        make = operator.task.batch
+        self.batch = augmented(make, self.samples) if settings.augment else make
+        self.steps_per_epoch = math.ceil(self.examples / settings.batch_size)
         self.optimiser = Optimiser(operator, settings)
         many = self.group.size > 1
         self.wrapped: nn.Module = DistributedDataParallel(operator) if many else operator
 
-    def run(self, folder: Path | None, *, title: str, tensorboard: bool) -> TrainingState:
+    def run(
+        self, folder: Path | None, title: str, tensorboard: bool, normalization: str
+    ) -> TrainingRecord:
         """Take all steps that are left; what `folder` holds is continued."""
-        group, settings = self.group, self.settings
-        task = self.operator.task.model_dump(mode="json")
+        group, settings, operator = self.group, self.settings, self.operator
         identity = {
             **settings.model_dump(mode="json", exclude=MAY_CHANGE),
-            **{f"task.{name}": value for name, value in task.items()},
-            "examples": len(self.examples),
-            "grid": str(self.grid),
+            **{f"task.{k}": value for k, value in operator.task.model_dump(mode="json").items()},
+            "examples": self.examples,
+            "grid": str(self.samples.data.grid),
             **({} if self.loss is None else {"loss": self.loss.describe()}),
         }
         every = settings.checkpoint_seconds
         self.recorder = RunRecorder(folder, identity, group, every, tensorboard)
-        self.state = self.recorder.resume(self.operator, self.optimiser)
-        if self.state.history:  # its patience may be another one now
-            self.state.finished = self._is_over()
-        if self.recorder.target is not None and not self.state.finished:
+        self.state = state = self.recorder.resume(operator, self.optimiser)
+        if state.history:  # its patience may be another one now
+            state.finished = self._is_over()
+        if self.recorder.target is not None and not state.finished:
             run_folder.reopen(self.recorder.target)
-        self.recorder.write_history(self.state)
-        total = settings.epochs * self.steps_per_epoch
-        cuda = [group.device] if group.device.type == "cuda" else []
+        self.recorder.write_history(state)
+        total, cuda = settings.epochs * self.steps_per_epoch, group.device.type == "cuda"
         with contextlib.ExitStack() as stack:
             self.signals = stack.enter_context(_stop_signals(listen=folder is not None))
-            stack.enter_context(torch.random.fork_rng(devices=cuda))
+            stack.enter_context(torch.random.fork_rng(devices=[group.device] if cuda else []))
             advance: Advance = lambda amount, note=None: None  # noqa: E731
             if group.is_rank_0:
-                advance = stack.enter_context(track(title, total=total, done=self.state.step))
-            self.operator.train()
-            while not self.state.finished:
-                self._epoch(advance)
-            self._save_and_stop(due=True, received=self._sum([len(self.signals)])[0])
+                advance = stack.enter_context(track(title, total=total, done=state.step))
+            operator.train()
+            try:
+                while not state.finished:
+                    self._epoch(advance)
+                self._save_and_stop(due=True, received=group.sum([len(self.signals)])[0])
+            except FloatingPointError as problem:
+                kept = f" The last good checkpoint is in {folder}."
+                kept = kept if self.recorder.has_checkpoint else ""
+                cure = "Try a smaller learning_rate, clip=1.0 or float64; look for NaN in the data"
+                raise TrainingStopped(f"{problem}.{kept} {cure}", resumable=False) from problem
         self.optimiser.finish()
         self.optimiser.finish(BEST)
-        self.operator.eval()
-        return self.state
+        operator.eval()
+        operator.history = state.history
+        return TrainingRecord(
+            samples=len(self.samples),
+            normalization=normalization,
+            settings=settings,
+            seconds=state.seconds,
+            cpu_seconds=state.cpu_seconds,
+        )
 
     def _epoch(self, advance: Advance) -> None:
         # a checkpoint may lie between the last step of an epoch and its end
         epoch, size = len(self.state.history), self.settings.batch_size
-        first = self.state.step - epoch * self.steps_per_epoch
-        order = epoch_order(len(self.examples), seed=self.settings.seed, epoch=epoch)
-        for index in range(first, self.steps_per_epoch):
+        steps = self.steps_per_epoch
+        first = self.state.step - epoch * steps
+        order = epoch_order(self.examples, seed=self.settings.seed, epoch=epoch)
+        for index in range(first, steps):
             self._step(epoch, order[index * size : (index + 1) * size])
-            if index < self.steps_per_epoch - 1:
-                advance(1)
-        self._end_epoch()
-        last = self.state.history[-1]
-        name, error = ("train", last.train) if last.test is None else ("test", last.test)
-        advance(1 if first < self.steps_per_epoch else 0, f"{name} error {error:.4g}")
+            advance(int(index < steps - 1))
+        row = self._end_epoch()
+        name, error = ("train", row.train) if row.test is None else ("test", row.test)
+        advance(int(first < steps), f"{name} error {error:.4g}")
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:
-        start = time.monotonic(), time.process_time()
-        rate = learning_rate(self.settings, self.state.step, self.steps_per_epoch)
-        sums = self._backward(epoch, indices)
-        *sums, received, due = self._sum([*sums, len(self.signals), self.recorder.is_due()])
-        if not math.isfinite(sums[0]):
-            raise FloatingPointError(f"the loss is not finite at step {self.state.step + 1}")
-        self.optimiser.step(rate, self.state.step)
-        self.state.step += 1
-        self.state.sums = [a + b for a, b in zip(self.state.sums, sums, strict=True)]
-        self._spend(*start)
+        state = self.state
+        with self._timed():
+            sums = self._backward(epoch, indices)
+            *sums, received, due = self.group.sum(
+                [*sums, len(self.signals), self.recorder.is_due()]
+            )
+            if not math.isfinite(sums[0]):
+                raise FloatingPointError(f"the loss is not finite at step {state.step + 1}")
+            rate = learning_rate(self.settings, state.step, self.steps_per_epoch)
+            self.optimiser.step(rate, state.step)
+            state.step += 1
+            state.sums = [a + b for a, b in zip(state.sums, sums, strict=True)]
         self._save_and_stop(due=bool(due), received=received)
 
     def _backward(self, epoch: int, indices: Sequence[int]) -> list[float]:
@@ -264,11 +269,11 @@ class TrainingLoop:
         torch.manual_seed((settings.seed * 1_000_003 + self.state.step) * 64 + group.rank)
         share = group.share(indices)
         # a process without a share of a small last batch still has to take part
-        batch = self.examples.batch(share or indices[:1], seed=settings.seed, epoch=epoch)
+        batch = self.batch(self.samples, share or indices[:1], seed=settings.seed, epoch=epoch)
         half = settings.precision == "bfloat16"
         with torch.autocast(group.device.type, dtype=torch.bfloat16, enabled=half):
             loss = self.loss or RelativeError(settings.loss_order)
-            terms, errors = self.wrapped(batch, self.grid, loss)
+            terms, errors = self.wrapped(batch, self.samples.data.grid, loss)
         weight = 1.0 if share else 0.0
         total: Tensor = terms.sum() * weight
         # gradients are averaged over the processes; the sum is wanted
@@ -279,32 +284,35 @@ class TrainingLoop:
             nn.utils.clip_grad_norm_(self.operator.parameters(), settings.clip)
         return [float(total.detach()), float(errors.sum()) * weight, float(len(share))]
 
-    def _end_epoch(self) -> None:
-        state, settings = self.state, self.settings
-        start = time.monotonic(), time.process_time()
-        if not all(bool(weight.isfinite().all()) for weight in self.operator.parameters()):
-            raise FloatingPointError(f"the network is not finite at step {state.step}")
-        epoch, test = len(state.history) + 1, None
-        due = epoch == settings.epochs or epoch % settings.evaluate_every == 0
-        if due and self.tests is not None:
-            with self.optimiser.mean_weights():
-                test = self._test_error(self.tests)
-                if test < (math.inf if state.best is None else state.best):
-                    state.best, state.best_epoch = test, epoch
-                    if settings.keep == "best":
-                        self.optimiser.remember()
-        rate = learning_rate(settings, state.step - 1, self.steps_per_epoch)
-        means = (state.sums[0] / state.sums[2], state.sums[1] / state.sums[2])
-        self._spend(*start)
-        row = EpochRow(epoch, state.step, rate, *means, test, state.best, state.seconds)
+    def _end_epoch(self) -> EpochRow:
+        state, settings, operator = self.state, self.settings, self.operator
+        with self._timed():
+            if not all(bool(weight.isfinite().all()) for weight in operator.parameters()):
+                raise FloatingPointError(f"the network is not finite at step {state.step}")
+            epoch, test = len(state.history) + 1, None
+            due = epoch == settings.epochs or epoch % settings.evaluate_every == 0
+            if due and self.tests is not None:
+                with self.optimiser.mean_weights():
+                    test = self._test_error(self.tests)
+                    if test < (math.inf if state.best is None else state.best):
+                        state.best, state.best_epoch = test, epoch
+                        if settings.keep == "best":
+                            self.optimiser.remember()
+            rate = learning_rate(settings, state.step - 1, self.steps_per_epoch)
+            loss, train = state.sums[0] / state.sums[2], state.sums[1] / state.sums[2]
+        row = EpochRow(epoch, state.step, rate, loss, train, test, state.best, state.seconds)
         state.history.append(row)
         state.sums = [0.0, 0.0, 0.0]
         state.finished = self._is_over()
         self.recorder.write_history(state)
         for callback in self.callbacks if self.group.is_rank_0 else ():
-            callback(row, self.operator)
+            callback(row, operator)
+        return row
 
-    def _spend(self, clock: float, processor: float) -> None:
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        clock, processor = time.monotonic(), time.process_time()
+        yield
         self.state.seconds += time.monotonic() - clock
         self.state.cpu_seconds += time.process_time() - processor
 
@@ -320,12 +328,6 @@ class TrainingLoop:
         if parts:
             errors[share] = torch.cat(parts).double()
         return float(self.group.all_reduce(errors).mean())
-
-    def _sum(self, numbers: list[float]) -> list[float]:
-        total: list[float] = self.group.all_reduce(
-            torch.tensor(numbers, dtype=torch.float64)
-        ).tolist()
-        return total
 
     def _save_and_stop(self, *, due: bool, received: float) -> None:
         if due or received:
@@ -350,24 +352,23 @@ def _stop_signals(*, listen: bool) -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
+@dataclass
 class Ensemble:
     """v = 1/M Σ_m v_m of M operators, which predicts as one, and the spread of the v_m."""
 
-    def __init__(self, members: Sequence[TrainedOperator]) -> None:
-        if len(members) < 2:
-            raise ValueError(f"{len(members)} members: an ensemble has two or more")
-        self.members = list(members)
+    members: Sequence[TrainedOperator]
+
+    def __post_init__(self) -> None:
+        if len(self.members) < 2:
+            raise ValueError(f"{len(self.members)} members: an ensemble has two or more")
 
     def predict(self, inputs: Tensor, **options: Any) -> Tensor:
         """The mean prediction; the arguments are those of `TrainedOperator.predict`."""
-        return self._predict_all(inputs, options).mean(dim=0)
+        return torch.stack([each.predict(inputs, **options) for each in self.members]).mean(dim=0)
 
     def spread(self, inputs: Tensor, **options: Any) -> Tensor:
         """The standard deviation of the predictions at each point."""
-        return self._predict_all(inputs, options).std(dim=0)
-
-    def _predict_all(self, inputs: Tensor, options: dict[str, Any]) -> Tensor:
-        return torch.stack([member.predict(inputs, **options) for member in self.members])
+        return torch.stack([each.predict(inputs, **options) for each in self.members]).std(dim=0)
 
 
 def fit_ensemble(

@@ -9,14 +9,14 @@ import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from pdno.spectral.metrics import relative_error, sobolev_norm
-from pdno.training.normalizer import NormalizedNetwork
 from pdno.training.samples import Batch
+from pdno.training.task import NormalizedNetwork
 
 
 class Loss(ABC):
@@ -99,8 +99,7 @@ class Residual(Loss):
         return torch.stack([net.time_scale[1] * residual / whole, start / size], dim=1)
 
     def describe(self) -> object:
-        equation: object = self.equation
-        numbers: object = str(equation)
-        if dataclasses.is_dataclass(equation) and not isinstance(equation, type):
-            numbers = dataclasses.asdict(equation)
+        equation: Any = self.equation
+        plain = dataclasses.is_dataclass(equation)
+        numbers = dataclasses.asdict(equation) if plain else str(equation)
         return {"residual of": type(equation).__name__, "numbers": numbers, "in H": self.order}

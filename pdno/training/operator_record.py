@@ -14,10 +14,11 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import jinja2
 import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
@@ -176,80 +177,23 @@ def read_record(folder: Path) -> OperatorRecord:
 
 def model_card(record: OperatorRecord, metrics: Sequence[Metric]) -> str:
     """What it was trained on, its errors and its limits, in Markdown."""
-    size = f"{record.parameters:,} parameters, {record.dtype}."
-    network = f"{size}\n\n```json\n{json.dumps(record.network, indent=2)}\n```"
-    if record.network is None:
-        network = f"{record.network_class}, {size} Its arguments are not known."
-    return (
-        f"# {record.network_class}, trained by pdno\n\n{_use(record)}\n\n"
-        f"## Network\n\n{network}\n\n## Training\n\n{_training(record)}\n\n"
-        f"## Errors\n\n{_errors(metrics)}\n\n## Limits\n\n{_limits(record)}\n"
-    )
-
-
-def _use(record: OperatorRecord) -> str:
-    sampling = record.sampling
-    network = "" if record.network else f", network={record.network_class}(...)"
-    names = ", ".join(f'"{name}": ...' for name in sampling.pde_parameters)
-    parameters = f", pde_parameters={{{names}}}" if names else ""
-    versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
-    frames = "" if sampling.times is None or record.task["kind"] == "static" else "T, "
-    space = ", ".join(f"N{axis + 1}" for axis in range(sampling.grid.dim))
-    f, u = f"(B, {sampling.input_channels}, {space})", f"{sampling.output_channels}, {space})"
-    f += f", with channels {', '.join(sampling.input_names)}" if sampling.input_names else ""
-    u += f", with channels {', '.join(sampling.output_names)}" if sampling.output_names else ""
-    return (
-        f"```python\noperator = pdno.load(FOLDER{network})\nu = operator.predict(f{parameters})\n"
-        f"```\n\nf {f}, as numpy or torch, in the units of the data; "
-        f"u (B, {frames}{u}. Made with {versions}."
-    )
-
-
-def _training(record: OperatorRecord) -> str:
     sampling, training = record.sampling, record.training
-    grid, times = sampling.grid, sampling.times
-    kind = "periodic" if grid.periodic else "in a box"
-    ranges = zip(sampling.pde_parameters, sampling.ranges, strict=True)
-    lines = {
-        "samples": training.samples,
-        "grid": f"{grid.shape} points, {kind}, the first at offset {grid.offset:g}",
-        **{name: f"{low:g} to {high:g}" for name, (low, high) in ranges},
-        "times of the targets": None if times is None else ", ".join(f"{t:g}" for t in times),
-        "task": ", ".join(f"{name} {value}" for name, value in record.task.items()),
-        "normalisation": training.normalization,
-        **training.settings.model_dump(exclude_defaults=True),
-        "seconds": f"{training.seconds:.3g}",
-    }
-    return "\n".join(f"- {name}: {value}" for name, value in lines.items() if value is not None)
-
-
-def _errors(metrics: Sequence[Metric]) -> str:
-    """The errors by split and resolution, in the order that they were measured."""
-    if not metrics:
-        return "None was measured: there were no test samples."
-    lines = ["| split and points | metric | value |", "|---|---|---|"]
-    for split, group in groupby(metrics, lambda metric: f"{metric.split} {metric.resolution}"):
-        shown = list(group)[:MOST_ERRORS]
-        lines += [f"| {split} | {metric.metric} | {metric.value:.4g} |" for metric in shown]
-    return "\n".join(lines) + "\n\nMeans over samples; all digits are in metrics.csv."
-
-
-def _limits(record: OperatorRecord) -> str:
-    sampling, unknown = record.sampling, "Nothing is known of its error"
-    limits = [
-        f"{unknown} on samples of another distribution than the {record.training.samples} it saw.",
-        f"It was trained on {sampling.grid.shape} points: measure its error at other resolutions.",
-    ]
-    if record.coverage is not None:
-        share = f"{100 * record.coverage:g} % of samples drawn as those of the calibration"
-        limits.append(f"Its error bars hold for {share}, on their grid, and for no others.")
-    for name, (low, high) in zip(sampling.pde_parameters, sampling.ranges, strict=True):
-        limits.append(f"{unknown} where {name} is not in {low:g} to {high:g}.")
-    if not sampling.grid.periodic:
-        limits.append("Its points lie in a box; the boundary was learned, not imposed.")
-    if sampling.times is not None and record.task["kind"] != "static":
-        limits.append(f"{unknown} after t = {sampling.times[-1]:g}, the last of the training.")
-    return "\n".join(f"- {sentence}" for sentence in limits)
+    splits = groupby(metrics, lambda metric: (metric.split, metric.resolution))
+    text = Path(__file__).with_name("model_card.md.jinja").read_text(encoding="utf-8")
+    card = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    rendered: str = card.render(
+        record=record,
+        sampling=sampling,
+        training=training,
+        grid=sampling.grid,
+        settings=training.settings.model_dump(exclude_defaults=True),
+        network=json.dumps(record.network, indent=2),
+        space=", ".join(f"N{axis + 1}" for axis in range(sampling.grid.dim)),
+        frames=sampling.times is not None and record.task["kind"] != "static",
+        ranges=list(zip(sampling.pde_parameters, sampling.ranges, strict=True)),
+        metrics=[metric for _, group in splits for metric in islice(group, MOST_ERRORS)],
+    )
+    return rendered
 
 
 def symbol_arguments(network: nn.Module, task: Task, time: float | None) -> Time:

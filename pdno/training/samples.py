@@ -1,7 +1,7 @@
-"""Samples, the examples that a task makes of them, and the loop that predicts batch by batch.
+"""Samples on a device, their symmetric images, and the loop that predicts batch by batch.
 
-An example is a sample itself, a window of a trajectory, or a sample at a time. Their order is a
-function of (seed, epoch), their noise one of (seed, epoch, example): there is no state to save.
+The order of examples is a function of (seed, epoch), their noise one of (seed, epoch, example):
+there is no state to save.
 """
 
 import contextlib
@@ -42,20 +42,20 @@ class Samples:
         self, data: OperatorDataset, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> None:
         self.data, self.device = data.to(dtype), device
-        first = self.data.batch([0])
-        self.channels: int = first[1].shape[-data.grid.dim - 1]
-        size = sum(part.numel() * part.element_size() for part in first) * len(data)
-        self._kept: tuple[Tensor, Tensor] | None = None
-        self._trajectories: Tensor | None = None
+        self.keyword_arguments = self.data.keyword_arguments
         parameters = data.pde_parameters()
         self._pde_parameters = None if parameters is None else parameters.to(device, dtype)
-        if size <= MOST_IN_MEMORY:
-            if data.input_frames is None:
-                self._kept = self.batch()
-            else:  # views of the trajectories, so that nothing is kept twice
-                window, whole = data.input_frames, self.trajectories()
-                self._kept = whole[:, :window].flatten(1, 2), whole[:, window:]
-                self._trajectories = whole
+        self._kept: tuple[Tensor, Tensor] | None = None
+        self._trajectories: Tensor | None = None
+        size = sum(part.nbytes for part in self.data.batch([0])) * len(data)
+        if size > MOST_IN_MEMORY:
+            return
+        if data.input_frames is None:
+            self._kept = self.batch()
+        else:  # views of the trajectories, so that nothing is kept twice
+            window, whole = data.input_frames, self.trajectories()
+            self._kept = whole[:, :window].flatten(1, 2), whole[:, window:]
+            self._trajectories = whole
 
     def __len__(self) -> int:
         return len(self.data)
@@ -74,10 +74,6 @@ class Samples:
         """The PDE parameters of some samples, (B, P); None where they have none."""
         return None if self._pde_parameters is None else self._pde_parameters[list(indices)]
 
-    def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
-        """Those of `predict`: grid, times and PDE parameters of some samples."""
-        return self.data.keyword_arguments(indices)
-
     def trajectories(self, indices: Sequence[int] | None = None) -> Tensor:
         """All frames of all or some samples, those of the window first, (B, T, C, *N)."""
         if self._trajectories is not None and indices is None:
@@ -95,56 +91,32 @@ class Samples:
         return whole[chosen, starts + torch.arange(count, device=self.device)]
 
 
-@dataclass(frozen=True)
-class Examples:
-    """The examples of a task; batch(indices, seed=, epoch=) gives some, with the epoch's noise."""
-
-    count: int
-    batch: Callable[..., Batch]
-
-    def __len__(self) -> int:
-        return self.count
-
-
-def whole_samples(
-    samples: Samples, steps: int | None = None, *, frame_by_frame: bool = False
-) -> Examples:
-    """The samples themselves, with the first `steps` frames of their targets (None: all)."""
-
-    def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
-        inputs, targets = samples.batch(indices)
-        chosen = targets if steps is None else targets[:, :steps]
-        return Batch(inputs, chosen, None, samples.pde_parameters(indices), frame_by_frame)
-
-    return Examples(len(samples), batch)
-
-
-def augmented(make: Callable[[Samples], Examples], samples: Samples) -> Examples:
-    """The examples of a task, each moved by a symmetry of the data drawn for it and the epoch."""
+def augmented(make: Callable[..., Batch], samples: Samples) -> Callable[..., Batch]:
+    """A task's `batch` with each example moved by a symmetry drawn for it and the epoch."""
     data = samples.data
     symmetries = data.symmetries()
     # flips of a subsampled box are exact on its finer grid alone: the data are turned there
-    turned = [Samples(view, samples.device, data.dtype) for view in data.turns()]
-    variants = [make(part) for part in turned] if turned else [make(samples)]
-    if len(symmetries) * len(variants) == 1:
+    turned = [Samples(view, samples.device, data.dtype) for view in data.turns()] or [samples]
+    if len(symmetries) * len(turned) == 1:
         cure = "name them with data.with_symmetries(...)"
         raise ValueError(f"augment=True, but this dataset has no symmetries: {cure}")
 
-    def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
-        parts = []
-        for index in indices:
-            draw = np.random.default_rng([seed, epoch, index, 2])
-            part = variants[draw.integers(len(variants))].batch([index], seed=seed, epoch=epoch)
-            move = symmetries[int(draw.integers(len(symmetries)))]
-            inputs, targets = (move.apply(f, data.grid) for f in (part.inputs, part.targets))
-            parts.append(replace(part, inputs=inputs, targets=targets))
+    def move(index: int, *, seed: int, epoch: int) -> Batch:
+        draw = np.random.default_rng([seed, epoch, index, 2])
+        part = make(turned[draw.integers(len(turned))], [index], seed=seed, epoch=epoch)
+        symmetry = symmetries[int(draw.integers(len(symmetries)))]
+        inputs, targets = (symmetry.apply(f, data.grid) for f in (part.inputs, part.targets))
+        return replace(part, inputs=inputs, targets=targets)
+
+    def batch(samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+        parts = [move(index, seed=seed, epoch=epoch) for index in indices]
         joined: dict[str, Any] = {}
         for name in ("inputs", "targets", "t", "pde_parameters"):
             tensors = [getattr(part, name) for part in parts]
             joined[name] = None if tensors[0] is None else torch.cat(tensors)
         return replace(parts[0], **joined)
 
-    return Examples(len(variants[0]), batch)
+    return batch
 
 
 def epoch_order(count: int, *, seed: int, epoch: int) -> list[int]:

@@ -8,28 +8,113 @@ OneShot         (f, t) -> u(t)                                     (heat, and a(
 SpaceTime       all frames at once, time as one more axis          (FNO-3D, MWT)
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 
 import torch
 from pydantic import BeforeValidator, ConfigDict, Field, SerializeAsAny
-from torch import Tensor
+from torch import Tensor, nn
 
 from pdno.interface.records import Record, by_kind
-from pdno.networks.neural_operator import rollout
-from pdno.training.normalizer import Normalization, NormalizedNetwork, Normalizer, fit_normalizer
-from pdno.training.samples import Batch, Examples, Samples, example_noise, whole_samples
+from pdno.networks.neural_operator import NeuralOperator, rollout
+from pdno.spectral.grid import Grid
+from pdno.training.samples import Batch, Samples, example_noise
+from pdno.training.statistics import Normalization, Normalizer, fit_normalizer
 
 TimeValue = TypeVar("TimeValue", float, Tensor)
 Times = Sequence[float] | None  # of the frames of a prediction; None for a static problem
 Frames = Annotated[int, Field(ge=1)]
-Noise = Annotated[float, Field(ge=0)]
 Normalizers = tuple[Normalizer | None, Normalizer | None]  # of inputs and of outputs
 
 
+@dataclass(frozen=True)
+class NormalizedNetwork:
+    """decode ∘ network ∘ encode on a grid, at the PDE parameters of a batch.
+
+    `pde_parameters` are scaled, (B, P). Symbols see them where they take such; else each is a
+    constant channel before the others. One output has `channels` channels. The network sees times
+    as (t - start) / span; a `residual` one gives the increment from the last frame of its input.
+    """
+
+    network: nn.Module
+    grid: Grid
+    inputs: Normalizer | None = None
+    outputs: Normalizer | None = None
+    channels: int = 1
+    pde_parameters: Tensor | None = None
+    time_scale: tuple[float, float] = (0.0, 1.0)  #: start, span
+    residual: bool = False
+    shared: Callable[[Tensor], Tensor] | None = None  #: the network, its symbols evaluated already
+
+    def __call__(self, f: Tensor, t: Tensor | None = None) -> Tensor:
+        """The output for fields and at times in the units of the data."""
+        encoded = self.encode(f)
+        output = self.apply(encoded, t)
+        last = encoded[:, -output.shape[1] :] if self.residual else None
+        return self.decode(output if last is None else output + last)
+
+    @cached_property
+    def step(self) -> "NormalizedNetwork":
+        """The same with the symbols evaluated once for all calls, where the network has such."""
+        if not isinstance(self.network, NeuralOperator):
+            return self
+        return replace(self, shared=self.network.shared_step(self.grid, self.in_symbols))
+
+    def encode(self, f: Tensor) -> Tensor:
+        """Inputs as the network sees them."""
+        return f if self.inputs is None else self.inputs.encode(f, self.grid)
+
+    def decode(self, u: Tensor) -> Tensor:
+        """Outputs of the network in the units of the data."""
+        return u if self.outputs is None else self.outputs.decode(u, self.grid)
+
+    @property
+    def in_symbols(self) -> Tensor | None:
+        """The PDE parameters that the symbols see, (B, P); None where they see none."""
+        return self.pde_parameters if count_seen(self.network) else None
+
+    def with_channels(self, f: Tensor) -> Tensor:
+        """f after a constant channel for each parameter that no symbol sees, (B, P + C, *N)."""
+        if self.pde_parameters is None or self.in_symbols is not None:
+            return f
+        constant = self.pde_parameters.to(f)
+        constant = constant.reshape(*constant.shape, *[1] * (f.dim() - 2))
+        return torch.cat([constant.expand(f.shape[0], -1, *f.shape[2:]), f], dim=1)
+
+    def apply(self, f: Tensor, t: Tensor | None = None) -> Tensor:
+        """The network alone, on encoded fields; one that knows no grid gets the field alone."""
+        f, numbers = self.with_channels(f), self.in_symbols
+        if self.shared is not None:
+            return self.shared(f)
+        if t is not None:
+            start, span = self.time_scale
+            t = (t - start) / span
+            if numbers is not None:  # one time for all, or one for each sample, comes first
+                numbers = numbers.expand(len(f), -1)
+                t = torch.cat([t.reshape(-1, 1).expand(len(f), 1).to(numbers), numbers], dim=1)
+            numbers = t
+        options: dict[str, object] = {} if numbers is None else {"t": numbers}
+        options |= {"grid": self.grid} if _takes_grid(type(self.network).forward) else {}
+        output: Tensor = self.network(f, **options)
+        return output
+
+
+@cache
+def _takes_grid(forward: Callable[..., object]) -> bool:
+    return "grid" in inspect.signature(forward).parameters
+
+
+def count_seen(network: nn.Module) -> int:
+    """How many PDE parameters the symbols of a network see."""
+    return int(getattr(network, "pde_parameters", 0))
+
+
 class Task(Record, ABC):
-    """What every task has."""
+    """What every task has; each sample is an example unless a task says otherwise."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     if TYPE_CHECKING:  # each has its own as a field, which specifications name it by
@@ -45,9 +130,14 @@ class Task(Record, ABC):
     def check_head(self, head: object) -> None:
         """Refuse the head of a network, if any, that this task contradicts."""
 
-    @abstractmethod
-    def examples(self, samples: Samples) -> Examples:
-        """The examples of a dataset; ValueError where it does not fit the task."""
+    def examples(self, samples: Samples) -> int:
+        """How many examples the samples have; ValueError where they do not fit the task."""
+        self._need(samples.data.target_times)
+        return len(samples)
+
+    def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+        """Some examples, with the noise of an epoch, if any."""
+        return Batch(*samples.batch(indices), None, samples.pde_parameters(indices))
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
         """The normalisers of inputs and outputs, fitted to the training samples."""
@@ -76,22 +166,23 @@ class StaticMap(Task):
     kind: Literal["static"] = "static"
     times_wanted = "none"
 
-    def examples(self, samples: Samples) -> Examples:
-        if samples.data.times is not None and len(samples.data.times) != 1:
-            frames = f"this dataset has {len(samples.data.times)} frames"
-            raise ValueError(f"a static map has one target, {frames}: take Rollout or OneShot")
-        return whole_samples(samples)
+    def examples(self, samples: Samples) -> int:
+        self._check(samples.data.times)
+        return len(samples)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
         output = net(batch.inputs)
         return output[:, None] if batch.targets.dim() > output.dim() else output
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
-        if times is not None and len(times) != 1:
-            wanted = f"the dataset wants {len(times)}"
-            raise ValueError(f"a static map gives one frame, {wanted}: take Rollout or OneShot")
-        output = net.decode(net.step(net.encode(inputs)))
+        self._check(times)
+        output = net.step(inputs)
         return output if times is None else output[:, None]
+
+    def _check(self, times: Times) -> None:
+        if times is not None and len(times) != 1:
+            frames = f"the dataset wants {len(times)}"
+            raise ValueError(f"a static map gives one frame, {frames}: take Rollout or OneShot")
 
 
 class _Recurrent(Task):
@@ -110,20 +201,8 @@ class _Recurrent(Task):
                 "second time: take residual=False"
             )
 
-    def step(self, net: NormalizedNetwork) -> Callable[[Tensor], Tensor]:
-        """The function from a window to the next frame, with symbols evaluated once."""
-        step = net.step
-
-        def advance(window: Tensor) -> Tensor:
-            encoded = net.encode(window)
-            frame = step(encoded)
-            last = encoded[:, -frame.shape[1] :]
-            return net.decode(frame + last if self.residual else frame)
-
-        return advance
-
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
-        return rollout(self.step(net), inputs, len(self._need(times)))
+        return rollout(net.step, inputs, len(self._need(times)))
 
 
 class Rollout(_Recurrent):
@@ -135,16 +214,19 @@ class Rollout(_Recurrent):
     recompute: bool = False
     """Whether to keep one step in memory instead of all, for about a third more time."""
 
-    def examples(self, samples: Samples) -> Examples:
+    def examples(self, samples: Samples) -> int:
         _check_window(samples)
         frames = len(self._need(samples.data.target_times))
         if self.steps is not None and self.steps > frames:
             raise ValueError(f"steps={self.steps} of a rollout, but only {frames} target frames")
-        return whole_samples(samples, self.steps, frame_by_frame=True)
+        return len(samples)
+
+    def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+        whole = super().batch(samples, indices, seed=seed, epoch=epoch)
+        return replace(whole, targets=whole.targets[:, : self.steps], frame_by_frame=True)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
-        steps = batch.targets.shape[1]
-        return rollout(self.step(net), batch.inputs, steps, recompute=self.recompute)
+        return rollout(net.step, batch.inputs, batch.targets.shape[1], recompute=self.recompute)
 
 
 class _OneStep(_Recurrent):
@@ -152,32 +234,32 @@ class _OneStep(_Recurrent):
 
     frames: Frames | None = None
     """Frames that the network sees; None takes the window of the dataset."""
-    noise: Noise = 0.0
+    noise: Annotated[float, Field(ge=0)] = 0.0
     """Noise on the input in training, as a share of the input's own deviation."""
 
-    def examples(self, samples: Samples) -> Examples:
+    def examples(self, samples: Samples) -> int:
         window = _check_window(samples)
         count = window if self.frames is None else self.frames
         if count > window:
             cure = f"take data.window(inputs={count})"
             raise ValueError(f"frames={count} of a window with {window} frames: {cure}")
         # a dataset has a target behind its window, so at least one window fits
+        return len(samples) * (len(samples.data.times or ()) - count)
+
+    def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+        count = self.frames or _check_window(samples)
         per_sample = len(samples.data.times or ()) - count
-
-        def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
-            rows, starts = zip(*(divmod(index, per_sample) for index in indices), strict=True)
-            frames = samples.frames(rows, starts, count + 1)
-            inputs = frames[:, :-1].flatten(1, 2).contiguous()
-            if self.noise:
-                deviation = inputs.flatten(1).std(dim=1).reshape(-1, *[1] * (inputs.dim() - 1))
-                noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
-                inputs = inputs + self.noise * deviation * noise
-            return Batch(inputs, frames[:, -1].contiguous(), None, samples.pde_parameters(rows))
-
-        return Examples(len(samples) * per_sample, batch)
+        rows, starts = zip(*(divmod(index, per_sample) for index in indices), strict=True)
+        frames = samples.frames(rows, starts, count + 1)
+        inputs = frames[:, :-1].flatten(1, 2).contiguous()
+        if self.noise:  # in double, where squares of no unit overflow
+            deviation = inputs.double().flatten(1).std(dim=1).to(inputs)
+            noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
+            inputs = inputs + self.noise * deviation.reshape(-1, *[1] * (inputs.dim() - 1)) * noise
+        return Batch(inputs, frames[:, -1].contiguous(), None, samples.pde_parameters(rows))
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
-        return self.step(net)(batch.inputs)
+        return net.step(batch.inputs)
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
         latest = inputs if self.frames is None else inputs[:, -self.frames * net.channels :]
@@ -195,7 +277,7 @@ class Markov(_OneStep):
 
     kind: Literal["markov"] = "markov"
     frames: Frames | None = 1
-    noise: Noise = 0.01
+    noise: Annotated[float, Field(ge=0)] = 0.01
     residual: bool = True
 
 
@@ -225,18 +307,20 @@ class OneShot(Task):
         """What the network sees of a time."""
         return (t - self.start) / self.span
 
-    def examples(self, samples: Samples) -> Examples:
-        times = self._need(samples.data.target_times)[:: self.train_every]
+    def examples(self, samples: Samples) -> int:
+        return len(samples) * len(self._trained(samples))
 
-        def batch(indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
-            rows, frames = zip(*(divmod(index, len(times)) for index in indices), strict=True)
-            inputs, targets = samples.batch(rows)
-            chosen = torch.tensor(frames, device=inputs.device) * self.train_every
-            t = inputs.new_tensor([times[frame] for frame in frames])
-            each = torch.arange(len(rows), device=inputs.device)
-            return Batch(inputs, targets[each, chosen], t, samples.pde_parameters(rows))
+    def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
+        times = self._trained(samples)
+        rows, frames = zip(*(divmod(index, len(times)) for index in indices), strict=True)
+        inputs, targets = samples.batch(rows)
+        chosen = torch.tensor(frames, device=inputs.device) * self.train_every
+        t = inputs.new_tensor([times[frame] for frame in frames])
+        each = torch.arange(len(rows), device=inputs.device)
+        return Batch(inputs, targets[each, chosen], t, samples.pde_parameters(rows))
 
-        return Examples(len(samples) * len(times), batch)
+    def _trained(self, samples: Samples) -> Sequence[float]:
+        return self._need(samples.data.target_times)[:: self.train_every]
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
         (inputs, targets), grid = samples.batch(), samples.data.grid
@@ -259,10 +343,6 @@ class SpaceTime(Task):
     """
 
     kind: Literal["space-time"] = "space-time"
-
-    def examples(self, samples: Samples) -> Examples:
-        self._need(samples.data.target_times)
-        return whole_samples(samples)
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
         (inputs, targets), grid = samples.batch(), samples.data.grid

@@ -7,8 +7,9 @@ import contextlib
 import copy
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,23 +31,8 @@ from pdno.operators.cache import CachedLayer
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
-from pdno.training.checkpoint import (
-    History,
-    read_history,
-    read_tensors,
-    split_names,
-    write_tensors,
-)
-from pdno.training.error_bars import ErrorBars, Kind
+from pdno.training import checkpoint, samples
 from pdno.training.losses import Loss, RelativeError
-from pdno.training.normalizer import (
-    Normalization,
-    NormalizedNetwork,
-    Normalizer,
-    ParameterScale,
-    count_seen,
-    move,
-)
 from pdno.training.operator_record import (
     OperatorRecord,
     SampleArrays,
@@ -56,15 +42,9 @@ from pdno.training.operator_record import (
     read_record,
     symbol_arrays,
 )
-from pdno.training.samples import (
-    BATCH_SIZE,
-    Batch,
-    Predictor,
-    Samples,
-    evaluation_mode,
-    predict_batches,
-)
-from pdno.training.task import StaticMap, Task, Times, make_task
+from pdno.training.samples import BATCH_SIZE, Batch, Predictor, Samples
+from pdno.training.statistics import ErrorBars, Kind, Normalization, Normalizer, ParameterScale
+from pdno.training.task import NormalizedNetwork, StaticMap, Task, Times, count_seen, make_task
 
 if TYPE_CHECKING:
     from pdno.figures.fields import Animation
@@ -97,7 +77,7 @@ class TrainedOperator(nn.Module):
         self.network, self.inputs, self.outputs = network, inputs, outputs
         self.pde_scale, self.task, self.sampling = pde_scale, task or StaticMap(), sampling
         self.bars: ErrorBars | None = None
-        self.history, self.metrics = History(), tuple[Metric, ...]()
+        self.history, self.metrics = checkpoint.History(), tuple[Metric, ...]()
         self.training_record: TrainingRecord | None = None
         self.sample_arrays: SampleArrays = {}
         self._member: Tensor | None = None  # the PDE parameters of `fixed`, (1, P)
@@ -112,16 +92,11 @@ class TrainedOperator(nn.Module):
 
     @classmethod
     def untrained(
-        cls,
-        network: nn.Module,
-        task: Task,
-        samples: Samples,
-        normalization: Normalization = "none",
+        cls, network: nn.Module, task: Task, samples: Samples, kind: Normalization = "none"
     ) -> "TrainedOperator":
         """The operator before its training, with normalisers fitted to the training samples."""
-        task.examples(samples)  # refuses samples that do not fit the task
-        none = normalization == "none"  # statistics need all samples in memory
-        inputs, outputs = (None, None) if none else task.normalizers(samples, normalization)
+        # statistics need all samples in memory
+        inputs, outputs = (None, None) if kind == "none" else task.normalizers(samples, kind)
         numbers = samples.pde_parameters(range(len(samples)))
         scale = None if numbers is None else ParameterScale(numbers.amin(0), numbers.amax(0))
         sampling = Sampling.of(samples.data)
@@ -136,7 +111,7 @@ class TrainedOperator(nn.Module):
     def on(self, grid: Grid, pde_parameters: Tensor | None = None) -> NormalizedNetwork:
         """The normalised network on a grid, at PDE parameters (B, P) in the units of the data."""
         pde_parameters = self._member if pde_parameters is None else pde_parameters
-        scale, sampling = self.pde_scale, self.sampling
+        scale = self.pde_scale
         if (pde_parameters is None) != (scale is None):
             trained = 0 if scale is None else len(scale.low)
             number = 0 if pde_parameters is None else pde_parameters.shape[-1]
@@ -146,9 +121,10 @@ class TrainedOperator(nn.Module):
             grid,
             self.inputs,
             self.outputs,
-            channels=1 if sampling is None else sampling.output_channels,
+            channels=1 if self.sampling is None else self.sampling.output_channels,
             pde_parameters=None if scale is None else scale(pde_parameters),
             time_scale=self.task.time_scale,
+            residual=getattr(self.task, "residual", False),
         )
 
     def forward(self, batch: Batch, grid: Grid, loss: Loss | None = None) -> tuple[Tensor, Tensor]:
@@ -187,23 +163,13 @@ class TrainedOperator(nn.Module):
         like = next((p for p in self.parameters() if p.is_floating_point()), f)
         net = self.on(grid) if numbers is None else None
         parts = []
-        with evaluation_mode(self):
+        with samples.evaluation_mode(self):
             for first in range(0, max(len(f), 1), batch_size):
                 some = slice(first, first + batch_size)
                 member = net or self.on(grid, None if numbers is None else numbers[some].to(like))
                 parts.append(self.task.predict(member, f[some].to(like), times).to(f))
         prediction = torch.cat(parts) if len(parts) > 1 else parts[0]
         return prediction if isinstance(inputs, Tensor) else prediction.numpy()
-
-    def predict_dataset(
-        self,
-        data: OperatorDataset,
-        *,
-        batch_size: int = BATCH_SIZE,
-        device: torch.device | str | None = None,
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Predictions and targets of a dataset, batch by batch, on the CPU."""
-        return predict_batches(self, data, batch_size=batch_size, device=device)
 
     def freeze(self, grid: Grid | None = None, *, tolerance: float = 0.0) -> list[CachedLayer]:
         """Evaluate all symbols once, for inference on a grid, by default that of the training."""
@@ -225,7 +191,7 @@ class TrainedOperator(nn.Module):
 
     def calibrate(self, data: OperatorDataset, coverage: float = 0.9) -> ErrorBars:
         """Error bars for a share `coverage` of samples to come, from samples it has never seen."""
-        predictions, targets = zip(*self.predict_dataset(data), strict=True)
+        predictions, targets = zip(*samples.predict_batches(self, data), strict=True)
         self.bars = ErrorBars.fit(torch.cat(predictions), torch.cat(targets), data.grid, coverage)
         return self.bars
 
@@ -249,9 +215,8 @@ class TrainedOperator(nn.Module):
     def plot(self, data: OperatorDataset, index: int = 0) -> "Figure":
         """A figure of input, target, prediction and error of a sample, with error bars if any."""
         prediction, title = self._predict_sample(data, index)
-        band = None
-        if self.bars is not None:
-            band = self.bars.band(data.grid).cpu().expand(prediction.shape)
+        bars = self.bars
+        band = None if bars is None else bars.band(data.grid).cpu().expand(prediction.shape)
         return data.plot(index, prediction, title=title, band=band)
 
     def animate(self, data: OperatorDataset, index: int = 0) -> "Animation":
@@ -296,9 +261,9 @@ class TrainedOperator(nn.Module):
             arrays = {**arrays, **symbol_arrays(self.network, self.task, grid, times)}
         header = {"grid": json.dumps(asdict(grid)), "times": json.dumps(times)}
         single = {name: array.float() for name, array in arrays.items()}
-        write_tensors(folder / run_folder.SAMPLES, single, header)
+        checkpoint.write_tensors(folder / run_folder.SAMPLES, single, header)
         write_metrics(folder / run_folder.METRICS, self.metrics)
-        write_tensors(folder / run_folder.WEIGHTS, self.state_dict(), {})
+        checkpoint.write_tensors(folder / run_folder.WEIGHTS, self.state_dict(), {})
         network: dict[str, Any] | None = None
         with contextlib.suppress(ValueError):  # one that does not record its arguments
             network = describe(self.network)
@@ -334,16 +299,17 @@ class TrainedOperator(nn.Module):
             problem = "damaged, or of another operator" if weights.is_file() else "missing"
             cure = "copy the whole folder again, or save it anew"
             raise ValueError(f"cannot read {weights}, which is {problem}: {cure}")
-        tensors, _ = read_tensors(weights, device)
-        grid, parts = record.sampling.grid, split_names(tensors)
+        tensors, _ = checkpoint.read_tensors(weights, device)
+        grid, parts = record.sampling.grid, checkpoint.split_names(tensors)
+        normalizer = partial(Normalizer, grid=grid)
+        kinds: dict[str, Callable[..., Any]] = {"inputs": normalizer, "outputs": normalizer}
+        kinds["pde_scale"] = ParameterScale
         try:
             operator = cls(
                 record.build(folder) if network is None else network,
                 make_task(record.task),
                 record.sampling,
-                inputs=Normalizer(**parts["inputs"], grid=grid) if parts["inputs"] else None,
-                outputs=Normalizer(**parts["outputs"], grid=grid) if parts["outputs"] else None,
-                pde_scale=ParameterScale(**parts["pde_scale"]) if parts["pde_scale"] else None,
+                **{name: make(**parts[name]) for name, make in kinds.items() if parts[name]},
             )
             operator.bars = ErrorBars(**parts["bars"], grid=grid) if parts["bars"] else None
             move(operator, device, getattr(torch, record.dtype))
@@ -352,7 +318,8 @@ class TrainedOperator(nn.Module):
             other = f"the weights of {folder} are of another {record.network_class} than this one"
             raise ValueError(f"{other}: {' '.join(str(problem).split())}") from problem
         operator.training_record = record.training
-        operator.history, operator.metrics = read_history(folder), tuple(metrics_of_run(folder))
+        operator.history = checkpoint.read_history(folder)
+        operator.metrics = tuple(metrics_of_run(folder))
         return operator.eval()
 
     def _numbers(self, pde_parameters: PDEParameters, count: int) -> Tensor | None:
@@ -421,3 +388,15 @@ def as_predictor(network: Predictor | nn.Module) -> Predictor:
         problem = f"this {name} was trained inside normalisers and does not predict alone"
         raise ValueError(f"{problem}: give the trained operator")
     return TrainedOperator(network)
+
+
+def move(module: nn.Module, device: torch.device | str, dtype: torch.dtype) -> None:
+    """As `module.to`, which makes complex weights real; here they stay complex."""
+
+    def moved(tensor: Tensor) -> Tensor:
+        if tensor.is_complex():
+            return tensor.to(device, dtype.to_complex())
+        return tensor.to(device, dtype if tensor.is_floating_point() else None)
+
+    apply: Callable[..., nn.Module] = module._apply
+    apply(moved)

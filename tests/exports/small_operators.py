@@ -5,8 +5,8 @@ from functools import partial
 import torch
 
 import pdno
-from pdno.training.normalizer import fit_normalizer
 from pdno.training.operator_record import Sampling
+from pdno.training.statistics import fit_normalizer
 from pdno.training.trained_operator import TrainedOperator
 
 BOX, TORUS, LINE = pdno.Grid.cells((16, 16)), pdno.Grid((16, 16)), pdno.Grid((32,))

@@ -7,7 +7,7 @@ import torch
 import pdno
 from pdno.data.generate import usual_distribution
 from pdno.data.problems import DarcyProblem
-from pdno.training.error_bars import ErrorBars, conformal_quantile
+from pdno.training.statistics import ErrorBars, conformal_quantile
 
 COVERAGE, SPLITS = 0.9, 40
 

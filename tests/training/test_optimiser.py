@@ -12,8 +12,9 @@ from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit
 from pdno.training.optimiser import Muon, Optimiser, orthogonal_factor
-from pdno.training.samples import Samples, augmented, whole_samples
+from pdno.training.samples import Samples, augmented
 from pdno.training.settings import TrainingSettings
+from pdno.training.task import StaticMap
 
 
 def exact_factor(matrix):
@@ -178,15 +179,15 @@ class TestSymmetries:
         f = torch.randn(6, 1, 16)
         data = OperatorDataset.from_arrays(f, f.square() * f, Grid((16,)))
         with pytest.raises(ValueError, match="no symmetries"):
-            augmented(whole_samples, Samples(data, torch.device("cpu")))
+            augmented(StaticMap().batch, Samples(data, torch.device("cpu")))
         samples = Samples(data.with_symmetries(Burgers().symmetries), torch.device("cpu"))
-        examples = augmented(whole_samples, samples)
-        batch = examples.batch(range(6), seed=1, epoch=2)
+        make = augmented(StaticMap().batch, samples)
+        batch = make(samples, range(6), seed=1, epoch=2)
         torch.testing.assert_close(batch.targets, batch.inputs**3)
         assert not torch.equal(batch.inputs, f)
-        alone = examples.batch([4], seed=1, epoch=2)
+        alone = make(samples, [4], seed=1, epoch=2)
         assert torch.equal(alone.inputs[0], batch.inputs[4])
-        other = examples.batch(range(6), seed=1, epoch=3)
+        other = make(samples, range(6), seed=1, epoch=3)
         assert not torch.equal(other.inputs, batch.inputs)
 
     def test_a_subsampled_box_is_turned_before_points_are_left_out(self):

@@ -9,7 +9,7 @@ from pdno.data.problems import BurgersProblem, HeatProblem, NavierStokesProblem
 from pdno.fields.distributions import draw_parameters
 from pdno.symbols import ClassicalSymbol, LowRankSymbol, NetworkSymbol, TrunkSymbol
 from pdno.symbols.scale import InputScale
-from pdno.training.normalizer import ParameterScale
+from pdno.training.statistics import ParameterScale
 
 GRID = pdno.Grid((16,))
 KINDS = (NetworkSymbol, LowRankSymbol, TrunkSymbol, ClassicalSymbol)

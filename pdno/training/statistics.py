@@ -1,0 +1,182 @@
+"""Statistics of samples, kept with the weights: normalisers, ranges of PDE parameters, error bars.
+
+A normaliser is u -> (u - mean) / std. Pointwise statistics are fields, as in the published Darcy
+runs, and splines of themselves on other grids; channel statistics are a pair of numbers per
+channel. PDE parameters are scaled to [-1, 1].
+
+Conformal error bars hold for a stated share of new samples. With residuals r = u - v of the target
+u and the prediction v of held-out samples:
+
+    whole field   |r(x)| <= q σ(x) at all x,t at once for a share 1 - α of the samples. σ(x) is the
+                  root mean square of r at x over the first third of them, q the quantile of the
+                  scores sup_x |r(x)|/σ(x) of the others.
+    pointwise     |r(x)| <= q(x) at each x, t for a share 1 - α of the samples, q(x) the quantile
+                  of |r(x)| over all of them.
+"""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from pdno.interface.errors import check_choice
+from pdno.spectral.calculus import interpolate
+from pdno.spectral.grid import Grid
+
+Normalization = Literal["none", "pointwise", "channel"]
+Kind = Literal["field", "point"]
+EPSILON = 1e-5  # of the published normaliser, here a share of the largest deviation
+ROUNDING = 4.0  # relative deviation, in units of the last digit, up to which a channel is constant
+DECADE = 10.0
+FLOOR = 1e-3  # least σ(x) as a share of its root mean square, where the error is known to vanish
+
+
+class Normalizer(nn.Module):
+    """encode(u) = (u - mean) / std and its inverse decode (paper section 5.2).
+
+    Shapes: mean and std on `grid`, (..., C, *N), or (..., C, 1, ..., 1) of channels; they are
+    repeated over the frames of a window (B, k·C, *N).
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor, grid: Grid) -> None:
+        super().__init__()
+        self.grid = grid
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", std)
+
+    def encode(self, u: Tensor, grid: Grid) -> Tensor:
+        """u in units of the training samples."""
+        mean, std = self._on(grid, u)
+        return (u - mean) / std
+
+    def decode(self, u: Tensor, grid: Grid) -> Tensor:
+        """The inverse of `encode`."""
+        mean, std = self._on(grid, u)
+        return u * std + mean
+
+    def _on(self, grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
+        mean, std = self.mean.to(like), self.std.to(like)
+        if grid != self.grid and math.prod(mean.shape[-grid.dim :]) > 1:
+            least = float(std.min()) / 2  # a spline through a spike swings below zero
+            mean = interpolate(mean, self.grid, grid)
+            std = interpolate(std, self.grid, grid).clamp_min(least)
+        channel = -grid.dim - 1
+        frames = like.shape[channel] // mean.shape[channel]
+        if frames > 1:
+            mean, std = (torch.cat([part] * frames, dim=channel) for part in (mean, std))
+        return mean, std
+
+
+def fit_normalizer(
+    samples: Tensor, grid: Grid, kind: Normalization, *, frames: bool = False
+) -> Normalizer | None:
+    """The normaliser of samples (B, C, *N), or (B, T, C, *N) with frames; None for "none".
+
+    Its std is the unbiased deviation and ε = 1e-5 of the largest one of the channel; that of a
+    channel that never changes is the size of its values.
+    """
+    grid.check(samples, "samples")
+    check_choice("normalization", kind, get_args(Normalization))
+    if kind == "none":
+        return None
+    samples = samples.flatten(0, 1) if frames else samples  # frames are samples of their own
+    if kind == "pointwise" and len(samples) < 2:
+        raise ValueError(f"{len(samples)} sample: pointwise statistics need at least 2")
+    space = tuple(range(-grid.dim, 0))
+    over = [0, *space] if kind == "channel" else [0]
+    std, mean = (s[0] for s in torch.std_mean(samples.double(), dim=over, keepdim=True))
+    largest, size = (s.abs().amax(space, keepdim=True) for s in (std, mean))
+    constant = largest <= ROUNDING * torch.finfo(samples.dtype).eps * size
+    std = torch.where(constant, torch.where(size > 0, size, 1.0), std + EPSILON * largest)
+    return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
+
+
+class ParameterScale(nn.Module):
+    """μ -> 2 (g(μ) - g(low)) / (g(high) - g(low)) - 1, g = log for μ over a decade or more.
+
+    Shapes: low and high (P,), those of the training samples.
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, low: Tensor, high: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("low", low)
+        self.register_buffer("high", high)
+
+    def forward(self, pde_parameters: Tensor) -> Tensor:
+        """PDE parameters (B, P) as networks see them, in [-1, 1] for those of the training."""
+        low, high = self.low.double(), self.high.double()
+        log = (low > 0) & (high >= DECADE * low)
+        values = pde_parameters.to(low.device).double()
+        if len(bad := values[log & (values <= 0)]):
+            raise ValueError(f"a PDE parameter is {float(bad[0]):g}; expected a positive one")
+        low, high, values = (torch.where(log, x.abs().log(), x) for x in (low, high, values))
+        span = torch.where(high > low, high - low, 1.0)
+        return (2 * (values - low) / span - 1).to(pde_parameters.dtype)
+
+
+class ErrorBars(nn.Module):
+    """v ± band: q σ(x) for whole fields, q(x) for each point by itself.
+
+    Shapes: field and point (C, *N), or (T, C, *N), on the grid of the calibration.
+    """
+
+    field: Tensor
+    point: Tensor
+    coverage: Tensor
+
+    def __init__(self, field: Tensor, point: Tensor, coverage: Tensor, grid: Grid) -> None:
+        super().__init__()
+        self.grid = grid
+        self.register_buffer("field", field)
+        self.register_buffer("point", point)
+        self.register_buffer("coverage", coverage)
+
+    @classmethod
+    def fit(
+        cls, predictions: Tensor, targets: Tensor, grid: Grid, coverage: float = 0.9
+    ) -> "ErrorBars":
+        """From predictions and targets of held-out samples, (B, C, *N) or (B, T, C, *N)."""
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage is {coverage}; expected a share between 0 and 1, as 0.9")
+        residual = (targets - predictions).abs()
+        first = len(residual) // 3
+        least = math.ceil(coverage / (1 - coverage) - 1e-9)
+        if len(residual) - first < least or not first:
+            problem = f"{len(residual)} samples are too few for bars of coverage {coverage:g}"
+            raise ValueError(f"{problem}: give {math.ceil(1.5 * least) + 1} or more")
+        sigma = residual[:first].double().square().mean(dim=0).sqrt()
+        sigma = sigma.clamp_min(FLOOR * float(sigma.square().mean().sqrt())).to(residual)
+        if not bool((sigma > 0).all()):
+            raise ValueError("all predictions are exact: there is no error to draw bars of")
+        scores = (residual[first:] / sigma).flatten(1).amax(dim=1)
+        field = conformal_quantile(scores, coverage) * sigma
+        point = conformal_quantile(residual, coverage)
+        return cls(field, point, torch.tensor(coverage, dtype=field.dtype), grid)
+
+    def band(self, grid: Grid | None = None, kind: Kind = "field") -> Tensor:
+        """The half width of the bars on a grid, by default that of the calibration."""
+        check_choice("kind", kind, get_args(Kind))
+        width = self.field if kind == "field" else self.point
+        if grid is None or grid == self.grid:
+            return width
+        return interpolate(width, self.grid, grid).clamp_min(0.0)
+
+    def covered(self, predictions: Tensor, targets: Tensor, kind: Kind = "field") -> Tensor:
+        """Which samples lie in their bars as a whole, (B,), or at which points, (B, C, *N)."""
+        inside = (targets - predictions).abs() <= self.band(kind=kind).to(targets)
+        return inside.flatten(1).all(dim=1) if kind == "field" else inside
+
+
+def conformal_quantile(scores: Tensor, coverage: float) -> Tensor:
+    """The ⌈(n + 1)(1 - α)⌉-th smallest of n scores along the first axis, (n, ...) -> (...)."""
+    rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
+    if rank > len(scores):
+        raise ValueError(f"{len(scores)} scores are too few for a coverage of {coverage:g}")
+    return scores.kthvalue(rank, dim=0).values
