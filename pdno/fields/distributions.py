@@ -96,10 +96,8 @@ class GaussianField:
                 cosines = torch.cos(math.pi * torch.outer(torch.arange(len(x)), x))
                 g = torch.tensordot(g, cosines, dims=([0], [0]))
             return g
-        if grid.offset:
-            phase = (grid.modes() * torch.tensor(grid.spacing)).sum(-1) * grid.offset
-            g = g * torch.exp(2j * math.pi * phase)
-        return inverse(g, grid.shape)
+        phase = (grid.modes() * torch.tensor(grid.spacing)).sum(-1) * grid.offset
+        return inverse(g * torch.exp(2j * math.pi * phase) if grid.offset else g, grid.shape)
 
 
 @dataclass(frozen=True)
@@ -168,10 +166,7 @@ def _modes_by_shells(
     k = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
     k = k[np.argsort(np.abs(k).max(axis=1), kind="stable")]
     # periodic modes whose last nonzero component is positive are half of the lattice
-    sign = np.zeros(len(k), dtype=np.int64)
-    for component in k.T:
-        sign = np.where(component != 0, np.sign(component), sign)
-    k = k[sign > 0]
+    k = k[k @ (2 * half[-1] + 1) ** np.arange(len(axes)) > 0]
     inside = np.all(np.abs(k) <= limits, axis=1)
     sizes = (*shape[:-1], shape[-1] // 2 + 1) if periodic else shape
     return k[inside], inside, np.ravel_multi_index(list((k[inside] % shape).T), sizes)

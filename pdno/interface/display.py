@@ -39,6 +39,7 @@ def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
     """Show progress up to `total` as the block calls what this yields; rates leave out `done`."""
     cell = _notebook_cell(title)
     every = PLAIN_EVERY if cell is None else NOTEBOOK_EVERY
+    show = cell or (lambda bar, text: print(text, file=sys.stderr))
     on_terminal = cell is None and sys.stderr.isatty()
     with _bar() if on_terminal else contextlib.nullcontext() as bar:
         if bar is not None:
@@ -55,11 +56,8 @@ def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
             elif count >= total or now - last >= every:
                 last, left = now, (total - count) / rate if rate > 0 else float("inf")
                 text = f"{title}: {count}/{total}, {rate:.2f}/s, {left:.0f} s left"
-                text = f"{text}, {shown}" if shown else text
-                if cell is None:
-                    print(text, file=sys.stderr)
-                else:
-                    cell(f'<progress value="{count}" max="{total}"></progress> ', text)
+                bar_of_cell = f'<progress value="{count}" max="{total}"></progress> '
+                show(bar_of_cell, f"{text}, {shown}" if shown else text)
 
         yield advance
 

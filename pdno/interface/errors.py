@@ -47,20 +47,21 @@ def suggest(word: str, existing: Iterable[str]) -> str:
     return f"did you mean {names[near[0]]!r}? " if near[0] else ""
 
 
+def _expected(value: object, names: list[str]) -> str:
+    near = suggest(str(value)[:LONGEST_NAME], names)
+    return f"{value!r:.{LONGEST_NAME}}; {near}expected one of {', '.join(names)}"
+
+
 def unknown_name(what: str, name: object, existing: Iterable[str]) -> str:
     """The message about a name that no registry has; other packages may register it."""
-    names = list(existing)
-    near = suggest(str(name)[:LONGEST_NAME], names)
-    return f"{what} {name!r:.{LONGEST_NAME}}; {near}expected one of {', '.join(names)}; {PLUGIN}"
+    return f"{what} {_expected(name, list(existing))}; {PLUGIN}"
 
 
 def check_choice(name: str, value: object, options: Iterable[object]) -> None:
     """ValueError with the nearest option unless the value is one of them."""
     names = [str(option) for option in options]
     if str(value) not in names:
-        near = suggest(str(value)[:LONGEST_NAME], names)
-        wrong = f"{name} is {value!r:.{LONGEST_NAME}}"
-        raise ValueError(f"{wrong}; {near}expected one of {', '.join(names)}")
+        raise ValueError(f"{name} is {_expected(value, names)}")
 
 
 def check_at_least(name: str, value: float, least: float = 1) -> None:
