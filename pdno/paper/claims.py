@@ -66,23 +66,20 @@ class Case(NamedTuple):
 # Kinds of comparison
 
 
-def ordered(cases: Iterable[Case], *, count: bool = False) -> Finding:
-    """All errors of a rank are below those of the next; `count` says only in how many cases."""
-    texts: list[str] = []
-    answers: dict[str, list[bool]] = {}
+def ordered(cases: Iterable[Case]) -> Finding:
+    """All errors of a rank are below those of the next."""
+    texts, holds = [], True
     used: dict[NetworkMetrics, None] = {}
     for label, ranks, note in cases:
         present = [rank for rank in ranks if rank]
         if ranks[0] and len(present) > 1:
             means = [[error.mean for error in rank.values()] for rank in present]
-            answers.setdefault(label, []).append(all(max(a) < min(b) for a, b in pairwise(means)))
+            holds &= all(max(a) < min(b) for a, b in pairwise(means))
             errors = [(network, error) for rank in present for network, error in rank.items()]
             used |= dict.fromkeys(network for network, _ in errors)
             words = [f"{network.model} {summary_text(error)}" for network, error in errors]
             texts.append(label + ", ".join(words) + note)
-    if count:
-        texts = [f"{label}{sum(held)} of {len(held)} times" for label, held in answers.items()]
-    return Finding(all(map(all, answers.values())), "; ".join(require(texts)), used)
+    return Finding(holds, "; ".join(require(texts)), used)
 
 
 def monotone(
@@ -173,13 +170,14 @@ def _figure_1(results: Results) -> list[NetworkMetrics]:
 
 def lowest_over_time(results: Results) -> Finding:
     """PDNO and the others at every time."""
-    (first, curve), *others = [(network, network.over_time()) for network in _figure_1(results)]
-    label = f"{first.model} against {', '.join(n.model for n, _ in others)}: lowest at "
-    cases = [
-        Case(label, [{first: curve[t]}, {n: other[t] for n, other in others if t in other}])
-        for t in curve
+    first, *others = networks = _figure_1(results)
+    curves = [network.over_time() for network in others]
+    wins = [
+        all(error.mean < curve[t].mean for curve in curves if t in curve)
+        for t, error in first.over_time().items()
     ]
-    return ordered(cases, count=True)
+    label = f"{first.model} against {', '.join(n.model for n in others)}: lowest at "
+    return Finding(all(wins), f"{label}{sum(wins)} of {len(wins)} times", networks)
 
 
 def best_on_samples(results: Results) -> Finding:
@@ -188,16 +186,14 @@ def best_on_samples(results: Results) -> Finding:
     frames = {n: a for n in networks if (a := results.array(n, "frame_error")) is not None}
     each = [results.array(network, "error") for network in require(frames)]
     mean = np.mean([array for array in each if array is not None], axis=0)
-    cases: list[Case] = []
+    groups = [[n for n in frames if n.metadata.network in g] for g in ((PDNO,), BASELINES)]
+    ours, theirs = ([frames[network] for network in require(group)] for group in groups)
+    texts, holds = [], True
     for choice, index in (("lowest", int(mean.argmin())), ("highest", int(mean.argmax()))):
-        for at_time in zip(*(errors[index] for errors in frames.values()), strict=True):
-            errors = {n: Summary(float(e), 0, 1) for n, e in zip(frames, at_time, strict=True)}
-            ranks = [
-                {n: e for n, e in errors.items() if n.metadata.network in names}
-                for names in ((PDNO,), BASELINES)
-            ]
-            cases.append(Case(f"{choice}: sample {index}, best at ", ranks))
-    return ordered(cases, count=True)
+        wins = np.max(ours, axis=0)[index] < np.min(theirs, axis=0)[index]
+        texts.append(f"{choice}: sample {index}, best at {wins.sum()} of {wins.size} times")
+        holds &= bool(wins.all())
+    return Finding(holds, "; ".join(texts), sum(groups, []))
 
 
 def growth(results: Results) -> Finding:

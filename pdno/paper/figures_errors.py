@@ -20,7 +20,6 @@ from pdno.paper.results import (
     exhibit,
     grouped,
     line_of,
-    marker_of,
     of_network,
     require,
 )
@@ -59,7 +58,7 @@ def _draw_costs(axes: Axes, networks: Networks, column: int) -> None:
     errors = {network: require(network.summary()).mean for network in networks}
     for network, error in errors.items():
         if (cost := _costs(network)[column]) is not None:
-            style: MarkerStyle = {**marker_of(network.metadata), "linestyle": ""}
+            style: MarkerStyle = {**line_of(network.metadata), "linestyle": ""}
             axes.plot([cost], [error], label=network.model, **style)
     least = min(errors.values()) / 3
     solver = [pair for pair in _solver(networks) if column == PREDICTION and pair[1] > least]
@@ -194,7 +193,7 @@ def plot_modes(results: Results) -> Figure:
         others = results.by_resolution("darcy").get(networks[0].resolution, [])
         for network in [n for name in BASELINES if (n := of_network(others, name))]:
             if error := network.summary():
-                style = {"color": marker_of(network.metadata)["color"], "linestyle": "-."}
+                style = {"color": line_of(network.metadata)["color"], "linestyle": "-."}
                 across = dict.fromkeys(by_label, Summary(error.mean, math.nan, 1))
                 yield f"{network.model}, test", across, style
 

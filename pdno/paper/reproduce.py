@@ -6,25 +6,44 @@
 
 Finished runs are skipped and interrupted ones continued, so the same command may be repeated. With
 the extra `cluster` the runs spread over a Ray cluster that shares the folder; without, they run
-one after another.
+one after another. The resource table measures one training step of each network in a process of
+its own; the paper measured a GPU, so the ratios of PDNO and FNO are what can be compared.
 """
 
+from concurrent.futures import ProcessPoolExecutor
 from inspect import signature
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from pdno.data.workers import start_ray
+from pdno.evaluation.speed import peak_growth, time_alternately
 from pdno.files.atomic import only_writer
-from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
-from pdno.files.run_folder import CHECKSUMS, DATA, METRICS
+from pdno.files.metric_table import Metadata, Metric, make_metrics, metrics_of_run, write_metrics
+from pdno.files.run_folder import (
+    CHECKSUMS,
+    DATA,
+    METRICS,
+    WITH_CHECKSUMS,
+    is_finished,
+    write_checksums,
+)
+from pdno.interface.display import track
 from pdno.interface.errors import unknown_name
+from pdno.native import tune_allocator
+from pdno.networks.neural_operator import count_parameters
 from pdno.paper import recipes  # noqa: F401  # which registers its recipes
-from pdno.paper.resources import measure_resources
 from pdno.runs.execute import run_experiment
 from pdno.runs.plugins import RECIPES, Study
 from pdno.runs.specification import Experiment, ensure_dataset
+from pdno.spectral.grid import Grid
+from pdno.training.samples import Batch
+from pdno.training.trained_operator import TrainedOperator
 
 Engine = Literal["serial", "ray"]
+STEPS_PER_EPOCH = 50  # of the paper's resource table
 
 
 def reproduce(
@@ -82,12 +101,10 @@ def run_study(
     out.mkdir(parents=True, exist_ok=True)
     if engine == "ray":
         _run_with_ray(study, out, device)
-        return gather_metrics(out)
-    for experiment in study.experiments:
-        folder = run_folder(experiment, out)
-        run_experiment(experiment, folder, data=out / DATA, device=device, wait=True)
-        metrics = gather_metrics(out)
-    return metrics
+    for experiment in study.experiments if engine == "serial" else ():
+        _run_in(out, experiment, device)
+        gather_metrics(out)
+    return gather_metrics(out)
 
 
 def run_folder(experiment: Experiment, out: Path) -> Path:
@@ -111,13 +128,70 @@ def _run_with_ray(study: Study, out: Path, device: str | None) -> None:
     for experiment in study.experiments:
         if experiment.problem is not None:
             ensure_dataset(experiment.problem, out / DATA, engine="ray")
-    task, path = ray.remote(max_retries=3)(_run_one), str(out.resolve())
+    task, path = ray.remote(max_retries=3)(_run_text), str(out.resolve())
     ray.get([task.remote(e.model_dump_json(), path, device) for e in study.experiments])
 
 
-def _run_one(specification: str, out: str, device: str | None) -> str:
+def _run_text(specification: str, out: str, device: str | None) -> str:
     """One run, by its specification; runs are resumable, so it may be tried again."""
-    experiment = Experiment.model_validate_json(specification)
-    folder = run_folder(experiment, Path(out))
-    run_experiment(experiment, folder, data=Path(out) / DATA, device=device, wait=True)
-    return str(folder)
+    return str(_run_in(Path(out), Experiment.model_validate_json(specification), device))
+
+
+def _run_in(out: Path, experiment: Experiment, device: str | None) -> Path:
+    folder = run_folder(experiment, out)
+    run_experiment(experiment, folder, data=out / DATA, device=device, wait=True)
+    return folder
+
+
+def measure_resources(study: Study, folder: Path) -> None:
+    """Measure a training step of each network into a folder; a finished table is not redone."""
+    if is_finished(folder):
+        metrics_of_run(folder)  # whose checksums are compared
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    metrics: list[Metric] = []
+    with track("resources", total=len(study.experiments)) as advance:
+        for run in study.experiments:
+            values, parameters = _in_own_process(run)
+            about = run.metadata
+            metrics += make_metrics(
+                values,
+                **{"experiment": study.name, "model": run.model, "resolution": run.resolution},
+                **{"seed": run.seed, "split": "train", "parameters": parameters},
+                metadata=Metadata(
+                    study.name, family=about.family, variant=about.variant, sweep=about.sweep
+                ),
+            )
+            advance(1)
+    write_metrics(folder / METRICS, metrics)
+    write_checksums(folder, WITH_CHECKSUMS)
+
+
+def _in_own_process(experiment: Experiment) -> tuple[dict[str, float], int]:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_measure, experiment).result()
+
+
+def _measure(experiment: Experiment) -> tuple[dict[str, float], int]:
+    """Peak memory and best time of one training step, and the parameters of the network."""
+    tune_allocator()
+    frames, batch = experiment.window or 1, experiment.training.batch_size
+    network = experiment.network.build(2, frames, 1, seed=experiment.seed)
+    operator = TrainedOperator(network, experiment.task)
+    grid, generator = Grid((experiment.resolution,) * 2), torch.Generator().manual_seed(0)
+    inputs = torch.randn(batch, frames, *grid.shape, generator=generator)
+    targets = torch.randn(batch, experiment.targets or 1, 1, *grid.shape, generator=generator)
+
+    def step() -> None:
+        operator.zero_grad(set_to_none=True)
+        operator(Batch(inputs, targets, frame_by_frame=True), grid)[0].sum().backward()
+
+    memory = peak_growth(step)
+    best = time_alternately({"step": step}, repeats=2, warm_up=False)["step"]
+    values = {
+        "peak memory MB": memory / 2**20,
+        "seconds per step": best,
+        "seconds per epoch": best * STEPS_PER_EPOCH,
+        "parameters, complex once": float(count_parameters(network)),
+    }
+    return values, count_parameters(network, complex_once=False)

@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -244,25 +244,13 @@ MarkerStyle = dict[str, Any]
 """Keyword arguments of `Axes.plot`."""
 
 
-def marker_of(metadata: Metadata) -> MarkerStyle:
-    """Colour and marker of a network; a training that is not the paper's has an empty marker."""
+def line_of(metadata: Metadata, split: str = "test") -> MarkerStyle:
+    """The style of a network; a training that is not the paper's has an empty marker, training
+    errors have a dashed line."""
     colour, marker = MARKERS.get(metadata.network, OTHER_MARKER)
     face = colour if metadata.of_paper or not metadata.family else "white"
-    return {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face}
-
-
-def line_of(metadata: Metadata, split: str = "test") -> MarkerStyle:
-    """The same with a line, dashed for training errors."""
-    return {**marker_of(metadata), "linestyle": "--" if split == "train" else "-"}
-
-
-def _written_exhibits() -> dict[str, dict[str, Any]]:
-    text = Path(__file__).with_name("exhibits.yaml").read_text(encoding="utf-8")
-    exhibits: dict[str, dict[str, Any]] = yaml.safe_load(text)
-    return exhibits
-
-
-EXHIBITS = _written_exhibits()
+    style = {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face}
+    return {**style, "linestyle": "--" if split == "train" else "-"}
 
 
 @dataclass(frozen=True)
@@ -270,26 +258,11 @@ class Exhibit(Generic[Made]):
     """A table or figure of the report, as exhibits.yaml describes it, and what makes it."""
 
     key: str
+    number: str  #: in the paper, for example "Figure 3"
+    heading: str
     make: Callable[[Results], Made]
-
-    @property
-    def studies(self) -> Sequence[str]:
-        return tuple(EXHIBITS[self.key]["studies"])
-
-    @property
-    def caption(self) -> str:
-        return str(EXHIBITS[self.key].get("caption", ""))
-
-    @property
-    def number(self) -> str:
-        kind, _, rest = self.key.partition("-")
-        number = rest.partition("-")[0]
-        return f"{kind.title()} {int(number)}" if number.isdecimal() else ""
-
-    @property
-    def heading(self) -> str:
-        title = (self.make.__doc__ or "").partition("\n")[0].removesuffix(".")
-        return f"{self.number}. {title}" if self.number else title
+    studies: Sequence[str]
+    caption: str = ""
 
     def __call__(self, results: Results) -> Made | None:
         """The table or figure; None where runs are missing."""
@@ -298,6 +271,17 @@ class Exhibit(Generic[Made]):
         return None
 
 
+EXHIBITS = yaml.safe_load(Path(__file__).with_name("exhibits.yaml").read_text(encoding="utf-8"))
+
+
 def exhibit(key: str) -> Callable[[Callable[[Results], Made]], Exhibit[Made]]:
-    """The decorator of a function that makes a table or figure."""
-    return partial(Exhibit, key)
+    """The decorator of a function that makes a table or figure; its docstring is the title."""
+    kind, digits, *_ = (*key.split("-"), "")
+    number = f"{kind.title()} {int(digits)}" if digits.isdecimal() else ""
+
+    def decorate(make: Callable[[Results], Made]) -> Exhibit[Made]:
+        title = (make.__doc__ or "").partition("\n")[0].removesuffix(".")
+        heading = f"{number}. {title}".removeprefix(". ")
+        return Exhibit(key, number, heading, make, **EXHIBITS[key])
+
+    return decorate

@@ -261,7 +261,7 @@ def test_table_6(monkeypatch, tmp_path):
             made = experiment.network.build(2, 10, 1)
         return {"once": count_parameters(made)}, count_parameters(made, complex_once=False)
 
-    monkeypatch.setattr("pdno.paper.resources._in_own_process", count)
+    monkeypatch.setattr("pdno.paper.reproduce._in_own_process", count)
     assert {row.model: row.value for row in reproduce("resources", tmp_path, preset="paper")} == {
         "PDNO k_max=12 width=20": 189_653,
         "PDNO k_max=12 width=30": 391_103,

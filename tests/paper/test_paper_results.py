@@ -20,7 +20,7 @@ from pdno.paper.chapters import TABLES
 from pdno.paper.claims import CLAIMS, assess
 from pdno.paper.published import Budget, describe_budgets
 from pdno.paper.reproduce import study_of
-from pdno.paper.results import MARKERS, line_of, marker_of
+from pdno.paper.results import MARKERS, line_of
 from pdno.runs.plugins import RECIPES
 from pdno.runs.run import find_runs, find_unfinished
 
@@ -218,7 +218,7 @@ def test_every_network_of_a_recipe_has_its_marker(name, preset):
     assert networks <= MARKERS.keys()
 
 
-def test_every_network_has_a_colour_and_a_marker_of_its_own():
+def test_every_network_has_a_colour_and_a_line_of_its_own():
     assert len({colour for colour, _ in MARKERS.values()}) == len(MARKERS)
     assert len({marker for _, marker in MARKERS.values()}) == len(MARKERS)
     # the palette of Okabe and Ito, grey, and those of networks that are ours
@@ -233,9 +233,9 @@ def test_every_network_has_a_colour_and_a_marker_of_its_own():
     fno = Metadata("darcy", family="FNO", of_paper=True)
     markov = Metadata("darcy", family="FNO", mode="markov")
     assert line_of(fno, "train")["linestyle"] != line_of(fno, "test")["linestyle"]
-    assert marker_of(markov)["color"] == marker_of(fno)["color"]
-    assert marker_of(markov)["markerfacecolor"] != marker_of(fno)["markerfacecolor"]
-    assert marker_of(Metadata("mine"))["color"] not in {colour for colour, _ in MARKERS.values()}
+    assert line_of(markov)["color"] == line_of(fno)["color"]
+    assert line_of(markov)["markerfacecolor"] != line_of(fno)["markerfacecolor"]
+    assert line_of(Metadata("mine"))["color"] not in {colour for colour, _ in MARKERS.values()}
 
 
 def everything(results):
@@ -245,7 +245,7 @@ def everything(results):
     return (
         [(found.answer, found.numbers, found.budget) for found in assessments],
         {key: (table.lines, table.strong) for key, table in tables.items() if table is not None},
-        {network.model: marker_of(network.metadata) for network in results.networks},
+        {network.model: line_of(network.metadata) for network in results.networks},
     )
 
 

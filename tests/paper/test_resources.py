@@ -2,7 +2,7 @@
 
 import pytest
 
-import pdno.paper.resources as measuring
+import pdno.paper.reproduce as measuring
 from pdno.files.metric_table import read_metrics
 from pdno.paper.reproduce import reproduce
 from pdno.report.tables import summarise
