@@ -1,4 +1,4 @@
-"""Array files: a MAT, HDF5, torch or NumPy file as a table of names and arrays.
+"""Array files: a MAT, HDF5, torch or NumPy file, or a folder of .npy files, as a table of arrays.
 
 The first bytes of a file say its format. Axes are those of the program that wrote it: MATLAB
 counts the first axis fastest and HDF5 the last one, so all axes of MAT v7.3, which is HDF5 behind
@@ -71,39 +71,47 @@ def check_array(name: str, size: int) -> None:
 
 def _check_size(name: str, size: int, most: int) -> None:
     if size > most:
-        raise PublishedFileError(
-            f"array {name} declares {size:,} bytes, more than its file can hold; {AGAIN}"
-        )
+        declared = f"array {name} declares {size:,} bytes, more than its file can hold"
+        raise PublishedFileError(f"{declared}; {AGAIN}")
 
 
 @contextmanager
 def open_arrays(path: str | Path) -> Iterator[tuple[str, dict[str, Array]]]:
-    """The format and the arrays of a file; they can be read until the block ends."""
-    with open_regular(path) as file, ExitStack() as stack:
-        try:
-            file_format, arrays = _arrays(Path(path), file, stack)
-            # A name that could drive a terminal never gets into a message.
-            yield file_format, {printable(array.name): array for array in arrays}
-        except TensorFileError:
-            raise
-        # Damaged bytes make h5py and zlib fail in many ways; all mean the same.
-        except Exception as problem:
-            reason = str(problem)
-            if not isinstance(problem, (PublishedFileError, MemoryLimitError)):
-                reason = f"{reason[:LONGEST_MESSAGE]}; {AGAIN}"
-            raise PublishedFileError(f"cannot read {path}: {printable(reason)}") from problem
+    """The format and the arrays of a file or folder; they can be read until the block ends.
+
+    The arrays of a folder are its .npy files, and are called after them.
+    """
+    with ExitStack() as stack:
+        file = None if Path(path).is_dir() else stack.enter_context(open_regular(path))
+        stack.enter_context(explained_reading(path))
+        file_format, arrays = _arrays(Path(path), file, stack)
+        # A name that could drive a terminal never gets into a message.
+        yield file_format, {printable(array.name): array for array in arrays}
 
 
-def _arrays(path: Path, file: BinaryIO, stack: ExitStack) -> tuple[str, Iterable[Array]]:
+@contextmanager
+def explained_reading(path: str | Path) -> Iterator[None]:
+    """One kind of error for the many ways in which h5py and zlib fail at damaged bytes."""
+    try:
+        yield
+    except TensorFileError:
+        raise
+    except Exception as problem:
+        reason = str(problem).strip("'\"")
+        if not isinstance(problem, (PublishedFileError, MemoryLimitError)):
+            reason = f"{reason[:LONGEST_MESSAGE]}; {AGAIN}"
+        raise PublishedFileError(f"cannot read {path}: {printable(reason)}") from problem
+
+
+def _arrays(path: Path, file: BinaryIO | None, stack: ExitStack) -> tuple[str, Iterable[Array]]:
+    if file is None:
+        if files := sorted(path.glob("*.npy")):
+            return f"{len(files)} .npy files", map(_numpy_file, files)
+        raise PublishedFileError("it has no .npy files, no manifest.json and no HDF5 files")
     size = os.fstat(file.fileno()).st_size
     head = file.read(520)
     if head[:6] == b"\x93NUMPY":
-
-        def rewound() -> IO[bytes]:
-            file.seek(0)
-            return file
-
-        return "NumPy", [_numpy_array(path.stem, rewound, size)]
+        return "NumPy", [_numpy_file(path)]
     if head[:2] == b"PK" and zipfile.is_zipfile(file):
         archive = zipfile.ZipFile(file)
         if members := [info for info in archive.infolist() if info.filename.endswith(".npy")]:
@@ -124,6 +132,10 @@ def _arrays(path: Path, file: BinaryIO, stack: ExitStack) -> tuple[str, Iterable
     )
 
 
+def _numpy_file(path: Path) -> Array:
+    return _numpy_array(path.stem, partial(open_regular, path), path.stat().st_size)
+
+
 def _zipped_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
     name, packed = info.filename.removesuffix(".npy"), info.compress_type == zipfile.ZIP_DEFLATED
     if info.flag_bits & 1:
@@ -134,9 +146,10 @@ def _zipped_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
     return _numpy_array(name, partial(archive.open, info), most)
 
 
-def _numpy_array(name: str, start: Callable[[], IO[bytes]], most: int) -> Array:
-    """The array of a stream of at most `most` bytes, which `start` opens at its beginning."""
-    head = io.BytesIO(start().read(_LONGEST_HEADER))
+def _numpy_array(name: str, opened: Callable[[], IO[bytes]], most: int) -> Array:
+    """The array of a stream of at most `most` bytes."""
+    with opened() as stream:
+        head = io.BytesIO(stream.read(_LONGEST_HEADER))
     first = np.lib.format.read_magic(head) == (1, 0)
     parse = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = parse(head)
@@ -145,23 +158,23 @@ def _numpy_array(name: str, start: Callable[[], IO[bytes]], most: int) -> Array:
         raise PublishedFileError(f"array {name} {unsafe}: save arrays of numbers")
     size = math.prod(shape) * dtype.itemsize
     _check_size(name, size if min(shape, default=0) >= 0 else most + 1, most)
-    order: Literal["F", "C"] = "F" if fortran else "C"
 
     def block(cut: Cut) -> np.ndarray:
         wanted = shape
         if shape and not fortran:  # the rows up to the last requested one lie first
             rows = range(*cut[0].indices(shape[0]))
             wanted = (1 + max(rows[0], rows[-1]) if rows else 0, *shape[1:])
-        count = math.prod(wanted) * dtype.itemsize
+        count, numbers = math.prod(wanted) * dtype.itemsize, bytearray()
         check_array(name, count)
-        numbers, stream = bytearray(), start()
-        stream.read(head.tell())
-        while len(numbers) < count and (piece := stream.read(min(_PIECE, count - len(numbers)))):
-            numbers += piece
-        if len(numbers) < count:
-            raise PublishedFileError(f"array {name} is cut off; {AGAIN}")
-        if wanted == shape:
-            stream.read(1)  # the end, where zipfile compares the checksum
+        with opened() as stream:
+            stream.read(head.tell())
+            while len(numbers) < count:
+                if not (piece := stream.read(min(_PIECE, count - len(numbers)))):
+                    raise PublishedFileError(f"array {name} is cut off; {AGAIN}")
+                numbers += piece
+            if wanted == shape:
+                stream.read(1)  # the end, where zipfile compares the checksum
+        order: Literal["F", "C"] = "F" if fortran else "C"
         return np.frombuffer(numbers, dtype).reshape(wanted, order=order)[cut]
 
     return Array(name, tuple(shape), str(dtype), block if dtype.kind in "fiub" else None)
@@ -214,19 +227,17 @@ def _cell_array(name: str, dataset: h5py.Dataset, size: int) -> Array:
     shape = tuple(dataset.shape or (0,))[::-1]
     _check_size(name, math.prod(shape) * dataset.dtype.itemsize, _EXPANSION * size)
     cells = [dataset.file[reference] for reference in np.ravel(dataset[()]) if reference]
-    if not all(isinstance(cell, h5py.Dataset) for cell in cells):
-        return Array(name, shape, "cell")
-    parts = [hdf5_array(name, cell, size, matlab=True) for cell in cells]
-    alike = len({(part.shape, part.dtype) for part in parts}) == 1 and parts[0].block is not None
-    if not alike or len(parts) != math.prod(shape):
+    matrices = [cell for cell in cells if isinstance(cell, h5py.Dataset)]
+    parts = [hdf5_array(name, matrix, size, matlab=True) for matrix in matrices]
+    kinds = {(part.shape, part.dtype, part.block is None) for part in parts}
+    if len(parts) != math.prod(shape) or len(kinds) != 1 or parts[0].block is None:
         return Array(name, shape, "cell")
     whole = (len(parts), *parts[0].shape)
-    _check_size(name, math.prod(whole) * cells[0].dtype.itemsize, _EXPANSION * size)
-
-    def block(cut: Cut) -> np.ndarray:
-        return np.stack([part.read(cut[1:]) for part in parts[cut[0]]])
-
-    return Array(name, whole, f"cell of {parts[0].dtype}", block)
+    _check_size(name, math.prod(whole) * matrices[0].dtype.itemsize, _EXPANSION * size)
+    label = f"cell of {parts[0].dtype}"
+    return Array(
+        name, whole, label, lambda cut: np.stack([p.read(cut[1:]) for p in parts[cut[0]]])
+    )
 
 
 # A MAT v5 file is a header of 128 bytes, then one element per variable: a tag (type, bytes) and
@@ -244,31 +255,27 @@ def _mat5_arrays(file: BinaryIO, size: int) -> Iterator[Array]:
     """The named arrays of a file of `size` bytes, readable as long as it is open."""
     file.seek(126)
     order = "<" if file.read(2) == b"IM" else ">"
-    position = 128
-    while position < size:
-        file.seek(position)
+    end = 128
+    while end < size:
+        file.seek(start := end)
         head = file.read(_FIRST_BYTES)
         kind, count = struct.unpack_from(f"{order}II", head)
-        start, position = position, position + 8 + count
-        if kind not in (_MATRIX, _COMPRESSED) or position > size:
+        end = start + 8 + count
+        if kind not in (_MATRIX, _COMPRESSED) or end > size:
             raise PublishedFileError(f"the variable at byte {start:,} is cut off; {AGAIN}")
-        unpack = None
-        if kind == _COMPRESSED:
-            unpack = partial(_unpacked, file, start + 8, count)
+        packed = kind == _COMPRESSED
+        if packed:
             head = zlib.decompressobj().decompress(head[8 : 8 + count], _FIRST_BYTES)
-        array = _mat5_array(file, order, head, (start, position), unpack)
-        if array.name:
+        if struct.unpack_from(f"{order}I", head)[0] != _MATRIX:
+            raise PublishedFileError(f"a compressed variable holds no array; {AGAIN}")
+        if (array := _mat5_array(file, order, head, (start, end), packed=packed)).name:
             yield array
 
 
 def _mat5_array(
-    file: BinaryIO,
-    order: str,
-    head: bytes,
-    span: tuple[int, int],
-    unpack: Callable[[int], bytes] | None,
+    file: BinaryIO, order: str, head: bytes, span: tuple[int, int], *, packed: bool
 ) -> Array:
-    """The variable between two bytes of a file, which begins with `head`; `unpack` reads more."""
+    """The variable between two bytes of a file; its first bytes, unpacked, are `head`."""
 
     def element(start: int) -> tuple[int, int, int, int]:
         """Type, bytes of data, first byte of data and end of the element at `start`."""
@@ -277,8 +284,6 @@ def _mat5_array(
             return kind & 0xFFFF, kind >> 16, start + 4, start + 8
         return kind, count, start + 8, start + 8 + -(-count // 8) * 8
 
-    if element(0)[0] != _MATRIX:
-        raise PublishedFileError(f"a compressed variable holds no array; {AGAIN}")
     _, _, at, after = element(8)
     (flags,) = struct.unpack_from(f"{order}I", head, at)
     label = _CLASSES[flags & 0xFF]
@@ -288,59 +293,40 @@ def _mat5_array(
     shape: Shape = struct.unpack_from(f"{order}{min(count // 4, 64)}i", head, at)
     _, count, at, after = element(after)
     name = head[at : at + count].decode("ascii")
-    if label in _OTHERS or not math.prod(shape):
-        return Array(name, shape, label)
-    if flags & _COMPLEX:
-        return Array(name, shape, f"complex {label}")
+    if label in _OTHERS or not math.prod(shape) or flags & _COMPLEX:
+        return Array(name, shape, "complex " * bool(flags & _COMPLEX) + label)
     kind, count, at, _ = element(after)
     dtype, numbers = np.dtype(order + _NUMBER_TYPES[kind]), math.prod(shape)
-    inside = unpack is not None or span[0] + at + count <= span[1]
+    inside = packed or span[0] + at + count <= span[1]
     if min(shape) < 0 or numbers * dtype.itemsize != count or not inside:
         raise PublishedFileError(f"array {name} {shape} does not fit {count} bytes; {AGAIN}")
 
     def block(cut: Cut) -> np.ndarray:
-        if unpack is None:
+        if not packed:
             return np.memmap(file, dtype, "r", span[0] + at, shape, "F")[cut]
         check_array(name, count)
-        return np.frombuffer(unpack(at + count), dtype, numbers, at).reshape(shape, order="F")[cut]
+        file.seek(span[0] + 8)
+        stream = zlib.decompressobj()  # of a variable with at most 7 bytes of padding
+        data = stream.decompress(file.read(span[1] - span[0] - 8), at + count + 8)
+        if not stream.eof or len(data) < at + count:
+            raise PublishedFileError(f"a compressed variable is cut off; {AGAIN}")
+        return np.frombuffer(data, dtype, numbers, at).reshape(shape, order="F")[cut]
 
     return Array(name, shape, label, block)
 
 
-def _unpacked(file: BinaryIO, start: int, length: int, expected: int) -> bytes:
-    """A compressed variable of `expected` bytes and at most 7 of padding."""
-    file.seek(start)
-    stream = zlib.decompressobj()
-    data = stream.decompress(file.read(length), expected + 8)
-    if not stream.eof or len(data) < expected:
-        raise PublishedFileError(f"a compressed variable is cut off; {AGAIN}")
-    return data
-
-
 def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Arrays of a file by name; None reads all that hold real numbers.
-
-    A folder has the arrays of its .npy files, which are called after them.
-    """
+    """Arrays of a file or folder by name; None reads all that hold real numbers."""
     values, total = dict[str, np.ndarray](), 0
-    if Path(path).is_dir():
-        files = {file.stem: file for file in sorted(Path(path).glob("*.npy"))}
-        if not files:
-            raise ValueError(f"{path} has no .npy files, no manifest.json and no HDF5 files")
-        existing = list(files)
-        for name in existing if names is None else filter(files.get, names):
-            values |= read_arrays(files[name])
-    else:
-        with open_arrays(path) as (_, arrays):
-            existing = list(arrays)
-            for name, array in arrays.items():
-                if array.block is not None and (names is None or name in names):
-                    values[name] = array.read()
-                    total += values[name].nbytes
-                    check_array(f"{name}, with those before it,", total)
+    with open_arrays(path) as (_, arrays):
+        for name, array in arrays.items():
+            if array.block is not None and (names is None or name in names):
+                values[name] = array.read()
+                total += values[name].nbytes
+                check_array(f"{name}, with those before it,", total)
     for name in names or ():
-        if name not in existing:
-            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(existing)}")
+        if name not in arrays:
+            raise ValueError(f"{path} has no array {name!r}: it has {', '.join(arrays)}")
         if name not in values:
             raise ValueError(f"array {name!r} of {path} holds no real numbers")
     return values

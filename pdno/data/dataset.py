@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from pdno.data.problems import PROBLEMS
-from pdno.data.shards import OWN, Channels, Manifest, write_manifest, write_shard
-from pdno.data.sources import ArraySource, Numbers, ShardSource, Source, stacked_pairs
-from pdno.equations.symmetries import Symmetries, Symmetry, box_symmetries
+from pdno.data.shards import OWN, Manifest, ShardSource, write_manifest, write_shard
+from pdno.data.sources import ArraySource, Channels, Numbers, Source, stacked_pairs
+from pdno.equations.symmetries import Symmetries, Symmetry
 from pdno.interface.display import html_table, one_line
 from pdno.interface.errors import check_shape
 from pdno.spectral.grid import Grid
@@ -53,9 +52,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         self._rows: Sequence[int] = range(len(source))
         self._every = 1
         self._turn: Symmetry | None = None
-        self._symmetries: Callable[[Grid], Symmetries] | None = None
-        if isinstance(source, ShardSource) and source.manifest.problem in PROBLEMS:
-            self._symmetries = source.symmetries
+        self._symmetries = source.symmetries
 
     @classmethod
     def from_arrays(
@@ -88,13 +85,10 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         if isinstance(source, OperatorDataset):
             return source
         inputs, targets = stacked_pairs(source)
-        grid = grid or Grid(tuple(inputs.shape[2:]))
         if times is None and targets.dim() == inputs.dim() + 1:
-            raise ValueError(
-                f"targets have shape {tuple(targets.shape[1:])}, which is (T, C, *N): give the "
-                "times of their frames with OperatorDataset.from_pairs(source, times=...)"
-            )
-        return cls.from_arrays(inputs, targets, grid, times)
+            shape = f"targets have shape {tuple(targets.shape[1:])}, which is (T, C, *N)"
+            raise ValueError(f"{shape}: give the times of their frames, from_pairs(times=...)")
+        return cls.from_arrays(inputs, targets, grid or Grid(tuple(inputs.shape[2:])), times)
 
     @property
     def target_times(self) -> tuple[float, ...] | None:
@@ -162,8 +156,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """Inputs and outputs at the points and times of this view."""
         inputs, outputs = self.source.read(self._source_rows(indices))
         if self._turn is not None:
-            whole = self.source.grid
-            inputs, outputs = self._turn.apply(inputs, whole), self._turn.apply(outputs, whole)
+            inputs, outputs = (self._turn.apply(f, self.source.grid) for f in (inputs, outputs))
         if self.times is not None:
             outputs = outputs[:, : len(self.times)]
         points = self.grid.every(self._every)
@@ -194,29 +187,27 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
         Without `train` it is all samples that are not for testing.
         """
-        size = len(self)
-        for name, choice in (("test", test), ("train", train)):
-            chosen: object = choice
-            if not isinstance(chosen, (int, Sequence, np.ndarray, Tensor, type(None))):
-                part = round(chosen * size) if isinstance(chosen, float) and chosen < 1 else 0
-                cure = f"; {choice} of them are {name}={part}" if part > 0 else ""
-                wrong = f"{name}={choice} of {size} samples"
+        size, chosen = len(self), dict[str, Any]()
+        for name, choice in {"test": test, "train": train}.items():
+            rows: Any = choice
+            if isinstance(choice, int):
+                rows = range(choice) if name == "train" else range(size - choice, size)
+            elif choice is None:
+                rows = sorted(set(range(size)) - set(chosen["test"]))
+            if not isinstance(rows, (Sequence, np.ndarray, Tensor)):
+                part = round(rows * size) if isinstance(rows, float) else 0
+                cure = f"; {rows} of them are {name}={part}" * (0 < part < size)
+                wrong = f"{name}={rows} of {size} samples"
                 raise ValueError(f"{wrong}: expected how many, or which ones{cure}")
-        second = range(size - test, size) if isinstance(test, int) else test
-        if train is None:
-            train = sorted(set(range(size)) - set(second))
-        first = range(train) if isinstance(train, int) else train
-        words = [str(c) if isinstance(c, int) else f"{len(c)} chosen" for c in (train, test)]
-        for name, word, rows in (("test", words[1], second), ("train", words[0], first)):
             if not 0 < len(rows) < size:
-                raise ValueError(f"{name}={word} of {size} samples: expected 1 to {size - 1}")
-        parts = self.subset(first), self.subset(second)
-        if common := set(parts[0]._rows) & set(parts[1]._rows):
-            raise ValueError(
-                f"train={words[0]} and test={words[1]} of {size} samples share {len(common)} "
-                "samples: ask for fewer so that the two sets are disjoint"
-            )
-        return parts
+                wrong = f"{name}={choice if isinstance(choice, int) else f'{len(rows)} chosen'}"
+                raise ValueError(f"{wrong} of {size} samples: expected 1 to {size - 1}")
+            chosen[name] = rows
+        first, second = self.subset(chosen["train"]), self.subset(chosen["test"])
+        if common := len(set(first._rows) & set(second._rows)):
+            share = f"training and test sets of {size} samples share {common} samples"
+            raise ValueError(f"{share}: ask for fewer so that they are disjoint")
+        return first, second
 
     def subsample(self, every: int) -> "OperatorDataset":
         """Every r-th grid point along each axis, starting with the first, as in the paper."""
@@ -228,17 +219,14 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             raise ValueError("a static dataset has no frames to take a window of")
         if self.input_frames is not None:
             raise ValueError("this dataset is a window already: take it of the whole dataset")
-        total = len(self.times)
+        total, window = len(self.times), f"a window of {inputs} inputs and {outputs} outputs"
         end = total if outputs is None else inputs + outputs
         if not 0 < inputs < end <= total:
-            wanted = f"a window of {inputs} inputs and {outputs} outputs"
-            raise ValueError(f"{wanted} does not fit {total} frames")
+            raise ValueError(f"{window} does not fit {total} frames")
         return self._view(input_frames=inputs, times=self.times[:end])
 
     def symmetries(self) -> Symmetries:
         """The maps of fields on this grid that turn samples into samples; at least x -> x."""
-        if self._symmetries is None:
-            return Symmetries(box_symmetries(self.grid)[:1])
         return self._symmetries(self.grid)
 
     def with_symmetries(self, symmetries: Callable[[Grid], Symmetries]) -> "OperatorDataset":
@@ -249,14 +237,14 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """These samples, reflected in all ways that are exact only before points are left out.
 
         Every r-th point of a box does not lie symmetrically in it, so reflected samples are other
-        ones: a reflection of the whole grid, and then every r-th point. Empty where reflections
-        map this grid to itself and so are among its `symmetries`.
+        ones. Empty where reflections map this grid to itself and so are among its `symmetries`.
         """
+        whole, straight = self._symmetries(self.source.grid).turns, tuple(range(self.grid.dim))
+        turns = [turn for turn in whole if turn.axes == straight]
         reflected = any(any(turn.flips) for turn in self.symmetries().turns)
-        if self._symmetries is None or self.grid.periodic or reflected:
+        if self.grid.periodic or reflected or len(turns) == 1:
             return []
-        same, turns = tuple(range(self.grid.dim)), self._symmetries(self.source.grid).turns
-        return [self._view(_turn=turn) for turn in turns if turn.axes == same]
+        return [self._view(_turn=turn) for turn in turns]
 
     def plot(
         self,
@@ -273,9 +261,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """
         from pdno.figures.fields import plot_sample
 
-        width = None if band is None else band.detach().cpu().numpy()
         fields, names = self._shown(index, prediction)
-        times = self.target_times
+        width, times = None if band is None else band.detach().cpu().numpy(), self.target_times
         return plot_sample(*fields, times=times, names=names, title=title, band=width)
 
     def animate(
@@ -303,12 +290,12 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         return shown, (before, [name.replace("output", "target") for name in after])
 
     def _summary(self) -> dict[str, str]:
-        inputs, outputs = map(str, map(len, self.source.channels))
+        inputs, outputs = (str(len(names)) for names in self.source.channels)
         if self.input_frames is not None:
             inputs = f"{self.input_frames} frames of {outputs}"
-        kind = "periodic" if self.grid.periodic else "box"
-        grid = f"{' x '.join(map(str, self.grid.shape))} {kind}"
-        summary = {"samples": f"{len(self)}", "channels": f"{inputs} -> {outputs}", "grid": grid}
+        grid = " x ".join(map(str, self.grid.shape))
+        summary = {"samples": f"{len(self)}", "channels": f"{inputs} -> {outputs}"}
+        summary["grid"] = f"{grid} {'periodic' if self.grid.periodic else 'box'}"
         for name, values in self.source.pde_parameters.items():
             summary[name] = f"{float(values.min()):g} to {float(values.max()):g}"
         if (times := self.target_times) is not None:
@@ -353,16 +340,14 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             pde_parameters=self.pde_parameter_names,
         )
         data, shards = self.to(self.source.dtype), []
-        with tempfile.TemporaryDirectory(
-            dir=target.parent, prefix=f".{target.name}."
-        ) as temporary:
-            new = Path(temporary) / target.name
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as parent:
+            new = Path(parent) / target.name
             new.mkdir()
             for plan in manifest.plan():
                 rows = range(plan[1], plan[1] + plan[2])
                 parameters = data.pde_parameters(rows)
                 columns = () if parameters is None else parameters.T.numpy()
-                named = dict(zip(self.pde_parameter_names, columns, strict=True))
+                named = dict(zip(manifest.pde_parameters, columns, strict=True))
                 shards.append(write_shard(new, manifest, plan, data.batch(rows), named))
             write_manifest(new, manifest.listing(shards))
             os.replace(new, target)

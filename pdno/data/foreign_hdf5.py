@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -52,11 +53,9 @@ def look_through(paths: Sequence[str | Path]) -> None:
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
         names = b"\0".join(map(os.fsencode, waiting))
         ended = subprocess.run(command, input=names, capture_output=True, env=environment)
-        done = len(ended.stdout)
-        for path, state in zip(waiting[:done], states, strict=False):
-            _checked[path] = state, ""
-        if done < len(waiting):
-            _checked[waiting[done]] = states[done], _reason(ended)
+        done = len(ended.stdout)  # a byte for each file
+        reasons = ["" for _ in waiting[:done]] + [_reason(ended)]
+        _checked.update(zip(waiting, zip(states, reasons, strict=False), strict=False))
         waiting = waiting[done + 1 :]
 
 
@@ -124,17 +123,16 @@ def _visit(item: h5py.Group | h5py.Dataset, visited: set[int]) -> None:
                 if isinstance(item.get(name, getlink=True), h5py.HardLink):
                     _visit(item[name], visited)
         return
-    least = CHECKSUM if item.fletcher32 else 0
-
-    def check_chunk(chunk: h5py.h5d.StoreInfo) -> None:
-        if chunk.size < least:
-            problem = f"the chunk at {chunk.chunk_offset} has {chunk.size} bytes"
-            os.write(2, f"{problem}, less than its checksum".encode())
-            os._exit(DAMAGED)
-
     if item.chunks:
-        item.id.chunk_iter(check_chunk)
+        item.id.chunk_iter(partial(_check_chunk, least=CHECKSUM if item.fletcher32 else 0))
     if h5py.check_ref_dtype(item.dtype) is h5py.Reference:
         for reference in np.ravel(item[()]):
             with _tolerant():
                 _visit(item.file[reference], visited)
+
+
+def _check_chunk(chunk: h5py.h5d.StoreInfo, least: int) -> None:
+    if chunk.size < least:
+        problem = f"the chunk at {chunk.chunk_offset} has {chunk.size} bytes"
+        os.write(2, f"{problem}, less than its checksum".encode())
+        os._exit(DAMAGED)

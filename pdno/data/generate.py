@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -17,22 +17,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import torch
 
+from pdno.data import shards
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import PROBLEMS, Problem, Sample, make_sample
-from pdno.data.shards import (
-    MANIFEST,
-    Manifest,
-    ShardPlan,
-    ShardRecord,
-    read_manifest,
-    write_manifest,
-    write_shard,
-)
+from pdno.data.shards import MANIFEST, Manifest, ShardPlan, ShardRecord
 from pdno.data.sources import ArraySource
 from pdno.data.workers import make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
-from pdno.fields.distributions import Distribution, Ranges, draw_parameters
+from pdno.fields.distributions import Distribution, Ranges
 from pdno.files.atomic import explained, only_writer, sha256, sweep
 from pdno.interface.display import track
 from pdno.interface.errors import SolverError, check_at_least
@@ -79,15 +72,17 @@ def generate(
     """
     check_at_least("samples", samples)
     record: Any = equation
-    chosen, ranges, made = distribution or usual_distribution(equation), dict(vary or {}), []
+    chosen, ranges, made = distribution or usual_distribution(equation), vary or {}, list[Sample]()
     names = {field.name for field in dataclasses.fields(record)} if ranges else set()
     if unknown := ranges.keys() - names:
         raise ValueError(f"{type(equation).__name__} has no number {min(unknown)!r} to vary")
+
+    def physics(drawn: Mapping[str, float]) -> tuple[Distribution, Equation]:
+        return chosen, dataclasses.replace(record, **drawn) if drawn else equation
+
     with track(f"generate {type(equation).__name__}", total=samples) as advance:
         for index in range(samples):
-            drawn = draw_parameters(ranges, seed=seed, index=index)
-            member = dataclasses.replace(record, **drawn) if drawn else equation
-            made.append(make_sample((chosen, member), grid, times, (seed, index), drawn))
+            made.append(make_sample(physics, ranges, grid, times, (seed, index)))
             advance(1)
     return collect(made, grid, times)
 
@@ -150,24 +145,25 @@ def make_shard(problem: Problem, folder: Path, file: str, first: int, count: int
             lost = f"is not finite in {problem.dtype}; nothing was written"
             raise SolverError(index, f"of {problem.name} {lost}: take milder parameters")
         samples.append(sample._replace(input=fields[0], output=fields[1]))
+    inputs, outputs, residuals, drawn = zip(*samples, strict=True)
     parameters: dict[str, float | np.ndarray] = dict(problem.parameters)
-    parameters |= {n: np.array([s.pde_parameters[n] for s in samples]) for n in problem.vary}
-    inputs, outputs, residuals, _ = zip(*samples, strict=True)
+    parameters |= {n: np.array([values[n] for values in drawn]) for n in problem.vary}
     fields, plan = (torch.stack(inputs), torch.stack(outputs)), (file, first, count)
     with explained(folder, KEPT):
         manifest = Manifest.of(problem)
-        return write_shard(folder, manifest, plan, fields, parameters, max(residuals))
+        return shards.write_shard(folder, manifest, plan, fields, parameters, max(residuals))
 
 
 def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     """The manifest to go on from, with the shards that can be trusted."""
-    wanted = Manifest.of(problem)
-    existing = read_manifest(folder) if (folder / MANIFEST).exists() else None
-    if existing and (differences := wanted.differences(existing)):
-        raise ValueError(
-            f"{folder} holds another dataset ({'; '.join(differences)}): choose another folder, "
-            "delete this one, or ask for the same data"
-        )
+    wanted, existing = Manifest.of(problem), None
+    if (folder / MANIFEST).exists():
+        existing = shards.read_manifest(folder)
+        if differences := wanted.differences(existing):
+            raise ValueError(
+                f"{folder} holds another dataset ({'; '.join(differences)}): choose another "
+                "folder, delete this one, or ask for the same data"
+            )
     planned = set(wanted.plan())
     manifest = wanted.listing(
         shard
@@ -178,7 +174,7 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     )
     if manifest != existing:
         with explained(folder, KEPT):
-            write_manifest(folder, manifest)
+            shards.write_manifest(folder, manifest)
     return manifest
 
 
@@ -189,8 +185,7 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
     axes = 9 * sum(manifest.grid.shape) + 8 * len(manifest.times or ())
     needed = manifest.sample_bytes() * (manifest.samples - manifest.made)
     needed += (SHARD_OVERHEAD + axes) * len(missing)
-    free = shutil.disk_usage(folder).free
-    if needed > free:
+    if needed > (free := shutil.disk_usage(folder).free):
         needs = f"the dataset needs {needed / 2**20:.0f} MiB more but {folder} has"
         cure = "free some space, or lower samples or resolution"
         raise ValueError(f"{needs} {free / 2**20:.0f} MiB free: {cure}")
@@ -202,7 +197,7 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
             done[record.file] = record
             manifest = manifest.listing(done.values())
             with explained(folder, KEPT):
-                write_manifest(folder, manifest)
+                shards.write_manifest(folder, manifest)
             advance(record.count)
     return manifest
 

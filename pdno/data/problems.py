@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pdno.equations.base import EvolutionEquation
     from pdno.equations.darcy import Darcy
-    from pdno.fields.distributions import Distribution
+    from pdno.fields.distributions import Distribution, Ranges
     from pdno.spectral.grid import Grid
 
     Physics = tuple[Distribution, EvolutionEquation | Darcy]
@@ -50,22 +50,27 @@ class Sample(NamedTuple):
 
 
 def make_sample(
-    physics: "Physics",
+    physics: "Callable[[Mapping[str, float]], Physics]",
+    vary: "Ranges",
     grid: "Grid",
     times: Sequence[float] | None,
     key: tuple[int, int],
-    pde_parameters: Mapping[str, float],
     *,
     every: int = 1,
 ) -> Sample:
-    """Draw the input with key (seed, index) and solve; every r-th point of `grid` is returned."""
+    """Draw PDE parameters and input with key (seed, index), and solve.
+
+    `physics` is a function of the parameters; every r-th point of `grid` is returned.
+    """
+    from pdno.fields.distributions import draw_parameters
     from pdno.solvers.solve import solve_with_residual
 
-    distribution, equation = physics
+    drawn = draw_parameters(vary, seed=key[0], index=key[1])
+    distribution, equation = physics(drawn)
     field = distribution.sample(grid, seed=key[0], indices=[key[1]])
     output, residual = solve_with_residual(equation, field, times)
     points = grid.every(every)
-    return Sample(field[0][points], output[0][points], residual, pde_parameters)
+    return Sample(field[0][points], output[0][points], residual, drawn)
 
 
 class Problem(Record, ABC):
@@ -77,6 +82,10 @@ class Problem(Record, ABC):
     fields: ClassVar[tuple[str, str]]
     parameter_names: ClassVar[tuple[str, ...]]
     periodic: ClassVar[bool] = True
+    schemes: ClassVar[Mapping[str, str]] = {
+        "": "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
+    }
+    """Descriptions of the numerical schemes, by the value of `scheme`, if any."""
     published_points: ClassVar[int]
     """Grid points per axis of the solver that resolve the solution."""
 
@@ -96,8 +105,7 @@ class Problem(Record, ABC):
 
     @model_serializer(mode="wrap")
     def _without_ranges(self, handler: Callable[[object], dict[str, Any]]) -> dict[str, Any]:
-        """A parameter that varies has no value of its own."""
-        left_out = {*self.vary} if self.vary else {"vary"}
+        left_out = {*self.vary} or {"vary"}  # a parameter that varies has no value of its own
         return {name: value for name, value in handler(self).items() if name not in left_out}
 
     def at(self, pde_parameters: Mapping[str, float]) -> "Problem":
@@ -130,8 +138,7 @@ class Problem(Record, ABC):
     def solver_points(self) -> int:
         """Grid points per axis of the solver."""
         usual = self.usual_solver_points
-        fits = usual % self.resolution == 0
-        return self.solver_resolution or (usual if fits else self.resolution)
+        return self.solver_resolution or (self.resolution if usual % self.resolution else usual)
 
     @property
     def usual_solver_points(self) -> int:
@@ -141,13 +148,14 @@ class Problem(Record, ABC):
     @property
     def parameters(self) -> dict[str, float]:
         """The PDE parameters that are the same for all samples."""
-        names = (name for name in self.parameter_names if name not in self.vary)
-        return {name: getattr(self, name) for name in names}
+        return {
+            name: getattr(self, name) for name in self.parameter_names if name not in self.vary
+        }
 
     @property
     def scheme_text(self) -> str:
         """The numerical scheme, for the manifest."""
-        return "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
+        return self.schemes[getattr(self, "scheme", "")]
 
     @property
     def times(self) -> tuple[float, ...] | None:
@@ -175,12 +183,12 @@ class Problem(Record, ABC):
 
     def sample(self, index: int) -> Sample:
         """Sample `index` on the stored grid, solved now."""
-        from pdno.fields.distributions import draw_parameters
-
-        drawn = draw_parameters(self.vary, seed=self.seed, index=index)
-        physics = (self.at(drawn) if drawn else self).physics()
         every, key = self.solver_points // self.resolution, (self.seed, index)
-        return make_sample(physics, self.solver_grid(), self.times, key, drawn, every=every)
+
+        def physics(drawn: Mapping[str, float]) -> "Physics":
+            return (self.at(drawn) if drawn else self).physics()
+
+        return make_sample(physics, self.vary, self.solver_grid(), self.times, key, every=every)
 
     def solve(
         self, data: "Tensor", times: Sequence[float] | None = None
@@ -198,6 +206,7 @@ class HeatProblem(Problem):
     equation_text = "u_t = c u_xx, periodic on (0, 1)"
     fields = ("initial_temperature", "temperature")
     parameter_names = ("diffusivity",)
+    schemes = {"": "exact propagator exp(-4 pi^2 xi^2 c t) of each Fourier mode"}
 
     resolution: Resolution = 1024
     diffusivity: Positive = 0.05
@@ -206,10 +215,6 @@ class HeatProblem(Problem):
     """Last time."""
     frames: Frames = 20
     """Number of stored times, evenly spaced up to final_time."""
-
-    @property
-    def scheme_text(self) -> str:
-        return "exact propagator exp(-4 pi^2 xi^2 c t) of each Fourier mode"
 
     @property
     def times(self) -> tuple[float, ...]:
@@ -244,10 +249,8 @@ class BurgersProblem(Problem):
     def _check_decay(self) -> "BurgersProblem":
         decay = self.viscosity * self.final_time * (2 * math.pi / self.period) ** 2
         if decay > MOST_DECAY:
-            raise ValueError(
-                f"by the final time all scales have decayed by e^-{decay:.3g}; expected "
-                f"e^-{MOST_DECAY:g} or more: lower viscosity or final_time, or raise period"
-            )
+            wrong = f"by the final time all scales have decayed by e^-{decay:.3g}"
+            raise ValueError(f"{wrong}: lower viscosity or final_time, or raise period")
         return self
 
     def physics(self) -> "Physics":
@@ -265,6 +268,10 @@ class DarcyProblem(Problem):
     fields = ("permeability", "pressure")
     parameter_names = ("low", "high", "forcing")
     periodic = False
+    schemes = {
+        "conservative": "conservative cell-centred finite volumes, harmonic face means",
+        "published": "published: splines to nodes, 5-point scheme, arithmetic means, splines back",
+    }
 
     resolution: Resolution = 64
     scheme: Literal["conservative", "published"] = "conservative"
@@ -275,12 +282,6 @@ class DarcyProblem(Problem):
     """Permeability of the other phase."""
     forcing: Amplitude = 1.0
     """f."""
-
-    @property
-    def scheme_text(self) -> str:
-        if self.scheme == "published":
-            return "published: splines to nodes, 5-point scheme, arithmetic means, splines back"
-        return "conservative cell-centred finite volumes, harmonic face means"
 
     def physics(self) -> "Physics":
         from pdno.equations.darcy import Darcy

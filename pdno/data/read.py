@@ -49,15 +49,6 @@ class _Published(NamedTuple):
     axes: str
 
 
-class _Contents(NamedTuple):
-    """What a file is as published data; `sizes` of samples n, frames t, or 0, and points x, y."""
-
-    layout: _Published
-    sizes: dict[str, int]
-    times: tuple[float, ...] | None
-    notes: tuple[str, ...]
-
-
 _PUBLISHED = (
     _Published("heat", "input", "output", "ntx"),
     _Published("burgers", "a", "u", "nx"),
@@ -100,24 +91,24 @@ def read_own(path: Path | str, **layout: Any) -> OperatorDataset:
 
 def open_file(file: DataFile) -> OperatorDataset:
     """The dataset of a file."""
-    options = file.keyword_arguments()
-    if (file.path / MANIFEST).is_file():
+    path, options = file.path, file.keyword_arguments()
+    if (path / MANIFEST).is_file():
         if options:
-            names = ", ".join(options)
-            raise ValueError(f"{file.path} says itself what it holds: leave out {names}")
-        return open_dataset(file.path)
-    if is_well(file.path) and file.input_axes is None:
-        return open_well(file.path, **options)
+            raise ValueError(f"{path} says itself what it holds: leave out {', '.join(options)}")
+        return open_dataset(path)
+    if is_well(path) and file.input_axes is None:
+        return open_well(path, **options)
     if file.inputs and file.outputs:
         return _open_arrays(file)
-    if file.path.is_dir() or options:
-        names, missing = ", ".join(read_arrays(file.path)), "outputs" if file.inputs else "inputs"
-        existing = f"{file.path} has the arrays {names}"
-        raise ValueError(f"{existing}, but not which are {missing}: {NAME_THEM}")
+    if path.is_dir() or options:
+        names, missing = ", ".join(read_arrays(path)), "outputs" if file.inputs else "inputs"
+        raise ValueError(
+            f"{path} has the arrays {names}, but not which are {missing}: {NAME_THEM}"
+        )
     try:
-        return _open_published(file.path)
+        return _open_published(path)
     except PublishedFileError as problem:
-        cure = f"if {file.path} is your own, {NAME_THEM}"
+        cure = f"if {path} is your own, {NAME_THEM}"
         raise PublishedFileError(f"{cure}. As a published file: {problem}") from problem
 
 
@@ -148,17 +139,15 @@ def _fields(
     arrays: Mapping[str, np.ndarray], names: Sequence[str], option: str, axes: str | None
 ) -> tuple[Tensor, tuple[str, ...], str]:
     """Arrays as channels of one field (n, [t,] c, x, ...), the channels' names, and the axes."""
-    if axes is None and arrays[names[0]].ndim not in USUAL_AXES:
+    shapes = {name: arrays[name].shape for name in names}
+    if (axes := axes or USUAL_AXES.get(len(shapes[names[0]]))) is None:
         raise ValueError(
-            f"array {names[0]!r} has shape {arrays[names[0]].shape}: say what its axes are with "
+            f"array {names[0]!r} has shape {shapes[names[0]]}: say what its axes are with "
             f"{option}, for example 'ncxy' for channels first, 'nxyc' for last, 'nxyt' for frames"
         )
-    axes = axes or USUAL_AXES[arrays[names[0]].ndim]
-    parts = [_in_order(arrays[name], axes, name) for name in names]
-    channel = 1 + ("t" in axes)
+    parts, channel = [_in_order(arrays[name], axes, name) for name in names], 1 + ("t" in axes)
     if len({part.shape[:channel] + part.shape[channel + 1 :] for part in parts}) > 1:
-        listed = ", ".join(f"{name} {arrays[name].shape}" for name in names)
-        raise ValueError(f"{listed} cannot be channels of one field: their axes {axes!r} differ")
+        raise ValueError(f"{shapes} cannot be channels of one field: their axes {axes!r} differ")
     channels = [
         name if part.shape[channel] == 1 else f"{name}_{k}"
         for name, part in zip(names, parts, strict=True)
@@ -173,8 +162,8 @@ def _in_order(array: np.ndarray, axes: str, name: str) -> Tensor:
     order = [letters.index(letter) for letter in "ntc" + SPACE if letter in letters]
     space = sum(letter in SPACE for letter in letters)
     if len(order) != len(letters) or "n" not in letters or not space:
-        letters = "n samples, t time, c channels, x y z space, for example 'nxy' or 'nxyt'"
-        raise ValueError(f"axes {axes!r} of {name!r}; expected letters once each: {letters}")
+        expected = "n samples, t time, c channels, x y z space, for example 'nxy' or 'nxyt'"
+        raise ValueError(f"axes {axes!r} of {name!r}; expected letters once each: {expected}")
     if len(letters) != array.ndim:
         shape = f"array {name!r} has shape {array.shape}"
         raise ValueError(f"{shape}, but {axes!r} names {len(letters)} axes")
@@ -204,9 +193,10 @@ def read_published(
         if frames is not None and not 1 <= frames <= sizes["t"]:
             raise PublishedFileError(f"frames={frames}; its outputs have {sizes['t']} frames")
         outputs = _read_finite(arrays[layout.outputs], layout.axes, rows, frames)
-        axes, inputs = layout.axes.replace("t", ""), None
+        inputs = None
         if layout.inputs is not None:
-            inputs = _read_finite(arrays[layout.inputs], axes, rows, frames)
+            axes = layout.axes.replace("t", "")
+            inputs = _read_finite(arrays[layout.inputs], axes, rows, None)
     return PublishedData(layout.kind, inputs, outputs, times and times[:frames], notes)
 
 
@@ -216,15 +206,16 @@ def _read_finite(array: Array, axes: str, rows: range, frames: int | None) -> Te
     block = array.read(tuple(parts.get(axis, slice(None)) for axis in axes))
     values = _in_order(block, axes, array.name).float()
     if (bad := not_finite(values)) is not None:
-        raise PublishedFileError(
-            f"array {array.name} has values that are not finite in float32, first in sample "
-            f"{rows[bad]}; download the file again or leave it out with samples=slice(...)"
-        )
+        wrong = f"array {array.name} has values that are not finite in float32, first in sample"
+        cure = "download the file again or leave it out with samples=slice(...)"
+        raise PublishedFileError(f"{wrong} {rows[bad]}; {cure}")
     return values
 
 
-def _recognise(path: Path, file_format: str, arrays: Mapping[str, Array]) -> _Contents:
-    """The one published layout that the names and shapes fit."""
+def _recognise(
+    path: Path, file_format: str, arrays: Mapping[str, Array]
+) -> tuple[_Published, dict[str, int], tuple[float, ...] | None, tuple[str, ...]]:
+    """The one published layout that the names and shapes fit, sizes of its axes, times, notes."""
     if file_format == "HDF5":
         unknown = "it is HDF5 without the header of MATLAB 7.3: the order of its axes is not known"
         raise PublishedFileError(f"{unknown}; give the published .mat file")
@@ -239,16 +230,14 @@ def _recognise(path: Path, file_format: str, arrays: Mapping[str, Array]) -> _Co
             f"it holds {listed[:500] or 'no arrays'}, which fits {'several' if fits else 'none'} "
             f"of the published layouts ({EXPECTED}); give a file as published"
         )
-    layout = fits[0]
-    sizes = {"t": 0} | dict(zip(layout.axes, shapes[layout.outputs], strict=True))
-    return _Contents(layout, sizes, *_times_and_notes(path, layout, arrays, sizes["t"]))
+    sizes = {"t": 0} | dict(zip(fits[0].axes, shapes[fits[0].outputs], strict=True))
+    return fits[0], sizes, *_times_and_notes(path, fits[0], arrays, sizes["t"])
 
 
 def _fits(layout: _Published, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     shape = shapes.get(layout.outputs, ())
-    if len(shape) != len(layout.axes):
-        return False
-    if layout.kind == "navier-stokes" and not shape[1] == shape[2] > 1:
+    square = layout.kind != "navier-stokes" or len(set(shape[1:3])) == 1 < max(shape[1:3])
+    if len(shape) != len(layout.axes) or not square:
         return False
     if layout.inputs is None:
         return layout.outputs == BARE or "a" not in shapes
@@ -260,24 +249,20 @@ def _times_and_notes(
     path: Path, layout: _Published, arrays: Mapping[str, Array], frames: int
 ) -> tuple[tuple[float, ...] | None, tuple[str, ...]]:
     """The time of each frame, None where it is not known, and what a user should know."""
-    times: tuple[float, ...] | None = None
-    notes, used = [], {layout.inputs, layout.outputs}
-    if layout.kind == "burgers":
-        times = (1.0,)
-    elif layout.kind == "heat":
+    times: tuple[float, ...] | None = (1.0,) if layout.kind == "burgers" else None
+    notes, used = list[str](), {layout.inputs, layout.outputs}
+    if layout.kind == "heat":
         recipe = frames == 21  # which records 0:0.05:1
         times = tuple(k / 20 for k in range(21)) if recipe else None
-        notes.append("the file stores no times" + ": 0, 0.05, ..., 1 by its recipe" * recipe)
+        notes = ["the file stores no times" + ": 0, 0.05, ..., 1 by its recipe" * recipe]
     elif layout.kind == "navier-stokes":
         used.add("t")
         times, notes = _vorticity_times(arrays[layout.outputs].shape, arrays.get("t"))
         named = re.search(r"_T(\d+)", path.stem)
         inside = sum(time <= int(named[1]) for time in times) if named else frames
         if named and 0 < inside < frames:
-            notes.append(
-                f"frames go on to t = {times[-1]:g}, but the name says T{named[1]}: "
-                f"frames={inside} reads those of the name"
-            )
+            last = f"frames go on to t = {times[-1]:g}, but the name says T{named[1]}"
+            notes.append(f"{last}: frames={inside} reads those of the name")
     if unread := [name for name in arrays if name not in used]:
         notes.append(f"arrays that are not read: {', '.join(unread)}")
     return times, tuple(notes)
@@ -301,27 +286,23 @@ def _vorticity_times(
     times = tuple(listed.tolist())
     if len(times) != frames and times[:frames] == whole[: len(times)]:
         return whole, [f"t lists {len(times)} times for {frames} frames: index + 1 is used"]
-    increasing = np.isfinite(listed).all() and (np.diff(listed) > 0).all()
-    if len(times) != frames or not increasing:
+    if len(times) != frames or not np.isfinite(listed).all() or not (np.diff(listed) > 0).all():
         misfit = f"{len(times)} times that fit no {frames} frames or do not increase"
         raise PublishedFileError(f"t has {misfit}; {AGAIN}")
     per_unit = round(1 / times[0]) if 0 < times[0] < 1 else 1
-    quarters = per_unit > 1 and np.allclose(listed * per_unit, whole)
-    indices = (per_unit * k - 1 for k in (1, 2, 3))
-    return times, [_SPACED.format(per_unit, *indices)] if quarters else []
+    spaced = per_unit > 1 and np.allclose(listed * per_unit, whole)
+    return times, [_SPACED.format(per_unit, *(per_unit * k - 1 for k in (1, 2, 3)))] * spaced
 
 
 def _open_published(path: Path) -> OperatorDataset:
     """A published file with the grid of its problem."""
     published = read_published(path)
-    outputs, times = published.outputs, published.times
-    dim = PROBLEMS[published.kind].dim
-    frames = outputs.dim() == dim + 3
+    outputs, times, dim = published.outputs, published.times, PROBLEMS[published.kind].dim
+    frames, shape = outputs.dim() == dim + 3, tuple(outputs.shape[-dim:])
     if frames and times is None:
         raise ValueError(f"{path} stores no times of its frames: {NAME_THEM}, and their times")
     if times is not None and not frames:  # a file with one time has no axis for it
         outputs = outputs[:, None]
-    shape = tuple(outputs.shape[-dim:])
     grid = Grid.cells(shape) if published.kind == "darcy" else Grid(shape)
     # files of trajectories may lack the initial state; a window of frames needs none
     inputs = outputs[:, 0] if published.inputs is None else published.inputs
@@ -330,29 +311,36 @@ def _open_published(path: Path) -> OperatorDataset:
 
 def describe_data(file: DataFile) -> str:
     """The arrays of a file or folder with shapes and ranges, and the dataset they make."""
-    path, own = file.path, bool(file.keyword_arguments())
+    path, own, data = file.path, bool(file.keyword_arguments()), None
     if (path / MANIFEST).is_file():
-        manifest = read_manifest(path)
-        intact = all((path / shard.file).is_file() for shard in manifest.shards)
+        manifest, lines = read_manifest(path), [describe_dataset(path)]
         # partial or damaged datasets are not read
-        values = _ranges(open_dataset(path, verify=False)) if manifest.complete and intact else []
-        return "\n".join([describe_dataset(path), *values])
-    if is_well(path) and file.input_axes is None:
-        return "\n".join([f"{path}: in The Well's layout", *_dataset_lines(open_file(file))])
-    if path.is_dir():
-        arrays = read_arrays(path).items()
-        lines = [f"{path}: {len(arrays)} .npy files"]
-        lines += [f"  {name} {array.shape} {array.dtype}" for name, array in arrays]
-        lines += [f"  {name}: {_range(array)}" for name, array in arrays if array.size]
+        if manifest.complete and all((path / shard.file).is_file() for shard in manifest.shards):
+            data = open_dataset(path, verify=False)
+    elif is_well(path) and file.input_axes is None:
+        data = open_file(file)
+        lines = [f"{path}: in The Well's layout", repr(data)]
     else:
-        lines = list(_file_lines(path, own=own))
-    return "\n".join([*lines, *(_dataset_lines(open_file(file)) if own else [])])
+        lines = list(_file_lines(path, own=own or path.is_dir()))
+        if own:
+            data = open_file(file)
+            lines.append(repr(data))
+    if data is not None:
+        rows = min(len(data), max(1, MOST_READ // sum(part.numel() for part in data[0])))
+        part = f" in the first {rows} of {len(data)} samples" * (rows < len(data))
+        fields = data.batch(range(rows))
+        for kind, names, field in zip(("input", "output"), data.channels, fields, strict=True):
+            for name, values in zip(names, field.unbind(-1 - data.grid.dim), strict=True):
+                shape = f"{name} {tuple(values.shape[1:])}"
+                lines.append(f"  {kind:10} {shape}: {_range(values.numpy())}{part}")
+    return "\n".join(lines)
 
 
 def _file_lines(path: Path, *, own: bool) -> Iterator[str]:
     """The arrays of a file, the published data they are unless they are `own`, their ranges."""
     with open_arrays(path) as (file_format, arrays):
-        yield f"{path.name}: {file_format}, {os.path.getsize(path):,} bytes"
+        size = "" if path.is_dir() else f", {os.path.getsize(path):,} bytes"
+        yield f"{path.name}: {file_format}{size}"
         listed = [f"  {name} {array.shape} {array.dtype}" for name, array in arrays.items()]
         yield from listed[:_MOST_LISTED]
         if len(listed) > _MOST_LISTED:
@@ -360,11 +348,10 @@ def _file_lines(path: Path, *, own: bool) -> Iterator[str]:
         if not own:
             yield from _published_lines(path, file_format, arrays)
         for name, array in arrays.items():
-            if array.block is None or not array.shape or 0 in array.shape:
-                continue
-            rows = min(array.shape[0], max(1, MOST_READ // math.prod(array.shape[1:])))
-            part = f" in the first {rows} of {array.shape[0]} rows" * (rows < array.shape[0])
-            yield f"  {name}: {_range(array.read((slice(rows),)))}{part}"
+            if array.block is not None and array.shape and 0 not in array.shape:
+                rows = min(array.shape[0], max(1, MOST_READ // math.prod(array.shape[1:])))
+                part = f" in the first {rows} of {array.shape[0]} rows" * (rows < array.shape[0])
+                yield f"  {name}: {_range(array.read((slice(rows),)))}{part}"
 
 
 def _published_lines(path: Path, file_format: str, arrays: Mapping[str, Array]) -> Iterator[str]:
@@ -381,28 +368,6 @@ def _published_lines(path: Path, file_format: str, arrays: Mapping[str, Array]) 
         span = f", t = {times[0]:g} to {times[-1]:g}" if times else ""
         yield f"  {sizes['t']} frames{span}"
     yield from (f"  note: {note}" for note in notes)
-
-
-def _dataset_lines(data: OperatorDataset) -> list[str]:
-    points = " x ".join(map(str, data.grid.shape))
-    line = f"dataset: {len(data)} samples on {points} points of a "
-    line += "torus" if data.grid.periodic else "box"
-    if data.times is not None:
-        line += f", {len(data.times)} frames, t = {data.times[0]:g} .. {data.times[-1]:g}"
-    return [line, *_ranges(data)]
-
-
-def _ranges(data: OperatorDataset) -> list[str]:
-    """The range of every channel, in the first samples where there are many."""
-    rows = min(len(data), max(1, MOST_READ // sum(part.numel() for part in data[0])))
-    part = f" in the first {rows} of {len(data)} samples" * (rows < len(data))
-    return [
-        f"  {kind:10} {name} {tuple(values.shape[1:])}: {_range(values.numpy())}{part}"
-        for kind, names, field in zip(
-            ("input", "output"), data.channels, data.batch(range(rows)), strict=True
-        )
-        for name, values in zip(names, field.unbind(-1 - data.grid.dim), strict=True)
-    ]
 
 
 def _range(values: np.ndarray) -> str:

@@ -8,19 +8,23 @@ disk never leaves half an HDF5 file.
 import hashlib
 import math
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import h5py
 import numpy as np
+import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from pdno.data.problems import Problem
-from pdno.files.atomic import atomic_path, write_text
+from pdno.data import sources
+from pdno.data.problems import PROBLEMS, Problem
+from pdno.equations.symmetries import Symmetries
+from pdno.files.atomic import atomic_path, sha256, write_text
 from pdno.files.limits import check_memory, read_text, walk
 from pdno.files.run_folder import with_digest, without_digest
 from pdno.interface.errors import LONGEST_MESSAGE, printable
@@ -29,19 +33,14 @@ from pdno.spectral.grid import Grid
 
 MANIFEST = "manifest.json"
 OWN = "own data"  # the problem of data that no problem of ours made
+REPAIR = "run the dataset's `pdno generate` command again to repair it"
 SHARD_BYTES, SHARDS_AT_LEAST = 32 * 2**20, 32
 AXES, NOTHING = ("x", "y", "z"), np.array([], dtype="S1")
+CONSTANT = {"sample_varying": False, "time_varying": False}
 FieldKey: TypeAlias = Literal["input", "output"]
 Parameters: TypeAlias = Mapping[str, float | np.ndarray]
 ShardPlan: TypeAlias = tuple[str, int, int]
 """File, first sample and number of samples of a shard."""
-
-
-class Channels(NamedTuple):
-    """The names of the channels of a dataset."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
 
 
 def _versions() -> dict[str, str]:
@@ -92,7 +91,7 @@ class Manifest(Record):
 
     @model_validator(mode="after")
     def _check(self) -> "Manifest":
-        check_times(self.times)
+        sources.check_times(self.times)
         if len(self.fields) != 2:
             raise ValueError(f"its fields are {self.fields}; expected an input and an output")
         end = 0
@@ -125,10 +124,10 @@ class Manifest(Record):
         )
 
     @property
-    def channels(self) -> Channels:
+    def channels(self) -> sources.Channels:
         """The fields on disk that are the channels of the inputs and outputs."""
         names = (self.fields["input"], self.fields["output"])
-        return Channels(*((part,) if isinstance(part, str) else part for part in names))
+        return sources.Channels(*((part,) if isinstance(part, str) else part for part in names))
 
     @property
     def made(self) -> int:
@@ -177,14 +176,6 @@ class Manifest(Record):
         return []
 
 
-def check_times(times: Sequence[float] | None) -> None:
-    """Refuse times of frames that do not increase."""
-    if times is not None:
-        increasing = all(a < b for a, b in pairwise(times))
-        if not times or not increasing or not all(map(math.isfinite, times)):
-            raise ValueError(f"times {times}: expected one or more finite, increasing times")
-
-
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a dataset folder."""
     path = folder / MANIFEST
@@ -213,27 +204,27 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def describe_dataset(folder: Path) -> str:
     """What a dataset folder holds, in a few lines."""
     manifest = read_manifest(folder)
-    count, times, grid = len(manifest.shards), manifest.times, manifest.grid.shape
+    count, times, own = len(manifest.shards), manifest.times, manifest.problem == OWN
     absent = sum(not (folder / shard.file).is_file() for shard in manifest.shards)
     state = "complete" if manifest.complete else f"PARTIAL, {manifest.made} samples so far"
     if absent:
         state = f"DAMAGED, {absent} of {count} shards are missing"
-    head = f"{folder}: pdno dataset, {manifest.problem}, {state}"
     frames = f"{len(times)} frames, t = {times[0]:g} .. {times[-1]:g}" if times else "static"
     inputs, outputs = map(", ".join, manifest.channels)
-    fields = f"  fields     {inputs} -> {outputs}, {frames}, {manifest.dtype}"
-    if manifest.problem == OWN:
-        samples = f"  samples    {manifest.samples}, {count} shards"
-        return f"{head}\n{samples}\n  grid       {grid}\n{fields}"
-    parameters = ", ".join(f"{key}={value}" for key, value in manifest.parameters.items())
-    return f"""{head}
-  equation   {manifest.equation}
-  scheme     {manifest.scheme}
-  samples    {manifest.samples} (seed {manifest.seed}), {count} shards
-  grid       {grid}, solved on {manifest.solver_grid.shape}
-{fields}
-  parameters {parameters}
-  residual   {max((shard.residual for shard in manifest.shards), default=0.0):.1e} at most"""
+    seed = "" if own else f" (seed {manifest.seed})"
+    solved = "" if own else f", solved on {manifest.solver_grid.shape}"
+    residual = max((shard.residual for shard in manifest.shards), default=0.0)
+    lines = {
+        "equation": manifest.equation,
+        "scheme": manifest.scheme,
+        "samples": f"{manifest.samples}{seed}, {count} shards",
+        "grid": f"{manifest.grid.shape}{solved}",
+        "fields": f"{inputs} -> {outputs}, {frames}, {manifest.dtype}",
+        "parameters": ", ".join(f"{key}={value}" for key, value in manifest.parameters.items()),
+        "residual": "" if own else f"{residual:.1e} at most",
+    }
+    head = f"{folder}: pdno dataset, {manifest.problem}, {state}"
+    return "\n".join([head, *(f"  {name:10} {text}" for name, text in lines.items() if text)])
 
 
 def write_shard(
@@ -271,7 +262,7 @@ def build_shard(
         "shard.h5", "w", driver="core", backing_store=False, libver="v110", track_order=False
     ) as file:
         _write_root(file, manifest, first, len(inputs), pde_parameters)
-        _write_axes(file, manifest)
+        _write_axes(file, manifest.grid, manifest.times)
         fields = file.create_group("t0_fields")
         fields.attrs["field_names"] = [name for names in manifest.channels for name in names]
         # the order in which datasets are closed, at the end of a call, is part of the bytes
@@ -286,58 +277,112 @@ def build_shard(
 def _write_root(
     file: h5py.File, manifest: Manifest, first: int, count: int, pde_parameters: Parameters
 ) -> None:
-    file.attrs["dataset_name"] = f"pdno {manifest.problem}"
-    file.attrs["grid_type"] = "cartesian"
-    file.attrs["n_spatial_dims"] = len(manifest.grid.shape)
-    file.attrs["n_trajectories"] = count
     constant = [name for name, value in pde_parameters.items() if np.ndim(value) == 0]
+    file.attrs.update(dataset_name=f"pdno {manifest.problem}", grid_type="cartesian")
+    file.attrs.update(n_spatial_dims=len(manifest.grid.shape), n_trajectories=count)
     file.attrs["simulation_parameters"] = constant or NOTHING
-    file.attrs["pdno_first_sample"] = first
-    file.attrs["pdno_seed"] = manifest.seed
+    file.attrs.update(pdno_first_sample=first, pdno_seed=manifest.seed)
     group = file.create_group("scalars")
     group.attrs["field_names"] = list(pde_parameters) or NOTHING
     for name, value in pde_parameters.items():
         if name in constant:
             file.attrs[name] = value
         item = group.create_dataset(name, data=np.asarray(value, dtype="f8"))
-        _mark_varying(item)
+        item.attrs.update(CONSTANT)
         if name not in constant:  # marked afterwards, as the order is part of the bytes
             item.attrs["sample_varying"] = True
 
 
-def _write_axes(file: h5py.File, manifest: Manifest) -> None:
-    grid = manifest.grid
+def _write_axes(file: h5py.File, grid: Grid, times: tuple[float, ...] | None) -> None:
     group = file.create_group("dimensions")
     group.attrs["spatial_dims"] = list(AXES[: grid.dim])
-    times = group.create_dataset("time", data=np.array(manifest.times or (0.0,), dtype="f8"))
-    _mark_varying(times, time=True)  # which the check of its layout in The Well requires
+    time = group.create_dataset("time", data=np.array(times or (0.0,), dtype="f8"))
+    time.attrs.update(CONSTANT | {"time_varying": True})  # which The Well's check requires
     for name, x in zip(AXES, grid.axes(), strict=False):
-        _mark_varying(group.create_dataset(name, data=x.numpy()))
+        group.create_dataset(name, data=x.numpy()).attrs.update(CONSTANT)
     kind = "periodic" if grid.periodic else "wall"
     group = file.create_group("boundary_conditions")
     for name, n in zip(AXES, grid.shape, strict=False):
         boundary = group.create_group(f"{name}_{kind}")
-        boundary.attrs["associated_dims"] = [name]
-        boundary.attrs["associated_fields"] = NOTHING
-        boundary.attrs["bc_type"] = kind
-        _mark_varying(boundary)
+        boundary.attrs.update(associated_dims=[name], associated_fields=NOTHING, bc_type=kind)
+        boundary.attrs.update(CONSTANT)
         boundary.create_dataset("mask", data=np.isin(np.arange(n), (0, n - 1)))
-
-
-def _mark_varying(
-    item: h5py.Dataset | h5py.Group, *, sample: bool = False, time: bool = False
-) -> None:
-    item.attrs["sample_varying"], item.attrs["time_varying"] = sample, time
 
 
 def _write_fields(
     group: h5py.Group, manifest: Manifest, part: Literal[0, 1], values: np.ndarray
 ) -> None:
     names, shape, dim = manifest.channels[part], manifest.stored_shapes[part], manifest.grid.dim
-    ahead, space = shape[:-dim], shape[-dim:]
-    data = np.asarray(values).reshape(len(values), *ahead, len(names), *space)
+    data = np.asarray(values).reshape(len(values), *shape[:-dim], len(names), *shape[-dim:])
     for name, channel in zip(names, np.moveaxis(data, -1 - dim, 0), strict=True):
         stored = np.ascontiguousarray(channel, dtype=manifest.dtype)
         field = group.create_dataset(name, data=stored, chunks=(1, *shape), fletcher32=True)
-        field.attrs["dim_varying"] = [True] * dim
-        _mark_varying(field, sample=True, time=bool(ahead))
+        varying = {"sample_varying": True, "time_varying": len(shape) > dim}
+        field.attrs.update({"dim_varying": [True] * dim} | varying)
+
+
+class ShardSource(sources.FileSource):
+    """Samples of a dataset folder (see `pdno.open_dataset`)."""
+
+    def __init__(self, folder: Path, *, verify: bool = True, partial: bool = False) -> None:
+        self.manifest = manifest = read_manifest(folder)
+        if not manifest.complete and not partial:
+            raise ValueError(
+                f"{folder} is partial: {manifest.made} of {manifest.samples} samples; run its "
+                "`pdno generate` command again to finish it, or open it with partial=True"
+            )
+        self.times, self.grid, self.channels = manifest.times, manifest.grid, manifest.channels
+        self.dtype, dim = getattr(torch, manifest.dtype), self.grid.dim
+        self.fields = [
+            [
+                sources.Field(f"t0_fields/{name}", 0, True, len(shape) > dim, (True,) * dim)
+                for name in names
+            ]
+            for names, shape in zip(manifest.channels, manifest.stored_shapes, strict=True)
+        ]
+        self.files, self.counts = list[Path](), list[int]()
+        columns = {name: [torch.empty(0).double()] for name in manifest.pde_parameters}
+        for shard in manifest.shards:
+            if shard.first != len(self):  # a gap: the samples after it have other indices
+                break
+            path = folder / shard.file
+            if not path.is_file():
+                raise ValueError(f"{path} is missing: {REPAIR}")
+            if verify and sha256(path) != shard.sha256:
+                raise ValueError(
+                    f"{path} is damaged (its SHA-256 is not in the manifest): {REPAIR}"
+                )
+            self.files.append(path)
+            self.counts.append(shard.count)
+            if columns:
+                with self.opened(len(self.files) - 1) as file:
+                    for name, column in columns.items():
+                        column.append(torch.from_numpy(file["scalars"][name][()].astype("f8")))
+        self.pde_parameters = {name: torch.cat(column) for name, column in columns.items()}
+
+    def symmetries(self, grid: Grid) -> Symmetries:
+        """Those of the equation that the samples are solutions of."""
+        problem = PROBLEMS.get(self.manifest.problem)
+        if problem is None:
+            return super().symmetries(grid)
+        return problem(**self.manifest.parameters).physics()[1].symmetries(grid)
+
+    @contextmanager
+    def opened(self, number: int) -> Iterator[h5py.File]:
+        """A shard whose fields are those of the manifest; their chunks have checksums."""
+        manifest, count, frames = self.manifest, self.counts[number], len(self.times or ())
+        expected: dict[str, tuple[tuple[int, ...], str]]
+        expected = {f"scalars/{name}": ((count,), "f8") for name in manifest.pde_parameters}
+        for field in chain(*self.fields):
+            shape = field.stored_shape(count, frames, self.grid.shape)
+            expected[field.path] = shape, manifest.dtype
+        try:
+            with h5py.File(self.files[number], "r") as file:
+                for name, (shape, dtype) in expected.items():
+                    if file[name].shape != shape or file[name].dtype != dtype:
+                        stored = f"{name} is {file[name].shape} {file[name].dtype}"
+                        raise ValueError(f"{stored}, the manifest says {shape} {dtype}")
+                yield file
+        except Exception as error:  # damaged bytes make h5py fail in many ways; all mean the same
+            damaged = f"{self.files[number]} is damaged or cannot be read"
+            raise ValueError(f"{damaged} ({error}): {REPAIR}") from error

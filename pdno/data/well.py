@@ -9,10 +9,9 @@ As an operator: inputs are the fields that do not vary in time and the first fra
 do, outputs all frames of these. Components of vectors are channels, velocity_x and velocity_y.
 """
 
-import itertools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,15 +22,14 @@ import torch
 import yaml
 from torch import Tensor
 
-from pdno.data.array_files import PublishedFileError, hdf5_array
+from pdno.data.array_files import explained_reading, hdf5_array
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.foreign_hdf5 import look_through, open_hdf5
 from pdno.data.problems import Layout
-from pdno.data.shards import MANIFEST, Channels
-from pdno.data.sources import FileSource, not_finite
+from pdno.data.shards import MANIFEST
+from pdno.data.sources import Channels, Field, FileSource, not_finite
 from pdno.files.atomic import write_text
-from pdno.files.limits import MemoryLimitError, check_memory
-from pdno.files.tensor_file import AGAIN
+from pdno.files.limits import check_memory
 from pdno.spectral.grid import Grid
 
 SPLITS = ("train", "valid", "test")
@@ -83,42 +81,8 @@ def _files(path: Path) -> list[Path]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
-    try:
-        with open_hdf5(path) as file:
-            yield file
-    except Exception as problem:
-        reason = str(problem).strip("'\"")
-        if not isinstance(problem, (MemoryLimitError, PublishedFileError)):
-            reason = f"{reason}; {AGAIN}"
-        raise ValueError(f"cannot read {path} in The Well's layout: {reason}") from problem
-
-
-class _Field(NamedTuple):
-    """A field or scalar of a file: its dataset, and along which axes it varies."""
-
-    name: str
-    order: int
-    by_sample: bool
-    by_time: bool
-    by_axis: tuple[bool, ...]
-
-    def stored_shape(self, count: int, frames: int, shape: Sequence[int]) -> tuple[int, ...]:
-        """The shape that the attributes imply."""
-        ahead = [count] * self.by_sample + [frames] * self.by_time
-        return (*ahead, *itertools.compress(shape, self.by_axis), *[len(shape)] * self.order)
-
-    def read(
-        self, file: h5py.File, row: int, frames: slice | int, shape: Sequence[int]
-    ) -> np.ndarray:
-        """One sample as channels first, ([T,] C, *N)."""
-        cut: tuple[slice | int, ...] = (row,) * self.by_sample + (frames,) * self.by_time
-        block = np.asarray(file[self.name][cut])
-        ahead = block.shape[: self.by_time and isinstance(frames, slice)]
-        sizes = [n if varies else 1 for n, varies in zip(shape, self.by_axis, strict=True)]
-        block = block.reshape(*ahead, *sizes, len(shape) ** self.order)
-        return np.moveaxis(
-            np.broadcast_to(block, (*ahead, *shape, block.shape[-1])), -1, len(ahead)
-        )
+    with explained_reading(path), open_hdf5(path) as file:
+        yield file
 
 
 class _Header(NamedTuple):
@@ -129,51 +93,46 @@ class _Header(NamedTuple):
     axes: tuple[str, ...]
     grid: Grid
     times: tuple[float, ...]
-    fields: dict[str, _Field]
+    fields: dict[str, Field]
     double: bool
 
 
 def _read_header(path: Path) -> _Header:
-    size = os.path.getsize(path)
+    size, coordinates = os.path.getsize(path), dict[str, np.ndarray]()
     with _opened(path) as file:
         count, dimensions = int(file.attrs["n_trajectories"]), file["dimensions"]
         axes = tuple(map(_text, dimensions.attrs["spatial_dims"]))
-        coordinates = {}
         for name in (*axes, "time"):
-            hdf5_array(name, dimensions[name], size)  # refuses what is too large
-            check_memory(f"dimension {name}", 8 * dimensions[name].size)
-            values = np.asarray(dimensions[name], dtype=float)
+            values = hdf5_array(name, dimensions[name], size).read().astype(float)
             # coordinates or times that vary from sample to sample have an axis for them
             coordinates[name] = values.reshape(-1, values.shape[-1])[0]
         times = tuple(coordinates.pop("time").tolist())
         shape = tuple(map(len, coordinates.values()))
-        fields, kinds = dict(_read_fields(file, len(axes), size)), set()
+        fields = dict(_read_fields(file, len(axes), size))
         for name, field in fields.items():
-            stored = file[field.name]
-            expected = field.stored_shape(count, len(times), shape)
+            stored, expected = file[field.path].shape, field.stored_shape(count, len(times), shape)
             # a scalar that does not vary may be one number or an array of one
-            if stored.shape != expected and not (expected == () and stored.shape == (1,)):
-                shapes = f"{name} has shape {tuple(stored.shape)}, its attributes say {expected}"
-                raise ValueError(shapes)
-            kinds.add(stored.dtype.newbyteorder("="))
+            if stored != expected and not (expected == () and stored == (1,)):
+                raise ValueError(f"{name} has shape {stored}, its attributes say {expected}")
             whole = len(shape) ** field.order * (len(times) if field.by_time else 1)
             check_memory(f"one sample of field {name}", 8 * whole * math.prod(shape))
+        types = {file[field.path].dtype.newbyteorder("=") for field in fields.values()}
         boundaries = file["boundary_conditions"].values()
         ends = {_text(boundary.attrs["bc_type"]).lower() for boundary in boundaries}
     grid = _grid(path, coordinates, periodic=ends <= {"periodic"})
-    return _Header(path, count, axes, grid, times, fields, np.dtype("f8") in kinds)
+    return _Header(path, count, axes, grid, times, fields, np.dtype("f8") in types)
 
 
-def _read_fields(file: h5py.File, dim: int, size: int) -> Iterator[tuple[str, _Field]]:
+def _read_fields(file: h5py.File, dim: int, size: int) -> Iterator[tuple[str, Field]]:
     for group, order in GROUPS.items():
         for name in map(_text, file[group].attrs["field_names"] if group in file else ()):
             item = file[group][name]
             if hdf5_array(name, item, size).block is None:
                 raise ValueError(f"{group}/{name} holds no real numbers")
-            scalar, flags = group == "scalars", item.attrs
-            by_axis = (False,) * dim if scalar else tuple(map(bool, flags["dim_varying"]))
+            flags = item.attrs
+            by_axis = (False,) * dim if group == "scalars" else map(bool, flags["dim_varying"])
             by = bool(flags["sample_varying"]), bool(flags["time_varying"])
-            yield name, _Field(f"{group}/{name}", order, *by, by_axis)
+            yield name, Field(f"{group}/{name}", order, *by, tuple(by_axis))
 
 
 def _grid(path: Path, axes: dict[str, np.ndarray], *, periodic: bool) -> Grid:
@@ -200,8 +159,6 @@ def _text(value: object) -> str:
 class WellSource(FileSource):
     """Samples of files in The Well's layout."""
 
-    pde_parameters: Mapping[str, Tensor] = {}
-
     def __init__(self, files: Sequence[Path], layout: Layout) -> None:
         look_through(files)
         headers = [_read_header(path) for path in files]
@@ -220,12 +177,11 @@ class WellSource(FileSource):
         periodic = first.grid.periodic if layout.periodic is None else layout.periodic
         offset = first.grid.offset if layout.offset is None else layout.offset
         self.grid = Grid(first.grid.shape, periodic, offset)
-        usual = Channels(*(_components(first, names) for names in chosen))
-        self.channels = Channels(
-            layout.input_channels or usual.inputs, layout.output_channels or usual.outputs
-        )
-        if list(map(len, self.channels)) != list(map(len, usual)):
-            raise ValueError(f"names of channels are {self.channels}; expected as many as {usual}")
+        usual = [[n for f in fields for n in f.channels(first.axes)] for fields in self.fields]
+        named = layout.input_channels or usual[0], layout.output_channels or usual[1]
+        if list(map(len, named)) != list(map(len, usual)):
+            raise ValueError(f"names of channels are {named}; expected as many as {usual}")
+        self.channels = Channels(*map(tuple, named))
         self.dtype = torch.float64 if any(header.double for header in headers) else torch.float32
 
     def opened(self, number: int) -> AbstractContextManager[h5py.File]:
@@ -239,29 +195,12 @@ class WellSource(FileSource):
                 raise ValueError(f"{where} has NaN or infinity: leave it out with subset")
         return parts
 
-    def sample(self, file: h5py.File, row: int) -> Iterator[np.ndarray]:
-        """The first frames of the fields that are inputs, and all frames of the outputs."""
-        shape = self.grid.shape
-        cuts: tuple[int | slice, ...] = (0, slice(None))
-        for fields, frames in zip(self.fields, cuts, strict=True):
-            parts = [field.read(file, row, frames, shape) for field in fields]
-            yield np.concatenate(parts, axis=-1 - len(shape)).astype(str(self.dtype)[6:])
-
-
-def _components(header: _Header, names: Sequence[str]) -> tuple[str, ...]:
-    """Names of the channels of fields, velocity_x and velocity_y of a vector."""
-    return tuple(
-        f"{name}_{''.join(index)}" if index else name
-        for name in names
-        for index in itertools.product(header.axes, repeat=header.fields[name].order)
-    )
-
 
 def _choose(header: _Header, layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The fields that are inputs and outputs."""
-    spatial = {n: field for n, field in header.fields.items() if not field.name.startswith("sc")}
-    varying = tuple(name for name, field in spatial.items() if field.by_time)
-    constant = tuple(name for name, field in spatial.items() if not field.by_time)
+    spatial = [name for name, f in header.fields.items() if not f.path.startswith("scalars")]
+    varying = tuple(name for name in spatial if header.fields[name].by_time)
+    constant = tuple(name for name in spatial if not header.fields[name].by_time)
     inputs, outputs = layout.inputs or constant + varying, layout.outputs or varying
     for name in (*inputs, *outputs):
         if name not in header.fields:
@@ -282,28 +221,23 @@ def _choose(header: _Header, layout: Layout) -> tuple[tuple[str, ...], tuple[str
 def save_well(folder: Path | str, **splits: OperatorDataset) -> Path:
     """Write train=, valid= and test= as a dataset of The Well: data/SPLIT and stats.yaml.
 
-    The statistics, with which its loader normalises, are those of the training samples.
+    The statistics, with which its loader normalises, are mean, standard deviation and root mean
+    square of every field of the training samples, and of its steps in time.
     """
-    target, unknown = Path(folder), set(splits) - set(SPLITS)
-    if unknown or "train" not in splits:
+    target, statistics = Path(folder), dict[str, dict[str, float]]()
+    if splits.keys() - set(SPLITS) or "train" not in splits:
         raise ValueError(f"splits {', '.join(splits)}; expected train and any of {SPLITS[1:]}")
     for split, data in splits.items():
         data.save(target / "data" / split)
     saved = open_dataset(target / "data" / "train")
-    write_text(target / "stats.yaml", yaml.safe_dump(_statistics(saved)))
-    return target
-
-
-def _statistics(data: OperatorDataset) -> dict[str, dict[str, float]]:
-    """Mean, standard deviation and root mean square of every field, and of its steps in time."""
-    statistics: dict[str, dict[str, float]] = {}
-    for names, field in zip(data.channels, data.to(torch.float64).batch(), strict=True):
-        in_time = data.times is not None and names is data.channels.outputs
-        for name, values in zip(names, field.unbind(-1 - data.grid.dim), strict=True):
+    for names, field in zip(saved.channels, saved.to(torch.float64).batch(), strict=True):
+        in_time = saved.times is not None and names is saved.channels.outputs
+        for name, values in zip(names, field.unbind(-1 - saved.grid.dim), strict=True):
             parts = {"": values} | ({"_delta": values.diff(dim=1)} if in_time else {})
             for end, part in parts.items():
                 if part.numel():
                     moments = part.mean(), part.std(correction=0), part.square().mean().sqrt()
                     for key, number in zip(("mean", "std", "rms"), moments, strict=True):
                         statistics.setdefault(key + end, {})[name] = float(number)
-    return statistics
+    write_text(target / "stats.yaml", yaml.safe_dump(statistics))
+    return target

@@ -74,16 +74,14 @@ def make_on_cluster(
 
     Only names and numbers travel. A lost task may be tried again, as a shard is written whole.
     """
+    from pdno.data.problems import PROBLEMS
     from pdno.data.shards import ShardRecord
 
-    ray = start_ray()
-
     def task(name: str, record: str, path: str, plan: tuple[str, int, int]) -> str:
-        from pdno.data.problems import PROBLEMS
-
         same = PROBLEMS[name].model_validate_json(record)
         return make(same, Path(path), *plan).model_dump_json()
 
+    ray = start_ray()
     remote = ray.remote(max_retries=3)(task)
     arguments = (problem.name, problem.model_dump_json(), str(folder.resolve()))
     waiting = [remote.remote(*arguments, entry) for entry in missing]

@@ -384,10 +384,10 @@ NAN = torch.where(torch.arange(3).reshape(3, 1, 1) == 2, torch.nan, FIELD)
 @pytest.mark.parametrize(
     ("inputs", "outputs", "times", "message"),
     [
-        (FIELD[0], FIELD, None, r"inputs have shape \(1, 8\); expected \(B, C, \*N\) on \(8,\)"),
-        (FIELD, FIELD[:, 0], None, r"outputs have shape \(3, 8\); expected \(B, C, \*N\)"),
-        (FIELD, FRAMES, None, r"outputs have shape \(3, 2, 1, 8\); expected \(B, C, \*N\)"),
-        (FIELD, FIELD, [1.0], r"outputs have shape \(3, 1, 8\); expected \(B, T, C, \*N\)"),
+        (FIELD[0], FIELD, None, r"inputs has shape \(1, 8\); expected \(B, C, 8\)"),
+        (FIELD, FIELD[:, 0], None, r"outputs has shape \(3, 8\); expected \(B, C, 8\)"),
+        (FIELD, FRAMES, None, r"outputs has shape \(3, 2, 1, 8\); expected \(B, C, 8\)"),
+        (FIELD, FIELD, [1.0], r"outputs has shape \(3, 1, 8\); expected \(B, T, C, 8\)"),
         (FIELD[..., :7], FIELD, None, r"inputs has shape \(3, 1, 7\)"),
         (FIELD, FRAMES[..., ::2], [1, 2], r"outputs has shape \(3, 2, 1, 4\)"),
         (FIELD[:2], FIELD, None, "2 inputs but 3 outputs"),
