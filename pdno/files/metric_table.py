@@ -1,8 +1,4 @@
-"""Results as a tidy table: one number per line, with the metadata that tell runs apart.
-
-    experiment, model, resolution, seed, split, metric, value, seconds, parameters,
-    study, dataset, viscosity, family, variant, mode, of_paper, sweep, samples, epochs,
-    training_resolution, commit
+"""Results as a tidy table: one number (`Metric`) per line, with the `Metadata` of its run.
 
 Numbers have all of their digits: a table that is read and written again has the same bytes.
 """
@@ -13,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -175,16 +170,10 @@ class NetworkMetrics:
         self.experiment, self.model, self.metadata = first.experiment, first.model, first.metadata
         self.parameters = first.parameters
         self.resolution = first.metadata.training_resolution or first.resolution
-
-    @cached_property
-    def seeds(self) -> list[int | None]:
-        return list(dict.fromkeys(metric.seed for metric in self.metrics))
-
-    @cached_property
-    def seconds(self) -> float | None:
-        """Mean seconds of a training."""
+        self.seeds = list(dict.fromkeys(metric.seed for metric in self.metrics))
         by_seed = {m.seed: m.seconds for m in self.metrics if m.seconds is not None}
-        return math.fsum(by_seed.values()) / len(by_seed) if by_seed else None
+        # the mean of the trainings
+        self.seconds = math.fsum(by_seed.values()) / len(by_seed) if by_seed else None
 
     def values(self, split: str, metric: str, resolution: int | None = None) -> list[float]:
         """One metric of every seed, at the resolution of the training by default."""

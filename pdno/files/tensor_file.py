@@ -29,7 +29,7 @@ AGAIN = "the file is damaged or incomplete: download or copy it again"
 PLAIN = 'save tensors in plain containers, e.g. torch.save(model.state_dict(), "weights.pt")'
 _REFUSED = f"refused because loading it could run code: {PLAIN}"
 # About 40 instructions of 150 bytes describe a tensor: enough for 50,000 tensors in one file.
-_MOST_INSTRUCTIONS, _MOST_DESCRIPTION_BYTES = 2_000_000, 1 << 26
+_MOST_INSTRUCTIONS = 2_000_000
 _CHUNK = 1 << 24
 
 _LITERALS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"}
@@ -97,13 +97,10 @@ class _Machine:
 
     def run(self) -> object:
         """The value that the description leaves on the stack."""
-        description, last = f"{self.root}data.pkl", ""
-        if self.records[description].file_size <= _MOST_DESCRIPTION_BYTES:
-            program = pickletools.genops(self.archive.read(description))
-            for opcode, argument, _ in islice(program, _MOST_INSTRUCTIONS):
-                last = opcode.name
-                self.step(last, argument)
-        if last != "STOP":
+        program = pickletools.genops(self.archive.read(f"{self.root}data.pkl"))
+        for opcode, argument, _ in islice(program, _MOST_INSTRUCTIONS):
+            self.step(opcode.name, argument)
+        if opcode.name != "STOP":
             raise TensorFileError(f"its description is too long; {PLAIN}")
         (result,) = self.stack
         return result
@@ -120,16 +117,14 @@ class _Machine:
                 self.memo[len(self.memo) if argument is None else argument] = self.stack[-1]
             case "APPEND" | "APPENDS":
                 values = self.pop(1 if opcode == "APPEND" else None)
-                self.top(list).extend(values)
+                self.stack[-1].extend(values)
             case "SETITEM" | "SETITEMS":
                 values = self.pop(2 if opcode == "SETITEM" else None)
                 if not all(type(key) in (str, int) for key in values[::2]):
                     raise TensorFileError(f"a dict has a key that is no word or number; {PLAIN}")
-                self.top(dict).update(zip(values[::2], values[1::2], strict=True))
-            case "BUILD":
-                # Attributes of an ordered dict: the versions of the modules of a state dict.
-                self.pop(1)
-                self.top(dict)
+                self.stack[-1].update(zip(values[::2], values[1::2], strict=True))
+            case "BUILD" if isinstance(self.stack[-2], dict):
+                self.pop(1)  # attributes of an ordered dict: versions of the modules of a state
             case _:
                 value = self.value(opcode, argument)  # which may take from the stack
                 self.stack.append(value)
@@ -163,11 +158,6 @@ class _Machine:
             return [self.stack.pop() for _ in range(count)][::-1]
         values, self.stack = self.stack, self.below.pop()
         return values
-
-    def top(self, expected: type) -> Any:
-        if not isinstance(self.stack[-1], expected):
-            raise TensorFileError(f"this file holds a pickled object; {_REFUSED}")
-        return self.stack[-1]
 
     def storage(self, kind: str, dtype: torch.dtype, name: str, device: str, count: int) -> Tensor:
         """The numbers of record `data/name`, as a flat tensor; read once."""
