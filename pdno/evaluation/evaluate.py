@@ -3,7 +3,7 @@
 Errors of a prediction v of the target u, means over samples, computed in float64:
 
     relative_l2           ‖v - u‖ / ‖u‖ over the whole target; "t=11" for one frame, "channel=0"
-    relative_h1           the same in ‖·‖_{H^1}, on the torus; H^s weighs the mode ξ with ⟨ξ⟩^s
+    relative_h1           the same in ‖·‖_{H^1}, on the torus, which weighs the mode ξ with ⟨ξ⟩
     relative_l2 band 4-8  ‖P(v - u)‖ / ‖u‖, P keeping the modes 4 <= max |ξ_j| < 8; squares add up
 
 A prediction with NaN or infinity counts as an infinite error.
@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -96,16 +96,12 @@ def evaluate(
     data: Pairs,
     *,
     batch_size: int = 20,
-    orders: Sequence[float] = (1.0,),
-    edges: Sequence[int] | None = None,
     device: torch.device | str | None = None,
     keep: bool = False,
 ) -> Evaluation:
     """The errors of a predictor, or of a bare network, on a dataset.
 
-    `orders` are the s of H^s, on periodic grids, and `edges` the first modes of the bands, from 0
-    on; None takes 0, 1, 2, 4, 8, ... below N/2. Without a `device` inputs stay where they are. To
-    `keep` the predictions needs memory for all of them.
+    Without a `device` inputs stay where they are. To `keep` predictions takes memory for all.
 
     Example:
         >>> from pdno.spectral.grid import Grid
@@ -118,25 +114,14 @@ def evaluate(
     data = OperatorDataset.from_pairs(data)
     model, parts, kept = as_predictor(predictor), list[dict[str, Tensor]](), list[Tensor]()
     for v, u in predict_batches(model, data, batch_size=batch_size, device=device):
-        parts.append(_errors(v, u, data, orders, edges, first=len(parts) * batch_size))
+        parts.append(_errors(v, u, data, len(parts) * batch_size))
         kept += [v] if keep else []
     return _join(parts, data, torch.cat(kept) if keep else None)
 
 
-def _errors(
-    v: Tensor,
-    u: Tensor,
-    data: OperatorDataset,
-    orders: Sequence[float] = (1.0,),
-    edges: Sequence[int] | None = None,
-    *,
-    first: int = 0,
-) -> dict[str, Tensor]:
-    """The errors of a batch, (B, C, *N), or (B, T, C, *N) with times; NORMS are (B, T)."""
+def _errors(v: Tensor, u: Tensor, data: OperatorDataset, first: int) -> dict[str, Tensor]:
+    """The errors of a batch, (B, C, *N), or (B, T, C, *N) with times, from a sample on."""
     v, u, dim, times = v.double(), u.double(), data.grid.dim, data.target_times
-    edges = default_edges(data.grid) if edges is None else edges
-    if not edges or edges[0] != 0 or sorted(set(edges)) != list(edges):
-        raise ValueError(f"edges {edges}; expected 0, ... ascending: every mode is in one band")
     norms = u.flatten(1 if times is None else 2).norm(dim=-1)
     if len(zero := (norms == 0).nonzero()):
         sample, *frame = zero[0].tolist()
@@ -150,10 +135,11 @@ def _errors(
     if u.shape[-dim - 1] > 1:
         for c, pair in enumerate(zip(v.unbind(-dim - 1), u.unbind(-dim - 1), strict=True)):
             errors[f"relative_l2 channel={c}"] = relative_l2(*pair)
-    for s in orders if data.grid.periodic else ():
-        errors[f"relative_h{s:g}"] = relative_error(v, u, dim=dim, s=s)
+    if data.grid.periodic:
+        errors["relative_h1"] = relative_error(v, u, dim=dim, s=1.0)
+    edges = octaves(data.grid)
     bands = [*(f"{low}-{high}" for low, high in itertools.pairwise(edges)), f"{edges[-1]}+"]
-    shares = band_errors(v, u, dim=dim, edges=list(edges)).unbind(dim=1)
+    shares = band_errors(v, u, dim=dim, edges=edges).unbind(dim=1)
     return errors | {f"relative_l2 band {b}": e for b, e in zip(bands, shares, strict=True)}
 
 
@@ -167,10 +153,10 @@ def _join(
     return Evaluation(errors.pop(NORMS), errors, data.target_times, predictions)
 
 
-def default_edges(grid: Grid) -> tuple[int, ...]:
+def octaves(grid: Grid) -> list[int]:
     """0, 1, 2, 4, 8, ... below N/2: the mean, then octaves; the last one goes on to the end."""
     largest = max(grid.shape) // 2
-    return (0, *(2**k for k in range(largest.bit_length()) if 2**k < max(largest, 2)))
+    return [0, *(2**k for k in range(largest.bit_length()) if 2**k < max(largest, 2))]
 
 
 class AtResolution(NamedTuple):
@@ -188,7 +174,6 @@ def evaluate_resolutions(
     *,
     resolutions: Sequence[int],
     evaluation: Evaluation | None = None,
-    edges: Sequence[int] | None = None,
     batch_size: int = 20,
     device: torch.device | str | None = None,
 ) -> list[AtResolution]:
@@ -199,16 +184,9 @@ def evaluate_resolutions(
     g = G(f on s points). All grids are every n-th point of that of `data`; `evaluation` is that at
     the points `trained_at` with its predictions, if it was made already.
     """
+    way: dict[str, Any] = {"batch_size": batch_size, "device": device}
     model = as_predictor(predictor)
-    if evaluation is None:
-        evaluation = evaluate(
-            model,
-            _at(data, trained_at),
-            batch_size=batch_size,
-            edges=edges,
-            device=device,
-            keep=True,
-        )
+    evaluation = evaluation or evaluate(model, _at(data, trained_at), keep=True, **way)
     known, results = evaluation.predictions, []
     if known is None:
         raise ValueError("this evaluation has no predictions: make it by evaluate(..., keep=True)")
@@ -218,11 +196,11 @@ def evaluate_resolutions(
             continue
         there = _at(data, r)
         fine, plain, first = list[dict[str, Tensor]](), list[dict[str, Tensor]](), 0
-        for v, u in predict_batches(model, there, batch_size=batch_size, device=device):
+        for v, u in predict_batches(model, there, **way):
             some = known[first : first + len(u)].double()
             interpolated = _interpolate(some, trained_at, there.grid.shape)
-            fine.append(_errors(v, u, there, edges=edges, first=first))
-            plain.append(_errors(interpolated, u, there, edges=edges))
+            fine.append(_errors(v, u, there, first))
+            plain.append(_errors(interpolated, u, there, first))
             first += len(u)
         results.append(AtResolution(r, _join(fine, there), _join(plain, there)))
     return results

@@ -21,6 +21,8 @@ from pdno.spectral.fourier import transform
 from pdno.spectral.grid import Grid, hermitian_weights
 from pdno.symbols.base import Symbol
 
+EXCITED = 0.1  # w from which on the data excite a mode
+
 
 @dataclass(frozen=True)
 class SymbolComparison:
@@ -32,23 +34,13 @@ class SymbolComparison:
     exact: Tensor  #: (T, M)
     weight: Tensor  #: w, (T, M)
     space: Tensor  #: a1(x, t) over its mean in x, (T, N)
-    threshold: float = 0.1  #: w from which on a mode counts as excited
-
-    @property
-    def difference(self) -> Tensor:
-        """|learned - exact|, (T, M)."""
-        return (self.learned - self.exact).abs()
-
-    @property
-    def excited(self) -> Tensor:
-        """Where the data excite a mode, (T, M)."""
-        return self.weight >= self.threshold
 
     def metrics(self) -> dict[str, float]:
         """The largest differences (NaN where no mode is excited) and relative variation of a1."""
-        excited = self.difference[self.excited]
+        difference = (self.learned - self.exact).abs()
+        excited = difference[self.weight >= EXCITED]
         return {
-            "symbol difference": float(self.difference.max()),
+            "symbol difference": float(difference.max()),
             "symbol difference excited": float(excited.max()) if len(excited) else float("nan"),
             "symbol variation over x": float(self.space.std(dim=1, correction=0).max()),
         }
@@ -73,10 +65,10 @@ def compare_heat_symbol(
     stated = times if network_times is None else network_times
     if not times or len(stated) != len(times):
         raise ValueError(f"{len(times)} times and {len(stated)} network times; expected as many")
-    channels = [(s.in_channels, s.out_channels) for s in (symbol, exact)]
-    if grid.dim != 1 or channels != [(1, 1)] * 2:
-        wrong = f"symbols of {channels} channels on a grid of {grid.dim} axes"
-        raise ValueError(f"{wrong}; expected one channel in and out on one axis")
+    if grid.dim != 1 or any((s.in_channels, s.out_channels) != (1, 1) for s in (symbol, exact)):
+        raise ValueError(
+            "a heat symbol has one channel in and out and one axis: give such symbols"
+        )
     if not 1 <= limit <= (grid.size - 1) // 2:
         most = (grid.size - 1) // 2
         raise ValueError(f"limit is {limit} on {grid.size} points; expected 1 to {most}")
@@ -114,11 +106,10 @@ def _both_signs(half: Tensor) -> Tensor:
 
 
 def roughness(symbol: Tensor) -> float:
-    """The roughness of a real symbol (O, I, *N^) in ξ, averaged over the pairs of channels.
+    """The roughness of a real symbol (O, I, *N^) in ξ: the mean over its pairs of channels.
 
     rms of the differences of neighbours / (√2 · standard deviation) is 1 for independent values
-    and near 0 for a smooth function: a network symbol is smooth in ξ and a table need not be. NaN
-    where all pairs are constant.
+    and near 0 for a smooth function; NaN where all pairs are constant.
     """
     values = symbol.detach().double()
     for axis in range(2, symbol.dim() - 1):  # from the order of the FFT to -k, ..., k - 1

@@ -111,7 +111,7 @@ def _outside(
     def errors(**changes: object) -> Evaluation:
         changed = problem.model_copy(update=changes)
         data = unseen_samples(experiment, count, changed, seed=seed)
-        return evaluate(operator, data, orders=())
+        return evaluate(operator, data)
 
     for name, (low, high) in problem.vary.items():
         for a, b in [(low / BEYOND, low), (high, BEYOND * high)] if low > 0 else []:

@@ -127,30 +127,26 @@ def _record_errors(operator: TrainedOperator, samples: Samples, tests: Samples |
     last, record = operator.history[-1], operator.training_record
     assert record is not None
     test = last.best if record.settings.keep == "best" else last.test
+    points = max(samples.data.grid.shape)
     values = {"training": {"relative_l2 of the last epoch": last.train}}
     values |= {} if test is None else {"test": {"relative_l2": test}}
-    points = max(samples.data.grid.shape)
-    operator.metrics = tuple(
-        metric
-        for split, errors in values.items()
-        for metric in make_metrics(
-            errors,
-            experiment="operator",
-            model=type(operator.network).__name__,
-            resolution=points,
-            seed=record.settings.seed,
-            split=split,
-            seconds=record.seconds,
-            parameters=count_parameters(operator.network, complex_once=False),
-            metadata=Metadata(
-                dataset="own data",
-                mode=operator.task.kind,
-                samples=record.samples,
-                epochs=last.epoch,
-                training_resolution=points,
-            ),
-        )
+    about = Metadata(
+        dataset="own data",
+        mode=operator.task.kind,
+        samples=record.samples,
+        epochs=last.epoch,
+        training_resolution=points,
     )
+    common: dict[str, Any] = {
+        "experiment": "operator",
+        "model": type(operator.network).__name__,
+        "resolution": points,
+        "seed": record.settings.seed,
+        "seconds": record.seconds,
+        "parameters": count_parameters(operator.network, complex_once=False),
+    }
+    made = (make_metrics(e, split=split, metadata=about, **common) for split, e in values.items())
+    operator.metrics = tuple(metric for metrics in made for metric in metrics)
     prediction, target = next(predict_batches(operator, tests or samples, rows=[0]))
     inputs = (tests or samples).data.batch([0])[0]
     arrays = {"input": inputs, "target": target, "prediction": prediction}

@@ -153,14 +153,12 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
         if self.network is None:
             problem = f"holds the weights of a {self.network_class}, and not how to make one"
             raise ValueError(f"{folder} {problem}: {cure}")
-        with torch.random.fork_rng(devices=[]):
-            try:
+        try:
+            with torch.random.fork_rng(devices=[]):
                 return cast(nn.Module, rebuild(self.network))
-            except (KeyError, TypeError, ValueError) as problem:
-                path = folder / run_folder.OPERATOR
-                raise ValueError(
-                    f"cannot make the network of {path} ({problem}): {cure}"
-                ) from problem
+        except (KeyError, TypeError, ValueError) as problem:
+            wrong = f"cannot make the network of {folder / run_folder.OPERATOR} ({problem})"
+            raise ValueError(f"{wrong}: {cure}") from problem
 
 
 def read_record(folder: Path) -> OperatorRecord:

@@ -1,12 +1,4 @@
-"""Tasks: how a network meets a dataset, in training and afterwards.
-
-StaticMap       f -> u                                             (Darcy, Burgers)
-Rollout         the network is fed with its own predictions, also in training (paper, 5.2)
-TeacherForcing  one step from true frames
-Markov          one step from one true frame with noise, as an increment
-OneShot         (f, t) -> u(t)                                     (heat, and a(x, ξ, t))
-SpaceTime       all frames at once, time as one more axis          (FNO-3D, MWT)
-"""
+"""Tasks: how a network meets a dataset, in training and afterwards."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -132,7 +124,7 @@ class Task(Record, ABC):
 
     def examples(self, samples: Samples) -> int:
         """How many examples the samples have; ValueError where they do not fit the task."""
-        self._need(samples.data.target_times)
+        self._check(samples.data.target_times)
         return len(samples)
 
     def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
@@ -153,6 +145,10 @@ class Task(Record, ABC):
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
         """The prediction of all targets of some samples."""
 
+    def _check(self, times: Times) -> None:
+        """Refuse times of frames that this task cannot predict."""
+        self._need(times)
+
     def _need(self, times: Times) -> Sequence[float]:
         if times is None:
             name = type(self).__name__
@@ -165,10 +161,6 @@ class StaticMap(Task):
 
     kind: Literal["static"] = "static"
     times_wanted = "none"
-
-    def examples(self, samples: Samples) -> int:
-        self._check(samples.data.times)
-        return len(samples)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
         output = net(batch.inputs)
