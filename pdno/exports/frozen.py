@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from pdno.networks.heads import REACH, REFINE, Transport, diffuse, read_between
 from pdno.networks.neural_operator import NeuralOperator, cut
-from pdno.operators.cache import truncate_rank
-from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator, truncate_rank
 from pdno.spectral.calculus import resample
 from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.symbols.base import Time

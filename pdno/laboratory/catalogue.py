@@ -192,7 +192,7 @@ def view_layer(
 
     def view(f: Tensor, grid: Grid | None = None, t: Time = None) -> None:
         grid, v = grid or Grid(tuple(f.shape[2:])), f[0, pair[1]]
-        values = layer.values_at_nodes(grid, t, like=f).on_grid()
+        values = layer.values_at_nodes(grid, t).on_grid()
         c, b = select_pair(values, *pair)
         v_hat = c.to(f.dtype.to_complex()) * transform(v, grid.dim, layer.modes)
         parts = inverse(v_hat, grid.shape, layer.modes)

@@ -19,9 +19,12 @@ from torch.utils.checkpoint import checkpoint
 
 from pdno.interface.errors import check_at_least, check_choice
 from pdno.networks.heads import AnyHead, make_head
-from pdno.operators.cache import CachedLayer, share_values
 from pdno.operators.kernel import apply_projection
-from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.operators.pseudo_differential import (
+    CachedLayer,
+    PseudoDifferentialOperator,
+    share_values,
+)
 from pdno.spectral.grid import Grid
 from pdno.symbols.scale import ExactScales, scale_per_axis
 
@@ -175,7 +178,7 @@ class NeuralOperator(ExactScales):
         values = [operator.values_at_nodes(inner, pde_parameters) for operator in operators]
 
         def step(window: Tensor) -> Tensor:
-            with share_values(inner, [operator.cache for operator in operators], values):
+            with share_values(inner, operators, values):
                 frame: Tensor = self(window, grid=grid)
                 return frame
 

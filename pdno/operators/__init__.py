@@ -1,7 +1,6 @@
 """The operators K of a network: fields (B, I, *N) -> (B, O, *N).
 
-pseudo_differential    K_a of a symbol, and the Fourier integral operator of FNO
-cache                  values of a symbol that are evaluated once and used many times
+pseudo_differential    K_a of a symbol, its values cached, and the Fourier integral operator of FNO
 kernel                 what is summed where, and by which backend
 compiled               compiled kernels and GPU kernels as operators of torch
 reference              plain torch

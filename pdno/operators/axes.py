@@ -1,7 +1,5 @@
 """How the compiled kernels transform an axis: by an FFT or directly, its tables, what it costs."""
 
-__all__ = ["Axis", "can_plan", "most_nodes", "plan_axis"]
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -6,16 +6,14 @@ is read. Derivatives beyond the first go through the reference, as does what tor
 pass: for one sample they would be most of what a step keeps.
 """
 
-__all__ = ["ALL", "analyse", "contract", "pairwise", "project", "synthesise"]
-
 from collections.abc import Callable, Sequence
-from typing import ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from pdno.operators import native, reference, triton
-from pdno.operators.native import Sizes, find_fields, find_kernels
+from pdno.operators.native import Sizes, find_kernels
 from pdno.spectral.fourier import spectrum_shape
 from pdno.symbols.base import SymbolValues, interpolate_rows
 
@@ -26,42 +24,138 @@ Ints = Sequence[int]
 Tensors = Sequence[Tensor]
 
 
-class _Context(Protocol):
-    """What torch keeps for a backward pass."""
-
-    saved_tensors: tuple[Tensor, ...]
-    needs_input_grad: tuple[bool, ...]
-    rest: tuple[object, ...]
-
-    def save_for_backward(self, *tensors: Tensor) -> None: ...
-
-
-class _Differentiable(Protocol):
-    """A custom operator."""
-
-    def register_autograd(
-        self, backward: Callable[..., object], /, *, setup_context: Callable[..., None]
-    ) -> None: ...
-
-
 def _operator(
     fake: Callable[Arguments, object],
+    *,
+    backward: Callable[..., Tensors] | None = None,
+    in_reference: Callable[..., Tensor] | None = None,
+    adjoint: Callable[..., Tensor] | None = None,
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """A function as a custom operator of torch; `fake` gives tensors like those of its result."""
+    """A function as a custom operator of torch; `fake` gives tensors like those of its result.
+
+    The gradients are those of `backward`, or where they are differentiated again those of the
+    reference; a linear operator of one tensor has an `adjoint`.
+    """
+
+    def save(ctx: Any, inputs: tuple[object, ...], output: Tensor) -> None:
+        tensors = [value for value in inputs if isinstance(value, Tensor)]
+        ctx.rest = inputs[len(tensors) :]
+        if adjoint is None:
+            ctx.save_for_backward(*tensors)
+
+    def gradients(ctx: Any, grad: Tensor) -> tuple[object, ...]:
+        if adjoint is not None:
+            return adjoint(grad, *ctx.rest), *(None for _ in ctx.rest)
+        assert backward is not None and in_reference is not None
+        tensors = ctx.saved_tensors
+        needed = ctx.needs_input_grad[: len(tensors)]
+        if torch.is_grad_enabled():
+            out = in_reference(*tensors, *ctx.rest)
+            wanted = [tensor for tensor, need in zip(tensors, needed, strict=True) if need]
+            computed = iter(torch.autograd.grad(out, wanted, grad, create_graph=True))
+            values = [next(computed) if need else None for need in needed]
+        else:
+            pairs = zip(backward(*tensors, grad, *ctx.rest), needed, strict=True)
+            values = [value if need else None for value, need in pairs]
+        # tables have no gradients, but a place each
+        rest = [[None] * len(item) if index == 0 else None for index, item in enumerate(ctx.rest)]
+        return *values, *rest
 
     def make(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         name = f"pdno::{function.__name__}"
         operator = torch.library.custom_op(name, function, mutates_args=())
         operator.register_fake(fake)
+        if backward is not None or adjoint is not None:
+            operator.register_autograd(gradients, setup_context=save)
         return operator
 
     return make
 
 
+def _check(name: str, tensor: Tensor, dtype: torch.dtype, *shape: int) -> None:
+    if tensor.dtype != dtype or tuple(tensor.shape) != shape:
+        raise ValueError(
+            f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}; the compiled operator "
+            f"needs {dtype} of shape {shape}"
+        )
+
+
+def _modes(kept: Ints) -> tuple[int | None, ...]:
+    return tuple(None if k == ALL else k for k in kept)
+
+
+def _dense(field: Tensor) -> Tensor:
+    return field.resolve_conj().resolve_neg().contiguous()
+
+
+def _new_dense(field: Tensor) -> Tensor:
+    return torch.empty_like(field, memory_format=torch.contiguous_format)
+
+
 # ---- the operator with x-factors ----
 
 
-@_operator(lambda c, b, f_hat, tables, shape, kept: b.new_empty(len(f_hat), len(c), *shape))
+def _sizes(c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, kept: Ints) -> Sizes:
+    """The sizes of an operator, after a check of all shapes."""
+    modes, places = _modes(kept), list(shape)
+    outputs, inputs = (*c.shape[:2], 0, 0)[:2]
+    spectrum = spectrum_shape(shape, modes)
+    _check("c", c, torch.complex64, outputs, inputs, *spectrum)
+    _check("f_hat", f_hat, torch.complex64, f_hat.shape[0], inputs, *spectrum)
+    for axis, table in enumerate(tables[1:]):
+        if table.numel():
+            places[axis] = table.shape[1]
+            _check(f"table {axis}", table, torch.float32, shape[axis], places[axis])
+    if tables:
+        places[-1] = len(tables[0])
+        _check("basis", tables[0], torch.float32, places[-1], shape[-1])
+    _check("b", b, torch.float32, outputs, inputs, *places)
+    nodes = places[-1] if tables else 0
+    if nodes % 4:
+        raise ValueError(f"there are {nodes} nodes; the compiled operator takes a multiple of 4")
+    return Sizes(tuple(shape), modes, len(f_hat), inputs, outputs, nodes)
+
+
+def _channels_last(b: Tensor, rows: Tensors) -> Tensor:
+    """(O, I, *P) -> (*N, O, I) on all rows, dense; no copy where a network wrote it so."""
+    return interpolate_rows(b.movedim((0, 1), (-2, -1)).resolve_neg().contiguous(), rows)
+
+
+def _new_channels_last(b: Tensor) -> Tensor:
+    return b.new_empty(*b.shape[2:], *b.shape[:2]).movedim((-2, -1), (0, 1))
+
+
+@_operator(lambda c, b, f_hat, *_: (_new_dense(c), _new_channels_last(b), _new_dense(f_hat)))
+def pairwise_backward(
+    c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, tables: Tensors, shape: Ints, kept: Ints
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of c, b and f̂."""
+    sizes = _sizes(c, b, f_hat, tables, shape, kept)
+    _check("grad", grad, torch.float32, len(f_hat), len(c), *shape)
+    c, f_hat, grad = _dense(c), _dense(f_hat), _dense(grad)
+    if c.device.type == "cuda":
+        operands = (c, _dense(b), f_hat, grad)
+        c_bar, b_bar, f_bar = triton.pairwise_backward(*operands, sizes.shape, sizes.kept)
+        return c_bar, _channels_last(b_bar, []).movedim((-2, -1), (0, 1)), f_bar
+    operands = (c, _channels_last(b, tables[1:]), f_hat, grad)
+    c_bar, b_bar, f_bar = find_kernels(sizes).backward(*operands, *tables[:1])
+    b_bar = interpolate_rows(b_bar, tables[1:], back=True)
+    return c_bar, b_bar.movedim((-2, -1), (0, 1)), f_bar
+
+
+def _pairwise_reference(
+    c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, kept: Ints
+) -> Tensor:
+    space = SymbolValues(c, b, tables[0] if tables else None, tuple(tables[1:])).on_grid().space
+    assert space is not None
+    return reference.pairwise(c, space, f_hat, tuple(shape), _modes(kept))
+
+
+@_operator(
+    lambda c, b, f_hat, tables, shape, kept: b.new_empty(len(f_hat), len(c), *shape),
+    backward=pairwise_backward,
+    in_reference=_pairwise_reference,
+)
 def pairwise(
     c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, kept: Ints
 ) -> Tensor:
@@ -74,86 +168,44 @@ def pairwise(
     c, f_hat = _dense(c), _dense(f_hat)
     if c.device.type == "cuda":
         return triton.pairwise_forward(c, _dense(b), f_hat, sizes.shape, sizes.kept)
-    full = interpolate_rows(_channels_last(b), tables[1:])
+    full = _channels_last(b, tables[1:])
     return find_kernels(sizes).forward(c, full, f_hat, *tables[:1])
-
-
-@_operator(lambda c, b, f_hat, *_: (_new_dense(c), _new_channels_last(b), _new_dense(f_hat)))
-def pairwise_backward(
-    c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, tables: Tensors, shape: Ints, kept: Ints
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of c, b and f̂."""
-    sizes = _sizes(c, b, f_hat, tables, shape, kept)
-    _check("grad", grad, torch.float32, (len(f_hat), len(c), *shape))
-    c, f_hat, grad = _dense(c), _dense(f_hat), _dense(grad)
-    if c.device.type == "cuda":
-        operands = (c, _dense(b), f_hat, grad)
-        c_bar, b_bar, f_bar = triton.pairwise_backward(*operands, sizes.shape, sizes.kept)
-        b_bar = _channels_last(b_bar)
-    else:
-        full = interpolate_rows(_channels_last(b), tables[1:])
-        c_bar, b_bar, f_bar = find_kernels(sizes).backward(c, full, f_hat, grad, *tables[:1])
-        b_bar = interpolate_rows(b_bar, tables[1:], back=True)
-    return c_bar, b_bar.movedim((-2, -1), (0, 1)), f_bar
-
-
-def _sizes(c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, kept: Ints) -> Sizes:
-    """The sizes of an operator, after a check of all shapes."""
-    modes, dim = _modes(kept), len(shape)
-    outputs, inputs = (*c.shape[:2], 0, 0)[:2]
-    spectrum = spectrum_shape(shape, modes)
-    _check("c", c, torch.complex64, (outputs, inputs, *spectrum))
-    _check("f_hat", f_hat, torch.complex64, (f_hat.shape[0], inputs, *spectrum))
-    places = list(shape)
-    for axis, table in enumerate(tables[1:]):
-        if table.numel():
-            places[axis] = table.shape[1]
-            _check(f"table {axis}", table, torch.float32, (shape[axis], places[axis]))
-    if tables:
-        places[dim - 1] = len(tables[0])
-        _check("basis", tables[0], torch.float32, (places[dim - 1], shape[dim - 1]))
-    _check("b", b, torch.float32, (outputs, inputs, *places))
-    nodes = places[dim - 1] if tables else 0
-    if nodes % 4:
-        raise ValueError(f"there are {nodes} nodes; the compiled operator takes a multiple of 4")
-    return Sizes(tuple(shape), modes, len(f_hat), inputs, outputs, nodes)
-
-
-def _check(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    if tensor.dtype != dtype or tuple(tensor.shape) != shape:
-        raise ValueError(
-            f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}; the compiled operator "
-            f"needs {dtype} of shape {shape}"
-        )
 
 
 # ---- sums in frequency space ----
 
 
-@_operator(lambda c, f_hat: f_hat.new_empty(len(f_hat), len(c), *c.shape[2:]))
-def contract(c: Tensor, f_hat: Tensor) -> Tensor:
-    """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K)."""
-    _check("c", c, torch.complex64, tuple(c.shape))
-    _check("f_hat", f_hat, torch.complex64, (f_hat.shape[0], *c.shape[1:]))
-    return native.contract(_dense(c), _dense(f_hat))
-
-
 @_operator(lambda c, f_hat, grad: (_new_dense(c), _new_dense(f_hat)))
 def contract_backward(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of c and f̂."""
-    _check("f_hat", f_hat, torch.complex64, (f_hat.shape[0], *c.shape[1:]))
-    _check("grad", grad, torch.complex64, (len(f_hat), len(c), *c.shape[2:]))
+    _check("c", c, torch.complex64, *c.shape)
+    _check("f_hat", f_hat, torch.complex64, f_hat.shape[0], *c.shape[1:])
+    _check("grad", grad, torch.complex64, len(f_hat), len(c), *c.shape[2:])
     return native.contract_backward(_dense(c), _dense(f_hat), _dense(grad))
+
+
+@_operator(
+    lambda c, f_hat: f_hat.new_empty(len(f_hat), len(c), *c.shape[2:]),
+    backward=contract_backward,
+    in_reference=reference.contract,
+)
+def contract(c: Tensor, f_hat: Tensor) -> Tensor:
+    """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K)."""
+    _check("c", c, torch.complex64, *c.shape)
+    _check("f_hat", f_hat, torch.complex64, f_hat.shape[0], *c.shape[1:])
+    return native.contract(_dense(c), _dense(f_hat))
 
 
 # ---- the projection ----
 
 
-@_operator(lambda v, w1, b1, w2, b2: v.new_empty(len(v), len(w2), v.shape[2]))
-def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
-    """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N)."""
-    _check_projection(v, w1, b1, w2, b2)
-    return native.project(*(tensor.contiguous() for tensor in (v, w1, b1, w2, b2)))
+def _check_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> None:
+    batch, channels, points = (*v.shape, 0, 0, 0)[:3]
+    _check("v", v, torch.float32, batch, channels, points)
+    _check("w1", w1, torch.float32, len(w1), channels)
+    _check("b1", b1, torch.float32, len(w1))
+    _check("w2", w2, torch.float32, len(w2), len(w1))
+    _check("b2", b2, torch.float32, len(w2))
 
 
 @_operator(lambda *tensors: tuple(map(_new_dense, tensors[:-1])))
@@ -162,30 +214,45 @@ def project_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """The gradients of v, W₁, b₁, W₂ and b₂."""
     _check_projection(v, w1, b1, w2, b2)
-    _check("grad", grad, torch.float32, (len(v), len(w2), v.shape[2]))
-    return native.project_backward(*(tensor.contiguous() for tensor in (v, w1, b1, w2, grad)))
+    _check("grad", grad, torch.float32, len(v), len(w2), v.shape[2])
+    return native.project_backward(*map(_dense, (v, w1, b1, w2, grad)))
 
 
-def _check_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> None:
-    batch, channels, points = (*v.shape, 0, 0, 0)[:3]
-    _check("v", v, torch.float32, (batch, channels, points))
-    _check("w1", w1, torch.float32, (len(w1), channels))
-    _check("b1", b1, torch.float32, (len(w1),))
-    _check("w2", w2, torch.float32, (len(w2), len(w1)))
-    _check("b2", b2, torch.float32, (len(w2),))
+@_operator(
+    lambda v, w1, b1, w2, b2: v.new_empty(len(v), len(w2), v.shape[2]),
+    backward=project_backward,
+    in_reference=reference.project,
+)
+def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
+    """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N)."""
+    _check_projection(v, w1, b1, w2, b2)
+    return native.project(*map(_dense, (v, w1, b1, w2, b2)))
 
 
 # ---- transforms of fields ----
 
 
-@_operator(lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape))
+def _transformed(
+    fields: Tensor, shape: Ints, kept: Ints, scaled: bool, sizes: Ints, back: bool
+) -> Tensor:
+    batch, channels = fields.shape[:2]
+    kernels = find_kernels(Sizes(tuple(shape), _modes(kept), batch * channels, 1, 1, fields=True))
+    made = kernels.transform(_dense(fields).flatten(0, 1), sizes, back=back, scaled=scaled)
+    return made.view(batch, channels, *sizes)
+
+
+def _analyse(grad: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
+    return analyse(grad, shape, kept, scaled)
+
+
+@_operator(
+    lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape), adjoint=_analyse
+)
 def synthesise(f_hat: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """F⁻¹, (B, C, *K) -> (B, C, *N); scaled, the transpose of F."""
-    channels, modes = tuple(f_hat.shape[:2]), _modes(kept)
-    _check("f_hat", f_hat, torch.complex64, (*channels, *spectrum_shape(shape, modes)))
-    fields = find_fields(tuple(shape), modes, channels[0] * channels[1])
-    made = fields.synthesise(_dense(f_hat).flatten(0, 1), scaled=scaled)
-    return made.view(*channels, *shape)
+    spectrum = spectrum_shape(shape, _modes(kept))
+    _check("f_hat", f_hat, torch.complex64, *(*f_hat.shape, 0, 0)[:2], *spectrum)
+    return _transformed(f_hat, shape, kept, scaled, shape, back=False)
 
 
 def _new_spectra(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
@@ -193,96 +260,9 @@ def _new_spectra(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     return q.new_empty(*q.shape[:2], *spectrum, dtype=q.dtype.to_complex())
 
 
-@_operator(_new_spectra)
+@_operator(_new_spectra, adjoint=synthesise)
 def analyse(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K); scaled, F."""
-    channels, modes = tuple(q.shape[:2]), _modes(kept)
-    _check("f", q, torch.float32, (*channels, *shape))
-    fields = find_fields(tuple(shape), modes, channels[0] * channels[1])
-    made = fields.transpose(_dense(q).flatten(0, 1), scaled=scaled)
-    return made.view(*channels, *made.shape[1:])
-
-
-# ---- gradients ----
-
-
-def _register_gradients(
-    operator: Callable[..., Tensor],
-    backward: Callable[..., Tensors],
-    in_reference: Callable[..., Tensor],
-) -> None:
-    """The gradients of a custom operator; where they are differentiated again, the reference's."""
-
-    def save(ctx: _Context, inputs: tuple[object, ...], output: Tensor) -> None:
-        tensors = [value for value in inputs if isinstance(value, Tensor)]
-        ctx.save_for_backward(*tensors)
-        ctx.rest = inputs[len(tensors) :]
-
-    def gradients(ctx: _Context, grad: Tensor) -> tuple[object, ...]:
-        tensors = ctx.saved_tensors
-        needed = ctx.needs_input_grad[: len(tensors)]
-        if torch.is_grad_enabled():
-            out = in_reference(*tensors, *ctx.rest)
-            wanted = [tensor for tensor, need in zip(tensors, needed, strict=True) if need]
-            some = iter(torch.autograd.grad(out, wanted, grad, create_graph=True))
-            values = [next(some) if need else None for need in needed]
-        else:
-            computed = zip(backward(*tensors, grad, *ctx.rest), needed, strict=True)
-            values = [value if need else None for value, need in computed]
-        if not ctx.rest:
-            return tuple(values)
-        tables = ctx.rest[0]  # they have no gradients, but a place each
-        assert isinstance(tables, Sequence)
-        return *values, [None] * len(tables), None, None
-
-    cast("_Differentiable", operator).register_autograd(gradients, setup_context=save)
-
-
-def _pairwise_reference(
-    c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, kept: Ints
-) -> Tensor:
-    values = SymbolValues(c, b, tables[0] if tables else None, tuple(tables[1:])).on_grid()
-    assert values.space is not None
-    return reference.pairwise(c, values.space, f_hat, tuple(shape), _modes(kept))
-
-
-_register_gradients(pairwise, pairwise_backward, _pairwise_reference)
-_register_gradients(contract, contract_backward, reference.contract)
-_register_gradients(project, project_backward, reference.project)
-
-
-def _register_adjoint(operator: Callable[..., Tensor], adjoint: Callable[..., Tensor]) -> None:
-    """The gradient of a linear operator of one tensor, any number of times."""
-
-    def save(ctx: _Context, inputs: tuple[object, ...], output: Tensor) -> None:
-        ctx.rest = inputs[1:]
-
-    def gradient(ctx: _Context, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return adjoint(grad, *ctx.rest), None, None, None
-
-    cast("_Differentiable", operator).register_autograd(gradient, setup_context=save)
-
-
-_register_adjoint(synthesise, analyse)
-_register_adjoint(analyse, synthesise)
-
-
-def _modes(kept: Ints) -> tuple[int | None, ...]:
-    return tuple(None if k == ALL else k for k in kept)
-
-
-def _dense(field: Tensor) -> Tensor:
-    return field.resolve_conj().resolve_neg().contiguous()
-
-
-def _channels_last(b: Tensor) -> Tensor:
-    """(O, I, *N) -> (*N, O, I), dense; no copy where a network wrote it so."""
-    return b.movedim((0, 1), (-2, -1)).resolve_neg().contiguous()
-
-
-def _new_dense(field: Tensor) -> Tensor:
-    return torch.empty_like(field, memory_format=torch.contiguous_format)
-
-
-def _new_channels_last(b: Tensor) -> Tensor:
-    return b.new_empty(*b.shape[2:], *b.shape[:2]).movedim((-2, -1), (0, 1))
+    _check("f", q, torch.float32, *(*q.shape, 0, 0)[:2], *shape)
+    spectrum = spectrum_shape(shape, _modes(kept))
+    return _transformed(q, shape, kept, scaled, spectrum, back=True)

@@ -8,8 +8,6 @@ and added up at once (`pairwise`): no (B, O, I, *N) tensor exists, forward or ba
 nodes of each row, the sum over i comes before the rows are transformed.
 """
 
-__all__ = ["Backend", "apply_projection", "apply_values", "choose_backend"]
-
 import os
 from functools import reduce
 from typing import Literal, NamedTuple
@@ -18,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from pdno.interface.errors import check_shape
 from pdno.native.build import warn_if_slow
 from pdno.operators import compiled, reference, triton
 from pdno.operators.axes import can_plan
@@ -32,26 +31,25 @@ LOW_RANK_BUDGET = 64 * 2**20
 
 
 def choose_backend(
-    dtype: torch.dtype,
-    device: torch.device,
+    f: Tensor,
     grid: Grid | None = None,
     modes: Modes = None,
     *,
     method: Method = "auto",
     work: int = 0,
 ) -> Backend:
-    """What computes an operator on a grid, or a pointwise layer; nothing else chooses.
+    """What computes an operator for fields like f on a grid, or a pointwise layer.
 
     "native" are the compiled kernels, for float32 on a CPU, "triton" the GPU kernels, for float32
     on CUDA and few modes, over which they sum; "reference" is plain torch: every device, precision
     and method, any number of derivatives. Large `work` without the native code is warned of, once.
     """
-    if method != "auto" or dtype != torch.float32 or is_transformed():
+    if method != "auto" or f.dtype != torch.float32 or is_transformed():
         return "reference"
-    if device.type == "cpu":
+    if f.device.type == "cpu":
         fits = grid is None or can_plan(grid.shape, kept_per_axis(grid.shape, modes))
         return "native" if fits and _has_native_code(work) else "reference"
-    if device.type == "cuda" and grid is not None and choose_method(grid.shape, modes) != "fft":
+    if f.device.type == "cuda" and grid is not None and choose_method(grid.shape, modes) != "fft":
         wanted = triton.available() and os.environ.get("PDNO_TRITON", "1") != "0"
         return "triton" if wanted else "reference"
     return "reference"
@@ -89,11 +87,6 @@ class _Fourier(NamedTuple):
             return compiled.synthesise(f_hat, self.grid.shape, self.kept, False)
         return inverse(f_hat, self.grid.shape, self.modes, method=self.method)
 
-    def contract(self, c: Tensor, f_hat: Tensor) -> Tensor:
-        if self.backend == "native":
-            return compiled.contract(c, f_hat)
-        return reference.contract(c, f_hat)
-
 
 def apply_values(
     values: SymbolValues,
@@ -102,6 +95,7 @@ def apply_values(
     modes: Modes = None,
     *,
     method: Method = "auto",
+    backend: Backend | None = None,
     which: Tensor | None = None,
 ) -> Tensor:
     """K[f] for the values of a symbol on this grid and these modes, (B, I, *N) -> (B, O, *N).
@@ -109,46 +103,54 @@ def apply_values(
     The method "fft" or "matrix" is one of plain torch; "auto" takes the cheapest of all. Values at
     several times are those of the samples one by one, or `which` (B,) says whose they are.
     """
+    values = _like(values, f)
     _check_shapes(values, f, grid, modes)
-    c, b = values.frequency, values.space
-    pairs = 0 if b is None or b.shape[-grid.dim - 1] == 1 else c.shape[-grid.dim - 2] * f.numel()
-    precision = torch.promote_types(f.dtype, c.real.dtype)
-    backend = choose_backend(precision, f.device, grid, modes, method=method, work=pairs)
+    c, b, dim = values.frequency, values.space, grid.dim
+    of_pairs = b is not None and b.shape[-dim - 1] > 1
+    work = c.shape[-dim - 2] * f.numel() if of_pairs else 0
+    backend = backend or choose_backend(f, grid, modes, method=method, work=work)
     fourier = _Fourier(grid, modes, method, backend)
     f_hat = fourier.forward(f)
-    if c.dim() == 3 + grid.dim:
-        return _apply(values, f_hat, fourier)
+    if c.dim() == 3 + dim:
+        return (_sum_pairs if of_pairs else _sum_terms)(values, f_hat, fourier)
     # one time per sample: each has a symbol of its own, or one with all of the same time
-    if b is None or c.shape[3] == 1:
+    if not of_pairs:
         c = c.sum(dim=1, keepdim=True) if b is None and c.shape[1] > 1 else c
         product = torch.einsum("broi...,bi...->bro...", c if which is None else c[which], f_hat)
         parts = fourier.inverse(product.flatten(1, 2)).reshape(*product.shape[:3], *grid.shape)
+        b = values.on_grid().space
         if b is not None:
             parts = parts * (b if which is None else b[which])[:, :, :, 0]
         return parts.sum(dim=1)
-    order = torch.arange(len(f_hat), device=f.device) if which is None else which.argsort()
-    sizes = [1] * len(f_hat) if which is None else which.bincount().tolist()
-    groups = zip(c, b, torch.split(f_hat[order], sizes), strict=True)
-    tables = (values.basis, values.rows)
-    outputs = [_apply(SymbolValues(*group[:2], *tables), group[2], fourier) for group in groups]
+    order = torch.arange(len(f), device=f.device) if which is None else which.argsort()
+    sizes = [1] * len(f) if which is None else which.bincount().tolist()
+    assert b is not None
+    outputs = [
+        _sum_pairs(SymbolValues(c_t, b_t, values.basis, values.rows), f_hat_t, fourier)
+        for c_t, b_t, f_hat_t in zip(c, b, torch.split(f_hat[order], sizes), strict=True)
+    ]
     return torch.cat(outputs)[order.argsort()]
+
+
+def _like(values: SymbolValues, f: Tensor) -> SymbolValues:
+    """The values on the device and in the precision of f."""
+    precision = torch.complex128 if f.dtype == torch.float64 else torch.complex64
+    frequency = values.frequency.to(f.device, precision)
+    space = None if values.space is None else values.space.to(f)
+    basis = None if values.basis is None else values.basis.to(f)
+    return SymbolValues(frequency, space, basis, tuple(table.to(f) for table in values.rows))
 
 
 def _check_shapes(values: SymbolValues, f: Tensor, grid: Grid, modes: Modes) -> None:
     """Raise a ValueError unless the values of a symbol are those for fields f on a grid."""
-    c, b, dim = values.frequency, values.space, grid.dim
+    c, b = values.frequency, values.space
     spectrum = spectrum_shape(grid.shape, kept_per_axis(grid.shape, modes))
-    if f.dim() != 2 + dim or tuple(f.shape[2:]) != grid.shape:
-        raise ValueError(
-            f"f has shape {tuple(f.shape)}; expected (B, I, *N) with N = {grid.shape}"
-        )
+    leading = ("B", "R", "O") if c.dim() == 4 + grid.dim else ("R", "O")
+    check_shape("the frequency factor of the symbol", c, *leading, "I", *spectrum)
+    channels = c.shape[-grid.dim - 2 : -grid.dim]
+    check_shape("f", f, "B", channels[1], *grid.shape, cure="channels first")
     if not len(f):
         raise ValueError("the batch is empty: give at least one sample")
-    if c.dim() not in (3 + dim, 4 + dim) or tuple(c.shape[-dim - 1 :]) != (f.shape[1], *spectrum):
-        raise ValueError(
-            f"the frequency factor of the symbol has shape {tuple(c.shape)}; expected (R, O, I, "
-            f"*K), or (B, R, O, I, *K) with times, where I = {f.shape[1]} and K = {spectrum}"
-        )
     if b is None:
         return
     places = list(grid.shape)
@@ -156,40 +158,24 @@ def _check_shapes(values: SymbolValues, f: Tensor, grid: Grid, modes: Modes) -> 
         places[axis] = table.shape[1] if table.numel() else places[axis]
     if values.basis is not None:
         places[-1] = len(values.basis)
-    leading = (*c.shape[: -dim - 2],)
-    channels = [(o, i) for o in {1, c.shape[-dim - 2]} for i in {1, f.shape[1]}]
-    if tuple(b.shape) not in [(*leading, *pair, *places) for pair in channels]:
-        outputs = c.shape[-dim - 2]
-        raise ValueError(
-            f"the space factor of the symbol has shape {tuple(b.shape)}; expected "
-            f"{(*leading, outputs, f.shape[1], *places)}, of which O = {outputs} and "
-            f"I = {f.shape[1]} may be 1"
-        )
+    first = c.dim() - grid.dim - 2
+    # a factor of one channel serves all of them
+    sides = [1 if m == 1 else n for n, m in zip(channels, b.shape[first:], strict=False)]
+    check_shape("the space factor of the symbol", b, *c.shape[:first], *sides, *places)
 
 
-def _apply(values: SymbolValues, f_hat: Tensor, fourier: _Fourier) -> Tensor:
-    c, b = values.frequency, values.space
-    if b is None:
-        total = c.squeeze(0) if len(c) == 1 else c.sum(dim=0)
-        return fourier.inverse(fourier.contract(total, f_hat))
-    if b.shape[2] == 1:
-        return _apply_low_rank(c, _on_grid(values), f_hat, fourier)
-    # the gradient of c[0] would be copied into zeros of the size of c
-    terms = [(c.squeeze(0), b.squeeze(0))] if len(c) == 1 else zip(c, b, strict=True)
-    single = [SymbolValues(c_r, b_r, values.basis, values.rows) for c_r, b_r in terms]
-    parts = [_apply_pairs(term, f_hat, fourier) for term in single]
-    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
-
-
-def _apply_low_rank(c: Tensor, b: Tensor, f_hat: Tensor, fourier: _Fourier) -> Tensor:
+def _sum_terms(values: SymbolValues, f_hat: Tensor, fourier: _Fourier) -> Tensor:
     """Σ_r b_rj F⁻¹[Σ_i c_rji f̂_i]; a large rank a few terms at a time, recomputed backward."""
-    grid = fourier.grid
+    contract = compiled.contract if fourier.backend == "native" else reference.contract
+    c, b, size = values.frequency, values.on_grid().space, fourier.grid.size
+    if b is None:
+        return fourier.inverse(contract(c.squeeze(0) if len(c) == 1 else c.sum(dim=0), f_hat))
 
     def some(c: Tensor, b: Tensor, f_hat: Tensor) -> Tensor:
-        parts = fourier.inverse(fourier.contract(c.flatten(0, 1), f_hat))
-        return (parts.reshape(len(f_hat), *c.shape[:2], *grid.shape) * b[:, :, 0]).sum(dim=1)
+        parts = fourier.inverse(contract(c.flatten(0, 1), f_hat))
+        return (parts.reshape(len(f_hat), *c.shape[:2], *parts.shape[2:]) * b[:, :, 0]).sum(dim=1)
 
-    step = max(1, LOW_RANK_BUDGET // (b.element_size() * len(f_hat) * c.shape[1] * grid.size))
+    step = max(1, LOW_RANK_BUDGET // (b.element_size() * len(f_hat) * c.shape[1] * size))
     if step >= len(c) or is_traced():
         return some(c, b, f_hat)
     blocks = zip(torch.split(c, step), torch.split(b, step), strict=True)
@@ -198,36 +184,34 @@ def _apply_low_rank(c: Tensor, b: Tensor, f_hat: Tensor, fourier: _Fourier) -> T
     return total
 
 
-def _apply_pairs(term: SymbolValues, f_hat: Tensor, fourier: _Fourier) -> Tensor:
-    """Σ_i b_ji F⁻¹[c_ji f̂_i], with c (O, I, *K) and b (O or 1, I, ...) on the grid or at nodes."""
+def _sum_pairs(values: SymbolValues, f_hat: Tensor, fourier: _Fourier) -> Tensor:
+    """Σ_r Σ_i b_rji F⁻¹[c_rji f̂_i], with b on the grid or at nodes."""
     grid, modes, method, backend = fourier
-    c, b = term.frequency, term.space
+    values = values if backend == "native" else values.on_grid()
+    c, b = values.frequency, values.space
     assert b is not None
-    b = b.expand(len(c), *b.shape[1:])
-    if backend == "native":
-        tables = [] if term.basis is None else [term.basis, *term.rows]
-        return compiled.pairwise(c, b, f_hat, tables, grid.shape, fourier.kept)
-    b = _on_grid(SymbolValues(c, b, term.basis, term.rows))
-    if backend == "triton":
-        return compiled.pairwise(c, b, f_hat, [], grid.shape, fourier.kept)
-    return reference.pairwise(c, b, f_hat, grid.shape, modes, method)
-
-
-def _on_grid(values: SymbolValues) -> Tensor:
-    b = values.on_grid().space
-    assert b is not None
-    return b
+    b = b.expand(-1, c.shape[1], *b.shape[2:])
+    # the gradient of c[0] would be copied into zeros of the size of c
+    terms = [(c.squeeze(0), b.squeeze(0))] if len(c) == 1 else list(zip(c, b, strict=True))
+    if backend == "reference":
+        rest = f_hat, grid.shape, modes, method
+        parts = [reference.pairwise(c_r, b_r, *rest) for c_r, b_r in terms]
+    else:
+        tables = [] if values.basis is None else [values.basis, *values.rows]
+        sizes = grid.shape, fourier.kept
+        parts = [compiled.pairwise(c_r, b_r, f_hat, tables, *sizes) for c_r, b_r in terms]
+    return parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
 
 
 def apply_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
     """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N); on a CPU without a hidden layer kept."""
     weights = (w1, b1, w2, b2)
-    if choose_backend(v.dtype, v.device) == "native":
+    if choose_backend(v) == "native":
         return compiled.project(v, *weights)
     if is_traced() or v.device.type != "cpu":
         return reference.project(v, *weights)
-    if not torch.is_grad_enabled():
-        return torch.cat([reference.project(sample[None], *weights) for sample in v])
     samples = [(sample[None], *weights) for sample in v]
+    if not torch.is_grad_enabled():
+        return torch.cat([reference.project(*sample) for sample in samples])
     parts = [checkpoint(reference.project, *sample, use_reentrant=False) for sample in samples]
     return torch.cat(parts)

@@ -18,8 +18,6 @@ the published operator was made for:
     space-time     A, B, C = Linear ∘ ReLU ∘ R     R over x, y and t
 """
 
-__all__ = ["MultiwaveletFilters", "MultiwaveletOperator", "SpectralKernel", "make_filters"]
-
 import itertools
 import math
 from collections import OrderedDict

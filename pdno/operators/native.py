@@ -1,8 +1,8 @@
 """The operator in compiled kernels, for float32 on a CPU (see native/kernels.c).
 
-    apply      out_bj = Σ_i b_ji F⁻¹[c_ji f̂_bi], also with b_ji = Σ_m ℓ_m A_jim along the last axis
+    pairs      out_bj = Σ_i b_ji F⁻¹[c_ji f̂_bi], also with b_ji = Σ_m ℓ_m A_jim along the last axis
     contract   out_bj(ξ) = Σ_i c_ji(ξ) f̂_bi(ξ)
-    synthesise, transpose   F⁻¹ of many fields, and its transpose
+    transform  F⁻¹ of many fields, and its transpose
     project    W₂ gelu(W₁ v + b₁) + b₂
 
 Each SIMD lane works on one pair of sample and output, on one field or on one mode. What is chosen
@@ -10,25 +10,15 @@ for a size of the problem (how an axis is transformed, how lanes are filled) dep
 alone: not on the number of threads, so neither do the bits of the result. All tensors are dense.
 """
 
-__all__ = [
-    "Kernels",
-    "Sizes",
-    "contract",
-    "find_fields",
-    "find_kernels",
-    "native_library",
-    "project",
-]
-
 import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -39,12 +29,6 @@ from pdno.operators.axes import plan_axis
 FEW_LANES = 0.87  # speed of 8 lanes over that of 16 where all are filled; measured
 TASKS = 8  # into how many parts work is shared out, where each part repeats some of it
 SIZE_FUNCTIONS = ("lanes", "workspace_size", "packed_size", "fields_size")
-
-
-class Function(Protocol):
-    """A function of the library, for tensors and sizes."""
-
-    def __call__(self, *arguments: ctypes.c_void_p | ctypes.c_long) -> int: ...
 
 
 def native_library() -> ctypes.CDLL | None:
@@ -68,20 +52,16 @@ def lane_suffixes(library: ctypes.CDLL) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _function(name: str) -> Function:
-    function: Function = getattr(native_library(), name)
+def _function(name: str) -> Callable[..., int]:
+    function: Callable[..., int] = getattr(native_library(), name)
     return function
 
 
 def _call(name: str, *arguments: Tensor | int) -> int:
     """A function of the library, for tensors and numbers."""
+    pointer, number = ctypes.c_void_p, ctypes.c_long
     return _function(name)(
-        *(
-            ctypes.c_void_p(argument.data_ptr())
-            if isinstance(argument, Tensor)
-            else ctypes.c_long(argument)
-            for argument in arguments
-        )
+        *(pointer(x.data_ptr()) if isinstance(x, Tensor) else number(x) for x in arguments)
     )
 
 
@@ -151,7 +131,6 @@ class Kernels:
         shape, kept = (1,) * missing + sizes.shape, (None,) * missing + sizes.kept
         axes = zip(shape, kept, (False, False, True), strict=True)
         self.axes = [plan_axis(n, k, half=half) for n, k, half in axes]
-        self.kept_shape = tuple(axis.modes for axis in self.axes)[missing:]
         records = [_bytes(_call("axis_size")) for _ in self.axes]
         for record, axis in zip(records, self.axes, strict=True):
             sides = (axis.points, axis.modes, axis.up, axis.passes)
@@ -200,7 +179,8 @@ class Kernels:
         # the others has a term of its own, so that the bits do not depend on the threads
         blocks = self._output_blocks
         first = -(-blocks // torch.get_num_threads())
-        terms = torch.zeros(1 + blocks - first, self._call("packed_size", self.layer, 1))
+        numbers = self._call("packed_size", self.layer, 1)
+        terms = torch.zeros(1 + blocks - first, numbers, dtype=torch.float32)
         size = self._call("workspace_size", self.layer, 1)
 
         def part(start: int, end: int) -> None:
@@ -213,19 +193,19 @@ class Kernels:
         self._call("unpack", f_bar, terms, self.layer, len(terms))
         return c_bar, b_bar, f_bar
 
-    def synthesise(self, f_hat: Tensor, *, scaled: bool) -> Tensor:
-        """F⁻¹ of fields (F, *K) or, scaled, the transpose of F."""
-        return self._transform(
-            "synthesise_fields", f_hat, _floats(len(f_hat), *self.sizes.shape), scaled
+    def transform(
+        self, source: Tensor, sizes: Sequence[int], *, back: bool, scaled: bool
+    ) -> Tensor:
+        """F⁻¹ of fields (F, *K), or `back`, of (F, *N), its transpose in the real inner products.
+
+        Scaled they are the transpose of F, and F; `sizes` are those of the result.
+        """
+        dtype = torch.complex64 if back else torch.float32
+        name = "transpose_fields" if back else "synthesise_fields"
+        target, size = (
+            torch.empty(len(source), *sizes, dtype=dtype),
+            self._call("fields_size", self.layer),
         )
-
-    def transpose(self, fields: Tensor, *, scaled: bool) -> Tensor:
-        """The transpose of F⁻¹ in the real inner products or, scaled, F, of fields (F, *N)."""
-        spectra = torch.empty(len(fields), *self.kept_shape, dtype=torch.complex64)
-        return self._transform("transpose_fields", fields, spectra, scaled)
-
-    def _transform(self, name: str, source: Tensor, target: Tensor, scaled: bool) -> Tensor:
-        size = self._call("fields_size", self.layer)
 
         def part(first: int, last: int) -> None:
             self._call(name, source, target, _bytes(size), self.layer, scaled, first, last)
@@ -240,18 +220,11 @@ def find_kernels(sizes: Sizes) -> Kernels:
     return Kernels(sizes)
 
 
-def find_fields(shape: tuple[int, ...], kept: tuple[int | None, ...], count: int) -> Kernels:
-    """Those of the transforms of `count` fields."""
-    return find_kernels(Sizes(shape, kept, count, 1, 1, fields=True))
-
-
 def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
     """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N)."""
     sizes = (v.shape[1], len(w1), len(w2), v.shape[2])
-    out, space = (
-        v.new_empty(len(v), len(w2), v.shape[2]),
-        _call("project_size", sizes[0], sizes[2]),
-    )
+    out = v.new_empty(len(v), len(w2), v.shape[2])
+    space = _call("project_size", sizes[0], sizes[2])
 
     def part(sample: int) -> None:
         tensors = (v[sample], w1, b1, w2, b2, out[sample], _bytes(space))
@@ -316,19 +289,19 @@ def _multiply(out: Tensor, a: Tensor, b: Tensor, *, conjugate: bool) -> None:
 
 def _best_lanes(sizes: Sizes) -> tuple[str, int, int]:
     """The kernels, their lanes and the samples of a vector that leave the fewest lanes empty."""
-    best, most = ("", 0, 0), 0.0
+
+    def filled(choice: tuple[str, int, int]) -> float:
+        suffix, lanes, samples = choice
+        pairs = (max(sizes.batch, 1), samples), (sizes.outputs, lanes // samples)
+        share = math.prod(count / (-(-count // width) * width) for count, width in pairs)
+        return share * (FEW_LANES if suffix else 1.0)
+
     library = native_library()
     assert library is not None
-    for suffix in lane_suffixes(library):
-        lanes = _call("lanes" + suffix)
-        for samples in (lanes,) if sizes.fields else (lanes // 4, 1):
-            filled = _filled(max(sizes.batch, 1), samples)
-            filled *= _filled(sizes.outputs, lanes // samples) * (FEW_LANES if suffix else 1.0)
-            if filled > most:
-                best, most = (suffix, lanes, samples), filled
-    return best
-
-
-def _filled(count: int, width: int) -> float:
-    """The part of lanes that is filled by `count` numbers, `width` of them at a time."""
-    return count / (-(-count // width) * width)
+    counts = [(suffix, _call("lanes" + suffix)) for suffix in lane_suffixes(library)]
+    choices = [
+        (suffix, lanes, samples)
+        for suffix, lanes in counts
+        for samples in ((lanes,) if sizes.fields else (lanes // 4, 1))
+    ]
+    return max(choices, key=filled)

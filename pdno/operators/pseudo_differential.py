@@ -6,23 +6,92 @@ and the same for every other symbol of the separated form (see `symbols.base`); 
 symbol it is the Fourier integral operator of FNO.
 """
 
-__all__ = ["FourierIntegralOperator", "PseudoDifferentialOperator", "apply_symbol"]
-
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
 from pdno.operators.axes import most_nodes
-from pdno.operators.cache import CachedLayer, ValueCache
-from pdno.operators.kernel import apply_values, choose_backend
+from pdno.operators.kernel import Backend, apply_values, choose_backend
 from pdno.spectral.fourier import Method, Modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.spectral.tracing import is_traced
 from pdno.symbols.base import FullSymbol, Symbol, SymbolValues, Time, apply_directly
 from pdno.symbols.network import LowRankSymbol, SeparatedSymbol, TableSymbol
+
+# shared values by the identity of their `ValueCache`; each thread has its own
+_SHARED = ContextVar[dict[int, tuple[Grid, SymbolValues]]]("shared")
+
+
+@dataclass(frozen=True)
+class CachedLayer:
+    """What caching did to one operator.
+
+    It had `full_rank` and has `rank` inverse transforms per output channel; the `error` of the
+    x-factors is the largest one of an output channel, relative, in L2 over inputs and points.
+    """
+
+    rank: int
+    full_rank: int
+    error: float
+
+
+class _Cached(NamedTuple):
+    values: SymbolValues
+    grid: Grid
+    tolerance: float
+    weights: tuple[float, ...]
+
+
+class ValueCache:
+    """The values of one symbol that are evaluated once and used many times, if there are any.
+
+    *Shared*: within one rollout, with their graph, so that the symbol networks run once per
+    optimiser step. *Cached*: for inference, without a graph, until the weights of the symbol
+    change; an operator that is differentiated with respect to its symbol evaluates it as usual.
+    """
+
+    def __init__(self) -> None:
+        self._cached: _Cached | None = None
+
+    def get(
+        self, symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues]
+    ) -> SymbolValues | None:
+        """Values that hold for this grid and these weights now, or None."""
+        cached = self._cached  # read once: another thread may replace it meanwhile
+        if cached is not None and cached.grid != grid:
+            cached = None
+        if torch.compiler.is_compiling():  # weights are constants of the graph, or its inputs
+            return None if cached is None else cached.values
+        shared = _SHARED.get({}).get(id(self))
+        if shared is not None and shared[0] == grid:
+            return shared[1]
+        if cached is None:
+            return None
+        if torch.is_grad_enabled() and any(p.requires_grad for p in symbol.parameters()):
+            return None
+        if cached.weights != _fingerprint(symbol):
+            cached, _ = _cached_values(symbol, grid, evaluate, cached.tolerance)
+            self._cached = cached
+        return cached.values
+
+    def fill(
+        self, symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues], tolerance: float
+    ) -> CachedLayer:
+        """Evaluate the symbol and keep its values, x-factors truncated to `tolerance`."""
+        if isinstance(symbol, TableSymbol):  # its own value: keeping it would only cost time
+            return CachedLayer(1, 1, 0.0)
+        self._cached, report = _cached_values(symbol, grid, evaluate, tolerance)
+        return report
+
+    def clear(self) -> None:
+        """Forget the cached values."""
+        self._cached = None
 
 
 class PseudoDifferentialOperator(RecordsArguments, nn.Module):
@@ -48,53 +117,49 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
     def forward(self, f: Tensor, grid: Grid | None = None, t: Time = None) -> Tensor:
         """K_a[f] on the grid of f, which is periodic unless given."""
         where = grid or Grid(tuple(f.shape[2:]))
-        _check_channels(f, where, self.symbol)
         # half precision has too few digits for a Fourier transform
         with _full_precision(f.device):
             full = f if f.dtype in (torch.float32, torch.float64) else f.float()
             t, which = _distinct(t, len(f))
-            values = _like(self.values_at_nodes(where, t, like=full), full)
-            return apply_values(values, full, where, self.modes, method=self.method, which=which)
+            work = f.numel() * self.symbol.out_channels if self.symbol.depends_on_x else 0
+            backend = choose_backend(full, where, self.modes, method=self.method, work=work)
+            values = self.values_at_nodes(where, t, backend)
+            return apply_values(
+                values, full, where, self.modes, method=self.method, backend=backend, which=which
+            )
 
     def values(self, grid: Grid, t: Time = None) -> SymbolValues:
         """The values of the symbol on all modes and points of a grid, at time t if it has one."""
-        return self.values_at_nodes(grid, t, like=torch.empty(0, dtype=torch.float64)).on_grid()
+        return self.values_at_nodes(grid, t, "reference").on_grid()
 
     def values_at_nodes(
-        self, grid: Grid, t: Time = None, *, like: Tensor | None = None
+        self, grid: Grid, t: Time = None, backend: Backend | None = None
     ) -> SymbolValues:
         """The values as the operator takes them, shared or cached ones where they hold.
 
-        Whether factors may be interpolated from nodes depends on the precision and device of the
-        fields that the operator is for, or else of its parameters.
+        The compiled kernels, unless another backend is given, take factors at few nodes.
         """
-        example = next(self.symbol.parameters(), torch.empty(0)) if like is None else like
+        symbol, modes = self.symbol, self.modes
+        example = next(symbol.parameters(), torch.empty(0))
+        backend = backend or choose_backend(example, grid, modes, method=self.method)
 
         def evaluate() -> SymbolValues:
             with _full_precision(example.device):
-                symbol, modes = self.symbol, self.modes
-                if isinstance(symbol, SeparatedSymbol) and self._interpolates(example, grid):
-                    most = self._most_nodes(symbol, grid)
-                    return symbol.evaluate(grid, modes, t, most_nodes=most, smooth=True)
-                return symbol.evaluate(grid, modes, t)
+                if backend != "native" or is_traced() or not isinstance(symbol, SeparatedSymbol):
+                    return symbol.evaluate(grid, modes, t)
+                most = 0
+                if symbol.depends_on_x and not isinstance(symbol, LowRankSymbol):
+                    kept = kept_per_axis(grid.shape, modes)
+                    most = most_nodes(grid.shape, kept, symbol.in_channels)
+                return symbol.evaluate(grid, modes, t, most_nodes=most, smooth=True)
 
-        cached = self.cache.get(self.symbol, grid, evaluate) if t is None else None
+        cached = self.cache.get(symbol, grid, evaluate) if t is None else None
         return evaluate() if cached is None else cached
 
     def cache_values(self, grid: Grid, tolerance: float = 0.0) -> CachedLayer:
         """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
         self.cache.clear()
         return self.cache.fill(self.symbol, grid, lambda: self.values_at_nodes(grid), tolerance)
-
-    def _interpolates(self, like: Tensor, grid: Grid) -> bool:
-        options = (like.dtype, like.device, grid, self.modes)
-        return not is_traced() and choose_backend(*options, method=self.method) == "native"
-
-    def _most_nodes(self, symbol: SeparatedSymbol, grid: Grid) -> int:
-        """Up to how many nodes of each row pay, for symbols with x-factors of pairs."""
-        if not symbol.depends_on_x or isinstance(symbol, LowRankSymbol):
-            return 0
-        return most_nodes(grid.shape, kept_per_axis(grid.shape, self.modes), symbol.in_channels)
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):
@@ -125,8 +190,8 @@ def apply_symbol(
         True
     """
     where = grid or Grid(tuple(f.shape[2:]))
+    where.check(f, "f")
     if isinstance(symbol, FullSymbol):
-        where.check(f, "f")
         if t is not None:
             raise ValueError("a symbol evaluated pair by pair has no time: leave t out")
         return apply_directly(symbol.values(where, modes), f, where, modes)
@@ -135,22 +200,11 @@ def apply_symbol(
     if times is not None and own and len(times) != len(f):
         raise ValueError(f"{len(times)} times for {len(f)} samples: give one, or one per sample")
     if symbol.in_channels != 1 or symbol.out_channels != 1:
-        _check_channels(f, where, symbol)
-        return apply_values(_like(symbol.evaluate(where, modes, times), f), f, where, modes)
-    where.check(f, "f")
+        return apply_values(symbol.evaluate(where, modes, times), f, where, modes)
     if times is not None and own:
         times = times.repeat_interleave(f.shape[1], dim=0)
-    values = _like(symbol.evaluate(where, modes, times), f)
+    values = symbol.evaluate(where, modes, times)
     return apply_values(values, f.reshape(-1, 1, *where.shape), where, modes).reshape(f.shape)
-
-
-def _check_channels(f: Tensor, grid: Grid, symbol: Symbol) -> None:
-    grid.check(f, "f")
-    if f.dim() != grid.dim + 2 or f.shape[1] != symbol.in_channels:
-        raise ValueError(
-            f"f has shape {tuple(f.shape)}; this operator takes (B, {symbol.in_channels}, *N): "
-            f"{symbol.in_channels} channels first"
-        )
 
 
 def _distinct(t: Time, samples: int) -> tuple[Time, Tensor | None]:
@@ -170,10 +224,69 @@ def _full_precision(device: torch.device) -> contextlib.AbstractContextManager[N
     return torch.autocast(device.type, enabled=False)
 
 
-def _like(values: SymbolValues, f: Tensor) -> SymbolValues:
-    """The values on the device and in the precision of f."""
-    precision = torch.complex128 if f.dtype == torch.float64 else torch.complex64
-    frequency = values.frequency.to(f.device, precision)
-    space = None if values.space is None else values.space.to(f)
-    basis = None if values.basis is None else values.basis.to(f)
-    return SymbolValues(frequency, space, basis, tuple(table.to(f) for table in values.rows))
+@contextlib.contextmanager
+def share_values(
+    grid: Grid, operators: Iterable[PseudoDifferentialOperator], values: Iterable[SymbolValues]
+) -> Iterator[None]:
+    """Use these values of the operators in all calls of this block, by this thread."""
+    pairs = zip(operators, values, strict=True)
+    shared = {id(operator.cache): (grid, value) for operator, value in pairs}
+    token = _SHARED.set({**_SHARED.get({}), **shared})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+@torch.no_grad()
+def _cached_values(
+    symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues], tolerance: float
+) -> tuple[_Cached, CachedLayer]:
+    weights, values = _fingerprint(symbol), evaluate()
+    values = values.on_grid() if tolerance > 0 else values.on_rows()
+    lowered, report = lower_rank(values, tolerance)
+    return _Cached(lowered, grid, tolerance, weights), report
+
+
+def lower_rank(values: SymbolValues, tolerance: float) -> tuple[SymbolValues, CachedLayer]:
+    """The values with x-factors of the least rank within `tolerance`, where that is cheaper.
+
+    For each output j the matrix b_ji(x) of inputs by points is replaced by its truncated singular
+    value decomposition Σ_r u_ir σ_r v_r(x), so that the sum over i moves into frequency space, and
+    R·O inverse transforms do instead of I·O. `tolerance` is the relative error allowed in the
+    x-factors of each output channel; 0 keeps them.
+    """
+    c, b = values.frequency, values.space
+    rank = c.shape[0] * (c.shape[2] if b is not None and b.shape[2] > 1 else 1)
+    if tolerance > 0 and b is not None and b.shape[2] > 1 and len(c) == 1:
+        weights, space, error = truncate_rank(b[0].expand(c.shape[1], *b.shape[2:]), tolerance)
+        lowest = weights.shape[-1]
+        if 0 < lowest < rank:
+            weights = weights.permute(2, 0, 1)  # (R, O, I)
+            frequency = weights.reshape(*weights.shape, *[1] * (c.dim() - 3)) * c[0]
+            lowered = SymbolValues(frequency, space.transpose(0, 1).unsqueeze(2))
+            return lowered, CachedLayer(lowest, rank, error)
+    return values, CachedLayer(rank, rank, 0.0)
+
+
+def truncate_rank(b: Tensor, tolerance: float) -> tuple[Tensor, Tensor, float]:
+    """The least R with b_ji(x) = Σ_{r<=R} w_jir v_jr(x) to a relative error of `tolerance`.
+
+    Returns w (O, I, R) and v (O, R, *N) for b (O, I, *N), and the largest error of an output.
+    """
+    u, s, v = torch.linalg.svd(b.flatten(2).double(), full_matrices=False)
+    squares = s.square().flip(-1).cumsum(-1).flip(-1)
+    tails = torch.cat([squares, squares.new_zeros(len(squares), 1)], dim=1) / squares[:, :1]
+    rank = int((tails.sqrt() > tolerance).sum(dim=1).max())
+    space = v[:, :rank].to(b.dtype).reshape(len(b), rank, *b.shape[2:])
+    return (u * s[:, None])[..., :rank].to(b.dtype), space, float(tails[:, rank].sqrt().max())
+
+
+def _fingerprint(symbol: Symbol) -> tuple[float, ...]:
+    """Two sums over all weights: they change however a weight is written, `.data` included."""
+    weights = [*symbol.parameters(), *symbol.buffers()]
+    if not weights:
+        return ()
+    flat = torch.cat([weight.detach().flatten().double() for weight in weights])
+    positions = torch.arange(len(flat), dtype=flat.dtype, device=flat.device)
+    return float(flat.norm()), float(flat @ torch.cos(positions))

@@ -6,8 +6,6 @@
 `pairwise` gives the same numbers some outputs at a time, once more backward: memory is bounded.
 """
 
-__all__ = ["apply_straight", "contract", "pairwise", "project"]
-
 import math
 
 import torch

@@ -27,8 +27,7 @@ from pdno.files.run_folder import verified_path, write_checksums
 from pdno.interface.arguments import describe
 from pdno.interface.display import html_table, one_line
 from pdno.networks.neural_operator import NeuralOperator, count_parameters
-from pdno.operators.cache import CachedLayer
-from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.operators.pseudo_differential import CachedLayer, PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.training import checkpoint, samples

@@ -7,8 +7,8 @@ import torch
 
 from pdno import PDIO, PDNO, Grid, PseudoDifferentialOperator, rollout
 from pdno.operators import reference
-from pdno.operators.cache import lower_rank
 from pdno.operators.kernel import apply_values
+from pdno.operators.pseudo_differential import lower_rank
 from pdno.operators.reference import apply_straight
 from pdno.spectral.fourier import choose_method, half_weights, inverse, transform
 from pdno.symbols import InputScale, LowRankSymbol, NetworkSymbol, SymbolValues
@@ -282,7 +282,7 @@ def test_low_rank_symbols_use_the_cheap_way(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("a low-rank symbol needs no pairs")
 
-    monkeypatch.setattr("pdno.operators.kernel._apply_pairs", refuse)
+    monkeypatch.setattr("pdno.operators.kernel._sum_pairs", refuse)
     values = symbol.evaluate(Grid((16,)), 4)
     f = torch.randn(2, 4, 16)
     out = apply_values(values, f, Grid((16,)), 4)
@@ -306,7 +306,12 @@ class TestShapes:
         self.refuse(c, torch.zeros(1, 2, 2, 32, 32), "space factor", dtype=dtype)
         self.refuse(c, torch.zeros(2, 3, 32, 32), "space factor", dtype=dtype)
         self.refuse(torch.zeros(1, 2, 3, 8, 5), good, r"frequency factor .* 8, 5\)", dtype=dtype)
-        self.refuse(torch.zeros(1, 2, 5, 8, 4), None, r"I = 3 and K = \(8, 4\)", dtype=dtype)
+        self.refuse(
+            torch.zeros(1, 2, 5, 8, 4),
+            None,
+            r"f has .*expected \(B, 5, 32, 32\): channels first",
+            dtype=dtype,
+        )
         self.refuse(torch.zeros(2, 3, 8, 4), good, "frequency factor", dtype=dtype)
 
     def test_of_nodes(self):

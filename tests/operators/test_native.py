@@ -11,7 +11,6 @@ from pdno.operators.compiled import ALL
 from pdno.operators.kernel import apply_projection, apply_values
 from pdno.operators.native import (
     Sizes,
-    find_fields,
     find_kernels,
     lane_suffixes,
     native_library,
@@ -298,7 +297,6 @@ def test_the_default_dtype_does_not_matter():
 
 def test_a_plan_is_made_once():
     sizes = Sizes((16, 16), (None, None), 2, 1, 1)
-    assert find_fields(sizes.shape, sizes.kept, 2) is find_fields((16, 16), (None, None), 2)
     assert find_kernels(sizes) is find_kernels(Sizes((16, 16), (None, None), 2, 1, 1))
 
 

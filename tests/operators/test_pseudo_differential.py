@@ -366,11 +366,11 @@ def test_known_operators_with_one_time_per_sample(symbol):
 
 def test_wrong_inputs_are_named():
     operator = make("network", 1)
-    with pytest.raises(ValueError, match=r"\(2, 3, 8\); .*takes \(B, 2, \*N\): 2 channels first"):
+    with pytest.raises(ValueError, match=r"\(2, 3, 8\); expected \(B, 2, 8\): channels first"):
         operator(noise(2, 3, 8))
-    with pytest.raises(ValueError, match=r"\(2, 8\); its last 2 axes|takes \(B, 2, \*N\)"):
+    with pytest.raises(ValueError, match=r"\(2, 8\); expected \(B, 2, 8\): channels"):
         operator(noise(2, 8), Grid((8,)))
-    with pytest.raises(ValueError, match=r"its last 1 axes must be \(9,\)"):
+    with pytest.raises(ValueError, match=r"expected \(B, 2, 9\)"):
         operator(noise(2, 2, 8), Grid((9,)))
     with pytest.raises(ValueError, match="Grid has 0 axes; expected 1, 2 or 3"):
         operator(noise(2, 2))

@@ -87,7 +87,7 @@ def measure(case):
     out = (b * inverse(c * f_hat[:, None], shape, case.modes)).sum(dim=2)
     (f_hat_expected,) = torch.autograd.grad((out * weights).sum(), f_hat, retain_graph=True)
 
-    operands = c[0], b[0], f_hat
+    operands = c[0].detach(), b[0].detach(), f_hat.detach().contiguous()
     c_bar, b_bar, f_hat_bar = backend.pairwise_backward(*operands, weights, shape, kept)
     (f_bar,) = torch.autograd.grad(f_hat, f, f_hat_bar)
     given = backend.pairwise_forward(*operands, shape, kept), c_bar, b_bar, f_bar, f_hat_bar
@@ -166,36 +166,6 @@ def test_no_operand_has_a_number_for_each_triple_and_point(samples):
         assert max(x.numel() for x in tensors.values()) < triples // 5
         if "u" in tensors:
             assert tensors["u"].numel() * tensors["u"].element_size() <= backend.BUDGET
-
-
-@needs_triton
-@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="kernels are interpreted")
-def test_tensors_on_the_cpu_are_refused():
-    c = torch.zeros(1, 1, 4, 2, dtype=torch.complex64)
-    with pytest.raises(ValueError, match="need a GPU"):
-        backend.pairwise_forward(c, torch.zeros(1, 1, 8, 8), c, (8, 8), (2, 2))
-
-
-@needs_triton
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("c", lambda operand: operand.to(torch.complex128)),
-        ("b", lambda operand: operand[..., 1:]),
-        ("f_hat", lambda operand: operand.real),
-        ("grad", lambda operand: operand.double()),
-    ],
-)
-def test_operands_of_another_kind_are_refused_by_name(name, change):
-    operands = {
-        "c": torch.zeros(2, 3, 4, 2, dtype=torch.complex64, device="meta"),
-        "b": torch.zeros(2, 3, 8, 8, device="meta"),
-        "f_hat": torch.zeros(1, 3, 4, 2, dtype=torch.complex64, device="meta"),
-        "grad": torch.zeros(1, 2, 8, 8, device="meta"),
-    }
-    operands[name] = change(operands[name])
-    with pytest.raises(ValueError, match=rf"^{name} is .* needs "):
-        backend.pairwise_backward(*operands.values(), (8, 8), (2, 2))
 
 
 def test_without_triton_the_module_says_so():

@@ -20,6 +20,9 @@ CASES: dict[str, tuple[tuple[int, ...], int, int, int]] = {
 }
 """Grid, kept modes, batch and width of the operators that `compile_report` compiles."""
 
+KERNELS = ("forward", "space_gradient", "analyse", "reduce")
+"""What is computed; the first two are one kernel with samples and inputs exchanged."""
+
 TARGETS = (80, 90)
 """Compute capabilities of the GPUs it compiles for: A100 and H100."""
 
@@ -30,7 +33,7 @@ class KernelReport:
 
     Arguments:
         case: The operator, a name of `CASES`.
-        kernel: Name of the kernel.
+        kernel: What it computes, of `KERNELS`.
         target: The GPU, as "sm_80".
         warps: Groups of 32 threads per program.
         registers: Per thread, of at most 255.
@@ -54,10 +57,10 @@ class KernelReport:
 def compile_report(targets: Sequence[int] = TARGETS) -> list[KernelReport]:
     """Compile every kernel for GPUs that need not be there."""
     return [
-        _compiled(case, launch, target)
+        _compiled(case, name, launch, target)
         for case in CASES
         for target in targets
-        for launch in launches(*CASES[case])
+        for name, launch in zip(KERNELS, launches(*CASES[case]), strict=True)
     ]
 
 
@@ -72,7 +75,7 @@ def launches(
     f_hat = torch.empty(samples, width, *spectrum, dtype=torch.complex64, device="meta")
     grad = torch.empty(samples, width, *shape, device="meta")
     layer = backend._Layer(c, b, f_hat, shape, kept)
-    back = layer.frequency_gradients(grad, torch.view_as_real(c), torch.view_as_real(f_hat))
+    back = layer.frequency_gradients(grad, c, f_hat)
     analyse, reduce, *_ = back
     return [layer.forward(grad), layer.space_gradient(grad, b), analyse, reduce]
 
@@ -97,13 +100,13 @@ def _merged(parts):
     return {key: value for part in parts for key, value in part.items()}
 
 
-def _compiled(case, launch, target):
+def _compiled(case, name, launch, target):
     signature, constants, aligned = {}, {}, {}
-    for place, name in enumerate(inspect.signature(launch.kernel.fn).parameters):
-        if name == "tiles":
-            signature[name], constants[(place,)] = "constexpr", launch.tiles
+    for place, operand in enumerate(inspect.signature(launch.kernel.fn).parameters):
+        if operand == "tiles":
+            signature[operand], constants[(place,)] = "constexpr", launch.tiles
             continue
-        signature[name], ones, whole = _specialised(launch.operands[name], (place,))
+        signature[operand], ones, whole = _specialised(launch.operands[operand], (place,))
         constants.update(ones)
         aligned.update(whole)
     source = backend.triton.compiler.ASTSource(launch.kernel, signature, constants, aligned)
@@ -118,9 +121,9 @@ def _compiled(case, launch, target):
     taken = {name: int(number) for name, number in re.findall(r"(REG|STACK|LOCAL):(\d+)", usage)}
     return KernelReport(
         case=case,
-        kernel=launch.kernel.fn.__name__.lstrip("_"),
+        kernel=name,
         target=f"sm_{target}",
-        warps=launch.warps,
+        warps=launch.options["num_warps"],
         registers=taken["REG"],
         spills=taken["STACK"] + taken["LOCAL"],
         shared=made.metadata.shared,
