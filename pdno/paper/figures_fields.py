@@ -5,22 +5,19 @@ with the lowest (figure 12) and the one with the highest mean error (figure 13).
 of the heat equation is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
-from matplotlib.image import AxesImage
 
-from pdno.figures.fields import Array, Style, field_style, signed
+from pdno.figures.fields import Array, Panel, Style, draw_panels, field_style, signed
 from pdno.figures.style import Axes, Figure, spread
 from pdno.paper.results import Results, exhibit, require
 from pdno.runs.run import Run
 
 Choice = Literal["lowest", "median", "highest"]
-FLOW = ("navier-stokes",)
-MOST_POINTS = 128  # of a drawn surface, per axis
 EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluation
 
 
@@ -57,13 +54,10 @@ def choose_sample(results: Results, study: str, choice: Choice) -> Sample:
     errors = np.mean([run.array("error")[: len(target)] for run in runs], axis=0)
     order = np.argsort(errors, kind="stable")
     index = int(order[{"lowest": 0, "median": len(order) // 2, "highest": -1}[choice]])
-
-    def frames(field: Array) -> Array:
-        """The first channel, frame by frame: (T, C, *N) or (C, *N) -> (T, *N)."""
-        return field[None, 0] if times is None else field[:, 0]
-
-    predictions = {run: frames(run.array("prediction")[index]) for run in runs}
-    return Sample(index, float(errors[index]), frames(target[index]), predictions, times)
+    # the first channel, frame by frame: (T, C, *N) or (C, *N) -> (T, *N)
+    first: Any = (None, 0) if times is None else (slice(None), 0)
+    predictions = {run: run.array("prediction")[index][first] for run in runs}
+    return Sample(index, float(errors[index]), target[index][first], predictions, times)
 
 
 @exhibit("figure-04-samples")
@@ -74,20 +68,14 @@ def plot_comparison(results: Results) -> Figure:
     truth = sample.target[-1]
     values = field_style(truth)
     differences = signed(*(frames[-1] - truth for frames in sample.predictions.values()))
-    count = 1 + len(sample.predictions)
-    figure = Figure(figsize=(max(1.75 * count, 4.0), 3.9))
-    panels = figure.subplots(2, count, squeeze=False)
     when = "" if sample.times is None else f", t = {sample.times[-1]:g}"
-    _draw(panels[0, 0], truth, values, f"truth{when}")
-    panels[1, 0].set_visible(False)
-    for column, (run, frames) in enumerate(sample.predictions.items(), start=1):
+    above: list[Panel | None] = [Panel(f"truth{when}", truth, values)]
+    below: list[Panel | None] = [None]
+    for run, frames in sample.predictions.items():
         title = f"{run.model}\n{sample.frame_error(run, -1):.3g}"
-        top = _draw(panels[0, column], frames[-1], values, title)
-        below = _draw(panels[1, column], frames[-1] - truth, differences)
-    panels[1, 1].set_ylabel("predicted − truth")
-    figure.colorbar(top, ax=panels[0, :].tolist(), shrink=0.8)
-    figure.colorbar(below, ax=panels[1, :].tolist(), shrink=0.8)
-    return figure
+        above.append(Panel(title, frames[-1], values))
+        below.append(Panel("predicted − truth", frames[-1] - truth, differences))
+    return _draw_rows([above, below])
 
 
 @exhibit("figure-12-lowest")
@@ -107,47 +95,44 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
     sample = choose_sample(results, "navier-stokes", choice)
     times = require(sample.times)
     require(sample.target.ndim == 3)
-    chosen = spread(len(times), 4)
-    rows = 1 + len(sample.predictions)
-    figure = Figure(figsize=(1.75 * len(chosen) + 0.4, 1.75 * rows + 0.3))
-    panels = figure.subplots(rows, len(chosen), squeeze=False)
-    for (top, *below), frame in zip(panels.T, chosen, strict=True):
-        values = field_style(sample.target[frame])
-        _draw(top, sample.target[frame], values, f"t = {times[frame]:g}")
-        for axes, (run, frames) in zip(below, sample.predictions.items(), strict=True):
-            _draw(axes, frames[frame], values, f"{sample.frame_error(run, frame):.3g}")
-    names = ["truth", *(run.model for run in sample.predictions)]
-    for axes, name in zip(panels[:, 0], names, strict=True):
-        axes.set_ylabel(name)
+    styles = {k: field_style(sample.target[k]) for k in spread(len(times), 4)}
+    truth = [Panel(f"t = {times[k]:g}", sample.target[k], style) for k, style in styles.items()]
+    predicted = [
+        [
+            Panel(f"{sample.frame_error(run, k):.3g}", frames[k], style)
+            for k, style in styles.items()
+        ]
+        for run, frames in sample.predictions.items()
+    ]
+    return _draw_rows([truth, *predicted], ["truth", *(run.model for run in sample.predictions)])
+
+
+def _draw_rows(panels: Sequence[Sequence[Panel | None]], names: Sequence[str] = ()) -> Figure:
+    columns = max(map(len, panels))
+    figure = Figure(figsize=(max(2.1 * columns + 0.3, 4.0), 1.9 * len(panels) + 0.3))
+    rows = figure.subplots(len(panels), columns, squeeze=False)
+    draw_panels(rows, panels)
+    for row, name in zip(rows, names, strict=False):
+        row[0].set_ylabel(f"{name}\nx₂")
     return figure
 
 
-@exhibit("figure-08-heat-surfaces")
-def plot_heat_surfaces(results: Results) -> Figure:
+@exhibit("figure-08-heat-solution")
+def plot_heat_solution(results: Results) -> Figure:
     """Exact and predicted solution of the heat equation."""
     run = results.best_run("heat", "prediction")
     frames = require(run.times)
-    times = np.asarray(require(frames if len(frames) > 1 else None))  # one frame is no surface
-    target, prediction = run.array("target")[0, :, 0], run.array("prediction")[0, :, 0]
-    error = float(np.linalg.norm(prediction - target) / np.linalg.norm(target))
-    step = max(1, target.shape[-1] // MOST_POINTS)
-    truth, predicted = target[:, ::step], prediction[:, ::step]
-    x, t = np.meshgrid(np.arange(truth.shape[1]) / truth.shape[1], times)
-    figure = Figure(figsize=(8.4, 3.0))
-    bounds = {"vmin": float(truth.min()), "vmax": float(truth.max())}
-    lines = {"colors": "black", "linestyles": "dashed", "linewidths": 0.6}
-    panels = (("exact", truth), (f"predicted, error {error:.3g}", predicted))
-    for column, (title, values) in enumerate(panels, start=1):
-        axes = figure.add_subplot(1, 3, column, projection="3d")
-        axes.plot_surface(x, t, values, cmap="viridis", rcount=40, ccount=64, **bounds)
-        axes.contour(x, t, values, levels=8, **lines)
-        axes.set(zlim=tuple(bounds.values()), title=title, xlabel="x", ylabel="t")
-        axes.tick_params(labelsize=6, pad=0)
-    axes = figure.add_subplot(1, 3, 3)
-    difference = predicted - truth
-    image = axes.pcolormesh(x, t, difference, shading="nearest", **signed(difference))
-    figure.colorbar(image, ax=axes)
-    axes.set(title="predicted − exact", xlabel="x", ylabel="t")
+    times = np.asarray(require(frames if len(frames) > 1 else None))  # one frame is no map
+    truth, predicted = run.array("target")[0, :, 0], run.array("prediction")[0, :, 0]
+    error = float(np.linalg.norm(predicted - truth) / np.linalg.norm(truth))
+    x, values = np.arange(truth.shape[1]) / truth.shape[1], field_style(truth)
+    figure = Figure(figsize=(8.4, 2.8))
+    panels = (
+        ("exact", truth, values),
+        (f"predicted, error {error:.3g}", predicted, values),
+        ("predicted − exact", predicted - truth, signed(predicted - truth)),
+    )
+    _draw_over_time(figure.subplots(1, 3, sharey=True), "x", x, times, panels)
     return figure
 
 
@@ -157,8 +142,6 @@ def plot_heat_symbol(results: Results) -> Figure:
     run = results.best_run("heat", "heat.learned")
     names = ("learned", "exact", "weight", "xi", "times")
     learned, exact, weight, xi, times = (run.array(f"heat.{name}") for name in names)
-    figure = Figure(figsize=(6.2, 6.6))
-    rows = figure.subplots(3, 1, sharex=True)
     limits: Style = {
         "cmap": "viridis",
         "vmin": min(0.0, float(learned.min())),
@@ -170,14 +153,21 @@ def plot_heat_symbol(results: Results) -> Figure:
         ("exact e^(−4π²cξ²t)", exact, limits),
         (inside, learned - exact, signed(learned - exact)),
     )
-    for axes, (title, values, style) in zip(rows, panels, strict=True):
-        image = axes.pcolormesh(xi, times, values, shading="nearest", **style)
-        figure.colorbar(image, ax=axes)
-        axes.set(title=title, ylabel="t")
+    figure = Figure(figsize=(6.2, 6.6))
+    rows = figure.subplots(3, 1, sharex=True)
+    _draw_over_time(rows, "ξ", xi, times, panels)
     if weight.min() < EXCITED <= weight.max():
         rows[-1].contour(xi, times, weight, levels=[EXCITED], colors="black", linewidths=1)
-    rows[-1].set_xlabel("ξ")
     return figure
+
+
+def _draw_over_time(
+    row: Iterable[Axes], name: str, x: Array, t: Array, panels: Sequence[tuple[str, Array, Style]]
+) -> None:
+    for axes, (title, values, style) in zip(row, panels, strict=True):
+        image = axes.pcolormesh(x, t, values, shading="nearest", **style)
+        axes.figure.colorbar(image, ax=axes)
+        axes.set(title=title, xlabel=name, ylabel="t")
 
 
 @exhibit("figure-07-heat-space")
@@ -197,10 +187,3 @@ def plot_heat_space(results: Results) -> Figure:
     right.plot(times, space.std(axis=1), marker="o", markersize=3)
     right.set(xlabel="t", ylabel="standard deviation over x")
     return figure
-
-
-def _draw(axes: Axes, field: Array, style: Style, title: str = "") -> AxesImage:
-    """A field with x₁ to the right and x₂ upwards."""
-    axes.set(xticks=[], yticks=[], title=title)
-    axes.spines[:].set_visible(False)
-    return axes.imshow(field.T, extent=(0, 1, 0, 1), **style)

@@ -5,11 +5,12 @@ figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[
 """
 
 import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pdno.figures.curves import draw_growth
 from pdno.figures.fields import Panel, draw_panels, lowest_modes, plot_phase_space, signed
-from pdno.figures.style import COLOURS, Axes, Figure, grid_of_panels
+from pdno.figures.style import COLOURS, Figure, grid_of_panels
 from pdno.paper.published import PDNO
 from pdno.paper.results import Results, exhibit, of_network, require
 from pdno.report.page import symbol_values
@@ -82,10 +83,12 @@ def plot_certificates(results: Results) -> Figure:
 
 # Diagrams, drawn from the specification of a run
 
-BLUE, ORANGE, GREEN = COLOURS[:3]
+BLACK, (BLUE, ORANGE, GREEN) = "black", COLOURS[:3]
 DRAWN_INPUTS, DRAWN_OUTPUTS = 3, 2  # as in the paper
 AXES = {"navier-stokes": 2, "darcy": 2, "burgers": 1, "heat": 1}
 """Dimension by study; a run of the first one that there is is drawn."""
+Node = tuple[float, float, str, str]
+"""Place, text and colour of a box."""
 
 
 def _specified(results: Results, *kinds: str) -> tuple[Run, dict[str, Any]]:
@@ -104,19 +107,16 @@ def plot_operator(results: Results) -> Figure:
     hidden = [network["symbol_hidden"]] * (int(network["symbol_layers"]) + 1)
     dim = AXES[run.metadata.study] + bool(network.get("takes_time"))
     chain = " → ".join(map(str, [dim, *hidden, int(network.get("width", 1)) ** 2]))
-    figure, axes = _canvas((7.2, 2.9), 4.4, f"{run.metadata.study}: {run.model}")
     signs = ("f(x)", "F", "×", "F⁻¹", "×", "K f(x)")
-    stations = dict(zip((0.8, 3.0, 5.4, 7.6, 9.6, 11.5), signs, strict=True))
-    for x, text in stations.items():
-        _box(axes, x, 1.0, text, ORANGE if text in ("F", "F⁻¹") else "black")
-    for x, following in itertools.pairwise(stations):
-        _arrow(axes, (x + 0.42, 1.0), (following - 0.42, 1.0))
-    for x, title, parts in ((5.4, "a2(ξ)", ", Re and Im"), (9.6, "a1(x)", "")):
-        _box(axes, x, 3.0, f"{title}\n{chain}\n{network['activation']}{parts}", BLUE)
-        _arrow(axes, (x, 2.25), (x, 1.4))
+    nodes: list[Node] = [
+        (2.1 * k + 0.8, 1.0, sign, ORANGE if sign.startswith("F") else BLACK)
+        for k, sign in enumerate(signs)
+    ]
+    text = f"{chain}\n{network['activation']}"
+    nodes += [(5.0, 3.0, f"a2(ξ)\n{text}, Re and Im", BLUE), (9.2, 3.0, f"a1(x)\n{text}", BLUE)]
+    edges = [*itertools.pairwise(range(len(signs))), (6, 2), (7, 4)]
     kept = "all modes" if network.get("modes") is None else f"k_max = {network['modes']}"
-    axes.text(3.0, 0.1, kept, ha="center", va="center", fontsize=8)
-    return figure
+    return _diagram(f"{run.metadata.study}: {run.model}", nodes, edges, note=kept)
 
 
 @exhibit("figure-06-block")
@@ -125,48 +125,46 @@ def plot_block(results: Results) -> Figure:
     run, network = _specified(results, "pdno")
     width = int(network["width"])
     inputs, outputs = min(width, DRAWN_INPUTS), min(width, DRAWN_OUTPUTS)
-    top = 2.0 * max(inputs, outputs) - 0.6
-    what = f"{network['layers']} blocks of {width} channels"
-    figure, axes = _canvas((7.2, 4.4), top + 1.4, f"{run.metadata.study}: {run.model}: {what}")
-    ends = [top - (top / outputs) * (j + 0.25) for j in range(outputs)]
+    nodes: list[Node] = []
     for i in range(inputs):
-        y = top - 2.0 * i
-        _box(axes, 0.9, y, f"v_{i + 1}", "black")
-        _box(axes, 2.8, y, "F", ORANGE)
-        _arrow(axes, (1.5, y), (2.3, y))
-        for j, end in enumerate(ends):
-            _arrow(axes, (3.3, y), (9.0, end))
-            share = 0.2 + 0.42 * j
-            at = (3.3 + share * (9.0 - 3.3), y + share * (end - y))
-            _box(axes, *at, f"a2_{i + 1}{j + 1}, F⁻¹, a1_{i + 1}{j + 1}", BLUE, small=True)
-            _arrow(axes, (1.2, y - 0.35), (8.9, end - 0.3), dashed=True)
-    for j, y in enumerate(ends):
-        _box(axes, 9.5, y, "Σ, σ", GREEN)
-        _box(axes, 11.3, y, f"v_{j + 1}", "black")
-        _arrow(axes, (10.1, y), (10.7, y))
-    words = f"{inputs} of {width} inputs and {outputs} of {width} outputs drawn; dashed: W"
-    axes.text(6.0, -0.75, words, ha="center", va="center", fontsize=8)
-    return figure
+        nodes += [(0.9, -2.0 * i, f"v_{i + 1}", BLACK), (2.8, -2.0 * i, "F", ORANGE)]
+    for j in range(outputs):
+        y = -2.0 * inputs / outputs * (j + 0.25)
+        nodes += [(9.5, y, "Σ, σ", GREEN), (11.3, y, f"v_{j + 1}", BLACK)]
+    sums = [2 * (inputs + j) for j in range(outputs)]
+    pairs = list(itertools.product(range(inputs), range(outputs)))
+    edges = [(k, k + 1) for k in (*range(0, 2 * inputs, 2), *sums)]
+    edges += [(2 * i + 1, sums[j]) for i, j in pairs]
+    for i, j in pairs:  # on the way from F to the sum
+        (x, y, *_), (end, down, *_) = nodes[2 * i + 1], nodes[sums[j]]
+        share = 0.24 + 0.42 * j
+        text = f"a2_{i + 1}{j + 1}, F⁻¹, a1_{i + 1}{j + 1}"
+        nodes.append((x + share * (end - x), y + share * (down - y), text, BLUE))
+    title = f"{run.metadata.study}: {run.model}: {network['layers']} blocks of {width} channels"
+    note = f"{inputs} of {width} inputs and {outputs} of {width} outputs drawn; dashed: W"
+    return _diagram(title, nodes, edges, [(2 * i, sums[j]) for i, j in pairs], note)
 
 
-def _canvas(size: tuple[float, float], height: float, title: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=size)
+def _diagram(
+    title: str,
+    nodes: Sequence[Node],
+    edges: Iterable[tuple[int, int]],
+    dashed: Iterable[tuple[int, int]] = (),
+    note: str = "",
+) -> Figure:
+    """Boxes, and arrows between them by their numbers."""
+    heights = [y for _, y, _, _ in nodes]
+    low, high = min(heights) - 1.5, max(heights) + 1
+    figure = Figure(figsize=(7.2, max(2.8, 0.7 * (high - low))))
     axes = figure.subplots()
-    axes.set(xlim=(0, 12.2), ylim=(-1.1, height), title=title)
+    axes.set(xlim=(0, 12.2), ylim=(low, high), title=title)
     axes.set_axis_off()
-    return figure, axes
-
-
-def _box(axes: Axes, x: float, y: float, text: str, colour: str, *, small: bool = False) -> None:
-    pad, width, fontsize, zorder = (0.2, 0.7, 7, 2) if small else (0.4, 1.0, 9, 3)
-    style = {"boxstyle": f"round,pad={pad}", "facecolor": "white", "edgecolor": colour}
-    box = {**style, "linewidth": width}
-    axes.text(x, y, text, fontsize=fontsize, bbox=box, ha="center", va="center", zorder=zorder)
-
-
-def _arrow(
-    axes: Axes, start: tuple[float, float], end: tuple[float, float], *, dashed: bool = False
-) -> None:
-    colour, line = ("0.6", "--") if dashed else ("black", "-")
-    style = {"arrowstyle": "->", "color": colour, "linestyle": line, "linewidth": 0.8}
-    axes.annotate("", xy=end, xytext=start, arrowprops=style, zorder=1)
+    for x, y, text, colour in nodes:
+        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": colour}
+        axes.text(x, y, text, fontsize=8, bbox=box, ha="center", va="center", zorder=3)
+    for line, pairs in (("-", edges), ("--", dashed)):
+        arrow = {"arrowstyle": "->", "linestyle": line, "shrinkA": 14, "shrinkB": 14}
+        for start, end in pairs:
+            axes.annotate("", nodes[end][:2], nodes[start][:2], arrowprops=arrow, zorder=1)
+    axes.text(6.0, low + 0.3, note, ha="center", va="center", fontsize=8)
+    return figure

@@ -21,7 +21,7 @@ from pdno.paper.figures_errors import plot_error_by_time, plot_resolutions, plot
 from pdno.paper.figures_fields import (
     choose_sample,
     plot_frames,
-    plot_heat_surfaces,
+    plot_heat_solution,
     plot_heat_symbol,
 )
 from pdno.paper.figures_symbols import plot_certificates, plot_phase_spaces
@@ -312,12 +312,12 @@ def test_captions_name_the_preset_of_the_runs(tmp_path):
 
 
 @pytest.mark.parametrize("frames", [1, 3])
-def test_one_frame_is_no_surface(tmp_path, frames):
+def test_one_frame_is_no_map(tmp_path, frames):
     wave = np.sin(2 * np.pi * np.arange(16) / 16) * np.ones((1, frames, 1, 16))
     kept = {"input": wave[:, 0], "target": wave, "prediction": 1.1 * wave}
     options = {"times": [0.1 * (k + 1) for k in range(frames)], "arrays": kept}
     write_run(tmp_path, "heat", "PDIO a(x,ξ,t)", metrics=metrics(0.1, 0.1), **options)
-    assert (plot_heat_surfaces(read(tmp_path)) is None) == (frames == 1)
+    assert (plot_heat_solution(read(tmp_path)) is None) == (frames == 1)
 
 
 def test_certificates_are_those_of_pdno_symbol(tmp_path, lone):
@@ -456,7 +456,7 @@ def test_samples_are_chosen_by_their_mean_error(gallery):
     by_name = {run.model: run for run in found["highest"].predictions}
     assert found["highest"].frame_error(by_name["FNO rollout"], 1) == pytest.approx(0.6)
     figure = plot_frames(read(gallery), "highest")
-    titles = [axes.get_title() for axes in figure.axes]
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
     assert titles == ["t = 11", "t = 12", "t = 13", *["0.6"] * 3, *["0.9"] * 3, *["0.3"] * 3]
 
 
