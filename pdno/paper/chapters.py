@@ -6,7 +6,6 @@ from pathlib import Path
 from types import ModuleType
 
 from pdno.figures.style import Figure
-from pdno.files.metric_table import NetworkMetrics
 from pdno.paper import figures_errors, figures_fields, figures_symbols, tables
 from pdno.paper.claims import CLAIMS, Assessment, assess, claims_table
 from pdno.paper.published import SOURCE, Budget, describe_budgets
@@ -28,7 +27,6 @@ def _exhibits(*modules: ModuleType) -> list[AnyExhibit]:
 
 TABLES = _exhibits(tables)
 FIGURES = _exhibits(figures_fields, figures_errors, figures_symbols)
-STUDIES = {study for exhibit in (*TABLES, *FIGURES) for study in exhibit.studies}
 
 
 def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run]) -> None:
@@ -36,69 +34,60 @@ def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run])
 
     Nothing is added where no run belongs to an experiment of the paper.
     """
-    for exhibit in (*TABLES, *FIGURES):
+    every = (*TABLES, *FIGURES)
+    for exhibit in every:
         page.discard(exhibit.key)
     results = Results.of(runs, folders)
-    if not (results.resources or any(map(results.study, STUDIES))):
+    if not (results.resources or any(results.study(s) for x in every for s in x.studies)):
         return
     assessments = [assess(claim, results) for claim in CLAIMS]
-    every = page.table("claims", "Claims", claims_table(assessments))
     tested = [a for a in assessments if a.answer != "not tested here"]
-    claims = [every._replace(body=claims_table(tested).html())] if tested else []
-    sections = {exhibit.key: _section(page, exhibit, results) for exhibit in (*TABLES, *FIGURES)}
-
-    def made(exhibits: Sequence[AnyExhibit]) -> list[Section]:
-        return [section for x in exhibits if (section := sections[x.key])]
-
-    page.chapters += [
-        Chapter("Claims of the paper", claims),
-        Chapter("Tables of the paper", made(TABLES)),
-        Chapter("Figures of the paper", made([x for x in FIGURES if x.number])),
-        Chapter("More figures", made([x for x in FIGURES if not x.number])),
-    ]
-    missing = [x for x in (*TABLES, *FIGURES) if sections[x.key] is None]
+    claims = page.table("claims", "Claims", claims_table(assessments))
+    claims = claims._replace(body=claims_table(tested).html())
+    page.chapters.append(Chapter("Claims of the paper", [claims] * bool(tested)))
+    sections = {exhibit.key: _section(page, exhibit, results) for exhibit in every}
+    groups: dict[str, Sequence[AnyExhibit]] = {
+        "Tables of the paper": TABLES,
+        "Figures of the paper": [x for x in FIGURES if x.number],
+        "More figures": [x for x in FIGURES if not x.number],
+    }
+    for title, exhibits in groups.items():
+        made = [section for x in exhibits if (section := sections[x.key])]
+        page.chapters.append(Chapter(title, made))
+    missing = [x for x in every if sections[x.key] is None]
     if rest := _not_run(missing, [a for a in assessments if a not in tested]):
         page.chapters.append(Chapter("Not run", [rest]))
-    page.introduction += [
+    page.introduction.append(
         f'The paper: <a href="{LINK}">{SOURCE}</a>. A budget is the amount of training: smoke '
         "tests nothing, small is less than the paper's, paper is as much."
-    ]
+    )
     left_out = (run.folder.name for n in results.left_out if (run := results.run(n)))
-    if names := ", ".join(sorted(left_out)):
-        page.introduction.append(
-            "Not in the tables of the paper, as there are larger trainings of the same: "
-            f"{html.escape(names)}."
-        )
+    if names := html.escape(", ".join(sorted(left_out))):
+        larger = "as there are larger trainings of the same"
+        page.introduction.append(f"Not in the tables of the paper, {larger}: {names}.")
 
 
 def _section(page: Page, exhibit: AnyExhibit, results: Results) -> Section | None:
-    """A table or figure with the commands behind it and the budget of its runs."""
+    """A table or figure with the commands that make such runs and the budget of its runs."""
     made = exhibit(results)
     if made is None:
         return None
-    networks = {study: results.study(study) for study in exhibit.studies}
-    note = f'<p class="origin">{_origin(networks)}{_budget(networks)}</p>'
-    if isinstance(made, Table):
-        return page.table(exhibit.key, exhibit.heading, made, note)
-    return page.figure(exhibit.key, exhibit.heading, made, exhibit.caption, note)
-
-
-def _origin(networks: dict[str, list[NetworkMetrics]]) -> str:
-    """The commands that make such runs."""
-    levels = {s: sorted({Budget.of(n).level for n in ours}) for s, ours in networks.items()}
-    codes = [_code(study, *presets) for study, presets in levels.items() if presets]
-    codes = codes or [_code(study) for study in levels if study in ("resources", SYMBOL_COMMAND)]
-    return f"Such runs: {', '.join(codes)}." if codes else ""
-
-
-def _budget(networks: dict[str, list[NetworkMetrics]]) -> str:
-    several = sum(map(bool, networks.values())) > 1
-    named = [
-        (study if several else network.model, Budget.of(network))
+    networks = {study: ours for study in exhibit.studies if (ours := results.study(study))}
+    codes = [_code(s, *sorted({Budget.of(n).level for n in ours})) for s, ours in networks.items()]
+    if not codes:
+        codes = [_code(s) for s in exhibit.studies if s in ("resources", SYMBOL_COMMAND)]
+    budgets = [
+        (study if len(networks) > 1 else network.model, Budget.of(network))
         for study, ours in networks.items()
         for network in ours
     ]
-    return f" Budget: {html.escape(describe_budgets(named))}." if named else ""
+    note = f"Such runs: {', '.join(codes)}." if codes else ""
+    if budgets:
+        note += f" Budget: {html.escape(describe_budgets(budgets))}."
+    note = f'<p class="origin">{note}</p>'
+    if isinstance(made, Table):
+        return page.table(exhibit.key, exhibit.heading, made, note)
+    return page.figure(exhibit.key, exhibit.heading, made, exhibit.caption, note)
 
 
 def _not_run(missing: Sequence[AnyExhibit], untested: Sequence[Assessment]) -> Section | None:

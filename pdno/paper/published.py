@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
@@ -29,20 +29,6 @@ class Dataset(NamedTuple):
         return f"ν = {viscosity}, T = {self.final_time}, N = {self.samples}"
 
 
-class Settings(NamedTuple):
-    """Training and network of PDNO; the last three are those of the symbol networks."""
-
-    batch: int
-    learning_rate: float
-    weight_decay: float
-    epochs: int
-    step: int
-    channels: int
-    layers: int
-    hidden: int
-    activation: str
-
-
 class Resources(NamedTuple):
     """MB, parameters (complex count once) and seconds per epoch."""
 
@@ -64,16 +50,9 @@ def _errors(name: str, values: list[float] | list[list[float]]) -> Errors:
 TABLE_1 = {s: _errors("table 1", x) for s, x in _TABLES["table 1"]["errors"].items()}
 TABLE_2 = {Dataset(*key): _errors("table 2", x) for *key, x in _TABLES["table 2"]["errors"]}
 TABLE_3 = {s: _errors("table 3", x) for s, x in _TABLES["table 3"]["errors"].items()}
-TABLE_5 = {problem: Settings(*line) for problem, line in _TABLES["table 5"].items()}
+TABLE_5: dict[str, dict[str, Any]] = _TABLES["table 5"]
 TABLE_6 = {(network, k, w): Resources(*line) for network, k, w, line in _TABLES["table 6"]}
 
-# Budgets
-
-BASELINE_EPOCHS = 500  # of the published FNO and MWT scripts
-ABLATIONS = {"darcy-modes": "darcy", "darcy-activation": "darcy"}
-ABLATIONS |= {"navier-stokes-width": "navier-stokes"}
-"""Which problem of table 5 a study is about, where that is not its name."""
-SAMPLES = {"heat": 100, "darcy": 1000, "burgers": 1000}
 HANDFUL = 10  # training samples below which nothing can be learned
 
 
@@ -97,19 +76,17 @@ class Budget(NamedTuple):
         """What the runs had, and what the paper has; None for what is not in the paper."""
         metadata = network.metadata
         samples, planned = metadata.samples or 0, metadata.epochs or 0
-        done = network.values("training", "epochs")
-        problem = ABLATIONS.get(metadata.study, metadata.study)
-        epochs = TABLE_5[problem].epochs if problem in TABLE_5 else None
+        done = int(min(network.values("training", "epochs"), default=planned))
+        problem = _TABLES["ablations"].get(metadata.study, metadata.study)
+        epochs = TABLE_5.get(problem, {}).get("epochs")
         if epochs and metadata.network in BASELINES:
-            epochs = BASELINE_EPOCHS
-        paper_samples = SAMPLES.get(problem)
-        if problem == "navier-stokes" and (
-            dataset := published_dataset(metadata.viscosity, samples)
-        ):
-            # of 10,000 samples 200 are for the test, so 9,800 are all that can be trained on
+            epochs = _TABLES["baseline epochs"]
+        paper_samples, dataset = _TABLES["samples"].get(problem), None
+        if problem == "navier-stokes":
+            dataset = published_dataset(metadata.viscosity, samples)
+        if dataset:  # of 10,000 samples 200 are for the test, so 9,800 can be trained on
             paper_samples = min(dataset.samples, 9800)
-        seeds = len(network.seeds)
-        return cls(int(min(done, default=planned)), samples, seeds, epochs, paper_samples)
+        return cls(done, samples, len(network.seeds), epochs, paper_samples)
 
     @property
     def work(self) -> int:

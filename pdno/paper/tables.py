@@ -154,34 +154,42 @@ def training_table(results: Results) -> Table:
 @exhibit("table-5-settings")
 def settings_table(results: Results) -> Table:
     """Settings of PDNO."""
-    names = "batch,learning rate,weight decay,epochs,schedule,channels,layers,hidden,activation"
-    head = ("data", "whose", *names.split(","), "k_max")
+    names = list(TABLE_5["heat"])
     lines = []
-    for study, (batch, rate, decay, epochs, step, *network) in TABLE_5.items():
-        cells = (str(batch), number(rate), number(decay), str(epochs), f"halved every {step}")
-        lines.append((study, "paper", *cells, *map(str, network), "all"))
+    for study, paper in TABLE_5.items():
+        lines.append((study, "paper", *map(_cell, paper.values())))
         name = published.ONE_SHOT if study == "heat" else published.PDNO
         ours = of_network(results.shown(study), name)
         run = results.run(ours) if ours else None
-        settings = _settings(run.experiment) if run and run.experiment else None
-        lines.append((study, "ours", *(settings or [MISSING] * len(head[2:]))))
+        settings = _settings(run.experiment) if run and run.experiment else dict.fromkeys(names)
+        lines.append((study, "ours", *(_cell(settings[name]) for name in names)))
     require(any(line[2] != MISSING for line in lines[1::2]))
     note = (
         "Layers, hidden and activation are those of the symbol networks. "
         "The paper's text trains ν = 1e-3 with batch 10."
     )
-    return Table(head, tuple(lines), (note,))
+    return Table(("data", "whose", *names), tuple(lines), (note,))
 
 
-def _settings(experiment: Experiment) -> list[str]:
+def _settings(experiment: Experiment) -> dict[str, str | float | None]:
     training, network = experiment.training, experiment.network.model_dump()
     word = "halved" if training.step_factor == 0.5 else f"times {training.step_factor}"
     step = training.schedule == "step"
-    schedule = f"{word} every {training.step_size}" if step else training.schedule
-    rates = (number(training.learning_rate), number(training.weight_decay))
-    sizes = [network[key] for key in ("symbol_layers", "symbol_hidden", "activation")]
-    sizes = [network.get("width", 1), *sizes, network.get("modes") or "all"]
-    return list(map(str, (training.batch_size, *rates, training.epochs, schedule, *sizes)))
+    return {
+        "batch": training.batch_size,
+        "learning rate": training.learning_rate,
+        "weight decay": training.weight_decay,
+        "epochs": training.epochs,
+        "schedule": f"{word} every {training.step_size}" if step else training.schedule,
+        "channels": network.get("width", 1),
+        **{name: network[f"symbol_{name}"] for name in ("layers", "hidden")},
+        "activation": network["activation"],
+        "k_max": network.get("modes") or "all",
+    }
+
+
+def _cell(value: str | float | None) -> str:
+    return str(value) if isinstance(value, str | int) else number(value)
 
 
 Measured = Mapping[tuple[str, int, int], Resources]
