@@ -1,9 +1,7 @@
 """The claims of the paper (`claims.yaml`), the predicates that assess them, and their table.
 
-Every predicate raises `MissingRunsError` where the runs do not suffice. Means over seeds are
-compared as they are; no claim of the paper comes with an uncertainty. Where the paper says
-"almost" or "negligible" the criterion is ours, and is part of the text. Runs of a handful of
-samples test nothing.
+Every predicate raises `MissingRunsError` where the runs do not suffice. Where the paper says
+"almost" or "negligible" the criterion is ours, and is part of the text.
 """
 
 import math

@@ -1,5 +1,6 @@
 """The demo: a trained operator at work, data of every problem, PDNO and FNO trained, a report."""
 
+import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,8 +12,8 @@ from pdno.data.generate import generate_dataset
 from pdno.figures.style import save_figure
 from pdno.files.run_folder import is_finished
 from pdno.paper.chapters import add_paper_chapters
+from pdno.paper.recipes import make_study, runs_of
 from pdno.paper.reproduce import run_folder, run_study, study_of
-from pdno.paper.study import make_study, runs_of
 from pdno.report.page import write_report
 from pdno.runs.plugins import Study
 from pdno.runs.run import load_run
@@ -56,8 +57,7 @@ def demo(preset: str = "small") -> Study:
         settings = symbol.training.model_copy(update={"epochs": EPOCHS})
         symbol = symbol.with_changes(training=settings)
     pairs = zip(heat_map.experiments, flow.experiments, strict=True)
-    runs = (symbol, *(run for pair in pairs for run in pair))
-    return replace(flow, name="demo", experiments=runs)
+    return replace(flow, name="demo", experiments=(symbol, *itertools.chain(*pairs)))
 
 
 def runs_for_pages(
@@ -88,18 +88,15 @@ def show_operator(folder: Path, operators: Path = OPERATORS) -> str:
     data = unseen_samples(experiment, 1)
     solving = time.perf_counter() - begin
     inputs, target = data.batch()
-    options = data.keyword_arguments([0])
-    operator.predict(inputs, **options)  # evaluates the symbols, once for all predictions
-    begin = time.perf_counter()
-    prediction = operator.predict(inputs, **options)
-    predicting = time.perf_counter() - begin
+    for _ in range(2):  # the first time evaluates the symbols, once for all predictions
+        begin = time.perf_counter()
+        prediction = operator.predict(inputs, **data.keyword_arguments([0]))
+        predicting = time.perf_counter() - begin
     error, times = float(relative_l2(prediction, target)), data.target_times
     name = experiment.problem.name
-    drawings = [folder / f"{name}-prediction.png"]
-    save_figure(operator.plot(data, 0), drawings[0])
+    drawings = [save_figure(operator.plot(data, 0), folder / f"{name}-prediction.png")]
     if times is not None and len(times) > 1:
-        animation = operator.animate(data, 0)
-        drawings.append(animation.save(drawings[0].with_suffix(".gif")))
+        drawings.append(operator.animate(data, 0).save(drawings[0].with_suffix(".gif")))
     at, start = (f" t = {times[0]:g} to {times[-1]:g}", " from t = 0 on") if times else ("", "")
     return (
         f"{name}, an input that no training has seen: {experiment.model} predicts{at} "
@@ -114,7 +111,6 @@ def draw_problems(folder: Path, drawn: Sequence[problems.Problem] = DEMO) -> lis
     for problem in drawn:
         data = folder / "data" / problem.name
         generate_dataset(problem, data)
-        title = f"{problem.name}: {problem.equation_text}"
-        figure = open_dataset(data).plot(title=title)
+        figure = open_dataset(data).plot(title=f"{problem.name}: {problem.equation_text}")
         drawings.append(save_figure(figure, folder / f"{problem.name}.png"))
     return drawings

@@ -1,8 +1,4 @@
-"""Errors as curves: by time, frequency, resolution and epoch, against cost, and the ablations.
-
-The paper prints neither the values of its ablations nor its lists of k_max and of channels; the
-lists are ours. Docstrings of exhibits are captions.
-"""
+"""Errors as curves: by time, frequency, resolution and epoch, against cost, and the ablations."""
 
 import itertools
 import math

@@ -1,9 +1,4 @@
-"""Fields: test samples as the networks see them, and the symbol of the heat equation.
-
-A sample is chosen by the mean of its error over all networks: the median one (figure 4), the one
-with the lowest (figure 12) and the one with the highest mean error (figure 13). The exact symbol
-of the heat equation is e^{-4π²cξ²t}, the learned one (mean over x of a1(x, t)) Re a2.
-"""
+"""Fields: test samples as the networks see them, and the symbol of the heat equation."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,8 +1,4 @@
-"""Symbols as learned (figure 5), their certificates, and diagrams of the operator (2 and 6).
-
-figure 2   K_a[f](x) = a1(x) F⁻¹[ a2(ξ) F[f](ξ) ](x): one operator, one channel
-figure 6   a block v ↦ σ(W v + K_a v), K_a(v)_j = Σ_i a1_ij F⁻¹[ a2_ij F[v_i] ]
-"""
+"""Symbols as learned (figure 5), their certificates, and diagrams of the operator (2 and 6)."""
 
 import itertools
 from collections.abc import Iterable, Sequence

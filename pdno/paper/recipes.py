@@ -4,32 +4,143 @@ Presets: `smoke` takes seconds and shows only that everything runs; `small` take
 on a laptop with our training recipe (docs/training.md); `best` is the flagship of a problem, hours
 on two cores; `paper` is the published protocol. Networks, tasks and settings stand in
 `studies.yaml`, in the words of a specification. torch is imported when a recipe is called.
-
-The training ablations begin with a plain training recipe, add each part of our recipe alone, and
-then all of them. What is best is chosen by the validation samples, which are in neither the
-training nor the test set.
 """
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cache, wraps
+from inspect import signature
+from pathlib import Path
+from typing import Annotated, Any, Literal, ParamSpec
+
+import yaml
+from pydantic import Field, ValidationError, validate_call
+from typing_extensions import Doc
 
 from pdno.data.problems import PROBLEMS
-from pdno.paper.study import (
-    Models,
-    Options,
-    PaperPreset,
-    Points,
-    Preset,
-    Runs,
-    Seeds,
-    SmallPreset,
-    Viscosity,
-    make_study,
-    merged,
-    recipe,
-    runs_of,
-    written_studies,
-)
+from pdno.interface.errors import suggest
+from pdno.interface.records import error_message
 from pdno.runs.plugins import Study as Study
+from pdno.runs.plugins import register
+
+Options = dict[str, Any]
+"""Options in the words of a specification."""
+Runs = dict[str, Options]
+"""Options of an `Experiment` by model."""
+P = ParamSpec("P")
+
+ABOUT_PRESETS = Doc(
+    "smoke takes seconds, small minutes per run, best hours; paper is the published protocol."
+)
+SmallPreset = Annotated[Literal["smoke", "small"], ABOUT_PRESETS]
+PaperPreset = Annotated[Literal["smoke", "small", "paper"], ABOUT_PRESETS]
+Preset = Annotated[Literal["smoke", "small", "best", "paper"], ABOUT_PRESETS]
+Seeds = Annotated[int, Field(ge=1), Doc("Number of seeds.")]
+Models = Annotated[tuple[str, ...] | None, Doc("Only these, by their names; xi stands for ξ.")]
+Points = Annotated[
+    Annotated[int, Field(ge=2)] | None,
+    Doc("Points per axis; by default one of small and best, all of the table of paper."),
+]
+Viscosity = Annotated[float | None, Doc("Only the data with this viscosity.")]
+
+
+def recipe(function: Callable[P, Study]) -> Callable[P, Study]:
+    """Register a recipe; its arguments are checked against its signature."""
+    checked = validate_call(function)
+
+    @wraps(function)
+    def call(*arguments: P.args, **options: P.kwargs) -> Study:
+        try:  # by name, so that errors name what is wrong
+            named = signature(function).bind(*arguments, **options).arguments
+            return checked(**named)  # type: ignore[call-arg]  # which the signature has bound
+        except ValidationError as error:
+            raise ValueError(error_message(error)) from None
+
+    return register(call)
+
+
+@cache
+def written_studies() -> dict[str, Any]:
+    """The content of studies.yaml."""
+    text = Path(__file__).with_name("studies.yaml").read_text(encoding="utf-8")
+    studies: dict[str, Any] = yaml.safe_load(text)
+    return studies
+
+
+def runs_of(study: str, preset: str, **computed: object) -> Runs:
+    """The runs of studies.yaml by model, with numbers instead of words such as $width.
+
+    Numbers are those of the preset and those computed here. The problem has as many samples, and
+    points, as a run needs, where it does not say more.
+    """
+    written = written_studies()[study]
+    numbers = {**written["presets"][preset], **computed, "study": study}
+    runs = written["published" if preset == "paper" and "published" in written else "runs"]
+    common = filled(runs["common"], numbers)
+    samples = common["train"] + common["test"] + common.get("validation", 0)
+    least = {"problem": {"samples": samples, "resolution": common["resolution"]}}
+    models = numbers.get("models", runs["models"])
+    return {m: merged(least, common, filled(runs["models"][m], numbers)) for m in models}
+
+
+def filled(value: Any, numbers: Options) -> Any:
+    """A copy with numbers for all words that begin with $."""
+    if isinstance(value, dict):
+        return {key: filled(part, numbers) for key, part in value.items()}
+    return numbers[value[1:]] if isinstance(value, str) and value.startswith("$") else value
+
+
+def merged(*layers: Options) -> Options:
+    """Options in layers: those of a later layer count more, and parts of them are merged."""
+    result: Options = {}
+    for layer in layers:
+        for key, value in layer.items():
+            both = isinstance(value, dict) and isinstance(result.get(key), dict)
+            result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def make_study(
+    study: str,
+    preset: str,
+    sets: Iterable[Runs],
+    *,
+    models: Sequence[str] | None = None,
+    seeds: int = 1,
+) -> Study:
+    """The study of all runs with the seeds 0, 1, ..., seed by seed.
+
+    Arguments:
+        sets: Runs by model, one set for each dataset.
+        models: Only these of each set, by name; capitals and spaces do not count, and xi is ξ.
+    """
+    from pdno.runs.specification import Experiment
+
+    chosen = [
+        merged({"name": study, "of_paper": True, "model": model}, runs[model])
+        for runs in sets
+        for model in (runs if models is None else [_model_named(m, list(runs)) for m in models])
+    ]
+    every = [
+        Experiment(**merged(run, {"training": {"seed": seed}}))
+        for seed in range(seeds)
+        for run in chosen
+    ]
+    return Study(study, preset, tuple(every))
+
+
+def _model_named(text: str, names: Sequence[str]) -> str:
+    def plain(name: str) -> str:
+        return "".join(name.lower().replace("ξ", "xi").split())
+
+    matching = [name for name in names if plain(name) == plain(text)]
+    if not matching:
+        near = suggest(text.replace("xi", "ξ"), names)
+        raise ValueError(f"no model {text!r}: {near}expected some of {', '.join(names)}")
+    return matching[0]
+
+
+# The recipes
 
 
 @recipe
@@ -70,10 +181,6 @@ def navier_stokes(
     `small` has 200 trajectories of one viscosity, 1e-5 by default, by rollout, in one shot and by
     Markov training; `best` 1000 of 1e-5 by Markov training.
     """
-    if viscosity not in (None, *SMALL_TIMES):
-        raise ValueError(f"no dataset with viscosity {viscosity}: expected 1e-3, 1e-4 or 1e-5")
-    if preset == "best" and viscosity not in (None, 1e-5):
-        raise ValueError(f"preset 'best' has viscosity 1e-5 only, not {viscosity}")
     sets = flow_sets(preset, viscosity)
     return make_study("navier-stokes", preset, sets, models=models, seeds=seeds)
 
@@ -99,73 +206,38 @@ def static_sets(study: str, preset: str, resolution: int | None = None) -> list[
     divide the usual ones.
     """
     sizes = written_studies()[study]["presets"][preset]
-    train, test = (8, 2) if preset == "smoke" else (1000, 100)
-    sets = []
-    for points in sizes["points"] if resolution is None else (resolution,):
-        stored, solved = -(-sizes["stored"] // points) * points, sizes["solved"]
-        usual = PROBLEMS[study].published_points
-        if solved is None and usual % stored:
-            solved = round(usual / stored) * stored
-        data: Options = {
-            "problem": {"name": study, "resolution": stored, "solver_resolution": solved},
-            "train": train,
-            "test": test,
-            "resolution": points,
-        }
-        if preset != "paper":
-            finer = [s for s in (2 * points, 4 * points) if stored % s == 0]
-            data |= {"validation": test, "zero_shot": finer}
-        runs = runs_of(study, preset, data, s=points, scale=points / (points - 1))
-        if points & (points - 1):  # wavelets halve the points
+    usual, sets = PROBLEMS[study].published_points, []
+    for s in sizes["points"] if resolution is None else (resolution,):
+        kept, solver = -(-sizes["stored"] // s) * s, sizes["solved"]
+        if solver is None and usual % kept:
+            solver = round(usual / kept) * kept
+        finer = [k * s for k in (2, 4) if kept % (k * s) == 0 and preset != "paper"]
+        grids = {"s": s, "scale": s / (s - 1), "kept": kept, "solver": solver, "finer": finer}
+        runs = runs_of(study, preset, **grids)
+        if s & (s - 1):  # wavelets halve the points
             runs = {model: run for model, run in runs.items() if not model.startswith("MWT")}
         sets.append(runs)
     return sets
 
 
-WINDOW = 10  # input frames of all networks on Navier-Stokes
-FLOWS = ((1e-3, 50, 1000), (1e-4, 30, 1000), (1e-4, 30, 9800), (1e-5, 20, 1000))
-"""Viscosity, last time and training samples of the four datasets of table 2.
-
-The paper trains on 10,000 of 10,000 samples and tests on 200 of them; 9,800 leave 200 unseen.
-"""
-SMALL_TIMES = {1e-3: 30, 1e-4: 30, 1e-5: 20}
-"""Last time by viscosity in `small`: that of table 2, but for 50 where the flow is smoothest."""
-
-
 def flow_sets(preset: str, viscosity: float | None = None) -> list[Runs]:
-    """The runs of table 2 by model, of one viscosity or of the usual ones.
-
-    In `small` one-step training takes 600 to 1,500 CPU seconds each; where there are more frames,
-    all networks have as many fewer epochs.
-    """
-    sizes = written_studies()["navier-stokes"]["presets"][preset]
-    flows = [flow for flow in FLOWS if viscosity in (None, flow[0])]
-    if preset != "paper":
-        chosen = viscosity or 1e-5
-        flows = [(chosen, sizes.get("final_time", SMALL_TIMES[chosen]), sizes["train"])]
-    return [_flow_runs(preset, *flow) for flow in flows]
-
-
-def _flow_runs(preset: str, viscosity: float, final_time: int, train: int) -> Runs:
-    targets, scale = final_time - WINDOW, 64 / 63
-    return runs_of(
-        "navier-stokes",
-        preset,
-        name=f"navier-stokes nu={viscosity:g} T={final_time} N={train}",
-        viscosity=viscosity,
-        final_time=final_time,
-        train=train,
-        targets=targets,
-        epochs=160 // targets,
-        pdno_epochs=31 * 19 // (final_time - 1),
-        fno_epochs=34 * 19 // (final_time - 1),
-        # of the published protocol; 200 epochs by the name of a published checkpoint
-        scale=scale,
-        scales=(scale, scale, targets / (targets - 1)),
-        recompute=targets > WINDOW,
-        batch_size=10 if viscosity == 1e-3 else 20,
-        mwt_epochs=200 if train > 5000 else 500,
-    )
+    """The runs of table 2 by model, of one viscosity or of the usual ones."""
+    written = written_studies()["navier-stokes"]
+    flows = written["flows"][preset]
+    usual = flows if preset == "paper" else flows[:1]
+    chosen = [f for f in flows if f["viscosity"] == viscosity] if viscosity is not None else usual
+    if not chosen:
+        existing = ", ".join(dict.fromkeys(f"{flow['viscosity']:.0e}" for flow in flows))
+        raise ValueError(f"preset {preset!r} has no viscosity {viscosity}: take {existing}")
+    sets, scale = [], 64 / 63
+    for flow in chosen:
+        numbers = {**written["presets"][preset], **flow}
+        name = "navier-stokes nu={viscosity:g} T={final_time} N={train}".format(**numbers)
+        targets = flow["final_time"] - 10  # after the input frames
+        scales = (scale, scale, targets / (targets - 1))
+        of_flow = {"name": name, "targets": targets, "scale": scale, "scales": scales, **flow}
+        sets.append(runs_of("navier-stokes", preset, **of_flow))
+    return sets
 
 
 # Ablations and learning curves
@@ -260,7 +332,8 @@ def burgers_rollout(preset: SmallPreset = "small", *, seeds: Seeds = 1) -> Study
     return make_study("burgers-rollout", preset, [runs], seeds=seeds)
 
 
-# Training ablations
+# Training ablations begin with a plain recipe, add each part of ours alone, and then all of them;
+# the best is chosen by the validation samples, which are in neither the training nor the test set
 
 
 @recipe

@@ -1,8 +1,6 @@
 """The finished runs that tables, figures and claims of the paper are made of.
 
-Runs that differ in their seeds alone are one network, and a number is the mean over its seeds. Of
-networks with the same experiment, name and resolution the one with the largest training counts;
-runs of a handful of samples are left out where the study has better ones.
+Runs that differ in their seeds alone are one network, and a number is the mean over its seeds.
 """
 
 import contextlib

@@ -1,8 +1,6 @@
 """The tables of the paper, with our numbers beside the paper's.
 
-Tables 1, 2 and 3 have every line of the paper; where we have no run it says so, and lines of ours
-that the paper does not have follow. Table 6 was measured on a GPU and ours on the machine of the
-run, so besides the numbers stand the ratios PDNO / FNO, which can be compared.
+Tables 1, 2 and 3 have every line of the paper; where we have no run it says so.
 """
 
 import math
@@ -10,16 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pdno.files.metric_table import NetworkMetrics
 from pdno.paper import published
-from pdno.paper.published import (
-    TABLE_1,
-    TABLE_2,
-    TABLE_3,
-    TABLE_5,
-    TABLE_6,
-    Budget,
-    Errors,
-    Resources,
-)
+from pdno.paper.published import TABLE_5, TABLE_6, Budget, Errors, Resources
 from pdno.paper.results import Results, exhibit, grouped, of_network, require
 from pdno.report.tables import MISSING, Table, number, summary_text
 from pdno.runs.specification import Experiment
@@ -52,13 +41,13 @@ Block = tuple[str, Sequence[NetworkMetrics], Errors]
 @exhibit("table-1-darcy")
 def darcy_table(results: Results) -> Table:
     """Darcy flow."""
-    return _by_resolution(results, "darcy", TABLE_1)
+    return _by_resolution(results, "darcy", published.TABLE_1)
 
 
 @exhibit("table-3-burgers")
 def burgers_table(results: Results) -> Table:
     """Burgers' equation."""
-    return _by_resolution(results, "burgers", TABLE_3)
+    return _by_resolution(results, "burgers", published.TABLE_3)
 
 
 def _by_resolution(results: Results, study: str, paper: Mapping[int, Errors]) -> Table:
@@ -76,14 +65,14 @@ def navier_stokes_table(results: Results) -> Table:
     """Navier-Stokes."""
     ours = grouped(results.study("navier-stokes"), lambda network: network.metadata.dataset)
     blocks: list[Block] = []
-    missing, other_sizes = list(TABLE_2), []
+    missing, other_sizes = list(published.TABLE_2), []
     for label, networks in require(ours).items():
         samples = networks[0].metadata.samples or 0
         dataset = published.published_dataset(networks[0].metadata.viscosity, samples)
         missing = [other for other in missing if other != dataset]
         if dataset is not None and dataset.samples not in (samples, 10000):
             other_sizes.append(f"{label} beside {dataset}")
-        blocks.append((label, networks, TABLE_2[dataset] if dataset else {}))
+        blocks.append((label, networks, published.TABLE_2[dataset] if dataset else {}))
     notes = [f"Other data than the paper's: {'; '.join(other_sizes)}."] if other_sizes else []
     if missing:
         names = "; ".join(map(str, missing))

@@ -199,10 +199,10 @@ def test_wrong_options_are_refused_by_name(name, preset, options, message):
 
 
 def test_wrong_viscosities_are_refused():
-    with pytest.raises(ValueError, match=r"preset 'best' has viscosity 1e-5 only, not 0.001"):
+    with pytest.raises(ValueError, match=r"preset 'best' has no viscosity 0.001: take 1e-05"):
         recipes.navier_stokes("best", viscosity=1e-3)
     for preset in ("small", "paper"):
-        with pytest.raises(ValueError, match=r"no dataset with viscosity 0.1: expected 1e-3"):
+        with pytest.raises(ValueError, match=r"has no viscosity 0.1: take 1e-0"):
             recipes.navier_stokes(preset, viscosity=0.1)
     with pytest.raises(ValueError, match="darcy has no option viscosity: leave it out"):
         study_of("darcy", viscosity=1e-3)
