@@ -35,17 +35,24 @@ class AnalyticSymbol(Symbol):
         Symbols without time get t = 0.
         """
 
+    def space(self, x: Tensor) -> Tensor | None:
+        """b at points (*N, d), as values (*N); None for 1."""
+        return None
+
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The formula on the kept modes, with the mean of both signs at N/2."""
-        xi = grid.modes(modes).to(torch.float64)
         even = [(axis, n) for axis, n in enumerate(grid.shape) if n % 2 == 0]
-        values = self._mean_of_signs(xi, self._time(t, grid.dim), even)
-        return SymbolValues(values[(..., None, None, None, *[slice(None)] * grid.dim)])
+        time = self._time(t, grid.dim)
+        values = self._mean_of_signs(grid.modes(modes).to(torch.float64), time, even)
+        c = values[(..., None, None, None, *[slice(None)] * grid.dim)]
+        b = self.space(grid.points())
+        return SymbolValues(c, None if b is None else b[None, None, None])
 
     def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
         """The formula at any frequencies (M, d), by itself."""
-        values = self.formula(xi.double(), self._time(t))
-        return SymbolValues(values.to(torch.complex128)[None, None, None])
+        values, b = self.formula(xi.double(), self._time(t)).to(torch.complex128), self.space(x)
+        space = None if b is None else b.double()[None, None, None]
+        return SymbolValues(values[None, None, None], space)
 
     def _time(self, t: Time, dim: int = 0) -> Tensor:
         zero = torch.zeros((), dtype=torch.float64)
@@ -171,10 +178,5 @@ class Multiplication(AnalyticSymbol):
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         return torch.ones(xi.shape[:-1], dtype=torch.float64)
 
-    def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
-        frequency = super().evaluate(grid, modes, t).frequency
-        return SymbolValues(frequency, self.function(grid.points())[None, None, None])
-
-    def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
-        frequency = super().evaluate_at(x, xi, t).frequency
-        return SymbolValues(frequency, self.function(x).double()[None, None, None])
+    def space(self, x: Tensor) -> Tensor:
+        return self.function(x)

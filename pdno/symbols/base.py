@@ -113,11 +113,11 @@ def as_parameters(t: Time, symbol: Symbol, like: Tensor) -> Tensor | None:
     count = symbol.takes_time + symbol.pde_parameters
     names = f"{'time and ' if symbol.takes_time else ''}{symbol.pde_parameters} PDE parameters"
     if (t is None) == bool(count):
-        problem = f"depends on {names}: give them as t of shape (B, {count})"
-        if not symbol.pde_parameters:
-            wrong = "depends on time: give t, one number or one per sample"
-            unwanted = "has no time: leave t out, or take a symbol with takes_time=True"
-            problem = wrong if count else unwanted
+        problem = "has no time: leave t out, or take a symbol with takes_time=True"
+        if symbol.pde_parameters:
+            problem = f"depends on {names}: give them as t of shape (B, {count})"
+        elif count:
+            problem = "depends on time: give t, one number or one per sample"
         raise ValueError(f"{type(symbol).__name__} {problem}")
     if t is None:
         return None

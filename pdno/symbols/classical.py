@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid, kept_per_axis
-from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP, join_parts
+from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP
 from pdno.symbols.network import SeparatedSymbol, append_parameters
 from pdno.symbols.scale import InputScale
 
@@ -120,7 +120,7 @@ class ClassicalSymbol(SeparatedSymbol):
             return self._assemble(self._parts(xi, t), xi, t)
         omega, size = _compactify(xi, self.order)
         points = append_parameters(omega, self._without_time(t))
-        return self._matrix(self.real, self.imaginary, points) * size
+        return self.complex_matrix(self.real, self.imaginary, points) * size
 
     def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
         """The same on a grid, where structured symbols keep their structure.
@@ -165,10 +165,10 @@ class ClassicalSymbol(SeparatedSymbol):
         """
         omega, _ = _compactify(xi, self.order)
         points = append_parameters(omega, self._without_time(t))
-        n = self._matrix(self.real, self.imaginary, points)[0].movedim((0, 1), (-2, -1))
+        n = self.complex_matrix(self.real, self.imaginary, points)[0].movedim((0, 1), (-2, -1))
         if not (self.elliptic or self.dissipative):
             return 0.5 * (n + n.mH)[None]
-        root = self._matrix(self.root_real, self.root_imaginary, points)[0]
+        root = self.complex_matrix(self.root_real, self.root_imaginary, points)[0]
         root = root.movedim((0, 1), (-2, -1))
         positive = root @ root.mH
         if self.elliptic:
@@ -193,10 +193,6 @@ class ClassicalSymbol(SeparatedSymbol):
         if time is not None:
             a = _exponential(time.reshape(*time.shape, *[1] * (xi.dim() + 1)) * a)
         return a.movedim((-2, -1), (0, 1)).unsqueeze(0)
-
-    def _matrix(self, real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> Tensor:
-        """A complex network of ω and the PDE parameters, (..., d + 1 + P) -> (1, O, I, ...)."""
-        return self._by_pairs(join_parts(real.fields(points), imaginary.fields(points)))
 
 
 class ParityMLP(SymbolMLP):

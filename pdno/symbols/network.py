@@ -54,8 +54,11 @@ class SeparatedSymbol(Symbol):
         Here that of two networks, `real` and `imaginary`, of ξ and the parameters t, (P,), or
         (B, P), which puts B after I; None without any.
         """
-        points = append_parameters(xi, t)
-        return self._by_pairs(join_parts(self.real.fields(points), self.imaginary.fields(points)))
+        return self.complex_matrix(self.real, self.imaginary, append_parameters(xi, t))
+
+    def complex_matrix(self, real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> Tensor:
+        """Two networks as one of complex matrices, (*K, d) -> (R, O, I, *K)."""
+        return self._by_pairs(join_parts(real.fields(points), imaginary.fields(points)))
 
     def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
         """c at the kept modes of a grid, given as ξ / frequency_scale."""
@@ -147,19 +150,16 @@ def _interpolate(
 
     def at_nodes(count: int) -> Tensor:
         nodes = node_points(count, periodic=False).to(points)
-        return factor(torch.lerp(points[0], points[-1], nodes[:, None]), t)
+        values = factor(torch.lerp(points[0], points[-1], nodes[:, None]), t)
+        return torch.view_as_real(values).movedim(-1, 0) if values.is_complex() else values[None]
 
     with torch.no_grad():
-        probed = at_nodes(MOST)
-    parts = torch.view_as_real(probed).movedim(-1, 0) if probed.is_complex() else probed
-    count = count_nodes(parts, periodic=False)
+        count = count_nodes(at_nodes(MOST), periodic=False)
     if count is None or len(points) < POINTS_PER_NODE * count:
         return None
     axis = tuple(torch.linspace(0, 1, len(points), dtype=torch.float64).tolist())
-    basis, values = node_basis(axis, count, periodic=False).to(points), at_nodes(count)
-    if not values.is_complex():
-        return values @ basis
-    return join_parts(values.real @ basis, values.imag @ basis)
+    parts = [part @ node_basis(axis, count, periodic=False).to(points) for part in at_nodes(count)]
+    return join_parts(*parts) if len(parts) == 2 else parts[0]
 
 
 def _samples_first(values: SymbolValues, t: Tensor | None) -> SymbolValues:

@@ -8,7 +8,6 @@ that of D_j^α_j with D = ∂_x / 2πi (Ruzhansky and Turunen, 2010, theorem 4.7
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from pdno.spectral.fourier import transform, whole_spectrum
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import FullSymbol
 from pdno.theory.norms import LinearMap
-from pdno.theory.stencil import MultiIndex, multi_indices
+from pdno.theory.probe import MultiIndex, multi_indices
 
 SymbolFunction = Callable[[Tensor, Tensor], Tensor]
 FAR = 2.0**20  # λ of the limit of a principal symbol; errors of the next order are that much less
@@ -38,7 +37,7 @@ def compose(
         >>> half(torch.ones(1, 1, 1), torch.ones(1, 1, 1)).imag * 2 * math.pi  # x ξ + 1/2πi
         tensor([[-1.]])
     """
-    return _sum(_products(a, b, dim, range(terms), differences))
+    return _products(a, b, dim, range(terms), differences)
 
 
 def adjoint(
@@ -63,14 +62,18 @@ def parametrix(
 
     p_0 = 1/a and p_k = -p_0 Σ_{l<k, |α|=k-l} (1/α!) ∂_ξ^α a · D^α p_l with N = `terms`.
     """
-    parts: list[SymbolFunction] = [lambda x, xi: _invert(_as_complex(a(x, xi)))]
 
-    def next_part(rest: SymbolFunction) -> SymbolFunction:
-        return lambda x, xi: -_multiply(parts[0](x, xi), rest(x, xi))
+    def inverse(x: Tensor, xi: Tensor) -> Tensor:
+        values = _as_complex(a(x, xi))
+        if values.dim() == 4:
+            matrices: Tensor = torch.linalg.inv(values.movedim((0, 1), (-2, -1)))
+            return matrices.movedim((-2, -1), (0, 1))
+        return 1 / values
 
+    parts: list[SymbolFunction] = [inverse]
     for k in range(1, terms):
-        rest = [_products(a, parts[j], dim, [k - j], differences) for j in range(k)]
-        parts.append(next_part(_sum(itertools.chain(*rest))))
+        rest = [_products(a, p, dim, [k - j], differences) for j, p in enumerate(parts)]
+        parts.append(functools.partial(_minus_product, inverse, _sum(rest)))
     return _sum(parts)
 
 
@@ -79,8 +82,7 @@ def commutator(
 ) -> SymbolFunction:
     """T_a T_b - T_b T_a = T_c, by the terms 1 <= |α| <= `terms`; those of 0 cancel."""
     lengths = range(1, terms + 1)
-    ab = _sum(_products(a, b, dim, lengths, differences))
-    ba = _sum(_products(b, a, dim, lengths, differences))
+    ab, ba = (_products(*pair, dim, lengths, differences) for pair in ((a, b), (b, a)))
     return lambda x, xi: ab(x, xi) - ba(x, xi)
 
 
@@ -121,15 +123,15 @@ def measured_order(values: Tensor, xi: Tensor) -> float:
 
 def _products(
     a: SymbolFunction, b: SymbolFunction, dim: int, lengths: Sequence[int], differences: bool
-) -> list[SymbolFunction]:
-    """(1/α!) ∂_ξ^α a · D^α b for all α with |α| in `lengths`."""
+) -> SymbolFunction:
+    """Σ_α (1/α!) ∂_ξ^α a · D^α b over all α with |α| in `lengths`."""
 
     def product(alpha: MultiIndex) -> SymbolFunction:
         left, right = _in_xi(a, alpha, differences), _in_x(b, alpha, differences)
         return lambda x, xi: _multiply(left(x, xi), right(x, xi))
 
     indices = multi_indices(dim, max(lengths, default=0))
-    return [product(alpha) for alpha in indices if sum(alpha) in lengths]
+    return _sum(product(alpha) for alpha in indices if sum(alpha) in lengths)
 
 
 def _sum(parts: Iterable[SymbolFunction]) -> SymbolFunction:
@@ -139,11 +141,10 @@ def _sum(parts: Iterable[SymbolFunction]) -> SymbolFunction:
 
 def _in_xi(a: SymbolFunction, alpha: MultiIndex, differences: bool) -> SymbolFunction:
     """(1/α!) ∂_ξ^α a, or (1/α!) Δ^α a."""
-    factorial = math.prod(map(math.factorial, alpha))
     for axis, power in enumerate(alpha):
         for _ in range(power):
             a = _difference(a, axis) if differences else _slope(a, axis)
-    return lambda x, xi: _as_complex(a(x, xi)) / factorial
+    return lambda x, xi: _as_complex(a(x, xi)) / math.prod(map(math.factorial, alpha))
 
 
 def _in_x(a: SymbolFunction, alpha: MultiIndex, differences: bool) -> SymbolFunction:
@@ -155,32 +156,20 @@ def _in_x(a: SymbolFunction, alpha: MultiIndex, differences: bool) -> SymbolFunc
 
 
 def _slope(a: SymbolFunction, axis: int, *, less: int | None = None) -> SymbolFunction:
-    """∂a/∂ξ_j, or (D_j - less) a, differentiable again."""
+    """∂a/∂ξ_j, or (D_j - less) a, by forward differentiation."""
 
     def derived(x: Tensor, xi: Tensor) -> Tensor:
-        shape = (x + xi).shape
-        x, xi = x.expand(shape), xi.expand(shape)  # so that each value has its own x and ξ
-        outermost = not (x.requires_grad or xi.requires_grad)
-        with torch.enable_grad():
-            variable = xi if less is None else x
-            if not variable.requires_grad:
-                variable = variable.detach().clone().requires_grad_()
-            value = _as_complex(a(x, variable) if less is None else a(variable, xi))
-            value = value + 0 * variable[..., axis]  # for those that do not depend on it
-            entries = [_gradient(entry, variable) for entry in value.reshape(-1, *shape[:-1])]
-            slope = torch.stack(entries)[..., axis].reshape(value.shape)
-            if less is not None:
-                slope = slope / (2j * math.pi) - less * value
-        return slope.detach() if outermost else slope
+        at = xi if less is None else x
+
+        def function(at: Tensor) -> Tensor:
+            return _as_complex(a(x, at) if less is None else a(at, xi))
+
+        unit = torch.eye(at.shape[-1]).to(at)[axis].expand_as(at)
+        value, slope = torch.func.jvp(function, (at,), (unit,))  # type: ignore[misc]
+        result: Tensor = slope if less is None else slope / (2j * math.pi) - less * value
+        return result
 
     return derived
-
-
-def _gradient(value: Tensor, variable: Tensor) -> Tensor:
-    """The gradient of a complex value (P, M) by its own point, (P, M, d)."""
-    units = (torch.full_like(value, unit) for unit in (1, 1j))
-    parts = [torch.autograd.grad(value, variable, u, create_graph=True)[0] for u in units]
-    return torch.complex(*parts)
 
 
 def _difference(a: SymbolFunction, axis: int) -> SymbolFunction:
@@ -190,16 +179,12 @@ def _difference(a: SymbolFunction, axis: int) -> SymbolFunction:
 
 def _multiply(a: Tensor, b: Tensor) -> Tensor:
     """The product of numbers (P, M) or of matrices (O, I, P, M), or of both."""
-    if a.dim() == 4 and b.dim() == 4:
-        return torch.einsum("ijpm,jkpm->ikpm", a, b)
-    return a * b
+    both = a.dim() == 4 and b.dim() == 4
+    return torch.einsum("ijpm,jkpm->ikpm", a, b) if both else a * b
 
 
-def _invert(a: Tensor) -> Tensor:
-    if a.dim() == 4:
-        inverse: Tensor = torch.linalg.inv(a.movedim((0, 1), (-2, -1)))
-        return inverse.movedim((-2, -1), (0, 1))
-    return 1 / a
+def _minus_product(a: SymbolFunction, b: SymbolFunction, x: Tensor, xi: Tensor) -> Tensor:
+    return -_multiply(a(x, xi), b(x, xi))
 
 
 def _as_complex(values: Tensor) -> Tensor:

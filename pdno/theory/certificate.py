@@ -21,10 +21,16 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import FullSymbol, Symbol, Time
 from pdno.symbols.network import SeparatedSymbol
 from pdno.theory.measurement import EVERY_POWER, Indices, Measurement, Row, measure_differences
-from pdno.theory.probe import RATIO, AnySymbol, Probe, make_probe
+from pdno.theory.probe import (
+    RATIO,
+    AnySymbol,
+    Probe,
+    difference_stencil,
+    make_probe,
+    multi_indices,
+)
 from pdno.theory.search import RaySearch, find_points
 from pdno.theory.smoothness import Kind, Witness, find_kinks, show_point
-from pdno.theory.stencil import difference_stencil, multi_indices
 
 if TYPE_CHECKING:
     from pdno.figures.style import Figure
@@ -87,8 +93,8 @@ class Certificate:
     @property
     def headline(self) -> str:
         """The class, the assessment and the fitted order in one line."""
-        symbol_class = f"S^{self.requested:g}_{{1,0}}, n = {self.dim}"
-        return f"{symbol_class}: {self.assessment}; order {self.order:.2f}"
+        name = f"S^{self.requested:g}_{{1,0}}, n = {self.dim}"
+        return f"{name}: {self.assessment}; order {self.order:.2f}"
 
     def __repr__(self) -> str:
         return f"<Certificate {self.headline}>"
@@ -153,8 +159,13 @@ def certify(
     proven = None  # the order of the symbol, or of the part that acts on real functions
     if isinstance(symbol, Symbol) and (symbol.hermitian or not acting or probe.dim == 1):
         proven = symbol.proven_order(None if t is None else float(torch.as_tensor(t).flatten()[0]))
-    doubtful = proven is None or order is None or order < proven
-    measurement = _measure(probe, search=doubtful)
+    if probe.depends_on_x:
+        probe.set_points(*find_points(probe))
+    # up to k + 1 differences; where a theorem answers on sampled rays, for constants alone
+    stencil = difference_stencil(probe.dim, probe.dim // 2 + 2)
+    doubtful, rays = proven is None or order is None or order < proven, RaySearch(probe, stencil)
+    points = rays.find_rays() if doubtful else rays.sampled()
+    measurement = measure_differences(probe, stencil, points, every_step=doubtful)
     fitted, finite = measurement.fitted_order, measurement.not_finite is None
     network = isinstance(symbol, SeparatedSymbol) and not probe.only_integers
     real = network if frequencies is None else frequencies == "real"
@@ -169,8 +180,7 @@ def certify(
         witnesses += [*kinks, *([seam] if seam and space == "torus" else [])]
     assessment: Assessment = "refused" if witnesses else "undecided" if unclear else "accepted"
     seminorms, units = measurement.seminorms(m), measurement.unit_rows
-    alphas = dict.fromkeys(row.alpha for row in measurement.rows)
-    indices = list(itertools.product(alphas, multi_indices(probe.dim, 2)))
+    indices = list(itertools.product(stencil.indices, multi_indices(probe.dim, 2)))
     middles = 2 * RATIO ** torch.arange(1, shells + 1) * probe.scale.mean()
     remarks = _remarks(symbol, probe, measurement)
     return Certificate(
@@ -191,23 +201,12 @@ def certify(
     )
 
 
-def _measure(probe: Probe, *, search: bool) -> Measurement:
-    """Up to k + 1 differences; without a search on sampled rays, for constants alone."""
-    if probe.depends_on_x:
-        probe.set_points(*find_points(probe))
-    stencil = difference_stencil(probe.dim, probe.dim // 2 + 2)
-    rays = RaySearch(probe, stencil)
-    points = rays.find_rays() if search else rays.sampled()
-    return measure_differences(probe, stencil, points, every_step=search)
-
-
 def _single_symbol(symbol: object) -> AnySymbol:
     """The symbol itself, or that of an operator."""
     if isinstance(symbol, PseudoDifferentialOperator):
         return symbol.symbol
-    if isinstance(symbol, (Symbol, FullSymbol)):
-        return symbol
-    if callable(symbol) and not isinstance(symbol, nn.Module):
+    module = isinstance(symbol, nn.Module)
+    if isinstance(symbol, (Symbol, FullSymbol)) or (callable(symbol) and not module):
         return symbol
     modules = symbol.named_modules() if isinstance(symbol, nn.Module) else ()
     layers = [name for name, m in modules if isinstance(m, PseudoDifferentialOperator)]
@@ -230,14 +229,13 @@ def _find_violations(measurement: Measurement, order: float) -> tuple[list[Witne
         (row, *row.window(order, measurement.near_origin(row, order))) for row in measurement.rows
     ]
     values = windows[0][2]
-    widest = {row.alpha: row for row in measurement.rows if not sum(row.beta)}
     # what steps of |ξ|/16 see up to the end: growth with short ones below that is nothing new
-    wide = {row.alpha: 2 * max(sizes) for row, _, sizes in windows if not sum(row.beta)}
+    wide = {row.alpha: (row, 2 * max(sizes)) for row, _, sizes in windows if not sum(row.beta)}
     in_x = {row.beta: max(sizes) for row, _, sizes in windows if not sum(row.alpha)}
     for row, rays, sizes in windows:
-        total = sum(row.alpha)
+        total, (widest, limit) = sum(row.alpha), wide[row.alpha]
         ratio = max(1.0, in_x[row.beta] / max(values)) if max(values) > 0 else 1.0
-        covered = total and row is not widest[row.alpha] and max(sizes) <= ratio * wide[row.alpha]
+        covered = total and row is not widest and max(sizes) <= ratio * limit
         if total in witnesses or covered:
             continue
         tendency = growth_tendency(sizes)

@@ -9,6 +9,7 @@ that is attained, or the boxes are too many. Proofs are in docs/theory_operators
 
 import copy
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,15 +19,13 @@ from torch import Tensor
 
 from pdno.symbols.classical import ClassicalSymbol, ParityMLP
 from pdno.symbols.mlp import SymbolMLP
-from pdno.theory.interval import Ball, Jet, join, stack
-from pdno.theory.stencil import MultiIndex, multi_indices
+from pdno.theory.interval import AnyBall, Ball, Jet, join, stack
+from pdno.theory.probe import MultiIndex, multi_indices
 
 NUMBERS_AT_ONCE = 2**18
 SLACK = 1 + 1e-12  # of the few operations on bounds after the enclosure
 SHELLS = 64  # of aliases that are summed one by one
 Sizes = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
-Matrix = tuple[Jet, Jet]
-"""Real and imaginary part, (..., O, I)."""
 
 
 @dataclass(frozen=True)
@@ -153,28 +152,29 @@ def enclose(
 
 def _cells(sides: Sequence[tuple[float, float]], faces: int) -> tuple[Tensor, Tensor, Tensor]:
     """Boxes with sides of at most 1/2 on some equal faces: corners, lower and upper, and face."""
-    edges = [torch.linspace(a, b, round(2 * (b - a)) + 1, dtype=torch.float64) for a, b in sides]
-    lo, hi = (
-        torch.cartesian_prod(*ends).reshape(-1, len(sides))
-        for ends in ([edge[:-1] for edge in edges], [edge[1:] for edge in edges])
-    )
-    numbers = torch.arange(faces).repeat_interleave(len(lo))
-    return lo.repeat(faces, 1), hi.repeat(faces, 1), numbers
+    lo = torch.cartesian_prod(*[torch.arange(a, b, 0.5, dtype=torch.float64) for a, b in sides])
+    lo = lo.reshape(-1, len(sides)).repeat(faces, 1)
+    return lo, lo + 0.5, torch.arange(faces).repeat_interleave(len(lo) // faces)
 
 
 def _suprema(
     sizes: Sizes,
-    boxes: tuple[Tensor, Tensor, Tensor],
+    cells: tuple[Tensor, Tensor, Tensor],
     looseness: float,
     budget: int,
     at_once: int,
 ) -> tuple[Tensor, int]:
     """Enclosures (rows, 2, O, I) over boxes (P, n), by halving those whose bound is too large."""
     best, done, used = torch.zeros(()), torch.zeros(()), 0
-    lo, hi, face = boxes
+    lo, hi, face = cells
     while len(lo):
         used += len(lo)
-        upper, lower = _on_faces(sizes, lo, hi, face, at_once)
+        # some boxes of one face at a time
+        groups = [(face == number).nonzero()[:, 0] for number in torch.unique(face)]
+        chunks = [chunk for group in groups for chunk in torch.split(group, at_once)]
+        parts = [sizes(int(face[chunk[0]]), lo[chunk], hi[chunk]) for chunk in chunks]
+        back = torch.cat(chunks).argsort()
+        upper, lower = (torch.cat(part, dim=1)[:, back] for part in zip(*parts, strict=True))
         best = torch.maximum(best, lower.amax(dim=1))
         enough = looseness * best.amax(dim=(1, 2)) + 1e-6 * best.max()
         excess = (upper.amax(dim=(2, 3)) / enough[:, None]).amax(dim=0)
@@ -184,38 +184,13 @@ def _suprema(
         kept[again] = False
         if bool(kept.any()):
             done = torch.maximum(done, upper[:, kept].amax(dim=1))
-        lo, hi = _halves(lo[again], hi[again])
-        face = face[again].repeat(2)
+        # each box is cut in two across its longest side
+        lo, hi, face = lo[again], hi[again], face[again].repeat(2)
+        side = torch.nn.functional.one_hot((hi - lo).argmax(dim=1), lo.shape[1]).bool()
+        middle = 0.5 * (lo + hi)
+        lows = torch.cat([lo, torch.where(side, middle, lo)])
+        lo, hi = lows, torch.cat([torch.where(side, middle, hi), hi])
     return torch.stack([torch.minimum(best, done), done], dim=1), used
-
-
-def _on_faces(
-    sizes: Sizes, lo: Tensor, hi: Tensor, face: Tensor, at_once: int
-) -> tuple[Tensor, Tensor]:
-    """Sizes over boxes and at their middles, some boxes of one face at a time."""
-    uppers, lowers, indices = list[Tensor](), list[Tensor](), list[Tensor]()
-    for number in sorted(set(face.tolist())):
-        for some in (face == number).nonzero()[:, 0].split(at_once):
-            upper, lower = sizes(number, lo[some], hi[some])
-            uppers.append(upper)
-            lowers.append(lower)
-            indices.append(some)
-    back = torch.cat(indices).argsort()
-    return torch.cat(uppers, dim=1)[:, back], torch.cat(lowers, dim=1)[:, back]
-
-
-def _halves(lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-    """Each box cut in two across its longest side."""
-    side = torch.nn.functional.one_hot((hi - lo).argmax(dim=1), lo.shape[1]).bool()
-    middle = 0.5 * (lo + hi)
-    lows = torch.cat([lo, torch.where(side, middle, lo)])
-    return lows, torch.cat([torch.where(side, middle, hi), hi])
-
-
-def _boxes(lo: Tensor, hi: Tensor) -> tuple[Ball, Tensor]:
-    """Middles and boxes (2P, n), and half widths (P, n)."""
-    box = Ball.between(lo, hi)
-    return join([Ball.point(box.mid), box]), box.rad
 
 
 def _of_xi(
@@ -235,9 +210,9 @@ def _of_xi(
     jets = [Jet.of_variable(point, variable.get(c), n) for c, point in enumerate(points)]
     squared = functools.reduce(Jet.__add__, [jet.square() for jet in jets])
     shrink = squared.power(-0.5)
-    omega = Jet(_last([(jet * shrink).all for jet in jets]), n)
-    lifted = squared.power(m / 2)[..., None, None]
-    parts = [(lifted * part).centred(half) for part in _structured(symbol, omega, half)]
+    omega = stack([jet * shrink for jet in jets], dim=-1)
+    matrix = squared.power(m / 2)[..., None, None] * _structured(symbol, omega, half)
+    matrix = matrix.centred(half)
     weight = points[0].square()
     for point, s in zip(points[1:], symbol.scale.frequency.tolist(), strict=True):
         weight = weight + point.square() * Ball.near(s * s)
@@ -246,13 +221,11 @@ def _of_xi(
         factor = weight.power((sum(alpha) - m) / 2)
         for s, power in zip(symbol.scale.frequency.tolist(), alpha, strict=True):
             factor = factor * Ball.near(s**-power)
-        derivatives = [
-            _homogeneous(part, (0, *alpha), m, wide, variable) * factor[:, None, None]
-            for part in parts
-        ]
-        rows.append(_sizes(derivatives))
+        derivative = _homogeneous(matrix, (0, *alpha), m, wide, variable) * factor[:, None, None]
+        parts = _real_and_imaginary(derivative)
+        rows.append(_sizes(parts))
         if not sum(alpha):
-            norms = _matrix_norm(*derivatives)
+            norms = _matrix_norm(*parts)
     return _split([*rows, norms], len(half))
 
 
@@ -280,95 +253,84 @@ def _of_x(
 ) -> tuple[Tensor, Tensor]:
     """Sizes of ∂_x^β a1, |∇a1| and |Δa1| over boxes, (rows, P, O, I), and at their middles."""
     (at, half), n = _boxes(lo, hi), lo.shape[1]
-    turns = [Jet.of_variable(at[:, v], v, n).all * Ball.near(2 * math.pi) for v in range(n)]
-    waves = [Jet(turn, n).apply(name).all for name in ("cos", "sin") for turn in turns]
+    turns = [Jet.of_variable(at[:, v], v, n) * Ball.near(2 * math.pi) for v in range(n)]
+    waves = [turn.apply(name) for name in ("cos", "sin") for turn in turns]
     assert symbol.space is not None
-    a1 = _read(symbol.space, _features(symbol.space, Jet(_last(waves), n), half), half)
-    a1 = a1.exponential().centred(half) if symbol.elliptic else a1
     shape = (symbol.out_channels, symbol.in_channels)
-    sizes = (1, 1) if symbol.elliptic else shape
-    a1 = a1.map(lambda values: values.reshape(*values.shape[:2], *sizes))
-    rows = [_sizes([a1(*(v for v, power in enumerate(b) for _ in range(power)))]) for b in indices]
+    a1 = _network(symbol.space, stack(waves, dim=-1), half, (1, 1) if symbol.elliptic else shape)
+    a1 = a1.exponential().centred(half) if symbol.elliptic else a1
+    slopes = [[v for v, power in enumerate(beta) for _ in range(power)] for beta in indices]
+    rows = [_sizes([a1(*variables)]) for variables in slopes]
     rows.append(_sizes([a1(v) for v in range(n)]))
     rows.append(_sizes([functools.reduce(Ball.__add__, [a1(v, v) for v in range(n)])]))
     whole = [(low.expand(-1, *shape), high.expand(-1, *shape)) for low, high in rows]
     return _split(whole, len(half))
 
 
-def _structured(symbol: ClassicalSymbol, omega: Jet, half: Tensor) -> Matrix:
-    """A ⟨ξ⟩^{-m} from its networks, as `ClassicalSymbol` puts it together."""
-    n = _complex(symbol, symbol.real, symbol.imaginary, omega, half)
+def _boxes(lo: Tensor, hi: Tensor) -> tuple[Ball, Tensor]:
+    """Middles and boxes (2P, n), and half widths (P, n)."""
+    box = Ball.between(lo, hi)
+    return join([Ball.point(box.mid), box]), box.rad
+
+
+# ---- The networks of a symbol over boxes; complex matrices are real ones, Re above Im ----
+
+
+def _structured(symbol: ClassicalSymbol, omega: Jet, half: Tensor) -> Jet:
+    """A ⟨ξ⟩^{-m} from its networks, as `ClassicalSymbol` puts it together, (J, 2P, 2 O, I)."""
+    shape = (symbol.out_channels, symbol.in_channels)
+
+    def matrix_of(*networks: ParityMLP) -> Jet:
+        return join([_network(network, omega, half, shape) for network in networks], dim=-2)
+
+    n = matrix_of(symbol.real, symbol.imaginary)
     if not symbol.exact_structure:
         return n
-    turned = [part.map(lambda values: values.mT) for part in n]
+    x, y = _real_and_imaginary(n)
+    adjoint = join([x.map(torch.adjoint), -y.map(torch.adjoint)], dim=-2)
     if not (symbol.elliptic or symbol.dissipative):
-        return (n[0] + turned[0]).scale(0.5), (n[1] - turned[1]).scale(0.5)
-    root = _complex(symbol, symbol.root_real, symbol.root_imaginary, omega, half)
-    real, imaginary = _squared(root)
+        return (n + adjoint) * 0.5
+    x, y = _real_and_imaginary(matrix_of(symbol.root_real, symbol.root_imaginary))
+    # M M*, column by column of M
+    sides = [(join([x, y], dim=-2), x), (join([y, -x], dim=-2), y)]
+    columns = itertools.product(range(symbol.in_channels), sides)
+    products = [a[..., :, None, k] * b[..., None, :, k] for k, (a, b) in columns]
+    matrix = functools.reduce(Jet.__add__, products)
     if symbol.elliptic:
-        unit = torch.eye(symbol.in_channels, dtype=torch.float64)
+        unit = torch.eye(2 * symbol.in_channels, symbol.in_channels, dtype=torch.float64)
         unit_c = Ball.near(float(symbol.log_ellipticity.exp())) * Ball.point(unit)
-        unit_ball = Ball.point(torch.ones_like(omega.all.mid[0, :, 0]))
-        weight = Jet.of_variable(unit_ball, None, omega.variables)
+        ones = torch.ones_like(omega.mid[0, :, 0])
+        weight = Jet.of_variable(Ball.point(ones), None, omega.variables)
         if symbol.dissipative:
             squares = [omega[..., c].square() for c in range(1, symbol.scale.dim + 1)]
             weight = functools.reduce(Jet.__add__, squares)
-        real = real + Jet(weight[..., None, None].all * unit_c, omega.variables)
+        matrix = matrix + Ball.__mul__(weight[..., None, None], unit_c)
     if not symbol.dissipative:
-        return real, imaginary
-    if symbol.self_adjoint:
-        return real.scale(-1.0), imaginary.scale(-1.0)
-    return (n[0] - turned[0]).scale(0.5) - real, (n[1] + turned[1]).scale(0.5) - imaginary
+        return matrix
+    return -matrix if symbol.self_adjoint else (n - adjoint) * 0.5 - matrix
 
 
-def _squared(root: Matrix) -> Matrix:
-    """M M*."""
-    (re, im), reals, imaginaries = root, list[Jet](), list[Jet]()
-    for k in range(re.all.mid.shape[-1]):
-        rows = re[..., :, None, k], im[..., :, None, k]
-        columns = re[..., None, :, k], im[..., None, :, k]
-        reals += [rows[0] * columns[0], rows[1] * columns[1]]
-        imaginaries.append(rows[1] * columns[0] - rows[0] * columns[1])
-    return functools.reduce(Jet.__add__, reals), functools.reduce(Jet.__add__, imaginaries)
-
-
-def _complex(
-    symbol: ClassicalSymbol, real: ParityMLP, imaginary: ParityMLP, omega: Jet, half: Tensor
-) -> Matrix:
-    """A complex network of ω as matrices of channels, (J, 2P, O, I)."""
-    parts, shape = [], (symbol.out_channels, symbol.in_channels)
-    for network in (real, imaginary):
-        z = _features(network, omega, half)
-        if network.parity != "none":
-            mirrored = _features(network, omega, half, mirror=True)
-            z = (z + mirrored if network.parity == "even" else z - mirrored).scale(0.5)
-        values = _read(network, z, half)
-        parts.append(values.map(lambda part: part.reshape(*part.shape[:2], *shape)))
-    return parts[0], parts[1]
-
-
-def _features(network: SymbolMLP, points: Jet, half: Tensor, *, mirror: bool = False) -> Jet:
-    """The last hidden layer over boxes, of points or of (τ, -ξ)."""
+def _network(network: SymbolMLP, points: Jet, half: Tensor, shape: tuple[int, int]) -> Jet:
+    """A network at points (J, 2P, d) over boxes, as matrices (J, 2P, O, I)."""
     first, others = network.names
-    weight = network.linear_in.weight
-    if mirror:
-        weight = torch.cat([weight[:, :1], -weight[:, 1:]], dim=1)
-    z = points.linear(weight, network.linear_in.bias).centred(half)
-    z = z.apply(first)
-    for layer in network.hidden:
-        assert isinstance(layer, torch.nn.Linear)
-        z = z.linear(layer.weight, layer.bias).centred(half).apply(others)
-    return z
+    parity = network.parity if isinstance(network, ParityMLP) else "none"
+    weight, features, last = network.linear_in.weight, list[Jet](), network.linear_out
+    mirrored = torch.cat([weight[:, :1], -weight[:, 1:]], dim=1)  # at (τ, -ξ)
+    for matrix in (weight,) if parity == "none" else (weight, mirrored):
+        z = points.affine(matrix, network.linear_in.bias).centred(half).apply(first)
+        for layer in network.hidden:
+            assert isinstance(layer, torch.nn.Linear)
+            z = z.affine(layer.weight, layer.bias).centred(half).apply(others)
+        features.append(z)
+    if parity != "none":
+        z = (features[0] + features[1] if parity == "even" else features[0] - features[1]) * 0.5
+    values = z.affine(last.weight, last.bias).centred(half)
+    return values.map(lambda part: part.reshape(*part.shape[:-1], *shape))
 
 
-def _read(network: SymbolMLP, z: Jet, half: Tensor) -> Jet:
-    return z.linear(network.linear_out.weight, network.linear_out.bias).centred(half)
-
-
-def _last(parts: Sequence[Ball]) -> Ball:
-    """Side by side along a new last axis."""
-    stacked = stack(parts)
-    return Ball(stacked.mid.movedim(0, -1), stacked.rad.movedim(0, -1))
+def _real_and_imaginary(matrix: AnyBall) -> tuple[AnyBall, AnyBall]:
+    rows = matrix.mid.shape[-2] // 2
+    return matrix[..., :rows, :], matrix[..., rows:, :]
 
 
 def _sizes(parts: Sequence[Ball]) -> tuple[Tensor, Tensor]:

@@ -199,9 +199,8 @@ def _waves(grid: Grid, xi: Tensor) -> Tensor:
 
 def _check_size(numbers: int) -> None:
     if numbers > NUMBERS:
-        raise ValueError(
-            f"a symbol of {numbers} numbers: take a coarser grid, fewer channels or fewer modes"
-        )
+        cure = "take a coarser grid, fewer channels or fewer modes"
+        raise ValueError(f"a symbol of {numbers} numbers: {cure}")
 
 
 # ---- Physical constants ----
@@ -261,10 +260,9 @@ def recover_diffusivity(
             slope = _fit(y, q, w)
             if abs(slope - before) <= 1e-14 * abs(before):
                 break
-        fitted = w.sqrt()
-        radial = a.abs() - fitted
+        radial = a.abs() - w.sqrt()
         # of modes that are nothing but noise the real part
-        residuals = torch.where(fitted > radial.abs(), -radial, -a.real)
+        residuals = torch.where(w.sqrt() > radial.abs(), -radial, -a.real)
     return Estimate(slope, _standard_error(q, w, torch.where(usable, residuals, 0.0)))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import EllipsisType
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -35,51 +36,60 @@ class Ball:
     rad: Tensor
 
     @classmethod
-    def point(cls, value: Tensor) -> "Ball":
+    def rounded(cls, mid: Tensor, rad: Tensor) -> Self:
+        """A result that was computed with a few roundings."""
+        return cls(mid, torch.add(rad * (1 + 4 * UNIT), mid.abs(), alpha=UNIT).add_(TINY))
+
+    @classmethod
+    def point(cls, value: Tensor) -> Self:
         """Exact numbers."""
         return cls(value, torch.zeros_like(value))
 
     @classmethod
-    def near(cls, value: float) -> "Ball":
+    def near(cls, value: float) -> Self:
         """A number up to a few roundings."""
         at = torch.tensor(value, dtype=torch.float64)
         return cls(at, MARGIN * (1 + at.abs()))
 
     @classmethod
-    def between(cls, lo: Tensor, hi: Tensor) -> "Ball":
+    def between(cls, lo: Tensor, hi: Tensor) -> Self:
         """All numbers from lo to hi."""
         mid = 0.5 * (lo + hi)
-        return _rounded(mid, torch.maximum(hi - mid, mid - lo))
+        return cls.rounded(mid, torch.maximum(hi - mid, mid - lo))
 
-    def __getitem__(self, index: Key) -> "Ball":
-        return Ball(self.mid[index], self.rad[index])
+    def map(self, change: Callable[[Tensor], Tensor]) -> Self:
+        """Entries in another order or shape."""
+        return type(self)(change(self.mid), change(self.rad))
 
-    def __neg__(self) -> "Ball":
-        return Ball(-self.mid, self.rad)
+    def __getitem__(self, index: Key) -> Self:
+        return self.map(lambda values: values[index])
 
-    def __add__(self, other: "Ball") -> "Ball":
-        return _rounded(self.mid + other.mid, self.rad + other.rad)
+    def __neg__(self) -> Self:
+        return type(self)(-self.mid, self.rad)
 
-    def __sub__(self, other: "Ball") -> "Ball":
-        return _rounded(self.mid - other.mid, self.rad + other.rad)
+    def __add__(self, other: "Ball") -> Self:
+        return self.rounded(self.mid + other.mid, self.rad + other.rad)
 
-    def __mul__(self, other: "Ball | float") -> "Ball":
+    def __sub__(self, other: "Ball") -> Self:
+        return self + (-other)
+
+    def __mul__(self, other: "Ball | float") -> Self:
         if not isinstance(other, Ball):
-            return _rounded(self.mid * other, self.rad * abs(other))
+            return self.rounded(self.mid * other, self.rad * abs(other))
         spread = self.mid.abs() * other.rad + self.rad * (other.mid.abs() + other.rad)
-        return _rounded(self.mid * other.mid, spread)
+        return self.rounded(self.mid * other.mid, spread)
 
-    def square(self) -> "Ball":
+    def square(self) -> Self:
         """z², which is not negative."""
         lo, hi = self.mignitude().square(), self.size().square()
-        return Ball.between(lo * (1 - 8 * UNIT), hi * (1 + 8 * UNIT))
+        return self.between(lo * (1 - 8 * UNIT), hi * (1 + 8 * UNIT))
 
-    def power(self, exponent: float) -> "Ball":
+    def power(self, exponent: float) -> Self:
         """z^exponent of z > 0, which rises or falls."""
         lo = ((self.mid - self.rad) * (1 - UNIT)).clamp_min(0.0)
         ends = lo**exponent, ((self.mid + self.rad) * (1 + UNIT)) ** exponent
         least, most = torch.minimum(*ends), torch.maximum(*ends)
-        return Ball.between(least * (1 - MARGIN), most * (1 + MARGIN))
+        return self.between(least * (1 - MARGIN), most * (1 + MARGIN))
 
     def size(self) -> Tensor:
         """The largest |z|, up to one rounding."""
@@ -89,14 +99,7 @@ class Ball:
         """The smallest |z|, up to one rounding."""
         return (self.mid.abs() - self.rad).clamp_min(0.0)
 
-    def smaller(self, other: "Ball") -> "Ball":
-        """That of two balls around one number which has the smaller radius."""
-        ours = (self.rad <= other.rad).to(self.mid)
-        # both products are exact, and one of them is zero
-        mid = self.mid * ours + other.mid * (1 - ours)
-        return Ball(mid, torch.minimum(self.rad, other.rad))
-
-    def linear(self, weight: Tensor) -> "Ball":
+    def linear(self, weight: Tensor) -> Self:
         """W z of z (..., I) with an exact matrix W (O, I).
 
         |fl(W v) - W v| <= γ_n |W| |v| with γ_n = n u / (1 - n u), u = 2^-53, for every order of
@@ -104,22 +107,22 @@ class Ball:
         """
         loss = (weight.shape[1] + 4) * UNIT  # twice γ_n and more
         spread = (self.rad + loss * self.mid.abs()) @ weight.abs().T
-        return _rounded(self.mid @ weight.T, spread * (1 + loss))
+        return self.rounded(self.mid @ weight.T, spread * (1 + loss))
 
 
-def stack(balls: Sequence[Ball]) -> Ball:
-    """Side by side along a new first axis."""
-    return Ball(torch.stack([b.mid for b in balls]), torch.stack([b.rad for b in balls]))
+AnyBall = TypeVar("AnyBall", bound=Ball)
 
 
-def join(balls: Sequence[Ball], dim: int = 0) -> Ball:
+def stack(balls: Sequence[AnyBall], dim: int = 0) -> AnyBall:
+    """Side by side along a new axis."""
+    mids, rads = [b.mid for b in balls], [b.rad for b in balls]
+    return type(balls[0])(torch.stack(mids, dim), torch.stack(rads, dim))
+
+
+def join(balls: Sequence[AnyBall], dim: int = 0) -> AnyBall:
     """One after another along an axis."""
-    return Ball(torch.cat([b.mid for b in balls], dim), torch.cat([b.rad for b in balls], dim))
-
-
-def _rounded(mid: Tensor, rad: Tensor) -> Ball:
-    """A result that was computed with a few roundings."""
-    return Ball(mid, torch.add(rad * (1 + 4 * UNIT), mid.abs(), alpha=UNIT).add_(TINY))
+    mids, rads = [b.mid for b in balls], [b.rad for b in balls]
+    return type(balls[0])(torch.cat(mids, dim), torch.cat(rads, dim))
 
 
 @lru_cache(maxsize=16)
@@ -140,49 +143,44 @@ def _splits(index: Index) -> tuple[tuple[Index, Index], ...]:
     )
 
 
-@dataclass(frozen=True)
-class Jet:
-    """All derivatives ∂^α f, |α| <= 3, over boxes, along the first axis of one ball."""
+class Jet(Ball):
+    """All derivatives ∂^α f, |α| <= 3, over boxes: a ball with these along its first axis."""
 
-    all: Ball
-    variables: int
+    @property
+    def variables(self) -> int:
+        """How many there are."""
+        return next(n for n in itertools.count() if math.comb(n + 3, 3) == len(self.mid))
 
     def __call__(self, *index: int) -> Ball:
         """∂_v ∂_w ... f; f itself without an index."""
-        return self.all[indices_of(self.variables).index(tuple(sorted(index)))]
+        row = indices_of(self.variables).index(tuple(sorted(index)))
+        return Ball(self.mid[row], self.rad[row])
 
-    def __getitem__(self, index: tuple[int | slice | EllipsisType | None, ...]) -> "Jet":
-        return Jet(self.all[(slice(None), *index)], self.variables)
+    def __getitem__(self, index: Key) -> "Jet":
+        rest = index if isinstance(index, tuple) else (index,)
+        return self.map(lambda values: values[(slice(None), *rest)])
+
+    @classmethod
+    def of(cls, rows: Sequence[Ball]) -> "Jet":
+        """From all derivatives in their order."""
+        derivatives = stack(rows)
+        return cls(derivatives.mid, derivatives.rad)
 
     @classmethod
     def of_variable(cls, at: Ball, v: int | None, variables: int) -> "Jet":
         """The v-th variable itself, or with None a constant."""
-        count = len(indices_of(variables)) - 1
-        slopes = at.mid.new_zeros(count, *at.mid.shape)
-        if v is not None:
-            slopes[v] = 1.0
-        return cls(join([at[None], Ball.point(slopes)]), variables)
+        indices, slope = indices_of(variables)[1:], torch.ones_like(at.mid)
+        slopes = [Ball.point(slope * (index == (v,))) for index in indices]
+        return cls.of([at, *slopes])
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Jet":
-        """Entries in another order or shape."""
-        return Jet(Ball(change(self.all.mid), change(self.all.rad)), self.variables)
-
-    def __add__(self, other: "Jet") -> "Jet":
-        return Jet(self.all + other.all, self.variables)
-
-    def __sub__(self, other: "Jet") -> "Jet":
-        return Jet(self.all - other.all, self.variables)
-
-    def scale(self, factor: float) -> "Jet":
-        """f times a number."""
-        return Jet(self.all * factor, self.variables)
-
-    def __mul__(self, other: "Jet") -> "Jet":
+    def __mul__(self, other: Ball | float) -> "Jet":
+        if not isinstance(other, Jet):
+            return super().__mul__(other)
         rows = []
         for index in indices_of(self.variables):
             first, *rest = [self(*ours) * other(*theirs) for ours, theirs in _splits(index)]
             rows.append(sum(rest, start=first))
-        return Jet(stack(rows), self.variables)
+        return self.of(rows)
 
     def compose(self, of: Sequence[Ball]) -> "Jet":
         """σ(f) by the ranges of σ, σ', σ'' and σ''' over the values of f (Faà di Bruno)."""
@@ -197,7 +195,7 @@ class Jet:
             if len(index) == 3:
                 row = row + of[3] * (self(index[0]) * products[index[1:]])
             rows.append(row)
-        return Jet(stack(rows), self.variables)
+        return self.of(rows)
 
     def apply(self, name: str) -> "Jet":
         """σ(f) for a function of `FUNCTIONS`, by Taylor's formula with a bound B_k of |σ^(k)|,
@@ -212,12 +210,12 @@ class Jet:
             if k:
                 reach = torch.minimum(reach, at[k].abs() + function.bounds[k])
             slack = MARGIN * (1 + z.mid.abs() + at[k].abs())
-            of.append(_rounded(at[k], reach * (1 + MARGIN) + slack))
+            of.append(Ball.rounded(at[k], reach * (1 + MARGIN) + slack))
         return self.compose(of)
 
     def square(self) -> "Jet":
         """f²."""
-        z, two = self(), torch.full_like(self().mid, 2.0)
+        z, two = self(), torch.full_like(self.mid[0], 2.0)
         return self.compose([z.square(), z * 2.0, Ball.point(two), Ball.point(0 * two)])
 
     def exponential(self) -> "Jet":
@@ -233,10 +231,11 @@ class Jet:
         of = [self().power(exponent - k) * Ball.near(c) for k, c in enumerate(factors)]
         return self.compose(of)
 
-    def linear(self, weight: Tensor, bias: Tensor) -> "Jet":
+    def affine(self, weight: Tensor, bias: Tensor) -> "Jet":
         """W f + b of f (..., I)."""
-        mapped = self.all.linear(weight)
-        return Jet(join([mapped[:1] + Ball.point(bias), mapped[1:]]), self.variables)
+        mapped = self.linear(weight)
+        rest = [mapped(*index) for index in indices_of(self.variables)[1:]]
+        return self.of([mapped() + Ball.point(bias), *rest])
 
     def centred(self, half: Tensor) -> "Jet":
         """The same by the mean value theorem, where that is smaller: of second order in h.
@@ -246,17 +245,15 @@ class Jet:
         Along axis 1 the first half are middles c, the second half the boxes around them, with half
         widths h (P, V).
         """
-        count, lower = len(half), [i for i in indices_of(self.variables) if len(i) < 3]
-        at, box = self.all[:, :count], Jet(self.all[:, count:], self.variables)
-        steps = half.reshape(*half.shape, *[1] * (self.all.mid.dim() - 2)).unbind(1)
-        reach = [
-            torch.stack([h * box(*i, v).size() for v, h in enumerate(steps)]).sum(dim=0)
-            for i in lower
-        ]
-        middle = at[: len(lower)]
-        around = _rounded(middle.mid, middle.rad + torch.stack(reach) * (1 + MARGIN))
-        smaller = join([box.all[: len(lower)].smaller(around), box.all[len(lower) :]])
-        return Jet(join([at, smaller], dim=1), self.variables)
+        at, box = self[: len(half)], self[len(half) :]
+        steps = half.reshape(*half.shape, *[1] * (self.mid.dim() - 2)).unbind(1)
+        reach = torch.full_like(box.mid, math.inf)  # of the third derivatives nothing is known
+        for row, index in enumerate(i for i in indices_of(self.variables) if len(i) < 3):
+            slopes = [h * box(*index, v).size() for v, h in enumerate(steps)]
+            reach[row] = torch.stack(slopes).sum(dim=0)
+        around = Ball.rounded(at.mid, at.rad + reach * (1 + MARGIN))
+        nearer, pairs = around.rad < box.rad, ((around.mid, box.mid), (around.rad, box.rad))
+        return join([at, Jet(*[torch.where(nearer, *pair) for pair in pairs])], dim=1)
 
 
 @dataclass(frozen=True)

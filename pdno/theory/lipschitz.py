@@ -98,12 +98,27 @@ def lipschitz_report(
         below, alone = (
             estimate(part, parts.inner, channels=network.width).value for part in (block, kernel)
         )
-        layers.append(parts.layer_constants(number, below, alone, t))
+        operator, weight = parts.operators[number], parts.locals[number].weight
+        slope, shift = (GELU_LIPSCHITZ if number < parts.last else 1.0), 0.0
+        if parts.feed_forward:  # v + F[(W + K) v]
+            first, second = parts.feed_forward[number]
+            slope, shift = _norm(second.weight) * GELU_LIPSCHITZ * _norm(first.weight), 1.0
+        most = norm_bound(operator, parts.inner, t=t).value
+        together = norm_bound(operator, parts.inner, t=t, local=weight).value
+        bound = shift + slope * min(together, _norm(weight) + most)
+        constants = bound, shift + slope * below, _norm(weight), alone, most
+        layers.append(LayerConstants(f"block {number + 1}", *constants))
     layers.append(LayerConstants("project", project, project))
     slopes = [parts.derivative(parts.slopes(f[None])) for f in ([] if states is None else states)]
     sampled = [estimate(slope, grid, channels=network.in_channels).value for slope in slopes]
-    if parts.feed_forward:
-        probable = parts.bound_by_blocks(min(iterations, STEPS), failure)
+    if parts.feed_forward:  # blocks that cannot be merged: ‖P‖ · Π (1 + ...) · ‖Q₂‖ Lip(σ) ‖Q₁‖
+        probable, chance = lift * project, failure / len(parts.blocks)
+        for block, (first, second) in zip(parts.blocks, parts.feed_forward, strict=True):
+            inside = partial(_mix_after, first.weight, block)
+            norm = _probable_norm(
+                inside, parts.inner, network.width, min(iterations, STEPS), chance
+            )
+            probable *= 1 + _norm(second.weight) * GELU_LIPSCHITZ * norm
     else:
         probable = parts.bound_by_products(None, 0.0, failure)
     return LipschitzReport(tuple(layers), max(sampled, default=None), probable, failure)
@@ -163,21 +178,6 @@ class _LinearParts:
         self.feed_forward = cast("list[tuple[PointwiseLinear, PointwiseLinear]]", list(modules))
         self.lift = self.network.lift.weight[:, : network.in_channels]
         self.hidden, self.project = self.network.project_hidden.weight, self.network.project.weight
-
-    def layer_constants(
-        self, number: int, block: float, kernel: float, t: float | None
-    ) -> LayerConstants:
-        """Those of a block, with ‖W + K‖ and ‖K‖ from below."""
-        operator, weight = self.operators[number], self.locals[number].weight
-        slope, shift = (GELU_LIPSCHITZ if number < self.last else 1.0), 0.0
-        if self.feed_forward:  # v + F[(W + K) v]
-            first, second = self.feed_forward[number]
-            slope, shift = _norm(second.weight) * GELU_LIPSCHITZ * _norm(first.weight), 1.0
-        alone = norm_bound(operator, self.inner, t=t).value
-        together = norm_bound(operator, self.inner, t=t, local=weight).value
-        bound = shift + slope * min(together, _norm(weight) + alone)
-        name, estimate = f"block {number + 1}", shift + slope * block
-        return LayerConstants(name, bound, estimate, _norm(weight), kernel, alone)
 
     @torch.no_grad()
     def slopes(self, state: Tensor) -> list[Tensor]:
@@ -261,21 +261,6 @@ class _LinearParts:
         channels = self.network.width if first else self.network.in_channels
         return _probable_norm(chain, self.inner if first else self.grid, channels, STEPS, failure)
 
-    def bound_by_blocks(self, steps: int, failure: float) -> float:
-        """‖P‖ · Π (1 + ‖W₂‖ Lip(σ) ‖W₁ (W + K)‖) · ‖Q₂‖ Lip(σ) ‖Q₁‖: blocks cannot be merged."""
-        bound = _norm(self.lift) * GELU_LIPSCHITZ * _norm(self.project) * _norm(self.hidden)
-        chance, width = failure / len(self.blocks), self.network.width
-        for block, (first, second) in zip(self.blocks, self.feed_forward, strict=True):
-
-            def inside(
-                v: Tensor, block: LinearMap = block, weight: Tensor = first.weight
-            ) -> Tensor:
-                return _mix(weight, block(v))
-
-            norm = _probable_norm(inside, self.inner, width, steps, chance)
-            bound *= 1 + _norm(second.weight) * GELU_LIPSCHITZ * norm
-        return bound
-
 
 def _block(kernel: LinearMap, weight: Tensor, v: Tensor) -> Tensor:
     """(W + K) v."""
@@ -288,6 +273,10 @@ def _probable_norm(
     # no tolerance: the bound gets better with every step
     estimate = operator_norm(operator, grid, channels=channels, iterations=steps, tolerance=0.0)
     return estimate.upper(failure)
+
+
+def _mix_after(weight: Tensor, block: LinearMap, v: Tensor) -> Tensor:
+    return _mix(weight, block(v))
 
 
 def _norm(weight: Tensor) -> float:

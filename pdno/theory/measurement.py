@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdno.theory.probe import Probe, real_parts
-from pdno.theory.stencil import MultiIndex, Stencil, difference_stencil
+from pdno.theory.probe import MultiIndex, Probe, Stencil, Where, difference_stencil, real_parts
 
 Indices = tuple[MultiIndex, MultiIndex]
 """α of a difference in ξ, and β of a derivative in x."""
@@ -57,12 +56,13 @@ class Row:
         """
         rays, hidden = self.weighted(order)
         largest = [core, *rays.amax(dim=0).tolist()]
-        most = list(itertools.accumulate(largest, max))
-        length = 0
-        for shell, unseen in enumerate(hidden.tolist(), start=1):
-            if unseen == math.inf:
-                break
-            length = shell if most[shell] >= unseen else length
+        most = list(itertools.accumulate(largest, max))[1:]
+        visible = itertools.takewhile(
+            lambda pair: pair[1] < math.inf, zip(most, hidden.tolist(), strict=True)
+        )
+        length = max(
+            (n for n, (seen, unseen) in enumerate(visible, 1) if seen >= unseen), default=0
+        )
         return rays[:, :length], largest[: length + 1]
 
     def growth(self) -> tuple[float, int]:
@@ -133,24 +133,32 @@ def measure_differences(
 
     With all three rules for the step, or with the step 1 alone.
     """
-    radius, zero = rays.norm(dim=-1), difference_stencil(probe.dim, 0)
-    ones = torch.ones_like(radius)
+    radius, zero, none = rays.norm(dim=-1), difference_stencil(probe.dim, 0), (0,) * probe.dim
+    ones, rows = torch.ones_like(radius), list[Row]()
     noise = _noise(probe, zero, rays)
-    rows = list[Row]()
     for rule in (ones, radius.sqrt(), radius / PARTS)[: 3 if every_step else 1]:
         steps = rule.round().clamp_min(1.0)
         sizes = probe.differences(rays, stencil, steps, "many")[:, 0]
-        amplified = [(2.0 / steps.amin(dim=0)) ** total * noise for total in stencil.totals]
-        floors = [(MARGIN * EPSILON * a).nan_to_num(nan=0.0, posinf=0.0) for a in amplified]
-        none = (0,) * probe.dim
-        indices = zip(stencil.indices, sizes, floors, strict=True)
-        rows += [Row(alpha, none, rays, steps, size, floor) for alpha, size, floor in indices]
+        for alpha, total, size in zip(stencil.indices, stencil.totals, sizes, strict=True):
+            floor = _rounding((2.0 / steps.amin(dim=0)) ** total * noise)
+            rows.append(Row(alpha, none, rays, steps, size, floor))
     if probe.depends_on_x:
         near = _rows_in_x(probe, stencil, rays[:, :MIXED], noise[:MIXED])
         rows += _rows_in_x(probe, zero, rays, noise) + [row for row in near if sum(row.alpha)]
     unit_rows = {(r.alpha, r.beta): r for r in reversed(rows) if bool((r.steps == 1).all())}
-    points, core = _around_origin(probe, stencil)
+    # lattice points around the origin, or those where a table is not 0
+    edge = CORE[probe.dim] if probe.support is None else probe.support + max(stencil.totals)
+    points = _box(edge, probe.dim)
+    where: Where = "near" if probe.depends_on_x else "many"
+    at = torch.ones(len(points)).double()
+    sizes = probe.differences(points, stencil, at, where).flatten(0, 1)
+    core = dict(zip(itertools.product(stencil.indices, probe.stencil.indices), sizes, strict=True))
     return Measurement(tuple(rows), unit_rows, points, core, _find_infinite(probe, rays))
+
+
+def _rounding(sizes: Tensor) -> Tensor:
+    """What the rounding of numbers of some size can make."""
+    return (MARGIN * EPSILON * sizes).nan_to_num(nan=0.0, posinf=0.0)
 
 
 def _noise(probe: Probe, zero: Stencil, rays: Tensor) -> Tensor:
@@ -171,29 +179,15 @@ def _noise(probe: Probe, zero: Stencil, rays: Tensor) -> Tensor:
 
 def _rows_in_x(probe: Probe, stencil: Stencil, rays: Tensor, noise: Tensor) -> list[Row]:
     """Δ^α ∂_x^β a for β ≠ 0 with the step 1; where waves in x are too short they are not seen."""
-    ones, amplification = torch.ones(rays.shape[:2]).double(), probe.stencil.amplification
-    sizes = probe.differences(rays, stencil, ones, "near")
+    ones, amplification = torch.ones(rays.shape[:2]).double(), probe.stencil.weights.abs().sum(0)
+    sizes, rows = probe.differences(rays, stencil, ones, "near"), []
     resolved = sizes[0] <= RESOLVED * amplification[:, None, None] * sizes[0, :1]
-    rows = []
-    for (i, alpha), (j, beta) in itertools.product(
-        enumerate(stencil.indices), enumerate(probe.stencil.indices)
-    ):
-        if j:
-            floor = MARGIN * EPSILON * 2.0 ** sum(alpha) * amplification[j] * noise
-            floor = floor.nan_to_num(nan=0.0, posinf=0.0)
+    for i, alpha in enumerate(stencil.indices):
+        for j, beta in enumerate(probe.stencil.indices[1:], start=1):
+            floor = _rounding(2.0 ** sum(alpha) * amplification[j] * noise)
             floor = torch.where(resolved[j].all(dim=0), floor, math.inf)
             rows.append(Row(alpha, beta, rays, ones, sizes[i, j], floor))
     return rows
-
-
-def _around_origin(probe: Probe, stencil: Stencil) -> tuple[Tensor, dict[Indices, Tensor]]:
-    """Lattice points around the origin, or those where a table is not 0, and the sizes there."""
-    edge = CORE[probe.dim] if probe.support is None else probe.support + max(stencil.totals)
-    points = _box(edge, probe.dim)
-    ones = torch.ones(len(points), dtype=torch.float64)
-    sizes = probe.differences(points, stencil, ones, "near" if probe.depends_on_x else "many")
-    pairs = itertools.product(enumerate(stencil.indices), enumerate(probe.stencil.indices))
-    return points, {(alpha, beta): sizes[i, j] for (i, alpha), (j, beta) in pairs}
 
 
 def _box(edge: int, dim: int) -> Tensor:

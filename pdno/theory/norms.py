@@ -6,6 +6,7 @@
 separated symbols. The proofs are in docs/theory_operators.md.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -157,18 +158,15 @@ def is_linear(operator: LinearMap, f: Tensor) -> bool:
     f and g are random fields of the shape of f (1, I, *N), some of single channels.
     """
     generator = torch.Generator().manual_seed(1)
-    drawn = torch.randn(3, *f.shape, dtype=torch.float64, generator=generator).to(f)
-    single = torch.zeros_like(drawn[2])
-    single[:, :1] = drawn[2, :, :1]
-    with torch.no_grad():
-        for f, g in ((drawn[0], drawn[1]), (drawn[0], single), (drawn[1].exp(), single)):
-            inputs = torch.cat([0 * f, f, -f, 2 * f, g, f + g])
-            zero, at_f, minus, twice, at_g, both = operator(inputs).chunk(6)
-            faults = (zero, at_f + minus, twice - 2 * at_f, both - at_f - at_g)
-            wrong = max(float(fault.abs().max()) for fault in faults)
-            size = float(torch.maximum(at_f.abs(), at_g.abs()).max())
-            if not wrong <= 1e-5 * size:
-                return False
+    f, g, h = torch.randn(3, *f.shape, dtype=torch.float64, generator=generator).to(f)
+    single = torch.cat([h[:, :1], torch.zeros_like(h[:, 1:])], dim=1)
+    for one, two in ((f, g), (f, single), (g.exp(), single)):
+        with torch.no_grad():
+            parts = operator(torch.cat([0 * one, one, -one, 2 * one, two, one + two])).chunk(6)
+        zero, first, minus, twice, second, both = parts
+        faults = torch.stack([zero, first + minus, twice - 2 * first, both - first - second])
+        if not faults.abs().max() <= 1e-5 * torch.maximum(first.abs(), second.abs()).max():
+            return False
     return True
 
 
@@ -256,14 +254,6 @@ class _Blocks:
     η in Peetre's.
     """
 
-    b_whole: Tensor  # b(x), (R, O or 1, I or 1, *N)
-    b: Tensor  # without its mean
-    b_hat: Tensor  # coefficients of b on all modes, (R, O or 1, I or 1, |N|)
-    mu: Tensor  # μ(ξ) on all modes, (R, O, I, |N|)
-    mean: Tensor  # the blocks of η = 0, W included, (|N|, O, I)
-    local: Tensor  # W ⟨ξ⟩^{-m}, (|N|, O, I)
-    brackets: Tensor  # ⟨ξ⟩ on all modes, (|N|)
-
     def __init__(
         self, values: SymbolValues, grid: Grid, modes: Modes, order: float, local: Tensor | None
     ) -> None:
@@ -271,15 +261,16 @@ class _Blocks:
         if c.dim() != 3 + grid.dim:
             raise ValueError("a symbol with one time per sample: bound it at one time")
         xi = grid.modes(half=False, device=c.device).to(torch.float64)
-        self.grid, self.brackets = grid, (1 + xi.square().sum(dim=-1)).sqrt().flatten()
+        self.grid, self.brackets = grid, (1 + xi.square().sum(dim=-1)).sqrt().flatten()  # ⟨ξ⟩
         weights = self.brackets**-order
+        # μ(ξ) on all modes, (R, O, I, |N|), and b(x), (R, O or 1, I or 1, *N)
         self.mu = (whole_spectrum(c, grid, modes) * weights.reshape(grid.shape)).flatten(3)
         self.b_whole = c.real.new_ones(len(c), 1, 1, *grid.shape) if b is None else b
         average = self.b_whole.flatten(3).mean(dim=-1)
         mean = (average[..., None] * self.mu).sum(dim=0).permute(2, 0, 1)
         w = torch.zeros_like(mean[0]) if local is None else local.detach().to(mean)
-        self.local = weights.reshape(-1, 1, 1) * w
-        self.mean = mean + self.local
+        self.local = weights.reshape(-1, 1, 1) * w  # W ⟨ξ⟩^{-m}, (|N|, O, I)
+        self.mean = mean + self.local  # the blocks of η = 0
         self.b = self.b_whole - average.reshape(*average.shape, *[1] * grid.dim)
         self.b_hat = whole_spectrum(transform(self.b, grid.dim), grid).flatten(3)
         self.products = _products(self.b_hat.abs(), self.mu)
@@ -292,8 +283,10 @@ class _Blocks:
             return {"multiplier": top}
         whole = _factors(self.b_whole, self.mu) + float(spectral_norms(self.local).max())
         rest = top + _factors(self.b, self.mu)
-        # what each η can add at most; all but the largest are bounded by that
-        each = self._peetre(sigma)
+        # what each η can add at most (Peetre); all but the largest are bounded by that
+        weights = (2**0.5 * self.brackets) ** abs(sigma)
+        sums = [(of_eta * of_xi.amax(dim=1)).sum(dim=1) for of_eta, of_xi in self.products]
+        each = weights * torch.stack(sums).amin(dim=0)
         order, count = each.argsort(descending=True), MODE_PAIRS // self.grid.size
         left = float(each[order[count:]].sum())
         apart, joined, change = self._schur(mean, sigma, order[:count])
@@ -330,22 +323,15 @@ class _Blocks:
 
     def _block_norms(self, eta: Tensor) -> Tensor:
         """β(η, ξ) >= ‖(b̂ ∘ μ)(η, ξ)‖₂ for some η and all ξ: the smallest of a few, (P, |N|)."""
-        b_squared = self.b_hat[..., eta].abs().square()
         # Frobenius, term by term; where b is the same for all i or j, they are summed in μ²
         alike = [axis for axis in (1, 2) if self.b.shape[axis] == 1]
         squares = self.mu.abs().square()
         squares = squares.sum(dim=alike, keepdim=True) if alike else squares
+        b_squared = self.b_hat[..., eta].abs().square()
         terms = zip(b_squared.flatten(1, 2), squares.flatten(1, 2), strict=True)
-        beta = torch.as_tensor(sum((b.T @ m).sqrt() for b, m in terms))
-        for of_eta, of_xi in self.products:
-            beta = torch.minimum(beta, of_eta[eta] @ of_xi)
-        return beta
-
-    def _peetre(self, sigma: float) -> Tensor:
-        """2^{|σ|/2} ⟨η⟩^{|σ|} sup_ξ β(η, ξ) for every η, (|N|)."""
-        weights = (2**0.5 * self.brackets) ** abs(sigma)
-        sums = [(of_eta * of_xi.amax(dim=1)).sum(dim=1) for of_eta, of_xi in self.products]
-        return weights * torch.stack(sums).amin(dim=0)
+        sums = [torch.as_tensor(sum((b.T @ m).sqrt() for b, m in terms))]
+        sums += [of_eta[eta] @ of_xi for of_eta, of_xi in self.products]
+        return functools.reduce(torch.minimum, sums)
 
 
 def _factors(b: Tensor, mu: Tensor) -> float:

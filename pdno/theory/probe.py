@@ -6,8 +6,10 @@ conj a(x, -ξ) where ξ_d < 0, and the mean of both where ξ_d = 0. A table, whi
 """
 
 import copy
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -16,8 +18,8 @@ from torch import Tensor
 from pdno.symbols.base import FullSymbol, Symbol, Time
 from pdno.symbols.network import SeparatedSymbol, TableSymbol
 from pdno.symbols.scale import scale_per_axis
-from pdno.theory.stencil import Stencil, derivative_stencil
 
+MultiIndex = tuple[int, ...]
 # a from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M)
 Pairs = Callable[[Tensor, Tensor], Tensor]
 AnySymbol = Symbol | FullSymbol | Pairs
@@ -28,7 +30,57 @@ Where = Literal["few", "many", "near"]
 
 RATIO = 4.0  # of the radii of shells, 4^j <= |ξ| < 4^{j+1} in units of the scale
 BUDGET = 2**20  # numbers that are worked on at a time
+SPACING = 1.07 / 2**13  # of the points for ∂_x: it resolves waves of some thousand periods
+# ∂ and ∂² of fourth order, at -2h .. 2h
+_CENTRAL = (
+    (0.0, 0.0, 1.0, 0.0, 0.0),
+    (1 / 12, -8 / 12, 0.0, 8 / 12, -1 / 12),
+    (-1 / 12, 16 / 12, -30 / 12, 16 / 12, -1 / 12),
+)
 _MIXING = torch.tensor([6364136223846793005, 3202034522624059733, 1442695040888963407])
+
+
+def multi_indices(dim: int, most: int) -> tuple[MultiIndex, ...]:
+    """All α in N^d with |α| <= most, by |α|.
+
+    Example:
+        >>> multi_indices(2, 1)
+        ((0, 0), (0, 1), (1, 0))
+    """
+    indices = itertools.product(range(most + 1), repeat=dim)
+    return tuple(sorted((i for i in indices if sum(i) <= most), key=lambda i: (sum(i), i)))
+
+
+@dataclass(frozen=True)
+class Stencil:
+    """Differences Δ^α in ξ, or derivatives ∂_x^β, as sums over a few points."""
+
+    indices: tuple[MultiIndex, ...]
+    offsets: Tensor  # of the points to evaluate, (G, d)
+    weights: Tensor  # to sum with, (G, number of indices)
+
+    @property
+    def totals(self) -> list[int]:
+        """|α| of each index."""
+        return [sum(index) for index in self.indices]
+
+
+def difference_stencil(dim: int, most: int) -> Stencil:
+    """Δ^α for |α| <= most, Δ^α a(ξ) = Σ_{γ <= α} (-1)^{|α - γ|} C(α, γ) a(ξ + γ)."""
+    signed = [
+        [(-1) ** (a + g) * math.comb(a, g) for g in range(most + 1)] for a in range(most + 1)
+    ]
+    return _stencil(dim, signed, 0, 1.0)
+
+
+def _stencil(dim: int, table: Sequence[Sequence[float]], first: int, step: float) -> Stencil:
+    """Products of rows of a table for one axis, weights at first, first + 1, ..., by h^|index|."""
+    indices = multi_indices(dim, len(table) - 1)
+    points = torch.tensor(list(itertools.product(range(len(table[0])), repeat=dim)))
+    axes, orders = torch.tensor(table, dtype=torch.float64), torch.tensor(indices)
+    weights = axes[orders, points[:, None]].prod(dim=-1) / step ** orders.sum(dim=1)
+    used = weights.ne(0).any(dim=1)
+    return Stencil(indices, step * (points[used] + first).double(), weights[used])
 
 
 class Probe:
@@ -47,7 +99,15 @@ class Probe:
         self.function, self.dim, self.generator = function, dim, generator
         self.depends_on_x = depends_on_x
         self.scale = torch.ones(dim, dtype=torch.float64)  # unit of ξ per axis
-        self.stencil = derivative_stencil(dim, 2 if depends_on_x else 0)
+        self.stencil = _stencil(dim, _CENTRAL[: 3 if depends_on_x else 1], -2, SPACING)
+
+    def normal(self, *shape: int) -> Tensor:
+        """Random numbers of a normal distribution."""
+        return torch.randn(*shape, generator=self.generator, dtype=torch.float64)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Random numbers between 0 and 1."""
+        return torch.rand(*shape, generator=self.generator, dtype=torch.float64)
 
     def set_points(self, many: Tensor, few: Tensor) -> None:
         """Look at these points x, (P, d) each."""
@@ -85,42 +145,38 @@ class Probe:
     ) -> Tensor:
         """max over x and pairs of |Δ_h^α ∂_x^β a| / h^|α| at ξ (..., d), h (...): (α, β, ...)."""
 
-        def sizes(parts: Tensor) -> Tensor:
+        points, rows = (xi[..., None, :] + steps[..., None, None] * stencil.offsets), []
+        for parts in self._parts(points.flatten(0, -3), stencil, where):
             largest = self.sizes(parts.flatten(-2), where)
-            return torch.unflatten(largest, -1, parts.shape[-2:]).movedim(-1, 0)
-
-        points = (xi[..., None, :] + steps[..., None, None] * stencil.offsets).flatten(0, -3)
+            rows.append(torch.unflatten(largest, -1, parts.shape[-2:]).movedim(-1, 0))
         powers = steps.flatten() ** torch.tensor(stencil.totals)[:, None, None]
-        largest = self._map_differences(sizes, points, stencil, where) / powers
-        return torch.unflatten(largest.nan_to_num(nan=math.inf), -1, steps.shape)
+        sizes = (torch.cat(rows, dim=-1) / powers).nan_to_num(nan=math.inf)
+        return torch.unflatten(sizes, -1, steps.shape)
 
     def strengths(
         self, xi: Tensor, stencil: Stencil, step: int, pairs: Tensor | slice = slice(None)
     ) -> Tensor:
         """|Δ^α| of what a is made of, pair by pair, (indices α, pairs, M): quick, for a search."""
+        chunks = self._parts(xi[:, None] + step * stencil.offsets, stencil, "few", pairs)
+        rows = [_squared_size(parts).amax(dim=0).movedim(-1, 0) for parts in chunks]
+        return torch.cat(rows, dim=-1).sqrt_()
 
-        def squares(parts: Tensor) -> Tensor:
-            return _squared_size(parts).amax(dim=0).movedim(-1, 0)
-
-        points = xi[:, None] + step * stencil.offsets
-        return self._map_differences(squares, points, stencil, "few", pairs).sqrt_()
-
-    def _map_differences(
-        self,
-        function: Factor,
-        points: Tensor,
-        stencil: Stencil,
-        where: Where,
-        pairs: Tensor | slice = slice(None),
-    ) -> Tensor:
-        """A function of both parts of all Δ^α at points (M, G, d), (2, terms, pairs, M, α)."""
-        results, numbers = [], self.values(points[0], where).numel()
+    def _parts(
+        self, points: Tensor, stencil: Stencil, where: Where, pairs: Tensor | slice = slice(None)
+    ) -> Iterator[Tensor]:
+        """Both parts of all Δ^α at some points (M, G, d) after others, (2, terms, pairs, M, α)."""
+        numbers = self.values(points[0], where).numel()
         for chunk in torch.split(points, max(1, BUDGET // numbers)):
-            unique, index = _unique(chunk.flatten(0, 1))  # neighbours share most of their stencils
+            flat = chunk.flatten(0, 1)
+            # neighbours share most of their stencils: equal points by sorting one key
+            keys = (flat.long() * _MIXING[: self.dim]).sum(dim=1)
+            index = torch.unique(keys, return_inverse=True)[1]
+            first = torch.empty(int(index.max()) + 1, dtype=torch.long)
+            unique = flat[first.scatter_(0, index, torch.arange(len(flat)))]
+            if not torch.equal(unique[index], flat):  # two points with the same key
+                unique, index = torch.unique(flat, dim=0, return_inverse=True)
             parts = real_parts(self.values(unique, where)[:, pairs])[..., index]
-            parts = torch.unflatten(parts, -1, chunk.shape[:2])
-            results.append(function(parts @ stencil.weights))
-        return torch.cat(results, dim=-1)
+            yield torch.unflatten(parts, -1, chunk.shape[:2]) @ stencil.weights
 
 
 class SeparatedProbe(Probe):
@@ -135,14 +191,16 @@ class SeparatedProbe(Probe):
     ) -> None:
         super().__init__(self.table, dim, generator, depends_on_x=symbol.depends_on_x)
         self.symbol, self.t = symbol, t
-        self.frequency = _what_acts(self._frequency) if acting else self._frequency
+
+        def frequency(xi: Tensor) -> Tensor:
+            return symbol.evaluate_at(torch.zeros_like(xi[:1]), xi, t).frequency.flatten(1, 2)
+
+        self.frequency = _what_acts(frequency) if acting else frequency
+        if isinstance(symbol, SeparatedSymbol):
+            self.scale = symbol.scale.frequency.double()
+        self.support = max(symbol.modes) if isinstance(symbol, TableSymbol) else None
         if not symbol.depends_on_x:
             self.set_points(torch.zeros(1, dim).double(), torch.zeros(1, dim).double())
-
-    def _frequency(self, xi: Tensor) -> Tensor:
-        return self.symbol.evaluate_at(torch.zeros_like(xi[:1]), xi, self.t).frequency.flatten(
-            1, 2
-        )
 
     def space(self, x: Tensor) -> Tensor:
         """b at points (P, d), (R, pairs, P)."""
@@ -151,11 +209,11 @@ class SeparatedProbe(Probe):
         return b.expand(-1, self.symbol.out_channels, self.symbol.in_channels, -1).flatten(1, 2)
 
     def set_points(self, many: Tensor, few: Tensor) -> None:
-        points = (few[:, None] + self.stencil.offsets).flatten(0, 1)
-        near = torch.unflatten(self.space(points), -1, (len(few), -1)) @ self.stencil.weights
+        super().set_points(many, few)
+        near = torch.unflatten(self.space(self.x["near"]), -1, (len(few), -1))
         # (β, R, pairs, P)
-        at_few, at_many = self.space(few)[None], self.space(many)[None]
-        self.b = {"near": near.movedim(-1, 0), "few": at_few, "many": at_many}
+        self.b = {"few": self.space(few)[None], "many": self.space(many)[None]}
+        self.b["near"] = (near @ self.stencil.weights).movedim(-1, 0)
 
     def table(self, x: Tensor, xi: Tensor) -> Tensor:
         a = (self.space(x)[..., None] * self.frequency(xi)[..., None, :]).sum(dim=0)
@@ -183,8 +241,7 @@ def evaluate_at(
 ) -> Tensor:
     """a_ij(x, ξ) at all pairs of points (P, d) and frequencies (M, d), (O, I, P, M), complex128.
 
-    Frequencies need not be integers, except for tables; with `acting` it is the part that acts on
-    real functions. A function takes x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M).
+    Frequencies need not be integers, except for tables; with `acting` it is the part that acts.
 
     Example:
         >>> from pdno.symbols import FractionalLaplacian
@@ -214,19 +271,16 @@ def make_probe(
         raise ValueError("this symbol does not know its number of axes: give dim=1, 2 or 3")
     generator = generator or torch.Generator().manual_seed(0)
     acting = acting or isinstance(symbol, TableSymbol)
-    if not isinstance(symbol, Symbol):
+    if isinstance(symbol, Symbol):
+        symbol = copy.deepcopy(symbol).cpu().double().requires_grad_(False)
+        if isinstance(symbol, SeparatedSymbol) and not symbol.scale.chosen and frequency_scale:
+            symbol.scale.settle(frequency_scale)
+        probe: Probe = SeparatedProbe(symbol, axes, generator, t, acting=acting)
+    else:
         if t is not None:
             raise ValueError("a function a(x, ξ) has no time: leave t out, or bind it")
         function = symbol.function if isinstance(symbol, FullSymbol) else symbol
         probe = Probe(_what_acts(function) if acting else function, axes, generator)
-    else:
-        symbol = copy.deepcopy(symbol).cpu().double().requires_grad_(False)
-        if isinstance(symbol, SeparatedSymbol) and not symbol.scale.chosen and frequency_scale:
-            symbol.scale.settle(frequency_scale)
-        probe = SeparatedProbe(symbol, axes, generator, t, acting=acting)
-        if isinstance(symbol, SeparatedSymbol):
-            probe.scale = symbol.scale.frequency.double()
-        probe.support = max(symbol.modes) if isinstance(symbol, TableSymbol) else None
     if frequency_scale is not None:
         probe.scale = scale_per_axis(frequency_scale, axes)
     probe.only_integers = acting
@@ -252,15 +306,3 @@ def real_parts(values: Tensor) -> Tensor:
 def _squared_size(parts: Tensor) -> Tensor:
     """|z|² of real and imaginary parts (2, ...)."""
     return parts[0].square().addcmul_(parts[1], parts[1])
-
-
-def _unique(points: Tensor) -> tuple[Tensor, Tensor]:
-    """Different rows of (M, d) and the index of each row among them, by sorting one key."""
-    keys = (points.long() * _MIXING[: points.shape[1]]).sum(dim=1)
-    index = torch.unique(keys, return_inverse=True)[1]
-    first = torch.empty(int(index.max()) + 1, dtype=torch.long)
-    first.scatter_(0, index, torch.arange(len(points)))
-    if torch.equal(points[first][index], points):
-        return points[first], index
-    rows, index = torch.unique(points, dim=0, return_inverse=True)  # two rows with the same key
-    return rows, index

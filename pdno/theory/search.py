@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pdno.theory.probe import RATIO, Probe
-from pdno.theory.stencil import Stencil
+from pdno.theory.probe import RATIO, Probe, Stencil
 
 SAMPLED, RING = {1: 32, 2: 48, 3: 64}, 1024  # directions by dimension, points of the first shell
 FOLLOWED = {1: 4, 2: 4, 3: 3}  # rays per order of difference, by dimension
@@ -27,10 +26,8 @@ RADII = (1.0, 30.0, 1e3, 1e6, 1e9)  # of the frequencies at which they are
 
 def spread_directions(probe: Probe, drawn: int) -> Tensor:
     """Both ends of the axes, the diagonal and random directions, (n, d)."""
-    axes = torch.eye(probe.dim, dtype=torch.float64)
-    random = torch.randn(drawn, probe.dim, generator=probe.generator, dtype=torch.float64)
-    diagonal = torch.ones(1, probe.dim, dtype=torch.float64)
-    return normalize(torch.cat([axes, -axes, diagonal, random]), dim=-1)
+    axes, diagonal = torch.eye(probe.dim).double(), torch.ones(1, probe.dim).double()
+    return normalize(torch.cat([axes, -axes, diagonal, probe.normal(drawn, probe.dim)]), dim=-1)
 
 
 def find_points(probe: Probe) -> tuple[Tensor, Tensor]:
@@ -39,39 +36,33 @@ def find_points(probe: Probe) -> tuple[Tensor, Tensor]:
     That is where |a|, or a first or second difference of it in ξ, is largest among many points
     for a frequency of any size.
     """
-    spread, dim = _spread(probe, MANY), probe.dim
-    x, best = _spread(probe, CANDIDATES[dim]), list[Tensor]()
-    directions, low = spread_directions(probe, 3), float(probe.stencil.offsets.abs().max())
+    dim, low = probe.dim, float(probe.stencil.offsets.abs().max())  # stencils reach so far
+
+    def spread(count: int) -> Tensor:
+        engine = torch.quasirandom.SobolEngine(dim)  # type: ignore[no-untyped-call]
+        sequence = engine.draw(count, dtype=torch.float64)
+        return low + (1 - 2 * low) * ((sequence + probe.uniform(dim)) % 1)
+
+    def worst(x: Tensor, xi: Tensor) -> Tensor:
+        """For each of the frequencies (M, d) and three differences, the x where it is largest."""
+        a, b, c = (probe.table(x, xi + k).nan_to_num() for k in range(3))
+        sizes = [size.abs().amax(dim=(0, 1)) for size in (a, b - a, c - 2 * b + a)]
+        return x[torch.cat([size.argmax(dim=0) for size in sizes])]
+
+    even, x, best = spread(MANY), spread(CANDIDATES[dim]), list[Tensor]()
+    directions = spread_directions(probe, 3)
     for radius in reversed(RADII):
         xi = (radius * directions * probe.scale).round()
-        chosen, reach = _worst(probe, x, xi), 1 / CANDIDATES[dim] ** (1 / dim)
+        chosen, reach = worst(x, xi), 1 / CANDIDATES[dim] ** (1 / dim)
         for _ in range(2):  # nearer and nearer to the peaks
-            nudge = torch.rand(8, dim, generator=probe.generator, dtype=torch.float64)
-            near = (chosen[:, None] + reach * (2 * nudge - 1)).flatten(0, 1)
-            chosen = _worst(probe, torch.cat([chosen, near.clamp(low, 1 - low)]), xi)
+            near = chosen[:, None] + reach * (2 * probe.uniform(8, dim) - 1)
+            chosen = worst(torch.cat([chosen, near.flatten(0, 1).clamp(low, 1 - low)]), xi)
             reach /= 4
         best.append(chosen)
     # those that are worst for many frequencies first
     unique, count = torch.unique(torch.cat(best).round(decimals=4), dim=0, return_counts=True)
-    worst = unique[count.argsort(descending=True)][:MANY]
-    return torch.cat([spread, worst]), torch.cat([spread[:FEW], worst[:FEW]])
-
-
-def _spread(probe: Probe, count: int) -> Tensor:
-    """Points that fill the box evenly, not nearer to its faces than stencils reach, (P, d)."""
-    engine = torch.quasirandom.SobolEngine(probe.dim)  # type: ignore[no-untyped-call]
-    sequence = engine.draw(count, dtype=torch.float64)
-    shift = torch.rand(probe.dim, generator=probe.generator, dtype=torch.float64)
-    margin = float(probe.stencil.offsets.abs().max())
-    return margin + (1 - 2 * margin) * ((sequence + shift) % 1)
-
-
-def _worst(probe: Probe, x: Tensor, xi: Tensor) -> Tensor:
-    """For each of the frequencies (M, d) and three differences, the x where it is largest."""
-    step = torch.ones(probe.dim, dtype=torch.float64)
-    a, b, c = (probe.table(x, xi + k * step).nan_to_num() for k in range(3))
-    sizes = [size.abs().amax(dim=(0, 1)) for size in (a, b - a, c - 2 * b + a)]
-    return x[torch.cat([size.argmax(dim=0) for size in sizes])]
+    peaks = unique[count.argsort(descending=True)][:MANY]
+    return torch.cat([even, peaks]), torch.cat([even[:FEW], peaks[:FEW]])
 
 
 class RaySearch:
@@ -103,22 +94,21 @@ class RaySearch:
         """Axes, diagonals and random directions, with radii anywhere in the first shell."""
         signs = [p for p in itertools.product((-1.0, 0.0, 1.0), repeat=self.dim) if any(p)]
         special, count = torch.tensor(signs, dtype=torch.float64), SAMPLED[self.dim]
-        directions = normalize(torch.cat([special, self._normal(count, self.dim)]), dim=-1)
-        radii = torch.cat([torch.ones(len(special), 1), RATIO ** self._uniform(count, 1)])
+        random = self.probe.normal(count, self.dim)
+        directions = normalize(torch.cat([special, random]), dim=-1)
+        radii = torch.cat([torch.ones(len(special), 1), RATIO ** self.probe.uniform(count, 1)])
         return (self.powers * (radii * directions)[:, None] * self.scale).round()
 
-    def _normal(self, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=self.probe.generator, dtype=torch.float64)
-
-    def _uniform(self, *shape: int) -> Tensor:
-        return torch.rand(*shape, generator=self.probe.generator, dtype=torch.float64)
+    def _by_order(self, sizes: Tensor) -> Tensor:
+        """The largest of all α with |α| = q, (indices α, ...) -> (orders q, ...)."""
+        largest = [sizes[self.totals == q].amax(dim=0) for q in range(self.orders)]
+        return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
 
     def _strengths(self, xi: Tensor, pairs: Tensor | slice = slice(None)) -> Tensor:
         """max over |α| = q of |Δ^α a| |ξ|^q at ξ (M, d), (orders q, pairs, M)."""
         radius = (xi / self.scale).norm(dim=-1)
         sizes = self.probe.strengths(xi, self.stencil, self.step, pairs)
-        largest = [sizes[self.totals == q].amax(dim=0) * radius**q for q in range(self.orders)]
-        return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
+        return self._by_order(sizes * radius ** self.totals[:, None, None])
 
     def _followed(self) -> Tensor:
         """The points of the first shell with the largest differences, followed outwards."""
@@ -127,8 +117,9 @@ class RaySearch:
             axes = [torch.arange(-n, n + 1, dtype=torch.float64) for n in edge]
             lattice = torch.cartesian_prod(*axes).reshape(-1, self.dim)
         else:
-            directions = normalize(self._normal(RING, self.dim), dim=-1)
-            lattice = (RATIO ** (1 + self._uniform(RING, 1)) * directions * self.scale).round()
+            directions = normalize(self.probe.normal(RING, self.dim), dim=-1)
+            radii = RATIO ** (1 + self.probe.uniform(RING, 1))
+            lattice = (radii * directions * self.scale).round()
         radius = (lattice / self.scale).norm(dim=-1)
         ring = lattice[(radius >= RATIO) & (radius < RATIO**2)]
         index, order = self._largest(self._strengths(ring).amax(dim=1), ring)
@@ -163,37 +154,33 @@ class RaySearch:
 
     def _largest(self, sizes: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
         """Per order the indices of the strongest that lie in different directions."""
-        unit, count = normalize(directions, dim=-1), FOLLOWED[self.dim]
-        chosen, orders = list[int](), list[int]()
+        unit, count, chosen = normalize(directions, dim=-1), FOLLOWED[self.dim], []
         for q, size in enumerate(sizes):
             taken: list[int] = []
             for index in size.argsort(descending=True)[: 32 * count].tolist():
-                if all(float(unit[index] @ unit[other]) < 0.99 for other in taken):
+                if len(taken) < count and all(float(unit[index] @ unit[t]) < 0.99 for t in taken):
                     taken.append(index)
-                if len(taken) == count:
-                    break
-            chosen += taken
-            orders += [q] * len(taken)
-        return torch.tensor(chosen), torch.tensor(orders)
+            chosen += [(index, q) for index in taken]
+        indices, orders = torch.tensor(chosen).T
+        return indices, orders
 
     def _cones(self) -> Tensor:
         """Straight rays where values and differences with wide steps are largest, far out."""
-        directions = normalize(self._normal(CONES[self.dim], self.dim), dim=-1)
+        directions = normalize(self.probe.normal(CONES[self.dim], self.dim), dim=-1)
         radius = RATIO ** min(FAR, self.probe.shells)
         xi, wide = (
             (radius * directions * self.scale).round(),
             radius * float(self.scale.min()) / 16,
         )
         sizes = self.probe.strengths(xi, self.stencil, max(1, int(wide))).amax(dim=1)
-        largest = torch.stack([sizes[self.totals == q].amax(dim=0) for q in range(self.orders)])
-        chosen, _ = self._largest(largest.nan_to_num(nan=torch.inf), directions)
+        chosen, _ = self._largest(self._by_order(sizes), directions)
         return (self.powers * directions[chosen][:, None] * self.scale).round()
 
     def _bends(self) -> Tensor:
         """The points of each shell where the symbol bends most, for each order of difference."""
         orders, points = torch.arange(1, self.orders).repeat_interleave(BENDS), []
         # planes through the origin, (circles, d, 2)
-        frames = torch.linalg.qr(self._normal(CIRCLES[self.dim], self.dim, 2)).Q
+        frames = torch.linalg.qr(self.probe.normal(CIRCLES[self.dim], self.dim, 2)).Q
         count = self.probe.values(torch.zeros(1, self.dim, dtype=torch.float64)).shape[1]
         pairs = torch.arange(0, count, max(1, count // CHANNEL_PAIRS))
         for shell in range(1, self.probe.shells + 1):
@@ -203,9 +190,22 @@ class RaySearch:
 
     def _find_bends(self, frames: Tensor, radius: float) -> Tensor:
         """Points (bends, d) of a sphere near the largest bends of its circles, not rounded."""
+
+        def on_circles(frames: Tensor, angles: Tensor) -> Tensor:
+            """Points (circles, M, d) for frames (circles, d, 2) and angles (circles, M)."""
+            turned = torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1)
+            return radius * torch.einsum("cmk,cdk->cmd", turned, frames) * self.scale
+
+        def bend(frames: Tensor, angles: Tensor) -> Tensor:
+            """Second differences along circles, the largest of all parts, (circles, M - 2)."""
+            flat = on_circles(frames, angles).flatten(0, 1)
+            flat = flat.round() if self.probe.only_integers else flat
+            lines = self.probe.values(flat).reshape(-1, *angles.shape)
+            seconds = lines[..., 2:] - 2 * lines[..., 1:-1] + lines[..., :-2]
+            return seconds.abs().amax(dim=0).nan_to_num(nan=torch.inf)
+
         unit = torch.linspace(0, 2 * math.pi, COARSE + 1, dtype=torch.float64)
-        left = self._bend(self._on_circle(frames, unit.expand(len(frames), -1), radius))
-        bends = []
+        left, bends = bend(frames, unit.expand(len(frames), -1)), []
         for _ in range(BENDS):  # no two of them neighbours
             circle, index = divmod(int(left.argmax()), left.shape[1])
             bends.append((circle, index))
@@ -215,20 +215,7 @@ class RaySearch:
         while spacing * radius > 0.5:
             window = torch.linspace(-2 * spacing, 2 * spacing, FINE + 1, dtype=torch.float64)
             angles = middle[:, None] + window
-            bend = self._bend(self._on_circle(frames, angles, radius))
-            middle = angles.gather(1, bend.argmax(dim=1, keepdim=True) + 1)[:, 0]
+            largest = bend(frames, angles).argmax(dim=1, keepdim=True)
+            middle = angles.gather(1, largest + 1)[:, 0]
             spacing = 4 * spacing / FINE
-        return self._on_circle(frames, middle[:, None], radius)[:, 0]
-
-    def _on_circle(self, frames: Tensor, angles: Tensor, radius: float) -> Tensor:
-        """Points (circles, M, d) for frames (circles, d, 2) and angles (circles, M)."""
-        turned = torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1)
-        return radius * torch.einsum("cmk,cdk->cmd", turned, frames) * self.scale
-
-    def _bend(self, points: Tensor) -> Tensor:
-        """Second differences along lines (L, M, d), the largest of all parts, (L, M - 2)."""
-        flat = points.flatten(0, 1)
-        flat = flat.round() if self.probe.only_integers else flat
-        lines = self.probe.values(flat).reshape(-1, *points.shape[:2])
-        seconds = lines[..., 2:] - 2 * lines[..., 1:-1] + lines[..., :-2]
-        return seconds.abs().amax(dim=0).nan_to_num(nan=torch.inf)
+        return on_circles(frames, middle[:, None])[:, 0]

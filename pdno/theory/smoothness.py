@@ -13,9 +13,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from pdno.theory.probe import Factor, Probe, SeparatedProbe
+from pdno.theory.probe import Factor, MultiIndex, Probe, SeparatedProbe
 from pdno.theory.search import find_points, spread_directions
-from pdno.theory.stencil import MultiIndex
 
 Kind = Literal["growth", "differences", "not finite", "kink in ξ", "kink in x", "seam"]
 
@@ -63,14 +62,12 @@ def find_kinks(probe: Probe, *, real: bool) -> tuple[list[Witness], Witness | No
     kinks, seam = list[Witness | None](), None
     shape = 2, LINES, probe.dim
     if real:
-        unit = 2 * torch.rand(*shape, generator=probe.generator, dtype=torch.float64) - 1
-        lines = EDGE * unit * probe.scale
+        lines = EDGE * (2 * probe.uniform(*shape) - 1) * probe.scale
         kinks.append(_find_kink("kink in ξ", lambda xi: probe.values(xi).flatten(0, 1), lines))
     if probe.depends_on_x:
         along = _functions_of_x(probe)
-        lines = torch.rand(*shape, generator=probe.generator, dtype=torch.float64)
-        kinks.append(_find_kink("kink in x", along, lines))
-        seam = _find_seam(along, probe.dim, probe.generator)
+        kinks.append(_find_kink("kink in x", along, probe.uniform(*shape)))
+        seam = _find_seam(along, 0.9 * probe.uniform(16, probe.dim))
     return [kink for kink in kinks if kink is not None], seam
 
 
@@ -100,8 +97,7 @@ def _find_kink(kind: Kind, function: Factor, lines: Tensor) -> Witness | None:
     starts, across = lines[0], lines[1] - lines[0]
     for order, stencil in STENCILS.items():
         low, high = torch.zeros(len(starts), 1).double(), torch.ones(len(starts), 1).double()
-        weights = torch.tensor(stencil, dtype=torch.float64)
-        spacings, quotients, visible = [], [], []
+        weights, levels = torch.tensor(stencil, dtype=torch.float64), []
         for count in (COARSE, *[FINE] * ZOOMS):
             at = low + (high - low) * torch.linspace(0, 1, count + 1, dtype=torch.float64)
             values = function((starts[:, None] + at[..., None] * across[:, None]).flatten(0, 1))
@@ -109,59 +105,62 @@ def _find_kink(kind: Kind, function: Factor, lines: Tensor) -> Witness | None:
             differences = values.unfold(-1, order + 1, 1) @ weights.to(values.dtype)
             largest, index = differences.abs().amax(dim=0).max(dim=-1)
             h = (high - low) / count
-            spacings.append(h[:, 0] * across.norm(dim=-1))
-            quotients.append(largest / spacings[-1] ** order)
-            visible.append(largest > VISIBLE * values.abs().amax(dim=(0, 2)))
+            step = h[:, 0] * across.norm(dim=-1)
+            visible = largest > VISIBLE * values.abs().amax(dim=(0, 2))
+            levels.append(torch.stack([step, largest / step**order, visible]))
             centre = torch.gather(at, 1, index[:, None] + order // 2)
             low, high = centre - 2 * h, centre + 2 * h
-        history = torch.stack(quotients)
+        steps, quotients, seen = torch.stack(levels, dim=1)
         # levels below rounding, which come last, do not count; two rates need three others
-        levels = torch.stack(visible).int().cumprod(dim=0).sum(dim=0)
+        depth = seen.int().cumprod(dim=0).sum(dim=0)
         if order == 2:
-            levels = torch.where(levels > ZOOMS, levels, 0)
-        rates = (history[1:] / history[:-1].clamp_min(1e-300)).log() / math.log(FACTOR)
-        last = (levels - 2).clamp_min(1)[None]
+            depth = torch.where(depth > ZOOMS, depth, 0)
+        rates = (quotients[1:] / quotients[:-1].clamp_min(1e-300)).log() / math.log(FACTOR)
+        last = (depth - 2).clamp_min(1)[None]
         slowest = torch.minimum(rates.gather(0, last), rates.gather(0, last - 1))[0]
-        rough = (levels >= 3) & (slowest > RATE)
+        rough = (depth >= 3) & (slowest > RATE)
         if bool(rough.any()):
             worst = int(torch.where(rough, slowest, -math.inf).argmax())
             point = tuple((starts + 0.5 * (low + high) * across)[worst].tolist())
-            steps = [float(spacing[worst]) for spacing in spacings]
-            return _kink(kind, order, point, history[: levels[worst], worst].tolist(), steps)
+            growth, end = quotients[: depth[worst], worst].tolist(), int(depth[worst]) - 1
+            power = order - math.log(growth[-1] / growth[-3]) / (2 * math.log(FACTOR))
+            name = "jump" if power < 0.5 else "kink" if power < 1.5 else "kink of a derivative"
+            reason = (
+                f"a has a {name} in {kind[-1]} at {show_point(point)}: the difference quotient of "
+                f"order {order} is {growth[-2]:.2g} with the step {steps[end - 1, worst]:.1g} and "
+                f"{growth[-1]:.2g} with {steps[end, worst]:.1g}"
+            )
+            none = (0,) * len(point)
+            return Witness(kind, reason, none, none, (point,), tuple(growth))
     return None
 
 
-def _kink(
-    kind: Kind, order: int, point: tuple[float, ...], growth: list[float], steps: list[float]
-) -> Witness:
-    power = order - math.log(growth[-1] / growth[-3]) / (2 * math.log(FACTOR))
-    name = "jump" if power < 0.5 else "kink" if power < 1.5 else "kink of a derivative"
-    end, none = len(growth) - 1, (0,) * len(point)
-    reason = (
-        f"a has a {name} in {kind[-1]} at {show_point(point)}: the difference quotient of order "
-        f"{order} is {growth[-2]:.2g} with the step {steps[end - 1]:.1g} and "
-        f"{growth[-1]:.2g} with {steps[end]:.1g}"
-    )
-    return Witness(kind, reason, none, none, (point,), tuple(growth))
-
-
-def _find_seam(along: Factor, dim: int, generator: torch.Generator) -> Witness | None:
+def _find_seam(along: Factor, inside: Tensor) -> Witness | None:
     """The first jump between x_j = 0 and x_j = 1 of a or of two derivatives, or None.
 
-    On the torus x = 1 is x = 0: values and one-sided derivatives of both sides are compared.
+    On the torus x = 1 is x = 0: values and one-sided derivatives of both sides are compared, at
+    points x (P, d) with another x_j.
     """
-    inside = 0.9 * torch.rand(16, dim, generator=generator, dtype=torch.float64)
+    rows = torch.tensor(_ONE_SIDED, dtype=torch.float64)
+
+    def one_sided(x: Tensor, direction: Tensor) -> Tensor:
+        """Value and two derivatives along +-e_j, from that side: (3, functions, P)."""
+        points = x[:, None] + SEAM_SPACING * torch.arange(rows.shape[1])[:, None] * direction
+        values, h = along(points.flatten(0, 1)), float(direction.sum()) * SEAM_SPACING
+        values = values.reshape(len(values), *points.shape[:2])
+        return torch.stack([values @ (row / h**k).to(values.dtype) for k, row in enumerate(rows)])
+
+    dim = inside.shape[1]
     for axis, normal in enumerate(torch.eye(dim, dtype=torch.float64)):
         left = inside * (1 - normal)
-        here = _one_sided(along, left, normal)
-        there = _one_sided(along, left + normal, -normal)
-        around = _one_sided(along, inside, normal)
-        values = around[0].abs().amax()
+        jumps = (one_sided(left, normal) - one_sided(left + normal, -normal)).abs().amax(dim=1)
+        around = one_sided(inside, normal)
+        values = float(around[0].abs().amax())
         around[0] -= around[0].mean(dim=-1, keepdim=True)  # what varies, not what is large
         for order, name in enumerate(("a", "∂a", "∂²a")):
-            jump, index = (here - there)[order].abs().amax(dim=0).max(dim=0)
+            jump, index = jumps[order].max(dim=0)
             size = float(around[order].abs().amax())
-            rounding = VISIBLE * float(values) / SEAM_SPACING**order
+            rounding = VISIBLE * values / SEAM_SPACING**order
             if float(jump) > SEAM_TOLERANCE * size + rounding:
                 along_axis = f"/∂x_{axis + 1}" if order else ""
                 reason = (
@@ -169,19 +168,8 @@ def _find_seam(along: Factor, dim: int, generator: torch.Generator) -> Witness |
                     f"of its size between x_{axis + 1} = 0 and 1; inside it varies by {size:.2g}"
                 )
                 point, beta = tuple(left[int(index)].tolist()), (order * normal).int().tolist()
-                jumps = (float(jump),)
-                return Witness("seam", reason, (0,) * dim, tuple(beta), (point,), jumps)
+                return Witness("seam", reason, (0,) * dim, tuple(beta), (point,), (float(jump),))
     return None
-
-
-def _one_sided(function: Factor, x: Tensor, direction: Tensor) -> Tensor:
-    """Value and two derivatives along +-e_j at x (P, d), from that side: (3, functions, P)."""
-    rows = torch.tensor(_ONE_SIDED, dtype=torch.float64)
-    points = x[:, None] + SEAM_SPACING * torch.arange(rows.shape[1])[:, None] * direction
-    values = function(points.flatten(0, 1))
-    values = values.reshape(len(values), *points.shape[:2])
-    h = float(direction.sum()) * SEAM_SPACING
-    return torch.stack([values @ (row / h**k).to(values.dtype) for k, row in enumerate(rows)])
 
 
 def show_point(numbers: Sequence[float]) -> str:

@@ -11,9 +11,6 @@ from torch.func import functional_call, grad, jvp, vjp, vmap
 import pdno
 from pdno import FNO, PDNO, Grid
 
-# torch.func.jvp itself uses torch.jit
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-
 KINDS = {
     "a(x,xi)": lambda dim: PDNO(dim, 1, 1, width=16, modes=4),
     "a(xi)": lambda dim: PDNO(dim, 1, 1, width=4, modes=4, depends_on_x=False),

@@ -9,7 +9,7 @@ from pdno.spectral.fourier import inverse, transform, whole_spectrum
 from pdno.symbols import ClassicalSymbol, InputScale
 from pdno.theory.enclosure import enclose
 from pdno.theory.norms import operator_norm
-from pdno.theory.stencil import multi_indices
+from pdno.theory.probe import multi_indices
 
 ACTIVATIONS = ("gelu", "tanh", "silu", "softplus", "sigmoid")
 STRUCTURES = [

@@ -64,7 +64,7 @@ def jet_over(name, size):
     lo = torch.tensor([[0.6, 0.2]], dtype=torch.float64)
     box = Ball.between(lo, lo + size)
     p, q = (Jet.of_variable(join([Ball.point(box.mid), box])[:, v], v, 2) for v in (0, 1))
-    made = (p * q).scale(2.3).apply(name) * (p.square() + q.square()).power(-0.35)
+    made = ((p * q) * 2.3).apply(name) * (p.square() + q.square()).power(-0.35)
     return (made * (p - q).exponential())[..., None].centred(box.rad)[..., 0]
 
 

@@ -11,8 +11,6 @@ from pdno.training.losses import RelativeError, Residual
 from pdno.training.samples import Batch
 from pdno.training.trained_operator import TrainedOperator
 
-# torch.func.jvp itself uses torch.jit
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 GRID = pdno.Grid((32,))
 X = GRID.points().T[None]
 WAVE = torch.sin(2 * torch.pi * X) + 0.3 * torch.cos(6 * torch.pi * X)
