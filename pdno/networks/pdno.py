@@ -28,7 +28,7 @@ from pdno.symbols.scale import InputScale
 SYMBOLS: dict[str, tuple[Callable[..., Symbol], tuple[str, ...]]] = {
     "network": (NetworkSymbol, ("depends_on_x",)),
     "trunk": (TrunkSymbol, ("depends_on_x", "space_hidden")),
-    "low-rank": (LowRankSymbol, ("rank", "shared")),
+    "low-rank": (LowRankSymbol, ("depends_on_x", "rank", "shared")),
     "table": (TableSymbol, ()),
     "classical": (ClassicalSymbol, ("depends_on_x", "order")),
 }
@@ -84,8 +84,6 @@ class SymbolSpecification:
                 least = "a table symbol needs modes, for example modes=12, and no time"
                 raise ValueError(f"{least} or PDE parameters, which it cannot see")
             return TableSymbol(in_channels, out_channels, modes=modes)
-        if kind == "low-rank" and not self.depends_on_x:
-            raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
         if frequency is None and kind == "trunk":
             frequency = 1.0  # its features have scales of their own, in units of single modes
         make, own = SYMBOLS[kind]

@@ -6,7 +6,7 @@ docs/theory_symbol_classes.md.
 
 import math
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,6 @@ from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP
 from pdno.symbols.network import SeparatedSymbol, append_parameters
-from pdno.symbols.scale import InputScale
 
 Parity = Literal["even", "odd", "none"]
 GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be almost linear
@@ -59,37 +58,27 @@ class ClassicalSymbol(SeparatedSymbol):
         in_channels: int,
         out_channels: int,
         *,
-        scale: InputScale,
         order: float = 0.0,
         hermitian: bool = True,
         elliptic: bool = False,
         self_adjoint: bool = False,
         dissipative: bool = False,
-        depends_on_x: bool = True,
-        takes_time: bool = False,
-        pde_parameters: int = 0,
-        layers: int = 2,
-        hidden: int = 32,
-        activation: str = "gelu",
-        first_activation: str | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            in_channels, out_channels, scale, depends_on_x, takes_time, pde_parameters
-        )
+        super().__init__(in_channels, out_channels, **options)
         self.order, self.hermitian = float(order), hermitian
-        self.self_adjoint, self.dissipative = self_adjoint, dissipative or takes_time
-        self.elliptic = elliptic or (takes_time and order > 0)
+        self.self_adjoint, self.dissipative = self_adjoint, dissipative or self.takes_time
+        self.elliptic = elliptic or (self.takes_time and order > 0)
         self.exact_structure = self.self_adjoint or self.elliptic or self.dissipative
         structures = ("takes_time", "self_adjoint", "dissipative", "elliptic")
         structure = [name for name in structures if getattr(self, name)]
         if structure and in_channels != out_channels:
             channels = f"from {in_channels} to {out_channels} channels"
             raise ValueError(f"{structure[0]} {channels}: give as many outputs as inputs")
-        if depends_on_x and structure and structure != ["elliptic"]:
+        if self.depends_on_x and structure and structure != ["elliptic"]:
             hint = "is a property of a(ξ) alone: give depends_on_x=False"
             raise ValueError(f"{structure[0]} {hint}")
-        network, dim = (layers, hidden, activation, first_activation), scale.dim
-        make = partial(ParityMLP, dim, pde_parameters, self.pairs, network)
+        make = partial(ParityMLP, self.dim, self.pde_parameters, self.pairs, self.network)
         even: Parity = "even" if hermitian else "none"
         odd: Parity = "odd" if hermitian else "none"
         self.real, self.imaginary = make(even), make(odd)
@@ -102,9 +91,9 @@ class ClassicalSymbol(SeparatedSymbol):
         if self.elliptic:
             self.log_ellipticity = nn.Parameter(torch.tensor(math.log(0.1)))  # of c at the start
         self.space = None
-        if depends_on_x:
+        if self.depends_on_x:
             outputs = 1 if self.elliptic else self.pairs
-            self.space = SymbolMLP(2 * dim + pde_parameters, outputs, *network)
+            self.space = SymbolMLP(2 * self.dim + self.pde_parameters, outputs, *self.network)
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
 

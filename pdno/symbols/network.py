@@ -7,10 +7,13 @@ is c(ξ). The other options are those of `SymbolMLP`.
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from pdno.interface.errors import check_at_least
 from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.base import Symbol, SymbolValues, Time, as_parameters
@@ -23,9 +26,25 @@ SCALES = (1.0, 4.0)  # the s of the features of a trunk, in units of the `freque
 GAIN = 3.0  # features lie on spheres, where torch's own start would be almost linear
 
 
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """The options of all symbols of networks; those of the networks are `SymbolMLP`'s."""
+
+    scale: InputScale
+    depends_on_x: bool = True
+    takes_time: bool = False
+    pde_parameters: int = 0
+    layers: int = 2
+    hidden: int = 32
+    activation: str = "gelu"
+    first_activation: str | None = None
+
+
 class SeparatedSymbol(Symbol):
     """Σ_r b_rij(x) c_rij(ξ) with factors that are networks of the scaled x and ξ."""
 
+    options_record = NetworkOptions
+    dim: int
     rank = 1
     periodic = False  # whether b is periodic by construction
     exact_structure = False  # whether c has one, as positivity, that must hold to the last bit
@@ -33,20 +52,18 @@ class SeparatedSymbol(Symbol):
     imaginary: SymbolMLP
     space: SymbolMLP | None
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        scale: InputScale,
-        depends_on_x: bool,
-        takes_time: bool,
-        pde_parameters: int,
-    ) -> None:
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__(in_channels, out_channels)
-        self.dim, self.scale, self.depends_on_x = scale.dim, scale, depends_on_x
-        self.takes_time, self.pde_parameters = takes_time, pde_parameters
+        record = NetworkOptions(**options)
+        self.scale, self.dim, self.depends_on_x = (
+            record.scale,
+            record.scale.dim,
+            record.depends_on_x,
+        )
+        self.takes_time, self.pde_parameters = record.takes_time, record.pde_parameters
         self.pairs = in_channels * out_channels
-        self.inputs = scale.dim + takes_time + pde_parameters  # of a network of x or ξ
+        self.inputs = self.dim + self.takes_time + self.pde_parameters  # of a network of x or ξ
+        self.network = record.layers, record.hidden, record.activation, record.first_activation
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex.
@@ -177,27 +194,13 @@ class NetworkSymbol(SeparatedSymbol):
     PDE parameters μ: a(x, ξ; t, μ).
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        scale: InputScale,
-        depends_on_x: bool = True,
-        takes_time: bool = False,
-        pde_parameters: int = 0,
-        layers: int = 2,
-        hidden: int = 32,
-        activation: str = "gelu",
-        first_activation: str | None = None,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, scale, depends_on_x, takes_time, pde_parameters
-        )
-        network = layers, hidden, activation, first_activation
-        self.real = SymbolMLP(self.inputs, self.pairs, *network)
-        self.imaginary = SymbolMLP(self.inputs, self.pairs, *network)
-        self.space = SymbolMLP(self.inputs, self.pairs, *network) if depends_on_x else None
+    def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, **options)
+        self.real = SymbolMLP(self.inputs, self.pairs, *self.network)
+        self.imaginary = SymbolMLP(self.inputs, self.pairs, *self.network)
+        self.space = None
+        if self.depends_on_x:
+            self.space = SymbolMLP(self.inputs, self.pairs, *self.network)
 
 
 class LowRankSymbol(SeparatedSymbol):
@@ -215,23 +218,18 @@ class LowRankSymbol(SeparatedSymbol):
         in_channels: int,
         out_channels: int,
         *,
-        scale: InputScale,
         rank: int = 2,
         shared: bool = False,
-        takes_time: bool = False,
-        pde_parameters: int = 0,
-        layers: int = 2,
-        hidden: int = 32,
-        activation: str = "gelu",
-        first_activation: str | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, scale, True, takes_time, pde_parameters)
-        if rank < 1:
-            raise ValueError(f"rank is {rank}; expected at least 1")
-        self.rank, network = rank, (layers, hidden, activation, first_activation)
-        self.real = SymbolMLP(self.inputs, rank * self.pairs, *network)
-        self.imaginary = SymbolMLP(self.inputs, rank * self.pairs, *network)
-        self.space = SymbolMLP(self.inputs, rank * (1 if shared else out_channels), *network)
+        super().__init__(in_channels, out_channels, **options)
+        check_at_least("rank", rank, 1)
+        if not self.depends_on_x:
+            raise ValueError("a low-rank symbol depends on x: for a(ξ) take symbol='network'")
+        self.rank = rank
+        self.real = SymbolMLP(self.inputs, rank * self.pairs, *self.network)
+        self.imaginary = SymbolMLP(self.inputs, rank * self.pairs, *self.network)
+        self.space = SymbolMLP(self.inputs, rank * (1 if shared else out_channels), *self.network)
         with torch.no_grad():
             self.space.linear_out.bias.view(rank, -1)[0].add_(1.0)
 
@@ -256,28 +254,19 @@ class TrunkSymbol(SeparatedSymbol):
         in_channels: int,
         out_channels: int,
         *,
-        scale: InputScale,
         space_hidden: int | None = None,
-        depends_on_x: bool = True,
-        takes_time: bool = False,
-        pde_parameters: int = 0,
-        layers: int = 2,
-        hidden: int = 32,
-        activation: str = "gelu",
-        first_activation: str | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            in_channels, out_channels, scale, depends_on_x, takes_time, pde_parameters
-        )
-        features = self.inputs - scale.dim + len(SCALES) * (scale.dim + 1)
-        network = activation, first_activation
-        self.trunk = SymbolMLP(features, 2 * self.pairs, layers, hidden, *network)
+        super().__init__(in_channels, out_channels, **options)
+        features = self.inputs - self.dim + len(SCALES) * (self.dim + 1)
+        self.trunk = SymbolMLP(features, 2 * self.pairs, *self.network)
         with torch.no_grad():
             self.trunk.linear_in.weight.mul_(GAIN)
         self.space = None
-        if depends_on_x:
-            width = hidden if space_hidden is None else space_hidden
-            self.space = SymbolMLP(self.inputs, self.pairs, layers, width, *network)
+        if self.depends_on_x:
+            layers, hidden, name, first = self.network
+            network = layers, hidden if space_hidden is None else space_hidden, name, first
+            self.space = SymbolMLP(self.inputs, self.pairs, *network)
         self.smooth = all(ACTIVATIONS[name].order is not None for name in self.trunk.names)
 
     def proven_order(self, t: float | None = None) -> float | None:
