@@ -20,7 +20,17 @@ from pdno.interface.errors import check_at_least
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import FullSymbol, Symbol, Time
 from pdno.symbols.network import SeparatedSymbol
-from pdno.theory.measurement import EVERY_POWER, Indices, Measurement, Row, measure_differences
+from pdno.theory.measurement import (
+    EVERY_POWER,
+    Indices,
+    Kind,
+    Measurement,
+    Row,
+    Witness,
+    find_kinks,
+    measure_differences,
+    show_point,
+)
 from pdno.theory.probe import (
     RATIO,
     AnySymbol,
@@ -30,7 +40,6 @@ from pdno.theory.probe import (
     multi_indices,
 )
 from pdno.theory.search import RaySearch, find_points
-from pdno.theory.smoothness import Kind, Witness, find_kinks, show_point
 
 if TYPE_CHECKING:
     from pdno.figures.style import Figure

@@ -199,19 +199,24 @@ class _LinearParts:
 
     def derivative(self, slopes: list[Tensor]) -> LinearMap:
         """J, from the slopes at a state."""
+        return partial(self._chain, slopes, 0, self.last + 1)
 
-        def apply(f: Tensor) -> Tensor:
-            v = self.network.surround(_mix(self.lift, f), self.grid)
-            for number, block in enumerate(self.blocks):
-                z = block(v)
-                if self.feed_forward:
-                    first, second = (module.weight for module in self.feed_forward[number])
-                    v = v + _mix(second, slopes[number] * _mix(first, z))
-                else:
-                    v = slopes[number] * z if number < self.last else z
-            return _mix(self.project, slopes[-1] * _mix(self.hidden, cut(v, self.grid)))
-
-        return apply
+    def _chain(self, slopes: list[Tensor] | None, first: int, last: int, v: Tensor) -> Tensor:
+        """A_last d_last ... d_{first+1} A_first v, with the slopes at a state or 1/2."""
+        for number in range(first, last + 1):
+            if number > first and (number > self.last or not self.feed_forward):
+                v = (
+                    0.5 if slopes is None else slopes[-1 if number > self.last else number - 1]
+                ) * v
+            if number > self.last:
+                return _mix(self.project, v)
+            v = self.network.surround(_mix(self.lift, v), self.grid) if number == 0 else v
+            z = self.blocks[number](v)
+            if self.feed_forward and slopes is not None:
+                up, down = (module.weight for module in self.feed_forward[number])
+                z = v + _mix(down, slopes[number] * _mix(up, z))
+            v = _mix(self.hidden, cut(z, self.grid)) if number == self.last else z
+        return v
 
     def bound_by_products(
         self, slopes: list[Tensor] | None, radius: float, failure: float
@@ -235,31 +240,14 @@ class _LinearParts:
             elif j:
                 near = GELU_CURVATURE * bounds[-1] * radius
                 deviations.append(min(near, 0.5 + GELU_LIPSCHITZ))
-            norms = [self._chain_norm(slopes, i, j, chance) for i in range(j + 1)]
+            norms = [_norm(self.project)] * (j + 1)
+            for i in range(min(j, self.last) + 1):
+                channels = self.network.width if i else self.network.in_channels
+                chain, grid = partial(self._chain, slopes, i, j), self.inner if i else self.grid
+                norms[i] = _probable_norm(chain, grid, channels, STEPS, chance)
             rest = (n * e * b for n, e, b in zip(norms[1:], deviations, bounds, strict=True))
             bounds.append(norms[0] + sum(rest))
         return bounds[-1]
-
-    def _chain_norm(
-        self, slopes: list[Tensor] | None, first: int, last: int, failure: float
-    ) -> float:
-        """N_ij: an upper bound of the iteration."""
-        if first > self.last:
-            return _norm(self.project)
-
-        def chain(v: Tensor) -> Tensor:
-            for number in range(first, last + 1):
-                if number > first:
-                    v = (0.5 if slopes is None else slopes[number - 1]) * v
-                if number > self.last:
-                    return _mix(self.project, v)
-                v = self.network.surround(_mix(self.lift, v), self.grid) if number == 0 else v
-                v = self.blocks[number](v)
-                v = _mix(self.hidden, cut(v, self.grid)) if number == self.last else v
-            return v
-
-        channels = self.network.width if first else self.network.in_channels
-        return _probable_norm(chain, self.inner if first else self.grid, channels, STEPS, failure)
 
 
 def _block(kernel: LinearMap, weight: Tensor, v: Tensor) -> Tensor:
