@@ -198,10 +198,9 @@ def _of_xi(
 ) -> tuple[Tensor, Tensor]:
     """Sizes of s^{-α} w^{|α|-m} ∂_ξ^α A over boxes of one face, (rows, P, O, I), and at middles.
 
-    With A(τ, ξ) = r^m a2((τ, ξ)/r), r² = τ² + |ξ|², and w² = τ² + Σ_j s_j² ξ_j², these are
-    ∂_ξ^α [a2](ξ) ⟨ξ⟩^{|α|-m} at (1, ξ/s) times any λ > 0, as they are homogeneous of degree 0:
-    it is enough to examine the half τ >= 0 of the surface of the cube max(|τ|, |ξ_j|) = 1. The
-    variables are all of (τ, ξ) but the one that is 1 on the face.
+    They are homogeneous of degree 0 in (τ, ξ), A(τ, ξ) = r^m a2((τ, ξ)/r), and those of a2 at
+    τ = 1: it is enough to examine the half τ >= 0 of the surface of the cube. The variables are
+    all of (τ, ξ) but the one that is 1 on the face.
     """
     (at, half), n, m = _boxes(lo, hi), lo.shape[1], symbol.order
     unit_ball = Ball.point(torch.ones_like(at.mid[:, 0]))

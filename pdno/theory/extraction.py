@@ -222,10 +222,9 @@ def recover_diffusivity(
 ) -> Estimate:
     """c of a symbol e^{-4π²c|ξ|²t} from its values (..., *K^) at modes ξ (*K^, d).
 
-    With q = 4π²|ξ|²t, y = -log |a| = c q is a line through the origin. Noise of one size in a has
-    the size 1/|a| in y, so the weights are |a|², those of the fitted symbol: the line is fitted a
-    few times, which is the Gauss-Newton method for Σ (|a| - e^{-cq})². For a(x, ξ) give the mean
-    over x. Leading axes may hold times or repetitions; t broadcasts against the values.
+    -log |a| = c q, q = 4π²|ξ|²t, is a line, fitted with the weights |a|² of the fitted symbol:
+    Gauss-Newton for Σ (|a| - e^{-cq})². For a(x, ξ) give the mean over x. Leading axes may hold
+    times or repetitions; t broadcasts against the values.
 
     Example:
         >>> xi = torch.arange(6)[:, None]
@@ -275,13 +274,10 @@ def _fit(y: Tensor, q: Tensor, w: Tensor) -> float:
 
 
 def _standard_error(q: Tensor, w: Tensor, rho: Tensor) -> float:
-    """The error of the slope, for times and modes (T, M).
+    """The error of the slope, for times and modes (T, M), Σ_ξ' (g_ξ·ρ_ξ')² / (n - 1) / (Σ g²)².
 
-    With g = w^{1/2} q and residuals ρ, c is off by Σ_ξ g_ξ·ρ_ξ / Σ g². Often one mode counts, so
-    its own residual, which the fit has made small, says little: ξ gets the residuals of the n
-    modes that count most, at the same times, which is right for noise that is alike in them,
-
-        error² = Σ_ξ 1/(n - 1) Σ_ξ' (g_ξ·ρ_ξ')² / (Σ g²)².
+    With g = w^{1/2} q and residuals ρ, c is off by Σ_ξ g_ξ·ρ_ξ / Σ g². Often one mode counts, and
+    the fit has made its own residual small: each gets those of the n modes ξ' that count most.
     """
     g = w.sqrt() * q
     counts = g.square().sum(dim=0)

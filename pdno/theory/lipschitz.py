@@ -221,15 +221,11 @@ class _LinearParts:
     def bound_by_products(
         self, slopes: list[Tensor] | None, radius: float, failure: float
     ) -> float:
-        """T_L, everywhere or, with the slopes at a state, on a ball around it.
+        """T_L, everywhere or, with the slopes d at a state, on a ball of some radius around it.
 
-        With A_0 = (W_1 + K_1) P, A_l = W_{l+1} + K_{l+1}, the last with Q₁, then A_L = Q₂, and
-        slopes σ'(z_l) = d_l + e_l, |e_l| <= ε_l,
+            T_j = N_0j + Σ_{i=1..j} N_ij ε_i T_{i-1},   N_ij = ‖A_j d_j A_{j-1} ... d_{i+1} A_i‖,
 
-            T_j = N_0j + Σ_{i=1..j} N_ij ε_i T_{i-1},   N_ij = ‖A_j d_j A_{j-1} ... d_{i+1} A_i‖.
-
-        Everywhere d = 1/2 and ε = Lip(σ) - 1/2; on a ball of radius ρ d_l = σ'(z_l(f)) and
-        ε_l = sup |σ''| T_{l-1} ρ. The N_ij hold together but for a probability of `failure`.
+        as in docs/theory_operators.md. All N_ij hold but for a probability of `failure`.
         """
         count = self.last + 2
         chance = 2 * failure / (count * (count + 1))

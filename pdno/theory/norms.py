@@ -175,8 +175,8 @@ def _lanczos(
 ) -> NormEstimate:
     """The root of the largest eigenvalue of S = BᵀB on vectors (n,), from below.
 
-    In an orthonormal basis of the iterates S^k v the operator is tridiagonal, and the residual of
-    its largest eigenvalue is the next entry beside the diagonal times the last of its vector.
+    In an orthonormal basis of the S^k v it is tridiagonal; the residual of its largest eigenvalue
+    is the next entry beside the diagonal times the last of its vector.
     """
     steps = min(iterations, len(start))
     basis = start.new_empty(steps, len(start))
@@ -240,18 +240,10 @@ def norm_bound(
 
 
 class _Blocks:
-    """B as a matrix of blocks B(ξ', ξ), from mode ξ to mode ξ' = ξ + η modulo N.
+    """B as a matrix of blocks B(ξ', ξ), from mode ξ to ξ' = ξ + η modulo N, with σ = s - m.
 
-    Those of η = 0 make a multiplier, the *mean*. With the multiplier m_r(ξ) that acts,
-    μ_r(ξ) = ⟨ξ⟩^{-m} m_r(ξ), and σ = s - m, the rest has bounds
-
-        factors   sup_x |b(x)| · sup_ξ |μ(ξ)| in the norms of `_factors`, for σ = 0;
-        Schur     (max_ξ' Σ_ξ β · max_ξ Σ_ξ' β)^{1/2} for numbers β(ξ', ξ) >= ‖B(ξ', ξ)‖₂;
-        change    factors for σ = 0, and Schur for the difference B(ξ', ξ) (1 - ⟨ξ'⟩^{-σ} ⟨ξ⟩^σ);
-        Peetre    Σ_η 2^{|σ|/2} ⟨η⟩^{|σ|} sup_ξ ‖(b̂ ∘ μ)(η, ξ)‖₂.
-
-    Where pairs (ξ', ξ) are too many, those of the largest b̂(η) are in Schur's sums and the rest of
-    η in Peetre's.
+    Those of η = 0 make a multiplier, the *mean*; μ_r(ξ) is the one that acts times ⟨ξ⟩^{-m}.
+    docs/theory_operators.md derives the bounds by factors, Schur, change of weights and Peetre.
     """
 
     def __init__(
@@ -345,9 +337,7 @@ def _factors(b: Tensor, mu: Tensor) -> float:
 def _products(b: Tensor, mu: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Matrices (|N|, Q) of |b| and (Q, |N|) of μ, products of which bound ‖b(·) ∘ μ(·)‖₂.
 
-    Rows and columns: max_j (Σ_ri b_rji²)^{1/2} · max_i (Σ_rj |μ_rji|²)^{1/2}. Where b does not
-    depend on i there are instead max_j (Σ_r b_rj²)^{1/2} · ‖(μ_1; ...; μ_R)‖₂ and
-    Σ_r max_j |b_rj| · ‖μ_r‖₂.
+    Rows and columns; if b is the same for all i, Σ_r max_j |b_rj| ‖μ_r‖₂, and the norm of all μ_r.
     """
     rows = b.square().sum(dim=(0, 2)).amax(dim=0).sqrt()
     if b.shape[2] > 1:
