@@ -105,16 +105,18 @@ class SeparatedSymbol(Symbol):
         """
         like = next(self.parameters())
         p, xi, line = as_parameters(t, self, like), self.scale.xi(grid, modes, like), grid.dim == 1
-        between = smooth and line and not self.exact_structure
-        c = _interpolate(self.frequency_factor, xi, p) if between else None
-        c = self.frequency_on(grid, modes, xi, p) if c is None else c
+        between = smooth and line
+        if between and not self.exact_structure:
+            c = _interpolate(self.frequency_factor, xi, p)
+        else:
+            c = self.frequency_on(grid, modes, xi, p)
         if not self.depends_on_x:
             return _samples_first(SymbolValues(c), p)
         counts = self._count_nodes(grid, p, most_nodes) if most_nodes else None
         if counts is None:
             x = self.scale.x(grid, like)
-            b = _interpolate(self.space_factor, x, p) if smooth and line else None
-            return _samples_first(SymbolValues(c, self.space_factor(x, p) if b is None else b), p)
+            b = _interpolate(self.space_factor, x, p) if between else self.space_factor(x, p)
+            return _samples_first(SymbolValues(c, b), p)
         axes, bases = grid.axes(), [like.new_empty(0, 0)] * grid.dim
         for axis, count in enumerate(counts):
             if count is not None:
@@ -160,10 +162,10 @@ def append_parameters(points: Tensor, t: Tensor | None) -> Tensor:
 
 def _interpolate(
     factor: Callable[[Tensor, Tensor | None], Tensor], points: Tensor, t: Tensor | None
-) -> Tensor | None:
-    """A factor at many points of a line, (K, 1) -> (..., K), from few nodes; None if too rough."""
+) -> Tensor:
+    """A factor at many points of a line, (K, 1) -> (..., K), from few nodes unless too rough."""
     if len(points) < POINTS_PER_NODE * STEP:
-        return None
+        return factor(points, t)
 
     def at_nodes(count: int) -> Tensor:
         nodes = node_points(count, periodic=False).to(points)
@@ -173,7 +175,7 @@ def _interpolate(
     with torch.no_grad():
         count = count_nodes(at_nodes(MOST), periodic=False)
     if count is None or len(points) < POINTS_PER_NODE * count:
-        return None
+        return factor(points, t)
     axis = tuple(torch.linspace(0, 1, len(points), dtype=torch.float64).tolist())
     parts = [part @ node_basis(axis, count, periodic=False).to(points) for part in at_nodes(count)]
     return join_parts(*parts) if len(parts) == 2 else parts[0]

@@ -205,9 +205,8 @@ class _LinearParts:
         """A_last d_last ... d_{first+1} A_first v, with the slopes at a state or 1/2."""
         for number in range(first, last + 1):
             if number > first and (number > self.last or not self.feed_forward):
-                v = (
-                    0.5 if slopes is None else slopes[-1 if number > self.last else number - 1]
-                ) * v
+                index = -1 if number > self.last else number - 1
+                v = (0.5 if slopes is None else slopes[index]) * v
             if number > self.last:
                 return _mix(self.project, v)
             v = self.network.surround(_mix(self.lift, v), self.grid) if number == 0 else v
