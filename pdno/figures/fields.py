@@ -1,8 +1,9 @@
 """Fields, trajectories and symbols as maps, from plain arrays.
 
 A static sample is a row of input, target, prediction and error; a trajectory has a column for each
-of a few times, or is an animation. Each channel has rows of its own. Fields with a sign have a
-diverging map that is white at zero.
+of a few times, or is an animation. Each channel has rows of its own. Of fields of one axis target
+and prediction are curves in one panel, of volumes the three slices through the middle are shown.
+Fields with a sign have a diverging map that is white at zero; all times share their colours.
 """
 
 import itertools
@@ -17,17 +18,17 @@ import matplotlib
 import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
 
-from pdno.figures.style import Axes, Figure, figure_style, spread
+from pdno.figures.style import COLOURS, Axes, Figure, figure_style, spread
 from pdno.files.atomic import atomic_path, write_text
 
 FRAMES, CHANNELS = 4, 3  # that are drawn at most
 PER_SECOND = 8
+ONE_SIGN = 0.1  # up to this share of the largest value a field may go beyond zero
 ANIMATION_SETTINGS: Any = {"savefig.dpi": 100, "animation.embed_limit": 100.0}
 ICONS = {"minus": "−", "plus": "+", "play": "▶", "play fa-flip-horizontal": "◀", "pause": "⏸"}
 ICONS |= {"fast-backward": "⏮", "fast-forward": "⏭", "step-backward": "«", "step-forward": "»"}
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Names = tuple[Sequence[str], Sequence[str]]
-Show = Callable[[Array], None]
 
 
 class Style(TypedDict):
@@ -41,7 +42,8 @@ class Style(TypedDict):
 class Panel(NamedTuple):
     """A field (*N) of the unit box, or a function of ξ from its lowest modes on.
 
-    With error bars of half width `band`, for fields of one axis; for an animation frames (T, *N).
+    A field of one axis may have its `target` and error bars of half width `band` beside it. For an
+    animation these are frames (T, *N).
     """
 
     title: str
@@ -49,6 +51,15 @@ class Panel(NamedTuple):
     style: Style
     low: Sequence[float] | None = None
     band: Array | None = None
+    target: Array | None = None
+
+    def at(self, frame: int) -> "Panel":
+        """One of its frames."""
+        band, target = (f if f is None else f[frame] for f in (self.band, self.target))
+        return self._replace(values=self.values[frame], band=band, target=target)
+
+
+Show = Callable[[Panel], None]
 
 
 def signed(*fields: Array) -> Style:
@@ -59,69 +70,99 @@ def signed(*fields: Array) -> Style:
 
 
 def field_style(truth: Array) -> Style:
-    """Diverging for a field with both signs, sequential for others."""
-    if truth.min() < 0 < truth.max():
+    """Diverging for a field with both signs, sequential for others, also nearly so."""
+    low, high = float(truth.min()), float(truth.max())
+    if min(-low, high) > ONE_SIGN * max(-low, high):
         return signed(truth)
-    return {"cmap": "viridis", "vmin": float(truth.min()), "vmax": float(truth.max())}
+    return {"cmap": "viridis", "vmin": low, "vmax": high}
 
 
 def draw_field(axes: Axes, panel: Panel) -> Show:
-    """A curve in 1D, else a map with its colour bar, of a volume the first slice.
+    """A curve in 1D, else a map with its colour bar, of a volume three slices.
 
-    The first array axis runs to the right. Returns a function that shows other values instead.
+    The first array axis runs to the right. Returns a function that shows another panel instead.
     """
-    values, low = panel.values, panel.low
-    x = "x" if low is None else "ξ"
+    shape, low, x = panel.values.shape, panel.low, "x" if panel.low is None else "ξ"
     axes.set_title(panel.title, fontsize=8)
     axes.tick_params(labelsize=7)
-    labels = {1: x, 2: f"{x}₁", 3: f"{x}₁, at the first {x}₃"}
-    axes.set_xlabel(labels[values.ndim], labelpad=1, fontsize=8)
-    if values.ndim == 1:
-        return _draw_line(axes, panel)
-    axes.set_ylabel(f"{x}₂", labelpad=1, fontsize=8)
-    extent = (0.0, 1.0, 0.0, 1.0)
-    if low is None:
+    if len(shape) == 1:
+        axes.set_xlabel(x, labelpad=1, fontsize=8)
+        return _draw_lines(axes, panel)
+    extent, edges = None, np.cumsum((shape[0], shape[0], shape[1]))
+    if len(shape) == 3:
+        axes.set(yticks=[], xticks=edges + (0, 1, 2) - np.array(shape)[[0, 0, 1]] / 2 - 0.5)
+        axes.set_xlabel("slices through the middle", labelpad=1, fontsize=8)
+        axes.set_xticklabels([f"{x}₁, {x}₂", f"{x}₁, {x}₃", f"{x}₂, {x}₃"])
+    elif low is None:
+        extent = (0.0, 1.0, 0.0, 1.0)
         axes.set(xticks=[0, 1], yticks=[0, 1])
     else:
-        (left, bottom), (width, height) = low[:2], values.shape[:2]
-        extent = (left - 0.5, left + width - 0.5, bottom - 0.5, bottom + height - 0.5)
-    image = axes.imshow(_first_slice(values), extent=extent, **panel.style)
+        extent = (low[0] - 0.5, low[0] + shape[0] - 0.5, low[1] - 0.5, low[1] + shape[1] - 0.5)
+    if len(shape) == 2:
+        axes.set_xlabel(f"{x}₁", labelpad=1, fontsize=8)
+        axes.set_ylabel(f"{x}₂", labelpad=1, fontsize=8)
+    image = axes.imshow(_as_image(panel), extent=extent, **panel.style)
     axes.get_figure().colorbar(image, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)  # type: ignore[union-attr]
-    return lambda values: image.set_data(_first_slice(values))
+    return lambda panel: image.set_data(_as_image(panel))
 
 
-def _draw_line(axes: Axes, panel: Panel) -> Show:
-    values, band = panel.values, np.zeros(()) if panel.band is None else panel.band
-    least = min(panel.style["vmin"], float((values - band).min()))
-    most = max(panel.style["vmax"], float((values + band).max()))
+def _draw_lines(axes: Axes, panel: Panel) -> Show:
+    values, band, target = panel.values, panel.band, panel.target
+    least, most = panel.style["vmin"], panel.style["vmax"]
     if -np.inf < least < most < np.inf:
         axes.set_ylim(least - 0.05 * (most - least), most + 0.05 * (most - least))
     x = np.arange(values.size) / (values.size if panel.low is None else 1)
-    (line,) = axes.plot(x, values)
-    if panel.band is not None:
-        axes.fill_between(x, values - band, values + band, alpha=0.3, linewidth=0)
-    return line.set_ydata
+    lines = []
+    if target is not None:
+        lines = axes.plot(x, target, color="0.45", linewidth=2.5, label="target")
+    lines += axes.plot(x, values, label="prediction", color=COLOURS[1 if lines else 0])
+    if band is not None:
+        colour = lines[-1].get_color()
+        axes.fill_between(x, values - band, values + band, alpha=0.3, linewidth=0, color=colour)
+    if target is not None:
+        axes.legend(fontsize=6)
+
+    def show(panel: Panel) -> None:
+        shown = [panel.values] if panel.target is None else [panel.target, panel.values]
+        for line, values in zip(lines, shown, strict=True):
+            line.set_ydata(values)
+
+    return show
 
 
-def _first_slice(values: Array) -> Array:
-    return values.T if values.ndim == 2 else values[..., 0].T
+def _as_image(panel: Panel) -> Array:
+    """A plane, or the three slices of a volume through its middle, side by side."""
+    values, shape = panel.values, panel.values.shape
+    if len(shape) == 2:
+        return values.T
+    middle = [n // 2 for n in shape] if panel.low is None else [-int(k) for k in panel.low]
+    planes = [values.take(k, axis) for axis, k in zip((2, 1, 0), reversed(middle), strict=True)]
+    height = max(plane.shape[1] for plane in planes)
+    padding = [((0, 1), (0, height - plane.shape[1])) for plane in planes]
+    padded = [np.pad(p, w, constant_values=np.nan) for p, w in zip(planes, padding, strict=True)]
+    return np.concatenate(padded)[:-1].T
 
 
 def panels_of(
     name: str, target: Array, prediction: Array | None = None, band: Array | None = None
 ) -> list[Panel]:
-    """Target, and prediction and error; the first two share their colours.
+    """Target, and prediction and error, as frames (T, *N); the first two share their colours.
 
-    With error bars the prediction of one axis has them around it, that of two a map of them.
+    Of one axis they share a panel, with error bars around the prediction; of more axes those have
+    a map.
     """
-    panels = [Panel(name, target, field_style(target))]
-    if prediction is not None:
-        error, around = prediction - target, band if target.ndim == 1 else None
-        panels.append(Panel("prediction", prediction, panels[0].style, band=around))
-        panels.append(Panel("error", error, signed(error)))
-    if band is not None and band.ndim > 1:
-        panels.append(Panel("error bars ±", band, field_style(band)))
-    return panels
+    style = field_style(target)
+    if prediction is None:
+        return [Panel(name, target, style)]
+    error = prediction - target
+    last = Panel("error", error, signed(error))
+    if target.ndim == 2:
+        ends = prediction if band is None else np.stack([prediction - band, prediction + band])
+        style["vmin"] = min(style["vmin"], float(ends.min()))
+        style["vmax"] = max(style["vmax"], float(ends.max()))
+        return [Panel(name, prediction, style, band=band, target=target), last]
+    panels = [Panel(name, target, style), Panel("prediction", prediction, style), last]
+    return panels if band is None else [*panels, Panel("error bars ±", band, field_style(band))]
 
 
 def draw_panels(rows: Iterable[Iterable[Axes]], panels: Sequence[Sequence[Panel | None]]) -> None:
@@ -149,21 +190,26 @@ def plot_sample(
     """
     fields = outputs if band is None else (*outputs, band)
     frames = [field if times else field[None] for field in fields]
-    labels = {k: f", t = {times[k]:g}" if times else "" for k in spread(len(frames[0]), FRAMES)}
     counts = len(inputs), frames[0].shape[1]
     rows: list[Sequence[Panel | None]] = []
     for c in range(min(max(counts), CHANNELS)):
         before, after = (_channel_name(part, c, n) for part, n in zip(names, counts, strict=True))
         first = Panel(before, inputs[c], field_style(inputs[c])) if c < counts[0] else None
-        columns = [
-            panels_of(after + label, *(field[k, c] for field in frames))
-            for k, label in labels.items()
-            if c < counts[1]
-        ]
-        below = list(zip(*columns, strict=True)) if times else [sum(columns, [])]
-        rows += [[None if k else first, *line] for k, line in enumerate(below or [[]])]
+        panels = panels_of(after, *(field[:, c] for field in frames)) if c < counts[1] else []
+        if not times:
+            rows.append([first, *(panel.at(0) for panel in panels)])
+        for row, panel in enumerate(panels if times else ()):
+            shown = {k: panel.at(k) for k in spread(len(times or ()), FRAMES)}
+            labels = [f", t = {t:g}" * (row == 0) for t in times or ()]
+            line = [p._replace(title=panel.title + labels[k]) for k, p in shown.items()]
+            rows.append([None if row else first, *line])
+    return _figure_of(rows, title)
+
+
+def _figure_of(rows: Sequence[Sequence[Panel | None]], title: str = "") -> Figure:
     width = max(map(len, rows))
-    figure = Figure(figsize=(2.3 * width, 2.0 * len(rows) + 0.3))
+    volume = any(panel is not None and panel.values.ndim == 3 for row in rows for panel in row)
+    figure = Figure(figsize=((4.2 if volume else 2.3) * width, 2.0 * len(rows) + 0.3))
     draw_panels(figure.subplots(len(rows), width, squeeze=False), rows)
     figure.suptitle(title, fontsize=10)
     return figure
@@ -234,13 +280,12 @@ def animate_sample(
     figure = Figure(figsize=(2.6 * len(rows[0]), 2.3 * len(rows) + 0.3))
     axes = figure.subplots(len(rows), len(rows[0]), squeeze=False).ravel()
     panels = list(itertools.chain(*rows))
-    firsts = [panel._replace(values=panel.values[0]) for panel in panels]
-    shows = list(map(draw_field, axes, firsts))
+    shows = [draw_field(a, panel.at(0)) for a, panel in zip(axes, panels, strict=True)]
 
     def update(frame: int) -> None:
         figure.suptitle(f"{title}, t = {times[frame]:g}".removeprefix(", "), fontsize=10)
         for show, panel in zip(shows, panels, strict=True):
-            show(panel.values[frame])
+            show(panel.at(frame))
 
     return Animation(figure, update, len(times))
 
@@ -274,9 +319,7 @@ def plot_symbol_layer(frequency: Array, space: Array | None) -> Figure:
         ]
         for j in range(outputs)
     ]
-    figure = Figure(figsize=(2.3 * len(rows[0]), 2.0 * outputs))
-    draw_panels(figure.subplots(outputs, len(rows[0]), squeeze=False), rows)
-    return figure
+    return _figure_of(rows)
 
 
 @figure_style()

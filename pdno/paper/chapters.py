@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from pdno.data.problems import PROBLEMS
 from pdno.figures.style import Figure
 from pdno.paper import figures_errors, figures_fields, figures_symbols, tables
 from pdno.paper.claims import CLAIMS, Assessment, assess, claims_table
@@ -38,7 +39,8 @@ def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run])
     for exhibit in every:
         page.discard(exhibit.key)
     results = Results.of(runs, folders)
-    if not (results.resources or any(results.study(s) for x in every for s in x.studies)):
+    ours = [n.metadata for x in every for study in x.studies for n in results.study(study)]
+    if not results.resources and not any(m.of_paper or m.study not in PROBLEMS for m in ours):
         return
     assessments = [assess(claim, results) for claim in CLAIMS]
     tested = [a for a in assessments if a.answer != "not tested here"]
@@ -57,9 +59,10 @@ def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run])
     missing = [x for x in every if sections[x.key] is None]
     if rest := _not_run(missing, [a for a in assessments if a not in tested]):
         page.chapters.append(Chapter("Not run", [rest]))
+    page.title = "Pseudo-differential neural operators: report"
     page.introduction.append(
-        f'The paper: <a href="{LINK}">{SOURCE}</a>. A budget is the amount of training: smoke '
-        "tests nothing, small is less than the paper's, paper is as much."
+        f'The paper: <a href="{LINK}">{SOURCE}</a>. A budget is the amount of training: '
+        "paper is as much as in the paper, small is less, smoke shows only that all runs."
     )
     left_out = (run.folder.name for n in results.left_out if (run := results.run(n)))
     if names := html.escape(", ".join(sorted(left_out))):

@@ -26,30 +26,43 @@ from pdno.files.metric_table import ERROR, by_network, write_metrics
 from pdno.report.tables import MISSING, Table, html_note, number
 from pdno.runs.run import Run, find_runs, find_unfinished
 
-MOST_ROWS, SPLITS = 8, ("train", "test")  # of a figure
+MOST_ROWS, MOST_NAMES, SPLITS = 8, 3, ("train", "test")  # of a figure, and of the title
 REPORT = "report.html"
-TITLE = "Pseudo-differential neural operators: report"
-CAPTION = (
-    "Error by epoch (dashed: training, solid: test); the first test sample, its prediction and "
-    "the relative error of it, at the last time where there are several; the symbol Re a2 of the "
-    "first channel pair in the first block."
-)
 STYLE = """
-:root { color-scheme: light; } * { box-sizing: border-box; } body { font: 1rem/1.5 system-ui,
-sans-serif; color: #1a1a1a; background: #fff; margin: 0 auto; padding: 1rem; max-width: 62rem;
-overflow-wrap: break-word; } h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.3rem;
-margin-top: 2.5rem; border-bottom: 1px solid #ccc; } h3 { font-size: 1.05rem; margin: 2rem 0
-0.5rem; } a { color: #00558c; } nav ul { columns: 20rem; padding-left: 1.2rem; font-size: 0.9rem; }
-nav li { break-inside: avoid; } code { background: #f2f2f2; padding: 0.1rem 0.3rem; border-radius:
-3px; font-size: 0.9em; } .wide { overflow-x: auto; } table { border-collapse: collapse; min-width:
-40rem; font-size: 0.82rem; font-variant-numeric: tabular-nums; } th, td { text-align: left;
-vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; } thead th { border-bottom: 2px solid #444;
-} tbody td { border-bottom: 1px solid #ddd; } figure { margin: 0; break-inside: avoid; } img {
-max-width: 100%; height: auto; } figcaption, .note, .origin { font-size: 0.85rem; color: #444; }
-details { font-size: 0.85rem; } summary { cursor: pointer; font-size: 1rem; } @media print { body {
-max-width: none; padding: 0; font-size: 10pt; } nav { display: none; } .wide { overflow: visible; }
-table { font-size: 7pt; min-width: 0; } h3 { break-after: avoid; } }
+:root { color-scheme: light dark; --ink: #1a1a1a; --soft: #444; --paper: #fff; --line: #ccc;
+--code: #f2f2f2; --link: #00558c; } @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6;
+--soft: #b3b3b3; --paper: #16181a; --line: #44484c; --code: #26292c; --link: #7cc0f2; }
+img { filter: brightness(0.88); } } * { box-sizing: border-box; } body { font: 1rem/1.5 system-ui,
+sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto; padding: 1rem;
+max-width: 62rem; overflow-wrap: break-word; } h1 { font-size: 1.6rem; line-height: 1.2; }
+h2 { font-size: 1.3rem; margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
+h3 { font-size: 1.05rem; margin: 2rem 0 0.5rem; } a { color: var(--link); } nav ul {
+columns: 20rem; padding-left: 1.2rem; font-size: 0.9rem; } nav li { break-inside: avoid; }
+code { background: var(--code); padding: 0.1rem 0.3rem; border-radius: 3px; font-size: 0.9em; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; min-width: 40rem;
+font-size: 0.82rem; font-variant-numeric: tabular-nums; } th, td { text-align: left;
+vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; } thead th { border-bottom: 2px solid
+var(--soft); } tbody td { border-bottom: 1px solid var(--line); } figure { margin: 0;
+break-inside: avoid; } img { max-width: 100%; height: auto; border-radius: 4px; } figcaption,
+.note, .origin { font-size: 0.85rem; color: var(--soft); } details { font-size: 0.85rem; }
+summary { cursor: pointer; font-size: 1rem; } @media screen and (max-width: 42rem) {
+img { max-width: none; width: 42rem; } table, tbody, tr, td { display: block; min-width: 0; }
+thead { display: none; } tr { border-bottom: 2px solid var(--soft); padding: 0.4rem 0; }
+tbody td { border: 0; padding: 0.1rem 0; } td::before { content: attr(data-head) ": ";
+color: var(--soft); } } @media print { :root { --ink: #000; --soft: #444; --paper: #fff; }
+img { filter: none; } body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; }
+.wide { overflow: visible; } table { font-size: 7pt; min-width: 0; } h3 { break-after: avoid; } }
 """
+ABOUT = (
+    "Errors are relative L2, means over the test samples, and ± is the standard deviation over "
+    "seeds; every number is of a run folder."
+)
+CAPTION = (
+    "A row for each network. Error by epoch (dashed: training, solid: test). Then the first test "
+    "sample, at the last time where there are several: input, target and prediction, and its "
+    "relative error. Target and prediction share their colours, all errors of a column theirs. "
+    "Last the symbol Re a2 of the first channel pair in the first block."
+)
 
 
 class Section(NamedTuple):
@@ -72,6 +85,7 @@ class Page:
     """A report in the folder `out`; sections write their files when they are made."""
 
     out: Path
+    title: str = "Report"
     introduction: list[str] = field(default_factory=list)  #: sentences, in HTML
     chapters: list[Chapter] = field(default_factory=list)
 
@@ -91,6 +105,7 @@ class Page:
         save_figure(figure, path.with_suffix(".pdf"))
         data = base64.b64encode(path.read_bytes()).decode("ascii")
         image = f'<img src="data:image/png;base64,{data}" alt="{html.escape(title)}">'
+        image = f'<div class="wide">{image}</div>'
         text = f"<figcaption>{html_note(caption)}</figcaption>"
         return Section(key, title, f"<figure>{image}\n{text}</figure>\n{note}")
 
@@ -114,13 +129,13 @@ class Page:
                 name = html.escape(title)
                 contents += f'<li><a href="#{key}">{name}</a></li>\n'
                 body += f'<section id="{key}">\n<h3>{name}</h3>\n{text}\n</section>\n'
-        target = self.out / REPORT
+        target, name = self.out / REPORT, html.escape(self.title)
         write_text(
             target,
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f'<link rel="icon" href="data:,">\n<title>{TITLE}</title>\n<style>{STYLE}</style>\n'
-            f"</head>\n<body>\n<h1>{TITLE}</h1>\n{words}"
+            f'<link rel="icon" href="data:,">\n<title>{name}</title>\n<style>{STYLE}</style>\n'
+            f"</head>\n<body>\n<h1>{name}</h1>\n{words}"
             f"<nav><h2>Contents</h2><ul>\n{contents}</ul></nav>\n<main>\n{body}</main>\n"
             "</body>\n</html>\n",
         )
@@ -143,13 +158,12 @@ def write_report(
     runs = find_runs(folders)
     out.mkdir(parents=True, exist_ok=True)
     write_metrics(out / "metrics.csv", (metric for run in runs for metric in run.metrics))
-    page, count = Page(out), f"{len(runs)} finished run" + "s" * (len(runs) > 1)
+    names = list(dict.fromkeys(run.metrics[0].experiment for run in runs))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    page = Page(out, f"Report: {', '.join(names[:MOST_NAMES])}{more}")
     page.discard("runs-*")
-    page.introduction.append(
-        f"Made from {count}; every number is of a run folder or, where it says so, of the paper. "
-        "Errors are relative L2, means over the test samples, and ± is the standard deviation "
-        "over seeds."
-    )
+    count = f"{len(runs)} finished run" + "s" * (len(runs) > 1)
+    page.introduction.append(f"{count.capitalize()}. {_best(runs)}{ABOUT}")
     figures = [
         page.figure(f"runs-{k}", title, plot_runs(block), CAPTION)
         for k, (title, block) in enumerate(runs_by_data(runs), start=1)
@@ -160,14 +174,15 @@ def write_report(
     if add_chapters is not None:
         add_chapters(page, folders, runs)
     if unfinished := find_unfinished(folders):
-        names = html.escape(", ".join(unfinished))
-        page.introduction.append(f"Not finished yet, and left out: {names}.")
+        listed = html.escape(", ".join(unfinished))
+        page.introduction.append(f"Not finished yet, and left out: {listed}.")
     return page.write()
 
 
 def runs_table(runs: Sequence[Run]) -> Table:
-    """Every run with its errors and its training."""
-    head = ("data", "s", "network", "seed", "train", "test", "parameters", "epochs", "samples")
+    """Every run with its task, its errors and its training."""
+    head: tuple[str, ...]
+    head = ("data", "s", "network", "task", "seed", "train", "test", "parameters", "epochs")
     lines, machines = [], dict[str, list[str]]()
     for run in sorted(runs, key=lambda run: (run.metrics[0].experiment, run.resolution)):
         first, last, machine = run.metrics[0], run.history[-1:], run.environment
@@ -175,7 +190,8 @@ def runs_table(runs: Sequence[Run]) -> Table:
         if errors[0] == MISSING and last:  # `pdno.fit` measures no other one
             errors[0] = f"{number(last[0].train)}*"
         single = len({metric.model for metric in run.metrics}) == 1
-        about = [run.model, str(run.seed)] if single else [MISSING, MISSING]
+        mode = first.metadata.mode or MISSING
+        about = [run.model, mode, str(run.seed)] if single else [MISSING, mode, MISSING]
         parameters = f"{first.parameters:,}" if single and first.parameters else MISSING
         counts = (last[0].epoch if last else None, first.metadata.samples)
         epochs, samples = (MISSING if count is None else str(count) for count in counts)
@@ -186,9 +202,20 @@ def runs_table(runs: Sequence[Run]) -> Table:
             machines.setdefault(words, []).append(run.folder.name)
     several = len(machines) > 1
     notes = [f"{m}: {', '.join(names)}" if several else m for m, names in machines.items()]
-    if any(line[4].endswith("*") for line in lines):
+    if any("*" in cell for line in lines for cell in line):
         notes.append("*: mean over the last epoch, each batch before its update")
-    return Table((*head, "seconds", "folder"), tuple(lines), tuple(f"{n}." for n in notes))
+    head = (*head, "samples", "seconds", "folder")
+    return Table(head, tuple(lines), tuple(f"{note}." for note in notes))
+
+
+def _best(runs: Sequence[Run]) -> str:
+    """The sentence that a reader looks for first, where the runs are of the same data."""
+    errors = [(error, run) for run in runs if (error := _error(run, "test")) is not None]
+    if not errors or len({run.metrics[0].experiment for run in runs}) > 1:
+        return ""
+    error, run = min(errors, key=lambda pair: pair[0])
+    which = html.escape(f"{run.model} ({run.folder.name})")
+    return f"Smallest test error: {number(error)}, {which}. "
 
 
 def _error(run: Run, split: str) -> float | None:
@@ -215,15 +242,20 @@ def runs_by_data(runs: Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
 @figure_style()
 def plot_runs(runs: Sequence[Run]) -> Figure:
     """A row for each run, as `CAPTION` describes it."""
-    rows = [[*_sample(run), *_symbol(run)] for run in runs]
+    samples = [_sample(run) for run in runs]
+    worst = fields.signed(*(panels[-1].values for panels in samples if panels))
+    rows = [
+        [*panels[:-1], *(error._replace(style=worst) for error in panels[-1:]), *_symbol(run)]
+        for panels, run in zip(samples, runs, strict=True)
+    ]
     columns = 1 + max(map(len, rows))
     figure = Figure(figsize=(max(1.95 * columns, 5.0), 1.85 * len(runs) + 0.2))
     axes = figure.subplots(len(runs), columns, squeeze=False)
     for run, (first, *others), panels in zip(runs, axes, rows, strict=True):
         errors = {k: [(row.epoch, getattr(row, k)) for row in run.history] for k in SPLITS}
         draw_training(first, errors)
-        first.set_title(f"test error {number(_error(run, 'test'))}", fontsize=8)
-        first.set_ylabel(run.model, fontsize=8)
+        first.set_title(f"{run.model}\ntest error {number(_error(run, 'test'))}", fontsize=8)
+        first.set_ylabel("relative L2 error", fontsize=8)
         fields.draw_panels([others], [panels])
     return figure
 
@@ -234,13 +266,13 @@ def _sample(run: Run) -> list[fields.Panel]:
         return []
     inputs, *both = (run.array(name)[0] for name in ("input", "target", "prediction"))
     # the frames of a window are channels: the last is the newest
-    first = inputs[0 if run.times is None else -1]
-    target, prediction = (f[0] if run.times is None else f[-1, 0] for f in both)
-    name = "target" if run.times is None else f"target, t = {run.times[-1]:g}"
-    *panels, error = fields.panels_of(name, target, prediction)
-    size = float(np.linalg.norm(error.values) / np.linalg.norm(target))
-    inputs_panel = fields.Panel("input", first, fields.field_style(first))
-    return [inputs_panel, *panels, error._replace(title=f"error, {size:.3g}")]
+    last, at = (0, "") if run.times is None else (-1, f", t = {run.times[-1]:g}")
+    before, after = ([name.replace("_", " ") for name in names] for names in run.channels)
+    target, prediction = (f[:1] if run.times is None else f[-1:, 0] for f in both)
+    panels = [panel.at(0) for panel in fields.panels_of(after[0] + at, target, prediction)]
+    size = float(np.linalg.norm(panels[-1].values) / np.linalg.norm(target))
+    panels[-1] = panels[-1]._replace(title=f"error, {size:.3g}")
+    return [fields.Panel(before[last], inputs[last], fields.field_style(inputs[last])), *panels]
 
 
 def _symbol(run: Run) -> list[fields.Panel]:

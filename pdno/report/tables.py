@@ -109,10 +109,11 @@ class Table:
         return "\n".join([start, rule, head, rule, *rest, rule, r"\end{tabular}", *notes, ""])
 
     def html(self) -> str:
-        """An HTML table that scrolls by itself on a narrow screen."""
+        """An HTML table, whose cells know their heads: on a narrow screen they are lines."""
         names, *lines = self._styled(html.escape, "<strong>{}</strong>")
         head = "".join(f'<th scope="col">{cell}</th>' for cell in names)
-        cells = ["".join(f"<td>{cell}</td>" for cell in line) for line in lines]
+        rows = [zip(names, line, strict=True) for line in lines]
+        cells = ["".join(f'<td data-head="{n}">{cell}</td>' for n, cell in row) for row in rows]
         body = "\n".join(f"<tr>{line}</tr>" for line in cells)
         notes = "".join(f'<p class="note">{html_note(note)}</p>\n' for note in self.notes)
         table = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n"

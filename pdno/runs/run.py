@@ -112,6 +112,12 @@ class Run:
         return self._samples[0][name].double().numpy()
 
     @property
+    def channels(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Names of the channels of inputs and targets."""
+        inputs, targets = json.loads(self._samples[1].get("channels", "[[], []]"))
+        return inputs or ["input"], targets or ["target"]
+
+    @property
     def times(self) -> tuple[float, ...] | None:
         """Times of the frames of the sample arrays; None for a static problem."""
         times = json.loads(self._samples[1].get("times", "null"))

@@ -67,6 +67,7 @@ class Sampling:
         (inputs, targets), grid, times = data[0], data.grid, data.times
         parameters = data.pde_parameters()
         columns = () if parameters is None else parameters.unbind(dim=1)
+        names = [() if part[0].startswith(("input", "output")) else part for part in data.channels]
         return cls(
             grid,
             input_channels=inputs.shape[0],
@@ -74,6 +75,8 @@ class Sampling:
             times=data.target_times,
             step=None if times is None else times[0] if len(times) == 1 else times[1] - times[0],
             input_frames=data.input_frames,
+            input_names=names[0],
+            output_names=names[1],
             pde_parameters=data.pde_parameter_names,
             ranges=tuple((float(column.min()), float(column.max())) for column in columns),
         )

@@ -258,7 +258,9 @@ class TrainedOperator(nn.Module):
         arrays = self.sample_arrays
         if not any(name.startswith("symbol.") for name in arrays):
             arrays = {**arrays, **symbol_arrays(self.network, self.task, grid, times)}
-        header = {"grid": json.dumps(asdict(grid)), "times": json.dumps(times)}
+        names = [sampling.input_names, sampling.output_names]
+        parts = {"grid": asdict(grid), "times": times, "channels": names}
+        header = {name: json.dumps(part) for name, part in parts.items()}
         single = {name: array.float() for name, array in arrays.items()}
         checkpoint.write_tensors(folder / run_folder.SAMPLES, single, header)
         write_metrics(folder / run_folder.METRICS, self.metrics)

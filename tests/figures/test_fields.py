@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 from PIL import Image
 
-from pdno.figures.fields import animate_sample, centred, plot_sample, signed
+from pdno.figures.fields import animate_sample, centred, field_style, plot_sample, signed
 from pdno.figures.style import figure_style, save_figure
 
 
@@ -23,9 +23,8 @@ def shown(figure):
     return found
 
 
-@pytest.mark.parametrize("shape", [(16,), (4, 6)])
-def test_a_static_sample_is_input_target_prediction_and_error(shape):
-    given, target, prediction = np.random.default_rng(0).standard_normal((3, 1, *shape))
+def test_a_static_sample_is_input_target_prediction_and_error():
+    given, target, prediction = np.random.default_rng(0).standard_normal((3, 1, 4, 6))
     figure = plot_sample(given, target, prediction, title="title")
     panels = {name: values for name, (values,) in shown(figure).items()}
     assert list(panels) == ["input", "target", "prediction", "error"]
@@ -34,6 +33,37 @@ def test_a_static_sample_is_input_target_prediction_and_error(shape):
     assert np.array_equal(panels["error"], (prediction - target)[0])
     assert figure.get_suptitle() == "title"
     assert list(shown(plot_sample(given, target))) == ["input", "target"]
+
+
+def test_target_and_prediction_of_one_axis_are_curves_in_one_panel():
+    given, target, prediction = np.random.default_rng(0).standard_normal((3, 1, 16))
+    figure = plot_sample(given, target, prediction, names=(["u0"], ["u"]))
+    before, both, error = figure.axes
+    assert [axes.get_title() for axes in figure.axes] == ["u0", "u", "error"]
+    assert [line.get_label() for line in both.lines] == ["target", "prediction"]
+    for line, values in zip(both.lines, (target, prediction), strict=True):
+        assert np.array_equal(line.get_ydata(), values[0])
+    assert [text.get_text() for text in both.get_legend().texts] == ["target", "prediction"]
+    assert before.get_legend() is None and len(error.lines) == 1
+
+
+@pytest.mark.parametrize("shape", [(16,), (4, 6)])
+def test_all_times_of_a_decay_share_their_scale(shape):
+    start = np.random.default_rng(0).standard_normal((1, *shape))
+    target = np.stack([start / 2**k for k in range(4)])
+    figure = plot_sample(start, target, 1.1 * target, times=(1, 2, 3, 4))
+    limits = {}
+    for axes in figure.axes:
+        if axes.get_visible() and axes.get_title():
+            scale = axes.get_ylim() if len(shape) == 1 else axes.images[0].get_clim()
+            limits.setdefault(axes.get_title().split(",")[0], set()).add(scale)
+    assert {"target", "error"} < set(limits) and all(len(same) == 1 for same in limits.values())
+
+
+@pytest.mark.parametrize(("least", "name"), [(0, "viridis"), (-0.05, "viridis"), (-0.5, "RdBu_r")])
+def test_a_field_that_is_nearly_positive_has_a_sequential_map(least, name):
+    assert field_style(np.array([least, 0.2, 1.0]))["cmap"] == name
+    assert field_style(-np.array([least, 0.2, 1.0]))["cmap"] == name
 
 
 @pytest.mark.parametrize("count", [1, 2, 9])
@@ -66,10 +96,20 @@ def test_every_channel_has_its_row_and_a_map_its_axes_and_colour_bar():
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("x₁", "x₂")
         assert image.colorbar is not None
     assert len(maps) == 5
-    volume = np.random.default_rng(0).standard_normal((1, 4, 6, 3))
+
+
+def test_a_volume_is_shown_by_its_three_slices_through_the_middle():
+    volume = np.random.default_rng(0).standard_normal((1, 4, 6, 2))
     (first, *_) = plot_sample(volume, volume).axes
-    assert np.array_equal(first.images[0].get_array().T, volume[0, ..., 0])
-    assert first.get_xlabel() == "x₁, at the first x₃"
+    picture = first.images[0].get_array().filled(np.nan).T
+    assert picture.shape == (4 + 1 + 4 + 1 + 6, 6)
+    assert np.array_equal(picture[:4], volume[0, :, :, 1])
+    assert np.array_equal(picture[5:9, :2], volume[0, :, 3])
+    assert np.array_equal(picture[10:, :2], volume[0, 2])
+    assert np.isnan(picture[5:, 2:]).all() and np.isnan(picture[[4, 9]]).all()
+    labels = [label.get_text() for label in first.get_xticklabels()]
+    assert labels == ["x₁, x₂", "x₁, x₃", "x₂, x₃"]
+    assert first.get_xlabel() == "slices through the middle"
 
 
 def test_target_and_prediction_share_their_colours():
@@ -90,7 +130,12 @@ def test_the_middle_of_an_animation_is_its_frame_and_files_need_nothing_else(tmp
         animation = animate_sample(given, target, found, times=(1, 2, 3, 4, 5), title="one")
         animation.update(2)
         panels = {name: values for name, (values,) in shown(animation.figure).items()}
-        assert list(panels) == ["target", "prediction", "error"]
+        if shape == (8,):
+            assert list(panels) == ["target", "error"]
+            assert np.array_equal(animation.figure.axes[0].lines[1].get_ydata(), found[2, 0])
+        else:
+            assert list(panels) == ["target", "prediction", "error"]
+            assert np.array_equal(panels["prediction"], found[2, 0])
         assert np.array_equal(panels["target"], target[2, 0])
         assert np.array_equal(panels["error"], (found - target)[2, 0])
         assert animation.figure.get_suptitle() == "one, t = 3"

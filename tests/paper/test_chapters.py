@@ -15,6 +15,7 @@ import pytest
 from fabricated_runs import read, write_resources, write_run
 from matplotlib.image import imread
 
+from pdno.files.metric_table import Metadata
 from pdno.paper.chapters import FIGURES, TABLES, add_paper_chapters
 from pdno.paper.claims import CLAIMS, assess
 from pdno.paper.figures_errors import plot_error_by_time, plot_resolutions, plot_samples
@@ -272,10 +273,10 @@ def test_the_page_begins_with_the_runs(report, gallery):
     assert text.index("<h2>Your runs</h2>") < text.index("<h2>Claims of the paper</h2>")
     section = section_of(text, "runs")
     for run in find_runs([gallery]):
-        assert f"<td>{run.folder.name}</td>" in section
+        assert f">{run.folder.name}</td>" in section
     lines = (report / "tables" / "runs.md").read_text(encoding="utf-8").splitlines()
     (line,) = [line for line in lines if "burgers-mwt-chb-8-1000-60-seed1" in line]
-    assert line.startswith("| burgers | 8 | MWT Chb | 1 | 1.1 | 1.3 | – | 60 | 1000 | 13 |")
+    assert line.startswith("| burgers | 8 | MWT Chb | static | 1 | 1.1 | 1.3 | – | 60 | 1000 |")
 
 
 def test_a_run_of_any_recipe_shows_training_prediction_error_and_symbol(tmp_path):
@@ -286,8 +287,10 @@ def test_a_run_of_any_recipe_shows_training_prediction_error_and_symbol(tmp_path
     ((title, runs),) = runs_by_data(find_runs([tmp_path]))
     assert title == "my flow, s = 8"
     axes = [one for one in plot_runs(runs).axes if one.get_visible() and one.get_title()]
-    titles = ["test error 0.2", "input", "target", "prediction", "error, 0.1", "Re a2_11"]
-    assert [one.get_title() for one in axes] == [*titles, "test error 0.2"]
+    titles = ["input", "target", "prediction", "error, 0.1", "Re a2_11"]
+    errors = [f"{name}\ntest error 0.2" for name in ("first", "second")]
+    assert [one.get_title() for one in axes] == [errors[0], *titles, errors[1]]
+    assert axes[0].get_ylabel() == "relative L2 error"
     train, test = axes[0].lines
     assert list(test.get_xdata()) == [1, 30, 60] and np.allclose(test.get_ydata(), [3, 0.1, 0.05])
     assert train.get_linestyle() == "--" and np.allclose(train.get_ydata(), [2, 1 / 15, 1 / 30])
@@ -300,6 +303,32 @@ def test_a_run_of_any_recipe_shows_training_prediction_error_and_symbol(tmp_path
     chapters = re.findall("<h2>(.*)</h2>", page)
     assert chapters == ["Contents", "Your runs"]  # nothing of the paper
     assert "<details>" not in page and "arxiv" not in page
+
+
+def test_the_report_of_own_data_is_about_them_even_where_they_are_called_heat(tmp_path):
+    """Named as a study of the paper, by the problem or the file, and yet no run of a recipe."""
+    samples = fields((8, 8))
+    for name, miss in (("first", 1), ("second", 2)):
+        samples["prediction"] = samples["target"] * (1 + 0.1 * miss)
+        options = {"metrics": metrics(0.1, 0.2), "resolution": 8}
+        options["metadata"] = Metadata(study="heat", mode="static")
+        write_run(tmp_path / name, "heat", name, arrays=samples, **options)
+    page = write_report([tmp_path], tmp_path / "report")
+    text = page.read_text(encoding="utf-8")
+    assert re.findall("<h[12]>(.*)</h", text) == ["Report: heat", "Contents", "Your runs"]
+    assert "Claim" not in text and "arxiv" not in text
+    assert "2 finished runs. Smallest test error: 0.2, first" in text
+    ((_, runs),) = runs_by_data(find_runs([tmp_path]))
+    errors = [axes for axes in plot_runs(runs).axes if axes.get_title().startswith("error")]
+    assert len({axes.images[0].get_clim() for axes in errors}) == 1  # of the second
+    assert [axes.get_title() for axes in errors] == ["error, 0.1", "error, 0.2"]
+
+
+def test_a_page_is_dark_where_the_reader_wants_it_and_fits_a_phone(report):
+    text = (report / "report.html").read_text(encoding="utf-8")
+    assert "prefers-color-scheme: dark" in text and "color-scheme: light dark" in text
+    assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in text
+    assert "max-width: 42rem" in text and '<td data-head="test">' in text
 
 
 def test_captions_name_the_preset_of_the_runs(tmp_path):
@@ -408,7 +437,7 @@ def test_errors_that_are_not_finite_do_not_stop_a_report(tmp_path):
         options = {"resolution": 8, "train": 200, "arrays": pictures, "times": TIMES}
         write_run(tmp_path, FLOW, model, metrics=metrics(error, error, TIMES), **options)
     text = write_report([tmp_path], tmp_path / "report").read_text(encoding="utf-8")
-    assert "<td>∞</td>" in text
+    assert ">∞</td>" in text
 
 
 # Figures

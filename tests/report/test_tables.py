@@ -176,7 +176,7 @@ def test_all_notations_have_the_same_cells():
     assert r"a$|$b & $\xi$ \& $\nu$ \\" in table.latex()
     assert r"50 \%" in table.latex() and r"\texttt{pdno reproduce darcy}" in table.latex()
     assert table.latex().isascii()
-    assert "<td><strong>x_1 ± 2 &lt; 3</strong></td>" in table.html()
+    assert '<td data-head="ξ &amp; ν"><strong>x_1 ± 2 &lt; 3</strong></td>' in table.html()
     assert "<code>pdno reproduce darcy</code>" in table.html()
     with pytest.raises(ValueError, match="1 cells under a head of 2"):
         Table(("a", "b"), (("1",),))
