@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from pdno.data import sources
 from pdno.data.shards import OWN, Manifest, ShardSource, write_manifest, write_shard
-from pdno.data.sources import ArraySource, Channels, Numbers, Source, stacked_pairs
+from pdno.data.sources import Channels, Numbers, Source
 from pdno.equations.symmetries import Symmetries, Symmetry
 from pdno.interface.display import html_table, one_line
 from pdno.interface.errors import check_shape
@@ -70,7 +71,27 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         `channels` are the names of those of inputs and outputs, `pde_parameters` those of the PDE
         that each sample has for itself, (B,) by name, for example {"viscosity": ...}.
         """
-        return cls(ArraySource(inputs, outputs, grid, times, channels, pde_parameters))
+        frames = None if times is None else tuple(map(float, times))
+        sources.check_times(frames)
+        f = sources.checked_field("inputs", inputs, grid, in_time=False)
+        u = sources.checked_field("outputs", outputs, grid, in_time=times is not None)
+        count, parameters = len(u), dict[str, Tensor]()
+        if len(f) != count:
+            raise ValueError(f"{len(f)} inputs but {count} outputs; expected as many")
+        if frames is not None and len(frames) != u.shape[1]:
+            wrong = f"{len(frames)} times but {u.shape[1]} frames of outputs"
+            raise ValueError(f"{wrong}; expected one per frame")
+        for name, numbers in (pde_parameters or {}).items():
+            what = f"PDE parameter {name}"
+            values = parameters[name] = sources.as_tensor(what, numbers).double()
+            if values.shape != (count,) or not bool(values.isfinite().all()):
+                shape = f"{what} has shape {tuple(values.shape)}"
+                raise ValueError(f"{shape}; expected a finite number for each of {count} samples")
+        names = Channels(
+            sources.channel_names("input", channels[0], f.shape[1]),
+            sources.channel_names("output", channels[1], u.shape[-1 - grid.dim]),
+        )
+        return cls(sources.ArraySource(f, u, grid, frames, names, parameters))
 
     @classmethod
     def from_pairs(
@@ -84,7 +105,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """
         if isinstance(source, OperatorDataset):
             return source
-        inputs, targets = stacked_pairs(source)
+        inputs, targets = sources.stacked_pairs(source)
         if times is None and targets.dim() == inputs.dim() + 1:
             shape = f"targets have shape {tuple(targets.shape[1:])}, which is (T, C, *N)"
             raise ValueError(f"{shape}: give the times of their frames, from_pairs(times=...)")

@@ -21,7 +21,6 @@ from pdno.data import shards
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import PROBLEMS, Problem, Sample, make_sample
 from pdno.data.shards import MANIFEST, Manifest, ShardPlan, ShardRecord
-from pdno.data.sources import ArraySource
 from pdno.data.workers import make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
@@ -33,8 +32,6 @@ from pdno.spectral.grid import Grid
 
 Equation: TypeAlias = EvolutionEquation | Darcy
 Engine = Literal["processes", "ray"]
-# At most what a shard takes besides its samples and axes, with its record in the manifest.
-SHARD_OVERHEAD = 32 * 2**10
 KEPT = "the shards listed in its manifest are kept"
 
 
@@ -49,7 +46,9 @@ def collect(
     parameters = {name: np.array([values[name] for values in drawn]) for name in drawn[0]}
     names = ((), ()) if fields is None else ((fields[0],), (fields[1],))
     arrays = torch.stack(inputs), torch.stack(outputs)
-    return OperatorDataset(ArraySource(*arrays, grid, times, names, parameters))
+    return OperatorDataset.from_arrays(
+        *arrays, grid, times, channels=names, pde_parameters=parameters
+    )
 
 
 def generate(
@@ -170,6 +169,7 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
         for shard in (existing.shards if existing else ())
         if (shard.file, shard.first, shard.count) in planned
         and (folder / shard.file).is_file()
+        and (folder / shard.file).stat().st_size <= wanted.shard_bytes(shard.count)
         and sha256(folder / shard.file) == shard.sha256
     )
     if manifest != existing:
@@ -182,9 +182,7 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
     """Make the missing shards and list each as soon as it is there."""
     done = {shard.file: shard for shard in manifest.shards}
     missing = [entry for entry in manifest.plan() if entry[0] not in done]
-    axes = 9 * sum(manifest.grid.shape) + 8 * len(manifest.times or ())
-    needed = manifest.sample_bytes() * (manifest.samples - manifest.made)
-    needed += (SHARD_OVERHEAD + axes) * len(missing)
+    needed = sum(manifest.shard_bytes(count) for _, _, count in missing)
     if needed > (free := shutil.disk_usage(folder).free):
         needs = f"the dataset needs {needed / 2**20:.0f} MiB more but {folder} has"
         cure = "free some space, or lower samples or resolution"

@@ -23,7 +23,7 @@ from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.problems import NAME_THEM, PROBLEMS, DataFile, Layout
 from pdno.data.shards import MANIFEST, describe_dataset, read_manifest
 from pdno.data.sources import not_finite
-from pdno.data.well import is_well, open_well
+from pdno.data.well import evenly_spaced, is_well, open_well
 from pdno.files.limits import check_memory
 from pdno.files.tensor_file import AGAIN
 from pdno.spectral.grid import Grid
@@ -34,6 +34,7 @@ EXPECTED = (
     "cells a_train, p_train; navier-stokes: u (N, s, s, T), or one tensor of that shape"
 )
 SPACE = "xyz"
+COORDINATES = {*SPACE, "points", "coords", "coordinates", "grid", "mesh", "nodes", "positions"}
 USUAL_AXES = {2: "nx", 3: "nxy"}
 MOST_READ = 2**24  # numbers of an array that are read for its range
 _MOST_TIMES, _MOST_LISTED = 100_000, 12
@@ -132,7 +133,28 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
         raise ValueError(f"times are set, but axes {output_axes!r} of the outputs have no t")
     grid = Grid(tuple(inputs.shape[2:]), file.periodic is not False, file.offset or 0.0)
     channels = (file.input_channels or names, file.output_channels or output_names)
+    _refuse_scattered(file, inputs)
     return OperatorDataset.from_arrays(inputs, outputs, grid, times, channels=channels)
+
+
+def _refuse_scattered(file: DataFile, inputs: Tensor) -> None:
+    """Refuse fields beside coordinates that are not those of a grid."""
+    count, shape = len(inputs), inputs.shape[2:]
+    with open_arrays(file.path) as (_, arrays):
+        for name, array in arrays.items():
+            sizes = [n for n in array.shape if n > 1]
+            if array.block is None or name in (*file.inputs, *file.outputs):
+                continue
+            listed = len(sizes) == 2 and shape[0] in sizes and min(sizes) <= len(SPACE)
+            bad = len(shape) == 1 and listed and count not in sizes
+            if name.lower() in COORDINATES and len(sizes) == 1 and sizes[0] in shape:
+                bad = not evenly_spaced(array.read().ravel().astype(float))
+            if bad:
+                raise PublishedFileError(
+                    f"its array {name} {array.shape} has coordinates of points that are not evenly"
+                    " spaced, and fields lie on grids here: interpolate them to a grid first, for "
+                    "example with scipy.interpolate.griddata"
+                )
 
 
 def _fields(

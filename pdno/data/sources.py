@@ -5,9 +5,10 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from itertools import accumulate, compress, pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import h5py
 import numpy as np
@@ -39,7 +40,7 @@ class Source(ABC):
     times: tuple[float, ...] | None
     channels: Channels
     dtype: torch.dtype
-    pde_parameters: Mapping[str, Tensor] = {}
+    pde_parameters: Mapping[str, Tensor]
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -53,40 +54,20 @@ class Source(ABC):
         return Symmetries(box_symmetries(grid)[:1])
 
 
+@dataclass
 class ArraySource(Source):
-    """Samples in memory: inputs (B, C, *N), outputs (B, T, C, *N) with times, else (B, C, *N)."""
+    """Samples in memory, checked by `OperatorDataset.from_arrays`."""
 
-    def __init__(
-        self,
-        inputs: Numbers,
-        outputs: Numbers,
-        grid: Grid,
-        times: Sequence[float] | None = None,
-        channels: tuple[Sequence[str], Sequence[str]] = ((), ()),
-        pde_parameters: Mapping[str, Numbers] | None = None,
-    ) -> None:
-        self.grid, self.times = grid, None if times is None else tuple(map(float, times))
-        check_times(self.times)
-        self.inputs = _checked_field("inputs", inputs, grid, in_time=False)
-        self.outputs = _checked_field("outputs", outputs, grid, in_time=times is not None)
-        count, frames = self.outputs.shape[:2]
-        if len(self.inputs) != count:
-            raise ValueError(f"{len(self.inputs)} inputs but {count} outputs; expected as many")
-        if self.times is not None and len(self.times) != frames:
-            wrong = f"{len(self.times)} times but {frames} frames of outputs"
-            raise ValueError(f"{wrong}; expected one per frame")
-        self.channels = Channels(
-            _channel_names("input", channels[0], self.inputs.shape[1]),
-            _channel_names("output", channels[1], self.outputs.shape[-1 - grid.dim]),
-        )
+    inputs: Tensor
+    outputs: Tensor
+    grid: Grid
+    times: tuple[float, ...] | None
+    channels: Channels
+    pde_parameters: Mapping[str, Tensor]
+
+    def __post_init__(self) -> None:
         wider = torch.promote_types(self.inputs.dtype, self.outputs.dtype)
         self.dtype = torch.promote_types(wider, torch.float32)
-        parameters = (pde_parameters or {}).items()
-        self.pde_parameters = {n: torch.as_tensor(_as_tensor(v)).double() for n, v in parameters}
-        for name, values in self.pde_parameters.items():
-            if values.shape != (count,) or not bool(values.isfinite().all()):
-                shape = f"PDE parameter {name} has shape {tuple(values.shape)}"
-                raise ValueError(f"{shape}; expected a finite number for each of {count} samples")
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -191,7 +172,8 @@ def stacked_pairs(source: object) -> tuple[Tensor, Tensor]:
     if not samples:
         raise ValueError(f"the {kind} has no samples; expected at least one")
     try:
-        inputs, targets = default_collate(samples)
+        pairs = [tuple(as_tensor("samples", part) for part in pair) for pair in samples]
+        inputs, targets = default_collate(pairs)
         if inputs.dim() > 2 and targets.dim() > 2:
             return inputs, targets
         reason = f"they have shapes {tuple(inputs.shape[1:])} and {tuple(targets.shape[1:])}"
@@ -204,7 +186,7 @@ def stacked_pairs(source: object) -> tuple[Tensor, Tensor]:
     )
 
 
-def _channel_names(kind: str, names: Sequence[str], count: int) -> tuple[str, ...]:
+def channel_names(kind: str, names: Sequence[str], count: int) -> tuple[str, ...]:
     """The names of channels, by default numbered ones."""
     if names and (len(names) != count or len(set(names)) != count or not all(names)):
         listed = f"names {', '.join(names)} of {count} {kind} channels"
@@ -212,24 +194,39 @@ def _channel_names(kind: str, names: Sequence[str], count: int) -> tuple[str, ..
     return tuple(names) or ((kind,) if count == 1 else tuple(f"{kind}_{k}" for k in range(count)))
 
 
-def _as_tensor(numbers: Any) -> Any:
-    """NumPy arrays as tensors; all else as it is."""
-    if not isinstance(numbers, np.ndarray):
+def as_tensor(name: str, numbers: object) -> Tensor:
+    """Numbers as a tensor; a tensor as it is."""
+    if isinstance(numbers, Tensor):
         return numbers
-    # torch knows neither foreign byte orders nor negative strides, and warns of read-only memory
-    return torch.from_numpy(np.require(numbers, numbers.dtype.newbyteorder("="), ["C", "W"]))
+    array = np.asanyarray(numbers)
+    if isinstance(array, np.ma.MaskedArray):
+        cure = "fill the gaps, for example with .filled(0.0), or leave these samples out"
+        raise ValueError(f"{name} are a masked array, and fields have no masks: {cure}")
+    try:
+        # torch knows neither foreign byte orders nor negative strides, and warns of read-only ones
+        return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
+    except TypeError as problem:
+        raise ValueError(_not_floats(name, array.dtype)) from problem
 
 
-def _checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> Tensor:
+def _not_floats(name: str, dtype: object) -> str:
+    cure = "convert them with .float(), or astype('float32') in NumPy"
+    return f"{name} are of type {dtype}; expected real floats: {cure}"
+
+
+def checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> Tensor:
     """A finite real field (B, C, *N) or (B, T, C, *N) on the grid, or ValueError."""
-    field = _as_tensor(numbers)
-    if not isinstance(field, Tensor):
-        raise ValueError(f"{name} are a {type(field).__name__}; expected a tensor or NumPy array")
+    if not isinstance(numbers, (Tensor, np.ndarray)):
+        kind = type(numbers).__name__
+        raise ValueError(f"{name} are a {kind}; expected a tensor or NumPy array")
+    field, first = as_tensor(name, numbers), 1 + in_time
     if not field.dtype.is_floating_point:
-        cure = "convert them with .float(), or astype('float32') in NumPy"
-        raise ValueError(f"{name} are of type {field.dtype}; expected real floats: {cure}")
-    bare = field.shape[1 + in_time :] == grid.shape
-    cure = f"{name}[:, {':, ' * in_time}None] has the axis of channels" * bare
+        raise ValueError(_not_floats(name, field.dtype))
+    cure = ""
+    if field.shape[first:] == grid.shape:
+        cure = f"{name}[:, {':, ' * in_time}None] has the axis of channels"
+    elif field.shape[first:-1] == grid.shape:
+        cure = f"channels come before space, as in numpy.moveaxis({name}, -1, {first})"
     check_shape(name, field, "B", *["T"] * in_time, "C", *grid.shape, cure=cure)
     if (bad := not_finite(field)) is not None:
         raise ValueError(f"{name} of sample {bad} have NaN or infinity: leave it out")

@@ -135,17 +135,22 @@ def _read_fields(file: h5py.File, dim: int, size: int) -> Iterator[tuple[str, Fi
             yield name, Field(f"{group}/{name}", order, *by, tuple(by_axis))
 
 
+def evenly_spaced(x: np.ndarray) -> bool:
+    """Whether coordinates are those of points with one distance."""
+    steps = np.diff(x)
+    return len(steps) > 0 and steps.min() > 0 and bool(np.ptp(steps) <= SAME * steps.mean())
+
+
 def _grid(path: Path, axes: dict[str, np.ndarray], *, periodic: bool) -> Grid:
     """The grid of evenly spaced coordinates, whatever their unit."""
     offsets = []
     for name, x in axes.items():
-        steps = np.diff(x)
-        if len(steps) == 0 or steps.min() <= 0 or np.ptp(steps) > SAME * steps.mean():
+        if not evenly_spaced(x):
             raise ValueError(
                 f"the coordinates {name} of {path} are not evenly spaced, as grids are here: name "
                 "arrays and their axes, for example inputs='t0_fields/NAME', input_axes='nxy'"
             )
-        offsets.append(float(x[0] / steps.mean()))
+        offsets.append(float(x[0] / np.diff(x).mean()))
     # points are centres of cells only where they begin half a cell from the origin
     shape = tuple(map(len, axes.values()))
     centres = all(abs(offset - 0.5) < SAME * max(shape) for offset in offsets)
@@ -182,6 +187,7 @@ class WellSource(FileSource):
         if list(map(len, named)) != list(map(len, usual)):
             raise ValueError(f"names of channels are {named}; expected as many as {usual}")
         self.channels = Channels(*map(tuple, named))
+        self.pde_parameters = {}
         self.dtype = torch.float64 if any(header.double for header in headers) else torch.float32
 
     def opened(self, number: int) -> AbstractContextManager[h5py.File]:

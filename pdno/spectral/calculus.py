@@ -72,7 +72,10 @@ def interpolate(f: Tensor, old: Grid, new: Grid) -> Tensor:
     """
     old.check(f, "f")
     if new.dim != old.dim or new.periodic != old.periodic:
-        raise ValueError(f"cannot interpolate from {old} to {new}: expected the same kind of box")
+        cure = "make both periodic, or both a box, as in Grid(shape, periodic=False)"
+        raise ValueError(
+            f"cannot interpolate from {old} to {new}: expected the same kind of box; {cure}"
+        )
     if new == old:
         return f
     for axis in range(old.dim):

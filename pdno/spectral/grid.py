@@ -40,11 +40,14 @@ class Grid:
     def __post_init__(self) -> None:
         try:
             object.__setattr__(self, "shape", tuple(map(int, self.shape)))
-        except TypeError as problem:
+        except (TypeError, ValueError, RuntimeError) as problem:
+            of_array = getattr(self.shape, "shape", None)  # coordinates, perhaps
+            given = f"{self.shape!r:.40}" if of_array is None else f"an array {tuple(of_array)}"
             expected = "expected points per axis: Grid((32,)) has one axis, Grid((32, 32)) two"
-            raise ValueError(f"Grid shape is {self.shape!r}; {expected}") from problem
+            raise ValueError(f"Grid shape is {given}; {expected}") from problem
         if not 1 <= len(self.shape) <= 3:
-            raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3")
+            counts = "numbers of points, no coordinates"
+            raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3 {counts}")
         if min(self.shape) < 2:
             raise ValueError(f"Grid shape {self.shape} has an axis with fewer than 2 points")
         if not 0.0 <= self.offset < 1.0:

@@ -102,6 +102,8 @@ def fit(
         if normalization is None:
             _warn_of_size(samples)
         operator = TrainedOperator.untrained(network, how, samples, normalization or "none")
+        if tests is not None and operator.sampling is not None:
+            operator.sampling.check(tests.batch([0])[0], tests.data.grid)
         loop = TrainingLoop(operator, samples, examples, tests, chosen, group, loss, callbacks)
         operator.training_record = loop.run(path, title, tensorboard, normalization or "none")
         if save:

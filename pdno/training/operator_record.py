@@ -24,11 +24,13 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
+from pdno.data.sources import not_finite
 from pdno.files import run_folder
 from pdno.files.limits import read_text
 from pdno.files.metric_table import Metric
 from pdno.files.run_folder import verified_path
 from pdno.interface.arguments import rebuild
+from pdno.interface.errors import check_shape
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
@@ -89,6 +91,18 @@ class Sampling:
                 expected = f"one name for each of {count} {side} channels, for example ['u']"
                 raise ValueError(f"{side}s are named {names!r}; expected {expected}")
         return replace(self, input_names=tuple(inputs), output_names=tuple(outputs))
+
+    def check(self, inputs: Tensor, grid: Grid | None = None) -> None:
+        """Refuse inputs on another kind of box, with channels last, or that are not finite."""
+        if grid is not None and (grid.dim, grid.periodic) != (self.grid.dim, self.grid.periodic):
+            trained = f"the samples are on {grid}, the training was on {self.grid}"
+            raise ValueError(f"{trained}: expected the same kind of box, all periodic or none")
+        channels, shape = self.input_channels, inputs.shape
+        if len(shape) == self.grid.dim + 2 and shape[1] != channels == shape[-1]:
+            cure = "channels come before space, as in numpy.moveaxis(inputs, -1, 1)"
+            check_shape("inputs", inputs, "B", channels, "*N", cure=cure)
+        if inputs.dim() > 1 and (bad := not_finite(inputs)) is not None:
+            raise ValueError(f"inputs of sample {bad} have NaN or infinity: leave it out")
 
     def grid_of(self, inputs: Tensor) -> Grid:
         """The grid of inputs (B, C, *N), which begins at the first point of the training.

@@ -20,8 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
+from pdno.data.sources import as_tensor
 from pdno.files import run_folder
 from pdno.files.atomic import only_writer, sha256, write_text
+from pdno.files.limits import check_memory
 from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
 from pdno.files.run_folder import verified_path, write_checksums
 from pdno.interface.arguments import describe
@@ -152,10 +154,12 @@ class TrainedOperator(nn.Module):
         `pde_parameters`: by name, for example {"viscosity": 1e-4}, one for all inputs or one for
         each, or as (B, P) numbers.
         """
-        f = torch.as_tensor(inputs if isinstance(inputs, Tensor) else np.ascontiguousarray(inputs))
+        f = as_tensor("inputs", inputs)
         if f.is_complex():
             raise ValueError(f"inputs are of type {f.dtype}; expected real numbers")
         f = f if f.is_floating_point() else f.to(torch.get_default_dtype())
+        if self.sampling is not None:
+            self.sampling.check(f, grid)
         if grid is None:
             grid, times = self._as_trained(f, times)
         numbers = self._numbers(pde_parameters, len(f))
@@ -295,7 +299,9 @@ class TrainedOperator(nn.Module):
         """The operator of a folder; into `network`, where that does not record its arguments."""
         folder = Path(folder)
         record = read_record(folder)
-        weights = verified_path(folder / run_folder.WEIGHTS)
+        path = folder / run_folder.WEIGHTS
+        check_memory(f"{path}", path.stat().st_size if path.is_file() else 0)  # before its digest
+        weights = verified_path(path)
         if not weights.is_file() or sha256(weights) != record.sha256:
             problem = "damaged, or of another operator" if weights.is_file() else "missing"
             cure = "copy the whole folder again, or save it anew"
