@@ -255,8 +255,8 @@ def export(
 
     Arguments:
         format: onnx (extra export), torch-export, aoti (compiled for this machine), safetensors
-            (the tables), or page: a folder that runs it in a browser (needs npm).
-        out: The file, or the folder of the page; a file or folder in the run folder by default.
+            (the tables), or page: an HTML file that runs it in a browser (needs npm).
+        out: The file; by default one in the run folder.
         resolution: Points per axis, which are fixed in the file; those of the training by default.
         frames: Frames of a rollout as one graph; one step, for a loop of yours, by default.
         speed: Time torch and the file, batches of 1 and 20.
@@ -265,7 +265,7 @@ def export(
     if format == "page":
         from pdno.laboratory.page import write_page
 
-        runs, page = [run, *beside], out or run / "page"
+        runs, page = [run, *beside], out or run / "page.html"
         print(write_page(runs, page, resolution=resolution, pde_parameters=pde_parameters))
         return
     exported = pdno.load_run(run).export(
@@ -276,7 +276,6 @@ def export(
 
 def serve(runs: Sources, port: int = 8000) -> None:
     """Try trained operators in a browser, on this machine alone (extra serve)."""
-    require("fastapi", "serve")
     require("uvicorn", "serve")
     from pdno.laboratory.server import serve as run_server
 

@@ -29,10 +29,10 @@ def serve(run: Path, at_once: int) -> None:
     """What the other process does: serve, and say where."""
     from pdno.laboratory.catalogue import serve_runs
     from pdno.laboratory.computation import Batches
-    from pdno.laboratory.server import make_app, make_server
+    from pdno.laboratory.server import Laboratory, make_server
 
     listening = socket.create_server(("127.0.0.1", 0))
-    app = make_app(serve_runs([run]), Batches(at_once))
+    app = Laboratory(serve_runs([run]), Batches(at_once))
     print(listening.getsockname()[1], flush=True)
     make_server(app).run(sockets=[listening])
 

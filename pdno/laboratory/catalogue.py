@@ -8,117 +8,152 @@ import base64
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from torch import Tensor
 
 from pdno.data.problems import Problem
 from pdno.exports.frozen import grid_with_points
 from pdno.fields.distributions import GaussianField, TwoPhaseField
 from pdno.files.run_folder import WEIGHTS
-from pdno.laboratory.computation import Conditions
+from pdno.laboratory.computation import Conditions, Refused
 from pdno.networks.neural_operator import count_parameters
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.runs.run import Run, find_runs
+from pdno.runs.run import Run, find_runs, load_run
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues, Time
 from pdno.theory.certificate import Certificate, certify
-from pdno.training.operator_record import Sampling, symbol_arguments
-from pdno.training.trained_operator import TrainedOperator
+from pdno.training.operator_record import symbol_arguments
 
 LARGEST = {1: 4096, 2: 256}  # points per axis that a reader may ask for, by dimension
 LARGEST_VALUE = 1e6
 MOST_BYTES = 4 * 2**20  # of a request
 MOST_FRAMES = 40
 STATES = GaussianField(625.0, tau=5.0, alpha=2.0)  # where the distribution is not known
+JSON = TypeAdapter(object)
 
 Number = Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE, allow_inf_nan=False)]
 Moment = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)]
 Key = Annotated[str, Field(min_length=1, max_length=300)]
 Index = Annotated[int, Field(ge=0, le=4096)]
-Slider = tuple[str, float, float]  # name and range of a constant
 Points = Annotated[int, Field(ge=4, le=max(LARGEST.values()))]
+Array = Mapping[str, object]
 
 
-class Array(BaseModel):
-    """float32 numbers, little-endian, row by row, in base64."""
-
-    shape: list[int]
-    data: str
-
-    @classmethod
-    def of(cls, values: Tensor, **fields: object) -> Self:
-        """The numbers of a tensor, and the other fields of a subclass."""
-        raw = values.detach().float().contiguous().numpy().astype("<f4").tobytes()
-        data = base64.b64encode(raw).decode()
-        return cls.model_validate({"shape": list(values.shape), "data": data, **fields})
+def pack(values: Tensor) -> Array:
+    """Numbers as JSON: their shape, and float32, little-endian, row by row, in base64."""
+    raw = values.detach().float().contiguous().numpy().astype("<f4").tobytes()
+    return {"shape": list(values.shape), "data": base64.b64encode(raw).decode()}
 
 
-class ServedOperator(BaseModel):
+class ServedOperator:
     """The operator of a run with all that the page needs to know; requests are checked by it."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-    run: Annotated[Run, Field(exclude=True)]
-    operator: Annotated[TrainedOperator, Field(exclude=True)]
-    problem: Annotated[Problem | None, Field(exclude=True)]
-    sampling: Sampling  #: of the training
-    key: str
-    title: str
-    equation: str | None
-    resolutions: list[int]  #: points of the longest axis
-    input: GaussianField | TwoPhaseField  #: the distribution of random states
-    channels: int  #: constants that are channels
-    constants: list[Slider]  #: further channels of the input, and PDE parameters
-    window: int  #: frames that the solver has to compute before the operator can predict
-    times: list[float] | None
-    any_time: bool
-    layers: list[tuple[int, int]]  #: outputs and inputs
-    weights: int
-    error: float | None
+    def __init__(
+        self, key: str, run: Run, pde_parameters: Mapping[str, float] | None = None
+    ) -> None:
+        self.run, self.experiment = run, run.experiment
+        self.problem: Problem | None = self.experiment.problem if self.experiment else None
+        # one member where it is of a family and that is given
+        self.operator = run.operator.fixed(pde_parameters) if pde_parameters else run.operator
+        assert self.operator.sampling is not None
+        self.sampling, task = self.operator.sampling, self.operator.task
+        grid, names = self.sampling.grid, self.sampling.input_names[1:]
+        frames = getattr(task, "frames", None) or self.sampling.input_frames or 0
+        if task.kind == "space-time" or grid.dim > 2:
+            raise ValueError(f"{run.folder} has three axes; the page shows one or two")
+        if frames > 1 and self.problem is None:
+            wrong = f"{run.folder} sees several frames, and no solver is known that makes them"
+            raise ValueError(f"{wrong}: train it by `pdno train` with a problem")
+        #: frames that the solver has to compute before the operator can predict
+        self.window = frames if frames > 1 else 0
+        #: constants that are channels, after the state
+        self.channels = 0 if self.sampling.input_frames else self.sampling.input_channels - 1
+        names = names or tuple(f"μ{k + 1}" for k in range(self.channels))
+        ranges = list(zip(self.sampling.pde_parameters, self.sampling.ranges, strict=True))
+        #: names and ranges of constants: further channels of the input, and PDE parameters
+        self.constants = [(name, -5.0, 5.0) for name in names[: self.channels]]
+        self.constants += [] if pde_parameters else [(name, *ends) for name, ends in ranges]
+        self.times = None if task.times_wanted == "none" else list(self.sampling.times or ())
+        self.any_time = task.times_wanted == "any"
+        points = max(grid.shape)
+        candidates = [points * factor // 4 for factor in (2, 4, 8, 16)]
+        most = max(points, LARGEST[grid.dim])
+        #: points of the longest axis, half to four times those of the training
+        self.resolutions = [n for n in candidates if 8 <= n <= most and self._has_modes(n)]
+        states = self.problem.physics()[0] if self.problem else None
+        known = isinstance(states, GaussianField | TwoPhaseField)
+        self.input = states if known else STATES  #: the distribution of random states
+        self.key, self.pde_parameters = key, pde_parameters or {}
 
-    @classmethod
-    def of(cls, key: str, run: Run, pde_parameters: Mapping[str, float] | None = None) -> Self:
-        """The operator of a run, for one member where it is of a family and that is given."""
-        operator = run.operator.fixed(pde_parameters) if pde_parameters else run.operator
-        sampling, experiment = operator.sampling, run.experiment
-        assert sampling is not None
-        problem = experiment.problem if experiment else None
-        title = f"{experiment.name}: {experiment.model}" if experiment else key
-        wanted = max(sampling.grid.shape), "test", "relative_l2"
-        errors = [m.value for m in run.metrics if (m.resolution, m.split, m.metric) == wanted]
-        member = [f"{name} {value:g}" for name, value in (pde_parameters or {}).items()]
-        channels = 0 if sampling.input_frames else sampling.input_channels - 1
-        states = problem.physics()[0] if problem else None
-        symbols = [layer.symbol for layer in operator.operators]
-        return cls(
-            run=run,
-            operator=operator,
-            problem=problem,
-            sampling=sampling,
-            key=key,
-            title=", ".join([title, *member]),
-            equation=problem.equation_text if problem else None,
-            resolutions=_resolutions(operator, sampling),
-            input=states if isinstance(states, GaussianField | TwoPhaseField) else STATES,
-            channels=channels,
-            constants=_sliders(sampling, channels, fixed=bool(pde_parameters)),
-            window=_window(run, operator, sampling),
-            times=None if operator.task.times_wanted == "none" else list(sampling.times or ()),
-            any_time=operator.task.times_wanted == "any",
-            layers=[(symbol.out_channels, symbol.in_channels) for symbol in symbols],
-            weights=count_parameters(operator.network, complex_once=False),
-            error=errors[0] if errors and math.isfinite(errors[0]) else None,
-        )
+    @property
+    def title(self) -> str:
+        """Experiment and network, and the member of a family."""
+        run = self.experiment
+        member = [f"{name} {value:g}" for name, value in self.pde_parameters.items()]
+        return ", ".join([f"{run.name}: {run.model}" if run else self.key, *member])
+
+    @property
+    def description(self) -> dict[str, object]:
+        """What the page needs to know."""
+        wanted = max(self.sampling.grid.shape), "test", "relative_l2"
+        errors = [m.value for m in self.run.metrics if (m.resolution, m.split, m.metric) == wanted]
+        return {
+            "key": self.key,
+            "title": self.title,
+            "equation": self.problem.equation_text if self.problem else None,
+            "grid": self.sampling.grid,
+            "step": self.sampling.step,
+            "resolutions": self.resolutions,
+            "input": self.input,
+            "constants": self.constants,
+            "window": self.window,
+            "times": self.times,
+            "any_time": self.any_time,
+            "layers": [(x.symbol.out_channels, x.symbol.in_channels) for x in self.layers],
+            "weights": count_parameters(self.operator.network, complex_once=False),
+            "error": errors[0] if errors and math.isfinite(errors[0]) else None,
+        }
+
+    @property
+    def layers(self) -> list[PseudoDifferentialOperator]:
+        """Its pseudo-differential layers."""
+        return self.operator.operators
+
+    def layer(self, number: int) -> PseudoDifferentialOperator:
+        """One of them, by a number that may be too large."""
+        if number >= len(self.layers):
+            raise Refused(f"layer {number} of an operator with {len(self.layers)} layers")
+        return self.layers[number]
+
+    def _has_modes(self, points: int) -> bool:
+        try:
+            grid = grid_with_points(self.sampling, points)
+            return all(len(grid.modes(layer.modes)) for layer in self.layers)
+        except ValueError:
+            return False
+
+    def samples(self, count: int) -> list[dict[str, Array]]:
+        """A few test samples with the solver's truth, as they lie in the run folder."""
+        inputs, grid = self.run.sample_inputs(count), self.sampling.grid
+        family = self.sampling.pde_parameters  # whose samples are of other members
+        if inputs is None or inputs[1] != grid or self.channels or family:
+            return []
+        targets = torch.from_numpy(self.run.array("target"))
+        return [
+            {"input": pack(f), "target": pack(u.reshape(-1, *grid.shape))}
+            for f, u in zip(inputs[0], targets, strict=False)
+        ]
 
     def certify(self, number: int) -> Certificate:
         """Whether the symbol of a layer is in S^1."""
-        symbol, dim = self.operator.operators[number].symbol, self.sampling.grid.dim
+        symbol, dim = self.layers[number].symbol, self.sampling.grid.dim
         return certify(symbol, 1.0, dim=dim, t=self.symbol_arguments())
 
     def symbol_arguments(self) -> Time:
@@ -127,54 +162,18 @@ class ServedOperator(BaseModel):
         return symbol_arguments(operator.network, operator.task, times[0])
 
 
-def _window(run: Run, operator: TrainedOperator, sampling: Sampling) -> int:
-    frames = getattr(operator.task, "frames", None) or sampling.input_frames or 0
-    if operator.task.kind == "space-time" or sampling.grid.dim > 2:
-        raise ValueError(f"{run.folder} has three axes; the page shows one or two")
-    if frames > 1 and (run.experiment is None or run.experiment.problem is None):
-        wrong = f"{run.folder} sees several frames, and no solver is known that makes them"
-        raise ValueError(f"{wrong}: train it by `pdno train` with a problem")
-    return frames if frames > 1 else 0
+def certify_run(folder: Path, number: int, modules: Sequence[str]) -> bytes:
+    """The certificate of a layer as JSON, in another process, which imports plug-ins first."""
+    for module in modules:
+        import_module(module)
+    return JSON.dump_json(ServedOperator("", load_run(folder)).certify(number))
 
 
-def _resolutions(operator: TrainedOperator, sampling: Sampling) -> list[int]:
-    """Half to four times the points of the training, where all layers have their modes."""
-
-    def has_modes(resolution: int) -> bool:
-        try:
-            grid = grid_with_points(sampling, resolution)
-            return all(len(grid.modes(layer.modes)) for layer in operator.operators)
-        except ValueError:
-            return False
-
-    points = max(sampling.grid.shape)
-    most = max(points, LARGEST[sampling.grid.dim])
-    candidates = [points * factor // 4 for factor in (2, 4, 8, 16)]
-    return [n for n in candidates if 8 <= n <= most and has_modes(n)]
-
-
-def _sliders(sampling: Sampling, channels: int, *, fixed: bool) -> list[Slider]:
-    names = sampling.input_names[1:] or [f"μ{k + 1}" for k in range(channels)]
-    ranges = [(name, (-5.0, 5.0)) for name in names[:channels]]
-    ranges += [] if fixed else zip(sampling.pde_parameters, sampling.ranges, strict=True)
-    return [(name, low, high) for name, (low, high) in ranges]
-
-
-class LayerView(BaseModel):
-    """a1(x) and a2(ξ) of an output j and an input i, v_i before the layer and K_ji v_i."""
-
-    space: Array | None
-    real: Array
-    imaginary: Array
-    before: Array | None = None
-    after: Array | None = None
-
-    @classmethod
-    def of(cls, values: SymbolValues, pair: tuple[int, int], **fields: Array) -> Self:
-        """The symbol of a pair (j, i) of channels."""
-        c, b = select_pair(values, *pair)
-        space = None if b is None else Array.of(b[0])
-        return cls(space=space, real=Array.of(c[0].real), imaginary=Array.of(c[0].imag), **fields)
+def view_symbol(values: SymbolValues, pair: tuple[int, int]) -> dict[str, Array]:
+    """a1(x) and a2(ξ) of an output j and an input i, of the first term of the symbol."""
+    c, b = select_pair(values, *pair)
+    view = {"real": pack(c[0].real), "imaginary": pack(c[0].imag)}
+    return view if b is None else {"space": pack(b[0])} | view
 
 
 def select_pair(values: SymbolValues, j: int, i: int) -> tuple[Tensor, Tensor | None]:
@@ -186,9 +185,12 @@ def select_pair(values: SymbolValues, j: int, i: int) -> tuple[Tensor, Tensor | 
 
 def view_layer(
     layer: PseudoDifferentialOperator, pair: tuple[int, int], predict: Callable[[], object]
-) -> LayerView:
-    """A pair (j, i) of channels of a layer in a prediction, in the first of several steps."""
-    views = list[LayerView]()
+) -> dict[str, Array]:
+    """The symbol of a pair (j, i) of channels of a layer in a prediction, v_i and K_ji v_i.
+
+    Of several steps it is the first.
+    """
+    views = list[dict[str, Array]]()
 
     def view(f: Tensor, grid: Grid | None = None, t: Time = None) -> None:
         grid, v = grid or Grid(tuple(f.shape[2:])), f[0, pair[1]]
@@ -197,7 +199,7 @@ def view_layer(
         v_hat = c.to(f.dtype.to_complex()) * transform(v, grid.dim, layer.modes)
         parts = inverse(v_hat, grid.shape, layer.modes)
         after = (parts if b is None else parts * b.to(f)).sum(dim=0)
-        views.append(LayerView.of(values, pair, before=Array.of(v), after=Array.of(after)))
+        views.append(view_symbol(values, pair) | {"before": pack(v), "after": pack(after)})
 
     hook = layer.register_forward_pre_hook(
         lambda _, arguments, options: view(*arguments, **options), with_kwargs=True
@@ -207,14 +209,6 @@ def view_layer(
     finally:
         hook.remove()
     return views[0]
-
-
-class Refused(ValueError):
-    """A request that is understood and refused, with the status of the response."""
-
-    def __init__(self, message: str, status: int = 422) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class StateRequest(BaseModel):
@@ -258,12 +252,12 @@ class State:
             raise Refused("a permeability has to be positive everywhere")
         if len(request.constants) != len(sliders):
             raise Refused(f"{len(request.constants)} constants; expected {len(sliders)}")
-        self.channels, self.pde_parameters = request.constants[: served.channels], {}
-        named = zip(sliders, request.constants, strict=True)
-        for (name, low, high), value in islice(named, served.channels, None):
+        named = list(zip(sliders, request.constants, strict=True))[served.channels :]
+        for (name, low, high), value in named:
             if not low / 2 <= value <= 2 * high:
                 raise Refused(f"{name} {value:g}; expected {low / 2:g} to {2 * high:g}")
-            self.pde_parameters[name] = value
+        self.channels = request.constants[: served.channels]
+        self.pde_parameters = {name: value for (name, _, _), value in named}
         self.times = sorted(set(request.times)) or served.times or [1.0]
 
     def inputs(self) -> Tensor:
@@ -296,7 +290,7 @@ def serve_runs(folders: Sequence[Path]) -> dict[str, ServedOperator]:
         name = run.folder.resolve().name
         key = name if name not in served else f"{name}-{len(served) + 1}"
         try:
-            served[key] = ServedOperator.of(key, run)
+            served[key] = ServedOperator(key, run)
         except ValueError as error:
             if len(runs) == 1:
                 raise

@@ -1,4 +1,4 @@
-"""Where the laboratory computes: predictions in a thread, solutions in a process of their own."""
+"""Where the laboratory computes: predictions in a thread, all else in processes of their own."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -25,10 +24,18 @@ from pdno.spectral.grid import Grid
 from pdno.training.trained_operator import TrainedOperator
 
 MOST_SAMPLES = 20  # of one batch
-MOST_WAITING = 16  # solutions
-SECONDS = 120.0  # time limit of one solution
+MOST_WAITING = 16  # for a process
+SECONDS = 120.0  # time limit of a process
 SOLVER_POINTS = {1: 2048, 2: 128}  # most points per axis, by dimension: a reader waits for them
 Result = TypeVar("Result")
+
+
+class Refused(ValueError):
+    """A request that is understood and refused, with the status of the response."""
+
+    def __init__(self, message: str, status: int = 422) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -55,35 +62,31 @@ class Batches:
 
     def __init__(self, most: int = MOST_SAMPLES) -> None:
         self.most, self.thread, self.lock = most, ThreadPoolExecutor(1), asyncio.Lock()
-        self.waiting = dict[Conditions, tuple[list[Tensor], asyncio.Task[Tensor]]]()
+        self.waiting = dict[asyncio.Future[Tensor], tuple[Conditions, Tensor]]()
 
     async def predict(self, conditions: Conditions, inputs: Tensor) -> Tensor:
         """(1, C, *N) -> (T, *N)."""
-        if conditions not in self.waiting or len(self.waiting[conditions][0]) == self.most:
-            batch = list[Tensor]()
-            self.waiting[conditions] = batch, asyncio.create_task(self._run(conditions, batch))
-        batch, task = self.waiting[conditions]
-        batch.append(inputs)
-        number = len(batch) - 1
-        return (await asyncio.shield(task))[number]
+        own = asyncio.Future[Tensor]()
+        self.waiting[own] = conditions, inputs
+        try:
+            async with self.lock:
+                if not own.done():  # by the batch of another request
+                    alike = [one for one, (c, _) in self.waiting.items() if c == conditions]
+                    batch = [one for one in alike if not one.done()][: self.most]
+                    samples = torch.cat([self.waiting[one][1] for one in batch])
+                    predictions = await self.run(lambda: conditions.predict(samples))
+                    for one, prediction in zip(batch, predictions, strict=True):
+                        one.set_result(prediction)
+            return await own
+        finally:  # also where the reader has left
+            del self.waiting[own]
 
     async def run(self, function: Callable[[], Result]) -> Result:
         """Call another function in the same thread."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, function)
 
-    async def _run(self, conditions: Conditions, batch: list[Tensor]) -> Tensor:
-        async with self.lock:
-            if self.waiting[conditions][0] is batch:
-                del self.waiting[conditions]
-            return await self.run(lambda: conditions.predict(torch.cat(batch)))
 
-
-class Busy(RuntimeError):
-    """Too many solutions are waiting."""
-
-
-@dataclass(frozen=True)
-class Solution:
+class Solution(NamedTuple):
     """Frames (T, *N), the points of the solver per axis, and its seconds."""
 
     frames: NDArray[np.float32]
@@ -107,17 +110,16 @@ def reference_solution(
         values = values.repeat_interleave(factor, dim=axis)
     values = values if static else resample(values, points)
     frames = problem.solve(values[None, None], times)[0].reshape(-1, *points)
-    if static:
-        frames = interpolate(frames, Grid.cells(points), grid)
-    else:
-        frames = frames[(slice(None), *(slice(None, None, factor),) * grid.dim)]
+    frames = (
+        interpolate(frames, Grid.cells(points), grid) if static else frames[grid.every(factor)]
+    )
     if not bool(frames.isfinite().all()):
         raise SolverError(0, "has no finite solution")
     return Solution(frames.float().numpy(), points, time.perf_counter() - start)
 
 
-class SolverProcess:
-    """A process that solves, started when it is needed; one solution at a time, others wait.
+class Worker:
+    """A process that computes one thing at a time, started when it is needed; others wait.
 
     A solver cannot be interrupted, but its process can be killed, which cancelling does.
     """
@@ -127,29 +129,26 @@ class SolverProcess:
         self.pool: ProcessPoolExecutor | None = None
         self.pid: int | None = None
 
-    async def solution(
-        self, problem: Problem, state: Tensor, grid: Grid, times: Sequence[float] | None
-    ) -> Solution:
-        """`reference_solution`, computed in the process."""
+    async def run(self, function: Callable[[], Result]) -> Result:
+        """What a function returns that the process can import, or a partial one."""
         if self.waiting >= MOST_WAITING:
-            raise Busy("too many solves are waiting: try again in a minute")
+            raise Refused("too many solves are waiting: try again in a minute", 429)
         self.waiting += 1
         try:
             async with self.lock:
-                solve = partial(reference_solution, problem, state.numpy(), grid, times)
-                return await self._run(solve)
+                return await self._run(function)
         finally:
             self.waiting -= 1
 
-    async def _run(self, solve: Callable[[], Solution]) -> Solution:
-        run = asyncio.get_running_loop().run_in_executor
+    async def _run(self, function: Callable[[], Result]) -> Result:
+        call = asyncio.get_running_loop().run_in_executor
         try:
             async with asyncio.timeout(self.seconds):
                 if self.pool is None:
                     context = multiprocessing.get_context("spawn")
                     self.pool = ProcessPoolExecutor(1, context, _start_process)
-                self.pid = self.pid or await run(self.pool, os.getpid)
-                return await run(self.pool, solve)
+                self.pid = self.pid or await call(self.pool, os.getpid)
+                return await call(self.pool, function)
         except (TimeoutError, BrokenProcessPool, asyncio.CancelledError) as error:
             self.end()
             if isinstance(error, asyncio.CancelledError):  # the reader has left

@@ -1,35 +1,45 @@
-"""`pdno export --format page`: a folder that runs operators in the reader's browser.
+"""`pdno export --format page`: an HTML file that runs operators in the reader's browser.
 
-Any static host will do: the page requests nothing outside its folder, which has ONNX Runtime Web,
-operators.json (descriptions, a few samples with truth), and for operator K on N points the model
-operator-K-N.onnx, its card, and operator-K-inside.json (symbols of channel pairs, certificates).
+It opens by a double click and requests nothing: scripts, ONNX Runtime Web and the operators are
+inside, compressed. For each operator these are a description, a few samples with truth, a model
+for each number of points, symbols of channel pairs, and certificates.
 """
 
+import base64
+import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from functools import partial
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 
 import torch
-from pydantic import TypeAdapter
 
 from pdno.exports.export import export
-from pdno.laboratory.catalogue import Array, LayerView, ServedOperator
+from pdno.files.atomic import write_text
+from pdno.laboratory.catalogue import JSON, ServedOperator, view_symbol
 from pdno.native.build import cache_path
 from pdno.runs.run import load_run
 
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-TYPES[".svg"] = "image/svg+xml"
-OPERATORS, JSON = "operators.json", TypeAdapter(object)
-RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
+RUNTIME = {  # of the version in web/package-lock.json, with their SHA-256
+    "ort.wasm.bundle.min.mjs": "11e64bd8ffe11bd1a2a2f0d6275fdfbbba7262f0b76b99b53d228a8a22ef3d90",
+    "ort-wasm-simd-threaded.wasm": (
+        "3398c10d07d229bd91b364548e130e0e51a8e5704b88c7c083ebbeb78842dee2"
+    ),
+}
 LARGEST = {1: 4096, 2: 128}  # points per axis of a model beyond the training, by dimension
 SAMPLES, PAIRS = 3, 3
 WEB = Path(__file__).parent / "web"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' data: blob:; "
+    "style-src 'unsafe-inline'; img-src data: blob:"
+)
 
 
 def write_page(
@@ -44,32 +54,37 @@ def write_page(
     Without a resolution there are two models of each operator: on the points of the training, and
     on twice as many. Operators of a family are those of the `pde_parameters`.
     """
-    if out.exists() and not (out / OPERATORS).is_file():
-        raise ValueError(f"{out} exists and is no page of pdno: name another folder")
-    runtime = runtime_files()
+    if out.suffix != ".html":
+        raise ValueError(f"{out.name} is a page: expected a name that ends .html")
+    runtime, operators, inside = runtime_files(), [], dict[str, bytes]()
+    for number, run in enumerate(runs):
+        served = ServedOperator(run.resolve().name, load_run(run), pde_parameters)
+        files, description = _describe(served, f"operator-{number}", resolution)
+        operators.append(description)
+        inside |= files
+    inside["operators.json"] = JSON.dump_json(operators)
+    inside |= {path.name: path.read_bytes() for path in runtime}
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
-        page = Path(folder) / "page"
-        page.mkdir()
-        operators = []
-        for number, run in enumerate(runs):
-            served = ServedOperator.of(run.resolve().name, load_run(run), pde_parameters)
-            stem = page / f"operator-{number}"
-            operators.append(_write_operator(served, stem, resolution, pde_parameters))
-        for name, content in page_files().items():
-            content = content.replace(b'data-backend="server"', b'data-backend="browser"')
-            (page / name).write_bytes(content)
-        for path in runtime:
-            shutil.copy(path, page / path.name)
-        size = sum(path.stat().st_size for path in page.iterdir()) / 2**20
-        text = f"The whole page is {size:.1f} MiB."
-        listed = JSON.dump_json({"size": text, "operators": operators})
-        (page / OPERATORS).write_bytes(listed)
-        if out.exists():
-            shutil.rmtree(out)
-        page.rename(out)
+    write_text(out, one_file(page_files(), inside))
     names = ", ".join(str(operator["title"]) for operator in operators)
-    return f"{out}: {names}; {size:.1f} MiB. Look at it: python -m http.server --directory {out}"
+    return f"{out}: {names}; {out.stat().st_size / 2**20:.1f} MiB. Open it in a browser"
+
+
+def one_file(files: Mapping[str, bytes], inside: Mapping[str, bytes]) -> str:
+    """The page with its style and scripts, and files inside that it reads by name."""
+    texts, scripts = {name: text.decode() for name, text in files.items()}, dict[str, str]()
+    for name in sorted(name for name in files if name.endswith(".js")):
+        code = base64.b64encode(re.sub(r'from "\./', 'from "', texts[name]).encode())
+        scripts[name] = f"data:text/javascript;base64,{code.decode()}"
+    blocks = [f'<script type="importmap">{json.dumps({"imports": scripts})}</script>']
+    for name, content in inside.items():
+        packed = base64.b64encode(gzip.compress(content, mtime=0)).decode()
+        blocks.append(f'<script type="application/gzip" id="{name}">{packed}</script>')
+    head, script = '<link rel="stylesheet" href="style.css">', 'type="module" src="app.js">'
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    style = f"{policy}\n<style>{texts['style.css']}</style>\n" + "\n".join(blocks)
+    page = texts["index.html"].replace(head, style)
+    return page.replace(script, 'type="module">import "app.js"')
 
 
 def try_pages(runs: dict[str, list[Path]], folder: Path) -> str:
@@ -77,67 +92,45 @@ def try_pages(runs: dict[str, list[Path]], folder: Path) -> str:
     lines = []
     for name, folders in runs.items():
         try:
-            lines.append(write_page(folders, folder / f"page-{name}"))
+            lines.append(write_page(folders, folder / f"page-{name}.html"))
         except (ValueError, OSError) as error:
             lines.append(f"no page for {name}: {error}")
     return "\n".join(lines)
 
 
-def _write_operator(
-    served: ServedOperator,
-    stem: Path,
-    resolution: int | None,
-    pde_parameters: Mapping[str, float] | None,
-) -> dict[str, object]:
-    """The models and the inside of one operator; its description with these files."""
-    run, grid = served.run, served.sampling.grid
+@torch.no_grad()
+def _describe(
+    served: ServedOperator, stem: str, resolution: int | None
+) -> tuple[dict[str, bytes], dict[str, object]]:
+    """The files of one operator, and its description with their names."""
+    run, grid, layers = served.run, served.sampling.grid, list[object]()
     if not served.layers:
         raise ValueError(f"{run.folder} has no operator that runs in a browser")
-    points, most = max(grid.shape), LARGEST[grid.dim]
-    doubled = [n for n in served.resolutions if n == 2 * points and n <= most]
-    write = partial(export, run.operator, pde_parameters=pde_parameters, card=run.folder)
-    sizes, samples = [resolution] if resolution else [points, *doubled], run.sample_inputs()
-    files = {
-        n: write(stem.with_name(f"{stem.name}-{n}.onnx"), resolution=n, samples=samples)
-        for n in sizes
-    }
-    inside = stem.with_name(f"{stem.name}-inside.json")
-    inside.write_bytes(JSON.dump_json(_inside(served)))
-    return served.model_dump() | {
-        "resolutions": list(files),
-        "input_channels": next(iter(files.values())).inputs.shape[1],
-        "models": {n: file.path.name for n, file in files.items()},
-        "inside": inside.name,
-        "samples": _samples(served),
-    }
-
-
-def _samples(served: ServedOperator) -> list[dict[str, Array]]:
-    """A few test samples with the solver's truth, as they lie in the run folder."""
-    samples, grid = served.run.sample_inputs(SAMPLES), served.sampling.grid
-    family = served.sampling.pde_parameters  # whose samples are of other members
-    if samples is None or samples[1] != grid or served.channels or family:
-        return []
-    targets = torch.from_numpy(served.run.array("target"))
-    return [
-        {"input": Array.of(f), "target": Array.of(u.reshape(-1, *grid.shape))}
-        for f, u in zip(samples[0], targets, strict=False)
-    ]
-
-
-@torch.no_grad()
-def _inside(served: ServedOperator) -> list[dict[str, object]]:
-    """a1(x) and a2(ξ) of the first channel pairs of each layer, and its certificate."""
-    layers, t = list[dict[str, object]](), served.symbol_arguments()
-    for number, layer in enumerate(served.operator.operators):
-        values, symbol = layer.values(served.sampling.grid, t), layer.symbol
-        sizes = min(PAIRS, symbol.out_channels), min(PAIRS, symbol.in_channels)
+    points, models, files = max(grid.shape), dict[int, str](), dict[str, bytes]()
+    doubled = [n for n in served.resolutions if n == 2 * points and n <= LARGEST[grid.dim]]
+    for n in [resolution] if resolution else [points, *doubled]:
+        models[n] = f"{stem}-{n}.onnx"
+        with tempfile.TemporaryDirectory() as folder:
+            path, samples = Path(folder) / models[n], run.sample_inputs()
+            file = export(served.operator, path, resolution=n, samples=samples)
+            files[models[n]] = path.read_bytes()
+    for number, layer in enumerate(served.layers):
+        values = layer.values(grid, served.symbol_arguments())
+        sizes = min(PAIRS, layer.symbol.out_channels), min(PAIRS, layer.symbol.in_channels)
         pairs = [
-            {"output": j, "input": i, "view": LayerView.of(values, (j, i))}
+            {"output": j, "input": i, "view": view_symbol(values, (j, i))}
             for j, i in product(*map(range, sizes))
         ]
         layers.append({"pairs": pairs, "certificate": served.certify(number)})
-    return layers
+    files[f"{stem}-inside.json"] = JSON.dump_json(layers)
+    return files, {
+        **served.description,
+        "resolutions": list(models),
+        "input_channels": file.inputs.shape[1],
+        "models": models,
+        "inside": f"{stem}-inside.json",
+        "samples": served.samples(SAMPLES),
+    }
 
 
 def page_files() -> dict[str, bytes]:
@@ -146,7 +139,7 @@ def page_files() -> dict[str, bytes]:
 
 
 def runtime_files() -> list[Path]:
-    """ONNX Runtime Web as the lock file has it, from npm, kept in the cache folder.
+    """ONNX Runtime Web as the lock file has it, from npm, kept in the cache folder, verified.
 
     PDNO_ONNXRUNTIME_WEB names a folder that has the files already.
     """
@@ -154,12 +147,14 @@ def runtime_files() -> list[Path]:
     lock = json.loads((WEB / "package-lock.json").read_bytes())
     version = lock["packages"]["node_modules/onnxruntime-web"]["version"]
     folder = Path(existing) if existing else cache_path() / f"onnxruntime-web-{version}"
-    files = [folder / name for name in RUNTIME]
-    if not all(path.is_file() for path in files):
-        if existing:
-            raise ValueError(f"PDNO_ONNXRUNTIME_WEB={existing} has not {' and '.join(RUNTIME)}")
+    if not existing and not all((folder / name).is_file() for name in RUNTIME):
         _install(folder)
-    return files
+    for name, digest in RUNTIME.items():
+        path = folder / name
+        if not path.is_file() or sha256(path.read_bytes()).hexdigest() != digest:
+            wrong = f"{path} is not the file of ONNX Runtime Web {version}"
+            raise ValueError(f"{wrong}: {'name another folder' if existing else 'remove it'}")
+    return [folder / name for name in RUNTIME]
 
 
 def _install(target: Path) -> None:
@@ -169,7 +164,7 @@ def _install(target: Path) -> None:
         cure = "install Node.js, or set PDNO_ONNXRUNTIME_WEB to a folder with"
         files = " and ".join(RUNTIME)
         raise ValueError(f"a page needs ONNX Runtime Web from npm, not here: {cure} {files}")
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(WEB / name, folder)
@@ -178,9 +173,6 @@ def _install(target: Path) -> None:
         if done.returncode:
             last = done.stderr.strip().splitlines()[-1:] or ["no reason given"]
             raise ValueError(f"npm could not fetch ONNX Runtime Web: {last[0]}; try again online")
-        ready = Path(folder) / "ready"
-        ready.mkdir()
         for name in RUNTIME:
-            shutil.copy(Path(folder) / "node_modules" / "onnxruntime-web" / "dist" / name, ready)
-        shutil.rmtree(target, ignore_errors=True)
-        ready.rename(target)
+            source = Path(folder) / "node_modules" / "onnxruntime-web" / "dist" / name
+            os.replace(source, target / name)

@@ -81,11 +81,10 @@ def runs(tmp_path_factory):
 def serving(folders):
     """The address of a laboratory that serves these runs."""
     pytest.importorskip("uvicorn", reason="pip install 'pdno[serve]'")
-    pytest.importorskip("fastapi", reason="pip install 'pdno[serve]'")
     from pdno.laboratory.catalogue import serve_runs
-    from pdno.laboratory.server import make_app, make_server
+    from pdno.laboratory.server import Laboratory, make_server
 
-    running = make_server(make_app(serve_runs(folders)))
+    running = make_server(Laboratory(serve_runs(folders)))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
         thread.start()

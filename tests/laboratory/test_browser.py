@@ -1,12 +1,9 @@
 """Both pages in headless Chromium: draw, predict, compare, play, look inside, on any screen."""
 
-import functools
-import http.server
 import json
 import os
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -105,14 +102,9 @@ def test_the_page_without_a_server(runs, modules, tmp_path):
         runtime_files()
     except ValueError as problem:
         pytest.skip(str(problem))
-    site = tmp_path / "site"
-    message = write_page([runs[0], runs[1], runs[2]], site)
+    page = tmp_path / "page.html"
+    message = write_page([runs[0], runs[1], runs[2]], page)
     assert "MiB" in message
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as host:
-        threading.Thread(target=host.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{host.server_address[1]}/"
-        steps = visit(address, "browser", modules, tmp_path)
-        host.shutdown()
+    steps = visit(page.as_uri(), "browser", modules, tmp_path)  # as by a double click
     check(steps, runs, 1e-4)
     print("seconds of predictions in the browser:", steps["seconds"])

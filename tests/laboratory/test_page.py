@@ -1,5 +1,7 @@
 """The page is whole: its colours are those of the report, and what it lacks is said."""
 
+import base64
+import gzip
 import json
 import re
 from pathlib import Path
@@ -37,6 +39,7 @@ def test_the_page_has_all_that_it_names_and_names_nothing_outside():
         assert addresses <= {"http://www.w3.org/2000/svg"}, name
     html = files["index.html"].decode()
     named = re.findall(r'(?:href|src)="([\w.]+)"', html)
+    assert named == ["style.css", "app.js"]
     assert set(named) <= set(files)
     ids = set(re.findall(r'id="([\w-]+)"', html))
     script = files["app.js"].decode()
@@ -57,13 +60,40 @@ def test_without_npm_the_cure_is_named(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="install Node.js, or set PDNO_ONNXRUNTIME_WEB"):
         page.runtime_files()
     monkeypatch.setenv("PDNO_ONNXRUNTIME_WEB", str(tmp_path))
-    with pytest.raises(ValueError, match="has not ort.wasm.bundle.min.mjs"):
+    with pytest.raises(ValueError, match="ort.wasm.bundle.min.mjs is not .* name another"):
         page.runtime_files()
     assert page.try_pages({"a": [tmp_path]}, tmp_path).startswith("no page for a: ")
 
 
-def test_a_folder_of_others_is_left_alone(tmp_path):
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ValueError, match="is no page of pdno"):
-        page.write_page([tmp_path], tmp_path)
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+def test_a_page_is_one_file(tmp_path):
+    """It opens by a double click: a browser loads nothing beside a file:// page."""
+    inside = {"operators.json": b"[1, 2]", "model.onnx": bytes(range(256))}
+    text = page.one_file(page_files(), inside)
+    assert not re.findall(r'(?:href|src)="(?!data:|#)', text)
+    modules = json.loads(re.search(r'"importmap">(.*?)</script>', text)[1])["imports"]
+    for address in modules.values():
+        code = base64.b64decode(address.partition(",")[2]).decode()
+        assert set(re.findall(r'from "(.*?)"', code)) <= set(modules) and "</script" not in code
+    assert "<style>:root" in text and 'import "app.js"' in text and "default-src 'none'" in text
+    for name, content in inside.items():
+        packed = re.search(f'<script type="application/gzip" id="{name}">(.*?)</script>', text)[1]
+        assert gzip.decompress(base64.b64decode(packed)) == content
+
+
+def test_only_the_known_runtime_is_published(tmp_path, monkeypatch):
+    """What lies in the cache may have been changed since npm verified it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("PDNO_ONNXRUNTIME_WEB", raising=False)
+    lock = json.loads((WEB / "package-lock.json").read_text(encoding="utf-8"))
+    version = lock["packages"]["node_modules/onnxruntime-web"]["version"]
+    folder = page.cache_path() / f"onnxruntime-web-{version}"
+    folder.mkdir(parents=True)
+    for name in page.RUNTIME:
+        (folder / name).write_text("alert(1)")
+    with pytest.raises(ValueError, match=f"is not the file of ONNX Runtime Web {version}: remove"):
+        page.runtime_files()
+
+
+def test_a_page_is_an_html_file(tmp_path):
+    with pytest.raises(ValueError, match="expected a name that ends .html"):
+        page.write_page([tmp_path], tmp_path / "site")

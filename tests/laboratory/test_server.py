@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import functools
 import json
 import os
 import socket
@@ -15,10 +16,10 @@ import pdno
 from pdno.data.problems import HeatProblem, NavierStokesProblem
 from pdno.interface.errors import SolverError
 from pdno.laboratory.catalogue import serve_runs
-from pdno.laboratory.computation import Batches, Conditions, SolverProcess, reference_solution
+from pdno.laboratory.computation import Batches, Conditions, Worker, reference_solution
 
 httpx = pytest.importorskip("httpx", reason="pip install 'pdno[test]'")
-pytest.importorskip("fastapi", reason="pip install 'pdno[serve]'")
+pytest.importorskip("uvicorn", reason="pip install 'pdno[serve]'")
 
 from pdno.laboratory import server  # noqa: E402
 
@@ -54,6 +55,12 @@ def numbers(answer):
     body = answer.json()
     raw = np.frombuffer(base64.b64decode(body["data"]), dtype="<f4")
     return torch.from_numpy(raw.reshape(body["shape"]).copy())
+
+
+def solve(problem, state, times):
+    """What a worker computes."""
+    grid = pdno.Grid(tuple(state.shape))
+    return functools.partial(reference_solution, problem, state.numpy(), grid, times)
 
 
 def close(result, expected, tolerance=1e-6):
@@ -189,8 +196,8 @@ def test_a_solve_ends_when_the_reader_leaves():
     heat, u = HeatProblem(resolution=32), field(32)
 
     async def leave():
-        solver = SolverProcess()
-        solution = solver.solution(flow, field(64, 64), pdno.Grid((64, 64)), [1000.0])
+        solver = Worker()
+        solution = solver.run(solve(flow, field(64, 64), [1000.0]))
         task = asyncio.ensure_future(solution)
         while solver.pid is None:
             await asyncio.sleep(0.05)
@@ -202,7 +209,7 @@ def test_a_solve_ends_when_the_reader_leaves():
             for _ in range(100):
                 os.kill(number, 0)
                 await asyncio.sleep(0.05)
-        other = await solver.solution(heat, u, pdno.Grid((32,)), [0.1])  # a new process
+        other = await solver.run(solve(heat, u, [0.1]))  # a new process
         solver.end()
         return other
 
@@ -210,12 +217,12 @@ def test_a_solve_ends_when_the_reader_leaves():
 
 
 def test_waiting_for_the_solver_and_leaving_does_not_end_the_solve_of_another():
-    heat, u, grid = HeatProblem(resolution=32), field(32), pdno.Grid((32,))
+    heat, u = HeatProblem(resolution=32), field(32)
 
     async def leave():
-        solver = SolverProcess()
-        first = asyncio.ensure_future(solver.solution(heat, u, grid, [0.1]))
-        second = asyncio.ensure_future(solver.solution(heat, u, grid, [0.2]))
+        solver = Worker()
+        first = asyncio.ensure_future(solver.run(solve(heat, u, [0.1])))
+        second = asyncio.ensure_future(solver.run(solve(heat, u, [0.2])))
         await asyncio.sleep(0.1)
         second.cancel()
         try:
@@ -227,12 +234,12 @@ def test_waiting_for_the_solver_and_leaving_does_not_end_the_solve_of_another():
 
 
 def test_a_solver_that_takes_too_long_is_ended():
-    flow, grid = NavierStokesProblem(viscosity=1e-5, resolution=64), pdno.Grid((64, 64))
+    flow = NavierStokesProblem(viscosity=1e-5, resolution=64)
 
     async def wait():
-        solver = SolverProcess(seconds=0.5)
+        solver = Worker(seconds=0.5)
         with pytest.raises(SolverError, match="has no solution within 0.5 seconds"):
-            await solver.solution(flow, field(64, 64), grid, [1000.0])
+            await solver.run(solve(flow, field(64, 64), [1000.0]))
         return solver.pid
 
     assert asyncio.run(wait()) is None
@@ -310,13 +317,27 @@ SLOW = (
 
 
 def test_slow_readers_are_sent_away(runs, laboratory, monkeypatch):
-    monkeypatch.setattr(server, "SECONDS_TO_SEND", 0.5)
+    monkeypatch.setattr(server, "SECONDS", 0.5)
     with laboratory(runs[:1]) as address:
         port = int(address.rpartition(":")[2])
         for sent in SLOW:
             with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
                 slow.sendall(sent)
                 assert slow.recv(100).startswith(b"HTTP/1.1 408")
+
+
+def test_every_response_has_the_security_headers(client):
+    post = {"content": b"{}", "headers": {"content-type": "text/plain"}}
+    responses = [client.get("/"), client.get("/none"), client.put("/api/predict")]
+    responses += [client.post("/api/predict", **post), client.post("/api/predict", json={})]
+    assert [response.status_code for response in responses] == [200, 404, 405, 415, 422]
+    for response in responses:
+        assert server.HEADERS.items() <= response.headers.items(), response.status_code
+
+
+def test_a_port_is_checked():
+    with pytest.raises(ValueError, match="port is 99999; expected 1 to 65535"):
+        server.serve([], port=99999)
 
 
 def test_a_folder_without_runs_is_told(tmp_path):

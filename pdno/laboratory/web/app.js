@@ -42,7 +42,7 @@ function option(text, value) {
 
 // Operators that take the same input as another one.
 function alike(one, other) {
-  const shape = (o) => JSON.stringify([o.equation, o.sampling.grid.shape.length, o.input, o.window, o.constants.length, o.any_time, o.times === null]);
+  const shape = (o) => JSON.stringify([o.equation, o.grid.shape.length, o.input, o.window, o.constants.length, o.any_time, o.times === null]);
   return one !== other && shape(one) === shape(other);
 }
 
@@ -50,7 +50,7 @@ function chooseOperator() {
   const one = operator();
   const others = page.operators.map((o, k) => [o, k]).filter(([o]) => alike(one, o));
   $("second").replaceChildren(option("none", ""), ...others.map(([o, k]) => option(o.title, k)));
-  const known = one.resolutions.includes(Math.max(...one.sampling.grid.shape)) ? Math.max(...one.sampling.grid.shape) : one.resolutions[0];
+  const known = one.resolutions.includes(Math.max(...one.grid.shape)) ? Math.max(...one.grid.shape) : one.resolutions[0];
   $("resolution").replaceChildren(...one.resolutions.map((n) => option(n, n)));
   $("resolution").value = known;
   const phases = phasesOf(one);
@@ -99,7 +99,7 @@ function constantOf(part, low, high) {
 }
 
 function gridShape() {
-  const { shape } = operator().sampling.grid, longest = Math.max(...shape);
+  const { shape } = operator().grid, longest = Math.max(...shape);
   return shape.map((n) => (n * Number($("resolution").value)) / longest);
 }
 
@@ -115,7 +115,7 @@ function drawAtRandom() {
 function takeSample() {
   const sample = operator().samples[$("samples").value];
   if (!sample) return;
-  $("resolution").value = Math.max(...operator().sampling.grid.shape);
+  $("resolution").value = Math.max(...operator().grid.shape);
   const input = decode(sample.input), [frames, ...shape] = input.shape, size = sizeOf(shape);
   const window = Array.from({ length: frames }, (_, k) => input.values.slice(k * size, (k + 1) * size));
   setState({ values: window.at(-1).slice(), shape, window, truth: decode(sample.target) });
@@ -234,7 +234,7 @@ function showResults() {
 function times() {
   const one = operator(), moment = Number($("moment").value);
   if (one.any_time) return moment > 0 && backend.name === "server" ? [moment] : one.times;
-  return Array.from({ length: frameCount() }, (_, k) => (one.sampling.step ?? 1) * (one.window + k + 1));
+  return Array.from({ length: frameCount() }, (_, k) => (one.step ?? 1) * (one.window + k + 1));
 }
 
 function titleOf(k) {
@@ -342,13 +342,13 @@ async function upload() {
   const { shape, values } = await readFile(file), one = operator(), wanted = gridShape();
   if (shape.length !== wanted.length) throw new Error(`${file.name} has ${shape.length} axes; this operator takes ${wanted.length}`);
   if (phasesOf(one) && !values.every((v) => v > 0)) throw new Error("a permeability has to be positive everywhere");
-  setState({ values: regrid(values, shape, wanted, { periodic: one.sampling.grid.periodic, jumps: Boolean(phasesOf(one)) }), shape: wanted });
+  setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(phasesOf(one)) }), shape: wanted });
 }
 
 function changeResolution() {
   const one = operator(), { values, shape } = page.state, wanted = gridShape();
   if (page.state.window?.length > 1 && backend.name === "browser") throw new Error("a sample of several frames has its own points: it stays there");
-  setState({ values: regrid(values, shape, wanted, { periodic: one.sampling.grid.periodic, jumps: Boolean(phasesOf(one)) }), shape: wanted });
+  setState({ values: regrid(values, shape, wanted, { periodic: one.grid.periodic, jumps: Boolean(phasesOf(one)) }), shape: wanted });
 }
 
 // The button names the other theme.
@@ -390,7 +390,7 @@ await attempt(async () => {
   page.operators = await backend.operators();
   $("operator").replaceChildren(...page.operators.map((one, k) => option(one.title, k)));
   $("solve").hidden = backend.name === "browser";
-  $("footer").textContent = backend.name === "browser" ? `This page predicts in your browser; nothing leaves it. ${backend.size}` : "Predicted and solved by pdno on this machine.";
+  $("footer").textContent = backend.name === "browser" ? "This page predicts in your browser; nothing leaves it." : "Predicted and solved by pdno on this machine.";
   setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   listen();
   chooseOperator();

@@ -43,23 +43,28 @@ class Server {
   }
 }
 
+// A file inside the page, which pdno/laboratory/page.py has put there, compressed.
+function inside(name) {
+  const bytes = Uint8Array.from(atob(document.getElementById(name).textContent), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+}
+
 class Browser {
   name = "browser";
   #sessions = new Map();
-  #inside = new Map();
 
   async operators() {
-    const answer = await json(await fetch("operators.json"));
-    this.size = answer.size;
-    this.ort = await import("./ort.wasm.bundle.min.mjs");
+    const script = new Blob([await inside("ort.wasm.bundle.min.mjs").text()], { type: "text/javascript" });
+    this.ort = await import(URL.createObjectURL(script));
     this.ort.env.wasm.numThreads = 1;
-    this.ort.env.wasm.wasmPaths = { wasm: new URL("ort-wasm-simd-threaded.wasm", location.href).href };
-    return answer.operators;
+    this.ort.env.wasm.wasmBinary = await inside("ort-wasm-simd-threaded.wasm").arrayBuffer();
+    return inside("operators.json").json();
   }
 
   async #session(file) {
     if (!this.#sessions.has(file)) {
-      this.#sessions.set(file, this.ort.InferenceSession.create(file, { executionProviders: ["wasm"] }));
+      const model = inside(file).arrayBuffer();
+      this.#sessions.set(file, model.then((bytes) => this.ort.InferenceSession.create(bytes, { executionProviders: ["wasm"] })));
     }
     return this.#sessions.get(file);
   }
@@ -93,9 +98,8 @@ class Browser {
     return { ...state.truth, seconds: null, points: null };
   }
 
-  async #layers(operator) {
-    if (!this.#inside.has(operator.key)) this.#inside.set(operator.key, json(await fetch(operator.inside)));
-    return this.#inside.get(operator.key);
+  #layers(operator) {
+    return inside(operator.inside).json();
   }
 
   async layer(operator, state, { layer, output, input }) {
@@ -111,5 +115,5 @@ class Browser {
 }
 
 export function chooseBackend() {
-  return document.documentElement.dataset.backend === "browser" ? new Browser() : new Server();
+  return document.getElementById("operators.json") ? new Browser() : new Server();
 }
