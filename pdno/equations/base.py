@@ -37,34 +37,53 @@ class Semilinear:
     """
 
     linear: Tensor
-    """L(ξ), shape (*N^), float64 or complex128."""
+    """L(ξ), float64 or complex128: (*N^) for all fields alike, (C, *N^) for each field, or a
+    matrix (C, C, *N^) that couples them."""
     modes: tuple[int | None, ...]
     """Kept modes per axis (None: all of that axis), as in `pdno.spectral.fourier`."""
     nonlinear: Callable[[Tensor], Tensor] | None = None
     rates: Callable[[Tensor], FlowRates] | None = None
     deformation: float = 0.1
     """How much of `FlowRates.deform` one step may cover; less is more exact."""
+    band: Tensor | None = None
+    """1 on modes that solutions have and 0 on others, (*N^); None: they have all of `modes`."""
+
+    def coefficients(self, u: Tensor) -> Tensor:
+        """û of fields (B, C, *N): what they have in other modes is left out."""
+        u_hat = transform(u.double(), len(self.modes), self.modes)
+        return u_hat if self.band is None else u_hat * self.band
+
+
+def apply_linear(table: Tensor, u_hat: Tensor) -> Tensor:
+    """A function of L times û, (*N^), (C, *N^) or (C, C, *N^) on (B, C, *N^)."""
+    if table.dim() < u_hat.dim():
+        return table * u_hat
+    return torch.einsum("ij...,bj...->bi...", table.to(u_hat.dtype), u_hat)
 
 
 class EvolutionEquation(ABC):
-    """An equation whose state is a real field (B, C, *N) on a periodic grid."""
+    """An equation whose state is `fields` real fields (B, C, *N) on a periodic grid."""
 
     dim: int | None = None
     """Number of space dimensions, or None for any."""
+    fields: int = 1
+    """Number of fields, C."""
 
     @abstractmethod
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """The equation on the modes of `grid`."""
 
     def rate(self, u: Tensor) -> Tensor:
-        """L u + N(u) of real fields (B, 1, *N) on the torus, on the modes that a solver keeps.
+        """L u + N(u) of real fields (B, C, *N) on the torus, on the modes that a solver keeps.
 
         It may be differentiated. What u has in other modes is left out.
         """
         grid = Grid(tuple(u.shape[2:]))
         parts = self.discretise(grid, u.device)
-        u_hat = transform(u.double(), grid.dim, parts.modes)
-        total = parts.linear * u_hat + (parts.nonlinear(u_hat) if parts.nonlinear else 0.0)
+        u_hat = parts.coefficients(u)
+        total = apply_linear(parts.linear, u_hat)
+        total = total + parts.nonlinear(u_hat) if parts.nonlinear else total
+        total = total if parts.band is None else total * parts.band
         return inverse(total, grid.shape, parts.modes).to(u.dtype)
 
     def symmetries(self, grid: Grid) -> Symmetries:
@@ -72,11 +91,11 @@ class EvolutionEquation(ABC):
         return Symmetries(box_symmetries(grid)[:1])
 
     def check(self, state: Tensor) -> Grid:
-        """The grid of a state (B, 1, *N), or ValueError."""
+        """The grid of a state (B, C, *N), or ValueError."""
         name = f"a state of {type(self).__name__}"
         axes = [f"N{axis + 1}" for axis in range(self.dim)] if self.dim else ["*N"]
         cure = "add batch and channel axes with state[None, None] or move channels first"
-        check_shape(name, state, "B", 1, *axes, cure=cure)
+        check_shape(name, state, "B", self.fields, *axes, cure=cure)
         if not state.dtype.is_floating_point:
             raise ValueError(f"{name} has type {state.dtype}; expected real floats")
         for sample in (~state.isfinite()).flatten(1).any(dim=1).nonzero():

@@ -103,14 +103,14 @@ class NavierStokes(EvolutionEquation):
         xi = grid.modes(device=device)[:, columns].to(torch.float64)
         band = band_mask(grid, device=device)[:, columns]
         laplacian = laplacian_symbol(grid, device)[:, columns]
-        inverse_laplacian = band / torch.where(laplacian == 0, torch.inf, -laplacian)
+        inverse_laplacian = 1 / torch.where(laplacian == 0, torch.inf, -laplacian)
         velocity = torch.stack([xi[..., 1], -xi[..., 0]]).mul(inverse_laplacian) * (2j * math.pi)
         stress = torch.stack([xi[..., 0] ** 2 - xi[..., 1] ** 2, xi[..., 0] * xi[..., 1]])
         # real tables as wide as the complex fields they multiply, so that the product is one pass
-        stress = (4 * math.pi**2 * band * stress).unsqueeze(-1).expand(-1, -1, -1, 2).contiguous()
+        stress = (4 * math.pi**2 * stress).unsqueeze(-1).expand(-1, -1, -1, 2).contiguous()
         shear, normal = stress
         force = torch.view_as_real(transform(self.force(grid, device), 2, modes))
-        reach = 2 * math.pi * xi.abs().amax(dim=(0, 1))
+        reach = 2 * math.pi * (xi.abs() * band[..., None]).amax(dim=(0, 1))
 
         def nonlinear(w_hat: Tensor) -> Tensor:
             v1, v2 = inverse(velocity * w_hat, grid.shape, modes).unbind(1)
@@ -128,7 +128,7 @@ class NavierStokes(EvolutionEquation):
             carry = (v * reach[:, None]).sum(dim=1).amax(dim=1)
             return FlowRates(carry, damped, deform=w.amax(dim=1))
 
-        return Semilinear(laplacian * self.viscosity, modes, nonlinear, rates)
+        return Semilinear(laplacian * self.viscosity, modes, nonlinear, rates, band=band)
 
     def force(self, grid: Grid, device: torch.device | None = None) -> Tensor:
         """f at the points of a grid, shape (*N), float64."""

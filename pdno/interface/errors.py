@@ -78,11 +78,7 @@ class _Array(Protocol):
 def check_shape(name: str, array: _Array, *axes: int | str, cure: str = "") -> None:
     """ValueError unless an array has these axes; words are of any size, *words one or more axes.
 
-    Example:
-        >>> import numpy
-        >>> check_shape("f", numpy.zeros((2, 8, 8)), "B", 1, "*N")
-        Traceback (most recent call last):
-        ValueError: f has shape (2, 8, 8); expected (B, 1, *N)
+    A field (B, 1, *N) is `check_shape("f", f, "B", 1, "*N")`.
     """
     shape, sizes = tuple(array.shape), list(axes)
     for position in [i for i, axis in enumerate(axes) if str(axis).startswith("*")]:

@@ -11,11 +11,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from pdno.equations.base import EvolutionEquation, Semilinear
+from pdno.equations.base import EvolutionEquation, Semilinear, apply_linear
 from pdno.equations.darcy import Darcy
 from pdno.interface.errors import SolverError
 from pdno.solvers.elliptic import solve_elliptic
-from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.fourier import inverse
 
 CARRY = 1.25  # largest angle by which a step may turn a mode; the method is stable to 2.8
 STEPS_BETWEEN_LOOKS, SPEED_UP_ALLOWED = 8, 1.5
@@ -33,7 +33,7 @@ def solve(
 ) -> Tensor:
     """Solve an equation for a batch of initial states or coefficients.
 
-    Shapes: evolution (B, 1, *N) -> (B, T, 1, *N); Darcy (B, 1, *N) -> (B, 1, *N); float64.
+    Shapes: evolution (B, C, *N) -> (B, T, C, *N); Darcy (B, 1, *N) -> (B, 1, *N); float64.
 
     Data are initial states on a periodic grid, or the permeability at cell centres. `times` of an
     evolution equation increase from 0 on. Without a fixed `step` the steps follow the flow,
@@ -54,12 +54,11 @@ def solve(
     if (step is not None and not step > 0) or refine < 1:
         raise ValueError(f"step {step} and refine {refine}: expected positive numbers")
     system = equation.discretise(equation.check(data), data.device)
-    shape, state = data.shape[2:], data.to(torch.float64)
-    u_hat = transform(state, len(shape), system.modes)
+    shape, state, u_hat = data.shape[2:], data.to(torch.float64), system.coefficients(data)
     if system.nonlinear is None:
-        t = torch.tensor(moments, dtype=torch.float64, device=data.device)
-        factor = torch.exp(system.linear * t.reshape(-1, 1, *[1] * len(shape)))
-        return inverse(u_hat.unsqueeze(1) * factor, shape, system.modes)
+        propagators = [_functions(system.linear * t, data.dim(), 0)[0] for t in moments]
+        moved = torch.stack([apply_linear(table, u_hat) for table in propagators], dim=1)
+        return inverse(moved, shape, system.modes)
     stepper, frames = _Stepper(system, step, refine), [state] if moments[0] == 0.0 else []
     for start, end in pairwise([0.0, *moments]):
         if end > 0.0:
@@ -92,13 +91,13 @@ class _Stepper:
         if system.nonlinear is None or system.rates is None:
             raise ValueError("an equation with a nonlinear term needs the rates of its flow")
         self.rates, self.fixed_step, self.refine = system.rates, step, refine
-        self.linear, self.nonlinear = system.linear, system.nonlinear
-        self.deformation, self.fastest = system.deformation, 0
+        self.system, self.nonlinear, self.fastest = system, system.nonlinear, 0
         self.tables: _Tables | None = None
-        # a real L multiplies real and imaginary parts alike, several times faster than complex
-        self.real = not system.linear.is_complex()
+        # real tables multiply real and imaginary parts alike, several times faster than complex
+        dim = len(system.modes)
+        self.real = not system.linear.is_complex() and system.linear.dim() < dim + 2
         if self.real:
-            of_complex, self.linear = system.nonlinear, torch.stack([system.linear] * 2, dim=-1)
+            of_complex = system.nonlinear
             self.nonlinear = lambda u: torch.view_as_real(of_complex(torch.view_as_complex(u)))
 
     def advance(self, u_hat: Tensor, start: float, end: float) -> Tensor:
@@ -129,7 +128,7 @@ class _Stepper:
     def _take(self, u_hat: Tensor, step: float, count: int) -> tuple[Tensor, float]:
         """The state after some steps, and their size: that of the last tables if it is as good."""
         if self.tables is None or abs(self.tables.step / step - 1) > 1e-12:
-            self.tables = _Tables(self.linear, step)
+            self.tables = _Tables(self.system, step, self.real)
         u = torch.view_as_real(u_hat) if self.real else u_hat
         for _ in range(count):
             u = self.tables.etdrk4(self.nonlinear, u)
@@ -144,7 +143,7 @@ class _Stepper:
             return 0.0
         self.fastest = int(rates.carry.argmax())
         carry = torch.maximum(CARRY / rates.carry, CARRY**2 / rates.damped)
-        limit = float(torch.minimum(carry, self.deformation / rates.deform).min())
+        limit = float(torch.minimum(carry, self.system.deformation / rates.deform).min())
         return self.fixed_step or limit / self.refine
 
 
@@ -159,34 +158,55 @@ class _Tables:
     φ₁ = (e^z - 1)/z, φ₂ = (e^z - 1 - z)/z², φ₃ = (e^z - 1 - z - z²/2)/z³.
     """
 
-    def __init__(self, linear: Tensor, step: float) -> None:
-        self.step, z = step, linear * step
-        phi_1, phi_2, phi_3 = _phi(z)
-        self.half, self.full = torch.exp(z / 2), torch.exp(z)
-        self.stage = _phi(z / 2)[0].mul_(step / 2)
-        self.first = (phi_1 - 3 * phi_2 + 4 * phi_3).mul_(step)
-        self.middle = (2 * phi_2 - 4 * phi_3).mul_(step)
-        self.last = (4 * phi_3 - phi_2).mul_(step)
+    def __init__(self, system: Semilinear, step: float, real: bool) -> None:
+        z, dims = system.linear * step, len(system.modes) + 2
+        whole, phi_1, phi_2, phi_3 = _functions(z, dims, 3)
+        half, phi_half = _functions(z / 2, dims, 1)
+        self.step, first = step, phi_1 - 3 * phi_2 + 4 * phi_3
+        weights = [phi_half / 2, first, 2 * phi_2 - 4 * phi_3, 4 * phi_3 - phi_2]
+        tables = [half, whole, *(weight.mul_(step) for weight in weights)]
+        if system.band is not None:
+            tables = [table * system.band for table in tables]
+        if real:
+            tables = [torch.stack([table] * 2, dim=-1) for table in tables]
+        self.half, self.full, self.stage, self.first, self.middle, self.last = tables
 
     def etdrk4(self, nonlinear: Callable[[Tensor], Tensor], u: Tensor) -> Tensor:
         """One step."""
-        n_u, half_u = nonlinear(u), self.half * u
-        a = torch.addcmul(half_u, self.stage, n_u)
+        n_u, half_u = nonlinear(u), apply_linear(self.half, u)
+        a = _add(half_u.clone(), self.stage, n_u)
         n_a = nonlinear(a)
-        b = half_u.addcmul_(self.stage, n_a)
+        b = _add(half_u, self.stage, n_a)
         n_b = nonlinear(b)
-        c = (self.half * a).addcmul_(self.stage, (2 * n_b).sub_(n_u))
+        c = _add(apply_linear(self.half, a), self.stage, (2 * n_b).sub_(n_u))
         n_c = nonlinear(c)
-        out = (self.full * u).addcmul_(self.first, n_u)
-        return out.addcmul_(self.middle, n_a.add_(n_b)).addcmul_(self.last, n_c)
+        out = _add(apply_linear(self.full, u), self.first, n_u)
+        out = _add(out, self.middle, n_a.add_(n_b))
+        return _add(out, self.last, n_c)
 
 
-def _phi(z: Tensor) -> list[Tensor]:
-    """φ₁, φ₂, φ₃ of z; by φ_k = Σ_j z^j/(j+k)! where |z| < 1, since the formulas cancel there."""
+def _add(total: Tensor, table: Tensor, u: Tensor) -> Tensor:
+    """Add a function of L times u to `total`, in place."""
+    if table.dim() < u.dim():
+        return total.addcmul_(table, u)
+    return total.add_(apply_linear(table, u))
+
+
+def _functions(z: Tensor, dims: int, count: int) -> list[Tensor]:
+    """e^z, φ₁, ..., φ_count of numbers, or of matrices (C, C, *N^), which have `dims` axes."""
+    if z.dim() == dims:
+        # the first row of the exponential of the blocks [z 1 0 ..; 0 0 1 ..; ..; 0 0 0 ..]
+        fields, size = len(z), len(z) * (count + 1)
+        blocks = torch.zeros(*z.shape[2:], size, size, dtype=z.dtype, device=z.device)
+        blocks[..., :fields, :fields] = z.movedim((0, 1), (-2, -1))
+        blocks.diagonal(fields, -2, -1).fill_(1.0)
+        row = torch.linalg.matrix_exp(blocks)[..., :fields, :].movedim((-2, -1), (0, 1))
+        return list(row.split(fields, dim=1))
+    # φ_k = Σ_j z^j/(j+k)! where |z| < 1, since the formulas cancel there
     small = z.abs() < 1
     safe, near = torch.where(small, 1.0, z), torch.where(small, z, 0.0)
-    closed, functions = torch.expm1(safe) / safe, []
-    for k in (1, 2, 3):
+    closed, functions = torch.expm1(safe) / safe, [torch.exp(z)]
+    for k in range(1, count + 1):
         series = torch.zeros_like(near)
         for j in range(18, -1, -1):
             series = series * near + 1 / math.factorial(j + k)

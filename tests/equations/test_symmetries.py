@@ -7,6 +7,7 @@ from pdno import Grid
 from pdno.equations.darcy import Darcy
 from pdno.equations.evolution import Burgers, Heat, NavierStokes
 from pdno.equations.symmetries import Symmetry
+from pdno.fields.distributions import navier_stokes_initial
 from pdno.solvers.elliptic import solve_elliptic
 from pdno.solvers.solve import solve
 
@@ -39,6 +40,20 @@ def test_solutions_become_solutions(case):
     states = torch.cat([state, *(symmetry.apply(state, grid) for symmetry in chosen)])
     solved = solve(equation, states, [0.5])[:, 0]
     assert not torch.allclose(solved[:1], state, rtol=0.01)
+    for symmetry, given in zip(chosen, solved[1:], strict=True):
+        expected = symmetry.apply(solved[0], grid)
+        assert float((given - expected).norm() / expected.norm()) < 1e-12, symmetry
+
+
+@pytest.mark.parametrize("forcing", [0.1, 0.0])
+def test_drawn_states_keep_them_at_a_small_viscosity(forcing):
+    """Such states have every mode of the grid, and diffusion damps none of them."""
+    grid, equation = Grid((64, 64)), NavierStokes(1e-5, forcing)
+    state = navier_stokes_initial().sample(grid, seed=0, indices=[0])
+    chosen = some(equation.symmetries(grid))
+    states = torch.cat([state, *(symmetry.apply(state, grid) for symmetry in chosen)])
+    solved = solve(equation, states, [1.0])[:, 0]
+    assert float((solved[0] - state[0]).norm()) > 0.1 * float(state.norm())
     for symmetry, given in zip(chosen, solved[1:], strict=True):
         expected = symmetry.apply(solved[0], grid)
         assert float((given - expected).norm() / expected.norm()) < 1e-12, symmetry
