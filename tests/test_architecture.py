@@ -17,11 +17,9 @@ import tree  # noqa: E402
 
 # The layout
 
-OTHERS = (
-    "pdno/__init__.pyi",
-    "pdno/paper/claims.yaml",
-    "pdno/paper/studies.yaml",
-)  # files that the page names
+YAML = sorted((ROOT / "pdno" / "paper").glob("*.yaml"))
+OTHERS = ("pdno/__init__.pyi", *(str(path.relative_to(ROOT)) for path in YAML))
+"""Files that the page names."""
 
 
 @pytest.fixture

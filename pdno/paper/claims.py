@@ -30,9 +30,7 @@ from pdno.paper.tables import command_of, resource_numbers, resource_ratios
 from pdno.report.tables import MISSING, Table, number, summary_text
 
 NO_GAP = 1.1  # test error over training error up to which we see no gap
-Names = Sequence[Sequence[str]]
 Networks = Iterable[NetworkMetrics]
-Errors = Mapping[NetworkMetrics, Summary]
 
 
 class Finding(NamedTuple):
@@ -44,40 +42,7 @@ class Finding(NamedTuple):
     budget: str = ""
 
 
-class Case(NamedTuple):
-    """Ranks of errors that a claim orders, under a label; a note says what is missing."""
-
-    label: str
-    ranks: Sequence[Errors]
-    note: str = ""
-
-    @classmethod
-    def of(cls, label: str, networks: Sequence[NetworkMetrics], ranks: Names) -> "Case":
-        """The errors of networks by their names."""
-        named = {name: of_network(networks, name) for rank in ranks for name in rank}
-        absent = [name for name, network in named.items() if network is None]
-        note = f" (not run: {', '.join(absent)})" if absent else ""
-        ours = [[network for name in rank if (network := named[name])] for rank in ranks]
-        return cls(label, [{n: e for n in rank if (e := n.summary())} for rank in ours], note)
-
-
 # Kinds of comparison
-
-
-def ordered(cases: Iterable[Case]) -> Finding:
-    """All errors of a rank are below those of the next."""
-    texts, holds = [], True
-    used: dict[NetworkMetrics, None] = {}
-    for label, ranks, note in cases:
-        present = [rank for rank in ranks if rank]
-        if ranks[0] and len(present) > 1:
-            means = [[error.mean for error in rank.values()] for rank in present]
-            holds &= all(max(a) < min(b) for a, b in pairwise(means))
-            errors = [(network, error) for rank in present for network, error in rank.items()]
-            used |= dict.fromkeys(network for network, _ in errors)
-            words = [f"{network.model} {summary_text(error)}" for network, error in errors]
-            texts.append(label + ", ".join(words) + note)
-    return Finding(holds, "; ".join(require(texts)), used)
 
 
 def monotone(
@@ -114,31 +79,50 @@ def below(results: Results, metric: str, splits: Sequence[str], limit: float) ->
     return Finding(holds, f"{metric}: {text}; limit {limit:g}", [network])
 
 
-_KEYS: dict[str, tuple[Callable[[NetworkMetrics], Any], str]] = {
-    "resolution": (lambda network: network.resolution, "s = {:g}: "),
-    "dataset": (lambda network: network.metadata.dataset, "{}: "),
-    "width": (lambda network: network.metadata.sweep["width"], "{:g} channels: "),
-    "": (lambda network: 0, ""),
-}
+_LABELS = {"resolution": "s = {:g}: ", "dataset": "{}: ", "width": "{:g} channels: ", "": ""}
 
 
 def ranked(
     results: Results,
-    ranks: Names,
+    ranks: Sequence[Sequence[str]],
     study: str,
     by: str = "",
     *,
     viscosity: float | None = None,
     complete: bool = False,
 ) -> Finding:
-    """Networks of a study, apart by something of them; of one viscosity up to 1000 samples."""
+    """Errors of all networks of a rank are below those of the next, apart by something of them.
+
+    Of one viscosity they are those up to 1000 samples; `complete` leaves out where one is missing.
+    """
     networks = results.shown(study) if by == "width" else results.study(study)
     if viscosity is not None:
         networks = of_viscosity(networks, viscosity, 1000)
-    key, label = _KEYS[by]
-    blocks = grouped(networks, key).items()
-    cases = [Case.of(label.format(value), block, ranks) for value, block in blocks]
-    return ordered(case for case in cases if not (complete and case.note))
+
+    def key(network: NetworkMetrics) -> Any:
+        about = network.metadata
+        values = {"resolution": network.resolution, "dataset": about.dataset, **about.sweep}
+        return values.get(by, 0)
+
+    texts, holds, used = [], True, list[NetworkMetrics]()
+    for value, block in grouped(networks, key).items():
+        named = {name: of_network(block, name) for rank in ranks for name in rank}
+        absent = [name for name, network in named.items() if network is None]
+        errors = [
+            {n: e for name in rank if (n := named[name]) and (e := n.summary())} for rank in ranks
+        ]
+        present = [rank for rank in errors if rank]
+        if errors[0] and len(present) > 1 and not (complete and absent):
+            means = [[error.mean for error in rank.values()] for rank in present]
+            holds &= all(max(a) < min(b) for a, b in pairwise(means))
+            note = f" (not run: {', '.join(absent)})" if absent else ""
+            texts.append(_LABELS[by].format(value) + _words(*present) + note)
+            used += [network for rank in present for network in rank]
+    return Finding(holds, "; ".join(require(texts)), used)
+
+
+def _words(*errors: Mapping[NetworkMetrics, Summary]) -> str:
+    return ", ".join(f"{n.model} {summary_text(e)}" for rank in errors for n, e in rank.items())
 
 
 def gap(results: Results, study: str, others: Sequence[str] = BASELINES, of: str = "") -> Finding:
@@ -219,9 +203,11 @@ def fewest_modes(results: Results) -> Finding:
     """The smallest k_max, and other networks at the same resolution."""
     network = require([*by_setting(results.shown("darcy-modes"), "modes").values()])[0]
     others = results.by_resolution("darcy").get(network.resolution, [])
-    case = Case.of(f"s = {network.resolution}: ", others, [BASELINES])
     ours = {network: require(network.summary())}
-    return ordered([Case(case.label, [ours, *case.ranks])])
+    named = (of_network(others, name) for name in BASELINES)
+    theirs = require({n: error for n in named if n and (error := n.summary())})
+    holds = all(ours[network].mean < error.mean for error in theirs.values())
+    return Finding(holds, f"s = {network.resolution}: {_words(ours, theirs)}", [*ours, *theirs])
 
 
 def many_modes(results: Results, least: int, factor: float) -> Finding:

@@ -24,7 +24,7 @@ STUDIES = tuple(TABLE_5)
 SEVERAL = ("darcy", "navier-stokes", "burgers")
 FLOW = ("navier-stokes",)
 SPLITS = ("test", "train")
-PREDICTION = 1  # the panel of the seconds of a prediction
+MOST_MARKERS = 20  # of one curve
 Networks = Sequence[NetworkMetrics]
 Curve = tuple[str, Mapping[Any, Summary], MarkerStyle]
 """The label, the errors by what is on the x axis, and the style."""
@@ -40,30 +40,25 @@ def plot_cost(results: Results) -> Figure:
     figure = Figure(figsize=(7.4, 2.6 * len(shown) + 0.7))
     panels = figure.subplots(len(shown), len(heads), squeeze=False, sharey="row")
     for row, (study, networks) in zip(panels, shown.items(), strict=True):
-        for column, (axes, head) in enumerate(zip(row, heads, strict=True)):
-            _draw_costs(axes, networks, column)
+        errors = {network: require(network.summary()).mean for network in networks}
+        for network, error in errors.items():
+            style: MarkerStyle = {**line_of(network.metadata), "linestyle": ""}
+            for axes, cost in zip(row, _costs(network), strict=True):
+                if cost is not None:
+                    axes.plot([cost], [error], label=network.model, **style)
+        least = min(errors.values()) / 3
+        if solver := [pair for pair in _solver(networks) if pair[1] > least]:
+            grey: MarkerStyle = {"color": "0.5", "marker": ".", "linewidth": 1, "zorder": 1}
+            row[1].plot(*zip(*solver, strict=True), label="solver, coarser grids", **grey)
+        for axes, head in zip(row, heads, strict=True):
+            logarithmic(axes, "x")
+            logarithmic(axes, "y")
+            axes.tick_params(axis="x", labelrotation=45, labelsize=7)
             axes.set_xlabel(head)
         level = Budget.of(networks[0]).level
         row[0].set_ylabel(f"{study}, s = {networks[0].resolution}\n({level} budget)\ntest error")
     shared_legend(figure, panels.ravel())
     return figure
-
-
-def _draw_costs(axes: Axes, networks: Networks, column: int) -> None:
-    """Error against one of the costs, with the solver beside the seconds of a prediction."""
-    errors = {network: require(network.summary()).mean for network in networks}
-    for network, error in errors.items():
-        if (cost := _costs(network)[column]) is not None:
-            style: MarkerStyle = {**line_of(network.metadata), "linestyle": ""}
-            axes.plot([cost], [error], label=network.model, **style)
-    least = min(errors.values()) / 3
-    solver = [pair for pair in _solver(networks) if column == PREDICTION and pair[1] > least]
-    if solver:
-        grey: MarkerStyle = {"color": "0.5", "marker": ".", "linewidth": 1}
-        axes.plot(*zip(*solver, strict=True), label="solver, coarser grids", zorder=1, **grey)
-    logarithmic(axes, "x")
-    logarithmic(axes, "y")
-    axes.tick_params(axis="x", labelrotation=45, labelsize=7)
 
 
 def _solver(networks: Networks) -> list[tuple[float, float]]:
@@ -131,51 +126,50 @@ def _logarithmic_ticks(axes: Axes, values: Sequence[Any]) -> None:
 @exhibit("bands")
 def plot_bands(results: Results) -> Figure:
     """Error by frequency."""
-
-    def curves(networks: Networks) -> Iterator[Curve]:
-        for network in networks:
-            errors = network.series("test", f"{ERROR} band ")
-            yield network.model, errors, line_of(network.metadata)
-
-    def ticks(axes: Axes, _: Sequence[Any]) -> None:
-        axes.tick_params(axis="x", labelrotation=45)
-
+    curves = _each(lambda network, _: network.series("test", f"{ERROR} band "), ["test"])
     shown, y = [results.shown(study) for study in STUDIES], "share of relative L2 error"
-    return _panels(shown, curves, "band of max |ξ_j|", y, ticks=ticks)
+    return _panels(shown, curves, "band of max |ξ_j|", y, ticks=_turned)
+
+
+def _turned(axes: Axes, _: Sequence[Any]) -> None:
+    axes.tick_params(axis="x", labelrotation=45)
 
 
 @exhibit("training")
 def plot_training(results: Results) -> Figure:
     """Training curves."""
 
-    def curves(networks: Networks) -> Iterator[Curve]:
-        for network, split in itertools.product(networks, SPLITS):
-            curve = results.curve(network, split)
-            errors = {epoch: e for epoch, e in curve if e is not None and math.isfinite(e)}
-            style = line_of(network.metadata, split)
-            if len(errors) > 1:
-                style |= {"marker": "", "linewidth": 1}
-            label = network.model if split == "test" else ""
-            yield label, {epoch: Summary(e, math.nan, 1) for epoch, e in errors.items()}, style
+    def curve(network: NetworkMetrics, split: str) -> dict[float, Summary]:
+        points = results.curve(network, split)
+        finite = ((epoch, e) for epoch, e in points if e is not None and math.isfinite(e))
+        return {epoch: Summary(error, math.nan, 1) for epoch, error in finite}
 
     shown = [[n for n in results.shown(study) if results.curve(n, "test")] for study in STUDIES]
-    return _panels(shown, curves, "epoch")
+    return _panels(shown, _each(curve), "epoch")
 
 
 @exhibit("figure-01-error-by-time")
 def plot_error_by_time(results: Results) -> Figure:
     """Error by time, training and test."""
+    networks = [network for network in results.shown("navier-stokes") if network.over_time()]
+    return _panels([networks], _each(NetworkMetrics.over_time), "t", ticks=_whole)
+
+
+def _whole(axes: Axes, _: Sequence[Any]) -> None:
+    axes.locator_params(axis="x", integer=True)
+
+
+def _each(
+    curve: Callable[[NetworkMetrics, str], Mapping[Any, Summary]], splits: Sequence[str] = SPLITS
+) -> Callable[[Networks], Iterator[Curve]]:
+    """Curves of every network, for some splits."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
-        for network, split in itertools.product(networks, SPLITS):
-            label = f"{network.model}, {split}"
-            yield label, network.over_time(split), line_of(network.metadata, split)
+        for network, split in itertools.product(networks, splits):
+            label = f"{network.model}, {split}" if len(splits) > 1 else network.model
+            yield label, curve(network, split), line_of(network.metadata, split)
 
-    def ticks(axes: Axes, _: Sequence[Any]) -> None:
-        axes.locator_params(axis="x", integer=True)
-
-    networks = [network for network in results.shown("navier-stokes") if network.over_time()]
-    return _panels([networks], curves, "t", ticks=ticks)
+    return curves
 
 
 @exhibit("figure-09-modes")
@@ -250,6 +244,8 @@ def _panels(
         axes.set(title=_panel_title(networks), xlabel=x, ylabel=y)
         values: dict[Any, None] = {}
         for label, errors, style in curves(networks):
+            if len(errors) > MOST_MARKERS:
+                style |= {"marker": "", "linewidth": 1}
             if errors:
                 means = [error.mean for error in errors.values()]
                 axes.plot(list(errors), means, label=label or None, **style)

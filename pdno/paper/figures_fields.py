@@ -70,7 +70,7 @@ def plot_comparison(results: Results) -> Figure:
         title = f"{run.model}\n{sample.frame_error(run, -1):.3g}"
         above.append(Panel(title, frames[-1], values))
         below.append(Panel("predicted − truth", frames[-1] - truth, differences))
-    return _draw_rows([above, below])
+    return draw_rows([above, below])
 
 
 @exhibit("figure-12-lowest")
@@ -99,16 +99,18 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
         ]
         for run, frames in sample.predictions.items()
     ]
-    return _draw_rows([truth, *predicted], ["truth", *(run.model for run in sample.predictions)])
+    names = [f"{name}\nx₂" for name in ("truth", *(run.model for run in sample.predictions))]
+    return draw_rows([truth, *predicted], names)
 
 
-def _draw_rows(panels: Sequence[Sequence[Panel | None]], names: Sequence[str] = ()) -> Figure:
+def draw_rows(panels: Sequence[Sequence[Panel | None]], names: Sequence[str] = ()) -> Figure:
+    """Rows of fields, each with a name at its left."""
     columns = max(map(len, panels))
     figure = Figure(figsize=(max(2.1 * columns + 0.3, 4.0), 1.9 * len(panels) + 0.3))
     rows = figure.subplots(len(panels), columns, squeeze=False)
     draw_panels(rows, panels)
     for row, name in zip(rows, names, strict=False):
-        row[0].set_ylabel(f"{name}\nx₂")
+        row[0].set_ylabel(name)
     return figure
 
 

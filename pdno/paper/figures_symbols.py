@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pdno.figures.curves import draw_growth
-from pdno.figures.fields import Panel, draw_panels, lowest_modes, plot_phase_space, signed
+from pdno.figures.fields import Panel, lowest_modes, plot_phase_space, signed
 from pdno.figures.style import COLOURS, Figure, grid_of_panels
+from pdno.paper.figures_fields import draw_rows
 from pdno.paper.published import PDNO
 from pdno.paper.results import Results, exhibit, of_network, require
 from pdno.report.page import symbol_values
@@ -20,31 +21,17 @@ DRAWN_CHANNELS = ((0, 0), (0, 1))
 def plot_symbols(results: Results) -> Figure:
     """Learned symbols Re a_ij(ξ) of PDNO and FNO."""
     networks = [of_network(results.shown("navier-stokes"), name) for name in (PDNO, "FNO")]
-    runs = [run for network in networks if network and (run := results.run(network))]
-    lines = [
-        # the paper counts from 1 and names the input first
-        (f"{run.model}\na_{i + 1}{j + 1}\nξ₂", [values[j, i] for values in blocks])
-        for run in runs
-        for j, i in DRAWN_CHANNELS
-        if (blocks := symbol_values(run))
-        and blocks[0].ndim == 4
-        and j < blocks[0].shape[0]
-        and i < blocks[0].shape[1]
-    ]
-    columns = max(len(blocks) for _, blocks in require(lines))
-    figure = Figure(figsize=(max(2.1 * columns + 0.4, 4.0), 2.0 * len(lines)))
-    rows = figure.subplots(len(lines), columns, squeeze=False)
-    panels = [
-        [
-            Panel(f"block {k}", values, signed(values), lowest_modes(values[None, None]))
-            for k, values in enumerate(blocks, start=1)
-        ]
-        for _, blocks in lines
-    ]
-    draw_panels(rows, panels)
-    for row, (label, _) in zip(rows, lines, strict=True):
-        row[0].set_ylabel(label)
-    return figure
+    rows, names = [], []
+    for run in [run for network in networks if network and (run := results.run(network))]:
+        blocks = symbol_values(run)
+        for j, i in DRAWN_CHANNELS if blocks and blocks[0].ndim == 4 else ():
+            if j < blocks[0].shape[0] and i < blocks[0].shape[1]:
+                low, values = lowest_modes(blocks[0]), [block[j, i] for block in blocks]
+                panels = [Panel(f"block {k}", v, signed(v), low) for k, v in enumerate(values, 1)]
+                rows.append(panels)
+                # the paper counts from 1 and names the input first
+                names.append(f"{run.model}\na_{i + 1}{j + 1}\nξ₂")
+    return draw_rows(require(rows), names)
 
 
 def _inspected(results: Results, part: str) -> list[Run]:
@@ -57,9 +44,8 @@ def _inspected(results: Results, part: str) -> list[Run]:
 def plot_phase_spaces(results: Results) -> Figure:
     """Learned and true operator in phase space."""
     runs = _inspected(results, "phase_space")
-    titles = (f"{run.metadata.study}: {run.model}" for run in runs)
-    symbols = (run.symbol_report["phase_space"] for run in runs)
-    return plot_phase_space(dict(zip(titles, symbols, strict=True)))
+    symbols = {f"{run.metadata.study}: {run.model}": run.symbol_report for run in runs}
+    return plot_phase_space({name: report["phase_space"] for name, report in symbols.items()})
 
 
 @exhibit("certificates")

@@ -6,7 +6,7 @@ on two cores; `paper` is the published protocol. Networks, tasks and settings st
 `studies.yaml`, in the words of a specification. torch is imported when a recipe is called.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, wraps
 from inspect import signature
@@ -60,11 +60,9 @@ def recipe(function: Callable[P, Study]) -> Callable[P, Study]:
 
 
 @cache
-def written_studies() -> dict[str, Any]:
+def written() -> Any:
     """The content of studies.yaml."""
-    text = Path(__file__).with_name("studies.yaml").read_text(encoding="utf-8")
-    studies: dict[str, Any] = yaml.safe_load(text)
-    return studies
+    return yaml.safe_load(Path(__file__).with_name("studies.yaml").read_text(encoding="utf-8"))
 
 
 def runs_of(study: str, preset: str, **computed: object) -> Runs:
@@ -73,9 +71,9 @@ def runs_of(study: str, preset: str, **computed: object) -> Runs:
     Numbers are those of the preset and those computed here. The problem has as many samples, and
     points, as a run needs, where it does not say more.
     """
-    written = written_studies()[study]
-    numbers = {**written["presets"][preset], **computed, "study": study}
-    runs = written["published" if preset == "paper" and "published" in written else "runs"]
+    of_study = written()[study]
+    numbers = {**of_study["presets"][preset], **computed, "study": study}
+    runs = of_study["published" if preset == "paper" and "published" in of_study else "runs"]
     common = filled(runs["common"], numbers)
     samples = common["train"] + common["test"] + common.get("validation", 0)
     least = {"problem": {"samples": samples, "resolution": common["resolution"]}}
@@ -101,12 +99,7 @@ def merged(*layers: Options) -> Options:
 
 
 def make_study(
-    study: str,
-    preset: str,
-    sets: Iterable[Runs],
-    *,
-    models: Sequence[str] | None = None,
-    seeds: int = 1,
+    study: str, preset: str, sets: Iterable[Runs], *, models: Models = None, seeds: int = 1
 ) -> Study:
     """The study of all runs with the seeds 0, 1, ..., seed by seed.
 
@@ -116,28 +109,24 @@ def make_study(
     """
     from pdno.runs.specification import Experiment
 
-    chosen = [
-        merged({"name": study, "of_paper": True, "model": model}, runs[model])
-        for runs in sets
-        for model in (runs if models is None else [_model_named(m, list(runs)) for m in models])
-    ]
-    every = [
-        Experiment(**merged(run, {"training": {"seed": seed}}))
-        for seed in range(seeds)
-        for run in chosen
-    ]
-    return Study(study, preset, tuple(every))
+    chosen = []
+    for runs in sets:
+        for model in runs if models is None else [_model_named(m, runs) for m in models]:
+            first = {"name": study, "of_paper": True, "model": model}
+            chosen.append(merged(first, runs[model]))
+    seeded = [merged(run, {"training": {"seed": seed}}) for seed in range(seeds) for run in chosen]
+    return Study(study, preset, tuple(Experiment(**run) for run in seeded))
 
 
-def _model_named(text: str, names: Sequence[str]) -> str:
+def _model_named(text: str, runs: Runs) -> str:
     def plain(name: str) -> str:
         return "".join(name.lower().replace("ξ", "xi").split())
 
-    matching = [name for name in names if plain(name) == plain(text)]
-    if not matching:
-        near = suggest(text.replace("xi", "ξ"), names)
-        raise ValueError(f"no model {text!r}: {near}expected some of {', '.join(names)}")
-    return matching[0]
+    names = {plain(name): name for name in runs}
+    if plain(text) not in names:
+        near = suggest(text.replace("xi", "ξ"), runs)
+        raise ValueError(f"no model {text!r}: {near}expected some of {', '.join(runs)}")
+    return names[plain(text)]
 
 
 # The recipes
@@ -205,7 +194,7 @@ def static_sets(study: str, preset: str, resolution: int | None = None) -> list[
     stored. These are stored, and solved, on the next multiples of a resolution that does not
     divide the usual ones.
     """
-    sizes = written_studies()[study]["presets"][preset]
+    sizes = written()[study]["presets"][preset]
     usual, sets = PROBLEMS[study].published_points, []
     for s in sizes["points"] if resolution is None else (resolution,):
         kept, solver = -(-sizes["stored"] // s) * s, sizes["solved"]
@@ -222,8 +211,8 @@ def static_sets(study: str, preset: str, resolution: int | None = None) -> list[
 
 def flow_sets(preset: str, viscosity: float | None = None) -> list[Runs]:
     """The runs of table 2 by model, of one viscosity or of the usual ones."""
-    written = written_studies()["navier-stokes"]
-    flows = written["flows"][preset]
+    presets, flows = (written()["navier-stokes"][part] for part in ("presets", "flows"))
+    flows = flows[preset]
     usual = flows if preset == "paper" else flows[:1]
     chosen = [f for f in flows if f["viscosity"] == viscosity] if viscosity is not None else usual
     if not chosen:
@@ -231,7 +220,7 @@ def flow_sets(preset: str, viscosity: float | None = None) -> list[Runs]:
         raise ValueError(f"preset {preset!r} has no viscosity {viscosity}: take {existing}")
     sets, scale = [], 64 / 63
     for flow in chosen:
-        numbers = {**written["presets"][preset], **flow}
+        numbers = {**presets[preset], **flow}
         name = "navier-stokes nu={viscosity:g} T={final_time} N={train}".format(**numbers)
         targets = flow["final_time"] - 10  # after the input frames
         scales = (scale, scale, targets / (targets - 1))
@@ -253,7 +242,7 @@ def darcy_modes(
     """
     points = 256 if preset == "paper" and resolution is None else resolution
     base = static_sets("darcy", preset, points)[0]["PDNO a(x,ξ)"] | {"sweep": ("modes",)}
-    modes = written_studies()["darcy-modes"][preset]
+    modes = written()["darcy-modes"][preset]
     runs = {
         f"PDNO k_max={k or 'all'}": merged(base, {"network": {"modes": k}})
         for k in modes
@@ -288,7 +277,7 @@ def navier_stokes_width(preset: PaperPreset = "small", *, seeds: Seeds = 1) -> S
     of_study = {"name": study, "study": study, "sweep": ("width",)}
     pdno, fno = (merged(flow[name], of_study) for name in names)
     runs = {}
-    for width in written_studies()[study][preset]:
+    for width in written()[study][preset]:
         ours = {"width": width, "depends_on_x": False, "modes": None}
         theirs = {"width": width, "modes": fno["resolution"] // 2}
         runs[f"PDNO a(ξ) width={width}"] = merged(pdno, {"network": ours})
@@ -306,7 +295,7 @@ def darcy_samples(
     """
     study, (darcy_runs,) = "darcy-samples", static_sets("darcy", preset)
     sets: list[Runs] = []
-    for samples in written_studies()[study][preset]:
+    for samples in written()[study][preset]:
         runs = {}
         for model in ("PDNO a(x,ξ)", "PDNO classical", "FNO", "MWT Leg"):
             run = darcy_runs[model]
@@ -376,7 +365,7 @@ def navier_stokes_training(
         change = {**sizes, "name": name, "task": {"kind": "markov"}, "normalization": "channel"}
         flow[model] = merged(run, change)
     runs = _by_parts(study, flow, batch_size=8, clip=10.0, weight_decay=0.0)
-    epochs = written_studies()[study]["epochs"]
+    epochs = written()[study]["epochs"]
     for model, run in runs.items():
         family = run["network"]["kind"].upper()
         enough = 1 if preset == "smoke" else epochs.get(model, epochs[family])
@@ -389,11 +378,11 @@ def _by_parts(study: str, runs: Runs, **settings: object) -> Runs:
 
     Of the symbols, if any, one goes with all the other parts; some parts are tried alone only.
     """
-    written, made = written_studies(), Runs()
-    for name, about in written[study]["networks"].items():
-        parts = [*written[study]["together"], *about.get("together", ())]
+    of_study, made = written()[study], Runs()
+    for name, about in of_study["networks"].items():
+        parts = [*of_study["together"], *about.get("together", ())]
         symbols, run = about.get("symbols", ()), runs[name]
-        alone = (*parts, *symbols, *written[study]["alone"])
+        alone = (*parts, *symbols, *of_study["alone"])
         groups: dict[str, list[str]] = {"": [], **{part: [part] for part in alone}}
         without = [part for part in parts if part != "feed-forward"]
         for label, chosen in (("all but feed-forward", without), ("all", parts)):
@@ -401,10 +390,10 @@ def _by_parts(study: str, runs: Runs, **settings: object) -> Runs:
             groups |= ends or {label: chosen}
         training = {"epochs": run["training"]["epochs"], "learning_rate": about["learning_rate"]}
         own = {"name": run["problem"]["name"], **run, "study": study, "training": training}
-        plain = merged(own, written["plain"], {"training": settings})
+        plain = merged(own, written()["plain"], {"training": settings})
         family = run["network"]["kind"].upper()
         for label, chosen in groups.items():
-            changes = [written["parts"][part] for part in chosen]
+            changes = [written()["parts"][part] for part in chosen]
             made[f"{family}, {label}" if label else family] = merged(plain, *changes)
     return made
 

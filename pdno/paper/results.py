@@ -76,10 +76,10 @@ class StoredRun:
         return list(runs.values())
 
 
-def metrics_of(run: Run) -> tuple[Metric, ...]:
+def metrics_of(run: Run | StoredRun) -> Sequence[Metric]:
     """The metrics of a run, with the result of `pdno symbol`."""
-    layers = run.symbol_report.get("layers", [])
-    if not layers:
+    layers = run.symbol_report.get("layers") if isinstance(run, Run) else None
+    if not isinstance(run, Run) or not layers:
         return run.metrics
     accepted = {"layers": len(layers), "accepted layers": sum(x["accepted"] for x in layers)}
     values = {**accepted, "order": float(run.symbol_report["order"])}
@@ -100,11 +100,9 @@ class Results:
         """Runs, and those that studies in the folders keep without a folder."""
         stored = [run for path in _stored_studies(folders) for run in StoredRun.read_study(path)]
         sources: dict[tuple[str, Metadata], tuple[Run | StoredRun, Sequence[Metric]]] = {}
-        everything: list[tuple[Run | StoredRun, Sequence[Metric]]] = [
-            *((run, metrics_of(run)) for run in runs),
-            *((run, run.metrics) for run in stored),
-        ]
-        for run, metrics in everything:  # the same run may be in two folders; the first counts
+        every: list[Run | StoredRun] = [*runs, *stored]
+        for run in every:  # the same run may be in two folders; the first counts
+            metrics = metrics_of(run)
             key = (run_name(metrics[0]), replace(metrics[0].metadata, commit=""))
             sources.setdefault(key, (run, metrics))
         ordered = sorted(sources.values(), key=lambda source: source[1][0].seed or 0)
