@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from pdno import FNO, MWT, PDNO, Grid, OperatorDataset, apply_symbol, fit
-from pdno.networks.semigroup import SemigroupStep
+from pdno.networks.pdno import SemigroupStep
 from pdno.spectral.metrics import band_errors, relative_error, relative_l2
 from pdno.symbols import HeatSymbol
 

@@ -4,18 +4,14 @@ A library comes from the first of these places that has one:
 
 1. the wheel: `hatch_build.py` puts libraries into the folder `lib` with an index, best first, and
    the first one whose needs the processor meets is loaded;
-2. the cache folder of the user, where an earlier process put it. Its name is a digest of all that
-   it depends on, so it is never stale, and home directories may be shared by different machines.
-   A compilation that failed is cached as well, as NAME.failed with the output of the compiler;
+2. the cache folder of the user, under a digest of all that it depends on, so it is never stale.
+   A compilation that failed is cached as well, as NAME.failed, unless the failure may pass;
 3. the C compiler (`pdno.native.compiler`), once, while other processes wait for the result. Where
    the cache folder cannot be used, into a temporary folder for this process alone.
 
-Nothing of the package needs it, so a missing library is never an error: `status` has the reason
-and `warn_if_slow` reports it where it costs time. PDNO_NATIVE=0 does without it;
-PDNO_NATIVE=rebuild compiles, whatever is shipped, cached or known to fail.
+A missing library is never an error: `status` has the reason, `warn_if_slow` reports it.
+PDNO_NATIVE=0 does without it; PDNO_NATIVE=rebuild compiles, whatever is shipped or cached.
 """
-
-__all__ = ["NativeCodeWarning", "NativeStatus", "load_library", "status", "warn_if_slow"]
 
 import atexit
 import contextlib
@@ -206,7 +202,7 @@ class CacheFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        self._folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         if problem := _distrust(os.fstat(self._folder)):
             os.close(self._folder)
             raise PermissionError(f"{path} {problem}")
@@ -341,10 +337,9 @@ def _from_compiler(sources: Sources, extra: tuple[str, ...], *, rebuild: bool) -
 def _find_cached(cache: CacheFolder, plan: _Build) -> Loaded | None:
     """The library of an earlier process, None if there is none that is whole and loads."""
     if (failed := cache.read(f"{plan.name}.failed")) is not None:
-        raise CompilationError(
-            f"{failed.partition(chr(10))[0]} (cached in {cache.path / plan.name}.failed; "
-            "PDNO_NATIVE=rebuild tries again)"
-        )
+        file = cache.path / f"{plan.name}.failed"
+        reason = failed.partition("\n")[0]
+        raise CompilationError(f"{reason} (cached in {file}; PDNO_NATIVE=rebuild tries again)")
     path = cache.path / f"{plan.name}.so"
     try:
         record = json.loads(cache.read(f"{plan.name}.json") or "{}")
@@ -363,9 +358,9 @@ def _compile(plan: _Build, cache: CacheFolder | None, refusal: str = "") -> Load
     how = f"for this process alone, as {refusal}" if cache is None else "once"
     _print(f"compiling the fast kernels {how}; about a minute ...")
     with contextlib.ExitStack() as stack:
-        folder = _temporary_folder(cache)
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
+            folder = _temporary_folder(cache)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
             made, instruction_set = plan.compile(folder)
             if cache is not None:
                 try:
@@ -380,8 +375,9 @@ def _compile(plan: _Build, cache: CacheFolder | None, refusal: str = "") -> Load
             command = os.environ.get("CC", "").strip()
             reason = f"CC is {command!r}: {problem}" if command else str(problem)
             _print(f"that failed, so torch does the work, more slowly: {reason}")
-            # a full disk is no property of the compiler, so other errors are not remembered
-            if cache is not None and isinstance(problem, CompilationError):
+            # a full disk or a killed compiler is no property of the compiler
+            lasting = isinstance(problem, CompilationError) and not problem.passing
+            if cache is not None and isinstance(problem, CompilationError) and lasting:
                 with contextlib.suppress(OSError):
                     text = f"{reason}\n\n{problem.output[:LONGEST_RECORD]}\n"
                     cache.write(f"{plan.name}.failed", text.encode())
@@ -415,7 +411,6 @@ def _keep(cache: CacheFolder, plan: _Build, made: Path, instruction_set: str) ->
     cache.write(f"{plan.name}.so", content)
     # the library counts from the moment its record is there
     cache.write(f"{plan.name}.json", json.dumps(record).encode())
-    cached = _find_cached(cache, plan)
-    if cached is None:
+    if (cached := _find_cached(cache, plan)) is None:
         raise OSError(f"libraries in {cache.path} cannot be loaded")
     return cached

@@ -49,11 +49,7 @@ class PointwiseLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(out_channels).uniform_(-bound, bound))
 
-    def forward(self, f: Tensor) -> Tensor:
-        """W f + b."""
-        return self.add_to(None, f)
-
-    def add_to(self, term: Tensor | None, f: Tensor) -> Tensor:
+    def forward(self, f: Tensor, term: Tensor | None = None) -> Tensor:
         """W f + b + term, in as few passes as possible."""
         # batched products: several times faster on a CPU than the convolution of size 1
         pair = self.weight.expand(f.shape[0], -1, -1), f.flatten(2)  # not len: it is exported
@@ -66,13 +62,11 @@ class NeuralOperator(ExactScales):
     """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1), with one K of `operators` per block.
 
     Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside, times
-    the `coordinate_scale`; that is a sawtooth on the torus. "periodic" ones are cos 2πx and
-    sin 2πx, "none" are left out. `padding` are zeros after the last point of an axis: a fraction
-    of the domain, the same at every resolution, or, as an int, a number of points as published.
-    Padding "even" or "odd" reflects what is lifted at the last point of each axis instead, as v or
-    as -v, so that the blocks see a function of the torus without a jump, or with a zero there.
-    `feed_forward` is the hidden width of F in residual blocks; 0 has the blocks of the paper. With
-    a `head` the outputs of Q are what it needs (see `networks.heads`).
+    the `coordinate_scale`; "periodic" ones are cos 2πx and sin 2πx, "none" are left out. `padding`
+    are zeros after the last point of an axis: a fraction of the domain or, as an int, a number of
+    points as published. "even" or "odd" reflects what is lifted at the last point of each axis
+    instead, as v or as -v. `feed_forward` is the hidden width of F in residual blocks; 0 has the
+    blocks of the paper. With a `head` the outputs of Q are what it needs (see `networks.heads`).
     """
 
     coordinate_scale: Tensor
@@ -82,13 +76,12 @@ class NeuralOperator(ExactScales):
         dim: int,
         in_channels: int,
         out_channels: int,
-        *,
         width: int,
         operators: Sequence[PseudoDifferentialOperator],
-        coordinate_scale: float | Sequence[float] = 1.0,
         padding: Padding = 0.0,
         feed_forward: int = 0,
         coordinates: Coordinates = "appended",
+        coordinate_scale: float | Sequence[float] = 1.0,
         head: AnyHead = None,
     ) -> None:
         super().__init__()
@@ -97,24 +90,26 @@ class NeuralOperator(ExactScales):
         check_at_least("feed_forward", feed_forward, 0)
         self.coordinates = coordinates
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
-        self.extension: Extension | None = None
-        if isinstance(padding, str):
-            if padding not in ("even", "odd"):
-                raise ValueError(f"padding is {padding!r}; expected 'even', 'odd' or a number")
-            self.extension, padding = padding, 0.0
-        zeros = (padding,) * dim if isinstance(padding, (int, float)) else tuple(padding)
-        if len(zeros) != dim or min(zeros) < 0:
-            expected = f"a fraction >= 0 or a number of points, or one for each of {dim} axes"
-            raise ValueError(f"padding is {padding}; expected {expected}")
-        self.width, self.padding = width, zeros
+        self.extension = padding if isinstance(padding, str) else None
+        zeros = (0.0,) if isinstance(padding, str) else padding
+        zeros = tuple(zeros) if isinstance(zeros, Sequence) else (zeros,)
+        zeros = zeros * dim if len(zeros) == 1 else zeros
+        if self.extension not in (None, "even", "odd") or len(zeros) != dim or min(zeros) < 0:
+            expected = "'even', 'odd', a fraction >= 0 or a number of points, or one for each axis"
+            raise ValueError(f"padding is {padding!r}; expected {expected}")
+        self.padding, self.width = zeros, width
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
+
+        def pointwise(inputs: int, outputs: int, layers: int = len(operators)) -> nn.ModuleList:
+            return nn.ModuleList(PointwiseLinear(inputs, outputs) for _ in range(layers))
+
+        residual = len(operators) if feed_forward else 0
         self.lift = PointwiseLinear(in_channels + columns[coordinates], width)
         self.operators = nn.ModuleList(operators)
-        self.locals = nn.ModuleList(PointwiseLinear(width, width) for _ in operators)
-        count = len(operators) if feed_forward else 0
-        self.expand = nn.ModuleList(PointwiseLinear(width, feed_forward) for _ in range(count))
-        self.contract = nn.ModuleList(PointwiseLinear(feed_forward, width) for _ in range(count))
+        self.locals = pointwise(width, width)
+        self.expand = pointwise(width, feed_forward, residual)
+        self.contract = pointwise(feed_forward, width, residual)
         self.project_hidden = PointwiseLinear(width, PROJECT_HIDDEN)
         options = make_head(head)
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
@@ -141,13 +136,12 @@ class NeuralOperator(ExactScales):
         where.check(f, "f")
         v, inner = self.enter(f, where), self.inner_grid(where)
         for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
-            assert isinstance(local, PointwiseLinear)
             if self.expand:
-                mapped = local.add_to(operator(v, inner, t), v)
+                mapped = local(v, operator(v, inner, t))
                 v = v + perceptron(self.expand[layer], self.contract[layer], mapped)
             else:
                 v = self.activation(v) if layer else v
-                v = local.add_to(operator(v, inner, t), v)
+                v = local(v, operator(v, inner, t))
         outputs = perceptron(self.project_hidden, self.project, cut(v, where))
         return outputs if self.head is None else self.head.project(outputs, f)
 
@@ -204,10 +198,9 @@ class NeuralOperator(ExactScales):
         if self.extension is not None:
             # on a box with both ends these are not repeated
             return Grid(tuple(2 * n - 2 * _has_ends(grid) for n in grid.shape))
-        if not any(self.padding):
-            return grid
         pairs = zip(grid.shape, self.padding, strict=True)
-        return Grid(tuple(n + (p if isinstance(p, int) else round(p * n)) for n, p in pairs))
+        points = tuple(n + (p if isinstance(p, int) else round(p * n)) for n, p in pairs)
+        return Grid(points) if any(self.padding) else grid
 
     def enter(self, f: Tensor, grid: Grid) -> Tensor:
         """What enters the first block, P [f, x] and zeros, (B, C, *N) -> (B, width, *M)."""
@@ -248,7 +241,8 @@ def perceptron(hidden: nn.Module, last: nn.Module, v: Tensor) -> Tensor:
     """W₂ σ(W₁ v + b₁) + b₂ at every point, (B, I, *N) -> (B, O, *N)."""
     assert isinstance(hidden, PointwiseLinear) and isinstance(last, PointwiseLinear)
     if torch.is_autocast_enabled(v.device.type):
-        return last.add_to(None, functional.gelu(hidden(v)))
+        projected: Tensor = last(functional.gelu(hidden(v)))
+        return projected
     u = apply_projection(v.flatten(2), hidden.weight, hidden.bias, last.weight, last.bias)
     return u.reshape(*u.shape[:2], *v.shape[2:])
 

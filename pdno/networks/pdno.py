@@ -1,12 +1,15 @@
-"""PDNO, the pseudo-differential neural operator, PDIO, its K as one layer, and FNO."""
+"""PDNO, the pseudo-differential neural operator, PDIO, its K as one layer, FNO, SemigroupStep."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
+from torch import Tensor, nn
+from torch.nn import functional
 
+from pdno.interface.arguments import RecordsArguments
 from pdno.interface.errors import unknown_name
 from pdno.interface.records import refuse_unknown
 from pdno.networks.heads import AnyHead
@@ -15,22 +18,27 @@ from pdno.networks.neural_operator import (
     Modes,
     NeuralOperator,
     Padding,
+    PointwiseLinear,
     Size,
     SizeOrNone,
+    check_numbers,
     check_sizes,
 )
 from pdno.operators.pseudo_differential import FourierIntegralOperator, PseudoDifferentialOperator
+from pdno.spectral.grid import Grid
 from pdno.symbols.base import Symbol
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol, TrunkSymbol
 from pdno.symbols.scale import InputScale
 
+Order = Annotated[float, Field(ge=-8, le=8)]
+STRUCTURE = ("hermitian", "elliptic", "self_adjoint", "dissipative")
 SYMBOLS: dict[str, tuple[Callable[..., Symbol], tuple[str, ...]]] = {
     "network": (NetworkSymbol, ("depends_on_x",)),
     "trunk": (TrunkSymbol, ("depends_on_x", "space_hidden")),
     "low-rank": (LowRankSymbol, ("depends_on_x", "rank", "shared")),
     "table": (TableSymbol, ()),
-    "classical": (ClassicalSymbol, ("depends_on_x", "order")),
+    "classical": (ClassicalSymbol, ("depends_on_x", "order", *STRUCTURE)),
 }
 """Symbols by name, each with the options that it alone has; `pdno.register` adds others."""
 
@@ -48,7 +56,8 @@ class SymbolSpecification:
     Arguments:
         symbol: "network" (a1 a2), "trunk" (the same, one network for a2), "low-rank"
             (Σ_r b_jr c_ijr with `rank` terms, b_r if `shared`), "table" (R, as in FNO), or
-            "classical" (⟨ξ⟩^m b of the `order` m, in S^m_{1,0}).
+            "classical" (⟨ξ⟩^m b of the `order` m, in S^m_{1,0}, which may be `elliptic`,
+            `self_adjoint` or `dissipative`, see `ClassicalSymbol`).
         symbol_layers: Hidden-to-hidden maps of each symbol network, the paper's "#layers", of
             width `symbol_hidden`; `space_hidden` is that of a1 in trunk symbols.
         activation: Of the symbol networks: gelu, softplus, silu, tanh, sigmoid or relu; the first
@@ -71,7 +80,11 @@ class SymbolSpecification:
     pde_parameters: Annotated[int, Field(ge=0, le=64)] = 0
     rank: Size = 2
     shared: bool = False
-    order: Annotated[float, Field(ge=-8, le=8)] = 0.0
+    order: Order = 0.0
+    hermitian: bool = True
+    elliptic: bool = False
+    self_adjoint: bool = False
+    dissipative: bool = False
     frequency_scale: float | tuple[float, ...] | None = None
     coordinate_scale: float | tuple[float, ...] = 1.0
 
@@ -84,6 +97,8 @@ class SymbolSpecification:
                 least = "a table symbol needs modes, for example modes=12, and no time"
                 raise ValueError(f"{least} or PDE parameters, which it cannot see")
             return TableSymbol(in_channels, out_channels, modes=modes)
+        if kind != "classical" and (self.elliptic or self.self_adjoint or self.dissipative):
+            raise ValueError(f"{kind} symbols have no structure: take symbol='classical'")
         if frequency is None and kind == "trunk":
             frequency = 1.0  # its features have scales of their own, in units of single modes
         make, own = SYMBOLS[kind]
@@ -148,18 +163,9 @@ class PDNO(NeuralOperator, options=SymbolSpecification):
         symbols = [options.make(dim, width, width, kept) for _ in range(layers)]
         if coordinates is None:
             coordinates = "periodic" if options.symbol == "classical" else "appended"
-        super().__init__(
-            dim,
-            in_channels,
-            out_channels,
-            width=width,
-            operators=[PseudoDifferentialOperator(symbol, kept) for symbol in symbols],
-            coordinate_scale=options.coordinate_scale,
-            padding=padding,
-            feed_forward=feed_forward,
-            coordinates=coordinates,
-            head=head,
-        )
+        operators = [PseudoDifferentialOperator(symbol, kept) for symbol in symbols]
+        rest = padding, feed_forward, coordinates, options.coordinate_scale, head
+        super().__init__(dim, in_channels, out_channels, width, operators, *rest)
 
 
 class PDIO(PseudoDifferentialOperator, options=SymbolSpecification):
@@ -228,15 +234,64 @@ class FNO(NeuralOperator):
         kept = check_sizes(axes, modes, width=width, layers=layers, **sizes) or ()
         if space_time and head is not None:
             raise ValueError("a head predicts one frame, a space-time network all: leave one out")
-        super().__init__(
-            axes,
-            in_channels,
-            out_channels,
-            width=width,
-            operators=[FourierIntegralOperator(width, width, modes=kept) for _ in range(layers)],
-            coordinate_scale=coordinate_scale,
-            padding=padding,
-            feed_forward=feed_forward,
-            coordinates=coordinates,
-            head=head,
-        )
+        operators = [FourierIntegralOperator(width, width, modes=kept) for _ in range(layers)]
+        rest = padding, feed_forward, coordinates, coordinate_scale, head
+        super().__init__(axes, in_channels, out_channels, width, operators, *rest)
+
+
+class SemigroupStep(RecordsArguments, nn.Module):
+    """A step in time, exponential Euler with learned symbols, (B, C, *N) -> (B, C, *N):
+
+        u(t + Δt) = e^{A(D)} u + B(D) σ(W u + b)
+
+    A of order `order` is dissipative, so ‖e^{A(D)}‖ <= 1 whatever the weights are; `self_adjoint`
+    leaves its skew part, the transport, out. B is of order `local_order`, from `width` channels.
+    `modes` are kept. For u_t = L(D) u + G(D) g(u) exponential Euler has A = Δt L and
+    B = (e^{ΔtL} - 1) L⁻¹ G. By how much a step may enlarge an error: `pdno.theory.lipschitz`.
+
+    Example:
+        >>> import torch
+        >>> step = SemigroupStep(1, 1, 1, width=4, modes=8)
+        >>> step(torch.randn(2, 1, 32)).shape
+        torch.Size([2, 1, 32])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        in_channels: int,
+        out_channels: int,
+        *,
+        width: Size = 16,
+        modes: Modes = None,
+        order: Order = 2.0,
+        local_order: Order = -1.0,
+        self_adjoint: bool = False,
+        symbol_layers: Annotated[int, Field(ge=0, le=64)] = 1,
+        symbol_hidden: Size = 32,
+        frequency_scale: float | None = None,
+    ) -> None:
+        super().__init__()
+        kept = check_sizes(dim, modes, width=width, in_channels=in_channels)
+        if in_channels != out_channels:
+            channels = f"from {in_channels} to {out_channels} channels"
+            raise ValueError(f"a step {channels}; expected as many: give it one frame, window=1")
+        self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
+        local = SymbolSpecification(
+            symbol="classical", depends_on_x=False, order=local_order, symbol_layers=symbol_layers,
+            symbol_hidden=symbol_hidden, frequency_scale=frequency_scale,
+        )  # fmt: skip
+        step = replace(local, order=order, takes_time=True, self_adjoint=self_adjoint)
+        linear = step.make(dim, in_channels, in_channels, kept)
+        self.semigroup = PseudoDifferentialOperator(linear, kept)
+        forced = local.make(dim, width, in_channels, kept)
+        self.forcing = PseudoDifferentialOperator(forced, kept)
+        self.local = PointwiseLinear(in_channels, width)
+
+    def forward(self, f: Tensor, *, grid: Grid | None = None) -> Tensor:
+        """The next frame on the grid of f, which is periodic unless given."""
+        check_numbers(f, self.local.weight)
+        where = grid or Grid(tuple(f.shape[2:]))
+        linear: Tensor = self.semigroup(f, where, 1.0)
+        forced: Tensor = self.forcing(functional.gelu(self.local(f)), where)
+        return linear + forced

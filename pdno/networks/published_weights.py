@@ -34,10 +34,8 @@ class _Weights(dict[str, Tensor]):
     """Published weights by name."""
 
     def __missing__(self, name: str) -> Tensor:
-        raise ValueError(
-            f"the weights have no {name!r}, but {', '.join(list(self)[:3])}, ...; expected all "
-            "weights of a published PDNO, a published FNO or a published MWT"
-        )
+        existing = f"the weights have no {name!r}, but {', '.join(list(self)[:3])}, ..."
+        raise ValueError(f"{existing}; expected all weights of a published PDNO, FNO or MWT")
 
     def matrix(self, name: str) -> Tensor:
         check_shape(name, self[name], "O", "I")
@@ -56,20 +54,19 @@ def load_published(
 ) -> nn.Module:
     """A published network as one of ours, in eval mode and channels first.
 
-    `source` is a file or a mapping from published names to arrays, `resolution` the grid
-    points that they were trained at, one or one per axis. What shapes do not tell: the activations
-    of a PDNO (the published 2D code has GELU first) and its modes, the padding of an FNO in
-    points. The base of an MWT, "legendre" or "chebyshev", is recognised by its filters.
+    `source` is a file or a mapping from published names to arrays, `resolution` the grid points
+    that they were trained at. What shapes do not tell: the activations of a PDNO (the published 2D
+    code has GELU first) and its modes, the padding of an FNO in points. The base of an MWT is
+    recognised by its filters.
     """
     state = _read(source)
     if "Lk.weight" in state:
         return _load_mwt(state, base)
     kept = _as_real(state[_TABLE]).shape[2:-1] if _TABLE in state else ()
     if not kept and _SYMBOL not in state:
-        raise ValueError(
-            f"weights named {', '.join(list(state)[:4])}, ... are none of PDNO (fc0, {_SYMBOL}), "
-            f"FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ): give one of these"
-        )
+        kinds = f"PDNO (fc0, {_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ)"
+        names = ", ".join(list(state)[:4])
+        raise ValueError(f"weights named {names}, ... are none of {kinds}: give one of these")
     dim = len(kept) or state.matrix(_SYMBOL).shape[1]
     shape = (resolution,) * dim if isinstance(resolution, int) else tuple(resolution)
     if len(shape) != dim or min(shape) < 2:
@@ -96,12 +93,9 @@ def load_published(
         coordinate_scale=tuple(n / (n - 1) for n in shape),
         padding=padding,
     )
-    unknown = set(state) - _fill(network, dict(network.named_parameters()), state)
-    if unknown:
-        raise ValueError(
-            f"published weights do not fit: unknown {sorted(unknown)[:3]}, or theirs are missing; "
-            "leave out what the network does not use"
-        )
+    if unknown := set(state) - _fill(network, dict(network.named_parameters()), state):
+        cure = "or theirs are missing; leave out what the network does not use"
+        raise ValueError(f"published weights do not fit: unknown {sorted(unknown)[:3]}, {cure}")
     return network.eval()
 
 
@@ -182,21 +176,13 @@ def _load_mwt(state: _Weights, base: str | None) -> MWT:
     candidates = [candidate for candidate in get_args(Base) if base in (None, candidate)]
     bases = [candidate for candidate in candidates if has_filters(candidate)]
     if not bases:
-        raise ValueError(
-            f"the filters of the state (k={wavelets}, dim={dim}) are not those of "
-            f"{base or ' or '.join(candidates)}; leave base out to have it recognised"
-        )
+        wrong = f"the filters of the state (k={wavelets}, dim={dim}) are not those of"
+        cure = "leave base out to have it recognised"
+        raise ValueError(f"{wrong} {base or ' or '.join(candidates)}; {cure}")
     model = MWT(
-        dim,
-        lift.shape[1],
-        len(state["Lc1.weight"]),
-        width=len(lift) // wavelets**dim,
-        wavelets=wavelets,
-        modes=table.shape[2],
-        blocks=len(blocks),
-        base=bases[0],
-        space_time=axes == 3,
-        append_coordinates=False,
-    ).to(lift.dtype)
+        dim, lift.shape[1], len(state["Lc1.weight"]), width=len(lift) // wavelets**dim,
+        wavelets=wavelets, modes=table.shape[2], blocks=len(blocks), base=bases[0],
+        space_time=axes == 3, append_coordinates=False,
+    ).to(lift.dtype)  # fmt: skip
     _fill(model, model.state_dict(), state)
     return model.eval()

@@ -16,8 +16,7 @@ from torch import nn
 from pdno.interface.errors import unknown_name
 from pdno.interface.records import Record
 from pdno.networks.mwt import MWT
-from pdno.networks.pdno import FNO, PDIO, PDNO
-from pdno.networks.semigroup import SemigroupStep
+from pdno.networks.pdno import FNO, PDIO, PDNO, SemigroupStep
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"pdno": PDNO, "fno": FNO, "mwt": MWT}
 NETWORKS |= {"pdio": PDIO, "semigroup": SemigroupStep}

@@ -21,8 +21,8 @@ from pdno.files.atomic import write_text
 from pdno.files.run_folder import write_checksums
 from pdno.interface.display import track
 from pdno.networks.neural_operator import NeuralOperator
+from pdno.networks.pdno import SemigroupStep
 from pdno.networks.published_weights import load_published
-from pdno.networks.semigroup import SemigroupStep
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.measure import learned_diffusivity
 from pdno.runs.run import Run

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from pdno.networks.neural_operator import NeuralOperator, PointwiseLinear, cut, perceptron
-from pdno.networks.semigroup import SemigroupStep
+from pdno.networks.pdno import SemigroupStep
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.fourier import whole_spectrum
 from pdno.spectral.grid import Grid

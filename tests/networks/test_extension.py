@@ -46,7 +46,7 @@ def test_every_axis_is_reflected_and_the_box_comes_back(padding, family):
 
 
 def test_an_unknown_padding_is_refused():
-    with pytest.raises(ValueError, match="padding is 'zero'; expected 'even', 'odd' or a number"):
+    with pytest.raises(ValueError, match="padding is 'zero'; expected 'even', 'odd', a fraction"):
         pdno.FNO(1, 1, 1, width=2, modes=2, padding="zero")
     network = pdno.FNO(1, 1, 1, width=2, modes=2, padding="odd")
     with pytest.raises(ValueError, match="reflects its input"):

@@ -171,7 +171,7 @@ def test_wrong_states_are_named():
     state, _, _, _ = load("mwt1d_chebyshev")
     with pytest.raises(ValueError, match="not those of legendre"):
         load_published(state, 64, base="legendre")
-    with pytest.raises(ValueError, match="'MWT_CZ.0.ec_s'.*published MWT"):
+    with pytest.raises(ValueError, match="'MWT_CZ.0.ec_s'.*published PDNO, FNO or MWT"):
         load_published({"Lk.weight": torch.zeros(1)}, 64)
     partial = {key: value for key, value in state.items() if key != "MWT_CZ.1.B.weights1"}
     with pytest.raises(ValueError, match=r"MWT_CZ\.1\.B\.weights.*average_to_detail"):

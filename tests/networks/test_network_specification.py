@@ -12,7 +12,7 @@ from torch import nn
 import pdno
 from pdno.interface.arguments import describe, rebuild
 from pdno.networks.heads import TransportHead
-from pdno.networks.semigroup import SemigroupStep
+from pdno.networks.pdno import SemigroupStep
 from pdno.networks.specification import NETWORKS, AnyNetwork, record_class, specify
 
 read = TypeAdapter(AnyNetwork).validate_python

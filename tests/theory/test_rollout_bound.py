@@ -7,7 +7,7 @@ import torch
 from dense import operator_matrix
 
 from pdno import Grid
-from pdno.networks.semigroup import SemigroupStep
+from pdno.networks.pdno import SemigroupStep
 from pdno.theory.lipschitz import guarantee, step_factor
 
 
