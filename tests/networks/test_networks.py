@@ -383,7 +383,7 @@ def test_parameters_are_real_and_move_to_any_device(options):
         ({"layers": 0}, "layers is 0; expected at least 1"),
         ({"modes": 0}, "modes 0; expected a positive number, or one per axis of 2"),
         ({"modes": (3,)}, r"modes \(3,\); expected a positive number, or one per axis of 2"),
-        ({"padding": -1}, "padding is -1; expected a fraction >= 0 or a number of points"),
+        ({"padding": -1}, "padding is -1; expected 'even', 'odd', a fraction >= 0 or a number"),
         ({"symbol": "fourier"}, "'fourier'; expected one of network, trunk, low-rank"),
         ({"symbol": "table"}, "needs modes, for example modes=12, and no time"),
         ({"symbol": "table", "modes": 3, "takes_time": True}, "needs modes.*and no time"),
