@@ -31,6 +31,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
         if _is_dead(path.name.split(".")[-2]):
             path.unlink(missing_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)  # a link there would lead to a file of others
     try:
         yield temporary
         with open(temporary, "rb+") as file:

@@ -10,7 +10,7 @@ import torch
 import pdno
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.problems import HeatProblem
-from pdno.data.shards import Manifest, write_manifest, write_shard
+from pdno.data.shards import MANIFEST, Manifest, write_manifest, write_shard
 from pdno.spectral.calculus import interpolate
 from pdno.spectral.grid import Grid
 
@@ -118,6 +118,15 @@ def shard_in(folder):
     record = write_shard(folder, manifest, ("shard-00000.h5", 0, 2), fields, {"diffusivity": 0.05})
     write_manifest(folder, manifest.listing([record]))
     return folder / record.file
+
+
+def test_a_link_in_place_of_a_temporary_file_is_not_followed(tmp_path):
+    (tmp_path / "victim").write_text("precious")
+    for name in (MANIFEST, "shard-00000.h5"):
+        (tmp_path / f".{name}.{os.getpid()}.tmp").symlink_to(tmp_path / "victim")
+    path = shard_in(tmp_path)
+    assert not path.is_symlink() and len(open_dataset(tmp_path)) == 2
+    assert (tmp_path / "victim").read_text() == "precious"
 
 
 def test_a_file_that_is_too_large_is_not_hashed(tmp_path, monkeypatch):
