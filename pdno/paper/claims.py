@@ -190,10 +190,8 @@ def symbol_roughness(results: Results, limit: float) -> Finding:
     shown = results.shown("navier-stokes")
     networks = [require(of_network(shown, name)) for name in (PDNO, "FNO")]
     rough = [[s.mean for s in n.series("roughness", "block ").values()] for n in networks]
-    words = [
-        f"{n.model} {', '.join(f'{r:.2f}' for r in require(blocks))}"
-        for n, blocks in zip(networks, rough, strict=True)
-    ]
+    pairs = zip(networks, map(require, rough), strict=True)
+    words = [f"{n.model} {', '.join(f'{r:.2f}' for r in blocks)}" for n, blocks in pairs]
     title = f"roughness by block (1 is noise): {'; '.join(words)}; "
     ratios = {"largest / least": max(rough[0]) / min(rough[1])}
     return within(title, ratios, 0, math.nextafter(limit, 0), networks)
@@ -248,17 +246,17 @@ def symbol_classes(results: Results) -> Finding:
 
 def parameters_by_modes(results: Results) -> Finding:
     """Most over fewest parameters of PDNO with the same channels and several k_max."""
-    by_width: dict[int, dict[int, float]] = {}
-    for (family, modes, width), ours in sorted(resource_numbers(results).items()):
-        if family == "PDNO":
-            by_width.setdefault(width, {})[modes] = ours.parameters
+    ours = {
+        key[1:]: r.parameters for key, r in resource_numbers(results).items() if key[0] == "PDNO"
+    }
     ratios = {}
-    for width, counts in by_width.items():
+    for width in sorted({width for _, width in ours}):
+        counts = {modes: count for (modes, w), count in sorted(ours.items()) if w == width}
         if len(counts) > 1:
-            words = ", ".join(f"{count:.0f}" for count in sorted(set(counts.values())))
-            title = f"{width} channels, k_max {', '.join(map(str, counts))}: {words} parameters"
-            ratios[title] = max(counts.values()) / min(counts.values())
-    return within("most / fewest, ", ratios, 1, 1)._replace(budget="counted, no training")
+            label = f"{width} channels, k_max {', '.join(map(str, counts))}"
+            ratios[label] = max(counts.values()) / min(counts.values())
+    title = "most / fewest parameters, "
+    return within(title, ratios, 1, 1)._replace(budget="counted, no training")
 
 
 def resources(

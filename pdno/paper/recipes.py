@@ -331,8 +331,7 @@ def darcy_training(
 ) -> Study:
     """Training ablation on Darcy: Muon, symmetries, padding, symbols, ..."""
     (runs,) = static_sets("darcy", preset)
-    parts = [_by_parts("darcy-training", runs)]
-    return make_study("darcy-training", preset, parts, models=models, seeds=seeds)
+    return _by_parts("darcy-training", preset, runs, models, seeds)
 
 
 @recipe
@@ -343,10 +342,8 @@ def burgers_training(
 
     There are fewer epochs than in the recipe of Burgers, as there are twenty-two runs.
     """
-    smoke = preset == "smoke"
-    (runs,) = static_sets("burgers", preset, 64 if smoke else 1024)
-    parts = [_by_parts("burgers-training", runs, epochs=1 if smoke else 20)]
-    return make_study("burgers-training", preset, parts, models=models, seeds=seeds)
+    (runs,) = static_sets("burgers", preset, 64 if preset == "smoke" else 1024)
+    return _by_parts("burgers-training", preset, runs, models, seeds)
 
 
 @recipe
@@ -357,45 +354,37 @@ def navier_stokes_training(
 
     One-step training on 80 trajectories, 40 others are the validation samples.
     """
-    study, (flow,) = "navier-stokes-training", flow_sets(preset, 1e-5)
-    train, test = (2, 2) if preset == "smoke" else (80, 40)
-    sizes = {"train": train, "validation": test, "test": test, "zero_shot": ()}
-    for model, run in flow.items():
-        name = run["name"].replace(f"N={run['train']}", f"N={train}")
-        change = {**sizes, "name": name, "task": {"kind": "markov"}, "normalization": "channel"}
-        flow[model] = merged(run, change)
-    runs = _by_parts(study, flow, batch_size=8, clip=10.0, weight_decay=0.0)
-    epochs = written()[study]["epochs"]
-    for model, run in runs.items():
-        family = run["network"]["kind"].upper()
-        enough = 1 if preset == "smoke" else epochs.get(model, epochs[family])
-        runs[model] = merged(run, {"training": {"epochs": enough}})
-    return make_study(study, preset, [runs], models=models, seeds=seeds)
+    (runs,) = flow_sets(preset, 1e-5)
+    return _by_parts("navier-stokes-training", preset, runs, models, seeds)
 
 
-def _by_parts(study: str, runs: Runs, **settings: object) -> Runs:
+def _by_parts(study: str, preset: str, runs: Runs, models: Models, seeds: int) -> Study:
     """Networks trained by Adam as they are, with each part of our recipe alone, and with all.
 
     Of the symbols, if any, one goes with all the other parts; some parts are tried alone only.
     """
-    of_study, made = written()[study], Runs()
+    of_study, all_parts, made = written()[study], written()["parts"], Runs()
     for name, about in of_study["networks"].items():
         parts = [*of_study["together"], *about.get("together", ())]
-        symbols, run = about.get("symbols", ()), runs[name]
+        symbols, family = about.get("symbols", ()), runs[name]["network"]["kind"].upper()
         alone = (*parts, *symbols, *of_study["alone"])
         groups: dict[str, list[str]] = {"": [], **{part: [part] for part in alone}}
         without = [part for part in parts if part != "feed-forward"]
         for label, chosen in (("all but feed-forward", without), ("all", parts)):
             ends = {f"{label}, {symbol}": [*chosen, symbol] for symbol in symbols}
             groups |= ends or {label: chosen}
-        training = {"epochs": run["training"]["epochs"], "learning_rate": about["learning_rate"]}
-        own = {"name": run["problem"]["name"], **run, "study": study, "training": training}
-        plain = merged(own, written()["plain"], {"training": settings})
-        family = run["network"]["kind"].upper()
+        epochs = runs[name]["training"]["epochs"]
+        first = {"name": runs[name]["problem"]["name"], **runs[name], "training": {}}
+        changes = of_study.get("changes", {}).get(preset, {})
+        training = {**of_study.get("settings", {}), "learning_rate": about["learning_rate"]}
+        plain = merged(first, changes, written()["plain"], {"study": study, "training": training})
         for label, chosen in groups.items():
-            changes = [written()["parts"][part] for part in chosen]
-            made[f"{family}, {label}" if label else family] = merged(plain, *changes)
-    return made
+            model = f"{family}, {label}" if label else family
+            if preset != "smoke" and "epochs" in of_study:
+                epochs = of_study["epochs"].get(model, of_study["epochs"][family])
+            changed = (all_parts[part] for part in chosen)
+            made[model] = merged(plain, {"training": {"epochs": epochs}}, *changed)
+    return make_study(study, preset, [made], models=models, seeds=seeds)
 
 
 # Families, and the resource table
