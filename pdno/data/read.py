@@ -139,17 +139,18 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
 
 def _refuse_scattered(file: DataFile, inputs: Tensor) -> None:
     """Refuse fields beside coordinates that are not those of a grid."""
-    count, shape = len(inputs), inputs.shape[2:]
+    count, shape, even = len(inputs), inputs.shape[2:], True
     with open_arrays(file.path) as (_, arrays):
         for name, array in arrays.items():
             sizes = [n for n in array.shape if n > 1]
-            if array.block is None or name in (*file.inputs, *file.outputs):
+            if array.block is None or name in (*file.inputs, *file.outputs) or count in sizes:
                 continue
-            listed = len(sizes) == 2 and shape[0] in sizes and min(sizes) <= len(SPACE)
-            bad = len(shape) == 1 and listed and count not in sizes
-            if name.lower() in COORDINATES and len(sizes) == 1 and sizes[0] in shape:
-                bad = not evenly_spaced(array.read().ravel().astype(float))
-            if bad:
+            if len(sizes) == 1 and sizes[0] in shape and name.lower() in COORDINATES:
+                x = array.read().ravel().astype(float)
+                even = evenly_spaced(x if x[0] < x[-1] else x[::-1])
+            elif len(sizes) == 2 and len(shape) == 1 and shape[0] in sizes:
+                even = min(sizes) > len(SPACE)
+            if not even:
                 raise PublishedFileError(
                     f"its array {name} {array.shape} has coordinates of points that are not evenly"
                     " spaced, and fields lie on grids here: interpolate them to a grid first, for "

@@ -39,7 +39,10 @@ def test_scattered_points_are_no_grid(tmp_path, name, coordinates):
         pdno.read_own(tmp_path / "own.npz", inputs="f", outputs="u")
 
 
-@pytest.mark.parametrize("x", [np.linspace(0, 7, POINTS), np.zeros((5, 2)), np.zeros((5, POINTS))])
+EVEN = np.linspace(0, 7, POINTS)
+
+
+@pytest.mark.parametrize("x", [EVEN, EVEN[::-1], np.arange(5.0) ** 2, np.zeros((5, POINTS))])
 def test_other_arrays_and_even_coordinates_hinder_nothing(tmp_path, x):
     np.savez(tmp_path / "own.npz", f=FIELD[:, 0], u=FIELD[:, 0], x=x)
     assert len(pdno.read_own(tmp_path / "own.npz", inputs="f", outputs="u")) == 5
@@ -47,7 +50,7 @@ def test_other_arrays_and_even_coordinates_hinder_nothing(tmp_path, x):
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
 def test_a_grid_takes_no_coordinates(kind):
-    for points in (kind(np.random.rand(500, 2)), kind(np.random.rand(500))):
+    for points in (kind(np.linspace(0, 1, 1000).reshape(500, 2)), kind(np.linspace(0, 1, 500))):
         with pytest.raises(ValueError, match="expected (points per axis|1, 2 or 3)") as refused:
             Grid(points)
         assert len(str(refused.value)) < 150
