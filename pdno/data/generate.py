@@ -184,9 +184,9 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
     missing = [entry for entry in manifest.plan() if entry[0] not in done]
     needed = sum(manifest.shard_bytes(count) for _, _, count in missing)
     if needed > (free := shutil.disk_usage(folder).free):
-        needs = f"the dataset needs {needed / 2**20:.0f} MiB more but {folder} has"
+        needs = f"the dataset needs {-(-needed // 2**20):,} MiB more but {folder} has"
         cure = "free some space, or lower samples or resolution"
-        raise ValueError(f"{needs} {free / 2**20:.0f} MiB free: {cure}")
+        raise ValueError(f"{needs} {free // 2**20:,} MiB free: {cure}")
     with (
         track(f"generate {problem.name}", total=problem.samples, done=manifest.made) as advance,
         contextlib.closing(_make_all(problem, folder, missing, workers)) as records,

@@ -8,10 +8,12 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, Field
 
 from pdno.files.atomic import sha256, write_text
-from pdno.files.limits import read_text
+from pdno.files.limits import check_memory, read_text
 
 SPECIFICATION = "specification.json"  # the experiment
 ENVIRONMENT = "environment.json"  # versions, device, threads and whether there was compiled code
@@ -32,11 +34,24 @@ DATA = "data"  # datasets, beside the run folders
 
 State = Literal["right", "missing", "changed", "unknown"]
 CURE = "restore it from a copy, or remove the folder and make it again"
+_SHA256 = "^[0-9a-f]{64}$"
 _PROBLEMS = {
     "missing": f"is missing, but is listed in {CHECKSUMS}: {CURE}",
     "changed": f"was changed: its SHA-256 differs from that in {CHECKSUMS}: {CURE}",
     "unknown": f"is not listed in {CHECKSUMS}: remove it",
 }
+
+
+def _beside(name: str) -> str:
+    if name in ("", "..") or name != Path(name).name or "\\" in name or not name.isprintable():
+        raise ValueError(f"{name!r} is no name of a file in this folder")
+    return name
+
+
+class _Checksums(BaseModel):
+    """What a record says: files beside it, by name."""
+
+    files: dict[Annotated[str, AfterValidator(_beside)], Annotated[str, Field(pattern=_SHA256)]]
 
 
 def with_digest(text: str) -> str:
@@ -62,10 +77,11 @@ def write_checksums(folder: Path, names: Iterable[str], record: str = CHECKSUMS)
 def read_checksums(path: Path) -> dict[str, str]:
     """The digests of a record, by file."""
     text, right = without_digest(read_text(path))
-    if not right:
-        raise ValueError(f"{path} is damaged, so that no file beside it can be trusted: {CURE}")
-    files: dict[str, str] = json.loads(text)["files"]
-    return files
+    try:
+        return _Checksums.model_validate_json(text if right else "").files
+    except ValueError as problem:
+        reason = f"{path} is damaged, so that no file beside it can be trusted"
+        raise ValueError(f"{reason}: {CURE}") from problem
 
 
 def verified_path(path: Path) -> Path:
@@ -83,6 +99,7 @@ def file_state(path: Path, digest: str | None) -> State:
     """The state of a file that has this digest in a record; None where no record names it."""
     if digest is None or not path.is_file():
         return "unknown" if digest is None else "missing"
+    check_memory(str(path), path.stat().st_size)  # its reader needs as much
     return "right" if sha256(path) == digest else "changed"
 
 

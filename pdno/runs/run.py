@@ -309,14 +309,15 @@ def _check(folder: Path) -> Iterator[Finding]:
     named = set[Path]()
     for record, cure in [(r, RECORDS[name]) for name in RECORDS for r in folder.glob(name)]:
         states: dict[str, run_folder.State] = {record.name: "right"}
+        digests = dict[str, str]()
         try:
             if record.name == MANIFEST:
-                shards = {shard.file: shard.sha256 for shard in read_manifest(folder).shards}
+                digests = {shard.file: shard.sha256 for shard in read_manifest(folder).shards}
             else:
-                shards = run_folder.read_checksums(record)
-            states |= {name: run_folder.file_state(folder / name, d) for name, d in shards.items()}
+                digests = run_folder.read_checksums(record)
         except ValueError:
             states = {record.name: "changed"}
+        states |= {name: run_folder.file_state(folder / name, d) for name, d in digests.items()}
         for name, state in states.items():
             named.add(folder / name)
             yield folder / name, state, "" if state == "right" else cure

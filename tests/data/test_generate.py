@@ -345,6 +345,9 @@ def test_too_little_space_is_refused_before_anything_is_made(tmp_path, in_proces
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**6, 10**6, 1000))
     with pytest.raises(ValueError, match="needs 1 MiB more but .* has 0 MiB free: free some"):
         generate_dataset(HEAT, tmp_path / "data")
+    small = HeatProblem(samples=1, resolution=16, frames=1)  # less than half of a MiB
+    with pytest.raises(ValueError, match="needs 1 MiB more but .* has 0 MiB free: free some"):
+        generate_dataset(small, tmp_path / "small")
     assert in_process == []
 
 
