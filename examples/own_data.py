@@ -46,6 +46,7 @@ def write_arrays(folder: Path, samples: int = 120, points: int = 64) -> None:
 
 if __name__ == "__main__":
     where = Path(*sys.argv[1:])
+    where.mkdir(parents=True, exist_ok=True)
     write_arrays(where)
     exact = smooth(np.load(where / "finer.npy"))
     error = np.linalg.norm(main(where)[:, 0] - exact) / np.linalg.norm(exact)

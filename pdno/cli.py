@@ -151,6 +151,8 @@ def train(
     out: Path,
     epochs: int | None = None,
     seed: int | None = None,
+    test_file: Path | None = None,
+    validation_file: Path | None = None,
     device: Device = None,
     tensorboard: bool = False,
 ) -> None:
@@ -162,13 +164,16 @@ def train(
             pdno, fno, mwt, pdio.
         out: The run folder; a run that was interrupted is continued.
         epochs: Instead of those of the file, as the seed.
+        test_file: A file with samples for testing; those for watching the run are another one.
         tensorboard: Write event files, too (extra track).
     """
     from pdno.runs.execute import run_experiment
     from pdno.runs.specification import read_experiment
 
-    changes = {name: n for name, n in (("epochs", epochs), ("seed", seed)) if n is not None}
-    experiment = read_experiment(specification, **changes)
+    training = {name: n for name, n in (("epochs", epochs), ("seed", seed)) if n is not None}
+    files = {"test_file": test_file, "validation_file": validation_file}
+    changes = {name: file for name, file in files.items() if file is not None}
+    experiment = read_experiment(specification, training, **changes)
     metrics = run_experiment(experiment, out, device=device, tensorboard=tensorboard)
     _print_metrics(metrics, out)
 

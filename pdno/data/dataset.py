@@ -240,10 +240,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             raise ValueError("a static dataset has no frames to take a window of")
         if self.input_frames is not None:
             raise ValueError("this dataset is a window already: take it of the whole dataset")
-        total, window = len(self.times), f"a window of {inputs} inputs and {outputs} outputs"
+        more = "" if outputs is None else f" and {outputs} as the target"
+        total, window = len(self.times), f"a window of {inputs} input frames{more}"
         end = total if outputs is None else inputs + outputs
         if not 0 < inputs < end <= total:
-            raise ValueError(f"{window} does not fit {total} frames")
+            raise ValueError(f"{window} does not fit {total} frames: leave one for the target")
         return self._view(input_frames=inputs, times=self.times[:end])
 
     def symmetries(self) -> Symmetries:

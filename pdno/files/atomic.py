@@ -100,7 +100,9 @@ def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
 
     The thread that holds the lock may take it again. Without a folder nothing is done.
     """
-    if folder is None or _held.get(target := folder.resolve()) == threading.get_ident():
+    # unlike `resolve`, which fails for a loop of links in its own way
+    target = None if folder is None else Path(os.path.realpath(folder))
+    if folder is None or target is None or _held.get(target) == threading.get_ident():
         yield
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -33,6 +33,10 @@ class Record(BaseModel):
 
 def error_message(error: BaseException) -> str:
     """The message of an error; of a ValidationError what is wrong with each value, in one line."""
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"there is no {error.filename}: check the path"
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror.lower()}"
     if not isinstance(error, ValidationError):
         return str(error)
     items = [

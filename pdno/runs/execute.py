@@ -8,17 +8,19 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import yaml
 
 from pdno.files import run_folder
-from pdno.files.atomic import only_writer, write_text
+from pdno.files.atomic import explained, only_writer, write_text
 from pdno.files.limits import read_json
 from pdno.files.metric_table import Metric, make_metrics, metrics_of_run
 from pdno.files.run_folder import verified_path
@@ -29,11 +31,13 @@ from pdno.runs.measure import measure
 from pdno.runs.specification import (
     Experiment,
     ExperimentData,
+    data_digests,
     differences,
     ensure_dataset,
     open_experiment_data,
     read_experiment,
 )
+from pdno.training.checkpoint import KEPT_THERE
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.fit import fit
 from pdno.training.trained_operator import TrainedOperator
@@ -53,18 +57,18 @@ def run_experiment(
     Datasets lie in the folder `data`, or else in `data` beside the run folder. Raises if another
     process writes to the folder; with `wait`, blocks instead.
     """
-    folder = Path(folder)
+    folder, digests = Path(folder), data_digests(experiment)
     store = folder.parent / run_folder.DATA if data is None else Path(data)
     with process_group(device) as group, contextlib.ExitStack() as stack:
         # what is finished is only read, and needs no lock
-        if group.is_rank_0 and not _is_finished(folder, experiment):
+        if group.is_rank_0 and not _is_finished(folder, experiment, digests):
             stack.enter_context(only_writer(folder, wait=wait))
-            if not _is_finished(folder, experiment):  # by the process that held the lock
-                _begin(experiment, folder, group)
+            if not _is_finished(folder, experiment, digests):  # by the process that held the lock
+                _begin(experiment, folder, group, digests)
                 if experiment.problem is not None:
                     ensure_dataset(experiment.problem, store)
         group.barrier()
-        if _is_finished(folder, experiment):
+        if _is_finished(folder, experiment, digests):
             return metrics_of_run(folder)
         samples = open_experiment_data(experiment, store)
         explicit = experiment.problem or "normalization" in experiment.model_fields_set
@@ -87,31 +91,55 @@ def run_experiment(
         return list(operator.metrics)
 
 
-def _is_finished(folder: Path, experiment: Experiment) -> bool:
-    """Whether the folder holds this run, finished; ValueError where it holds another one."""
-    path = folder / run_folder.SPECIFICATION
-    if not path.is_file():
+def _is_finished(folder: Path, experiment: Experiment, digests: Mapping[str, str]) -> bool:
+    """Whether the folder holds this run, finished; ValueError where it holds another one.
+
+    One that has neither ended nor reached a checkpoint is nothing to keep.
+    """
+    path, finished = folder / run_folder.SPECIFICATION, run_folder.is_finished(folder)
+    if not path.is_file() or not (finished or _has_checkpoint(folder)):
         return False
     if changes := differences(read_experiment(verified_path(path)), experiment):
         wrong = f"{folder} holds a run with another specification ({', '.join(changes)})"
         raise ValueError(f"{wrong}: take another folder, or remove this one")
-    return run_folder.is_finished(folder)
+    trained = _environment(folder).get("data", {})
+    if other := [name for name, digest in digests.items() if trained.get(name, digest) != digest]:
+        wrong = f"{folder} holds a run on other data: {', '.join(other)} changed since it began"
+        raise ValueError(f"{wrong}; bring the file back, or take another folder")
+    return finished
 
 
-def _begin(experiment: Experiment, folder: Path, group: ProcessGroup) -> None:
-    """Write the specification and the environment."""
+def _environment(folder: Path) -> dict[str, Any]:
+    path = verified_path(folder / run_folder.ENVIRONMENT)
+    content = read_json(path) if path.is_file() else {}
+    return content if isinstance(content, dict) else {}
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    return any((folder / run_folder.CHECKPOINTS).glob("step-*.safetensors"))
+
+
+def _begin(
+    experiment: Experiment, folder: Path, group: ProcessGroup, digests: Mapping[str, str]
+) -> None:
+    """Write the specification and the environment, to which a run that continues adds its own."""
     run_folder.reopen(folder)
-    path = folder / run_folder.ENVIRONMENT
     more = {"commit": _commit(), "device": str(group.device), "processes": group.size}
-    now = {**describe_environment(), **more, "native": str(status())}
-    before = read_json(path).get("native") if path.is_file() else now["native"]
-    if before != now["native"]:
+    now: dict[str, Any] = {**describe_environment(), **more, "native": str(status())}
+    now["data"] = dict(digests)
+    began = _environment(folder) if _has_checkpoint(folder) else now
+    last = began | {k: v for part in began.get("continued", []) for k, v in part.items()}
+    changes = {k: v for k, v in now.items() if k != "data" and last.get(k) != v}
+    if changes:
+        before, after = (", ".join(f"{k} {some.get(k)}" for k in changes) for some in (last, now))
         print(
-            f"pdno: this run began with compiled kernels {before} and continues with "
-            f"{now['native']}: its last digits will differ from those of an uninterrupted run",
+            f"pdno: this run began with {before} and continues with {after}: its last digits may "
+            "differ from those of an uninterrupted run",
             file=sys.stderr,
         )
-    write_text(path, json.dumps(now, indent=2) + "\n")
+        began.setdefault("continued", []).append(changes)
+    path = folder / run_folder.ENVIRONMENT
+    write_text(path, json.dumps(began, indent=2) + "\n")
     write_text(folder / run_folder.SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")
 
 
@@ -132,7 +160,7 @@ def _measure_and_save(
 ) -> None:
     """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""
     measured, operator.sample_arrays = measure(experiment, operator, samples)
-    commit = read_json(folder / run_folder.ENVIRONMENT)["commit"] or ""
+    commit = _environment(folder).get("commit") or ""
     common = {
         "experiment": experiment.name,
         "model": experiment.model,
@@ -143,7 +171,8 @@ def _measure_and_save(
     }
     parts = [make_metrics(v, resolution=n, split=split, **common) for n, split, v in measured]
     operator.metrics = tuple(itertools.chain(*parts))
-    operator.write(folder)
+    with explained(folder, KEPT_THERE):
+        operator.write(folder)
     shutil.rmtree(folder / run_folder.CHECKPOINTS, ignore_errors=True)
 
 

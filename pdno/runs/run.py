@@ -60,8 +60,12 @@ class Run:
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}: give one of `pdno.fit` or `pdno train`")
         if not run_folder.is_finished(path):
+            begun = any((path / name).exists() for name in run_folder.WITH_CHECKSUMS)
             missing = f"no finished run ({run_folder.CHECKSUMS} is missing)"
-            raise ValueError(f"{path} holds {missing}: finish it with the command that began it")
+            cure = "finish it with the command that began it"
+            if not begun and not (path / run_folder.CHECKPOINTS).exists():
+                missing, cure = "no run", "give a folder of `pdno.fit`, `save` or `pdno train`"
+            raise ValueError(f"{path} holds {missing}: {cure}")
         check_device(device)
         metrics = tuple(metrics_of_run(path))
         if not metrics:
@@ -171,13 +175,9 @@ class Run:
         """The samples of a file with the window of the training, or the test samples."""
         experiment, sampling = self.experiment, self.operator.sampling
         if file is not None:
-            trained = None if experiment is None else experiment.file
-            if trained and not file.keyword_arguments() and not (file.path / MANIFEST).is_file():
-                file = trained.model_copy(update={"path": file.path})
-            data = open_file(file)
             if experiment is not None:
-                return experiment.frames_of(data)
-            frames = None if sampling is None else sampling.input_frames
+                return experiment.open_file(file)
+            data, frames = open_file(file), None if sampling is None else sampling.input_frames
             return data if frames is None or data.input_frames else data.window(frames)
         if experiment is None:
             missing = f"{self.folder} does not hold the test samples, which were in memory"
@@ -289,7 +289,8 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
             raise ValueError(f"there is no {path}: give a dataset, a run, or an exported file")
         folders = {path if path.is_dir() else path.parent}
         if path.is_dir():
-            folders |= {record.parent for name in RECORDS for record in path.rglob(name)}
+            names = (*RECORDS, run_folder.SPECIFICATION, run_folder.OPERATOR)
+            folders |= {record.parent for name in names for record in path.rglob(name)}
         checked = [finding for folder in sorted(folders) for finding in _check(folder)]
         mine = [finding for finding in checked if path.is_dir() or finding[0] == path]
         if all(state == "unknown" for _, state, _ in mine):
@@ -321,8 +322,12 @@ def _check(folder: Path) -> Iterator[Finding]:
         for name, state in states.items():
             named.add(folder / name)
             yield folder / name, state, "" if state == "right" else cure
+    finished = run_folder.is_finished(folder)
+    cure = f"it is not listed in {run_folder.CHECKSUMS}: remove it"
+    if not finished:
+        cure = f"its run has no {run_folder.CHECKSUMS}: finish it by the command that began it"
+    begun = (run_folder.SPECIFICATION, run_folder.OPERATOR)
+    is_run = finished or any((folder / name).is_file() for name in begun)
     for path in sorted(folder.iterdir()):
         if path not in named and path.is_file() and not path.name.startswith("."):
-            foreign = run_folder.is_finished(folder) and path.name in run_folder.WITH_CHECKSUMS
-            cure = f"it is not listed in {run_folder.CHECKSUMS}: remove it"
-            yield path, "unknown", cure * foreign
+            yield path, "unknown", cure * (is_run and path.name in run_folder.WITH_CHECKSUMS)

@@ -8,31 +8,34 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import yaml
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import Engine, collect, generate_dataset
 from pdno.data.problems import PROBLEMS, DataFile, NavierStokesProblem, Problem
 from pdno.data.read import open_file
 from pdno.data.shards import MANIFEST, read_manifest
+from pdno.files.atomic import sha256
 from pdno.files.limits import DEEPEST, check_plain, read_text
 from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
-from pdno.interface.records import Record
+from pdno.interface.records import Record, error_message
 from pdno.networks.specification import AnyNetwork
 from pdno.training.settings import TrainingSettings
 from pdno.training.statistics import Normalization
 from pdno.training.task import AnyTask, OneShot, SpaceTime, StaticMap
 
+JSON = Mapping[str, object]
 LETTERS = str.maketrans({"ξ": "xi", "ν": "nu", "μ": "mu"})  # that names of folders have
 RECURRENT = ("rollout", "teacher-forcing", "markov")  # kinds of tasks with frames as the input
 UNSEEN = 10_000  # a seed of data that no run has
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
+Some = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class Experiment(Record):
@@ -48,10 +51,14 @@ class Experiment(Record):
     problem: Problem | None = None  #: whose solver makes the data
     #: a file or folder instead: its path, or {path, inputs, outputs, ...} for your own arrays
     file: DataFile | None = None
+    #: samples for testing, and for watching the run, in files of their own, which are read as
+    #: `file` unless they name their arrays; `test` and `validation` are 0 for all of them
+    test_file: DataFile | None = None
+    validation_file: DataFile | None = None
     train: Count  #: number of training samples, the first ones
-    test: Count  #: number of test samples, the last ones
+    test: Some = 0  #: number of test samples, the last ones
     #: number of samples after those for training, on which the run is watched instead of the test
-    validation: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    validation: Some = 0
     #: first samples that are for training, where it takes fewer; None takes all of them
     pool: Count | None = None
     resolution: Count  #: points per axis in training; the data are subsampled to it
@@ -73,13 +80,13 @@ class Experiment(Record):
         if isinstance(file, str) and file and "resolution" not in values:
             points = f"the points per axis in training, which `pdno data info {file}` says"
             raise ValueError(f"resolution is missing: give {points}, or a divisor of them")
-        usual: dict[str, object] = {}
+        # where the network is wrong, that is said, and nothing of a missing model
+        kind = network.get("kind") if isinstance(network, dict) else network
+        usual: dict[str, object] = {"model": kind.upper() if isinstance(kind, str) else "network"}
         if isinstance(file, str) and (name := Path(file).stem):
             usual["name"] = name
         if isinstance(problem, dict):
             usual |= {key: problem[key] for key in ("name", "resolution") if key in problem}
-        if isinstance(network, dict) and isinstance(network.get("kind"), str):
-            usual["model"] = network["kind"].upper()
         return {**usual, **values}
 
     @field_validator("problem", mode="before")
@@ -96,7 +103,7 @@ class Experiment(Record):
     def _problem_with_name(self, value: Problem | None) -> dict[str, object] | None:
         return None if value is None else {"name": value.name, **value.model_dump()}
 
-    @field_serializer("file")
+    @field_serializer("file", "test_file", "validation_file")
     def _file_as_written(self, value: DataFile | None) -> str | dict[str, object] | None:
         return None if value is None else value.spelled()
 
@@ -106,6 +113,10 @@ class Experiment(Record):
             check_cell(name, getattr(self, name))
         if (self.problem is None) == (self.file is None):
             raise ValueError("give either a problem or a file, and not both")
+        if self.file is None and (self.test_file or self.validation_file):
+            raise ValueError("test_file and validation_file go with a file, not with a problem")
+        if not self.test and self.test_file is None:
+            raise ValueError("test=0: give the number of test samples, or a test_file with them")
         if self.problem is not None:
             self._check_problem(self.problem)
         recurrent = self.task.kind in RECURRENT
@@ -127,10 +138,12 @@ class Experiment(Record):
 
     def check_samples(self, count: int) -> None:
         """ValueError where the parts of a dataset of so many samples overlap."""
-        if self.pooled + self.validation + self.test > count:
+        test = 0 if self.test_file else self.test
+        validation = 0 if self.validation_file else self.validation
+        if self.pooled + validation + test > count:
             first = f"train={self.train}" if self.pool is None else f"pool={self.pool}"
-            first += f" and validation={self.validation}" if self.validation else ""
-            raise ValueError(f"{first} and test={self.test} overlap in {count} samples")
+            first += f" and validation={validation}" if validation else ""
+            raise ValueError(f"{first} and test={test} overlap in {count} samples")
 
     def _check_problem(self, problem: Problem) -> None:
         self.check_samples(problem.samples)
@@ -197,6 +210,12 @@ class Experiment(Record):
         """Data with the input frames of this experiment, where it has some."""
         return data if self.window is None else data.window(self.window, self.targets)
 
+    def open_file(self, file: DataFile) -> OperatorDataset:
+        """Samples of a file, which is read as that of the training unless it names its arrays."""
+        if self.file and not file.keyword_arguments() and not (file.path / MANIFEST).is_file():
+            file = self.file.model_copy(update={"path": file.path})
+        return self.frames_of(open_file(file))
+
 
 def differences(before: Experiment, now: Experiment) -> list[str]:
     """The keys in which two specifications differ, with both values."""
@@ -211,8 +230,8 @@ def differences(before: Experiment, now: Experiment) -> list[str]:
     return list(compare(before.model_dump(mode="json"), now.model_dump(mode="json"), ""))
 
 
-def read_experiment(path: Path, **training: object) -> Experiment:
-    """Read a specification from a JSON or YAML file, with other training settings if given."""
+def read_experiment(path: Path, training: JSON | None = None, **changes: object) -> Experiment:
+    """Read a specification from a JSON or YAML file, with some settings changed."""
     text, kind = read_text(path), "json" if path.suffix == ".json" else "yaml"
     try:
         depth = 0
@@ -228,9 +247,13 @@ def read_experiment(path: Path, **training: object) -> Experiment:
     check_plain(path, values)
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds no specification: expected keys such as name and network")
-    experiment = Experiment.model_validate(values)
-    changed = experiment.training.with_changes(**training)
-    return experiment.with_changes(training=changed) if training else experiment
+    settings = values.get("training") or {}
+    if training and isinstance(settings, dict):
+        changes["training"] = {**settings, **training}
+    try:
+        return Experiment.model_validate({**values, **changes})
+    except ValidationError as problem:
+        raise ValueError(f"{path}: {error_message(problem)}") from problem
 
 
 class ExperimentData(NamedTuple):
@@ -270,14 +293,50 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
         assert experiment.file is not None
         data = open_file(experiment.file)
     finest = experiment.frames_of(data)
-    experiment.check_samples(len(finest))
+    experiment.check_samples(size := len(finest))
     every = _step(max(finest.grid.shape), experiment.resolution)
-    train, test = finest.split(experiment.train, test=experiment.test)
-    validation = None
-    if experiment.validation:
-        chosen = range(experiment.pooled, experiment.pooled + experiment.validation)
-        validation = finest.subset(chosen).subsample(every)
-    return ExperimentData(train.subsample(every), test.subsample(every), test, validation)
+    train = finest.subset(range(experiment.train)).subsample(every)
+    test = finest.subset(range(size - experiment.test, size))
+    start = experiment.pooled
+    validation = finest.subset(range(start, start + experiment.validation))
+    if experiment.test_file:
+        test = _samples_of(experiment, experiment.test_file, experiment.test, train)
+    if experiment.validation_file:
+        file, count = experiment.validation_file, experiment.validation
+        validation = _samples_of(experiment, file, count, train)
+    watched = validation.subsample(max(validation.grid.shape) // experiment.resolution)
+    coarse = test.subsample(max(test.grid.shape) // experiment.resolution)
+    return ExperimentData(train, coarse, test, watched if len(watched) else None)
+
+
+def _samples_of(
+    experiment: Experiment, file: DataFile, count: int, train: OperatorDataset
+) -> OperatorDataset:
+    """The first samples of a file for testing or validation, or all; refused on another grid."""
+    data = experiment.open_file(file)
+    if count > len(data):
+        raise ValueError(f"{file.path} has {len(data)} samples; {count} are asked for")
+    coarse = data.subsample(_step(max(data.grid.shape), experiment.resolution))
+    for what, own, other in (
+        ("grid", coarse.grid, train.grid),
+        ("times", coarse.times, train.times),
+        ("shapes", *([tuple(part.shape) for part in some[0]] for some in (coarse, train))),
+    ):
+        if own != other:
+            raise ValueError(f"{file.path} has the {what} {own}; the training has {other}")
+    return data.subset(range(count or len(data)))
+
+
+def data_digests(experiment: Experiment) -> dict[str, str]:
+    """The SHA-256 of all files with own data; a manifest has those of the shards beside it."""
+    digests = dict[str, str]()
+    for file in (experiment.file, experiment.test_file, experiment.validation_file):
+        if file is not None and file.path.exists():
+            manifest = file.path / MANIFEST
+            path = manifest if manifest.is_file() else file.path
+            paths = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+            digests |= {str(path): sha256(path) for path in paths}
+    return digests
 
 
 def _step(points: int, resolution: int) -> int:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.data.sources import as_tensor
 from pdno.files import run_folder
-from pdno.files.atomic import only_writer, sha256, write_text
+from pdno.files.atomic import explained, only_writer, sha256, write_text
 from pdno.files.limits import check_memory
 from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
 from pdno.files.run_folder import verified_path, write_checksums
@@ -247,7 +247,7 @@ class TrainedOperator(nn.Module):
             replace(metric, experiment=name, metadata=replace(metric.metadata, study=name))
             for metric in self.metrics
         )
-        with only_writer(folder):
+        with only_writer(folder), explained(folder, checkpoint.KEPT_THERE):
             self.write(folder)
 
     def write(self, folder: Path) -> None:
@@ -255,7 +255,6 @@ class TrainedOperator(nn.Module):
         sampling, record = self._trained_sampling, self.training_record
         if record is None:
             raise ValueError("this operator has no record of its training: train it by pdno.fit")
-        folder.mkdir(parents=True, exist_ok=True)
         run_folder.reopen(folder)
         self.history.write(folder)
         grid, times = sampling.grid, sampling.times

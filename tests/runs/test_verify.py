@@ -12,11 +12,13 @@ import pytest
 import torch
 
 import pdno
+import pdno.runs.execute as execute
 from pdno.cli import main
 from pdno.data.dataset import OperatorDataset
 from pdno.files import run_folder
 from pdno.files.atomic import LOCK, only_writer
 from pdno.files.run_folder import with_digest, without_digest
+from pdno.native.build import status
 from pdno.networks.pdno import FNO
 from pdno.runs.execute import run_experiment
 from pdno.runs.run import Run, find_runs, load, load_run, verify
@@ -215,10 +217,60 @@ def test_a_prediction_of_what_is_no_number_is_refused(run, tmp_path):
     assert len(Run.open(run).evaluate()) > 0
 
 
-def test_a_run_that_changes_its_arithmetic_says_so(darcy, datasets, tmp_path, capsys, monkeypatch):
-    run_experiment(darcy, tmp_path / "run", data=datasets)
-    run_folder.reopen(tmp_path / "run")
-    path = tmp_path / "run" / run_folder.ENVIRONMENT
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"native": "available: other"}))
-    run_experiment(darcy, tmp_path / "run", data=datasets)
-    assert "began with compiled kernels available: other" in capsys.readouterr().err
+@pytest.fixture
+def cut(darcy, datasets, tmp_path, monkeypatch):
+    """A run that was trained to its end and not measured."""
+
+    def fail(*_):
+        raise RuntimeError("power cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(execute, "measure", fail)
+        with pytest.raises(RuntimeError, match="power cut"):
+            run_experiment(darcy, tmp_path / "run", data=datasets)
+    return tmp_path / "run"
+
+
+def test_a_run_that_changes_its_environment_says_so_and_keeps_both(cut, darcy, datasets, capsys):
+    path = cut / run_folder.ENVIRONMENT
+    began = json.loads(path.read_text()) | {"native": "available: other", "processes": 2}
+    path.write_text(json.dumps(began))
+    run_experiment(darcy, cut, data=datasets)
+    message = capsys.readouterr().err
+    assert "began with processes 2, native available: other and continues with" in message
+    kept = Run.open(cut).environment
+    assert {name: kept[name] for name in began} == began
+    (continued,) = kept["continued"]
+    assert continued == {"processes": 1, "native": str(status())}
+
+
+def test_a_run_that_goes_on_as_it_began_says_nothing(cut, darcy, datasets, capsys):
+    before = (cut / run_folder.ENVIRONMENT).read_bytes()
+    run_experiment(darcy, cut, data=datasets)
+    assert "began with" not in capsys.readouterr().err
+    assert (cut / run_folder.ENVIRONMENT).read_bytes() == before
+
+
+def test_a_folder_that_is_removed_before_the_end_is_told(darcy, datasets, tmp_path, monkeypatch):
+    def measure(*arguments):
+        shutil.rmtree(tmp_path / "run")
+        return [], {}
+
+    monkeypatch.setattr(execute, "_environment", lambda folder: {})
+    monkeypatch.setattr(execute, "measure", measure)
+    with pytest.raises(OSError, match=r"cannot write to .*run \(it was removed meanwhile\)"):
+        run_experiment(darcy, tmp_path / "run", data=datasets)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_checksums_among_others_is_not_right(run, capsys):
+    (run / "checksums.json").unlink()
+    assert main(["verify", str(run.parent)]) == 1
+    text = capsys.readouterr().out
+    assert f"unknown  {run / 'metrics.csv'}: its run has no checksums.json: finish it" in text
+
+
+def test_a_folder_that_is_no_run_is_not_called_unfinished(tmp_path):
+    for read in (load_run, load):
+        with pytest.raises(ValueError, match=r"holds no run: give a folder of `pdno.fit`"):
+            read(tmp_path)
