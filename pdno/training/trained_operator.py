@@ -23,7 +23,6 @@ from pdno.data.dataset import OperatorDataset
 from pdno.data.sources import as_tensor
 from pdno.files import run_folder
 from pdno.files.atomic import explained, only_writer, sha256, write_text
-from pdno.files.limits import check_memory
 from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
 from pdno.files.run_folder import verified_path, write_checksums
 from pdno.interface.arguments import describe
@@ -298,11 +297,9 @@ class TrainedOperator(nn.Module):
         """The operator of a folder; into `network`, where that does not record its arguments."""
         folder = Path(folder)
         record = read_record(folder)
-        path = folder / run_folder.WEIGHTS
-        check_memory(f"{path}", path.stat().st_size if path.is_file() else 0)  # before its digest
-        weights = verified_path(path)
-        if not weights.is_file() or sha256(weights) != record.sha256:
-            problem = "damaged, or of another operator" if weights.is_file() else "missing"
+        weights = verified_path(folder / run_folder.WEIGHTS)
+        if (state := run_folder.file_state(weights, record.sha256)) != "right":
+            problem = "missing" if state == "missing" else "damaged, or of another operator"
             cure = "copy the whole folder again, or save it anew"
             raise ValueError(f"cannot read {weights}, which is {problem}: {cure}")
         tensors, _ = checkpoint.read_tensors(weights, device)
