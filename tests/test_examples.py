@@ -129,6 +129,12 @@ def test_zero_shot_is_better_than_interpolation(tmp_path):
     check_picture(tmp_path / "zero_shot.png")
 
 
+def test_fine_tuning_is_better_than_training_from_scratch(tmp_path):
+    for errors in load("fine_tuning.py").main(tmp_path, train=20, test=5, epochs=5).values():
+        assert errors["fine-tuned"] < min(errors["as it was"], errors["from scratch"])
+    check_picture(tmp_path / "fine_tuning.png")
+
+
 def test_a_rollout_becomes_an_animation(tmp_path):
     assert load("rollout_animation.py").main(tmp_path) < 0.15
     with Image.open(tmp_path / "rollout_animation.gif") as picture:
@@ -156,7 +162,7 @@ def test_a_new_equation_obeys_its_laws(tmp_path):
 
 def test_the_gallery_has_every_example_and_its_picture():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert len(EXAMPLES) == 11
+    assert len(EXAMPLES) == 12
     assert sorted(re.findall(r"literalinclude} \.\./examples/(\w+)\.py", page)) == [
         path.stem for path in EXAMPLES
     ]

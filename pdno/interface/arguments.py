@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic_core import to_jsonable_python
 
+from pdno.interface.records import refuse_unknown
+
 _classes: dict[str, type["RecordsArguments"]] = {}
 
 
@@ -39,6 +41,9 @@ class RecordsArguments:
             cls.__signature__ = inspect.Signature(parameters)
 
     def __new__(cls, *arguments: object, **options: object) -> Self:
+        own = getattr(cls, "__signature__", None)
+        if own is not None and all(p.kind is not p.VAR_KEYWORD for p in own.parameters.values()):
+            refuse_unknown(cls.__name__, own.parameters, options)
         made = super().__new__(cls)
         # past the __setattr__ of modules, which needs their __init__ first
         object.__setattr__(made, "constructor_arguments", (arguments, options))

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from inspect import signature
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -11,7 +10,6 @@ from torch.nn import functional
 
 from pdno.interface.arguments import RecordsArguments
 from pdno.interface.errors import unknown_name
-from pdno.interface.records import refuse_unknown
 from pdno.networks.heads import AnyHead
 from pdno.networks.neural_operator import (
     Coordinates,
@@ -156,7 +154,6 @@ class PDNO(NeuralOperator, options=SymbolSpecification):
         head: AnyHead = None,
         **symbol_options: Any,
     ) -> None:
-        refuse_unknown("PDNO", signature(PDNO).parameters, symbol_options)
         options = SymbolSpecification(**symbol_options)
         sizes = {"in_channels": in_channels, "out_channels": out_channels}
         kept = check_sizes(dim, modes, width=width, layers=layers, **sizes)
@@ -192,7 +189,6 @@ class PDIO(PseudoDifferentialOperator, options=SymbolSpecification):
         modes: Modes = None,
         **symbol_options: Any,
     ) -> None:
-        refuse_unknown("PDIO", signature(PDIO).parameters, symbol_options)
         options = SymbolSpecification(**symbol_options)
         kept = check_sizes(dim, modes, in_channels=in_channels, out_channels=out_channels)
         super().__init__(options.make(dim, in_channels, out_channels, kept), kept)

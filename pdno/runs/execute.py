@@ -24,6 +24,7 @@ from pdno.files.atomic import explained, only_writer, write_text
 from pdno.files.limits import read_json
 from pdno.files.metric_table import Metric, make_metrics, metrics_of_run
 from pdno.files.run_folder import verified_path
+from pdno.interface.arguments import describe
 from pdno.native import allocator_state
 from pdno.native.build import status
 from pdno.networks.neural_operator import count_parameters
@@ -71,9 +72,12 @@ def run_experiment(
         if _is_finished(folder, experiment, digests):
             return metrics_of_run(folder)
         samples = open_experiment_data(experiment, store)
+        network = _build_network(experiment, samples)
         explicit = experiment.problem or "normalization" in experiment.model_fields_set
+        if experiment.start is not None:
+            network, explicit = _start(experiment, experiment.start, network), False
         operator = fit(
-            _build_network(experiment, samples),
+            network,
             samples.train,
             samples.validation or samples.test,
             task=experiment.task,
@@ -153,6 +157,17 @@ def _build_network(experiment: Experiment, samples: ExperimentData) -> torch.nn.
     if not network.option("pde_parameters"):
         in_channels += len(data.pde_parameter_names)
     return network.build(data.grid.dim, in_channels, out_channels, seed=experiment.seed)
+
+
+def _start(experiment: Experiment, folder: str, expected: torch.nn.Module) -> TrainedOperator:
+    """The operator that is trained further, if it is the one that the specification describes."""
+    operator = TrainedOperator.load(folder)
+    record = operator.training_record
+    if describe(operator.network) != describe(expected):
+        raise ValueError(f"start={folder} has another network than this one: leave network out")
+    if record is not None and record.normalization != experiment.normalization:
+        raise ValueError(f"start={folder} has its own normalisers: leave normalization out")
+    return operator
 
 
 def _measure_and_save(

@@ -20,8 +20,9 @@ from pdno.data.generate import Engine, collect, generate_dataset
 from pdno.data.problems import PROBLEMS, DataFile, NavierStokesProblem, Problem
 from pdno.data.read import open_file
 from pdno.data.shards import MANIFEST, read_manifest
+from pdno.files import run_folder
 from pdno.files.atomic import sha256
-from pdno.files.limits import DEEPEST, check_plain, read_text
+from pdno.files.limits import DEEPEST, check_plain, read_json, read_text
 from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
 from pdno.interface.records import Record, error_message
@@ -33,6 +34,7 @@ from pdno.training.task import AnyTask, OneShot, SpaceTime, StaticMap
 JSON = Mapping[str, object]
 LETTERS = str.maketrans({"ξ": "xi", "ν": "nu", "μ": "mu"})  # that names of folders have
 RECURRENT = ("rollout", "teacher-forcing", "markov")  # kinds of tasks with frames as the input
+OF_START = ("model", "network", "task", "normalization", "window", "targets")
 UNSEEN = 10_000  # a seed of data that no run has
 Count = Annotated[int, Field(ge=1, le=10_000_000)]
 Some = Annotated[int, Field(ge=0, le=10_000_000)]
@@ -67,6 +69,8 @@ class Experiment(Record):
     network: AnyNetwork
     task: AnyTask = StaticMap()  #: how the network meets the data
     normalization: Normalization = "none"  #: of inputs and outputs
+    #: folder of a run whose operator is trained further; what is left out is as there
+    start: str | None = None
     training: TrainingSettings = TrainingSettings()
     zero_shot: tuple[Count, ...] = ()  #: other resolutions to evaluate at
 
@@ -83,6 +87,13 @@ class Experiment(Record):
         # where the network is wrong, that is said, and nothing of a missing model
         kind = network.get("kind") if isinstance(network, dict) else network
         usual: dict[str, object] = {"model": kind.upper() if isinstance(kind, str) else "network"}
+        if isinstance(start := values.get("start"), str) and "network" not in values:
+            path = Path(start) / run_folder.SPECIFICATION
+            if not path.is_file():
+                cure = "give the folder of a finished run of `pdno train`, or its network as well"
+                raise ValueError(f"start={start!r:.60} holds no specification: {cure}")
+            earlier = read_json(path)
+            usual |= {key: earlier[key] for key in OF_START if key in earlier}
         if isinstance(file, str) and (name := Path(file).stem):
             usual["name"] = name
         if isinstance(problem, dict):

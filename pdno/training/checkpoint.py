@@ -271,7 +271,8 @@ def read_tensors(
         check_memory(str(path), os.fstat(opened.fileno()).st_size)
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # copies, as tensors of safetensors are views of the file, which may change
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
             return tensors, file.metadata() or {}
     except SafetensorError as problem:
         raise ValueError(f"cannot read {path}: {problem}") from problem

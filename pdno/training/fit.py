@@ -5,7 +5,9 @@ weights, optimiser and step number determine a training. These are in a checkpoi
 """
 
 import contextlib
+import inspect
 import math
+import re
 import signal
 import threading
 import time
@@ -24,7 +26,7 @@ from pdno.files import run_folder
 from pdno.files.atomic import only_writer
 from pdno.files.metric_table import Metadata, make_metrics
 from pdno.interface.display import Advance, track
-from pdno.interface.errors import TrainingStopped
+from pdno.interface.errors import TrainingStopped, check_choice
 from pdno.interface.records import refuse_unknown
 from pdno.networks.neural_operator import count_parameters
 from pdno.spectral.metrics import relative_l2
@@ -42,6 +44,8 @@ from pdno.training.trained_operator import TrainedOperator, move
 Callback = Callable[[EpochRow, TrainedOperator], object]
 # settings that do not decide the weights: a training may be resumed with others
 MAY_CHANGE = {"checkpoint_seconds", "evaluate_every", "patience"}
+OUT_OF_MEMORY = re.compile("MemoryError|out of memory|not enough memory|n't allocate memory")
+LARGE_ERROR = 0.8  # near that of predicting zero, which is 1
 FAR_FROM_ONE = 30.0  # a root mean square beyond it, or below its inverse, wants a normaliser
 
 
@@ -65,11 +69,13 @@ def fit(
     """Train a network; run under torchrun it uses all processes.
 
     Arguments:
-        network: Any module from (B, C, *N) to (B, C, *N); trained in place.
+        network: Any module from (B, C, *N) to (B, C, *N), trained in place; or a trained
+            operator, of which a copy is trained further, with its normalisers and its task.
         train: A dataset, or what gives pairs (input, target): see `OperatorDataset.from_pairs`.
         test: Samples whose error is measured after the epochs.
         task: How the network meets the data: a `Task` or its kind, "static" by default.
-        normalization: Of inputs and targets; None has none and warns of data far from 1.
+        normalization: Of inputs and targets; None has none and warns of data far from 1. That of a
+            trained operator stays.
         folder: For checkpoints, history and the trained operator (see `pdno.load`); a run in it
             is continued. None keeps nothing.
         device: Where to train; None takes CUDA where there is one.
@@ -82,9 +88,8 @@ def fit(
     if not isinstance(module, nn.Module):
         expected = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
         raise ValueError(f"the network is {network!r:.60}; expected {expected}")
-    if isinstance(network, TrainedOperator):
-        raise ValueError("a trained operator cannot be trained again: give operator.network")
-    refuse_unknown("fit", TrainingSettings.model_fields, changes)
+    own = [name for name in inspect.signature(fit).parameters if name != "changes"]
+    refuse_unknown("fit", [*own, *TrainingSettings.model_fields], changes)
     chosen = (settings or TrainingSettings()).with_changes(**changes)
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
     path = None if folder is None else Path(folder)
@@ -92,26 +97,61 @@ def fit(
         lacks = group.device.type == "cuda" and not torch.cuda.is_bf16_supported()
         if chosen.precision == "bfloat16" and lacks:
             raise ValueError("this device has no bfloat16: take precision='float32'")
-        move(network, group.device, dtype)
         samples = Samples(OperatorDataset.from_pairs(train), group.device, dtype)
         tests = None
         if test is not None:
             tests = Samples(OperatorDataset.from_pairs(test), group.device, dtype)
-        how = make_task(task or "static")
+        usual = network.task if isinstance(network, TrainedOperator) else "static"
+        how = make_task(task or usual)
         examples = how.examples(samples)
-        if normalization is None:
-            _warn_of_size(samples)
-        operator = TrainedOperator.untrained(network, how, samples, normalization or "none")
+        operator, kind = _start(network, how, samples, normalization)
+        move(operator, group.device, dtype)
         if tests is not None and operator.sampling is not None:
             operator.sampling.check(tests.batch([0])[0], tests.data.grid)
-        loop = TrainingLoop(operator, samples, examples, tests, chosen, group, loss, callbacks)
-        operator.training_record = loop.run(path, title, tensorboard, normalization or "none")
+        with _frozen(operator.network, chosen.frozen):
+            loop = TrainingLoop(operator, samples, examples, tests, chosen, group, loss, callbacks)
+            operator.training_record = loop.run(path, title, tensorboard, kind)
         if save:
             _record_errors(operator, samples, tests)
         if save and path is not None and group.is_rank_0:
             operator.save(path)
         group.barrier()  # every process may load it now
         return operator
+
+
+def _start(
+    network: nn.Module, task: Task, samples: Samples, kind: Normalization | None
+) -> tuple[TrainedOperator, str]:
+    """The operator before the training, and its normalisation."""
+    if isinstance(network, TrainedOperator):
+        if kind is not None:
+            raise ValueError("a trained operator keeps its normalisers: leave normalization out")
+        record = network.training_record
+        return network.continued(task, samples), record.normalization if record else "none"
+    if kind is None:
+        _warn_of_size(samples)
+    return TrainedOperator.untrained(network, task, samples, kind or "none"), kind or "none"
+
+
+@contextlib.contextmanager
+def _frozen(network: nn.Module, parts: Sequence[str]) -> Iterator[None]:
+    """Within this block some parts of a network have no gradients."""
+    weights = {name: p for name, p in network.named_parameters() if p.requires_grad}
+    frozen: dict[str, nn.Parameter] = {}
+    for part in parts:
+        inside = {n: p for n, p in weights.items() if f"{n}.".startswith(f"{part}.")}
+        if not inside:
+            check_choice("frozen", part, dict.fromkeys(n.split(".")[0] for n in weights))
+        frozen |= inside
+    if parts and len(frozen) == len(weights):
+        raise ValueError("frozen has all parts of the network: leave one out, to be trained")
+    try:
+        for weight in frozen.values():
+            weight.requires_grad_(False)
+        yield
+    finally:
+        for weight in frozen.values():
+            weight.requires_grad_(True)
 
 
 def _warn_of_size(samples: Samples) -> None:
@@ -121,7 +161,7 @@ def _warn_of_size(samples: Samples) -> None:
         size = float(part.double().square().mean().sqrt())
         if size > 0 and not 1 / FAR_FROM_ONE < size < FAR_FROM_ONE:  # and where it is not finite
             problem = f"the {name} have the size {size:.2g}, far from 1, and training may be slow"
-            warnings.warn(f"{problem}: pass normalization='channel'", UserWarning, stacklevel=3)
+            warnings.warn(f"{problem}: pass normalization='channel'", UserWarning, stacklevel=4)
 
 
 def _record_errors(operator: TrainedOperator, samples: Samples, tests: Samples | None) -> None:
@@ -220,6 +260,13 @@ class TrainingLoop:
                 kept = kept if self.recorder.has_checkpoint else ""
                 cure = "Try a smaller learning_rate, clip=1.0 or float64; look for NaN in the data"
                 raise TrainingStopped(f"{problem}.{kept} {cure}", resumable=False) from problem
+            except (MemoryError, RuntimeError) as problem:
+                if not OUT_OF_MEMORY.search(f"{type(problem).__name__} {problem}"):
+                    raise
+                size = f"step {state.step + 1} with batches of {settings.batch_size} examples"
+                cure = "take a smaller batch_size or network, or Rollout(recompute=True)"
+                message = f"there is not enough memory for {size}: {cure}"
+                raise TrainingStopped(message, resumable=False) from problem
         self.optimiser.finish()
         self.optimiser.finish(BEST)
         operator.eval()
@@ -243,7 +290,13 @@ class TrainingLoop:
             advance(int(index < steps - 1))
         row = self._end_epoch()
         name, error = ("train", row.train) if row.test is None else ("test", row.test)
-        advance(int(first < steps), f"{name} error {error:.4g}")
+        note = f"{name} error {error:.4g}"
+        if self.state.finished and error > LARGE_ERROR:  # said once, at the end
+            faster = (
+                ", or take Markov() or OneShot()" if self.operator.task.kind == "rollout" else ""
+            )
+            note += f" (predicting zero has 1: train longer{faster})"
+        advance(int(first < steps), note)
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:
         state = self.state

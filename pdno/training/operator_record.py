@@ -12,6 +12,7 @@ The sample arrays are what its figures are made of, all float32:
 import contextlib
 import json
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -22,6 +23,7 @@ import jinja2
 import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from pdno.data.dataset import OperatorDataset
 from pdno.data.sources import not_finite
@@ -40,6 +42,7 @@ from pdno.training.task import OneShot, SpaceTime, Task, Times
 
 CENTRE = 0.5  # the offset of cell centres
 SAME_TIME = 1e-6  # relative distance up to which two times are equal
+REPLACED = 4  # times the parameters of a network that its constructors may make on the way
 MOST_ERRORS = 12  # of a split that the card shows; metrics.csv has all
 PAIRS = 3  # channels, in and out, whose symbols are kept
 SampleArrays = dict[str, Tensor]
@@ -149,6 +152,10 @@ class TrainingRecord(BaseModel, frozen=True, extra="forbid"):
     cpu_seconds: float
 
 
+class _TooLarge(ValueError):
+    """A network has more parameters than its file of weights."""
+
+
 class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
     """All of a trained operator but its weights and its errors: operator.json."""
 
@@ -164,14 +171,32 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
     versions: dict[str, str]
     coverage: float | None = None  #: of its error bars; None without
 
-    def build(self, folder: Path) -> nn.Module:
-        """The network with any weights; the global generator is left alone."""
+    def build(self, folder: Path, most: int) -> nn.Module:
+        """The network with any weights, at most so many; the global generator is left alone."""
         cure = f"make one and call pdno.load(folder, network={self.network_class}(...))"
         if self.network is None:
             problem = f"holds the weights of a {self.network_class}, and not how to make one"
             raise ValueError(f"{folder} {problem}: {cure}")
+        count, thread = 0, threading.get_ident()
+
+        def check(module: nn.Module, name: str, weight: nn.Parameter | None) -> None:
+            nonlocal count
+            if weight is not None and thread == threading.get_ident():
+                count += weight.numel()
+                if count > REPLACED * most:
+                    raise _TooLarge(f"it has more parameters than the {most} of its weights")
+
         try:
-            with torch.random.fork_rng(devices=[]):
+            hook = register_module_parameter_registration_hook(check)
+            with hook, torch.random.fork_rng(devices=[]):
+                try:  # first without memory for its parameters
+                    with torch.device("meta"):
+                        rebuild(self.network)
+                except _TooLarge:
+                    raise
+                except Exception:  # not every class of others can be made there
+                    pass
+                count = 0
                 return cast(nn.Module, rebuild(self.network))
         except (KeyError, TypeError, ValueError) as problem:
             wrong = f"cannot make the network of {folder / run_folder.OPERATOR} ({problem})"

@@ -5,6 +5,9 @@ there is no state to save.
 """
 
 import contextlib
+import os
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -18,6 +21,10 @@ from pdno.interface.errors import check_at_least
 from pdno.spectral.grid import Grid
 
 BATCH_SIZE = 20
+LOCK = threading.Lock()
+# a child of a fork has the lock free
+os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+_PREDICTING = Counter[nn.Module]()  # modules that were in training, by the threads that predict
 MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are read once and kept
 
 
@@ -168,13 +175,19 @@ def predict_batches(
 def evaluation_mode(predictor: object) -> Iterator[None]:
     """No gradients, and evaluation mode where the predictor is a module; its modes come back."""
     modules = predictor.modules() if isinstance(predictor, nn.Module) else ()
-    training = [module for module in modules if module.training]
-    try:
+    with LOCK:  # a module is in training again when the last thread has predicted
+        training = [module for module in modules if module.training or module in _PREDICTING]
         for module in training:
             module.training = False
+        _PREDICTING.update(training)
+    try:
         # not inference mode: values that a network keeps must serve a later training step, too
         with torch.no_grad():
             yield
     finally:
-        for module in training:
-            module.training = True
+        with LOCK:
+            _PREDICTING.subtract(training)
+            for module in training:
+                module.training = not _PREDICTING[module]
+                if module.training:
+                    del _PREDICTING[module]

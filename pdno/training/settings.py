@@ -53,6 +53,9 @@ class TrainingSettings(Record):
     """Factor of the learning rate at each of them."""
     warm_up: Annotated[float, Field(ge=0, lt=1)] = 0.3
     """Share of the one-cycle run in which the learning rate rises."""
+    frozen: tuple[str, ...] = ()
+    """Parts of the network that are not trained, by the first words of their parameters' names,
+    for example lift or operators.0."""
     clip: Rate | None = None
     """Largest norm of the gradient; None does not clip."""
     loss_order: Annotated[float, Field(ge=-8, le=8)] = 0.0

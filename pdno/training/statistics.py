@@ -58,6 +58,11 @@ class Normalizer(nn.Module):
         mean, std = self._on(grid, u)
         return u * std + mean
 
+    def moved(self, grid: Grid) -> "Normalizer":
+        """The same for another grid, with copies of the statistics."""
+        mean, std = self._on(grid, self.mean)
+        return Normalizer(mean.clone(), std.clone(), grid)
+
     def _on(self, grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
         mean, std = self.mean.to(like), self.std.to(like)
         if grid != self.grid and math.prod(mean.shape[-grid.dim :]) > 1:

@@ -102,6 +102,24 @@ class TrainedOperator(nn.Module):
         sampling = Sampling.of(samples.data)
         return cls(network, task, sampling, inputs=inputs, outputs=outputs, pde_scale=scale)
 
+    def continued(self, task: Task, samples: Samples) -> "TrainedOperator":
+        """A copy to be trained further: its weights, normalisers and task, on other samples."""
+        before, now = self._trained_sampling, Sampling.of(samples.data)
+        before.check(samples.batch([0])[0], now.grid)
+        for name in ("input_channels", "output_channels", "pde_parameters"):
+            old, new = getattr(before, name), getattr(now, name)
+            if old != new:
+                wrong = f"these samples have {name.replace('_', ' ')} {new}"
+                raise ValueError(f"{wrong}; expected {old}, as in the training of this operator")
+        return TrainedOperator(
+            copy.deepcopy(self.network),
+            task,
+            replace(now, input_names=before.input_names, output_names=before.output_names),
+            inputs=self.inputs and self.inputs.moved(now.grid),
+            outputs=self.outputs and self.outputs.moved(now.grid),
+            pde_scale=copy.deepcopy(self.pde_scale),
+        )
+
     @property
     def operators(self) -> list[PseudoDifferentialOperator]:
         """Its pseudo-differential layers, from the first to the last."""
@@ -304,12 +322,13 @@ class TrainedOperator(nn.Module):
             raise ValueError(f"cannot read {weights}, which is {problem}: {cure}")
         tensors, _ = checkpoint.read_tensors(weights, device)
         grid, parts = record.sampling.grid, checkpoint.split_names(tensors)
+        most = sum(tensor.numel() for tensor in parts["network"].values())
         normalizer = partial(Normalizer, grid=grid)
         kinds: dict[str, Callable[..., Any]] = {"inputs": normalizer, "outputs": normalizer}
         kinds["pde_scale"] = ParameterScale
         try:
             operator = cls(
-                record.build(folder) if network is None else network,
+                record.build(folder, most) if network is None else network,
                 make_task(record.task),
                 record.sampling,
                 **{name: make(**parts[name]) for name, make in kinds.items() if parts[name]},

@@ -284,3 +284,38 @@ def test_an_operator_of_a_family_predicts_with_its_parameters_by_name(trained, t
     assert np.array_equal(np.load(tmp_path / "v.npy"), expected)
     with pytest.raises(ValueError, match="one of a family: give .*diffusivity"):
         run.predict(tmp_path / "f.npy", tmp_path / "u.npy")
+
+
+# Fine-tuning
+
+
+def test_a_run_starts_from_the_operator_of_another(trained, tmp_path, darcy):
+    first = trained(darcy)
+    path = tmp_path / "tuned.yaml"
+    path.write_text(
+        f"start: {first}\n"
+        "problem: {name: darcy, samples: 5, resolution: 16, solver_resolution: 16, high: 20}\n"
+        "train: 3\n"
+        "test: 2\n"
+        "resolution: 16\n"
+        "training: {epochs: 1, learning_rate: 1e-9, optimiser: adam, frozen: [lift]}\n",
+        encoding="utf-8",
+    )
+    experiment = read_experiment(path)
+    assert experiment.network == darcy.network and experiment.model == "FNO"
+    assert experiment.normalization == "pointwise"
+    run_experiment(experiment, tmp_path / "tuned")
+    start, tuned = load_run(first).operator, load_run(tmp_path / "tuned").operator
+    assert torch.equal(tuned.network.lift.weight, start.network.lift.weight)
+    moved = [p - q for p, q in zip(tuned.parameters(), start.parameters(), strict=True)]
+    assert 0 < max(float(difference.detach().abs().max()) for difference in moved) < 1e-6
+    f = torch.rand(2, 1, 16, 16)
+    assert torch.allclose(tuned.predict(f), start.predict(f), rtol=1e-3)
+    # the folder describes the run without the first one, which only a start needs
+    assert load_run(tmp_path / "tuned").experiment == experiment
+    other = experiment.with_changes(network=experiment.network.with_changes(width=5))
+    with pytest.raises(ValueError, match="another network than this one: leave network out"):
+        run_experiment(other, tmp_path / "other", data=tmp_path / "data")
+    path.write_text(path.read_text().replace(str(first), str(tmp_path / "nothing")))
+    with pytest.raises(ValueError, match="holds no specification: give the folder of a finished"):
+        read_experiment(path)

@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+import pdno
 from pdno import FNO
 from pdno.data.dataset import OperatorDataset
 from pdno.interface.errors import TrainingStopped
+from pdno.networks.mwt import MWT
 from pdno.operators.pseudo_differential import FourierIntegralOperator
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_error
@@ -519,7 +521,8 @@ def test_a_run_says_what_it_is_and_draws_its_test_samples():
     assert repr(trained).startswith("<TrainedOperator network FNO, parameters ")
     assert repr(trained.history) == f"<History {words}{trained.history[-1].test:.4g}>"
     assert len(repr(trained)) < 200 and "<td>FNO</td>" in trained._repr_html_()
-    given, target, prediction, error = (a.lines[0].get_ydata() for a in trained.plot(test, 1).axes)
+    lines = [[line.get_ydata() for line in a.lines] for a in trained.plot(test, 1).axes]
+    (given, *_), (target, prediction, *_), (error, *_) = lines
     expected = trained.predict(f[2:3], grid=data.grid)[0, 0].numpy()
     assert (given == f[2, 0].numpy()).all() and (target == 2 * given).all()
     assert (prediction == expected).all() and (error == expected - target).all()
@@ -529,3 +532,62 @@ def test_a_run_says_what_it_is_and_draws_its_test_samples():
     alone = fit(FNO(1, 1, 1, width=4, modes=4), train, epochs=1)
     assert "test error" not in repr(alone.history) and "test" not in repr(alone)
     assert (alone.plot(test, 0).axes[0].lines[0].get_ydata() == f[6, 0].numpy()).all()
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        MemoryError(),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"
+        ),
+    ],
+    ids=["cuda", "python", "cpu"],
+)
+def test_too_little_memory_is_one_message_with_its_cure(problem):
+    class Large(nn.Conv1d):
+        def forward(self, f):
+            raise problem
+
+    data = scaled(2.0)
+    message = "not enough memory for step 1 with batches of 4 .*: take a smaller batch_size"
+    with pytest.raises(TrainingStopped, match=message):
+        fit(Large(1, 1, 1), data, epochs=1, batch_size=4)
+
+
+def test_other_errors_of_a_step_are_not_of_memory():
+    class Broken(nn.Conv1d):
+        def forward(self, f):
+            raise RuntimeError("shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="multiplied"):
+        fit(Broken(1, 1, 1), scaled(2.0), epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("normalisation", "normalization"), ("call_backs", "callbacks"), ("epoch", "epochs")],
+)
+def test_a_keyword_that_is_nearly_right_is_hinted_at(name, meant):
+    with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
+        fit(FNO(1, 1, 1, width=2, modes=3), scaled(2.0), **{name: 1})
+
+
+@pytest.mark.parametrize("make", [FNO, pdno.PDNO, pdno.PDIO, MWT], ids=lambda make: make.__name__)
+def test_networks_hint_at_keywords_as_specifications_do(make):
+    sizes = (1, 1) if make is MWT else (1, 1, 1)
+    with pytest.raises(ValueError, match="did you mean 'modes'"):
+        make(*sizes, n_modes=12)
+
+
+def test_an_error_of_one_is_explained_once(capsys):
+    frames = torch.randn(3, 6, 1, 16)
+    data = OperatorDataset.from_arrays(frames[:, 0], frames, Grid((16,)), times=range(6))
+    network = FNO(1, 1, 1, width=2, layers=1, modes=2)
+    trained = fit(network, data.window(1), task=Rollout(), epochs=3)
+    assert trained.history[-1].train > 0.8
+    said = capsys.readouterr().err
+    assert said.count("predicting zero has 1: train longer, or take Markov() or OneShot()") == 1
+    fit(Scale(1.9), scaled(2.0), epochs=1)
+    assert "predicting zero" not in capsys.readouterr().err

@@ -350,3 +350,31 @@ def test_complex_weights_of_other_packages_stay_complex(precision, tmp_path):
     again = pdno.load(tmp_path / "run", network=Multiplier())
     assert torch.equal(again.network.matrix, network.matrix)
     assert torch.equal(again.predict(f), fitted.predict(f))
+
+
+def test_a_loaded_operator_does_not_depend_on_its_files(own):
+    """Nothing stays mapped: what happens to a file later changes no prediction."""
+    operator, f = load(own), noise(2, 1, 8, 8)
+    before = {name: value.clone() for name, value in operator.state_dict().items()}
+    weights = own / "weights.safetensors"
+    size = weights.stat().st_size
+    with weights.open("r+b") as file:
+        file.seek(size // 2)
+        file.write(b"\xff" * (size - size // 2))
+    after = operator.state_dict()
+    assert all(torch.equal(value, before[name]) for name, value in after.items())
+    with weights.open("r+b") as file:
+        file.truncate(0)
+    assert bool(operator.predict(f).isfinite().all())
+
+
+@pytest.mark.parametrize(("name", "value"), [("layers", 10**6), ("width", 4096)])
+def test_a_network_larger_than_its_weights_is_not_built(own, name, value):
+    """Without checksums, or with new ones, the record may say anything."""
+    path = own / "operator.json"
+    record = json.loads(path.read_text())
+    record["network"]["arguments"][name] = value
+    path.write_text(json.dumps(record))
+    write_checksums(own, WITH_CHECKSUMS)
+    with pytest.raises(ValueError, match="more parameters than the .* of its weights"):
+        load(own)
