@@ -194,7 +194,7 @@ def test_a_claim_is_assessed_by_the_runs_of_one_folder(monkeypatch, tmp_path):
     ]
     assert [(line[2], line[4]) for line in lines] == [
         ("does not hold, as far as run", "`results/long`"),
-        ("holds, as far as run", "`results/short`"),
+        ("holds at a smaller budget, as far as run", "`results/short`"),
     ]
     (heat,) = [line for line in results.assessments().lines if "a1(x, t)" in line[0]]
     assert heat[2:] == ("not tested here", "needs pdno reproduce heat --preset small: hours", "–")

@@ -9,9 +9,9 @@ example `FOLDER short`, takes the columns of `KINDS`. `claims` is no folder: it 
 of the claims of the paper, each by the runs of one folder, so that like is compared with like.
 
 A number in a sentence stands between `<!-- = FOLDER | NETWORK | SPLIT -->` and `<!-- . -->` and
-keeps its decimals. The split may be followed by `| METRIC`, by default relative_l2, and that by
-`| POINTS`. With `±` before the folder it is the deviation over the seeds, and two of them with `/`
-between are a ratio.
+keeps its decimals. The split may be followed by `| METRIC`, by default relative_l2, or `per pair`
+for the mean over all samples and times, and that by `| POINTS`. With `±` before the folder it is
+the deviation over the seeds, and two of them with `/` between are a ratio.
 
 Numbers are means over seeds, with their deviation where there are some. Each figure keeps the
 digest of the runs that it was drawn from, by which a check knows it.
@@ -132,6 +132,8 @@ def _all(networks: Sequence[NetworkMetrics]) -> Cells:
     times = _named(networks, "test", f"{ERROR} t=")
     times = [times[k] for k in spread(len(times), MOST_TIMES)] if times else []
     cells = {**PARAMETERS, **ERRORS, "test / train": _gap}
+    if networks[0].metadata.study == "heat":
+        cells["test, per pair"] = lambda network: _text(network.per_pair())
     cells |= {f"t = {t}": measured("test", f"{ERROR} t={t}") for t in times}
     for points in _finer(networks):
         for split in ("zero-shot", "interpolated"):
@@ -349,11 +351,15 @@ def _selected(words: str) -> float:
     folder, model, split, *rest = (word.strip() for word in words.split("|"))
     metric = rest[0] if rest else ERROR
     points = int(rest[1]) if len(rest) > 1 else None
-    networks = results_of(folder.removeprefix("±").strip()).every_network
+    networks, pairs = (
+        results_of(folder.removeprefix("±").strip()).every_network,
+        metric == "per pair",
+    )
     summaries = [
         s
         for n in networks
-        if n.model == model and (s := n.summary(split, metric, resolution=points))
+        if n.model == model
+        and (s := n.per_pair(split) if pairs else n.summary(split, metric, resolution=points))
     ]
     if len(summaries) != 1:
         models = ", ".join(sorted({network.model for network in networks}))

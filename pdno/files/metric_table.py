@@ -7,7 +7,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -109,6 +109,15 @@ class Summary:
     deviation: float
     count: int
 
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Summary | None":
+        """Of one value for each seed; None without values."""
+        if not values:
+            return None
+        count, mean = len(values), math.fsum(values) / len(values)
+        squares = math.fsum((value - mean) ** 2 for value in values)
+        return cls(mean, math.sqrt(squares / (count - 1)) if count > 1 else math.nan, count)
+
 
 def make_metrics(values: Mapping[str, float], **common: Any) -> list[Metric]:
     """One metric per value; `common` are the other columns."""
@@ -192,12 +201,7 @@ class NetworkMetrics:
         self, split: str = "test", metric: str = ERROR, *, resolution: int | None = None
     ) -> Summary | None:
         """Mean and deviation of a metric over the seeds; None where it was not measured."""
-        values = self.values(split, metric, resolution)
-        if not values:
-            return None
-        count, mean = len(values), math.fsum(values) / len(values)
-        squares = math.fsum((value - mean) ** 2 for value in values)
-        return Summary(mean, math.sqrt(squares / (count - 1)) if count > 1 else math.nan, count)
+        return Summary.of(self.values(split, metric, resolution))
 
     def names(self, split: str, prefix: str) -> list[str]:
         """What follows a prefix in the names of the metrics of a split, such as times."""
@@ -212,6 +216,12 @@ class NetworkMetrics:
     def over_time(self, split: str = "test") -> dict[float, Summary]:
         """Errors by time."""
         return {float(t): error for t, error in self.series(split, f"{ERROR} t=").items()}
+
+    def per_pair(self, split: str = "test") -> Summary | None:
+        """Mean error of all pairs of a sample and a time; None without errors by time."""
+        times = self.names(split, f"{ERROR} t=")
+        by_seed = zip(*(self.values(split, f"{ERROR} t={t}") for t in times), strict=True)
+        return Summary.of([math.fsum(errors) / len(errors) for errors in by_seed])
 
     def resolutions(self, split: str) -> list[int]:
         """Points per axis at which a split was evaluated, coarse grids first."""

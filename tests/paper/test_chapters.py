@@ -396,7 +396,7 @@ def test_what_was_not_run_is_one_folded_list_with_its_commands(lone):
     assert "needs pdno reproduce darcy --preset small" in folded
     assert "needs pdno symbol RUN" in folded
     before = text[: text.index('<section id="not-run">')]
-    assert "needs pdno" not in before and "not tested" not in before
+    assert "needs pdno" not in before and "not tested here" not in before
     assert {path.name for path in (lone / "tables").iterdir()} == {
         f"{key}.{ending}"
         for key in ("runs", "claims", "table-5-settings")
