@@ -1,7 +1,7 @@
 """The multiwavelet operator: a kernel in the non-standard form of its wavelet decomposition.
 
-Going down, each level splits the averages s of the level above into averages and details of cells
-twice as large. Three kernels couple them at every level and one map acts on the coarsest averages:
+Each level splits the averages s of the level above into averages and details of cells twice as
+large. Three kernels couple them at every level and one map acts on the coarsest averages:
 
     s, d <- W s,     U_d = A d + B s,     U_s = C d          down, level by level
     s <- T s                                                 at the coarsest level
@@ -10,8 +10,7 @@ twice as large. Three kernels couple them at every level and one map acts on the
 W are the filters of `make_filters`; A, B, C and T (detail_to_detail, average_to_detail,
 detail_to_average, average_to_average) are the same on all levels. The k^d coefficients of a cell
 are channels: channel c k^d + i is coefficient i of function c. In space-time the wavelets act on x
-and y only and t is an axis of the kernels. What a kernel is made of depends on the problem that
-the published operator was made for:
+and y only. What a kernel is made of depends on the problem of the published operator:
 
     1D             A, B, C = R                     R a multiplication of Fourier modes, linear
     2D             A = Linear ∘ ReLU ∘ R,          B, C = Linear ∘ ReLU ∘ (3x3 convolution)
@@ -31,14 +30,13 @@ from numpy.polynomial import chebyshev, legendre
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pdno.interface.errors import check_at_least, check_choice
 from pdno.spectral.fourier import inverse, transform
 
 Array = NDArray[np.floating]
 BASES = ("legendre", "chebyshev")
 CONVOLUTION = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
-# The Gram-Schmidt process loses a digit or more with every wavelet (condition 1e5 for eight of
-# the Legendre and 3e6 for the Chebyshev base); with more the filters stop being trustworthy.
-LARGEST_WAVELETS = 8
+LARGEST_WAVELETS = 8  # the Gram-Schmidt process loses a digit or more with every wavelet
 
 
 class MultiwaveletOperator(nn.Module):
@@ -63,12 +61,9 @@ class MultiwaveletOperator(nn.Module):
         space_time: bool = False,
     ) -> None:
         super().__init__()
-        if dim not in (1, 2):
-            raise ValueError(f"multiwavelet dim is {dim}; expected 1 or 2")
-        if space_time and dim != 2:
-            raise ValueError(f"space_time with dim={dim}; expected dim=2, a plane and time")
-        if width < 1 or coarsest < 0:
-            raise ValueError(f"width={width}, coarsest={coarsest}; expected >= 1 and >= 0")
+        check_choice("multiwavelet dim", dim, (2,) if space_time else (1, 2))
+        check_at_least("width", width)
+        check_at_least("coarsest", coarsest, 0)
         self.dim, self.width, self.coarsest = dim, width, coarsest
         self.axes = dim + 1 if space_time else dim
         self.coefficients, self.channels = wavelets**dim, width * wavelets**dim
@@ -130,15 +125,15 @@ class MultiwaveletOperator(nn.Module):
         """Number of levels below a field of `shape` (B, C, *N), which is checked."""
         space = tuple(shape[2 : 2 + self.dim])
         if len(shape) != 2 + self.axes or shape[1] != self.channels:
-            raise ValueError(
-                f"field has shape {tuple(shape)}; expected {2 + self.axes} axes, batch, "
-                f"{self.channels} channels and {self.axes} of the grid"
+            expected = (
+                f"{2 + self.axes} axes: batch, {self.channels} channels, {self.axes} of the grid"
             )
+            raise ValueError(f"field has shape {tuple(shape)}; expected {expected}")
         if any(n < 2**self.coarsest or n & (n - 1) for n in space):
-            raise ValueError(
-                f"grid is {space}; multiwavelets need a power of two, at least "
-                f"{2**self.coarsest}, along every axis: resample the field or take coarsest lower"
+            need = (
+                f"multiwavelets need a power of two, at least {2**self.coarsest}, along every axis"
             )
+            raise ValueError(f"grid is {space}; {need}: resample the field or take coarsest lower")
         return min(space).bit_length() - 1 - self.coarsest
 
 
@@ -158,8 +153,7 @@ class SpectralKernel(nn.Module):
 
     def __init__(self, channels: int, modes: int, *, axes: int) -> None:
         super().__init__()
-        if modes < 1:
-            raise ValueError(f"modes is {modes}; expected at least 1")
+        check_at_least("modes", modes)
         self.modes, self.axes = modes, axes
         rows = (2 * modes,) * (axes - 1)
         self.table = nn.Parameter(torch.empty(channels, channels, *rows, modes, 2))
@@ -194,16 +188,13 @@ class SpectralKernel(nn.Module):
 
 def make_kernel(channels: int, modes: int, *, axes: int, spectral: bool = True) -> nn.Sequential:
     """One of A, B and C as it is published for a number of axes."""
-    if axes not in CONVOLUTION:
-        raise ValueError(f"kernel has {axes} axes; expected 1, 2 or 3")
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     if spectral:
         parts["convolution"] = SpectralKernel(channels, modes, axes=axes)
     else:
         parts["convolution"] = CONVOLUTION[axes](channels, channels, 3, padding=1)
     if axes > 1:
-        parts["activation"] = nn.ReLU()
-        parts["mix"] = CONVOLUTION[axes](channels, channels, 1)
+        parts |= {"activation": nn.ReLU(), "mix": CONVOLUTION[axes](channels, channels, 1)}
     return nn.Sequential(parts)
 
 
@@ -251,21 +242,17 @@ def make_filters(base: str, k: int) -> MultiwaveletFilters:
     """Filters of k scaling functions and k wavelets, entries below 1e-8 set to zero.
 
     The wavelets are the Gram-Schmidt process of √2 φ_i(2x) on the left half against all φ_j and
-    the earlier wavelets. The inner product is a sum over nodes, so this is a QR decomposition of
-    the values there. A piece is a polynomial of degree < k known at k nodes: a linear system
-    gives its coefficients in the scaling functions of its half, which are the filters.
+    the earlier wavelets, a QR decomposition of the values at the nodes of the inner product. The
+    coefficients of each piece in the scaling functions of its half are the filters.
 
     Example:
         >>> make_filters("legendre", 1).g.ravel().round(3).tolist()
         [0.707, -0.707]
     """
-    if base not in BASES:
-        raise ValueError(f"multiwavelet base is {base!r}; expected one of {BASES}")
+    check_choice("multiwavelet base", base, BASES)
     if not 1 <= k <= LARGEST_WAVELETS:
-        raise ValueError(
-            f"number of wavelets is {k}; expected 1 to {LARGEST_WAVELETS}, "
-            "beyond which the filters are not accurate in double precision"
-        )
+        expected = f"expected 1 to {LARGEST_WAVELETS}, beyond which filters are not accurate"
+        raise ValueError(f"number of wavelets is {k}; {expected}")
     # the nodes and weights of the inner product, k in each half
     if base == "legendre":
         nodes, weights = legendre.leggauss(k)
@@ -274,11 +261,8 @@ def make_filters(base: str, k: int) -> MultiwaveletFilters:
     else:
         x, weights = (chebyshev.chebpts1(2 * k) + 1) / 2, np.full(2 * k, math.pi / (4 * k))
     root, left = np.sqrt(weights)[:, None], (x <= 0.5)[:, None]
-    copies = [
-        left * scaling_functions(base, k, 2 * x),
-        ~left * scaling_functions(base, k, 2 * x - 1),
-    ]
-    halves = math.sqrt(2) * np.concatenate(copies, axis=1)
+    copies = [scaling_functions(base, k, 2 * x - side) for side in (0, 1)]
+    halves = math.sqrt(2) * np.concatenate([left * copies[0], ~left * copies[1]], axis=1)
     columns = np.concatenate([scaling_functions(base, k, x), halves[:, :k]], axis=1)
     orthonormal, triangle = np.linalg.qr(root * columns)
     # QR leaves the signs open; Gram-Schmidt has a positive diagonal

@@ -149,11 +149,11 @@ def test_wrong_input_is_named():
 
 
 def test_wrong_sizes_are_named():
-    with pytest.raises(ValueError, match="dim is 3; expected 1 or 2"):
+    with pytest.raises(ValueError, match="dim is 3; expected one of 1, 2"):
         MultiwaveletOperator(3, 1, **SIZES)
-    with pytest.raises(ValueError, match="space_time with dim=1"):
+    with pytest.raises(ValueError, match="dim is 1; expected one of 2"):
         MultiwaveletOperator(1, 1, space_time=True, **SIZES)
-    with pytest.raises(ValueError, match="width=0"):
+    with pytest.raises(ValueError, match="width is 0"):
         MultiwaveletOperator(1, 0, **SIZES)
     with pytest.raises(ValueError, match="'haar'"):
         MultiwaveletOperator(1, 1, base="haar", **SIZES)
@@ -238,5 +238,3 @@ def test_kernels_have_the_published_parts():
 def test_wrong_sizes_of_a_kernel_are_named():
     with pytest.raises(ValueError, match="modes is 0"):
         SpectralKernel(2, 0, axes=1)
-    with pytest.raises(ValueError, match="4 axes"):
-        make_kernel(2, 3, axes=4)
