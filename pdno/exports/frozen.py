@@ -87,7 +87,7 @@ class FrozenOperator(nn.Module):
         self, operator: PseudoDifferentialOperator, grid: Grid, t: Time, shared: SharedTables
     ) -> None:
         super().__init__()
-        key = grid.shape, kept_per_axis(grid.shape, operator.modes)
+        key = grid.shape, kept_per_axis(grid.shape, operator.modes_on(grid))
         self.tables, values = shared.setdefault(key, Tables(*key)), operator.values(grid, t)
         c, b = values.frequency, values.space
         # the modes in the order of the tables

@@ -196,8 +196,9 @@ def view_layer(
         grid, v = grid or Grid(tuple(f.shape[2:])), f[0, pair[1]]
         values = layer.values_at_nodes(grid, t).on_grid()
         c, b = select_pair(values, *pair)
-        v_hat = c.to(f.dtype.to_complex()) * transform(v, grid.dim, layer.modes)
-        parts = inverse(v_hat, grid.shape, layer.modes)
+        modes = layer.modes_on(grid)
+        v_hat = c.to(f.dtype.to_complex()) * transform(v, grid.dim, modes)
+        parts = inverse(v_hat, grid.shape, modes)
         after = (parts if b is None else parts * b.to(f)).sum(dim=0)
         views.append(view_symbol(values, pair) | {"before": pack(v), "after": pack(after)})
 

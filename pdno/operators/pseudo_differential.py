@@ -7,10 +7,12 @@ symbol it is the Fourier integral operator of FNO.
 """
 
 import contextlib
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -20,7 +22,7 @@ from pdno.interface.arguments import RecordsArguments
 from pdno.operators.axes import most_nodes
 from pdno.operators.kernel import Backend, apply_values, choose_backend
 from pdno.spectral.fourier import Method, Modes
-from pdno.spectral.grid import Grid, kept_per_axis
+from pdno.spectral.grid import Grid, kept_per_axis, most_modes
 from pdno.spectral.tracing import is_traced
 from pdno.symbols.base import FullSymbol, Symbol, SymbolValues, Time, apply_directly
 from pdno.symbols.network import LowRankSymbol, SeparatedSymbol, TableSymbol
@@ -98,6 +100,8 @@ class ValueCache:
 class PseudoDifferentialOperator(RecordsArguments, nn.Module):
     """K_a for a symbol a (eq. 16): transform, multiply, invert, mix; (B, I, *N) -> (B, O, *N).
 
+    On a grid that is too coarse for its modes it acts on those that fit, and warns once.
+
     Arguments:
         modes: Kept modes k_max, one or one per axis; None keeps all modes of the grid.
         method: How to transform: "fft", "matrix", or "auto" for the cheaper one.
@@ -118,16 +122,30 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
     def forward(self, f: Tensor, grid: Grid | None = None, t: Time = None) -> Tensor:
         """K_a[f] on the grid of f, which is periodic unless given."""
         where = grid or Grid(tuple(f.shape[2:]))
+        modes = self.modes_on(where)
         # half precision has too few digits for a Fourier transform
         with _full_precision(f.device):
             full = f if f.dtype in (torch.float32, torch.float64) else f.float()
             t, which = _distinct(t, len(f))
             work = f.numel() * self.symbol.out_channels if self.symbol.depends_on_x else 0
-            backend = choose_backend(full, where, self.modes, method=self.method, work=work)
+            backend = choose_backend(full, where, modes, method=self.method, work=work)
             values = self.values_at_nodes(where, t, backend)
             return apply_values(
-                values, full, where, self.modes, method=self.method, backend=backend, which=which
+                values, full, where, modes, method=self.method, backend=backend, which=which
             )
+
+    def modes_on(self, grid: Grid) -> Modes:
+        """The kept modes that a grid can hold; where these are not all of them, a warning."""
+        if self.modes is None:
+            return None
+        kept = (self.modes,) * grid.dim if isinstance(self.modes, int) else tuple(self.modes)
+        limits = zip(kept, most_modes(grid.shape), strict=False)
+        fitting = tuple(k if k is None else min(k, limit) for k, limit in limits)
+        if len(kept) != grid.dim or fitting == kept:
+            return self.modes
+        if not is_traced():
+            _warn_of_modes(kept, fitting, grid.shape)
+        return fitting
 
     def values(self, grid: Grid, t: Time = None) -> SymbolValues:
         """The values of the symbol on all modes and points of a grid, at time t if it has one."""
@@ -140,7 +158,7 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
 
         The compiled kernels, unless another backend is given, take factors at few nodes.
         """
-        symbol, modes = self.symbol, self.modes
+        symbol, modes = self.symbol, self.modes_on(grid)
         example = next(symbol.parameters(), torch.empty(0))
         backend = backend or choose_backend(example, grid, modes, method=self.method)
 
@@ -161,6 +179,16 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
         self.cache.clear()
         return self.cache.fill(self.symbol, grid, lambda: self.values_at_nodes(grid), tolerance)
+
+
+@lru_cache(maxsize=256)
+def _warn_of_modes(kept: Modes, fitting: Modes, shape: tuple[int, ...]) -> None:
+    points = " x ".join(map(str, shape))
+    message = (
+        f"modes={kept} on a grid of {points} points: it holds {fitting}, and the operator leaves "
+        "the higher ones out; take a finer grid to have them all"
+    )
+    warnings.warn(message, stacklevel=3)
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):

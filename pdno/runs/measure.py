@@ -163,7 +163,7 @@ def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) 
         return None
     trained = torch.tensor(problem.times[:: task.train_every], dtype=torch.float64)
     with torch.no_grad():
-        values = network.symbol.evaluate(grid, network.modes, task.scaled_time(trained))
+        values = network.symbol.evaluate(grid, network.modes_on(grid), task.scaled_time(trained))
     symbol = values.frequency.flatten(1).to(torch.complex128)
     if values.space is not None:
         symbol = symbol * values.space.flatten(1).double().mean(dim=1, keepdim=True)

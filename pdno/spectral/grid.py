@@ -137,12 +137,16 @@ def kept_per_axis(shape: Sequence[int], kept: Modes) -> tuple[int | None, ...]:
     ks = (kept,) * len(shape) if kept is None or isinstance(kept, int) else tuple(kept)
     if len(ks) != len(shape):
         raise ValueError(f"modes {ks} name {len(ks)} axes; the grid has {len(shape)}")
-    limits = [n // 2 for n in shape[:-1]] + [shape[-1] // 2 + 1]
-    for axis, (k, limit) in enumerate(zip(ks, limits, strict=True)):
+    for axis, (k, limit) in enumerate(zip(ks, most_modes(shape), strict=True)):
         if k is not None and not 1 <= k <= limit:
             expected = f"expected 1 to {limit}; keep fewer modes, use a finer grid, or modes=None"
             raise ValueError(f"modes={k} on axis {axis} with {shape[axis]} points: {expected}")
     return ks
+
+
+def most_modes(shape: Sequence[int]) -> list[int]:
+    """The largest k_max that a grid of `shape` can hold, per axis."""
+    return [n // 2 for n in shape[:-1]] + [shape[-1] // 2 + 1]
 
 
 def _mesh(axes: list[Tensor]) -> Tensor:

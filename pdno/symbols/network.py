@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.interface.errors import check_at_least
-from pdno.spectral.fourier import Modes
+from pdno.spectral.fourier import Modes, truncate_modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.base import Symbol, SymbolValues, Time, as_parameters
 from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP, join_parts
@@ -136,7 +136,7 @@ class SeparatedSymbol(Symbol):
             b = self.space_factor(x.flatten(0, 1), t)
         b = b.reshape(*b.shape[:-2], *lines.shape[:2], b.shape[-1])
         counts = [count_nodes(line, periodic=self.periodic) for line in b.unbind(-3)]
-        if counts[-1] is None or counts[-1] > most:
+        if counts[-1] is None or counts[-1] > min(most, grid.shape[-1] - 1):
             return None
         axes = zip(counts, grid.shape, strict=True)
         return [count if count is not None and count < n else None for count, n in axes]
@@ -301,11 +301,14 @@ class TableSymbol(Symbol):
         self.table = nn.Parameter(torch.rand(size) / (in_channels * out_channels))
 
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
-        """The table itself; it has no other modes than its own."""
+        """The table itself, or of fewer modes its part; it has no others than its own."""
         as_parameters(t, self, self.table)
-        if kept_per_axis(grid.shape, modes) != self.modes:
+        kept = kept_per_axis(grid.shape, modes)
+        if any(k is None or k > own for k, own in zip(kept, self.modes, strict=True)):
             raise ValueError(f"modes {modes} of a table with modes {self.modes}: give the table's")
-        return SymbolValues(torch.view_as_complex(self.table).unsqueeze(0))
+        whole = [2 * k for k in self.modes]  # the grid whose modes are the rows of the table
+        table = truncate_modes(torch.view_as_complex(self.table), whole, kept)
+        return SymbolValues(table.unsqueeze(0))
 
     def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
         """The table at the nearest integers, 0 outside of its modes; (1, O, I, M)."""

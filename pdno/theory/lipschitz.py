@@ -352,7 +352,7 @@ def _factor(
 def _multiplier(operator: PseudoDifferentialOperator, grid: Grid) -> Tensor:
     """What acts on each mode of the grid, (|N|, O, I)."""
     values = operator.values(grid, 1.0 if operator.symbol.takes_time else None).frequency[0]
-    return whole_spectrum(values, grid, operator.modes).flatten(2).permute(2, 0, 1)
+    return whole_spectrum(values, grid, operator.modes_on(grid)).flatten(2).permute(2, 0, 1)
 
 
 def _length(u: Tensor) -> Tensor:

@@ -145,7 +145,7 @@ def symbol_values(
 ) -> tuple[SymbolValues, Modes]:
     """The values of a symbol on a grid in double precision, and the modes that are kept."""
     if isinstance(symbol, PseudoDifferentialOperator):
-        values, modes = symbol.values(grid, t), symbol.modes
+        values, modes = symbol.values(grid, t), symbol.modes_on(grid)
     else:
         values = symbol if isinstance(symbol, SymbolValues) else symbol(grid, modes, t)
     space = None if values.space is None else values.space.detach().double()

@@ -205,7 +205,6 @@ def test_tables_are_enough_to_predict_without_torch(tmp_path):
         ({"format": "onnx"}, "expected a name that ends .onnx"),
         ({"frames": 3}, "an operator that predicts frames"),
         ({"resolution": 2}, "expected at least 4"),
-        ({"resolution": 6}, "keep fewer modes"),
     ],
 )
 def test_what_cannot_be_exported_is_said(tmp_path, options, message):

@@ -7,8 +7,10 @@ import torch
 from oracles import derivative
 
 import pdno
-from pdno import Grid, PseudoDifferentialOperator, apply_symbol
+from pdno import PDIO, Grid, PseudoDifferentialOperator, apply_symbol
+from pdno.operators import pseudo_differential
 from pdno.operators.pseudo_differential import FourierIntegralOperator
+from pdno.spectral.fourier import inverse, transform
 from pdno.symbols import (
     Advection,
     Derivative,
@@ -376,15 +378,9 @@ def test_wrong_inputs_are_named():
         operator(noise(2, 2))
 
 
-@pytest.mark.parametrize("kind", ["network", "xi", "low-rank", "table"])
-def test_modes_beyond_the_grid_are_named(kind):
-    operator = make(kind, 2, (4, 5))
-    assert operator(noise(1, 2, 8, 8)).shape == (1, 3, 8, 8)
-    for shape, axis in (((7, 8), 0), ((8, 7), 1)):
-        with pytest.raises(ValueError, match=f"on axis {axis} .*keep fewer modes, use a finer"):
-            operator(noise(1, 2, *shape))
+def test_modes_of_another_number_of_axes_are_named():
     with pytest.raises(ValueError, match="name 2 axes; the grid has 1"):
-        operator(noise(1, 2, 16))
+        make("network", 2, (4, 5))(noise(1, 2, 16))
 
 
 def test_missing_and_unwanted_times_are_named():
@@ -397,3 +393,47 @@ def test_missing_and_unwanted_times_are_named():
         make("table", 1)(f, t=0.1)
     with pytest.raises(ValueError, match="HeatSymbol depends on time: give t"):
         apply_symbol(HeatSymbol(), f)
+
+
+# Coarser grids --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def warn_again():
+    """Warnings of modes that come once per process come again."""
+    pseudo_differential._warn_of_modes.cache_clear()
+
+
+@pytest.mark.parametrize("shape", [(8,), (9,), (8, 10), (7, 8), (8, 6, 7)])
+@pytest.mark.parametrize("kind", [*KINDS, "classical", "elliptic"])
+def test_on_a_coarser_grid_low_modes_act_as_on_a_finer_one(kind, shape, warn_again):
+    torch.manual_seed(0)
+    operator = make(kind, len(shape), (6,) * len(shape)) if kind in KINDS else None
+    if operator is None:
+        structure = {"elliptic": kind == "elliptic", "symbol": "classical"}
+        operator = PDIO(len(shape), 2, 2, modes=6, **structure).double()
+    grid, fine = Grid(shape), Grid(tuple(2 * n for n in shape))
+    spectrum = transform(noise(2, 2, *shape), grid.dim, 2)
+    f, f_fine = (inverse(spectrum, where.shape, 2) for where in (grid, fine))
+    with pytest.warns(UserWarning, match="leaves the higher ones out") as caught:
+        out = operator(f)
+        operator(f)
+    assert len(caught) == 1
+    exact = operator(f_fine)[fine.every(2)]
+    torch.testing.assert_close(out, exact, rtol=1e-9, atol=1e-9)
+
+
+def test_values_on_a_coarser_grid_are_those_of_the_operator(warn_again):
+    operator, grid = make("table", 2, (6, 6)), Grid((8, 8))
+    with pytest.warns(UserWarning, match=r"\(6, 6\) on a grid of 8 x 8 points: it holds \(4, 5\)"):
+        values = operator.values(grid)
+    assert values.frequency.shape[-2:] == (8, 5)
+    assert operator.modes_on(grid) == (4, 5)
+
+
+@pytest.mark.parametrize("points", [8, 12, 16, 20])
+def test_nodes_are_fewer_than_the_points_of_a_row(points):
+    symbol, grid = make("network", 2, 4).symbol, Grid((points, points))
+    values = symbol.evaluate(grid, 4, most_nodes=points)
+    exact = symbol.evaluate(grid, 4).space
+    torch.testing.assert_close(values.on_grid().space, exact, rtol=1e-5, atol=1e-6)
