@@ -1,11 +1,28 @@
-"""Fixtures and where the reference data of other implementations lie, if they are there."""
+"""Fixtures, the order of tests, and where the data of other implementations lie, if anywhere."""
 
+import random
+import signal
 from pathlib import Path
 
 import pytest
 import torch
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+OWN_GOLDEN = Path(__file__).parent / "golden"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # as in background jobs: tests of Control-C, and their processes, have what a terminal gives
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run tests in a random order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed = config.getoption("shuffle")
+    if seed is not None:
+        random.Random(seed).shuffle(items)
 
 
 @pytest.fixture(autouse=True)
@@ -34,10 +51,9 @@ def forget():
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
+    """Golden vectors of the published implementations, or in a clone the small set of our own."""
     folder = SHARED / "golden"
-    if not folder.is_dir():
-        pytest.skip("no golden vectors of the published implementations beside this checkout")
-    return folder
+    return folder if folder.is_dir() else OWN_GOLDEN
 
 
 @pytest.fixture(scope="session")

@@ -72,7 +72,7 @@ def inspect_symbols(
             advance(1)
     report: dict[str, object] = {"source": source.name, "order": order, "layers": layers}
     if isinstance(network, NeuralOperator) and network.head is None and t is None:
-        lipschitz = lipschitz_report(network, grid)
+        lipschitz = lipschitz_report(network, grid, generator=torch.Generator().manual_seed(0))
         report["lipschitz_bound"] = lipschitz.bound
         texts.append(str(lipschitz))
     for key, value, text in _compare_with_problem(run, network, folder):
@@ -115,7 +115,10 @@ def _layer(
     norms, lines = {}, [str(certificate)]
     # on L2, and from H^m to L2; operators that depend on time have a norm for every time
     for s in dict.fromkeys((0.0, order)) if t is None else ():
-        estimate = operator_norm(operator, grid, s=s, order=s, iterations=60, tolerance=1e-4).value
+        start = torch.Generator().manual_seed(0)  # so that a report can be repeated
+        estimate = operator_norm(
+            operator, grid, s=s, order=s, iterations=60, tolerance=1e-4, generator=start
+        ).value
         bound, name = norm_bound(operator, grid, s=s, order=s).value, f"H^{s:g} -> H^0"
         norms[name] = {"estimate": estimate, "bound": bound}
         lines.append(f"  norm {name}: at least {estimate:.4g}, at most {bound:.4g}")

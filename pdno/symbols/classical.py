@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from pdno.spectral.fourier import Modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP
-from pdno.symbols.network import SeparatedSymbol, append_parameters
+from pdno.symbols.network import NetworkOptions, SeparatedSymbol, append_parameters
 
 Parity = Literal["even", "odd", "none"]
 GAIN = 4.0  # inputs lie on the unit sphere, where torch's own start would be almost linear
 
 
-class ClassicalSymbol(SeparatedSymbol):
+class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
     """a_ij(x, ξ) = a1_ij(x) ⟨ξ⟩^m a2_ij(ω) with ω = (1, ξ)/⟨ξ⟩, in S^m_{1,0}.
 
     ⟨ξ⟩ = (1 + |ξ|²)^{1/2}. ω lies on a half sphere, with the directions of infinity as its rim; x

@@ -43,7 +43,6 @@ class NetworkOptions:
 class SeparatedSymbol(Symbol):
     """Σ_r b_rij(x) c_rij(ξ) with factors that are networks of the scaled x and ξ."""
 
-    options_record = NetworkOptions
     dim: int
     rank = 1
     periodic = False  # whether b is periodic by construction
@@ -189,7 +188,7 @@ def _samples_first(values: SymbolValues, t: Tensor | None) -> SymbolValues:
     return SymbolValues(c, None if b is None else b.movedim(3, 0), values.basis, values.rows)
 
 
-class NetworkSymbol(SeparatedSymbol):
+class NetworkSymbol(SeparatedSymbol, options=NetworkOptions):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ), three networks for all channel pairs (eq. 9, 16, 19).
 
     a1 (real), Re a2 and Im a2 each map R^d to O·I numbers. With time they see t as well, and with
@@ -205,7 +204,7 @@ class NetworkSymbol(SeparatedSymbol):
             self.space = SymbolMLP(self.inputs, self.pairs, *self.network)
 
 
-class LowRankSymbol(SeparatedSymbol):
+class LowRankSymbol(SeparatedSymbol, options=NetworkOptions):
     """a_ij(x, ξ) = Σ_{r<=R} b_jr(x) c_ijr(ξ), or with shared factors Σ_r b_r(x) c_ijr(ξ).
 
     The sum over i stays in frequency space, so R·O inverse transforms do instead of I·O:
@@ -240,7 +239,7 @@ class LowRankSymbol(SeparatedSymbol):
         return b.reshape(self.rank, -1, 1, *b.shape[1:])
 
 
-class TrunkSymbol(SeparatedSymbol):
+class TrunkSymbol(SeparatedSymbol, options=NetworkOptions):
     """a_ij(x, ξ) = a1_ij(x) a2_ij(ξ) with one network for all of a2 (eq. 9, 16).
 
         (Re a2, Im a2) = linear(trunk(φ(ξ))),    φ(ξ) = ( ξ/⟨ξ⟩_s, s/⟨ξ⟩_s  for s = 1, 4 )

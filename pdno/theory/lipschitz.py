@@ -23,7 +23,14 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.fourier import whole_spectrum
 from pdno.spectral.grid import Grid
 from pdno.theory.interval import FUNCTIONS
-from pdno.theory.norms import LinearMap, evaluated, norm_bound, operator_norm, spectral_norms
+from pdno.theory.norms import (
+    LinearMap,
+    evaluated,
+    fresh_generator,
+    norm_bound,
+    operator_norm,
+    spectral_norms,
+)
 
 GELU_LIPSCHITZ = (1 + math.erf(1)) / 2 + 1 / (math.e * math.sqrt(math.pi))
 """GELU'' = φ(z) (2 - z²) vanishes at z = ±√2: it is GELU'(√2) = Φ(√2) + √2 φ(√2)."""
@@ -82,16 +89,21 @@ def lipschitz_report(
     iterations: int = 300,
     tolerance: float = 1e-5,
     failure: float = 1e-9,
+    generator: torch.Generator | None = None,
 ) -> LipschitzReport:
     """Lipschitz constants of a network with the activation GELU on a grid, in L2 and float64.
 
-    The derivative is sampled at states (B, C, *N); iterations and tolerance are those of
-    `pdno.theory.norms.operator_norm`. `failure` is the probability that `probable` is no bound.
+    The derivative is sampled at states (B, C, *N); iterations, tolerance and generator are those
+    of `pdno.theory.norms.operator_norm`. `failure` is the probability, over the starts that the
+    generator draws, that `probable` is no bound.
     """
     if network.activation is not functional.gelu or network.extension is not None:
         raise ValueError("the network reflects its input or has another activation than GELU")
+    generator = fresh_generator() if generator is None else generator
     parts = _LinearParts(network, grid, t)
-    estimate = partial(operator_norm, iterations=iterations, tolerance=tolerance)
+    estimate = partial(
+        operator_norm, iterations=iterations, tolerance=tolerance, generator=generator
+    )
     lift, project = _norm(parts.lift), _norm(parts.project) * GELU_LIPSCHITZ * _norm(parts.hidden)
     layers = [LayerConstants("lift", lift, lift, local=lift)]
     for number, (block, kernel) in enumerate(zip(parts.blocks, parts.kernels, strict=True)):
@@ -115,12 +127,11 @@ def lipschitz_report(
         probable, chance = lift * project, failure / len(parts.blocks)
         for block, (first, second) in zip(parts.blocks, parts.feed_forward, strict=True):
             inside = partial(_mix_after, first.weight, block)
-            norm = _probable_norm(
-                inside, parts.inner, network.width, min(iterations, STEPS), chance
-            )
+            steps = min(iterations, STEPS)
+            norm = _norm_above(inside, parts.inner, network.width, steps, chance, generator)
             probable *= 1 + _norm(second.weight) * GELU_LIPSCHITZ * norm
     else:
-        probable = parts.bound_by_products(None, 0.0, failure)
+        probable = parts.bound_by_products(None, 0.0, failure, generator)
     return LipschitzReport(tuple(layers), max(sampled, default=None), probable, failure)
 
 
@@ -132,17 +143,21 @@ def local_bound(
     grid: Grid | None = None,
     t: float | None = None,
     failure: float = 1e-9,
+    generator: torch.Generator | None = None,
 ) -> float:
     """A bound of ‖u(g) - u(h)‖ / ‖g - h‖ for all g, h at most `radius` from a state f (1, C, *N).
 
-    Norms are means over the points; the bound is wrong with a probability of at most `failure`.
+    Norms are means over the points; the bound is wrong with a probability of at most `failure`
+    over the starts that the generator draws, each time others without one.
     With the radius it falls to the norm of the derivative at f. Blocks are those of the paper.
     """
     if network.expand or network.activation is not functional.gelu:
         raise ValueError("the network has residual blocks or another activation than GELU")
     grid = grid or Grid(tuple(state.shape[2:]))
     parts = _LinearParts(network, grid, t)
-    return parts.bound_by_products(parts.slopes(state), radius * math.sqrt(grid.size), failure)
+    generator = fresh_generator() if generator is None else generator
+    radius *= math.sqrt(grid.size)
+    return parts.bound_by_products(parts.slopes(state), radius, failure, generator)
 
 
 def linearise(
@@ -218,7 +233,11 @@ class _LinearParts:
         return v
 
     def bound_by_products(
-        self, slopes: list[Tensor] | None, radius: float, failure: float
+        self,
+        slopes: list[Tensor] | None,
+        radius: float,
+        failure: float,
+        generator: torch.Generator,
     ) -> float:
         """T_L, everywhere or, with the slopes d at a state, on a ball of some radius around it.
 
@@ -239,7 +258,7 @@ class _LinearParts:
             for i in range(min(j, self.last) + 1):
                 channels = self.network.width if i else self.network.in_channels
                 chain, grid = partial(self._chain, slopes, i, j), self.inner if i else self.grid
-                norms[i] = _probable_norm(chain, grid, channels, STEPS, chance)
+                norms[i] = _norm_above(chain, grid, channels, STEPS, chance, generator)
             rest = (n * e * b for n, e, b in zip(norms[1:], deviations, bounds, strict=True))
             bounds.append(norms[0] + sum(rest))
         return bounds[-1]
@@ -250,11 +269,18 @@ def _block(kernel: LinearMap, weight: Tensor, v: Tensor) -> Tensor:
     return _mix(weight, v) + kernel(v)
 
 
-def _probable_norm(
-    operator: LinearMap, grid: Grid, channels: int, steps: int, failure: float
+def _norm_above(
+    operator: LinearMap,
+    grid: Grid,
+    channels: int,
+    steps: int,
+    failure: float,
+    generator: torch.Generator,
 ) -> float:
     # no tolerance: the bound gets better with every step
-    estimate = operator_norm(operator, grid, channels=channels, iterations=steps, tolerance=0.0)
+    estimate = operator_norm(
+        operator, grid, channels=channels, iterations=steps, tolerance=0.0, generator=generator
+    )
     return estimate.upper(failure)
 
 

@@ -123,6 +123,23 @@ def test_probable_bounds_fail_no_more_often_than_they_say():
     assert 3 <= exact.upper(1e-6) < 3.4
 
 
+def test_no_start_that_others_know_hides_a_norm():
+    """I + 10 w wᵀ with w orthogonal to a start has the norm 11, which that start cannot reach."""
+    grid, known = Grid((64,)), torch.Generator().manual_seed(0)
+    start = torch.randn(64, dtype=torch.float64, generator=known)
+    w = torch.randn(64, dtype=torch.float64, generator=known)
+    w = torch.nn.functional.normalize(w - (w @ start) / (start @ start) * start, dim=0)
+
+    def hidden(f):
+        return f + 10 * (f @ w)[..., None] * w
+
+    generators = (None, torch.Generator().manual_seed(1))
+    norms = [operator_norm(hidden, grid, channels=1, generator=g) for g in generators]
+    assert all(11 <= norm.upper(1e-9) < 11.1 for norm in norms)
+    again = operator_norm(hidden, grid, channels=1, generator=torch.Generator().manual_seed(1))
+    assert again == norms[1]
+
+
 def test_blocks_are_their_dense_norms():
     net = network().double()
     grid = Grid((8,))
