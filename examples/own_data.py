@@ -36,6 +36,7 @@ def smooth(f: np.ndarray) -> np.ndarray:
 
 def write_arrays(folder: Path, samples: int = 120, points: int = 64) -> None:
     """Write own.npz with f and u, and finer.npy with 20 functions f on twice as many points."""
+    folder.mkdir(parents=True, exist_ok=True)
     random, decay = np.random.default_rng(0), 1 / np.arange(1, 25)
     phases = np.exp(2j * np.pi * random.random((samples, 24))) * random.random((samples, 24))
     spectrum = np.pad(phases * decay, [(0, 0), (1, points - 24)])
@@ -46,7 +47,6 @@ def write_arrays(folder: Path, samples: int = 120, points: int = 64) -> None:
 
 if __name__ == "__main__":
     where = Path(*sys.argv[1:])
-    where.mkdir(parents=True, exist_ok=True)
     write_arrays(where)
     exact = smooth(np.load(where / "finer.npy"))
     error = np.linalg.norm(main(where)[:, 0] - exact) / np.linalg.norm(exact)

@@ -37,7 +37,7 @@ def check_picture(path):
 @pytest.fixture(scope="module")
 def own(tmp_path_factory):
     """The folder of own data, operator and picture, and the prediction at twice the resolution."""
-    folder, example = tmp_path_factory.mktemp("own"), load("own_data.py")
+    folder, example = tmp_path_factory.mktemp("own") / "new", load("own_data.py")
     example.write_arrays(folder)
     torch.manual_seed(0)
     return folder, example.main(folder)

@@ -43,7 +43,7 @@ class RecordsArguments:
     def __new__(cls, *arguments: object, **options: object) -> Self:
         own = getattr(cls, "__signature__", None)
         if own is not None and all(p.kind is not p.VAR_KEYWORD for p in own.parameters.values()):
-            refuse_unknown(cls.__name__, own.parameters, options)
+            refuse_unknown(own.parameters, options)
         made = super().__new__(cls)
         # past the __setattr__ of modules, which needs their __init__ first
         object.__setattr__(made, "constructor_arguments", (arguments, options))

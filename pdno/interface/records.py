@@ -5,10 +5,9 @@ Their kinds are plain dictionaries by name, so that other packages can add their
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from pdno.interface.errors import LONGEST_NAME, suggest, unknown_name
 
@@ -18,11 +17,28 @@ class Record(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    def __init__(self, **values: object) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ValueError(error_message(error)) from error
+
+    # a record in a record is validated as if this were pydantic's own, and keeps its location
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """A record of values by name; ValueError with what is wrong with each of them."""
+        try:
+            return super().model_validate(obj, **options)
+        except ValidationError as error:
+            raise ValueError(error_message(error)) from error
+
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, values: object) -> object:
         if isinstance(values, dict):
-            refuse_unknown(cls.__name__, cls.model_fields, values)
+            refuse_unknown(cls.model_fields, values)
         return values
 
     def with_changes(self, **changes: object) -> Self:
@@ -39,24 +55,25 @@ def error_message(error: BaseException) -> str:
         return f"{error.filename}: {error.strerror.lower()}"
     if not isinstance(error, ValidationError):
         return str(error)
-    items = [
-        (".".join(map(str, item["loc"])), item["msg"].removeprefix("Value error, "))
-        for item in error.errors()
-    ]
-    return "; ".join(f"{location}: {text}" if location else text for location, text in items)
+    texts = []
+    for item in error.errors():
+        location, value = ".".join(map(str, item["loc"])), item["input"]
+        text = item["msg"].removeprefix("Value error, ")
+        if isinstance(value, int | float | str) and item["type"] != "value_error":
+            text += f", not {value!r:.{LONGEST_NAME}}"
+        texts.append(f"{location}: {text}" if location else text)
+    return "; ".join(texts)
 
 
-def refuse_unknown(title: str, existing: Iterable[str], values: Mapping[str, object]) -> None:
-    """ValidationError that suggests the nearest existing key for each unknown one."""
-    names, wrong = list(existing), list[InitErrorDetails]()
-    for key, value in values.items():
+def refuse_unknown(existing: Iterable[str], values: Mapping[str, object]) -> None:
+    """ValueError that suggests the nearest existing key for each unknown one."""
+    names, wrong = list(existing), list[str]()
+    for key in values:
         if isinstance(key, str) and key not in names:
-            text = {"near": suggest(key, names), "known": ", ".join(names)}
-            problem = PydanticCustomError("unknown_key", "unknown key; {near}known: {known}", text)
             short = key if len(key) <= LONGEST_NAME else f"{key[:LONGEST_NAME]}..."
-            wrong.append(InitErrorDetails(type=problem, loc=(short,), input=value))
+            wrong.append(f"{short}: unknown key; {suggest(key, names)}known: {', '.join(names)}")
     if wrong:
-        raise ValidationError.from_exception_data(title, wrong)
+        raise ValueError("; ".join(wrong))
 
 
 def by_kind(what: str, kinds: Mapping[str, type[BaseModel]]) -> Callable[[object], object]:
@@ -69,6 +86,6 @@ def by_kind(what: str, kinds: Mapping[str, type[BaseModel]]) -> Callable[[object
         kind = values.get("kind")
         if not isinstance(kind, str) or kind not in kinds:
             raise ValueError(unknown_name(f"{what} kind", kind, kinds))
-        return kinds[kind].model_validate(values)
+        return kinds[kind].__pydantic_validator__.validate_python(values)
 
     return choose

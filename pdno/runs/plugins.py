@@ -20,10 +20,7 @@ from inspect import isclass, isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from pydantic import ValidationError
-
 from pdno.data.problems import PROBLEMS, Problem
-from pdno.interface.records import error_message
 
 if TYPE_CHECKING:  # it imports torch, which the help of the command line does without
     from pdno.runs.specification import Experiment
@@ -72,8 +69,8 @@ def register(thing: Any = None, *, name: str | None = None) -> Any:
     elif isclass(thing) and issubclass(thing, Problem):
         try:
             thing()  # type: ignore[call-arg]  # a subclass gives the defaults
-        except ValidationError as error:
-            wrong = f"{thing.__name__} is not made by its defaults alone ({error_message(error)})"
+        except ValueError as error:
+            wrong = f"a problem is not made by its defaults alone ({error})"
             raise ValueError(f"{wrong}: give all of its fields defaults that work") from error
         _add(PROBLEMS, "problem", name or thing.name, thing)
     else:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import yaml
-from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.generate import Engine, collect, generate_dataset
@@ -25,7 +25,7 @@ from pdno.files.atomic import sha256
 from pdno.files.limits import DEEPEST, check_plain, read_json, read_text
 from pdno.files.metric_table import Metadata, check_cell
 from pdno.interface.errors import unknown_name
-from pdno.interface.records import Record, error_message
+from pdno.interface.records import Record
 from pdno.networks.specification import AnyNetwork
 from pdno.training.settings import TrainingSettings
 from pdno.training.statistics import Normalization
@@ -263,8 +263,8 @@ def read_experiment(path: Path, training: JSON | None = None, **changes: object)
         changes["training"] = {**settings, **training}
     try:
         return Experiment.model_validate({**values, **changes})
-    except ValidationError as problem:
-        raise ValueError(f"{path}: {error_message(problem)}") from problem
+    except ValueError as problem:
+        raise ValueError(f"{path}: {problem}") from problem
 
 
 class ExperimentData(NamedTuple):

@@ -89,7 +89,7 @@ def fit(
         expected = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
         raise ValueError(f"the network is {network!r:.60}; expected {expected}")
     own = [name for name in inspect.signature(fit).parameters if name != "changes"]
-    refuse_unknown("fit", [*own, *TrainingSettings.model_fields], changes)
+    refuse_unknown([*own, *TrainingSettings.model_fields], changes)
     chosen = (settings or TrainingSettings()).with_changes(**changes)
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
     path = None if folder is None else Path(folder)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from pydantic import ValidationError
 from small_experiments import presets_of
 
 from pdno.data.problems import PROBLEMS, HeatProblem
@@ -74,7 +73,7 @@ def change(values, path, value):
 )
 def test_unknown_keys_are_refused_by_name(heat, path):
     values = json.loads(heat.model_dump_json())
-    with pytest.raises(ValidationError, match=r"(?s)colour.*unknown key; known: "):
+    with pytest.raises(ValueError, match=r"(?s)colour.*unknown key; known: "):
         Experiment.model_validate(change(values, path, 3))
 
 
@@ -101,41 +100,41 @@ def test_unknown_keys_are_refused_by_name(heat, path):
 )
 def test_contradictions_are_refused_by_name(heat, path, value, message):
     values = json.loads(heat.model_dump_json())
-    with pytest.raises(ValidationError) as failure:
+    with pytest.raises(ValueError) as failure:
         Experiment.model_validate(change(values, path, value))
     assert message in str(failure.value)
 
 
 def test_a_time_axis_and_its_task_belong_together(flow):
     network = {"kind": "fno", "space_time": True, "modes": 3}
-    with pytest.raises(ValidationError, match="'rollout' and space_time=True contradict"):
+    with pytest.raises(ValueError, match="'rollout' and space_time=True contradict"):
         flow.with_changes(network=network)
-    with pytest.raises(ValidationError, match="'space-time' and space_time=False contradict"):
+    with pytest.raises(ValueError, match="'space-time' and space_time=False contradict"):
         flow.with_changes(task={"kind": "space-time"})
     both = flow.with_changes(network=network, task={"kind": "space-time"})
     assert both.network == specify("fno", space_time=True, modes=3)
 
 
 def test_frames_of_the_input_and_of_the_problem_belong_together(flow, darcy):
-    with pytest.raises(ValidationError, match="task 'rollout' needs frames as the input"):
+    with pytest.raises(ValueError, match="task 'rollout' needs frames as the input"):
         flow.with_changes(window=None)
-    with pytest.raises(ValidationError, match="targets=3 needs frames as the input"):
+    with pytest.raises(ValueError, match="targets=3 needs frames as the input"):
         darcy.with_changes(targets=3)
-    with pytest.raises(ValidationError, match="window=5 and targets=1 or more do not fit the 5"):
+    with pytest.raises(ValueError, match="window=5 and targets=1 or more do not fit the 5"):
         flow.with_changes(window=5)
-    with pytest.raises(ValidationError, match="window=2 and targets=4 or more do not fit the 5"):
+    with pytest.raises(ValueError, match="window=2 and targets=4 or more do not fit the 5"):
         flow.with_changes(targets=4)
-    with pytest.raises(ValidationError, match="window=1 .* do not fit the 0 frames"):
+    with pytest.raises(ValueError, match="window=1 .* do not fit the 0 frames"):
         darcy.with_changes(window=1)
     assert flow.with_changes(window=4).window == 4
 
 
 def test_changes_are_checked_and_the_rest_stays(heat):
-    with pytest.raises(ValidationError, match="overlap"):
+    with pytest.raises(ValueError, match="overlap"):
         heat.with_changes(train=4)
     changed = heat.with_changes(model="other")
     assert changed.model == "other" and changed.with_changes(model=heat.model) == heat
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(ValueError, match="frozen"):
         heat.train = 1
 
 
@@ -163,8 +162,7 @@ def test_other_files_are_refused(tmp_path, name, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=message) as failure:
         read_experiment(path)
-    if not isinstance(failure.value, ValidationError):
-        assert name in str(failure.value) and "\n" not in str(failure.value)
+    assert name in str(failure.value) and "\n" not in str(failure.value)
 
 
 def test_names_are_those_of_the_file_or_the_problem(tmp_path):
@@ -216,7 +214,7 @@ def test_a_dataset_has_its_folder_and_every_other_one_another(name):
 
 def test_the_task_of_a_run_may_be_a_record_or_a_dictionary(flow):
     assert flow.with_changes(task={"kind": "rollout"}).task == Rollout()
-    with pytest.raises(ValidationError, match="task kind 'jump'; expected one of static, rollout"):
+    with pytest.raises(ValueError, match="task kind 'jump'; expected one of static, rollout"):
         flow.with_changes(task={"kind": "jump"})
     assert flow.with_changes(task=StaticMap(), window=4).task.kind == "static"
 
@@ -226,5 +224,5 @@ def test_a_transport_head_with_a_residual_task_is_refused(flow):
     plain = {"kind": "markov", "residual": False}
     changed = flow.with_changes(network=network, task=plain, window=1)
     assert changed.network.head.kind == "transport"
-    with pytest.raises(ValidationError, match="a residual task would add it a second time"):
+    with pytest.raises(ValueError, match="a residual task would add it a second time"):
         flow.with_changes(network=network, task="markov", window=1)

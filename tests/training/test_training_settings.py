@@ -11,7 +11,6 @@ import sys
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch.optim import lr_scheduler
 
 from pdno.training.settings import TrainingSettings, learning_rate
@@ -73,15 +72,15 @@ def test_the_defaults_are_the_best_known_way_and_the_loss_that_of_the_paper():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"epoch": 3}, "epoch\n.*unknown key; did you mean 'epochs'"),
-        ({"lr": 0.1}, "lr\n.*unknown key; did you mean 'learning_rate'"),
-        ({"epochs": 0}, "epochs\n"),
-        ({"learning_rate": 0.0}, "learning_rate\n"),
-        ({"learning_rate": float("nan")}, "learning_rate\n"),
-        ({"schedule": "linear"}, "schedule\n"),
-        ({"precision": "float16"}, "precision\n"),
-        ({"checkpoint_seconds": float("inf")}, "checkpoint_seconds\n"),
-        ({"seed": -1}, "seed\n"),
+        ({"epoch": 3}, "epoch: .*unknown key; did you mean 'epochs'"),
+        ({"lr": 0.1}, "lr: .*unknown key; did you mean 'learning_rate'"),
+        ({"epochs": 0}, "epochs: "),
+        ({"learning_rate": 0.0}, "learning_rate: "),
+        ({"learning_rate": float("nan")}, "learning_rate: "),
+        ({"schedule": "linear"}, "schedule: "),
+        ({"precision": "float16"}, "precision: "),
+        ({"checkpoint_seconds": float("inf")}, "checkpoint_seconds: "),
+        ({"seed": -1}, "seed: "),
         (
             {"step_size": 50, "schedule": "cosine"},
             "step_size=50 belongs to schedule 'step', not 'cosine': leave it out",
@@ -102,7 +101,7 @@ def test_the_defaults_are_the_best_known_way_and_the_loss_that_of_the_paper():
     ids=str,
 )
 def test_unknown_and_contradictory_settings_are_refused_by_name(options, message):
-    with pytest.raises(ValidationError, match=message):
+    with pytest.raises(ValueError, match=message):
         TrainingSettings(**options)
 
 
@@ -120,15 +119,15 @@ def test_unknown_and_contradictory_settings_are_refused_by_name(options, message
     ids=str,
 )
 def test_wrong_options_of_a_task_are_refused_by_name(task, options):
-    with pytest.raises(ValidationError, match=next(iter(options))):
+    with pytest.raises(ValueError, match=next(iter(options))):
         task(**options)
 
 
 def test_settings_and_tasks_do_not_change():
     settings = TrainingSettings()
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(ValueError, match="frozen"):
         settings.epochs = 3
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(ValueError, match="frozen"):
         Rollout().steps = 3
 
 
