@@ -7,7 +7,8 @@ import scipy.io
 import torch
 
 from pdno.data.array_files import read_arrays
-from pdno.data.read import read_own
+from pdno.data.problems import DataFile
+from pdno.data.read import describe_data, read_own
 from pdno.spectral.grid import Grid
 
 N, T, C, X, Y, Z = 5, 3, 2, 4, 6, 8
@@ -153,11 +154,14 @@ def test_nothing_is_unpickled(tmp_path):
         def __reduce__(self):
             return (open, (str(tmp_path / "sprung"), "w"))
 
-    np.savez(tmp_path / "trap.npz", f=np.array([Trap()], dtype=object))
-    np.save(tmp_path / "trap.npy", np.array([Trap()], dtype=object), allow_pickle=True)
-    for name in ("trap.npz", "trap.npy"):
-        with pytest.raises(ValueError, match=f"cannot read .*{name}"):
-            read_arrays(tmp_path / name)
+    np.savez(tmp_path / "trap.npz", f=np.array([Trap()], dtype=object), u=np.ones(3))
+    np.save(tmp_path / "f.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "u.npy", np.ones(3))
+    for path in (tmp_path / "trap.npz", tmp_path):
+        assert list(read_arrays(path)) == ["u"]
+        assert "  f (1,) object" in describe_data(DataFile(path=path))
+        with pytest.raises(ValueError, match=f"array 'f' of {path} holds no real numbers"):
+            read_arrays(path, ["f"])
     assert not (tmp_path / "sprung").exists()
 
 
