@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from pdno.evaluation.speed import time_alternately
-from pdno.exports.frozen import FrozenPredictor, freeze
+from pdno.exports.frozen import FrozenPredictor, freeze, shrink
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path, write_text
 from pdno.files.run_folder import verified_path, write_checksums
@@ -163,7 +163,7 @@ def _predict(operator: TrainedOperator, frozen: FrozenPredictor, inputs: Tensor)
     return frozen.frames(lambda times: operator.predict(inputs, grid=frozen.grid, times=times))
 
 
-def _graph(frozen: FrozenPredictor, inputs: Tensor) -> ExportedProgram:
+def _graph(frozen: nn.Module, inputs: Tensor) -> ExportedProgram:
     """The graph with a free batch; the example has two samples, for one would be a constant."""
     example = inputs[:2] if len(inputs) > 1 else torch.cat([inputs, inputs])
     with torch.no_grad():
@@ -177,7 +177,7 @@ def _write_onnx(frozen: FrozenPredictor, inputs: Tensor, path: Path, header: str
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.onnx.export(
-            _graph(frozen, inputs),
+            _graph(shrink(frozen), inputs),
             input_names=["inputs"],
             output_names=["outputs"],
             dynamo=True,
@@ -187,6 +187,11 @@ def _write_onnx(frozen: FrozenPredictor, inputs: Tensor, path: Path, header: str
         )
     assert program is not None
     program.model.metadata_props["pdno"] = header
+    graph = program.model.graph
+    for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
+        if value.shape is not None:  # torch.export has a name of its own for a free batch
+            sizes = [n if isinstance(n, int) else "batch" for n in value.shape]
+            value.shape = type(value.shape)(sizes)
     program.save(str(path), external_data=False)
     settings = runtime.SessionOptions()
     settings.intra_op_num_threads = torch.get_num_threads()

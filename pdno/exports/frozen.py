@@ -14,6 +14,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization
 
 from pdno.networks.heads import REACH, REFINE, Transport, diffuse, read_between
 from pdno.networks.neural_operator import NeuralOperator, cut
@@ -27,6 +28,7 @@ from pdno.training.task import NormalizedNetwork, OneShot, SpaceTime, Times
 from pdno.training.trained_operator import TrainedOperator, move
 
 RANK_ERROR = 1e-6  # relative, of the x-factors of an output channel
+TABLE_ERROR = 1e-7  # relative, of a table that is stored as a product
 SharedTables = dict[tuple[tuple[int, ...], tuple[int | None, ...]], "Tables"]
 
 
@@ -82,6 +84,10 @@ class FrozenOperator(nn.Module):
     """K[f] on one grid and at one time, (B, I, *N) -> (B, O, *N)."""
 
     space: Tensor | None
+    mix: Tensor
+    real: Tensor
+    imaginary: Tensor
+    lower: Tensor
 
     def __init__(
         self, operator: PseudoDifferentialOperator, grid: Grid, t: Time, shared: SharedTables
@@ -121,18 +127,49 @@ class FrozenOperator(nn.Module):
     def _pairs(self, f_hat: Tensor) -> Tensor:
         """Σ_i l_jri c_ji f̂_i, where b_ji = Σ_r l_jri b_jr."""
         re, im = torch.cat([f_hat] * self.repeats, dim=1)[:, None].unbind(-2)
-        c, d, lower = (self.get_buffer(name) for name in ("real", "imaginary", "lower"))
+        c, d = self.real, self.imaginary
         product = torch.stack([re * c - im * d, re * d + im * c], dim=-2)
-        return torch.unflatten(lower @ product.flatten(3), 3, product.shape[3:]).flatten(1, 2)
+        return torch.unflatten(self.lower @ product.flatten(3), 3, product.shape[3:]).flatten(1, 2)
 
     def _mix(self, f_hat: Tensor) -> Tensor:
         """Σ_i c_rji f̂_i."""
         rows = f_hat.movedim((-2, 0, 1), (-3, -2, -1))  # (*K', K_1, 2, B, I)
-        mixed = rows.flatten(0, -4).flatten(1, 2) @ self.get_buffer("mix")
+        mixed = rows.flatten(0, -4).flatten(1, 2) @ self.mix
         (a, b), (c, d) = (x.chunk(2, dim=-1) for x in torch.unflatten(mixed, 1, (2, -1)).unbind(1))
         # (2, *K', K_1, B, O R)
         mixed = torch.unflatten(torch.stack([a - d, b + c]), 1, rows.shape[:-3])
         return mixed.movedim((-2, -1, 0), (0, 1, -2))
+
+
+class TableProduct(nn.Module):
+    """A table as a product of two smaller ones, which ONNX Runtime multiplies once, on loading."""
+
+    def __init__(self, table: Tensor, split: int) -> None:
+        super().__init__()
+        self.shape = table.shape
+        matrix = table.flatten(split).flatten(0, split - 1).double()
+        u, s, v = torch.linalg.svd(matrix, full_matrices=False)
+        rank = int((s.square().flip(0).cumsum(0).flip(0).sqrt() > TABLE_ERROR * s.norm()).sum())
+        self.factors = (u * s)[:, :rank].to(table), v[:rank].to(table)
+
+    def forward(self, left: Tensor, right: Tensor) -> Tensor:
+        return (left @ right).reshape(self.shape)
+
+    def right_inverse(self, _: Tensor) -> tuple[Tensor, Tensor]:
+        """The two factors."""
+        return self.factors
+
+
+def shrink(frozen: nn.Module) -> nn.Module:
+    """A copy whose tables are products of smaller ones, where that saves half or more."""
+    small = copy.deepcopy(frozen)
+    for operator in [m for m in small.modules() if isinstance(m, FrozenOperator)]:
+        for name, table in list(operator.named_buffers(recurse=False)):
+            products = [TableProduct(table, split) for split in range(1, table.dim())]
+            sizes = [sum(factor.numel() for factor in product.factors) for product in products]
+            if min(sizes) < table.numel() / 2:
+                register_parametrization(operator, name, products[sizes.index(min(sizes))])
+    return small
 
 
 class FrozenLift(nn.Module):

@@ -35,6 +35,7 @@ RUNTIME = {  # of the version in web/package-lock.json, with their SHA-256
 }
 LARGEST = {1: 4096, 2: 128}  # points per axis of a model beyond the training, by dimension
 SAMPLES, PAIRS = 3, 3
+MOST_DOUBLED = 4 * 2**20  # bytes of a model on twice as many points
 WEB = Path(__file__).parent / "web"
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' data: blob:; "
@@ -51,8 +52,8 @@ def write_page(
 ) -> str:
     """Write the page of some run folders; a sentence about it.
 
-    Without a resolution there are two models of each operator: on the points of the training, and
-    on twice as many. Operators of a family are those of the `pde_parameters`.
+    Without a resolution there is a model of each operator on the points of the training, and one
+    on twice as many, if it is not too large. Operators of a family are those of `pde_parameters`.
     """
     if out.suffix != ".html":
         raise ValueError(f"{out.name} is a page: expected a name that ends .html")
@@ -109,11 +110,12 @@ def _describe(
     points, models, files = max(grid.shape), dict[int, str](), dict[str, bytes]()
     doubled = [n for n in served.resolutions if n == 2 * points and n <= LARGEST[grid.dim]]
     for n in [resolution] if resolution else [points, *doubled]:
-        models[n] = f"{stem}-{n}.onnx"
         with tempfile.TemporaryDirectory() as folder:
-            path, samples = Path(folder) / models[n], run.sample_inputs()
+            path, samples = Path(folder) / "it.onnx", run.sample_inputs()
             file = export(served.operator, path, resolution=n, samples=samples)
-            files[models[n]] = path.read_bytes()
+            if not models or path.stat().st_size <= MOST_DOUBLED:
+                models[n] = f"{stem}-{n}.onnx"
+                files[models[n]] = path.read_bytes()
     for number, layer in enumerate(served.layers):
         values = layer.values(grid, served.symbol_arguments())
         sizes = min(PAIRS, layer.symbol.out_channels), min(PAIRS, layer.symbol.in_channels)

@@ -315,5 +315,5 @@ def _fingerprint(symbol: Symbol) -> int:
     """A checksum of all weights: it changes however a weight is written, `.data` included."""
     digest = 0
     for weight in (*symbol.parameters(), *symbol.buffers()):
-        digest = zlib.crc32(weight.detach().flatten().cpu().view(torch.uint8).numpy(), digest)
+        digest = zlib.crc32(weight.detach().flatten().cpu().view(torch.uint8).numpy().data, digest)
     return digest

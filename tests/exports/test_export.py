@@ -13,7 +13,7 @@ from small_operators import OPERATORS, fields
 import pdno
 from pdno.cli import main
 from pdno.exports import export as exporting
-from pdno.exports.frozen import Tables, freeze, freeze_head
+from pdno.exports.frozen import Tables, freeze, freeze_head, shrink
 from pdno.spectral.fourier import inverse, transform
 
 onnx = pytest.mark.skipif(
@@ -110,6 +110,41 @@ def test_x_factors_of_a_wide_layer_become_few_terms():
     assert rank < 16 and layer.lower.shape == (16, rank, 16)
 
 
+@pytest.mark.parametrize("family", ["network", "low rank", "classical", "a(ξ)"])
+def test_tables_as_products_of_smaller_ones_are_the_same(family):
+    """What symbol networks give is smooth in x and in ξ."""
+    frozen = freeze(OPERATORS[family](), 32)
+    small = shrink(frozen)
+    sizes = [sum(b.numel() for b in module.buffers()) for module in (small, frozen)]
+    f = fields(frozen.grid, frozen.input_channels)
+    with torch.no_grad():
+        assert relative(small(f), frozen(f)) < 2e-6
+    assert sizes[0] < (0.5 if family == "network" else 1.01) * sizes[1]
+
+
+@pytest.mark.parametrize("family", ["network", "one axis, all modes", "rollout"])
+def test_on_noise_a_frozen_operator_is_as_exact_as_torch(family):
+    """Both differ from float64 by the rounding of float32, and so from each other."""
+    operator = OPERATORS[family]()
+    times = operator.sampling.times
+    frozen = freeze(operator, frames=None if times is None else len(times))
+    noise = torch.randn(4, operator.sampling.input_channels, *frozen.grid.shape)
+    options = {"grid": frozen.grid, "times": times}
+    single = operator.predict(noise, **options)
+    exact = operator.double().predict(noise.double(), **options)
+    with torch.no_grad():
+        errors = [relative(u.double(), exact) for u in (frozen(noise), single)]
+    assert errors[0] < 3 * errors[1] + 1e-7
+
+
+def test_another_grid_is_refused():
+    frozen = freeze(OPERATORS["network"]())
+    with pytest.raises(
+        ValueError, match=r"inputs has shape .*; its last 2 axes must be \(16, 16\)"
+    ):
+        frozen(torch.zeros(1, 1, 24, 24))
+
+
 @onnx
 @pytest.mark.parametrize("family", ["padded, feed-forward"])
 def test_onnx_files_agree_with_torch(family, tmp_path):
@@ -163,6 +198,9 @@ def test_an_onnx_file_has_real_arithmetic_and_any_batch(tmp_path):
     used = {node.op_type for node in model.graph.node}
     assert {"MatMul", "Mul", "Add"} <= used
     assert not used & {"DFT", "STFT", "Einsum", "Loop", "If", "Scan", "Conv"}
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        names = {size.dim_param for size in value.type.tensor_type.shape.dim}
+        assert names <= {"", "batch"}, value.name
     session = onnxruntime.InferenceSession(path)
     f = inputs_of(operator, operator.sampling.grid)[[0, 1, 2, 0, 1]]
     (result,) = session.run(None, {"inputs": f.numpy()})
