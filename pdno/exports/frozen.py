@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
-from pdno.networks.heads import REACH, REFINE, Transport, diffuse, read_between
+from pdno.networks.heads import Transport, diffuse
 from pdno.networks.neural_operator import NeuralOperator, cut
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator, truncate_rank
-from pdno.spectral.calculus import resample
+from pdno.operators.warp import interpolation_coefficients, read_between
 from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.symbols.base import Time
 from pdno.training.operator_record import Sampling
@@ -178,6 +178,7 @@ class FrozenLift(nn.Module):
     def __init__(self, network: NeuralOperator, grid: Grid) -> None:
         super().__init__()
         weight, channels = network.lift.weight, network.in_channels
+        channels += 0 if network.head is None else network.head.options.inputs(network.dim)
         bias = network.enter(weight.new_zeros(1, channels, *grid.shape), grid)
         self.register_buffer("weight", weight[:, :channels])
         self.register_buffer("bias", cut(bias, grid).flatten(2))
@@ -199,44 +200,47 @@ class FrozenNetwork(nn.Module):
         self.network.add_module("operators", nn.ModuleList(frozen))
         self.network.add_module("lift", FrozenLift(network, grid))
         if network.head is not None:
-            self.network.add_module("head", freeze_head(network.head, grid))
+            self.network.add_module("head", freeze_head(network.head, grid, shared))
 
     def forward(self, f: Tensor) -> Tensor:
         u: Tensor = self.network(f, grid=self.grid)
         return u
 
 
-def freeze_head(head: nn.Module, grid: Grid) -> nn.Module:
+def freeze_head(head: nn.Module, grid: Grid, shared: SharedTables) -> nn.Module:
     """The head of a network on one grid."""
     if isinstance(head, Transport):
-        return FrozenTransport(head, grid)
+        return FrozenTransport(head, grid, shared)
     raise ValueError(
         f"a {type(head).__name__} head cannot be exported: add it to exports/frozen.py"
     )
 
 
-class FrozenTransport(nn.Module):
-    """e^{cΔ} v(x + δ(x)) + r(x) (see `networks.heads`) on a grid.
+class FrozenTransport(Transport):
+    """The transport head on a grid (see `networks.heads`).
 
-    v is refined by one matrix for each axis, and diffuses by one for each axis and channel.
+    Coefficients of the interpolation are made by one matrix for each axis, the diffusion of a
+    substep by one for each axis and channel.
     """
 
-    def __init__(self, head: Transport, grid: Grid) -> None:
-        super().__init__()
-        self.dim, self.diffuses = grid.dim, head.log_c is not None
+    def __init__(self, head: Transport, grid: Grid, shared: SharedTables) -> None:
+        super().__init__(head.dim, head.channels, head.options)
+        self.load_state_dict(head.state_dict())
+        if head.velocity is not None:
+            self.velocity = freeze_network(head.velocity, grid, None, shared)
+        options, c = head.options, head.c.detach().double() / head.options.substeps
         for axis, n in enumerate(grid.shape):
-            points = torch.eye(n, dtype=torch.float64)
-            self.register_buffer(f"finer_{axis}", resample(points, (REFINE * n,)))
-            if self.diffuses:  # (C, N, N)
-                spread = diffuse(points[:, None].expand(-1, len(head.c), -1), head.c)
+            points = torch.eye(n, dtype=torch.float64)[:, None]
+            finer = interpolation_coefficients(points, options.interpolation, options.refine)
+            self.register_buffer(f"finer_{axis}", finer[:, 0])
+            if head.log_c is not None:  # (C, N, N)
+                spread = diffuse(points.expand(-1, len(c), -1), c)
                 self.register_buffer(f"diffused_{axis}", spread.movedim(0, 1))
 
-    def project(self, outputs: Tensor, f: Tensor) -> Tensor:
-        """The next frame, from outputs (B, d + C, *N) and the input f (B, k·C, *N)."""
-        displacement, rest = outputs[:, : self.dim], outputs[:, self.dim :]
-        fine = self._along_axes(f[:, -rest.shape[1] :], "finer")
-        carried = read_between(fine, REACH * displacement)
-        return (self._along_axes(carried, "diffused") if self.diffuses else carried) + rest
+    def carry(self, u: Tensor, displacement: Tensor) -> Tensor:
+        nodes = self._along_axes(u, "finer")
+        carried = read_between(nodes, displacement, self.options.interpolation)
+        return carried if self.log_c is None else self._along_axes(carried, "diffused")
 
     def _along_axes(self, f: Tensor, name: str) -> Tensor:
         """f (B, C, *N) times matrices (N, M) or (C, N, M), one for each axis."""

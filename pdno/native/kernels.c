@@ -17,6 +17,7 @@
 #define EXPORT(name) name
 #include "contraction.h"
 #include "projection.h"
+#include "spline.h"
 
 long axis_size(void) { return sizeof(axis); }
 long layer_size(void) { return sizeof(layer); }

@@ -1,42 +1,62 @@
 """Heads: what a network makes of the outputs of its last layer.
 
-With the transport head they say where the next frame comes from and what is added to it:
+The transport head says where the next frame comes from and what is added to it. One frame is K
+substeps with the same weights, each of them (all of δ, c and r are those of a whole frame)
 
-    u(x) = e^{cΔ}[v(· + δ)](x) + r(x)
+    u' = e^{cΔ/K}[u(· + δ(·)/K)] + r/K,    δ = -p Δt K_b[u] + network,    (δ, r) from [f, K_b[u]]
 
-v are the last channels of the input, in a rollout the latest frame. A step of advection is a warp
-of it and no short Fourier series; what is left, δ and r, is smooth and small.
+u starts as the latest frame v, the last channels of the input f, and takes its place there. A step
+of advection is a warp and no short Fourier series; what is left, δ and r, is smooth and small.
 """
 
-from functools import reduce
-from itertools import product
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import torch
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from pdno.interface.records import Record, by_kind
-from pdno.spectral.calculus import laplacian_symbol, resample
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
+from pdno.operators.warp import Interpolation, warp
+from pdno.spectral.calculus import laplacian_symbol
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
+from pdno.symbols.analytic import BiotSavart
+from pdno.symbols.classical import ClassicalSymbol
+from pdno.symbols.scale import InputScale
 
-REFINE = 2  # points on which v is read for each of its own; a factor 2 divides the error by 8
 REACH = 0.25  # the displacement that an output of 1 stands for, in units of the domain
 START = 0.1  # the last weights of a new network over their usual size: at first u is nearly v
 FIRST_C = 1e-6  # at first almost nothing diffuses
-PACE = 10.0  # c = FIRST_C e^{PACE p}: a step of 1e-3 of an optimiser changes c by a hundredth
+PACE = 10.0  # c = FIRST_C e^{PACE q}: a step of 1e-3 of an optimiser changes c by a hundredth
+
+Velocity = Literal["field", "biot-savart", "learned"]
+Network = Callable[[Tensor], Tensor]
 
 
 class TransportHead(Record):
     """The options of the transport head, `PDNO(..., head=TransportHead(diffusion=True))`.
 
     With `diffusion` what is carried also diffuses, which damps modes that r, made of the kept
-    ones, does not reach.
+    ones, does not reach. `substeps` is K. The `velocity` K_b[u] is the field itself ("field"),
+    that of a vorticity in the plane ("biot-savart"), or "learned": b is a classical symbol of the
+    `velocity_order`. `time_step` is Δt, the time between frames. Fields are read between points by
+    the `interpolation` on a grid that is `refine` times as fine (see `operators.warp`).
     """
 
     kind: Literal["transport"] = "transport"
     diffusion: bool = False
+    substeps: Annotated[int, Field(ge=1, le=64)] = 1
+    velocity: Velocity | None = None
+    velocity_order: Annotated[float, Field(ge=-8, le=8)] = -1.0
+    time_step: Annotated[float, Field(gt=0)] = 1.0
+    interpolation: Interpolation = "quintic"
+    refine: Annotated[int, Field(ge=1, le=8)] = 2
+
+    def inputs(self, dim: int) -> int:
+        """Inputs of the network beyond f: the velocity."""
+        return 0 if self.velocity is None else dim
 
     def outputs(self, dim: int, out_channels: int) -> int:
         """Outputs of the network below the head: δ and r."""
@@ -48,7 +68,7 @@ class TransportHead(Record):
         with torch.no_grad():
             weight.mul_(START)
             bias.zero_()
-        return Transport(dim, out_channels, diffusion=self.diffusion)
+        return Transport(dim, out_channels, self)
 
 
 HEADS = {"transport": TransportHead}
@@ -65,41 +85,76 @@ def make_head(head: AnyHead) -> TransportHead | None:
 
 
 class Transport(nn.Module):
-    """u(x) = e^{cΔ}[v(· + δ)](x) + r(x) on a periodic domain, the head as a part of a network.
+    """The next frame on a periodic domain, by K substeps of transport, diffusion and a source.
 
-    The outputs of the network are (4δ, r), (B, d + C, *N). Normalisers have to be the same at
-    every point ("none" or "channel"), for values of v move from point to point. c is one learned
-    number for each channel, the viscosity times the step where there is such a thing.
+    The network below maps (B, k·C + d, *N), or k·C channels without a velocity, to (4δ, r),
+    (B, d + C, *N). Normalisers have to be the same at every point ("none" or "channel"), for
+    values of u move from point to point. c is one learned number for each channel, the viscosity
+    times the time step where there is such a thing; p is a learned number that starts at 1.
     """
 
-    def __init__(self, dim: int, channels: int, *, diffusion: bool) -> None:
+    def __init__(self, dim: int, channels: int, options: TransportHead) -> None:
         super().__init__()
-        self.dim = dim
-        self.log_c = nn.Parameter(torch.zeros(channels)) if diffusion else None
+        self.dim, self.channels, self.options = dim, channels, options
+        self.log_c = nn.Parameter(torch.zeros(channels)) if options.diffusion else None
+        if options.velocity is not None:
+            self.pace = nn.Parameter(torch.ones(()))
+        self.velocity: nn.Module | None = make_velocity(options, dim, channels)
 
-    def project(self, outputs: Tensor, f: Tensor) -> Tensor:
-        """The next frame, from outputs (B, d + C, *N) and the input f (B, k·C, *N)."""
-        displacement, rest = outputs[:, : self.dim], outputs[:, self.dim :]
-        carried = warp(f[:, -rest.shape[1] :], REACH * displacement)
-        if self.log_c is not None:
-            carried = diffuse(carried, self.c)
-        return carried + rest
+    def forward(self, f: Tensor, network: Network) -> Tensor:
+        """The next frame, from the input f (B, k·C, *N)."""
+        past, u, substeps = f[:, : -self.channels], f[:, -self.channels :], self.options.substeps
+        for _ in range(substeps):
+            flow = self.flow(u)
+            outputs = network(torch.cat([past, u, *flow], dim=1))
+            displacement = outputs[:, : self.dim]
+            if flow:
+                displacement = displacement + self.pace * flow[0]
+            u = self.carry(u, REACH / substeps * displacement) + outputs[:, self.dim :] / substeps
+        return u
+
+    def flow(self, u: Tensor) -> list[Tensor]:
+        """The displacement -Δt K_b[u] of a frame, in units of the `REACH`, if there is a velocity.
+
+        Shapes: (B, C, *N) -> (B, d, *N).
+        """
+        if self.options.velocity is None:
+            return []
+        velocity = u if self.velocity is None else self.velocity(u)
+        return [-self.options.time_step / REACH * velocity]
+
+    def carry(self, u: Tensor, displacement: Tensor) -> Tensor:
+        """e^{cΔ/K}[u(· + δ)], with the displacement (B, d, *N) of a substep."""
+        options = self.options
+        carried = warp(u, displacement, options.interpolation, options.refine)
+        return carried if self.log_c is None else diffuse(carried, self.c / options.substeps)
 
     @property
     def c(self) -> Tensor:
-        """How much each channel diffuses in a step, (C,), in units of the domain; 0 where none."""
+        """How much each channel diffuses in a frame, (C,), in units of the domain."""
         if self.log_c is None:
             return torch.zeros(1)
         return FIRST_C * torch.exp(PACE * self.log_c)
 
 
-def warp(v: Tensor, displacement: Tensor) -> Tensor:
-    """v(x + δ(x)) for periodic fields, (B, C, *N) and (B, d, *N) -> (B, C, *N).
-
-    v is brought to a finer grid by its Fourier series and read there by cubic convolution (Keys),
-    which is exact at grid points and has an error of order three between them.
-    """
-    return read_between(resample(v, [REFINE * n for n in v.shape[2:]]), displacement)
+def make_velocity(
+    options: TransportHead, dim: int, channels: int
+) -> PseudoDifferentialOperator | None:
+    """K_b of a velocity that is not the field itself."""
+    if options.velocity == "field" and channels != dim:
+        cure = f"it takes {dim} of them, one for each axis: learn the velocity instead"
+        raise ValueError(f"the velocity is the field itself, of {channels} channels; {cure}")
+    if options.velocity == "biot-savart":
+        if (dim, channels) != (2, 1):
+            wrong = f"{channels} channels in dimension {dim}"
+            raise ValueError(f"velocity 'biot-savart' with {wrong}: it takes a vorticity in 2D")
+        return PseudoDifferentialOperator(BiotSavart())
+    if options.velocity == "learned":
+        scale, order = InputScale(dim, 1.0, 1.0), options.velocity_order
+        return PseudoDifferentialOperator(
+            ClassicalSymbol(channels, dim, scale=scale, order=order, depends_on_x=False)
+        )
+    return None
 
 
 def diffuse(v: Tensor, c: Tensor) -> Tensor:
@@ -108,40 +163,3 @@ def diffuse(v: Tensor, c: Tensor) -> Tensor:
     laplacian = laplacian_symbol(Grid(shape), v.device).to(c.dtype)
     damping = torch.exp(c.reshape(-1, *[1] * len(shape)) * laplacian)
     return inverse(transform(v, len(shape)) * damping, shape)
-
-
-def read_between(values: Tensor, displacement: Tensor) -> Tensor:
-    """v(x + δ(x)) for v on the finer grid, (B, C, *M) and (B, d, *N) -> (B, C, *N)."""
-    shape, fine = displacement.shape[2:], list(values.shape[2:])
-    channels, values = values.shape[1], values.flatten(2)
-    taps = [_taps(displacement[:, axis], axis, shape, fine) for axis in range(len(shape))]
-
-    def term(chosen: tuple[int, ...]) -> Tensor:
-        pairs = [axis_taps[k] for axis_taps, k in zip(taps, chosen, strict=True)]
-        position, weight = pairs[0]
-        for next_position, next_weight in pairs[1:]:
-            position, weight = position + next_position, weight * next_weight
-        index = position.flatten(1)[:, None].expand(-1, channels, -1)
-        return weight[:, None] * torch.unflatten(values.gather(2, index), 2, shape)
-
-    return reduce(torch.add, map(term, product(range(4), repeat=len(shape))))
-
-
-def _taps(
-    displacement: Tensor, axis: int, shape: torch.Size, fine: list[int]
-) -> list[tuple[Tensor, Tensor]]:
-    """Positions in the flat field and weights of the four neighbours along an axis."""
-    n, m = shape[axis], fine[axis]
-    steps = torch.arange(n, device=displacement.device, dtype=displacement.dtype) * REFINE
-    along = steps.reshape(-1, *[1] * (len(shape) - 1 - axis)) + displacement * m
-    first = along.detach().floor()
-    s = along - first
-    stride = torch.Size(fine[axis + 1 :]).numel()
-    weights = (
-        ((2 - s) * s - 1) * s / 2,
-        ((3 * s - 5) * s * s + 2) / 2,
-        ((4 - 3 * s) * s + 1) * s / 2,
-        (s - 1) * s * s / 2,
-    )
-    positions = [(first.long() + k - 1).remainder(m) * stride for k in range(4)]
-    return list(zip(positions, weights, strict=True))

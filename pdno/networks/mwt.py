@@ -72,7 +72,8 @@ class MWT(RecordsArguments, nn.Module):
         operator = partial(operator, coarsest=coarsest, base=base, space_time=space_time)
         self.operators = nn.ModuleList(operator() for _ in range(blocks))
         pointwise, channels = CONVOLUTION[self.axes], width * wavelets**dim
-        lifted = in_channels + self.axes if append_coordinates else in_channels
+        lifted = in_channels + self.axes * append_coordinates
+        lifted += 0 if options is None else options.inputs(dim)
         self.lift = pointwise(lifted, channels, 1)
         self.norms = nn.ModuleList(nn.BatchNorm3d(channels) for _ in range(blocks * space_time))
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
@@ -89,12 +90,15 @@ class MWT(RecordsArguments, nn.Module):
             layout = "(B, C, N_1, N_2, T)" if self.space_time else "(B, C, *N)"
             expected = f"{layout} with C={self.in_channels} and dim={self.dim}, channels first"
             raise ValueError(f"input has shape {tuple(f.shape)}; expected {expected}")
+        return self._outputs(f) if self.head is None else self.head(f, self._outputs)
+
+    def _outputs(self, f: Tensor) -> Tensor:
         v = self.lift(self._add_coordinates(f) if self.append_coordinates else f)
         for layer, operator in enumerate(self.operators):
             v = operator(v if layer == 0 else torch.relu(v))
             v = self.norms[layer](v) if self.space_time else v
         outputs: Tensor = self.project(v)
-        return outputs if self.head is None else self.head.project(outputs, f)
+        return outputs
 
     def _add_coordinates(self, f: Tensor) -> Tensor:
         """Append x with both ends and t = 1/T .. 1, as the published data have them."""

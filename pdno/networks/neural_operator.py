@@ -8,7 +8,8 @@ With a feed-forward part F = W₂ σ(W₁ · + b₁) + b₂ (not in the paper) a
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
@@ -26,6 +27,7 @@ from pdno.operators.pseudo_differential import (
     share_values,
 )
 from pdno.spectral.grid import Grid
+from pdno.symbols.base import SymbolValues
 from pdno.symbols.scale import ExactScales, scale_per_axis
 
 PROJECT_HIDDEN = 128
@@ -100,18 +102,19 @@ class NeuralOperator(ExactScales):
         self.padding, self.width = zeros, width
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
+        options = make_head(head)
 
         def pointwise(inputs: int, outputs: int, layers: int = len(operators)) -> nn.ModuleList:
             return nn.ModuleList(PointwiseLinear(inputs, outputs) for _ in range(layers))
 
         residual = len(operators) if feed_forward else 0
-        self.lift = PointwiseLinear(in_channels + columns[coordinates], width)
+        velocity = 0 if options is None else options.inputs(dim)
+        self.lift = PointwiseLinear(in_channels + columns[coordinates] + velocity, width)
         self.operators = nn.ModuleList(operators)
         self.locals = pointwise(width, width)
         self.expand = pointwise(width, feed_forward, residual)
         self.contract = pointwise(feed_forward, width, residual)
         self.project_hidden = PointwiseLinear(width, PROJECT_HIDDEN)
-        options = make_head(head)
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
         self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
         self.head = None if options is None else options.attach(dim, out_channels, self.project)
@@ -134,7 +137,19 @@ class NeuralOperator(ExactScales):
             )
         where = grid or Grid(tuple(f.shape[2:]))
         where.check(f, "f")
-        v, inner = self.enter(f, where), self.inner_grid(where)
+        network = partial(self._outputs, grid=where, t=t)
+        if self.head is None:
+            return network(f)
+        if torch.compiler.is_compiling():  # the compiler sees that symbols are evaluated again
+            frame: Tensor = self.head(f, network)
+            return frame
+        with share_values(self._values(where, t)):
+            frame = self.head(f, partial(self._outputs, grid=where))
+            return frame
+
+    def _outputs(self, f: Tensor, grid: Grid, t: Tensor | float | None = None) -> Tensor:
+        """The outputs of Q, from all channels that are lifted."""
+        v, inner = self.enter(f, grid), self.inner_grid(grid)
         for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
             if self.expand:
                 mapped = local(v, operator(v, inner, t))
@@ -142,8 +157,17 @@ class NeuralOperator(ExactScales):
             else:
                 v = self.activation(v) if layer else v
                 v = local(v, operator(v, inner, t))
-        outputs = perceptron(self.project_hidden, self.project, cut(v, where))
-        return outputs if self.head is None else self.head.project(outputs, f)
+        return perceptron(self.project_hidden, self.project, cut(v, grid))
+
+    def _values(
+        self, grid: Grid, t: Tensor | float | None = None
+    ) -> list[tuple[PseudoDifferentialOperator, Grid, SymbolValues]]:
+        """The values of all symbols on their grids, with their graph, for several calls."""
+        inner = self.inner_grid(grid)
+        values = [(layer, inner, layer.values_at_nodes(inner, t)) for layer in self.layers]
+        if self.velocity is not None:
+            values.append((self.velocity, grid, self.velocity.values_at_nodes(grid)))
+        return values
 
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[CachedLayer]:
         """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
@@ -154,12 +178,16 @@ class NeuralOperator(ExactScales):
         if self.takes_time or self.pde_parameters:
             raise ValueError("symbols of time or PDE parameters vary: do not freeze them")
         inner = self.inner_grid(grid)
-        return [operator.cache_values(inner, tolerance) for operator in self._operators()]
+        if self.velocity is not None:
+            self.velocity.cache_values(grid)
+        return [operator.cache_values(inner, tolerance) for operator in self.layers]
 
     def unfreeze(self) -> None:
         """Forget the cached values."""
-        for operator in self._operators():
+        for operator in self.layers:
             operator.cache.clear()
+        if self.velocity is not None:
+            self.velocity.cache.clear()
 
     def shared_step(self, grid: Grid, pde_parameters: Tensor | None = None) -> Step:
         """The network on a grid, with its symbols evaluated once for all calls, with their graph.
@@ -168,11 +196,10 @@ class NeuralOperator(ExactScales):
         """
         if self.takes_time:
             raise ValueError("a network that takes time predicts in one shot, not by a rollout")
-        inner, operators = self.inner_grid(grid), list(self._operators())
-        values = [operator.values_at_nodes(inner, pde_parameters) for operator in operators]
+        values = self._values(grid, pde_parameters)
 
         def step(window: Tensor) -> Tensor:
-            with share_values(inner, operators, values):
+            with share_values(values):
                 frame: Tensor = self(window, grid=grid)
                 return frame
 
@@ -181,17 +208,23 @@ class NeuralOperator(ExactScales):
     @property
     def takes_time(self) -> bool:
         """Whether the symbols depend on time."""
-        return any(getattr(operator.symbol, "takes_time", False) for operator in self._operators())
+        return any(getattr(operator.symbol, "takes_time", False) for operator in self.layers)
 
     @property
     def pde_parameters(self) -> int:
         """How many numbers of the equation the symbols see."""
-        return max(operator.symbol.pde_parameters for operator in self._operators())
+        return max(operator.symbol.pde_parameters for operator in self.layers)
 
-    def _operators(self) -> Iterator[PseudoDifferentialOperator]:
-        for operator in self.operators:
-            assert isinstance(operator, PseudoDifferentialOperator)
-            yield operator
+    @property
+    def layers(self) -> list[PseudoDifferentialOperator]:
+        """The K of each block."""
+        return [o for o in self.operators if isinstance(o, PseudoDifferentialOperator)]
+
+    @property
+    def velocity(self) -> PseudoDifferentialOperator | None:
+        """The velocity K_b of a transport head that has one."""
+        velocity = None if self.head is None else self.head.velocity
+        return velocity if isinstance(velocity, PseudoDifferentialOperator) else None
 
     def inner_grid(self, grid: Grid) -> Grid:
         """The grid of the blocks: that of f with the padding, or twice as many points."""

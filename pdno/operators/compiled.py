@@ -7,11 +7,12 @@ pass: for one sample they would be most of what a step keeps.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
+from pdno.interface.errors import check_choice
 from pdno.operators import native, reference, triton
 from pdno.operators.native import Sizes, find_kernels
 from pdno.spectral.fourier import spectrum_shape
@@ -57,8 +58,8 @@ def _operator(
         else:
             pairs = zip(backward(*tensors, grad, *ctx.rest), needed, strict=True)
             values = [value if need else None for value, need in pairs]
-        # tables have no gradients, but a place each
-        rest = [[None] * len(item) if index == 0 else None for index, item in enumerate(ctx.rest)]
+        # lists of tensors have no gradients, but a place each
+        rest = [[None] * len(item) if _are_tensors(item) else None for item in ctx.rest]
         return *values, *rest
 
     def make(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -70,6 +71,10 @@ def _operator(
         return operator
 
     return make
+
+
+def _are_tensors(item: object) -> TypeGuard[Tensors]:
+    return isinstance(item, Sequence) and all(isinstance(part, Tensor) for part in item)
 
 
 def _check(name: str, tensor: Tensor, dtype: torch.dtype, *shape: int) -> None:
@@ -266,3 +271,41 @@ def analyse(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     _check("f", q, torch.float32, *(*q.shape, 0, 0)[:2], *shape)
     spectrum = spectrum_shape(shape, _modes(kept))
     return _transformed(q, shape, kept, scaled, spectrum, back=True)
+
+
+# ---- fields between the points of a grid ----
+
+
+def _check_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> None:
+    batch, dim, *points = (
+        (*displacement.shape, 0, 0) if displacement.dim() < 2 else displacement.shape
+    )
+    nodes = coefficients.shape[2:]
+    _check("coefficients", coefficients, torch.float32, batch, *coefficients.shape[1:])
+    _check("displacement", displacement, torch.float32, batch, len(nodes), *points)
+    if not 1 <= dim <= 3 or any(m % n for m, n in zip(nodes, points, strict=True)):
+        problem = f"nodes {tuple(nodes)} and points {tuple(points)}"
+        raise ValueError(f"{problem}; expected 1 to 3 axes, and nodes a multiple of points")
+    check_choice("degree", degree, (0, 3, 5))
+
+
+@_operator(lambda c, displacement, *_: (_new_dense(c), _new_dense(displacement)))
+def read_spline_backward(
+    coefficients: Tensor, displacement: Tensor, grad: Tensor, degree: int
+) -> tuple[Tensor, Tensor]:
+    """The gradients of coefficients and displacement."""
+    _check_spline(coefficients, displacement, degree)
+    expected = (*coefficients.shape[:2], *displacement.shape[2:])
+    _check("grad", grad, torch.float32, *expected)
+    return native.read_spline_backward(*map(_dense, (coefficients, displacement, grad)), degree)
+
+
+@_operator(
+    lambda c, displacement, _: c.new_empty(*c.shape[:2], *displacement.shape[2:]),
+    backward=read_spline_backward,
+    in_reference=reference.read_spline,
+)
+def read_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> Tensor:
+    """Splines at displaced points, (B, C, *M) and (B, d, *N) -> (B, C, *N)."""
+    _check_spline(coefficients, displacement, degree)
+    return native.read_spline(_dense(coefficients), _dense(displacement), degree)

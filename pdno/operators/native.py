@@ -272,6 +272,42 @@ def contract_backward(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, T
     return c_bar, f_bar
 
 
+def read_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> Tensor:
+    """Splines at displaced points, (B, C, *M) and (B, d, *N) -> (B, C, *N)."""
+    out = _floats(*coefficients.shape[:2], *displacement.shape[2:])
+    sizes, points = _spline_sizes(coefficients, displacement, degree), math.prod(out.shape[2:])
+
+    def part(sample: int, first: int, last: int) -> None:
+        tensors = (sizes, coefficients[sample], displacement[sample], out[sample])
+        _call("read_spline", *tensors, first, last)
+
+    # every point is computed for itself: how they are shared out changes no bit
+    ranges = _even_ranges(points, -(-torch.get_num_threads() // max(len(out), 1)))
+    run_tasks(part, [(sample, *span) for sample in range(len(out)) for span in ranges])
+    return out
+
+
+def read_spline_backward(
+    coefficients: Tensor, displacement: Tensor, grad: Tensor, degree: int
+) -> tuple[Tensor, Tensor]:
+    """The gradients of coefficients and displacement."""
+    c_bar, d_bar = torch.zeros_like(coefficients), torch.empty_like(displacement)
+    sizes = _spline_sizes(coefficients, displacement, degree)
+
+    def part(sample: int) -> None:
+        tensors = (coefficients, displacement, grad, c_bar, d_bar)
+        _call("read_spline_backward", sizes, *(tensor[sample] for tensor in tensors))
+
+    run_tasks(part, [(sample,) for sample in range(len(grad))])
+    return c_bar, d_bar
+
+
+def _spline_sizes(coefficients: Tensor, displacement: Tensor, degree: int) -> Tensor:
+    missing = [1] * (5 - coefficients.dim())
+    points, nodes = displacement.shape[2:], coefficients.shape[2:]
+    return torch.tensor([coefficients.shape[1], degree, *missing, *points, *missing, *nodes])
+
+
 def _multiply(out: Tensor, a: Tensor, b: Tensor, *, conjugate: bool) -> None:
     """The matrix products out = a b, or a conj(b), of every mode, (rows, columns, *K)."""
     (inner, columns), modes = b.shape[:2], math.prod(b.shape[2:])

@@ -255,11 +255,10 @@ def _full_precision(device: torch.device) -> contextlib.AbstractContextManager[N
 
 @contextlib.contextmanager
 def share_values(
-    grid: Grid, operators: Iterable[PseudoDifferentialOperator], values: Iterable[SymbolValues]
+    values: Iterable[tuple[PseudoDifferentialOperator, Grid, SymbolValues]],
 ) -> Iterator[None]:
-    """Use these values of the operators in all calls of this block, by this thread."""
-    pairs = zip(operators, values, strict=True)
-    shared = {id(operator.cache): (grid, value) for operator, value in pairs}
+    """Use these values of operators on grids in all calls of this block, by this thread."""
+    shared = {id(operator.cache): (grid, value) for operator, grid, value in values}
     token = _SHARED.set({**_SHARED.get({}), **shared})
     try:
         yield

@@ -7,6 +7,8 @@
 """
 
 import math
+from functools import reduce
+from itertools import product as all_choices
 
 import torch
 from torch import Tensor
@@ -77,3 +79,51 @@ def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor
     """W₂ gelu(W₁ v + b₁) + b₂, (B, C, N) -> (B, O, N)."""
     hidden = functional.gelu(torch.matmul(w1, v) + b1[:, None])
     return torch.matmul(w2, hidden) + b2[:, None]
+
+
+def read_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> Tensor:
+    """Σ_k c_k Π_a β at the points x + δ(x), (B, C, *M) and (B, d, *N) -> (B, C, *N)."""
+    shape, nodes = displacement.shape[2:], tuple(coefficients.shape[2:])
+    channels, flat = coefficients.shape[1], coefficients.flatten(2)
+    taps = [_taps(displacement[:, axis], axis, nodes, degree) for axis in range(len(shape))]
+
+    def term(pairs: tuple[tuple[Tensor, Tensor], ...]) -> Tensor:
+        position = reduce(torch.add, [position for position, _ in pairs])
+        weight = reduce(torch.mul, [weight for _, weight in pairs])
+        index = position.flatten(1)[:, None].expand(-1, channels, -1)
+        return weight[:, None] * torch.unflatten(flat.gather(2, index), 2, shape)
+
+    return reduce(torch.add, map(term, all_choices(*taps)))
+
+
+def _taps(
+    displacement: Tensor, axis: int, nodes: tuple[int, ...], degree: int
+) -> list[tuple[Tensor, Tensor]]:
+    """Positions in the flat field and weights of the nodes around x_a + δ_a, along an axis."""
+    n, m, taps = displacement.shape[1 + axis], nodes[axis], 6 if degree == 5 else 4
+    moved, before = displacement * m, taps // 2 - 1
+    whole = moved.detach().floor()
+    steps = torch.arange(0, m, m // n, device=displacement.device)
+    first = whole.long() + steps.reshape(-1, *[1] * (len(nodes) - 1 - axis)) - before
+    distance, stride = moved - whole + before, math.prod(nodes[axis + 1 :])
+    return [
+        ((first + k).remainder(m) * stride, basis_function(distance - k, degree))
+        for k in range(taps)
+    ]
+
+
+def basis_function(x: Tensor, degree: int) -> Tensor:
+    """The B-spline Σ_k (-1)^k binom(p + 1, k) max((p + 1)/2 - k - |x|, 0)^p / p! of degree p.
+
+    Degree 0 stands for Keys' cubic convolution, |x| <= 2.
+    """
+    x = x.abs()
+    if degree == 0:
+        near, far = (1.5 * x - 2.5) * x * x + 1, ((2.5 - 0.5 * x) * x - 4) * x + 2
+        return torch.where(x <= 1, near, far)
+    ends = [(degree + 1) / 2 - k for k in range((degree + 1) // 2)]
+    powers = [
+        (-1) ** k * math.comb(degree + 1, k) * (end - x).clamp_min(0) ** degree
+        for k, end in enumerate(ends)
+    ]
+    return torch.stack(powers).sum(dim=0) / math.factorial(degree)

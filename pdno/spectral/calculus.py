@@ -34,14 +34,17 @@ def band_mask(grid: Grid, device: Device = None) -> Tensor:
     return (xi <= limit).all(dim=-1).to(torch.float64)
 
 
-def resample(f: Tensor, shape: Sequence[int]) -> Tensor:
+def resample(f: Tensor, shape: Sequence[int], *, multiplier: Tensor | None = None) -> Tensor:
     """The trigonometric polynomial through the samples f, on another grid, (..., *N) -> (..., *M).
 
     Going finer interpolates, going coarser drops the modes that the new grid cannot hold. A mode
-    at N/2 of an even grid stands for its two signs in equal parts.
+    at N/2 of an even grid stands for its two signs in equal parts. A `multiplier` (*N^), the same
+    at both signs, multiplies the modes of f.
     """
     new = Grid(tuple(shape)).shape
     f_hat = transform(f, len(new))
+    if multiplier is not None:
+        f_hat = f_hat * multiplier
     for position in range(-len(new), 0):
         if f.shape[position] != new[position]:
             f_hat = _resize_axis(f_hat, position, f.shape[position], new[position])

@@ -1,4 +1,4 @@
-"""Symbols given by formulas, one number per mode (I = O = 1), evaluated in float64."""
+"""Symbols given by formulas, from one channel to one or to the axes, evaluated in float64."""
 
 import math
 from abc import abstractmethod
@@ -22,8 +22,8 @@ class AnalyticSymbol(Symbol):
     hermitian = True
     class_order: float | None = None  # m of S^m_{1,0}, if it is in one at all times
 
-    def __init__(self) -> None:
-        super().__init__(1, 1)
+    def __init__(self, out_channels: int = 1) -> None:
+        super().__init__(1, out_channels)
 
     def proven_order(self, t: float | None = None) -> float | None:
         return self.class_order
@@ -32,7 +32,7 @@ class AnalyticSymbol(Symbol):
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         """a at integers ξ (*N^, d), as values (*N^), or (B, *N^) for times t (B, 1, ..., 1).
 
-        Symbols without time get t = 0.
+        Symbols without time get t = 0; those of several outputs give (O, *N^).
         """
 
     def space(self, x: Tensor) -> Tensor | None:
@@ -44,15 +44,17 @@ class AnalyticSymbol(Symbol):
         even = [(axis, n) for axis, n in enumerate(grid.shape) if n % 2 == 0]
         time = self._time(t, grid.dim)
         values = self._mean_of_signs(grid.modes(modes).to(torch.float64), time, even)
-        c = values[(..., None, None, None, *[slice(None)] * grid.dim)]
-        b = self.space(grid.points())
-        return SymbolValues(c, None if b is None else b[None, None, None])
+        return self._values(values, self.space(grid.points()), grid.dim)
 
     def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
         """The formula at any frequencies (M, d), by itself."""
-        values, b = self.formula(xi.double(), self._time(t)).to(torch.complex128), self.space(x)
-        space = None if b is None else b.double()[None, None, None]
-        return SymbolValues(values[None, None, None], space)
+        values = self.formula(xi.double(), self._time(t)).to(torch.complex128)
+        return self._values(values, self.space(x.double()), 1)
+
+    def _values(self, c: Tensor, b: Tensor | None, dim: int) -> SymbolValues:
+        several = self.out_channels > 1
+        c = c[None, :, None] if several else c[(..., None, None, None, *[slice(None)] * dim)]
+        return SymbolValues(c, None if b is None else b[None, None, None])
 
     def _time(self, t: Time, dim: int = 0) -> Tensor:
         zero = torch.zeros((), dtype=torch.float64)
@@ -109,6 +111,38 @@ class Derivative(AnalyticSymbol):
         _check_axes("derivative", self.order, xi)
         factors = [(2j * math.pi * xi[..., a]) ** power for a, power in enumerate(self.order)]
         return torch.stack(factors).prod(dim=0)
+
+
+class Gradient(AnalyticSymbol):
+    """2πiξ, the gradient ∇ of a field in d dimensions, from one channel to d; of order 1."""
+
+    class_order = 1.0
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.dim = dim
+
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
+        _check_axes("gradient", (1.0,) * self.out_channels, xi)
+        return 2j * math.pi * xi.movedim(-1, 0)
+
+
+class BiotSavart(AnalyticSymbol):
+    """2πi (ξ₂, -ξ₁) / 4π²|ξ|², the velocity (∂₂ψ, -∂₁ψ), -Δψ = ω, of a vorticity; of order -1.
+
+    In the plane, from one channel to two; zero at ξ = 0.
+    """
+
+    class_order, dim = -1.0, 2
+
+    def __init__(self) -> None:
+        super().__init__(2)
+
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
+        _check_axes("velocity", (1.0, 1.0), xi)
+        squared = _norm_squared(xi)
+        inverse_laplacian = torch.where(squared == 0, 0.0, 1 / squared.where(squared != 0, 1.0))
+        return 2j * math.pi * torch.stack([xi[..., 1], -xi[..., 0]]) * inverse_laplacian
 
 
 class FractionalLaplacian(AnalyticSymbol):

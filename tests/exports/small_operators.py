@@ -26,6 +26,13 @@ def diffusive():
     return network
 
 
+def carried(**options):
+    """A transport head in several substeps whose velocity takes part."""
+    network = step(head={"kind": "transport", "diffusion": True, "substeps": 3, **options})
+    torch.nn.init.constant_(network.head.log_c, 0.8)
+    return network
+
+
 OPERATORS = {
     "network": lambda: static(flow()),
     "trunk": lambda: static(flow(symbol="trunk")),
@@ -44,6 +51,11 @@ OPERATORS = {
     "increments": lambda: recurrent(flow(), pdno.Markov(), 2),
     "transport": lambda: recurrent(step(head="transport"), pdno.Rollout(), 2),
     "diffusion": lambda: recurrent(diffusive(), pdno.Rollout(), 2),
+    "substeps": lambda: recurrent(carried(), pdno.Rollout(), 2),
+    "biot-savart": lambda: recurrent(carried(velocity="biot-savart"), pdno.Rollout(), 2),
+    "learned velocity": lambda: recurrent(
+        carried(velocity="learned", interpolation="cubic", refine=3), pdno.Rollout(), 2
+    ),
     "space-time": lambda: recurrent(
         pdno.FNO(3, 2, 1, width=4, layers=2, modes=(4, 4, 2)), pdno.SpaceTime(), 2
     ),

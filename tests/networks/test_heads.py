@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from pdno import FNO, PDNO, Grid, OperatorDataset, fit, rollout
-from pdno.networks.heads import TransportHead, diffuse, warp
+from pdno.networks.heads import PACE, REACH, TransportHead, diffuse
 from pdno.networks.mwt import MWT
+from pdno.operators.warp import warp
 
 SHAPES = {1: (24,), 2: (12, 10), 3: (6, 8, 5)}
 
@@ -16,54 +17,6 @@ def wave(x):
     """A smooth periodic field of x (*N, d), (1, 1, *N)."""
     phase = sum((axis + 1) * 2 * math.pi * x[..., axis] for axis in range(x.shape[-1]))
     return (torch.sin(phase) + 0.5 * torch.cos(2 * math.pi * x[..., 0]))[None, None]
-
-
-def constant(shift, shape, batch=1):
-    d = torch.tensor(shift, dtype=torch.float64).reshape(1, -1, *[1] * len(shape))
-    return d.expand(batch, -1, *shape)
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_whole_steps_are_rolls(dim):
-    shape = SHAPES[dim]
-    v = torch.randn(2, 3, *shape, dtype=torch.float64)
-    steps = [3, -5, 2][:dim]
-    moved = warp(v, constant([s / n for s, n in zip(steps, shape, strict=True)], shape, 2))
-    expected = v.roll([-s for s in steps], dims=tuple(range(2, 2 + dim)))
-    torch.testing.assert_close(moved, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_it_converges_with_order_three(dim):
-    errors = []
-    for n in (16, 32):
-        x = Grid((n,) * dim).points()
-        shift = [0.0137, -0.2071, 0.3333][:dim]
-        d = 0.03 * torch.sin(2 * math.pi * x) + torch.tensor(shift, dtype=torch.float64)
-        exact = wave(x + d)
-        errors.append((warp(wave(x), d.movedim(-1, 0)[None]) - exact).abs().max())
-    assert math.log2(errors[0] / errors[1]) > 2.7 and errors[1] < 3e-3
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_a_turn_around_the_domain_changes_nothing(dim):
-    shape = SHAPES[dim]
-    v = torch.randn(1, 2, *shape, dtype=torch.float64)
-    d = 0.1 * torch.randn(1, dim, *shape, dtype=torch.float64)
-    torch.testing.assert_close(warp(v, d), warp(v, d + 1), rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_gradients_and_the_adjoint(dim):
-    shape = {1: (5,), 2: (4, 3), 3: (2, 3, 2)}[dim]
-    torch.manual_seed(0)
-    v = torch.randn(1, 2, *shape, dtype=torch.float64, requires_grad=True)
-    d = 0.3 * torch.randn(1, dim, *shape, dtype=torch.float64)
-    assert torch.autograd.gradcheck(warp, (v, d.requires_grad_()))
-    u, w, d = torch.randn_like(v), torch.randn_like(v), d.detach()
-    (adjoint,) = torch.autograd.grad(warp(v, d), v, w)
-    u = u.detach()
-    assert abs(float((warp(u, d) * w).sum() - (u * adjoint).sum())) < 1e-12
 
 
 NETWORKS = {
@@ -97,6 +50,86 @@ def test_rollouts_share_the_symbols_and_give_the_same(kind):
     for frame in frames.unbind(1):
         torch.testing.assert_close(network(window), frame, rtol=1e-5, atol=1e-6)
         window = torch.cat([window[:, 1:], frame], dim=1)
+
+
+@pytest.mark.parametrize("velocity", [None, "field", "learned"])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_substeps_are_steps_of_the_same_network(dim, velocity):
+    """K substeps of a head are K calls of one with K = 1 and a K-th of its outputs."""
+    torch.manual_seed(0)
+    options = {"diffusion": True, "velocity": velocity}
+    many = PDNO(dim, dim, dim, width=4, modes=2, head=TransportHead(substeps=3, **options))
+    one = PDNO(dim, dim, dim, width=4, modes=2, head=TransportHead(time_step=1 / 3, **options))
+    one.load_state_dict(many.state_dict())
+    many, one = many.double(), one.double()
+    with torch.no_grad():
+        for weights in one.project.parameters():
+            weights.div_(3)
+        one.head.log_c.sub_(math.log(3) / PACE)
+    u = f = torch.randn(2, dim, *(8,) * dim, dtype=torch.float64)
+    if velocity is not None:  # the input of the velocity is that of a whole frame
+        with torch.no_grad():
+            one.lift.weight[:, dim : 2 * dim].mul_(3)
+    for _ in range(3):
+        u = one(u)
+    torch.testing.assert_close(many(f), u, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_a_constant_velocity_carries_a_field_once_around(steps):
+    """u_t + (1/4, 0)·∇u = 0 with the velocity in the field: after four frames u is back."""
+    head = TransportHead(velocity="field", substeps=steps)
+    network = PDNO(2, 2, 2, width=4, modes=2, head=head)
+    torch.nn.init.zeros_(network.project.weight)
+    u = torch.stack([torch.full((16, 16), 0.25), torch.zeros(16, 16)])[None]
+    u = u.double()
+    u[:, 1] += 1e-6 * wave(Grid((16, 16)).points())[0]
+    moved = rollout(network.double(), u, 4)
+    quarter = u[0, 1].roll(4, dims=0)
+    torch.testing.assert_close(moved[0, 0, 1], quarter, rtol=0, atol=2e-9)
+    torch.testing.assert_close(moved[0, 3], u[0], rtol=0, atol=1e-8)
+
+
+def test_the_velocity_of_a_vorticity():
+    """ω = 8π² sin 2πx cos 2πy has ψ = sin 2πx cos 2πy and the velocity (∂₂ψ, -∂₁ψ)."""
+    x, y = (2 * math.pi * Grid((16, 16)).points()).unbind(-1)
+    w = 8 * math.pi**2 * torch.sin(x) * torch.cos(y)
+    network = PDNO(2, 1, 1, width=4, modes=2, head=TransportHead(velocity="biot-savart"))
+    flow = network.head.flow(w[None, None])[0] * -REACH
+    expected = [-torch.sin(x) * torch.sin(y), -torch.cos(x) * torch.cos(y)]
+    torch.testing.assert_close(flow[0], 2 * math.pi * torch.stack(expected), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("velocity", "dim", "channels"),
+    [("field", 2, 1), ("biot-savart", 2, 2), ("biot-savart", 1, 1)],
+)
+def test_a_velocity_that_does_not_fit_is_refused(velocity, dim, channels):
+    with pytest.raises(ValueError, match="it takes"):
+        PDNO(dim, channels, channels, width=4, modes=2, head=TransportHead(velocity=velocity))
+
+
+def test_a_velocity_is_learned_from_frames():
+    """Frames carried by u = -2 ∂ω/∂x teach b(ξ) = -4πi ξ on the modes that they have."""
+    torch.manual_seed(0)
+    x = Grid((32,)).points()[:, 0]
+    xi = torch.arange(1, 5)
+    phases = torch.rand(64, 4, 1) * 2 * math.pi
+    f = (torch.randn(64, 4, 1) * torch.cos(2 * math.pi * xi[:, None] * x + phases)).sum(1) / 4
+    slope = -torch.fft.irfft(2j * math.pi * torch.fft.rfftfreq(32, 1 / 32) * torch.fft.rfft(f))
+    moved = warp(f[:, None].double(), -2e-3 * slope[:, None].double())
+    data = OperatorDataset.from_arrays(f[:, None].float(), moved.float(), Grid((32,)))
+    head = TransportHead(velocity="learned", velocity_order=1.0, time_step=2e-3)
+    network = FNO(1, 1, 1, width=2, modes=1, layers=1, head=head)
+    with torch.no_grad():  # the law alone: no network below
+        network.project.weight.zero_()
+        network.project.weight.requires_grad_(False)
+    model = fit(network, data, epochs=300, batch_size=16, normalization="none")
+    b = model.network.head.velocity.values(Grid((32,))).frequency[0, 0, 0, 1:5]
+    pace = model.network.head.pace
+    exact = -2j * math.pi * xi
+    difference = (pace * b).detach() - exact
+    assert float(difference.abs().norm() / exact.abs().norm()) < 0.05
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
