@@ -299,6 +299,10 @@ class NavierStokesProblem(Problem):
     )
     fields = ("initial_vorticity", "vorticity")
     parameter_names = ("viscosity", "forcing")
+    schemes = {
+        "accurate": Problem.schemes[""],
+        "fast": "Fourier, smooth filter, exponential Runge-Kutta of order 4, float32",
+    }
 
     resolution: Resolution = 64
     viscosity: Positive = 1e-5
@@ -309,6 +313,9 @@ class NavierStokesProblem(Problem):
     """Amplitude of ω₀: published data (2·7³), ported code (7³), or as printed (7^1.5)."""
     final_time: Annotated[int, Field(ge=1, le=10_000)] = 20
     """Last time; frames are stored at t = 1, 2, ..., final_time."""
+    scheme: Literal["accurate", "fast"] = "accurate"
+    """How it is solved: "accurate" by the 2/3 rule in float64, "fast" by a smooth filter and long
+    steps in float32. At ν = 1e-5 the fast scheme on 128² is as exact as the other on 256²."""
 
     @property
     def usual_solver_points(self) -> int:
@@ -317,10 +324,13 @@ class NavierStokesProblem(Problem):
         return 128 if smallest >= 1e-4 else self.published_points
 
     def physics(self) -> "Physics":
+        from pdno.equations.base import ACCURATE, FAST
         from pdno.equations.evolution import NavierStokes
         from pdno.fields.distributions import navier_stokes_initial
 
-        return navier_stokes_initial(self.amplitude), NavierStokes(self.viscosity, self.forcing)
+        scheme = FAST if self.scheme == "fast" else ACCURATE
+        equation = NavierStokes(self.viscosity, self.forcing, scheme)
+        return navier_stokes_initial(self.amplitude), equation
 
 
 PROBLEMS: dict[str, type[Problem]] = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
+from pdno.equations.base import ACCURATE, EvolutionEquation, FlowRates, Scheme, Semilinear
 from pdno.equations.symmetries import Symmetries, Symmetry, all_translations, box_symmetries
 from pdno.interface.errors import check_at_least
 from pdno.spectral.calculus import band_limits, band_mask, laplacian_symbol
@@ -91,26 +91,29 @@ class NavierStokes(EvolutionEquation):
 
     viscosity: float = 1e-5
     forcing: float = 0.1
+    scheme: Scheme = ACCURATE
     dim = 2
 
     def __post_init__(self) -> None:
         check_at_least("viscosity", self.viscosity, 0)
 
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
-        """L(ξ) = -4π²|ξ|²ν and N(ω̂) = f̂ - F[v·∇ω], on the modes |ξ_j| < N_j/3."""
-        modes = band_limits(grid)
+        """L(ξ) = -4π²|ξ|²ν and N(ω̂) = f̂ - F[v·∇ω], in the band of the scheme."""
+        real, dealiasing = self.scheme.dtype, self.scheme.dealiasing
+        modes = band_limits(grid, dealiasing)
         columns = slice(0, modes[-1])
         xi = grid.modes(device=device)[:, columns].to(torch.float64)
-        band = band_mask(grid, device=device)[:, columns]
+        band = band_mask(grid, device, dealiasing)[:, columns]
         laplacian = laplacian_symbol(grid, device)[:, columns]
-        inverse_laplacian = 1 / torch.where(laplacian == 0, torch.inf, -laplacian)
+        inverse_laplacian = band / torch.where(laplacian == 0, torch.inf, -laplacian)
         velocity = torch.stack([xi[..., 1], -xi[..., 0]]).mul(inverse_laplacian) * (2j * math.pi)
+        velocity = velocity.to(real.to_complex())
         stress = torch.stack([xi[..., 0] ** 2 - xi[..., 1] ** 2, xi[..., 0] * xi[..., 1]])
         # real tables as wide as the complex fields they multiply, so that the product is one pass
-        stress = (4 * math.pi**2 * stress).unsqueeze(-1).expand(-1, -1, -1, 2).contiguous()
-        shear, normal = stress
-        force = torch.view_as_real(transform(self.force(grid, device), 2, modes))
-        reach = 2 * math.pi * (xi.abs() * band[..., None]).amax(dim=(0, 1))
+        stress = (4 * math.pi**2 * stress).unsqueeze(-1).expand(-1, -1, -1, 2)
+        shear, normal = stress.to(real).contiguous()
+        force = torch.view_as_real(transform(self.force(grid, device).to(real), 2, modes))
+        reach = 2 * math.pi * (xi.abs() * (band > 0.5)[..., None]).amax(dim=(0, 1)).to(real)
 
         def nonlinear(w_hat: Tensor) -> Tensor:
             v1, v2 = inverse(velocity * w_hat, grid.shape, modes).unbind(1)

@@ -11,13 +11,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from pdno.equations.base import EvolutionEquation, Semilinear, apply_linear
+from pdno.equations.base import ACCURATE, EvolutionEquation, Scheme, Semilinear, apply_linear
 from pdno.equations.darcy import Darcy
 from pdno.interface.errors import SolverError
 from pdno.solvers.elliptic import solve_elliptic
 from pdno.spectral.fourier import inverse
 
-CARRY = 1.25  # largest angle by which a step may turn a mode; the method is stable to 2.8
 STEPS_BETWEEN_LOOKS, SPEED_UP_ALLOWED = 8, 1.5
 MOST_STEPS = 200_000  # between two frames
 
@@ -33,7 +32,8 @@ def solve(
 ) -> Tensor:
     """Solve an equation for a batch of initial states or coefficients.
 
-    Shapes: evolution (B, C, *N) -> (B, T, C, *N); Darcy (B, 1, *N) -> (B, 1, *N); float64.
+    Shapes: evolution (B, C, *N) -> (B, T, C, *N); Darcy (B, 1, *N) -> (B, 1, *N); float64, or as
+    the scheme of the equation says.
 
     Data are initial states on a periodic grid, or the permeability at cell centres. `times` of an
     evolution equation increase from 0 on. Without a fixed `step` the steps follow the flow,
@@ -53,13 +53,15 @@ def solve(
         raise ValueError(f"times {moments}: expected increasing times >= 0")
     if (step is not None and not step > 0) or refine < 1:
         raise ValueError(f"step {step} and refine {refine}: expected positive numbers")
-    system = equation.discretise(equation.check(data), data.device)
+    system, dtype = equation.discretise(equation.check(data), data.device), equation.scheme.dtype
     shape, state, u_hat = data.shape[2:], data.to(torch.float64), system.coefficients(data)
     if system.nonlinear is None:
         propagators = [_functions(system.linear * t, data.dim(), 0)[0] for t in moments]
         moved = torch.stack([apply_linear(table, u_hat) for table in propagators], dim=1)
         return inverse(moved, shape, system.modes)
-    stepper, frames = _Stepper(system, step, refine), [state] if moments[0] == 0.0 else []
+    u_hat, state = u_hat.to(dtype.to_complex()), state.to(dtype)
+    stepper = _Stepper(system, step, refine, equation.scheme)
+    frames = [state] if moments[0] == 0.0 else []
     for start, end in pairwise([0.0, *moments]):
         if end > 0.0:
             u_hat = stepper.advance(u_hat, start, end)
@@ -82,16 +84,19 @@ def solve_with_residual(
 class _Stepper:
     """Takes steps whose size follows the flow, and keeps the tables of the last one.
 
-    h · carry <= CARRY, unless diffusion tames the modes that the flow would turn faster, and
+    h · carry <= angle, unless diffusion tames the modes that the flow would turn faster, and
     h · deform <= `Semilinear.deformation`. The rates (`FlowRates`) are evaluated every few steps;
     if the flow has sped up too much meanwhile, these steps are repeated, smaller.
     """
 
-    def __init__(self, system: Semilinear, step: float | None, refine: int) -> None:
+    def __init__(
+        self, system: Semilinear, step: float | None, refine: int, scheme: Scheme
+    ) -> None:
         if system.nonlinear is None or system.rates is None:
             raise ValueError("an equation with a nonlinear term needs the rates of its flow")
         self.rates, self.fixed_step, self.refine = system.rates, step, refine
         self.system, self.nonlinear, self.fastest = system, system.nonlinear, 0
+        self.scheme = scheme
         self.tables: _Tables | None = None
         # real tables multiply real and imaginary parts alike, several times faster than complex
         dim = len(system.modes)
@@ -128,7 +133,7 @@ class _Stepper:
     def _take(self, u_hat: Tensor, step: float, count: int) -> tuple[Tensor, float]:
         """The state after some steps, and their size: that of the last tables if it is as good."""
         if self.tables is None or abs(self.tables.step / step - 1) > 1e-12:
-            self.tables = _Tables(self.system, step, self.real)
+            self.tables = _Tables(self.system, step, self.real, self.scheme.dtype)
         u = torch.view_as_real(u_hat) if self.real else u_hat
         for _ in range(count):
             u = self.tables.etdrk4(self.nonlinear, u)
@@ -142,8 +147,10 @@ class _Stepper:
             self.fastest = int((~finite).nonzero()[0])
             return 0.0
         self.fastest = int(rates.carry.argmax())
-        carry = torch.maximum(CARRY / rates.carry, CARRY**2 / rates.damped)
-        limit = float(torch.minimum(carry, self.system.deformation / rates.deform).min())
+        angle = self.scheme.angle
+        carry = torch.maximum(angle / rates.carry, angle**2 / rates.damped)
+        deformation = self.system.deformation * angle / ACCURATE.angle
+        limit = float(torch.minimum(carry, deformation / rates.deform).min())
         return self.fixed_step or limit / self.refine
 
 
@@ -158,15 +165,17 @@ class _Tables:
     φ₁ = (e^z - 1)/z, φ₂ = (e^z - 1 - z)/z², φ₃ = (e^z - 1 - z - z²/2)/z³.
     """
 
-    def __init__(self, system: Semilinear, step: float, real: bool) -> None:
+    def __init__(self, system: Semilinear, step: float, real: bool, dtype: torch.dtype) -> None:
         z, dims = system.linear * step, len(system.modes) + 2
         whole, phi_1, phi_2, phi_3 = _functions(z, dims, 3)
         half, phi_half = _functions(z / 2, dims, 1)
         self.step, first = step, phi_1 - 3 * phi_2 + 4 * phi_3
         weights = [phi_half / 2, first, 2 * phi_2 - 4 * phi_3, 4 * phi_3 - phi_2]
-        tables = [half, whole, *(weight.mul_(step) for weight in weights)]
+        weights = [weight.mul_(step) for weight in weights]
         if system.band is not None:
-            tables = [table * system.band for table in tables]
+            weights = [weight * system.band for weight in weights]
+        tables = [half, whole, *weights]
+        tables = [t.to(dtype.to_complex() if t.is_complex() else dtype) for t in tables]
         if real:
             tables = [torch.stack([table] * 2, dim=-1) for table in tables]
         self.half, self.full, self.stage, self.first, self.middle, self.last = tables

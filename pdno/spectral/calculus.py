@@ -1,4 +1,4 @@
-"""Spectral calculus on periodic grids: the Laplacian, the 2/3 rule, moving between grids.
+"""Spectral calculus on periodic grids: the Laplacian, dealiasing, moving between grids.
 
 Keeping only |ξ_j| < N/3 before and after a product of two functions removes its aliasing exactly
 (the 2/3 rule). Periodic fields move between grids by `resample`, other fields by splines.
@@ -7,6 +7,7 @@ Keeping only |ξ_j| < N/3 before and after a product of two functions removes it
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Literal
 
 import torch
 from scipy.interpolate import CubicSpline
@@ -15,6 +16,8 @@ from torch import Tensor
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Device, Grid
 
+Dealiasing = Literal["two-thirds", "smooth"]
+
 
 def laplacian_symbol(grid: Grid, device: Device = None) -> Tensor:
     """-4π²|ξ|², the symbol of Δ on the half spectrum, shape (*N^), float64."""
@@ -22,16 +25,24 @@ def laplacian_symbol(grid: Grid, device: Device = None) -> Tensor:
     return xi.square().sum(dim=-1).mul_(-4 * math.pi**2)
 
 
-def band_limits(grid: Grid) -> tuple[int | None, ...]:
-    """Kept modes that hold the band |ξ_j| < N_j/3: only the half axis is cut short."""
-    return (*(None,) * (grid.dim - 1), (grid.shape[-1] - 1) // 3 + 1)
+def band_limits(grid: Grid, dealiasing: Dealiasing = "two-thirds") -> tuple[int | None, ...]:
+    """Kept modes that hold the band of a rule: only the half axis is cut short."""
+    n = grid.shape[-1]
+    kept = (n - 1) // 3 + 1 if dealiasing == "two-thirds" else (n + 1) // 2
+    return (*(None,) * (grid.dim - 1), kept)
 
 
-def band_mask(grid: Grid, device: Device = None) -> Tensor:
-    """1 where |ξ_j| < N_j/3 on every axis and 0 elsewhere (the 2/3 rule), (*N^), float64."""
-    xi = grid.modes(device=device).abs()
-    limit = torch.tensor([(n - 1) // 3 for n in grid.shape], device=device)
-    return (xi <= limit).all(dim=-1).to(torch.float64)
+def band_mask(grid: Grid, device: Device = None, dealiasing: Dealiasing = "two-thirds") -> Tensor:
+    """What multiplies the modes under a rule against aliasing, (*N^), float64.
+
+    "two-thirds" is 1 where |ξ_j| < N_j/3 on every axis and 0 elsewhere, "smooth" the product of
+    e^{-36 |2ξ_j/N_j|^36} (Hou and Li, J. Comput. Phys. 226, 2007), 0 where |ξ_j| = N_j/2.
+    """
+    xi, n = grid.modes(device=device).abs().double(), torch.tensor(grid.shape, device=device)
+    if dealiasing == "two-thirds":
+        return (3 * xi < n).all(dim=-1).to(torch.float64)
+    damped = torch.exp(-36 * (2 * xi / n) ** 36)
+    return torch.where(2 * xi == n, 0.0, damped).prod(dim=-1)
 
 
 def resample(f: Tensor, shape: Sequence[int], *, multiplier: Tensor | None = None) -> Tensor:
