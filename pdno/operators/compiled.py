@@ -289,7 +289,11 @@ def _check_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> No
     check_choice("degree", degree, (0, 3, 5))
 
 
-@_operator(lambda c, displacement, *_: (_new_dense(c), _new_dense(displacement)))
+@_operator(
+    lambda coefficients, displacement, grad, degree: tuple(
+        map(_new_dense, (coefficients, displacement))
+    )
+)
 def read_spline_backward(
     coefficients: Tensor, displacement: Tensor, grad: Tensor, degree: int
 ) -> tuple[Tensor, Tensor]:
@@ -297,11 +301,14 @@ def read_spline_backward(
     _check_spline(coefficients, displacement, degree)
     expected = (*coefficients.shape[:2], *displacement.shape[2:])
     _check("grad", grad, torch.float32, *expected)
-    return native.read_spline_backward(*map(_dense, (coefficients, displacement, grad)), degree)
+    operands = _dense(coefficients), _dense(displacement), _dense(grad)
+    return native.read_spline_backward(*operands, degree)
 
 
 @_operator(
-    lambda c, displacement, _: c.new_empty(*c.shape[:2], *displacement.shape[2:]),
+    lambda coefficients, displacement, degree: coefficients.new_empty(
+        *coefficients.shape[:2], *displacement.shape[2:]
+    ),
     backward=read_spline_backward,
     in_reference=reference.read_spline,
 )
