@@ -139,9 +139,7 @@ def test_on_noise_a_frozen_operator_is_as_exact_as_torch(family):
 
 def test_another_grid_is_refused():
     frozen = freeze(OPERATORS["network"]())
-    with pytest.raises(
-        ValueError, match=r"inputs has shape .*; its last 2 axes must be \(16, 16\)"
-    ):
+    with pytest.raises(ValueError, match=r"its last 2 axes must be \(16, 16\)"):
         frozen(torch.zeros(1, 1, 24, 24))
 
 

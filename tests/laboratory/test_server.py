@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+import contextlib
 import functools
 import json
 import os
 import socket
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -309,8 +311,97 @@ def test_other_hosts_are_not_served(client):
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
 
 
+CROSS_SITE = (
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+)
+
+
+@pytest.fixture
+def computed(monkeypatch):
+    """What processes of their own are asked for, which does not come until it is cancelled."""
+    calls = {"begun": 0, "cancelled": 0}
+
+    async def wait(self, function):
+        if function is os.getpid:  # the process is started beforehand
+            return 0
+        calls["begun"] += 1
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            calls["cancelled"] += 1
+            raise
+
+    monkeypatch.setattr(Worker, "run", wait)
+    return calls
+
+
+CERTIFICATE = "/api/certificate?operator=darcy-PDNO&layer=0"
+
+
+def until(condition):
+    for _ in range(1200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came")
+
+
+def test_requests_of_other_sites_cost_nothing(runs, laboratory, computed):
+    with laboratory(runs[:1]) as address, httpx.Client(base_url=address, timeout=60) as client:
+        for headers in CROSS_SITE * 5:
+            answer = client.get(CERTIFICATE, headers=headers)
+            assert answer.status_code == 403 and "other pages" in answer.json()["detail"]
+        for headers in CROSS_SITE:
+            for path in ("predict", "truth", "layer"):
+                answer = client.post(f"/api/{path}", json=GOOD, headers=headers)
+                assert answer.status_code == 403
+            assert client.get("/api/operators", headers=headers).status_code == 403
+            assert client.get("/app.js", headers=headers).status_code == 403
+        link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+        assert client.get("/", headers=link).status_code == 200
+        own = {"sec-fetch-site": "same-origin", "origin": address}
+        assert client.post("/api/predict", json=GOOD, headers=own).status_code == 200
+    assert computed["begun"] == 0
+
+
+def test_equal_requests_are_computed_once_and_for_nobody_not_at_all(runs, laboratory, computed):
+    head = f"GET {CERTIFICATE} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+    with laboratory(runs[:1]) as address:
+        port = int(address.rpartition(":")[2])
+        readers = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(20)]
+        for reader in readers:
+            reader.sendall(head)
+        until(lambda: computed["begun"] == 1)
+        for reader in readers[:-1]:
+            reader.close()
+        assert httpx.get(f"{address}/", timeout=60).status_code == 200
+        assert computed == {"begun": 1, "cancelled": 0}
+        readers[-1].close()
+        until(lambda: computed["cancelled"] == 1)
+        assert computed["begun"] == 1
+
+
+def test_the_number_of_requests_at_work_is_limited(runs, laboratory, computed, monkeypatch):
+    monkeypatch.setattr(server, "MOST_AT_WORK", 2)
+    with laboratory(runs[:1]) as address:
+        port = int(address.rpartition(":")[2])
+        readers = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(2)]
+        for layer, reader in enumerate(readers):
+            path = CERTIFICATE.replace("layer=0", f"layer={layer}")
+            reader.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        until(lambda: computed["begun"] == 2)
+        answer = httpx.get(f"{address}/api/operators", timeout=60)
+        assert answer.status_code == 429 and "try again" in answer.json()["detail"]
+        for reader in readers:
+            reader.close()
+
+
 SLOW = (
     b"GET / HT",
+    b"GET / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{",
     b"POST /api/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     b"content-length: 100\r\n\r\n{",
 )
@@ -323,7 +414,51 @@ def test_slow_readers_are_sent_away(runs, laboratory, monkeypatch):
         for sent in SLOW:
             with socket.create_connection(("127.0.0.1", port), timeout=60) as slow:
                 slow.sendall(sent)
-                assert slow.recv(100).startswith(b"HTTP/1.1 408")
+                answer = slow.recv(1000)
+                assert answer.startswith(b"HTTP/1.1 408") and b"nosniff" in answer
+
+
+def test_many_slow_readers_do_not_keep_others_out(runs, laboratory):
+    """A few are waited for, others for a second."""
+    with laboratory(runs[:1]) as address:
+        port = int(address.rpartition(":")[2])
+        slow = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(255)]
+        for number, connection in enumerate(slow):
+            connection.sendall(SLOW[number % len(SLOW)])
+        assert httpx.get(f"{address}/", timeout=60).status_code == 200
+        closed = [connection.recv(1000) for connection in slow[: -2 * server.MOST_SLOW]]
+        assert all(answer.startswith(b"HTTP/1.1 408") for answer in closed)
+        for connection in slow:
+            connection.close()
+
+
+def test_readers_who_do_not_read_take_no_memory(runs, laboratory, monkeypatch):
+    size, status = 2**25, Path("/proc/self/statm")
+    if not status.is_file():
+        pytest.skip("the memory of this process is not known here")
+    files = server.page_files() | {"large.js": bytes(size)}
+    monkeypatch.setattr(server, "page_files", lambda: files)
+    monkeypatch.setattr(server, "SECONDS", 1.0)
+
+    def resident():
+        return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with laboratory(runs[:1]) as address:
+        port, before = int(address.rpartition(":")[2]), resident()
+        readers = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(20)]
+        for reader in readers:
+            reader.sendall(b"GET /large.js HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        time.sleep(0.5)
+        assert httpx.get(f"{address}/", timeout=60).status_code == 200
+        assert resident() - before < 5 * size
+        time.sleep(2)
+        for reader in readers:  # what the system holds, and then the end
+            received = 0
+            with contextlib.suppress(ConnectionResetError):
+                while part := reader.recv(2**20):
+                    received += len(part)
+            assert received < size
+            reader.close()
 
 
 def test_every_response_has_the_security_headers(client):
