@@ -51,3 +51,21 @@ def test_the_bound_lies_below_a_prediction_and_falls_where_more_is_given():
     assert 0.02 < below.mean() / 2**0.5 < 1.1 * above.mean()
     more, _ = least_error.bounds(range(6), points=16, **given)
     assert np.all(more.mean(axis=1) < below.mean(axis=1))
+
+
+def test_distances_along_a_random_scan_grow_to_those_of_independent_draws():
+    """E ‖u_0 - u_n‖ of a chain begun in its law is no more than that of independent draws."""
+    rng, sites = np.random.default_rng(3), 3
+    states = np.array(np.meshgrid(*[[0, 1]] * sites)).reshape(sites, -1).T
+    law = rng.random(len(states)) ** 3
+    law /= law.sum()
+    alike = [np.delete(states, k, 1) for k in range(sites)]
+    same = [np.all(a[:, None] == a[None], axis=2) for a in alike]
+    step = sum(part * law / (part @ law)[:, None] for part in same) / sites
+    assert np.allclose(law @ step, law) and np.linalg.eigvals(step).real.min() > -1e-12
+    u = rng.standard_normal((len(states), 5))
+    for power in (1, 2):
+        distance = np.linalg.norm(u[:, None] - u[None], axis=2) ** power
+        along = [law @ (np.linalg.matrix_power(step, n) * distance).sum(axis=1) for n in range(30)]
+        assert np.all(np.diff(along) > -1e-12)
+        assert along[-1] <= law @ distance @ law + 1e-12

@@ -19,8 +19,8 @@ inequality.
 The Gibbs chains of a sample give two bounds, however slowly they forget where they began:
 
 - below: begun at the true g, which is a draw of its law given s. A chain that picks its sites at
-  random is a positive operator, so u and u' are correlated at most positively and their difference
-  is at most what it is for independent draws; it grows with the number of sweeps.
+  random is a positive operator, so E |u - u'|² and E |u - u'| are at most what they are for
+  independent draws, and grow with the number of sweeps (docs/results.md has the proof).
 - above: begun without knowing the true g. The mean of its u' is a prediction, so that its error is
   not below the least one.
 

@@ -34,7 +34,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from pdno.figures.style import figure_style, spread
 from pdno.files import run_folder
-from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
+from pdno.files.metric_table import ERROR, NetworkMetrics, Summary, by_network
 from pdno.paper import claims, figures_errors
 from pdno.paper.published import Budget
 from pdno.paper.reproduce import study_of
@@ -351,10 +351,8 @@ def _selected(words: str) -> float:
     folder, model, split, *rest = (word.strip() for word in words.split("|"))
     metric = rest[0] if rest else ERROR
     points = int(rest[1]) if len(rest) > 1 else None
-    networks, pairs = (
-        results_of(folder.removeprefix("±").strip()).every_network,
-        metric == "per pair",
-    )
+    results, pairs = results_of(folder.removeprefix("±").strip()), metric == "per pair"
+    networks = results.every_network or by_network(results.resources)
     summaries = [
         s
         for n in networks

@@ -255,10 +255,16 @@ def darcy_modes(
 def darcy_activation(
     preset: PaperPreset = "small", *, resolution: Points = None, seeds: Seeds = 1
 ) -> Study:
-    """Ablation: GELU against ReLU symbol networks on Darcy (fig. 11)."""
+    """Ablation: GELU against ReLU symbol networks on Darcy (fig. 11).
+
+    In `paper` the first layer has GELU in both, as in the published code.
+    """
+    first = {"first_activation": "gelu"} if preset == "paper" else {}
     sets = [
         {
-            f"PDNO {name}": merged(runs["PDNO a(x,ξ)"], {"network": {"activation": name.lower()}})
+            f"PDNO {name}": merged(
+                runs["PDNO a(x,ξ)"], {"network": {"activation": name.lower(), **first}}
+            )
             for name in ("GELU", "ReLU")
         }
         for runs in static_sets("darcy", preset, resolution)
@@ -312,10 +318,10 @@ def darcy_samples(
 
 @recipe
 def burgers_rollout(preset: SmallPreset = "small", *, seeds: Seeds = 1) -> Study:
-    """A step e^A u + B σ(W u + b), and how long its rollouts are guaranteed.
+    """A step e^A u + B σ(W u + b), with proven error bounds of its rollouts on test samples.
 
     Steps of 0.02 from one frame of Burgers, rolled out over 29 of them; `pdno symbol RUN` prints
-    and draws the guarantee.
+    and draws the bounds, which need the true frames.
     """
     runs = runs_of("burgers-rollout", preset)
     return make_study("burgers-rollout", preset, [runs], seeds=seeds)

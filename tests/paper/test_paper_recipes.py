@@ -197,6 +197,9 @@ def test_ablations():
     assert {e.resolution for e in recipes.darcy_modes("paper").experiments} == {256}
     both = recipes.darcy_activation("paper").experiments
     assert {e.resolution for e in both} == {32, 64, 128, 256, 512}
+    # the published 2D code has GELU in the first layer, whatever the others have
+    assert {e.network.first_activation for e in both} == {"gelu"}
+    assert {e.network.activation for e in both} == {"gelu", "relu"}
     widths = recipes.navier_stokes_width("paper").experiments
     assert {(e.problem.viscosity, e.train) for e in widths} == {(1e-5, 1000)}
     assert {e.network.modes for e in widths if e.network.kind == "fno"} == {32}
