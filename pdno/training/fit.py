@@ -329,7 +329,7 @@ class TrainingLoop:
         total: Tensor = terms.sum() * weight
         # gradients are averaged over the processes; the sum is wanted
         count = len(indices) * terms.shape[1] if settings.reduction == "mean" else 1
-        self.optimiser.zero_grad()
+        self.operator.zero_grad()
         torch.autograd.backward(total * (group.size / count))
         if settings.clip is not None:
             nn.utils.clip_grad_norm_(self.operator.parameters(), settings.clip)

@@ -130,10 +130,10 @@ class Sampling:
     def frames_at(self, times: Sequence[float] | None) -> Sequence[float]:
         """The times to predict at, frame after frame; None are those of the training."""
         trained, step = self.times, self.step
-        if trained is None and times is None:
-            raise ValueError("this run predicts frames: give the times of the wanted ones")
-        if times is None or trained is None or step is None:
-            return times if times is not None else trained or ()
+        if trained is None or step is None or times is None:
+            if times is None and trained is None:
+                raise ValueError("this run predicts frames: give the times of the wanted ones")
+            return times or trained or ()
         frames = [*trained, *(trained[-1] + step * k for k in range(1, len(times) + 1))]
         for time, frame in zip(times, frames, strict=False):
             if abs(time - frame) > SAME_TIME * max(abs(frame), step):

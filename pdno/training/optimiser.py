@@ -45,11 +45,6 @@ class Optimiser:
         for part, _ in self.parts:
             part.state = self.state
 
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        for part, _ in self.parts:
-            part.zero_grad(set_to_none=True)
-
     def step(self, rate: float, count: int) -> None:
         """Change the weights at a learning rate, after `count` steps."""
         for part, factor in self.parts:

@@ -96,9 +96,8 @@ def learning_rate(settings: TrainingSettings, step: int, steps_per_epoch: int) -
     if settings.schedule == "constant":
         return peak
     if settings.schedule == "step":
-        return float(
-            peak * settings.step_factor ** (step // steps_per_epoch // settings.step_size)
-        )
+        steps = step // steps_per_epoch // settings.step_size
+        return peak * float(settings.step_factor**steps)
     if settings.schedule == "cosine":
         return peak * _fall(step / total)
     # the last step of the warm-up has the whole learning rate, the last of all has the least
