@@ -70,12 +70,13 @@ class ExtractedSymbol:
         b is what acts of the other symbol on this grid, where it may keep more `modes` than are
         compared here; values b are taken as such.
         """
-        b = other
-        if not isinstance(b, Tensor):
-            if isinstance(b, FullSymbol):
-                numbers = b.values(self.grid, modes)
+        if isinstance(other, Tensor):
+            b = other
+        else:
+            if isinstance(other, FullSymbol):
+                numbers = other.values(self.grid, modes)
             else:
-                values, modes = symbol_values(b, self.grid, modes, t)
+                values, modes = symbol_values(other, self.grid, modes, t)
                 numbers = full_values(values, self.grid)
             whole = whole_spectrum(numbers.to(self.values), self.grid, modes)
             half = whole[..., : self.grid.half_shape[-1]]
@@ -129,9 +130,20 @@ def extract_symbol(
         has_gradient = operator(state.detach().clone().requires_grad_()).requires_grad
     if has_gradient:
         return ExtractedSymbol(_rows(operator, state, grid, modes, batch), grid, modes, "reverse")
-    slope = _Differences(operator, state, step)
+    errors = [0.0]
+
+    def slope(directions: Tensor) -> Tensor:
+        """By (8 (f₁ - f₋₁) - (f₂ - f₋₂)) / 12h, of order h⁴."""
+        # in one batch, so that a solver that chooses its steps takes the same for all four
+        moved = [state + k * step * directions for k in (1, -1, 2, -2)]
+        plus, minus, plus_two, minus_two = operator(torch.cat(moved)).chunk(4)
+        fourth = (8 * (plus - minus) - (plus_two - minus_two)) / (12 * step)
+        # that of the formula of order h², which the one of order h⁴ is well below
+        errors.append(float((fourth - (plus - minus) / (2 * step)).abs().max()))
+        return fourth
+
     values = _columns(slope, state, grid, modes, max(1, batch // 4))
-    return ExtractedSymbol(values, grid, modes, "differences", slope.error)
+    return ExtractedSymbol(values, grid, modes, "differences", max(errors))
 
 
 def _columns(derivative: LinearMap, like: Tensor, grid: Grid, modes: Modes, batch: int) -> Tensor:
@@ -171,23 +183,6 @@ def _rows(operator: LinearMap, state: Tensor, grid: Grid, modes: Modes, batch: i
     waves = _waves(grid, xi.reshape(-1, grid.dim)).movedim(0, -1)
     phases = waves.conj().reshape(*grid.shape, *xi.shape[:-1])
     return values.movedim(1 + grid.dim, 1) * phases * grid.size
-
-
-class _Differences:
-    """Directional derivatives at a state by (8 (f₁ - f₋₁) - (f₂ - f₋₂)) / 12h, of order h⁴."""
-
-    def __init__(self, operator: LinearMap, state: Tensor, step: float) -> None:
-        self.operator, self.state, self.step, self.error = operator, state, step, 0.0
-
-    def __call__(self, directions: Tensor) -> Tensor:
-        # in one batch, so that a solver that chooses its steps takes the same for all four
-        moved = [self.state + k * self.step * directions for k in (1, -1, 2, -2)]
-        plus, minus, plus_two, minus_two = self.operator(torch.cat(moved)).chunk(4)
-        second = (plus - minus) / (2 * self.step)
-        fourth = (8 * (plus - minus) - (plus_two - minus_two)) / (12 * self.step)
-        # that of the formula of order h², which the one of order h⁴ is well below
-        self.error = max(self.error, float((fourth - second).abs().max()))
-        return fourth
 
 
 def _waves(grid: Grid, xi: Tensor) -> Tensor:
