@@ -34,7 +34,7 @@ DATA = "data"  # datasets, beside the run folders
 
 State = Literal["right", "missing", "changed", "unknown"]
 CURE = "restore it from a copy, or remove the folder and make it again"
-_SHA256 = "^[0-9a-f]{64}$"
+_SHA256, _LONGEST_NAME = "^[0-9a-f]{64}$", 200
 _PROBLEMS = {
     "missing": f"is missing, but is listed in {CHECKSUMS}: {CURE}",
     "changed": f"was changed: its SHA-256 differs from that in {CHECKSUMS}: {CURE}",
@@ -43,7 +43,8 @@ _PROBLEMS = {
 
 
 def _beside(name: str) -> str:
-    if name in ("", "..") or name != Path(name).name or "\\" in name or not name.isprintable():
+    plain = name == Path(name).name and name.isprintable() and len(name) <= _LONGEST_NAME
+    if not plain or name in ("", "..") or "\\" in name:
         raise ValueError(f"{name!r} is no name of a file in this folder")
     return name
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic_core import to_jsonable_python
 
+from pdno.interface.errors import LONGEST_NAME
 from pdno.interface.records import refuse_unknown
 
 _classes: dict[str, type["RecordsArguments"]] = {}
@@ -81,7 +82,9 @@ def rebuild(description: Mapping[str, Any]) -> Any:
     """Make an object from its description; its class has to be imported already."""
     name = description["class"]
     if name not in _classes:
-        raise ValueError(f"there is no class {name}: import the module that defines it first")
+        raise ValueError(
+            f"there is no class {name!s:.{LONGEST_NAME}}: import the module that defines it first"
+        )
     return _classes[name](**{key: _made(value) for key, value in description["arguments"].items()})
 
 

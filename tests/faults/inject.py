@@ -10,6 +10,8 @@ ended well under a fault has these bytes at once. Faults:
 
     kill, power, full, broken, frozen, gone   at calls of the disk, see `struck_disk.py`
     limit           no file may grow beyond a random size
+    planted         links to a file elsewhere have the names of the temporary files to come
+    sparse          a file of finished work is 1 TiB of nothing, and is to be read
     moment          SIGKILL at a random time; signal: SIGTERM or SIGINT
     two writers     two processes do the same in one folder
     dead rank       one of two processes of a training is killed
@@ -49,6 +51,7 @@ AT_CALLS = ("kill", "power", "full", "broken", "frozen", "gone")
 SHARES = {
     **{kind: 6 for kind in AT_CALLS},
     **{"kill": 24, "power": 12, "moment": 12, "signal": 4, "limit": 4, "two writers": 8},
+    **{"planted": 4, "sparse": 2},
     **{"dead rank": 4, "command line": 1, "torchrun": 1},
 }
 WORK_TURNS = ("generate", "train", "command", "save", "generate", "train", "sweep", "export")
@@ -127,11 +130,15 @@ class Harness:
     def empty(self, work):
         shutil.rmtree(self.folder(work), ignore_errors=True)
 
-    def do(self, work, strike=None, limit=None, number=0, environment=None):
+    def do(self, work, strike=None, limit=None, number=0, environment=None, victim=None):
         """Start the work in a process."""
         place = self.folder(work)
 
         def run():
+            for name in self.peace[work] if victim is not None else ():
+                link = (place / name).with_name(f".{Path(name).name}.{os.getpid()}.tmp")
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(victim)
             if limit is not None:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -214,6 +221,8 @@ class Harness:
     def turn(self, kind):
         """The works take turns, for each kind apart."""
         count = self.turns[kind] = self.turns.get(kind, -1) + 1
+        if kind == "sparse":
+            return list(works.READERS)[count % len(works.READERS)]
         if count % REPORT_EVERY == REPORT_EVERY - 1:
             return "report"
         return WORK_TURNS[count % len(WORK_TURNS)]
@@ -244,6 +253,21 @@ class Harness:
                 number = rng.choice([signal.SIGTERM, signal.SIGINT])
             _kill(process, number)
             self.judge(self.wait(process), died=number)
+        elif kind == "planted":
+            victim = self.base / "victim"
+            victim.write_text("of somebody else")
+            if self.wait(self.do(work, victim=victim)) != ENDED_WELL:
+                raise Fell(f"it failed: {self.said()}")
+            if victim.read_text() != "of somebody else":
+                raise Fell("the file behind a link was written to")
+            self.compare(work, "with links")
+        elif kind == "sparse":
+            self.in_peace(work)
+            name, read = works.READERS[work]
+            os.truncate(self.folder(work) / name, 2**40)
+            if self.judge(self.wait(self.fork(lambda: read(self.folder(work))), 20.0)) != CLEARLY:
+                raise Fell(f"{name} of 1 TiB was read")
+            self.empty(work)
         elif kind == "limit":
             size = int(2 ** rng.uniform(0, 16))
             code = self.judge(self.wait(self.do(work, limit=size)))

@@ -26,7 +26,7 @@ from pdno.paper.recipes import Study
 from pdno.paper.reproduce import run_study
 from pdno.report.page import write_report
 from pdno.runs.execute import run_experiment
-from pdno.runs.run import Run
+from pdno.runs.run import Run, load, verify
 from pdno.runs.specification import Experiment
 from pdno.spectral.grid import Grid
 from pdno.training.fit import fit
@@ -135,6 +135,15 @@ def ranks(folder):
 WORKS = {
     one.__name__: one for one in (generate, train, save, sweep, export, command, report, ranks)
 }
+
+
+READERS = {
+    "save": ("weights.safetensors", load),
+    "train": ("weights.safetensors", load),
+    "command": ("run/weights.safetensors", lambda folder: load(folder / "run")),
+    "generate": ("shard-00000.h5", lambda folder: verify([folder])),
+}
+"""A file of finished work, and what reads it."""
 
 
 def specification_file(folder: Path) -> Path:

@@ -47,6 +47,7 @@ from readers import READERS, digest, write_all  # noqa: E402
 
 from pdno.data import foreign_hdf5  # noqa: E402
 from pdno.files.limits import TIME_LIMIT  # noqa: E402
+from pdno.files.run_folder import with_digest, without_digest  # noqa: E402
 
 LONGEST, PATIENCE, MEMORY, TIME = 10.0, 600.0, 1 << 30, 1
 KEPT = Path(__file__).parent / "kept"
@@ -69,7 +70,14 @@ def find(place, reader):
 def make_case(place, reader, seed, number):
     """The damaged bytes of a case, which these four decide, and how they came about."""
     rng = random.Random(f"{reader} {seed} {number}")
-    return mutate(find(place, reader).read_bytes(), rng, text=READERS[reader].text)
+    whole = find(place, reader).read_bytes()
+    if not READERS[reader].made:
+        return mutate(whole, rng, text=READERS[reader].text)
+    body, signed = without_digest(whole.decode())
+    changed, names = mutate(body.encode(), rng, text=True, made=True)
+    if not signed:
+        return changed, names
+    return with_digest(changed.decode("utf-8", "replace")).encode(), names
 
 
 def judge(place, reader, data, expected):

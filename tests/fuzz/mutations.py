@@ -20,6 +20,7 @@ INTEGERS = (
 )
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 WORD = re.compile(rb"[A-Za-z_]{3,}")
+NAMES = (b"../", b"../../etc/passwd", b"/", b"..", b"\\\\", b"a/b")
 
 
 def flip(data, rng):
@@ -90,6 +91,16 @@ def word(data, rng):
     return _replaced(WORD, data, rng, lambda old: rng.choice((rng.choice(words), old + b"x", b"")))
 
 
+def name(data, rng):
+    """A word becomes a way out of the folder."""
+    return _replaced(WORD, data, rng, lambda old: rng.choice((*NAMES, b"../" + old)))
+
+
+def odd(data, rng):
+    """A number is a million, or no number."""
+    return _replaced(NUMBER, data, rng, lambda old: rng.choice((b"1000000", b"[]", b"{}")))
+
+
 def insert(data, rng):
     """Something that a text should not have."""
     at = rng.randrange(len(data))
@@ -121,13 +132,16 @@ def _replaced(pattern, data, rng, make):
 BINARY = (flip, flip, overwrite, integer, header, header, truncate, extend, erase, remove, copy)
 TEXT = (number, number, word, insert, nest, swap_lines)
 """For files that people can read, in addition."""
+MADE = (name, odd, odd)
+"""For those whose digests anybody can make, in addition: what attacks are made of."""
 
 
-def mutate(data, rng, *, text):
+def mutate(data, rng, *, text, made=False):
     """Damaged bytes that are not the same, and the names of the mutations."""
     changed, names = data, []
     for _ in range(100):
         ways = (*BINARY, *TEXT, *TEXT) if text else BINARY
+        ways = (*ways, *MADE, *MADE, *MADE) if made else ways
         one = rng.choice(ways)
         changed, names = one(changed or b" ", rng), [*names, one.__name__]
         if changed != data and rng.random() < 0.75:

@@ -26,21 +26,27 @@ from pdno.data.problems import DataFile
 from pdno.data.read import describe_data, read_own, read_published
 from pdno.data.shards import MANIFEST, read_manifest
 from pdno.data.well import open_well
+from pdno.files.run_folder import CHECKSUMS, read_checksums
 from pdno.files.tensor_file import read_tensor_file
 from pdno.networks.published_weights import load_published
 from pdno.runs.execute import run_experiment
-from pdno.runs.run import find_runs, load, load_run
+from pdno.runs.run import find_runs, load, load_run, verify
 from pdno.runs.specification import read_experiment
 from pdno.training.checkpoint import load_checkpoint
+from pdno.training.trained_operator import TrainedOperator
 
 
 class Reader(NamedTuple):
-    """A file under `place`, what reads it, whether it is ours and whether it is a text."""
+    """A file under `place`, what reads it, whether it is ours and whether it is a text.
+
+    What is `made` is damaged as if by hand, and gets a digest that agrees if it had one.
+    """
 
     file: str
     read: Callable[[Path], Any]
     ours: bool = False
     text: bool = False
+    made: bool = False
 
 
 def digest(value):
@@ -116,6 +122,21 @@ def reported(place):
     return [arrays, run.times, metrics, [*map(str, run.history)], experiment, run.environment]
 
 
+def bare_operator(place):
+    """An operator without checksums: what operator.json says is believed, within limits."""
+    return TrainedOperator.load(place / "bare").state_dict()
+
+
+def checksums(place):
+    """What `pdno verify` finds; a record names files beside it alone."""
+    folder = place / "own"
+    text, right = verify([folder])
+    named = read_checksums(folder / CHECKSUMS) if right else {}
+    outside = [name for name in named if (folder / name).resolve().parent != folder.resolve()]
+    assert not outside and "passwd" not in text, text
+    return [text, right]
+
+
 def arrays(name):
     """All arrays of a file, and what is told of it."""
 
@@ -164,6 +185,9 @@ READERS = {
     "own weights": Reader("own/weights.safetensors", own_operator, ours=True),
     "own operator.json": Reader("own/operator.json", own_operator, ours=True, text=True),
     "own metrics.csv": Reader("own/metrics.csv", own_operator, ours=True, text=True),
+    "operator.json alone": Reader("bare/operator.json", bare_operator, text=True, made=True),
+    "checksums": Reader("own/checksums.json", checksums, text=True),
+    "checksums made": Reader("own/checksums.json", checksums, text=True, made=True),
     "samples": Reader("run/samples.safetensors", reported, ours=True),
     "history.csv": Reader("run/history.csv", reported, ours=True, text=True),
     "metrics in report": Reader("run/metrics.csv", reported, ours=True, text=True),
@@ -196,6 +220,8 @@ def write_all(place):
     for older in sorted((place / "training" / "checkpoints").iterdir())[:-1]:
         older.unlink()
     train(None, epochs=1).save(place / "own")
+    shutil.copytree(place / "own", place / "bare")
+    (place / "bare" / CHECKSUMS).unlink()
     text = EXPERIMENT.model_dump_json(indent=1)
     (place / "spec.json").write_text(text, encoding="utf-8")
     (place / "spec.yaml").write_text(yaml.safe_dump(json.loads(text)), encoding="utf-8")

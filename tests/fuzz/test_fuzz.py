@@ -10,7 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from mutations import BINARY, TEXT, mutate  # noqa: E402
+from mutations import BINARY, MADE, TEXT, mutate  # noqa: E402
 
 
 def fuzz(*options):
@@ -29,10 +29,12 @@ def test_a_mutation_changes_something_and_can_be_repeated(text):
 
 
 # in a fixed order: a set of functions is ordered by their addresses, which differ between workers
-@pytest.mark.parametrize("mutation", dict.fromkeys((*BINARY, *TEXT)), ids=lambda one: one.__name__)
-def test_a_mutation_takes_the_shortest_of_files(mutation):
+@pytest.mark.parametrize(
+    "mutation", dict.fromkeys((*BINARY, *TEXT, *MADE)), ids=lambda one: one.__name__
+)
+def test_a_mutation_takes_the_shortest_of_files(way):
     for seed in range(20):
-        assert isinstance(mutation(b"x", random.Random(seed)), bytes)
+        assert isinstance(way(b"x", random.Random(seed)), bytes)
 
 
 def test_cases_that_failed_once_hold():
