@@ -52,6 +52,7 @@ FILES = (
     "docs/choose.md",
     "docs/training.md",
     "docs/families.md",
+    "docs/theory_operators.md",
 )
 FIGURES = {
     "cost": (
