@@ -101,7 +101,7 @@ def under_load(run: Path, at_once: int, users: int, seconds: float, points: int)
 
 
 def hostile(operator: str, points: int) -> list[bytes]:
-    """200 requests that must not be answered well, as raw bytes."""
+    """Requests that must not be answered well, as raw bytes."""
     good = request(operator, points, 0)
     values = np.frombuffer(base64.b64decode(str(good["data"])), dtype="<f4").copy()
     wrong: list[object] = [None, [], 1, "x", {}, [good], {"operator": operator}]
@@ -136,6 +136,13 @@ def hostile(operator: str, points: int) -> list[bytes]:
     requests += [f"GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode() for path in paths]
     hosts = ("evil.example", "127.0.0.1.evil.example", "localhost@evil", "", "a" * 500)
     requests += [f"GET / HTTP/1.1\r\nhost: {host}\r\n\r\n".encode() for host in hosts]
+    certificate = f"/api/certificate?operator={operator}&layer=0"
+    for source in ("sec-fetch-site: cross-site", "sec-fetch-site: same-site", "origin: null"):
+        head = f"HTTP/1.1\r\nhost: localhost\r\n{source}\r\n\r\n"
+        paths = ("/api/operators", certificate, "/app.js")
+        requests += [f"GET {path} {head}".encode() for path in paths]
+    slow = "HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"  # never sends the rest
+    requests += [f"GET {path} {slow}".encode() for path in ("/", certificate)]
     methods = ("PUT", "DELETE", "PATCH", "TRACE", "OPTIONS", "BREW")
     requests += [
         f"{method} /api/predict HTTP/1.1\r\nhost: localhost\r\n\r\n".encode() for method in methods

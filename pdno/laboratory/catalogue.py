@@ -8,6 +8,7 @@ import base64
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -35,6 +36,7 @@ LARGEST = {1: 4096, 2: 256}  # points per axis that a reader may ask for, by dim
 LARGEST_VALUE = 1e6
 MOST_BYTES = 4 * 2**20  # of a request
 MOST_FRAMES = 40
+SAMPLES = 3
 STATES = GaussianField(625.0, tau=5.0, alpha=2.0)  # where the distribution is not known
 JSON = TypeAdapter(object)
 
@@ -99,7 +101,7 @@ class ServedOperator:
         member = [f"{name} {value:g}" for name, value in self.pde_parameters.items()]
         return ", ".join([f"{run.name}: {run.model}" if run else self.key, *member])
 
-    @property
+    @cached_property
     def description(self) -> dict[str, object]:
         """What the page needs to know."""
         wanted = max(self.sampling.grid.shape), "test", "relative_l2"
@@ -119,6 +121,7 @@ class ServedOperator:
             "layers": [(x.symbol.out_channels, x.symbol.in_channels) for x in self.layers],
             "weights": count_parameters(self.operator.network, complex_once=False),
             "error": errors[0] if errors and math.isfinite(errors[0]) else None,
+            "samples": self._samples(),
         }
 
     @property
@@ -139,9 +142,9 @@ class ServedOperator:
         except ValueError:
             return False
 
-    def samples(self, count: int) -> list[dict[str, Array]]:
+    def _samples(self) -> list[dict[str, Array]]:
         """A few test samples with the solver's truth, as they lie in the run folder."""
-        inputs, grid = self.run.sample_inputs(count), self.sampling.grid
+        inputs, grid = self.run.sample_inputs(SAMPLES), self.sampling.grid
         family = self.sampling.pde_parameters  # whose samples are of other members
         if inputs is None or inputs[1] != grid or self.channels or family:
             return []

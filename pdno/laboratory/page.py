@@ -34,7 +34,7 @@ RUNTIME = {  # of the version in web/package-lock.json, with their SHA-256
     ),
 }
 LARGEST = {1: 4096, 2: 128}  # points per axis of a model beyond the training, by dimension
-SAMPLES, PAIRS = 3, 3
+PAIRS = 3
 MOST_DOUBLED = 4 * 2**20  # bytes of a model on twice as many points
 WEB = Path(__file__).parent / "web"
 POLICY = (
@@ -131,7 +131,6 @@ def _describe(
         "input_channels": file.inputs.shape[1],
         "models": models,
         "inside": f"{stem}-inside.json",
-        "samples": served.samples(SAMPLES),
     }
 
 

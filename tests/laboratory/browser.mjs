@@ -69,6 +69,14 @@ async function draw(page) {
   for (const key of ["ArrowRight", "ArrowUp", "Space"]) await page.keyboard.press(key);
   await settled(page);
   report.steps.keyboard = await result(page);
+  const states = () => page.evaluate(() => [...pdno.state.values]);
+  const painted = await states();
+  await page.click("#clear");
+  await settled(page);
+  report.steps.cleared = new Set(await states()).size;
+  await page.click("#undo");
+  await settled(page);
+  report.steps.undone = JSON.stringify(await states()) === JSON.stringify(painted);
   const timed = [];
   for (let turn = 0; turn < 5; turn++) {
     await page.click("#next-seed");
@@ -113,6 +121,21 @@ async function play(page) {
   await page.screenshot({ path: `${task.screenshots}/${task.backend}-play.png`, fullPage: true });
 }
 
+// Another operator is chosen while the certificate of the first is on its way.
+async function hesitate(page) {
+  let release;
+  const held = new Promise((resolve) => (release = resolve));
+  await page.route("**/api/certificate*", async (route) => (await held, route.continue()));
+  const answer = page.waitForResponse("**/api/certificate*");
+  await page.click("#certify");
+  await choose(page, task.other);
+  release();
+  await (await answer).finished();
+  await page.waitForTimeout(500);
+  report.steps.hesitated = await page.isHidden("#certificate");
+  await page.unroute("**/api/certificate*");
+}
+
 async function look(page) {
   await choose(page, task.flow);
   await page.selectOption("#layer", "1");
@@ -135,6 +158,7 @@ async function manners() {
     const name = one.getAttribute("aria-label") ?? one.closest("label")?.textContent ?? one.textContent;
     return one.offsetParent !== null && !name.trim();
   }).map((one) => one.outerHTML));
+  report.steps.cut = await page.$$eval("#choice select", (all) => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.id));
   await page.keyboard.press("Tab");
   report.steps.skip = await page.evaluate(() => document.activeElement.className);
   await page.screenshot({ path: `${task.screenshots}/${task.backend}-phone.png`, fullPage: true });
@@ -142,10 +166,13 @@ async function manners() {
 
 try {
   const page = await open({ viewport: { width: 1280, height: 900 } });
+  report.steps.opened = await page.evaluate(() => [pdno.playing !== null, document.getElementById("operator").selectedOptions[0].textContent]);
+  await page.screenshot({ path: `${task.screenshots}/${task.backend}-open.png`, fullPage: true });
   await draw(page);
   await compare(page);
   await play(page);
   await look(page);
+  if (task.backend === "server") await hesitate(page);
   await manners();
 } catch (problem) {
   report.problems.push(`${problem.stack ?? problem}`);

@@ -86,13 +86,21 @@ def check(steps, runs, tolerance):
     assert steps["paused"] and steps["stepped"] in (1, -5) and played["frame"] == 0
     assert {"space", "real", "imaginary"} <= set(steps["symbol"]["figures"])
     assert "S^1" in steps["symbol"]["assessment"] and "channel is from 0 to 3" in steps["message"]
-    assert steps["phone"] and steps["unnamed"] == [] and steps["skip"] == "skip"
+    assert steps["opened"] == [True, "flow: steps"]  # what is there to see moves
+    assert steps["cleared"] == 1 and steps["undone"]
+    assert (
+        steps["phone"]
+        and steps["cut"] == []
+        and steps["unnamed"] == []
+        and steps["skip"] == "skip"
+    )
 
 
 def test_the_laboratory_in_a_browser(runs, laboratory, modules, tmp_path):
     with laboratory(runs) as address:
         steps = visit(f"{address}/", "server", modules, tmp_path)
     check(steps, runs, 1e-5)
+    assert steps["hesitated"]  # no certificate under another operator
     assert {"before", "after"} <= set(steps["symbol"]["figures"])
 
 

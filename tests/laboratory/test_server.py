@@ -82,6 +82,20 @@ def test_operators_are_described(client):
     assert all(served["equation"] for served in operators.values())
 
 
+def test_samples_come_with_their_truth(client, runs):
+    """Also of runs on own data, for which there is no solver."""
+    operators = client.get("/api/operators").json()["operators"]
+    flow = next(served for served in operators if served["key"] == "darcy-PDNO")
+    run = pdno.load_run(runs[0])
+    for number, sample in enumerate(flow["samples"]):
+        for name in ("input", "target"):
+            raw = np.frombuffer(base64.b64decode(sample[name]["data"]), dtype="<f4")
+            assert raw.reshape(1, 16, 16) == pytest.approx(run.array(name)[number])
+    assert len(flow["samples"]) == 2
+    family = next(served for served in operators if served["key"] == "family-PDIO")
+    assert family["samples"] == []  # they are of other members
+
+
 @pytest.mark.parametrize("points", [16, 32])
 def test_a_prediction_is_that_of_the_operator(client, runs, points):
     k = field(points, points, positive=True)

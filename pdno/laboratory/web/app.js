@@ -7,9 +7,9 @@ import { decode, randomField, readFile, regrid, relativeL2, sizeOf } from "./fie
 
 const $ = (id) => document.getElementById(id);
 const backend = chooseBackend();
-const page = { operators: [], predictions: [], truth: null, frame: 0, turn: 0, playing: null, solving: null };
+const page = { operators: [], predictions: [], truth: null, past: [], frame: 0, turn: 0, playing: null, solving: null };
 globalThis.pdno = page; // for tests, and for the curious
-const painter = new Painter($("input"), (values, shape) => {
+const painter = new Painter($("input"), remember, (values, shape) => {
   page.state = { values, shape }; // a sample that is painted on is none any more, and has no truth
   predict();
 });
@@ -46,8 +46,16 @@ function alike(one, other) {
   return one !== other && shape(one) === shape(other);
 }
 
+// How much there is to see: flows before fields before lines, and what needs no solver to begin.
+function liveliness(one) {
+  return 4 * one.grid.shape.length + 2 * (one.times !== null) + (one.window === 0);
+}
+
 function chooseOperator() {
   const one = operator();
+  play(false);
+  page.past = [];
+  page.state = null;
   const others = page.operators.map((o, k) => [o, k]).filter(([o]) => alike(one, o));
   $("second").replaceChildren(option("none", ""), ...others.map(([o, k]) => option(o.title, k)));
   const known = one.resolutions.includes(Math.max(...one.grid.shape)) ? Math.max(...one.grid.shape) : one.resolutions[0];
@@ -59,10 +67,12 @@ function chooseOperator() {
   $("brush").value = phases ? phases[1] : 1;
   $("amplitude").disabled = Boolean(phases);
   $("constants").replaceChildren(...one.constants.map(constantControl));
-  $("samples").replaceChildren(option("none", ""), ...(one.samples ?? []).map((_, k) => option(k + 1, k)));
-  $("samples-label").hidden = !one.samples?.length;
+  // the server takes one state, and computes the frames of a window from it
+  const samples = one.window && backend.name === "server" ? [] : one.samples;
+  $("samples").replaceChildren(option("none", ""), ...samples.map((_, k) => option(k + 1, k)));
+  $("samples-label").hidden = !samples.length;
   const only = Boolean(one.window) && backend.name === "browser";
-  for (const id of ["drawing", "brush", "size", "file"]) $(id).disabled = only;
+  for (const id of ["drawing", "brush", "size", "file", "clear"]) $(id).disabled = only;
   painter.locked = only;
   $("player").hidden = one.times === null;
   $("frames").value = one.times?.length ?? 1;
@@ -73,10 +83,10 @@ function chooseOperator() {
   $("certificate").hidden = true;
   $("inside").replaceChildren();
   const error = one.error === null ? "" : `, test error ${one.error.toPrecision(2)}`;
-  $("about").textContent = `${one.equation ?? "your data"}; ${one.weights.toLocaleString("en")} parameters${error}`;
+  $("about").textContent = `${one.title}; ${one.equation ?? "your data"}; ${one.weights.toLocaleString("en")} parameters${error}`;
   $("input-name").textContent = phases ? "permeability k(x)" : one.window ? `state at t = 0; the operator sees the next ${one.window} frames` : "initial state";
   page.frame = 0;
-  if (only && one.samples?.length) {
+  if (only && samples.length) {
     $("samples").value = 0;
     takeSample();
   } else drawAtRandom();
@@ -122,9 +132,31 @@ function takeSample() {
 }
 
 function setState(state) {
+  remember();
   page.state = state;
   showInput();
   predict();
+}
+
+// States to come back to, the last ones.
+function remember() {
+  if (page.state) page.past = [...page.past, { ...page.state, values: page.state.values.slice() }].slice(-50);
+  $("undo").disabled = page.past.length === 0;
+}
+
+function undo() {
+  page.state = page.past.pop();
+  $("undo").disabled = page.past.length === 0;
+  $("resolution").value = Math.max(...page.state.shape);
+  $("samples").value = "";
+  showInput();
+  predict();
+}
+
+function clear() {
+  const shape = gridShape(), phases = phasesOf(operator());
+  setState({ values: new Float32Array(sizeOf(shape)).fill(phases ? phases[0] : 0), shape });
+  $("samples").value = "";
 }
 
 function showInput() {
@@ -147,7 +179,7 @@ function options(one) {
 // Predict what is drawn now; while one prediction is on its way, only the latest of others waits.
 async function predict() {
   page.turn += 1;
-  page.truth = page.state.truth ?? null;
+  page.truth = (Number($("moment").value) > 0 ? null : page.state.truth) ?? null; // samples have times of their own
   if (page.busy) return;
   page.busy = true;
   await attempt(async () => {
@@ -366,6 +398,8 @@ function listen() {
   on("next-seed", "click", () => ($("seed").value = Number($("seed").value) + 1, drawAtRandom()));
   for (const id of ["brush", "size"]) on(id, "change", showInput);
   on("samples", "change", takeSample);
+  on("undo", "click", undo);
+  on("clear", "click", clear);
   on("file", "change", upload);
   on("frames", "change", predict);
   on("moment", "change", predict);
@@ -393,6 +427,9 @@ await attempt(async () => {
   $("footer").textContent = backend.name === "browser" ? "This page predicts in your browser; nothing leaves it." : "Predicted and solved by pdno on this machine.";
   setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   listen();
+  const scores = page.operators.map(liveliness);
+  $("operator").value = scores.indexOf(Math.max(...scores));
   chooseOperator();
   document.body.dataset.ready = "true";
+  play(operator().times !== null && !matchMedia("(prefers-reduced-motion: reduce)").matches);
 });

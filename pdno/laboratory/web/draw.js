@@ -100,13 +100,14 @@ function describe(canvas, range) {
   canvas.setAttribute("aria-label", `${canvas.dataset.title ?? "picture"}, ${range}`);
 }
 
-// The input: painted on with a brush; `change` is called with values and shape.
+// The input: painted on with a brush; `begin` is called before a stroke, `change` with values and shape.
 export class Painter {
-  constructor(canvas, change) {
-    Object.assign(this, { canvas, change, cursor: [0.5, 0.5], painting: false, locked: false });
+  constructor(canvas, begin, change) {
+    Object.assign(this, { canvas, begin, change, cursor: [0.5, 0.5], painting: false, locked: false });
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       this.painting = true;
+      if (!this.locked) this.begin();
       this.#move(event);
     });
     canvas.addEventListener("pointermove", (event) => this.painting && this.#move(event));
@@ -154,6 +155,7 @@ export class Painter {
       this.cursor = this.cursor.map((at, axis) => Math.min(Math.max(at + by[axis], 0), 1));
       this.draw();
     } else if (event.key === " " || event.key === "Enter") {
+      if (!this.locked) this.begin();
       this.#paint();
     } else {
       return;
