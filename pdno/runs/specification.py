@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -231,14 +231,15 @@ class Experiment(Record):
 def differences(before: Experiment, now: Experiment) -> list[str]:
     """The keys in which two specifications differ, with both values."""
 
-    def compare(a: object, b: object, path: str) -> Iterator[str]:
-        if isinstance(a, dict) and isinstance(b, dict):
-            for key in sorted({*a, *b}):
-                yield from compare(a.get(key), b.get(key), f"{path}.{key}")
-        elif a != b:
-            yield f"{path.removeprefix('.')} was {a}, is {b}"
+    def flat(value: object, path: str = "") -> dict[str, object]:
+        if not isinstance(value, dict):
+            return {path.removeprefix("."): value}
+        parts = [flat(part, f"{path}.{key}") for key, part in value.items()]
+        return {key: part for some in parts for key, part in some.items()}
 
-    return list(compare(before.model_dump(mode="json"), now.model_dump(mode="json"), ""))
+    a, b = flat(before.model_dump(mode="json")), flat(now.model_dump(mode="json"))
+    keys = (key for key in sorted({*a, *b}) if a.get(key) != b.get(key))
+    return [f"{key} was {a.get(key)}, is {b.get(key)}" for key in keys]
 
 
 def read_experiment(path: Path, training: JSON | None = None, **changes: object) -> Experiment:
@@ -303,39 +304,28 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
     else:
         assert experiment.file is not None
         data = open_file(experiment.file)
-    finest = experiment.frames_of(data)
+    finest, points = experiment.frames_of(data), experiment.resolution
     experiment.check_samples(size := len(finest))
-    every = _step(max(finest.grid.shape), experiment.resolution)
+    every = _step(max(finest.grid.shape), points)
     train = finest.subset(range(experiment.train)).subsample(every)
-    test = finest.subset(range(size - experiment.test, size))
-    start = experiment.pooled
-    validation = finest.subset(range(start, start + experiment.validation))
-    if experiment.test_file:
-        test = _samples_of(experiment, experiment.test_file, experiment.test, train)
-    if experiment.validation_file:
-        file, count = experiment.validation_file, experiment.validation
-        validation = _samples_of(experiment, file, count, train)
-    watched = validation.subsample(max(validation.grid.shape) // experiment.resolution)
-    coarse = test.subsample(max(test.grid.shape) // experiment.resolution)
+
+    def part(file: DataFile | None, first: int, count: int) -> OperatorDataset:
+        if file is None:
+            return finest.subset(range(first, first + count))
+        data = experiment.open_file(file)
+        if count > len(data):
+            raise ValueError(f"{file.path} has {len(data)} samples; {count} are asked for")
+        coarse = data.subsample(_step(max(data.grid.shape), points))
+        own, wanted = ((d.grid, d.times, *(tuple(p.shape) for p in d[0])) for d in (coarse, train))
+        if own != wanted:
+            what = f"{file.path} has the grid, times and shapes {own}"
+            raise ValueError(f"{what}; those of the training are {wanted}")
+        return data.subset(range(count or len(data)))
+
+    test = part(experiment.test_file, size - experiment.test, experiment.test)
+    watched = part(experiment.validation_file, experiment.pooled, experiment.validation)
+    coarse, watched = (d.subsample(max(d.grid.shape) // points) for d in (test, watched))
     return ExperimentData(train, coarse, test, watched if len(watched) else None)
-
-
-def _samples_of(
-    experiment: Experiment, file: DataFile, count: int, train: OperatorDataset
-) -> OperatorDataset:
-    """The first samples of a file for testing or validation, or all; refused on another grid."""
-    data = experiment.open_file(file)
-    if count > len(data):
-        raise ValueError(f"{file.path} has {len(data)} samples; {count} are asked for")
-    coarse = data.subsample(_step(max(data.grid.shape), experiment.resolution))
-    for what, own, other in (
-        ("grid", coarse.grid, train.grid),
-        ("times", coarse.times, train.times),
-        ("shapes", *([tuple(part.shape) for part in some[0]] for some in (coarse, train))),
-    ):
-        if own != other:
-            raise ValueError(f"{file.path} has the {what} {own}; the training has {other}")
-    return data.subset(range(count or len(data)))
 
 
 def data_digests(experiment: Experiment) -> dict[str, str]:

@@ -233,6 +233,7 @@ class TrainingLoop:
             **{f"task.{k}": value for k, value in operator.task.model_dump(mode="json").items()},
             "examples": self.examples,
             "grid": str(self.samples.data.grid),
+            **({} if folder is None else {"data": self.samples.digest()}),
             **({} if self.loss is None else {"loss": self.loss.describe()}),
         }
         every = settings.checkpoint_seconds

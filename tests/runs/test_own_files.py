@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+import torch
 
+import pdno
 from pdno.cli import main
 from pdno.runs.execute import run_experiment
 from pdno.runs.run import load_run
@@ -76,7 +78,9 @@ def test_a_test_file_that_does_not_fit_is_refused(specification, tmp_path, array
 def test_a_test_file_of_a_box_is_refused(specification, tmp_path):
     box = {"path": tmp_path / "watch.npz", "inputs": "f", "outputs": "u", "periodic": False}
     experiment = read_experiment(specification, test_file=box)
-    with pytest.raises(ValueError, match=r"watch.npz has the grid .*; the training has"):
+    with pytest.raises(
+        ValueError, match=r"watch.npz has the grid, times and .*; those of the training"
+    ):
         open_experiment_data(experiment, tmp_path)
 
 
@@ -142,3 +146,19 @@ def test_an_output_folder_in_a_loop_of_links_is_a_message(specification, tmp_pat
     command = ["train", str(specification), "--test-file", str(tmp_path / "test.npz")]
     assert main([*command, "--out", str(tmp_path / "loop" / "run")]) == 2
     assert "symbolic links" in capsys.readouterr().err
+
+
+def test_a_training_in_python_refuses_other_data_in_its_folder(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    first, second = (torch.randn(6, 1, 8, generator=generator) for _ in range(2))
+
+    def train(field, epochs):
+        data = pdno.OperatorDataset.from_arrays(field, field, pdno.Grid((8,)))
+        torch.manual_seed(0)
+        network = pdno.FNO(1, 1, 1, width=2, layers=1, modes=2)
+        return pdno.fit(network, data, epochs=epochs, folder=tmp_path / "run")
+
+    train(first, 2)
+    with pytest.raises(ValueError, match=r"holds another run \(data was [0-9a-f]{64}, is"):
+        train(second, 2)
+    assert len(train(first, 2).history) == 2
