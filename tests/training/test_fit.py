@@ -501,7 +501,7 @@ def test_settings_by_name_change_those_given():
     assert len(fit(Scale(), scaled(2.0), settings=settings).history) == 2
     trained = fit(Scale(), scaled(2.0), settings=settings, epochs=3)
     assert [row.step for row in trained.history] == [2, 4, 6]
-    with pytest.raises(ValueError, match="epoch\n"):
+    with pytest.raises(ValueError, match="epoch: "):
         fit(Scale(), scaled(2.0), epoch=3)
 
 
