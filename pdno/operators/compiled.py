@@ -7,6 +7,7 @@ pass: for one sample they would be most of what a step keeps.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import torch
@@ -16,6 +17,7 @@ from pdno.interface.errors import check_choice
 from pdno.operators import native, reference, triton
 from pdno.operators.native import Sizes, find_kernels
 from pdno.spectral.fourier import spectrum_shape
+from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.base import SymbolValues, interpolate_rows
 
 ALL = -1  # of the kept modes of an axis: schemas of operators have no None in lists
@@ -77,16 +79,22 @@ def _are_tensors(item: object) -> TypeGuard[Tensors]:
     return isinstance(item, Sequence) and all(isinstance(part, Tensor) for part in item)
 
 
-def _check(name: str, tensor: Tensor, dtype: torch.dtype, *shape: int) -> None:
-    if tensor.dtype != dtype or tuple(tensor.shape) != shape:
+def _check(
+    name: str, tensor: Tensor, dtype: torch.dtype, *shape: int, device: str = "cpu"
+) -> None:
+    kind = tensor.dtype, tuple(tensor.shape), tensor.device.type
+    if kind != (dtype, shape, device) or tensor.layout != torch.strided:
         raise ValueError(
-            f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}; the compiled operator "
-            f"needs {dtype} of shape {shape}"
+            f"{name} is {kind[0]} of shape {kind[1]} on {kind[2]}; the compiled operator needs "
+            f"{dtype} of shape {shape} on {device}"
         )
 
 
-def _modes(kept: Ints) -> tuple[int | None, ...]:
-    return tuple(None if k == ALL else k for k in kept)
+def _spectrum(shape: Ints, kept: Ints) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
+    """The kept modes of a grid, which are checked, and the sizes of its spectrum."""
+    grid = Grid(tuple(shape))
+    modes = kept_per_axis(grid.shape, tuple(None if k == ALL else k for k in kept))
+    return modes, spectrum_shape(grid.shape, modes)
 
 
 def _dense(field: Tensor) -> Tensor:
@@ -102,19 +110,21 @@ def _new_dense(field: Tensor) -> Tensor:
 
 def _sizes(c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, kept: Ints) -> Sizes:
     """The sizes of an operator, after a check of all shapes."""
-    modes, places = _modes(kept), list(shape)
+    (modes, spectrum), places = _spectrum(shape, kept), list(shape)
     outputs, inputs = (*c.shape[:2], 0, 0)[:2]
-    spectrum = spectrum_shape(shape, modes)
-    _check("c", c, torch.complex64, outputs, inputs, *spectrum)
-    _check("f_hat", f_hat, torch.complex64, f_hat.shape[0], inputs, *spectrum)
+    check = partial(_check, device="cuda" if c.device.type == "cuda" else "cpu")
+    check("c", c, torch.complex64, outputs, inputs, *spectrum)
+    check("f_hat", f_hat, torch.complex64, *f_hat.shape[:1], inputs, *spectrum)
+    if len(tables) > len(shape):
+        raise ValueError(f"there are {len(tables)} tables for {len(shape)} axes")
     for axis, table in enumerate(tables[1:]):
         if table.numel():
-            places[axis] = table.shape[1]
-            _check(f"table {axis}", table, torch.float32, shape[axis], places[axis])
+            places[axis] = table.shape[-1]
+            check(f"table {axis}", table, torch.float32, shape[axis], places[axis])
     if tables:
-        places[-1] = len(tables[0])
-        _check("basis", tables[0], torch.float32, places[-1], shape[-1])
-    _check("b", b, torch.float32, outputs, inputs, *places)
+        places[-1] = tables[0].shape[0] if tables[0].dim() else 0
+        check("basis", tables[0], torch.float32, places[-1], shape[-1])
+    check("b", b, torch.float32, outputs, inputs, *places)
     nodes = places[-1] if tables else 0
     if nodes % 4:
         raise ValueError(f"there are {nodes} nodes; the compiled operator takes a multiple of 4")
@@ -136,7 +146,7 @@ def pairwise_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of c, b and f̂."""
     sizes = _sizes(c, b, f_hat, tables, shape, kept)
-    _check("grad", grad, torch.float32, len(f_hat), len(c), *shape)
+    _check("grad", grad, torch.float32, len(f_hat), len(c), *shape, device=c.device.type)
     c, f_hat, grad = _dense(c), _dense(f_hat), _dense(grad)
     if c.device.type == "cuda":
         operands = (c, _dense(b), f_hat, grad)
@@ -153,7 +163,7 @@ def _pairwise_reference(
 ) -> Tensor:
     space = SymbolValues(c, b, tables[0] if tables else None, tuple(tables[1:])).on_grid().space
     assert space is not None
-    return reference.pairwise(c, space, f_hat, tuple(shape), _modes(kept))
+    return reference.pairwise(c, space, f_hat, tuple(shape), _spectrum(shape, kept)[0])
 
 
 @_operator(
@@ -183,8 +193,8 @@ def pairwise(
 @_operator(lambda c, f_hat, grad: (_new_dense(c), _new_dense(f_hat)))
 def contract_backward(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of c and f̂."""
-    _check("c", c, torch.complex64, *c.shape)
-    _check("f_hat", f_hat, torch.complex64, f_hat.shape[0], *c.shape[1:])
+    _check("c", c, torch.complex64, *(*c.shape, 0, 0)[: max(2, c.dim())])
+    _check("f_hat", f_hat, torch.complex64, *f_hat.shape[:1], *c.shape[1:])
     _check("grad", grad, torch.complex64, len(f_hat), len(c), *c.shape[2:])
     return native.contract_backward(_dense(c), _dense(f_hat), _dense(grad))
 
@@ -196,8 +206,8 @@ def contract_backward(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, T
 )
 def contract(c: Tensor, f_hat: Tensor) -> Tensor:
     """Σ_i c_ji(ξ) f̂_i(ξ) for every mode, (J, I, *K) and (B, I, *K) -> (B, J, *K)."""
-    _check("c", c, torch.complex64, *c.shape)
-    _check("f_hat", f_hat, torch.complex64, f_hat.shape[0], *c.shape[1:])
+    _check("c", c, torch.complex64, *(*c.shape, 0, 0)[: max(2, c.dim())])
+    _check("f_hat", f_hat, torch.complex64, *f_hat.shape[:1], *c.shape[1:])
     return native.contract(_dense(c), _dense(f_hat))
 
 
@@ -207,10 +217,11 @@ def contract(c: Tensor, f_hat: Tensor) -> Tensor:
 def _check_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> None:
     batch, channels, points = (*v.shape, 0, 0, 0)[:3]
     _check("v", v, torch.float32, batch, channels, points)
-    _check("w1", w1, torch.float32, len(w1), channels)
-    _check("b1", b1, torch.float32, len(w1))
-    _check("w2", w2, torch.float32, len(w2), len(w1))
-    _check("b2", b2, torch.float32, len(w2))
+    hidden, outputs = (*w1.shape, 0)[0], (*w2.shape, 0)[0]
+    _check("w1", w1, torch.float32, hidden, channels)
+    _check("b1", b1, torch.float32, hidden)
+    _check("w2", w2, torch.float32, outputs, hidden)
+    _check("b2", b2, torch.float32, outputs)
 
 
 @_operator(lambda *tensors: tuple(map(_new_dense, tensors[:-1])))
@@ -241,7 +252,8 @@ def _transformed(
     fields: Tensor, shape: Ints, kept: Ints, scaled: bool, sizes: Ints, back: bool
 ) -> Tensor:
     batch, channels = fields.shape[:2]
-    kernels = find_kernels(Sizes(tuple(shape), _modes(kept), batch * channels, 1, 1, fields=True))
+    modes, _ = _spectrum(shape, kept)
+    kernels = find_kernels(Sizes(tuple(shape), modes, batch * channels, 1, 1, fields=True))
     made = kernels.transform(_dense(fields).flatten(0, 1), sizes, back=back, scaled=scaled)
     return made.view(batch, channels, *sizes)
 
@@ -255,13 +267,13 @@ def _analyse(grad: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
 )
 def synthesise(f_hat: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """F⁻¹, (B, C, *K) -> (B, C, *N); scaled, the transpose of F."""
-    spectrum = spectrum_shape(shape, _modes(kept))
+    _, spectrum = _spectrum(shape, kept)
     _check("f_hat", f_hat, torch.complex64, *(*f_hat.shape, 0, 0)[:2], *spectrum)
     return _transformed(f_hat, shape, kept, scaled, shape, back=False)
 
 
 def _new_spectra(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
-    spectrum = spectrum_shape(shape, _modes(kept))
+    _, spectrum = _spectrum(shape, kept)
     return q.new_empty(*q.shape[:2], *spectrum, dtype=q.dtype.to_complex())
 
 
@@ -269,7 +281,7 @@ def _new_spectra(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
 def analyse(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K); scaled, F."""
     _check("f", q, torch.float32, *(*q.shape, 0, 0)[:2], *shape)
-    spectrum = spectrum_shape(shape, _modes(kept))
+    _, spectrum = _spectrum(shape, kept)
     return _transformed(q, shape, kept, scaled, spectrum, back=True)
 
 
@@ -283,7 +295,7 @@ def _check_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> No
     nodes = coefficients.shape[2:]
     _check("coefficients", coefficients, torch.float32, batch, *coefficients.shape[1:])
     _check("displacement", displacement, torch.float32, batch, len(nodes), *points)
-    if not 1 <= dim <= 3 or any(m % n for m, n in zip(nodes, points, strict=True)):
+    if not 1 <= dim <= 3 or any(n < 1 or m % n for m, n in zip(nodes, points, strict=True)):
         problem = f"nodes {tuple(nodes)} and points {tuple(points)}"
         raise ValueError(f"{problem}; expected 1 to 3 axes, and nodes a multiple of points")
     check_choice("degree", degree, (0, 3, 5))

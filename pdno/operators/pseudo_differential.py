@@ -48,7 +48,7 @@ class _Cached(NamedTuple):
     values: SymbolValues
     grid: Grid
     tolerance: float
-    weights: int
+    weights: int | None
 
 
 class ValueCache:
@@ -270,10 +270,15 @@ def share_values(
 def _cached_values(
     symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues], tolerance: float
 ) -> tuple[_Cached, CachedLayer]:
-    weights, values = _fingerprint(symbol), evaluate()
+    def state() -> tuple[int, list[int]]:
+        tensors = [*symbol.parameters(), *symbol.buffers()]
+        return _fingerprint(symbol), [0 if x.is_inference() else x._version for x in tensors]
+
+    before, values, after = state(), evaluate(), state()
     values = values.on_grid() if tolerance > 0 else values.on_rows()
     lowered, report = lower_rank(values, tolerance)
-    return _Cached(lowered, grid, tolerance, weights), report
+    # what another thread wrote to meanwhile may be of neither its old nor its new weights
+    return _Cached(lowered, grid, tolerance, before[0] if before == after else None), report
 
 
 def lower_rank(values: SymbolValues, tolerance: float) -> tuple[SymbolValues, CachedLayer]:

@@ -47,7 +47,7 @@ def pairwise(
     def some(c: Tensor, b: Tensor, f_hat: Tensor) -> Tensor:
         return (b * inverse(c * f_hat[:, None], shape, modes, method=method)).sum(dim=2)
 
-    item = b.element_size() * len(f_hat) * b.shape[1] * math.prod(shape)
+    item = max(1, b.element_size() * len(f_hat) * b.shape[1] * math.prod(shape))
     step = max(1, BUDGET // item)
     if step >= len(c) or is_traced():
         return some(c, b, f_hat)

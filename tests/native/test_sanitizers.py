@@ -50,6 +50,7 @@ CHANNELS = [  # batch, outputs, inputs
 ]
 
 
+HERE = Path(__file__).parent
 KINDS = ("no x-factor", "low rank", "pairs", "nodes")
 NODES = 8
 
@@ -112,7 +113,9 @@ def sanitized(program, *arguments, cache):
         "PDNO_NATIVE": "1",
         "PDNO_NATIVE_FLAGS": FLAGS,
         "XDG_CACHE_HOME": str(cache),
-        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONPATH": os.pathsep.join(
+            [str(HERE), str(HERE.parent / "operators"), os.environ.get("PYTHONPATH", "")]
+        ),
         # Python and torch keep memory until they end, and hand out some from their own pools
         "ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0",
         "PYTHONMALLOC": "malloc",
@@ -137,6 +140,14 @@ def test_the_sanitizers_see_a_wrong_access(tmp_path):
     assert good.returncode == 0 and good.stdout == "done\n", good.stderr
     bad = sanitized(program, source, 4, cache=tmp_path / "cache")
     assert bad.returncode != 0 and "heap-buffer-overflow" in bad.stderr and "tiny.c" in bad.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_wrong_operands_touch_no_memory(tmp_path):
+    program = "import wrong_operands\nassert wrong_operands.call_all() > 400\nprint('done')"
+    ended = sanitized(program, cache=tmp_path)
+    assert ended.returncode == 0 and ended.stdout == "done\n", ended.stderr[-8000:]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The fast kernel gives the numbers of the straight formula, forward and backward."""
 
 import itertools
+import threading
 
 import pytest
 import torch
@@ -366,3 +367,69 @@ def test_replaced_values_are_read_once():
 
     with torch.no_grad():
         assert operator.cache.get(Replaced(), grid, lambda: None) is expected
+
+
+class TestWeightsThatChange:
+    """Values that were evaluated while weights were written are not kept."""
+
+    def setup_method(self):
+        torch.manual_seed(0)
+        self.network, other = (PDNO(1, 1, 1, width=3, modes=4) for _ in range(2))
+        self.old = {name: value.clone() for name, value in self.network.state_dict().items()}
+        self.new, self.f = other.state_dict(), torch.randn(2, 1, 16)
+        with torch.no_grad():
+            self.expected = self.network(self.f)
+
+    @pytest.mark.parametrize("within", [True, False])
+    def test_and_change_back(self, within, monkeypatch):
+        evaluate = NetworkSymbol.evaluate
+
+        def change(symbol, *arguments, **options):
+            self.network.load_state_dict(self.new)
+            values = evaluate(symbol, *arguments, **options)
+            if within:
+                self.network.load_state_dict(self.old)
+            return values
+
+        monkeypatch.setattr(NetworkSymbol, "evaluate", change)
+        self.network.freeze(Grid((16,)))
+        monkeypatch.setattr(NetworkSymbol, "evaluate", evaluate)
+        self.network.load_state_dict(self.old)
+        with torch.no_grad():
+            assert torch.equal(self.network(self.f), self.expected)
+
+    def test_in_several_threads(self):
+        """Predictions are right while grids are frozen and weights are loaded, and after it."""
+        grids = [Grid((16,)), Grid((24,)), Grid((16,))]
+        fields = [torch.randn(2, 1, *grid.shape) for grid in grids]
+        with torch.no_grad():
+            expected = [self.network(f) for f in fields]
+        done, wrong = threading.Event(), []
+
+        @torch.no_grad()
+        def predict(f, right):
+            while not done.is_set():
+                out = self.network(f)
+                if out.shape != right.shape or not torch.allclose(out, right, atol=1e-5):
+                    wrong.append(out)
+
+        threads = [
+            threading.Thread(target=predict, args=pair)
+            for pair in zip(fields, expected, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for turn in range(150):
+            self.network.freeze(grids[turn % 2])
+            self.network.load_state_dict(self.old)
+            if turn % 5 == 0:
+                self.network.unfreeze()
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert not wrong
+        for turn in range(20):
+            self.network.load_state_dict(self.new if turn % 2 else self.old)
+        self.network.load_state_dict(self.old)
+        with torch.no_grad():
+            assert torch.allclose(self.network(fields[1]), expected[1], atol=1e-5)

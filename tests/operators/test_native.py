@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.nn import functional
+from wrong_operands import call_all
 
 from pdno import PDIO, PDNO, Grid
 from pdno.operators import compiled, native
@@ -360,3 +361,8 @@ class TestWrongOperands:
         assert not compiled.contract_backward(self.c, none, none.new_empty(0, 3, 4, 3))[0].any()
         assert compiled.synthesise(none, *self.grid, False).shape == (0, 2, 8, 6)
         assert compiled.project(self.v[:0], *self.weights, torch.zeros(1)).shape == (0, 1, 5)
+
+
+def test_every_operator_refuses_what_does_not_fit_or_computes_it():
+    """Each operand of each operator with other sizes, numbers and layouts."""
+    assert call_all() > 400
