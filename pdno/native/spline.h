@@ -43,7 +43,9 @@ INLINE void find_taps(taps_of_axis *t, long point, float moved, long n, long m, 
         basis_at(distance < 0 ? -distance : distance, t->weight + k, &slope, degree);
         if (!usable) t->weight[k] = s;
         t->slope[k] = distance < 0 ? -slope : slope;
-        t->at[k] = (node < 0 ? node + m : node < m ? node : node - m) * stride;
+        long inside = node < 0 ? node + m : node;
+        while (inside >= m) inside -= m; /* more than once where there are fewer nodes than taps */
+        t->at[k] = inside * stride;
     }
 }
 

@@ -37,6 +37,10 @@ def right_operands():
         "project": (compiled.project, [v, *weights]),
         "project_backward": (compiled.project_backward, [v, *weights, last]),
         "read_spline": (compiled.read_spline, [coefficients, displacement, 3]),
+        "read_spline, few nodes": (
+            compiled.read_spline,
+            [torch.randn(5, 3, 2, 1), torch.randn(5, 2, 2, 1), 5],
+        ),
         "read_spline_backward": (
             compiled.read_spline_backward,
             [coefficients, displacement, torch.randn(5, 3, 4, 3), 5],
@@ -96,7 +100,7 @@ def in_torch(name, operands):
     if name == "analyse":
         field, shape, kept, _ = operands
         return transform(field, len(shape), [None if k == compiled.ALL else k for k in kept])
-    return getattr(reference, name)(*operands)
+    return getattr(reference, name.partition(",")[0])(*operands)
 
 
 def call_all():
