@@ -58,7 +58,8 @@ def test_a_file_is_trained_as_it_says(tmp_path, datasets, heat):
 
 
 def test_epochs_and_seed_of_the_command_count(tmp_path, heat):
-    changed = read_experiment(specification(tmp_path / "heat.json", heat), {"epochs": 3, "seed": 7})
+    path = specification(tmp_path / "heat.json", heat)
+    changed = read_experiment(path, {"epochs": 3, "seed": 7})
     run_experiment(changed, tmp_path / "run")
     found = load_run(tmp_path / "run").experiment
     assert (found.training.epochs, found.training.seed, found.seed) == (3, 7, 7)
