@@ -123,15 +123,8 @@ def lipschitz_report(
     layers.append(LayerConstants("project", project, project))
     slopes = [parts.derivative(parts.slopes(f[None])) for f in ([] if states is None else states)]
     sampled = [estimate(slope, grid, channels=network.in_channels).value for slope in slopes]
-    if parts.feed_forward:  # blocks that cannot be merged: ‖P‖ · Π (1 + ...) · ‖Q₂‖ Lip(σ) ‖Q₁‖
-        probable, chance = lift * project, failure / len(parts.blocks)
-        for block, (first, second) in zip(parts.blocks, parts.feed_forward, strict=True):
-            inside = partial(_mix_after, first.weight, block)
-            steps = min(iterations, STEPS)
-            norm = _norm_above(inside, parts.inner, network.width, steps, chance, generator)
-            probable *= 1 + _norm(second.weight) * GELU_LIPSCHITZ * norm
-    else:
-        probable = parts.bound_by_products(None, 0.0, failure, generator)
+    most_of = parts.bound_by_blocks if parts.feed_forward else parts.bound_by_products
+    probable = most_of(failure, generator)
     return LipschitzReport(tuple(layers), max(sampled, default=None), probable, failure)
 
 
@@ -157,7 +150,7 @@ def local_bound(
     parts = _LinearParts(network, grid, t)
     generator = fresh_generator() if generator is None else generator
     radius *= math.sqrt(grid.size)
-    return parts.bound_by_products(parts.slopes(state), radius, failure, generator)
+    return parts.bound_by_products(failure, generator, parts.slopes(state), radius)
 
 
 def linearise(
@@ -232,12 +225,22 @@ class _LinearParts:
             v = _mix(self.hidden, cut(z, self.grid)) if number == self.last else z
         return v
 
+    def bound_by_blocks(self, failure: float, generator: torch.Generator) -> float:
+        """‖P‖ · Π (1 + ‖W₂‖ Lip(σ) ‖W₁ (W + K)‖) · ‖Q₂‖ Lip(σ) ‖Q₁‖: blocks cannot be merged."""
+        bound = _norm(self.lift) * _norm(self.project) * GELU_LIPSCHITZ * _norm(self.hidden)
+        chance, width = failure / len(self.blocks), self.network.width
+        for block, (first, second) in zip(self.blocks, self.feed_forward, strict=True):
+            inside = partial(_mix_after, first.weight, block)
+            norm = _norm_above(inside, self.inner, width, chance, generator)
+            bound *= 1 + _norm(second.weight) * GELU_LIPSCHITZ * norm
+        return bound
+
     def bound_by_products(
         self,
-        slopes: list[Tensor] | None,
-        radius: float,
         failure: float,
         generator: torch.Generator,
+        slopes: list[Tensor] | None = None,
+        radius: float = 0.0,
     ) -> float:
         """T_L, everywhere or, with the slopes d at a state, on a ball of some radius around it.
 
@@ -258,7 +261,7 @@ class _LinearParts:
             for i in range(min(j, self.last) + 1):
                 channels = self.network.width if i else self.network.in_channels
                 chain, grid = partial(self._chain, slopes, i, j), self.inner if i else self.grid
-                norms[i] = _norm_above(chain, grid, channels, STEPS, chance, generator)
+                norms[i] = _norm_above(chain, grid, channels, chance, generator)
             rest = (n * e * b for n, e, b in zip(norms[1:], deviations, bounds, strict=True))
             bounds.append(norms[0] + sum(rest))
         return bounds[-1]
@@ -270,18 +273,11 @@ def _block(kernel: LinearMap, weight: Tensor, v: Tensor) -> Tensor:
 
 
 def _norm_above(
-    operator: LinearMap,
-    grid: Grid,
-    channels: int,
-    steps: int,
-    failure: float,
-    generator: torch.Generator,
+    operator: LinearMap, grid: Grid, channels: int, failure: float, generator: torch.Generator
 ) -> float:
     # no tolerance: the bound gets better with every step
-    estimate = operator_norm(
-        operator, grid, channels=channels, iterations=steps, tolerance=0.0, generator=generator
-    )
-    return estimate.upper(failure)
+    estimate = partial(operator_norm, iterations=STEPS, tolerance=0.0, generator=generator)
+    return estimate(operator, grid, channels=channels).upper(failure)
 
 
 def _mix_after(weight: Tensor, block: LinearMap, v: Tensor) -> Tensor:

@@ -89,13 +89,11 @@ class Row:
         """
         rays, hidden = self.weighted(order)
         largest = [core, *rays.amax(dim=0).tolist()]
-        most = list(itertools.accumulate(largest, max))[1:]
-        visible = itertools.takewhile(
-            lambda pair: pair[1] < math.inf, zip(most, hidden.tolist(), strict=True)
-        )
-        length = max(
-            (n for n, (seen, unseen) in enumerate(visible, 1) if seen >= unseen), default=0
-        )
+        most, length = list(itertools.accumulate(largest, max))[1:], 0
+        for shell, (seen, unseen) in enumerate(zip(most, hidden.tolist(), strict=True), start=1):
+            if unseen == math.inf:
+                break
+            length = shell if seen >= unseen else length
         return rays[:, :length], largest[: length + 1]
 
     def growth(self) -> tuple[float, int]:
