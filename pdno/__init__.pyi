@@ -19,6 +19,7 @@ from .data.read import read_own as read_own
 from .data.read import read_published as read_published
 from .data.well import open_well as open_well
 from .data.well import save_well as save_well
+from .equations.base import Scheme as Scheme
 from .equations.darcy import Darcy as Darcy
 from .equations.evolution import Burgers as Burgers
 from .equations.evolution import Heat as Heat

@@ -6,8 +6,10 @@ network the paper's symbols made of networks and the table of FNO; classical ⟨
 
 from pdno.symbols.analytic import Advection as Advection
 from pdno.symbols.analytic import AnalyticSymbol as AnalyticSymbol
+from pdno.symbols.analytic import BiotSavart as BiotSavart
 from pdno.symbols.analytic import Derivative as Derivative
 from pdno.symbols.analytic import FractionalLaplacian as FractionalLaplacian
+from pdno.symbols.analytic import Gradient as Gradient
 from pdno.symbols.analytic import HeatSymbol as HeatSymbol
 from pdno.symbols.analytic import Multiplication as Multiplication
 from pdno.symbols.analytic import Resolvent as Resolvent

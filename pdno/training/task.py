@@ -222,12 +222,14 @@ class Rollout(_Recurrent):
 
 
 class _OneStep(_Recurrent):
-    """One step from true frames: every window of a trajectory is an example."""
+    """A few steps from true frames: every window of a trajectory is an example."""
 
     frames: Frames | None = None
     """Frames that the network sees; None takes the window of the dataset."""
     noise: Annotated[float, Field(ge=0)] = 0.0
     """Noise on the input in training, as a share of the input's own deviation."""
+    unroll: Frames = 1
+    """Frames predicted in training, each from those before: 1 first, then 2 to 4 to fine-tune."""
 
     def examples(self, samples: Samples) -> int:
         window = _check_window(samples)
@@ -235,22 +237,30 @@ class _OneStep(_Recurrent):
         if count > window:
             cure = f"take data.window(inputs={count})"
             raise ValueError(f"frames={count} of a window with {window} frames: {cure}")
-        # a dataset has a target behind its window, so at least one window fits
-        return len(samples) * (len(samples.data.times or ()) - count)
+        frames = len(samples.data.times or ())
+        if count + self.unroll > frames:
+            problem = f"unroll={self.unroll} after {count} frames of trajectories of {frames}"
+            raise ValueError(f"{problem}: unroll at most {frames - count}")
+        return len(samples) * (frames - count - self.unroll + 1)
 
     def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         count = self.frames or _check_window(samples)
-        per_sample = len(samples.data.times or ()) - count
+        per_sample = len(samples.data.times or ()) - count - self.unroll + 1
         rows, starts = zip(*(divmod(index, per_sample) for index in indices), strict=True)
-        frames = samples.frames(rows, starts, count + 1)
-        inputs = frames[:, :-1].flatten(1, 2).contiguous()
+        frames = samples.frames(rows, starts, count + self.unroll)
+        inputs, targets = frames[:, :count].flatten(1, 2).contiguous(), frames[:, count:]
         if self.noise:  # in double, where squares of no unit overflow
             deviation = inputs.double().flatten(1).std(dim=1).to(inputs)
             noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
             inputs = inputs + self.noise * deviation.reshape(-1, *[1] * (inputs.dim() - 1)) * noise
-        return Batch(inputs, frames[:, -1].contiguous(), None, samples.pde_parameters(rows))
+        parameters = samples.pde_parameters(rows)
+        if self.unroll > 1:
+            return Batch(inputs, targets.contiguous(), None, parameters, frame_by_frame=True)
+        return Batch(inputs, targets[:, 0].contiguous(), None, parameters)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
+        if self.unroll > 1:
+            return rollout(net.step, batch.inputs, self.unroll)
         return net.step(batch.inputs)
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:

@@ -49,6 +49,19 @@ def test_it_converges_with_its_order(dim, interpolation):
     assert math.log2(errors[0] / errors[1]) > ORDERS[interpolation] and errors[1] < 3e-3
 
 
+@pytest.mark.parametrize(
+    ("interpolation", "expected"), [("keys", 0.073), ("cubic", 0.0145), ("quintic", 0.0011)]
+)
+def test_errors_at_the_highest_frequencies(interpolation, expected):
+    """The largest error for a wave of frequency 28 on 64 points, as docs/training.md has it."""
+    x = torch.arange(64, dtype=torch.float64) / 64
+    shifts = torch.linspace(0, 1 / 64, 101, dtype=torch.float64)[:, None, None]
+    v = torch.cos(2 * math.pi * 28 * x)[None, None].expand(len(shifts), 1, 64)
+    moved = warp(v, shifts.expand(-1, 1, 64), interpolation)
+    error = (moved - torch.cos(2 * math.pi * 28 * (x + shifts))).abs().max()
+    assert float(error) == pytest.approx(expected, rel=0.1)
+
+
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_a_turn_around_the_domain_changes_nothing(dim):
     shape = SHAPES[dim]

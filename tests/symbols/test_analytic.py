@@ -5,11 +5,13 @@ import math
 import pytest
 import torch
 
-from pdno import Grid
+from pdno import Grid, apply_symbol
 from pdno.symbols import (
     Advection,
+    BiotSavart,
     Derivative,
     FractionalLaplacian,
+    Gradient,
     HeatSymbol,
     Multiplication,
     Resolvent,
@@ -57,6 +59,25 @@ def test_heat_values_of_the_fact_sheet(xi, t, expected):
 def test_formulas(symbol, t, formula):
     expected = torch.tensor([formula(xi) for xi in range(5)], dtype=torch.complex128)
     assert torch.allclose(values(symbol, t=t), expected, rtol=1e-14, atol=1e-14)
+
+
+def test_gradients_and_velocities_have_several_outputs():
+    grid, f_grid = Grid((7, 9)), Grid((16, 12))
+    xi = grid.modes().double()
+    gradient, flow = (symbol.evaluate(grid).frequency for symbol in (Gradient(2), BiotSavart()))
+    assert gradient.shape == flow.shape == (1, 2, 1, *grid.half_shape)
+    assert torch.allclose(gradient[0, :, 0], 2j * PI * xi.movedim(-1, 0))
+    # the velocity has no divergence, and its curl is the vorticity but for the mean
+    derivative = gradient[0, :, 0]
+    assert float((derivative * flow[0, :, 0]).sum(dim=0).abs().max()) < 1e-15
+    curl = derivative[0] * flow[0, 1, 0] - derivative[1] * flow[0, 0, 0]
+    expected = torch.ones(grid.half_shape, dtype=torch.complex128)
+    expected[0, 0] = 0
+    assert torch.allclose(curl, expected, atol=1e-14)
+    x, y = (2 * PI * f_grid.points()).unbind(-1)
+    moved = apply_symbol(BiotSavart(), (8 * PI**2 * torch.sin(x) * torch.cos(y))[None, None])
+    expected = 2 * PI * torch.stack([-torch.sin(x) * torch.sin(y), -torch.cos(x) * torch.cos(y)])
+    assert torch.allclose(moved[0], expected, atol=1e-12)
 
 
 def test_multiplication_has_its_function_in_space():
