@@ -23,7 +23,6 @@ from pdno.operators.warp import interpolation_coefficients, read_between
 from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.symbols.base import Time
 from pdno.training.operator_record import Sampling
-from pdno.training.statistics import Normalizer
 from pdno.training.task import NormalizedNetwork, OneShot, SpaceTime, Times
 from pdno.training.trained_operator import TrainedOperator, move
 
@@ -252,21 +251,6 @@ class FrozenTransport(Transport):
         return f
 
 
-class FrozenNormalizer(Normalizer):
-    """A normaliser of fields with some number of channels, on one grid."""
-
-    def __init__(self, normalizer: Normalizer, channels: int, grid: Grid) -> None:
-        zeros = normalizer.mean.new_zeros(1, channels, *[1] * grid.dim)
-        mean = normalizer.decode(zeros, grid)
-        super().__init__(mean, normalizer.decode(zeros + 1, grid) - mean, grid)
-
-    def encode(self, u: Tensor, grid: Grid) -> Tensor:
-        return (u - self.mean) / self.std
-
-    def decode(self, u: Tensor, grid: Grid) -> Tensor:
-        return u * self.std + self.mean
-
-
 class FrozenPredictor(nn.Module):
     """decode ∘ network ∘ encode on one grid, as the task of the operator predicts; float32.
 
@@ -285,8 +269,8 @@ class FrozenPredictor(nn.Module):
         self.input_channels = operator.sampling.input_channels
         if frames is not None:
             self.input_channels = frames * self.output_channels
-        self.inputs = net.inputs and FrozenNormalizer(net.inputs, self.input_channels, grid)
-        self.outputs = net.outputs and FrozenNormalizer(net.outputs, self.output_channels, grid)
+        self.inputs = net.inputs and net.inputs.moved(grid)
+        self.outputs = net.outputs and net.outputs.moved(grid)
         # PDE parameters are fixed: the symbols see them after the time, or they are channels
         seen, arguments = net.in_symbols, list[Time]([net.in_symbols])
         self.register_buffer("constant", net.pde_parameters if seen is None else None)

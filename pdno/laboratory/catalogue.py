@@ -106,18 +106,12 @@ class ServedOperator:
         """What the page needs to know."""
         wanted = max(self.sampling.grid.shape), "test", "relative_l2"
         errors = [m.value for m in self.run.metrics if (m.resolution, m.split, m.metric) == wanted]
+        own = ("key", "title", "resolutions", "input", "constants", "window", "times", "any_time")
         return {
-            "key": self.key,
-            "title": self.title,
+            **{name: getattr(self, name) for name in own},
             "equation": self.problem.equation_text if self.problem else None,
             "grid": self.sampling.grid,
             "step": self.sampling.step,
-            "resolutions": self.resolutions,
-            "input": self.input,
-            "constants": self.constants,
-            "window": self.window,
-            "times": self.times,
-            "any_time": self.any_time,
             "layers": [(x.symbol.out_channels, x.symbol.in_channels) for x in self.layers],
             "weights": count_parameters(self.operator.network, complex_once=False),
             "error": errors[0] if errors and math.isfinite(errors[0]) else None,

@@ -271,4 +271,4 @@ def test_the_command_exports_a_run_and_its_card(tmp_path, capsys):
 def test_a_head_that_cannot_be_exported_is_refused():
     """It is part of what the operator predicts, and must not be left out."""
     with pytest.raises(ValueError, match="an? Identity head cannot be exported"):
-        freeze_head(torch.nn.Identity(), pdno.Grid((8, 8)))
+        freeze_head(torch.nn.Identity(), pdno.Grid((8, 8)), {})
