@@ -73,7 +73,7 @@ class HasRate(Protocol):
     """An evolution equation u_t = rate(u), as those of `pdno.equations`."""
 
     def rate(self, u: Tensor) -> Tensor:
-        """L u + N(u) of real fields (B, 1, *N)."""
+        """L u + N(u) of real fields (B, C, *N)."""
 
 
 @dataclass(frozen=True)
