@@ -1,7 +1,7 @@
 """The tests pass in any folder, order and place: with one core, in the background, as any user.
 
-Much of the suite runs again in a copy of the repository, in a random order. Only what is under version control is copied, or
-everything but environments and caches where there is no git.
+Much of the suite runs again in a copy of the repository, in a random order. Only what is under
+version control is copied, or everything but environments and caches where there is no git.
 """
 
 import os
@@ -54,7 +54,7 @@ def copy_repository(target):
     for name in filter(None, os.fsdecode(listed.stdout).split("\0")):
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, target / name)
+            shutil.copy(ROOT / name, target / name)
 
 
 def run_as(user, *arguments, cwd):
