@@ -295,7 +295,8 @@ def _check_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> No
     nodes = coefficients.shape[2:]
     _check("coefficients", coefficients, torch.float32, batch, *coefficients.shape[1:])
     _check("displacement", displacement, torch.float32, batch, len(nodes), *points)
-    if not 1 <= dim <= 3 or any(n < 1 or m % n for m, n in zip(nodes, points, strict=True)):
+    multiples = all(0 < n <= m and m % n == 0 for m, n in zip(nodes, points, strict=True))
+    if not 1 <= dim <= 3 or not multiples:
         problem = f"nodes {tuple(nodes)} and points {tuple(points)}"
         raise ValueError(f"{problem}; expected 1 to 3 axes, and nodes a multiple of points")
     check_choice("degree", degree, (0, 3, 5))

@@ -37,7 +37,8 @@ def interpolation_coefficients(v: Tensor, interpolation: Interpolation, refine: 
     """c of the function through v, (B, C, *N) -> (B, C, *M)."""
     shape, degree = tuple(v.shape[2:]), DEGREES[interpolation]
     prefilter = _prefilter(shape, degree, refine, v.device).to(v.dtype) if degree else None
-    return resample(v, [refine * n for n in shape], multiplier=prefilter)
+    # contiguous: torch transforms other layouts by other steps, with other last bits
+    return resample(v.contiguous(), [refine * n for n in shape], multiplier=prefilter)
 
 
 @lru_cache(maxsize=16)

@@ -124,7 +124,7 @@ def lipschitz_report(
     slopes = [parts.derivative(parts.slopes(f[None])) for f in ([] if states is None else states)]
     sampled = [estimate(slope, grid, channels=network.in_channels).value for slope in slopes]
     most_of = parts.bound_by_blocks if parts.feed_forward else parts.bound_by_products
-    probable = most_of(failure, generator)
+    probable = min(most_of(failure, generator), math.prod(layer.bound for layer in layers))
     return LipschitzReport(tuple(layers), max(sampled, default=None), probable, failure)
 
 

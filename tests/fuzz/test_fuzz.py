@@ -32,9 +32,9 @@ def test_a_mutation_changes_something_and_can_be_repeated(text):
 @pytest.mark.parametrize(
     "mutation", dict.fromkeys((*BINARY, *TEXT, *MADE)), ids=lambda one: one.__name__
 )
-def test_a_mutation_takes_the_shortest_of_files(way):
+def test_a_mutation_takes_the_shortest_of_files(mutation):
     for seed in range(20):
-        assert isinstance(way(b"x", random.Random(seed)), bytes)
+        assert isinstance(mutation(b"x", random.Random(seed)), bytes)
 
 
 def test_cases_that_failed_once_hold():
