@@ -93,9 +93,9 @@ def files_by_package(sources: Sources) -> dict[str, Sources]:
 
 
 def about(package: str, files: Sources) -> str:
-    """The first line of the docstring of a package."""
-    home = "cli.py" if package == "cli" else f"{package}/__init__.py"
-    return first_line(files.get(f"{PACKAGE}/{home}", ""))
+    """The first line of the docstring of a package, or of a module beside the packages."""
+    homes = (f"{PACKAGE}/{package}/__init__.py", f"{PACKAGE}/{package}.py")
+    return first_line("".join(files.get(home, "") for home in homes))
 
 
 def draw(sources: Sources) -> str:
@@ -128,7 +128,7 @@ def _box(package: str, files: Sources) -> Iterator[str]:
     frame = f'x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" rx="7"'
     yield f'<rect class="box {kind}" {frame}/>'
     yield _text(left + 10, top + 22, "name", package)
-    yield _text(left + WIDTH - 10, top + 21, "files", f"{len(files)} files")
+    yield _text(left + WIDTH - 10, top + 21, "files", f"{len(files)} file{'s' * (len(files) > 1)}")
     most = (HEIGHT - 36) // 14
     lines = wrap(about(package, files).replace("`", "").rstrip("."), (WIDTH - 16) * 10 // 60)
     lines = [*lines[: most - 1], f"{lines[most - 1]} …"] if len(lines) > most else lines

@@ -83,9 +83,10 @@ def python_files(sources: Sources) -> Sources:
 
 
 def package_of(path: str) -> str:
-    """The package of a file; `cli` and `__main__` count as one."""
+    """The package of a file; a module beside the packages is one, `__main__` belongs to `cli`."""
     _, first, *inside = path.split("/")
-    return first if inside else "cli" if first in ("cli.py", "__main__.py") else PACKAGE
+    name = first if inside else first.removesuffix(".py").replace("__main__", "cli")
+    return name if inside or name in MAY_IMPORT else PACKAGE
 
 
 def first_line(text: str) -> str:
