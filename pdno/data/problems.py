@@ -315,7 +315,7 @@ class NavierStokesProblem(Problem):
     """Last time; frames are stored at t = 1, 2, ..., final_time."""
     scheme: Literal["accurate", "fast"] = "accurate"
     """How it is solved: "accurate" by the 2/3 rule in float64, "fast" by a smooth filter and long
-    steps in float32. Where a grid is too coarse for the flow the fast one has the smaller error."""
+    steps in float32, whose error is smaller where a grid is too coarse for the flow."""
 
     @property
     def usual_solver_points(self) -> int:
