@@ -1,6 +1,7 @@
 """The public names, for type checkers and for `__init__.py`, which imports them lazily."""
 
 from . import data as data
+from . import discovery as discovery
 from . import equations as equations
 from . import evaluation as evaluation
 from . import fields as fields
@@ -19,6 +20,7 @@ from .data.read import read_own as read_own
 from .data.read import read_published as read_published
 from .data.well import open_well as open_well
 from .data.well import save_well as save_well
+from .discovery.generator import Generator as Generator
 from .equations.base import Scheme as Scheme
 from .equations.darcy import Darcy as Darcy
 from .equations.evolution import Burgers as Burgers

@@ -32,7 +32,11 @@ WIDTH, HEIGHT, GAP, TITLE = 168, 96, 22, 30
 ROWS = (
     ("physics", "Physics: makes the data", ("fields", "equations", "solvers", "data")),
     ("learning", "Learning: makes the operator", ("symbols", "operators", "networks", "training")),
-    ("result", "What comes of it", ("theory", "exports", "", "evaluation", "runs", "report")),
+    (
+        "result",
+        "What comes of it",
+        ("theory", "exports", "discovery", "evaluation", "runs", "report"),
+    ),
     ("top", "On top, imported by nothing", ("paper", "benchmark", "laboratory", "cli")),
     ("base", "Imported by all of them", ("interface", "files", "spectral", "figures", "native")),
 )

@@ -23,6 +23,7 @@ PHYSICS = {"fields", "equations", "solvers"}
 LEARNING = {"native", "symbols", "operators", "networks"}
 LIBRARY = {*FOUNDATION, *PHYSICS, *LEARNING}
 LIBRARY |= {"figures", "data", "training", "evaluation", "theory", "exports", "runs", "report"}
+LIBRARY |= {"discovery"}
 TOP = {"paper", "benchmark", "laboratory", "cli"}
 
 MAY_IMPORT: dict[str, set[str]] = {
@@ -41,6 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {*FOUNDATION, *LEARNING, "figures", "data"},
     "evaluation": {*FOUNDATION, "figures", "symbols", "data", "training"},
     "theory": {*FOUNDATION, *LEARNING, "figures"},
+    "discovery": {*FOUNDATION, *PHYSICS, "symbols", "figures", "data"},
     "exports": {*FOUNDATION, *LEARNING, "training", "evaluation"},
     "runs": LIBRARY - {"report"},
     "report": LIBRARY,

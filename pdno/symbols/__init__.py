@@ -8,6 +8,7 @@ from pdno.symbols.analytic import Advection as Advection
 from pdno.symbols.analytic import AnalyticSymbol as AnalyticSymbol
 from pdno.symbols.analytic import BiotSavart as BiotSavart
 from pdno.symbols.analytic import Derivative as Derivative
+from pdno.symbols.analytic import DifferentialOperator as DifferentialOperator
 from pdno.symbols.analytic import FractionalLaplacian as FractionalLaplacian
 from pdno.symbols.analytic import Gradient as Gradient
 from pdno.symbols.analytic import HeatSymbol as HeatSymbol

@@ -113,6 +113,33 @@ class Derivative(AnalyticSymbol):
         return torch.stack(factors).prod(dim=0)
 
 
+class DifferentialOperator(AnalyticSymbol):
+    """Σ_α c_α (2πiξ)^α, a differential operator with constant coefficients; of order max |α|.
+
+    Powers α are one number per axis; Δ in the plane has the powers (2, 0) and (0, 2).
+    """
+
+    def __init__(
+        self, powers: Sequence[Sequence[int]], coefficients: Sequence[float] | None = None
+    ) -> None:
+        super().__init__()
+        self.powers = tuple(tuple(power) for power in powers)
+        self.coefficients = (1.0,) * len(powers) if coefficients is None else tuple(coefficients)
+        if not powers or len(self.coefficients) != len(powers):
+            counts = f"{len(powers)} powers and {len(self.coefficients)} coefficients"
+            raise ValueError(f"{counts}: expected one coefficient for each of some powers")
+        self.dim, self.class_order = len(self.powers[0]), float(max(map(sum, self.powers)))
+
+    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
+        total = torch.zeros(xi.shape[:-1], dtype=torch.complex128, device=xi.device)
+        for power, coefficient in zip(self.powers, self.coefficients, strict=True):
+            _check_axes("power", power, xi)
+            real = (2 * math.pi * xi).pow(xi.new_tensor(power)).prod(dim=-1)
+            # powers of i that are exact: what is real stays real
+            total = total + coefficient * real * (1, 1j, -1, -1j)[sum(power) % 4]
+        return total
+
+
 class Gradient(AnalyticSymbol):
     """2πiξ, the gradient ∇ of a field in d dimensions, from one channel to d; of order 1."""
 
