@@ -22,6 +22,16 @@ def test_a_power_law_is_read_exactly():
         equal_error.at_error(curve, 0.3)
 
 
+def test_the_fastest_scheme_counts():
+    def rows(scale, factor):
+        return [equal_error.Row("", e, scale / e, factor * scale / e) for e in (0.1, 0.01)]
+
+    solved = {"accurate": rows(3.0, 5.0), "fast": rows(1.0, 2.0)}
+    assert equal_error.fastest(solved, 0.05) == pytest.approx({"batch": 20.0, "alone": 40.0})
+    with pytest.raises(ValueError, match=r"0\.2000 is not between"):
+        equal_error.fastest(solved, 0.2)
+
+
 def test_an_exact_operator_has_no_error_and_finer_solvers_have_less(monkeypatch):
     monkeypatch.setattr(equal_error, "GRIDS", (8, 16))
     problem = NavierStokesProblem(
@@ -33,9 +43,8 @@ def test_an_exact_operator_has_no_error_and_finer_solvers_have_less(monkeypatch)
     )
     truth = data.batch()[1]
     exact = {"torch": lambda f: truth[: len(f)]}
-    error, ours, curves = equal_error.compare(exact, data, problem, 1)
-    assert error == 0 and set(ours["torch"]) == {"batch", "alone"}
-    assert all(seconds > 0 for curve in curves.values() for seconds in curve.values())
-    coarse, fine = curves["batch"]
-    assert fine < coarse < 1 and list(curves["alone"]) == [coarse, fine]
+    (row,), solved = equal_error.compare(exact, data, problem, 1)
+    assert row.error == 0 and len(solved) == len(problem.schemes)
+    for coarse, fine in solved.values():
+        assert fine.error < coarse.error < 1 and min(coarse.batch, coarse.alone, fine.batch) > 0
     assert torch.equal(data.batch()[1], truth)

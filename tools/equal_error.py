@@ -3,10 +3,11 @@
     python tools/equal_error.py results/operators/navier-stokes [--format aoti]
 
 New flows are solved, and predicted by the operator from the frames that it is given. Its rival is
-the solver that made them, on coarser grids, from the last of these frames; between two grids its
-seconds are interpolated, as powers, to the error of the operator. All take turns in one process
-on one thread, and the best of several turns counts, for a batch and for one flow alone. The solver
-takes as many flows of a batch at once as suit it. With a format an exported file takes part, too.
+the solver with each of its schemes, on coarser grids, from the last of these frames; between two
+grids its seconds are interpolated, as powers, to the error of the operator. All take turns in one
+process on one thread, and the best of several turns counts, for a batch and for one flow alone.
+The solver takes as many flows of a batch at once as suit it. With a format an exported file takes
+part, too.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,65 +33,101 @@ from pdno.spectral.calculus import resample
 from pdno.spectral.metrics import relative_l2
 from pdno.training.samples import evaluation_mode
 
-GRIDS = (48, 64, 80, 96)
+GRIDS = (48, 64, 80, 96, 128)
 AT_ONCE = (5, 1)
 Curve = dict[float, float]
 """Seconds per flow of the solver by its error."""
 Predict = Callable[[Tensor], Tensor]
 
 
+class Row(NamedTuple):
+    """What takes part, its error, and its seconds per flow in a batch and alone."""
+
+    name: str
+    error: float
+    batch: float
+    alone: float
+
+
 def compare(
     predictors: Mapping[str, Predict], data: OperatorDataset, problem: Problem, turns: int
-) -> tuple[float, dict[str, dict[str, float]], dict[str, Curve]]:
-    """The error of the first predictor, seconds per flow of all, by batch and alone; the solver's.
-
-    All predictors are the same operator.
-    """
+) -> tuple[list[Row], dict[str, list[Row]]]:
+    """Rows of the predictors, all the same operator, and those of the solver by its scheme."""
     inputs, targets = data.batch()
     times = data.target_times or ()
     start = max(t for t in data.times or () if t < times[0])
     groups = {"batch": inputs, "alone": inputs[:1]}
-    runs: dict[tuple[str, str, float, int], Callable[[], object]] = {
-        (group, name, 0.0, 1): partial(predict, frames)
+    errors = {name: _error(predict(inputs), targets) for name, predict in predictors.items()}
+    runs: dict[str, Callable[[], object]] = {
+        f"{name} {group}": partial(predict, frames)
         for name, predict in predictors.items()
         for group, frames in groups.items()
     }
-    for points in GRIDS:
-        first = resample(inputs[:, -1:].double(), (points,) * problem.dim)
-        solve = partial(_solve, problem, times=[t - start for t in times])
-        error = _error(resample(solve(first, at_once=5), inputs.shape[2:]), targets)
-        for size in AT_ONCE:
-            runs["batch", "solver", error, size] = partial(solve, first, at_once=size)
-        runs["alone", "solver", error, 1] = partial(solve, first[:1], at_once=1)
-    taken = time_alternately({str(key): run for key, run in runs.items()}, repeats=turns)
-    ours: dict[str, dict[str, float]] = {name: {} for name in predictors}
-    curves: dict[str, Curve] = {group: {} for group in groups}
-    for group, name, error, size in runs:
-        seconds = taken[str((group, name, error, size))] / len(groups[group])
-        if name == "solver":
-            curves[group][error] = min(seconds, curves[group].get(error, math.inf))
-        else:
-            ours[name][group] = seconds
-    predict = next(iter(predictors.values()))
-    return _error(predict(inputs), targets), ours, curves
+    schemes: dict[str, list[str]] = {}
+    for rival in _schemes(problem):
+        for points in GRIDS:
+            name = f"{getattr(rival, 'scheme', 'solver')}, {points} x {points}"
+            first = resample(inputs[:, -1:].double(), (points,) * problem.dim)
+            solve = partial(_solve, rival, times=[t - start for t in times])
+            solved = resample(solve(first, at_once=5).double(), inputs.shape[2:])
+            errors[name] = _error(solved, targets)
+            for size in AT_ONCE:
+                runs[f"{name} batch {size}"] = partial(solve, first, at_once=size)
+            runs[f"{name} alone"] = partial(solve, first[:1], at_once=1)
+            schemes.setdefault(rival.scheme_text, []).append(name)
+    taken = time_alternately(runs, repeats=turns)
+
+    def row(name: str) -> Row:
+        batch = min(taken[run] for run in runs if run.startswith(f"{name} batch"))
+        return Row(name, errors[name], batch / len(inputs), taken[f"{name} alone"])
+
+    solved_rows = {scheme: [row(name) for name in names] for scheme, names in schemes.items()}
+    return [row(name) for name in predictors], solved_rows
 
 
-def at_error(seconds: Mapping[float, float], error: float) -> float:
-    """Seconds of the solver for an error: straight lines between grids in logarithms."""
-    known = sorted(seconds.items())
-    if not known[0][0] <= error <= known[-1][0]:
+def fastest(rows: Mapping[str, list[Row]], error: float) -> dict[str, float]:
+    """Seconds of the fastest scheme for an error, in a batch and alone."""
+    curves = {
+        "batch": [{row.error: row.batch for row in solved} for solved in rows.values()],
+        "alone": [{row.error: row.alone for row in solved} for solved in rows.values()],
+    }
+    inside = partial(_reaches, error)
+    if not any(map(inside, curves["batch"])):
         raise ValueError(f"the error {error:.4f} is not between those of the grids {GRIDS}")
-    (low, most), (high, least) = next(pair for pair in pairwise(known) if error <= pair[1][0])
+    return {
+        group: min(at_error(curve, error) for curve in filter(inside, some))
+        for group, some in curves.items()
+    }
+
+
+def _reaches(error: float, curve: Curve) -> bool:
+    return min(curve) <= error <= max(curve)
+
+
+def at_error(curve: Mapping[float, float], error: float) -> float:
+    """Seconds of the solver for an error: straight lines between grids in logarithms."""
+    points = sorted(curve.items())
+    if not points[0][0] <= error <= points[-1][0]:
+        raise ValueError(f"the error {error:.4f} is not between those of the grids {GRIDS}")
+    (low, most), (high, least) = next(pair for pair in pairwise(points) if error <= pair[1][0])
     share = math.log(error / low) / math.log(high / low)
     return math.exp((1 - share) * math.log(most) + share * math.log(least))
+
+
+def _schemes(problem: Problem) -> list[Problem]:
+    """The problem with each of its schemes."""
+    if len(problem.schemes) == 1:
+        return [problem]
+    return [problem.model_copy(update={"scheme": scheme}) for scheme in problem.schemes]
 
 
 def _solve(problem: Problem, first: Tensor, *, times: list[float], at_once: int) -> Tensor:
     return torch.cat([problem.solve(part, times)[0] for part in torch.split(first, at_once)])
 
 
-def _error(found: Tensor, wanted: Tensor) -> float:
-    return float(relative_l2(found.reshape(wanted.shape).double(), wanted.double()).mean())
+def _error(computed: Tensor, expected: Tensor) -> float:
+    computed = computed.reshape(expected.shape).double()
+    return float(relative_l2(computed, expected.double()).mean())
 
 
 def _by_torch(run: Run, data: OperatorDataset, frames: Tensor) -> Tensor:
@@ -97,8 +135,8 @@ def _by_torch(run: Run, data: OperatorDataset, frames: Tensor) -> Tensor:
         return run.operator.predict(frames, **data.keyword_arguments(range(len(frames))))
 
 
-def _by_file(run: Run, place: Path, format: Format, frames: int) -> Predict:
-    made = run.export(place / f"operator{FORMATS[format]}", format=format, frames=frames)
+def _by_file(run: Run, folder: Path, format: Format, frames: int) -> Predict:
+    made = run.export(folder / f"operator{FORMATS[format]}", format=format, frames=frames)
     channels = made.inputs.shape[1]
     return lambda frames: made.run(frames[:, -channels:].contiguous())
 
@@ -110,32 +148,28 @@ def main() -> None:
     parser.add_argument("--format", choices=("onnx", "torch-export", "aoti"))
     parser.add_argument("--batch", type=int, default=20)
     parser.add_argument("--turns", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     tune_allocator()
-    run = load_run(given.operator)
+    run = load_run(arguments.operator)
     if run.experiment is None or run.experiment.problem is None or run.experiment.window is None:
-        raise SystemExit(f"{given.operator} is no operator of our flows that is given frames")
-    data = unseen_samples(run.experiment, given.batch)
-    with tempfile.TemporaryDirectory() as place:
-        predictors: dict[str, Predict] = {"torch": partial(_by_torch, run, data)}
-        if given.format is not None:
+        raise SystemExit(f"{arguments.operator} is no operator of our flows that takes frames")
+    data = unseen_samples(run.experiment, arguments.batch)
+    with tempfile.TemporaryDirectory() as folder:
+        predictors: dict[str, Predict] = {"operator, torch": partial(_by_torch, run, data)}
+        if arguments.format is not None:
             frames = len(data.target_times or ())
-            file = _by_file(run, Path(place), given.format, frames)
-            predictors[given.format] = file
-        error, ours, curves = compare(predictors, data, run.experiment.problem, given.turns)
-    print(f"{given.batch} new flows, seconds per flow on one thread, best of {given.turns} turns")
-    print(f"{'':20}{'relative L2':>12}{'batch':>10}{'alone':>10}")
-    for name, seconds in ours.items():
-        told = f"operator, {name}"
-        print(f"{told:20}{error:12.4f}{seconds['batch']:10.4f}{seconds['alone']:10.4f}")
-    for points, (wrong, batch) in zip(GRIDS, curves["batch"].items(), strict=True):
-        told = f"solver, {points} x {points}"
-        print(f"{told:20}{wrong:12.4f}{batch:10.4f}{curves['alone'][wrong]:10.4f}")
-    for group, curve in curves.items():
-        rival = at_error(curve, error)
-        times = ", ".join(f"{name} {rival / own[group]:.1f}" for name, own in ours.items())
-        print(f"at equal error, {group}: {rival:.4f} s by the solver, times that of {times}")
+            file = _by_file(run, Path(folder), arguments.format, frames)
+            predictors[f"operator, {arguments.format}"] = file
+        rows, solved = compare(predictors, data, run.experiment.problem, arguments.turns)
+    count, turns = arguments.batch, arguments.turns
+    print(f"{count} new flows, seconds per flow on one thread, best of {turns} turns")
+    print(f"{'':24}{'relative L2':>12}{'batch':>10}{'alone':>10}")
+    for row in (*rows, *(row for some in solved.values() for row in some)):
+        print(f"{row.name:24}{row.error:12.4f}{row.batch:10.4f}{row.alone:10.4f}")
+    for group, rival in fastest(solved, rows[0].error).items():
+        times = ", ".join(f"{row.name} {rival / getattr(row, group):.1f}" for row in rows)
+        print(f"at equal error, {group}: {rival:.4f} s by the fastest solver; times of {times}")
 
 
 if __name__ == "__main__":
