@@ -1,12 +1,15 @@
 """Heads: what a network makes of the outputs of its last layer.
 
 The transport head says where the next frame comes from and what is added to it. One frame is K
-substeps with the same weights, each of them (all of δ, c and r are those of a whole frame)
+substeps with the same weights, each of them (δ, c and r are those of a whole frame)
 
-    u' = e^{cΔ/K}[u(· + δ(·)/K)] + r/K,    δ = -p Δt K_b[u] + network,    (δ, r) from [f, K_b[u]]
+    u' = e^{cΔ/K}[u(x + d(x))] + r/K,    d(x) = δ(x + δ(x)/2K)/K,
+    δ = -p Δt K_b[w] + network,    (δ, r) from [f, K_b[w]],    w = u(x - p Δt K_b[u](x)/2K)
 
 u starts as the latest frame v, the last channels of the input f, and takes its place there. A step
 of advection is a warp and no short Fourier series; what is left, δ and r, is smooth and small.
+w is the state half a substep later, and d looks up δ half-way: the midpoint rule in time and in
+space, of second order. Without a velocity there is neither: d = δ/K, all from the network.
 """
 
 from collections.abc import Callable
@@ -105,23 +108,28 @@ class Transport(nn.Module):
         """The next frame, from the input f (B, k·C, *N)."""
         past, u, substeps = f[:, : -self.channels], f[:, -self.channels :], self.options.substeps
         for _ in range(substeps):
-            flow = self.flow(u)
+            flow = [] if self.options.velocity is None else [self.flow_midway(u)]
             outputs = network(torch.cat([past, u, *flow], dim=1))
-            displacement = outputs[:, : self.dim]
+            displacement = outputs[:, : self.dim] * (REACH / substeps)
             if flow:
-                displacement = displacement + self.pace * flow[0]
-            u = self.carry(u, REACH / substeps * displacement) + outputs[:, self.dim :] / substeps
+                displacement = displacement + self.pace * (REACH / substeps) * flow[0]
+                displacement = warp(displacement, displacement / 2, "cubic", 1)
+            u = self.carry(u, displacement) + outputs[:, self.dim :] / substeps
         return u
 
-    def flow(self, u: Tensor) -> list[Tensor]:
-        """The displacement -Δt K_b[u] of a frame, in units of the `REACH`, if there is a velocity.
+    def flow(self, u: Tensor) -> Tensor:
+        """The displacement -Δt K_b[u] by the velocity of a frame, in units of the `REACH`.
 
         Shapes: (B, C, *N) -> (B, d, *N).
         """
-        if self.options.velocity is None:
-            return []
         velocity = u if self.velocity is None else self.velocity(u)
-        return [-self.options.time_step / REACH * velocity]
+        return -self.options.time_step / REACH * velocity
+
+    def flow_midway(self, u: Tensor) -> Tensor:
+        """The same half a substep later, after u has been carried by its own velocity."""
+        options = self.options
+        half = self.pace * (REACH / (2 * options.substeps)) * self.flow(u)
+        return self.flow(warp(u, half, options.interpolation, options.refine))
 
     def carry(self, u: Tensor, displacement: Tensor) -> Tensor:
         """e^{cΔ/K}[u(· + δ)], with the displacement (B, d, *N) of a substep."""
