@@ -52,6 +52,7 @@ from .runs.run import load_run as load_run
 from .runs.specification import Experiment as Experiment
 from .solvers.solve import solve as solve
 from .spectral.grid import Grid as Grid
+from .spectral.points import Points as Points
 from .theory.certificate import certify as certify
 from .theory.extraction import extract_symbol as extract_symbol
 from .theory.extraction import recover_diffusivity as recover_diffusivity

@@ -151,8 +151,15 @@ class StraightPDNO(PDNO):
     (B, O, I, *N) tensors. It has the parameters of `pdno.PDNO` and gives the same numbers.
     """
 
-    def forward(self, f: Tensor, t: object = None, *, grid: Grid | None = None) -> Tensor:
-        """u, with everything materialised."""
+    def forward(
+        self,
+        f: Tensor,
+        t: object = None,
+        *,
+        grid: Grid | None = None,
+        output_grid: Grid | None = None,
+    ) -> Tensor:
+        """u, with everything materialised, on the grid of f."""
 
         def linear(layer: Any, v: Tensor) -> Tensor:
             return functional.linear(v, layer.weight, layer.bias)

@@ -27,6 +27,7 @@ from pdno.operators.pseudo_differential import (
     share_values,
 )
 from pdno.spectral.grid import Grid
+from pdno.spectral.points import Points
 from pdno.symbols.base import SymbolValues
 from pdno.symbols.scale import ExactScales, scale_per_axis
 
@@ -120,23 +121,33 @@ class NeuralOperator(ExactScales):
         self.head = None if options is None else options.attach(dim, out_channels, self.project)
 
     def forward(
-        self, f: Tensor, t: Tensor | float | None = None, *, grid: Grid | None = None
+        self,
+        f: Tensor,
+        t: Tensor | float | None = None,
+        *,
+        grid: Grid | None = None,
+        output_grid: Grid | None = None,
     ) -> Tensor:
         """u on the grid of f, which is periodic unless given; t for networks that take time.
 
+        The grid may be scattered `Points`, and u is on the `output_grid` where there is one.
         Symbols that see PDE parameters get (B, P) numbers for t, time first where they take it.
         """
         check_numbers(f, self.lift.weight)
-        if f.dim() != self.dim + 2 or f.shape[1] != self.in_channels:
+        axes_of_space = self.dim if grid is None else grid.space_axes
+        if f.dim() != axes_of_space + 2 or f.shape[1] != self.in_channels:
             axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
             last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
             cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"
             raise ValueError(
                 f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
-                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}"
+                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}; on "
+                "scattered points give (B, C, P) and grid=pdno.Points(...)"
             )
         where = grid or Grid(tuple(f.shape[2:]))
         where.check(f, "f")
+        if isinstance(where, Points) or output_grid is not None:
+            return self._between_points(f, t, where, output_grid or where)
         network = partial(self._outputs, grid=where, t=t)
         if self.head is None:
             return network(f)
@@ -158,6 +169,27 @@ class NeuralOperator(ExactScales):
                 v = self.activation(v) if layer else v
                 v = local(v, operator(v, inner, t))
         return perceptron(self.project_hidden, self.project, cut(v, grid))
+
+    def _between_points(
+        self, f: Tensor, t: Tensor | float | None, grid: Grid, output_grid: Grid
+    ) -> Tensor:
+        """u at other points, which the last block computes; its W interpolates what it sees."""
+        if self.head is not None:
+            raise ValueError(f"{self.head.__class__.__name__} needs a grid: leave the head out")
+        points = Points.of(grid)
+        where = points if output_grid is grid else Points.of(output_grid)
+        v, inner, last = self.enter(f.flatten(2), points), self.inner_points(points), where
+        for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
+            last = self.inner_points(where) if layer + 1 == len(self.locals) else inner
+            v = self.activation(v) if layer and not self.expand else v
+            here = inner.interpolate(v, last)
+            mapped = local(here, operator(v, inner, t, output_grid=last))
+            if self.expand:
+                v = here + perceptron(self.expand[layer], self.contract[layer], mapped)
+            else:
+                v = mapped
+        u = perceptron(self.project_hidden, self.project, v)
+        return u.reshape(*u.shape[:2], *output_grid.shape)
 
     def _values(
         self, grid: Grid, t: Tensor | float | None = None
@@ -196,6 +228,8 @@ class NeuralOperator(ExactScales):
         """
         if self.takes_time:
             raise ValueError("a network that takes time predicts in one shot, not by a rollout")
+        if isinstance(grid, Points):  # where symbols are evaluated at each call
+            return partial(self.forward, t=pde_parameters, grid=grid)
         values = self._values(grid, pde_parameters)
 
         def step(window: Tensor) -> Tensor:
@@ -235,15 +269,28 @@ class NeuralOperator(ExactScales):
         points = tuple(n + (p if isinstance(p, int) else round(p * n)) for n, p in pairs)
         return Grid(points) if any(self.padding) else grid
 
+    def inner_points(self, points: Points) -> Points:
+        """The points of the blocks: in a torus that is larger by the padding."""
+        if self.extension is not None or any(isinstance(p, int) and p for p in self.padding):
+            wrong = f"padding={self.extension or self.padding} on scattered points"
+            raise ValueError(f"{wrong}: expected a fraction of the domain, for example 0.25")
+        if len(set(self.padding)) > 1:
+            raise ValueError(f"padding={self.padding} on scattered points: expected one fraction")
+        return points.embedded(self.padding[0])
+
     def enter(self, f: Tensor, grid: Grid) -> Tensor:
         """What enters the first block, P [f, x] and zeros, (B, C, *N) -> (B, width, *M)."""
         if self.coordinates != "none":
-            x = grid.points(device=f.device).movedim(-1, 0)
+            axis = -1 - grid.space_axes
+            x = grid.points(device=f.device).movedim(-1, axis)
             if self.coordinates == "periodic":
-                x = torch.cat([torch.cos(2 * math.pi * x), torch.sin(2 * math.pi * x)])
+                x = torch.cat([torch.cos(2 * math.pi * x), torch.sin(2 * math.pi * x)], dim=axis)
             else:
-                x = x * self.coordinate_scale.reshape(-1, *[1] * self.dim)
-            f = torch.cat([f, x.to(f.dtype).expand(len(f), *x.shape)], dim=1)
+                x = x * self.coordinate_scale.reshape(-1, *[1] * grid.space_axes)
+            f = torch.cat([f, x.to(f.dtype).expand(len(f), *x.shape[axis:])], dim=1)
+        if isinstance(grid, Points):
+            lifted: Tensor = self.lift(f)
+            return lifted
         return self.surround(self.lift(f), grid)
 
     def surround(self, v: Tensor, grid: Grid) -> Tensor:

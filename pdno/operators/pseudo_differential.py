@@ -21,8 +21,10 @@ from torch import Tensor, nn
 from pdno.interface.arguments import RecordsArguments
 from pdno.operators.axes import most_nodes
 from pdno.operators.kernel import Backend, apply_values, choose_backend
+from pdno.operators.scattered import apply_on_points
 from pdno.spectral.fourier import Method, Modes
 from pdno.spectral.grid import Grid, kept_per_axis, most_modes
+from pdno.spectral.points import Points
 from pdno.spectral.tracing import is_traced
 from pdno.symbols.base import FullSymbol, Symbol, SymbolValues, Time, apply_directly
 from pdno.symbols.network import LowRankSymbol, SeparatedSymbol, TableSymbol
@@ -119,9 +121,21 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         """How many numbers of the equation the symbol sees."""
         return self.symbol.pde_parameters
 
-    def forward(self, f: Tensor, grid: Grid | None = None, t: Time = None) -> Tensor:
-        """K_a[f] on the grid of f, which is periodic unless given."""
+    def forward(
+        self,
+        f: Tensor,
+        grid: Grid | None = None,
+        t: Time = None,
+        *,
+        output_grid: Grid | None = None,
+    ) -> Tensor:
+        """K_a[f] on the grid of f, which is periodic unless given; or at the `output_grid`.
+
+        Each may be scattered `Points`; values are wanted on another grid through them.
+        """
         where = grid or Grid(tuple(f.shape[2:]))
+        if isinstance(where, Points) or output_grid is not None:
+            return self._between_points(f, where, t, output_grid)
         modes = self.modes_on(where)
         # half precision has too few digits for a Fourier transform
         with _full_precision(f.device):
@@ -134,10 +148,20 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
                 values, full, where, modes, method=self.method, backend=backend, which=which
             )
 
+    def _between_points(self, f: Tensor, grid: Grid, t: Time, output_grid: Grid | None) -> Tensor:
+        """K_a[f] from points to points, those of grids among them."""
+        points, output = Points.of(grid), output_grid or grid
+        where = points if output is grid else Points.of(output)
+        flat = f.flatten(2) if grid.space_axes > 1 else f
+        with _full_precision(f.device):
+            full = flat if f.dtype in (torch.float32, torch.float64) else flat.float()
+            u = apply_on_points(self.symbol, full, points, self.modes, t, output_points=where)
+        return u.reshape(*u.shape[:2], *output.shape)
+
     def modes_on(self, grid: Grid) -> Modes:
         """The kept modes that a grid can hold; where these are not all of them, a warning."""
-        if self.modes is None:
-            return None
+        if self.modes is None or isinstance(grid, Points):
+            return self.modes
         kept = (self.modes,) * grid.dim if isinstance(self.modes, int) else tuple(self.modes)
         limits = zip(kept, most_modes(grid.shape), strict=False)
         fitting = tuple(k if k is None else min(k, limit) for k, limit in limits)

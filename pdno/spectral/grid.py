@@ -64,6 +64,11 @@ class Grid:
         return len(self.shape)
 
     @property
+    def space_axes(self) -> int:
+        """Number of axes of space of a field; see `pdno.Points`, where it differs from d."""
+        return len(self.shape)
+
+    @property
     def size(self) -> int:
         """Number of points."""
         return math.prod(self.shape)
@@ -112,10 +117,19 @@ class Grid:
         """The index of every `factor`-th point of fields (..., *N)."""
         return (..., *(slice(None, None, factor),) * self.dim)
 
+    def of_samples(self, indices: Sequence[int]) -> "Grid":
+        """The grid of some samples of a dataset: for all of them the same."""
+        return self
+
+    def weigh(self, u: Tensor) -> Tensor:
+        """w^{1/2} u with quadrature weights w, which are all alike on a grid and left out."""
+        return u
+
     def check(self, field: Tensor, name: str = "field") -> None:
         """ValueError unless the last axes of `field` are those of this grid."""
-        if field.shape[-self.dim :] != self.shape:
-            expected = f"its last {self.dim} axes must be {self.shape}"
+        axes = self.space_axes
+        if field.shape[-axes:] != self.shape:
+            expected = f"its last {axes} axes must be {self.shape}"
             raise ValueError(f"{name} has shape {tuple(field.shape)}; {expected}")
 
 

@@ -1,0 +1,490 @@
+"""Scattered points of the unit box: functions that do not live on a grid.
+
+A `Points` stands wherever a `Grid` does. Fields have one axis of space, (B, C, P). The box is the
+torus of the Fourier transform unless the points are embedded in a larger one (`embedded`, the
+`padding` of a network). Sums over points approximate integrals over the domain D,
+
+    ∫_D f(x) dx ≈ Σ_p w_p f(x_p),
+
+with quadrature weights w: given, of the cells of a mesh, or the volumes of Voronoi cells. Sets of
+different sizes are padded to the largest one by points of weight zero.
+"""
+
+import itertools
+import math
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from types import EllipsisType
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from scipy.spatial import ConvexHull, Voronoi, cKDTree
+from torch import Tensor
+
+from pdno.interface.errors import check_choice
+from pdno.spectral.grid import Device, Grid, Modes
+
+Transform = Literal["sum", "least-squares"]
+Weights = Tensor | np.ndarray | Sequence[Any] | Literal["voronoi", "equal"] | None
+INSIDE = 1e-9  # distance from the walls within which Voronoi cells are cut there
+
+
+class Points(Grid):
+    """Scattered points x_p of the unit box [0, 1]^d, one set for all samples or one for each.
+
+    Shapes: fields (B, C, P); coordinates (P, d) or (B, P, d), or a list of (P_b, d), which may
+    differ in size and are padded with weight zero (`pad` does the same to fields).
+
+    Arguments:
+        weights: Quadrature weights w_p > 0, of the shape of the coordinates without d; "voronoi",
+            the default, has the volumes of the Voronoi cells of the box, "equal" 1/P.
+        mask: Which points of padded coordinates (B, P, d) are there, (B, P).
+        periodic: Whether the box is a torus.
+        transform: How coefficients f̂(ξ) are computed: "sum", Σ_p w_p f(x_p) e^{-2πi ξ·x_p}, or
+            "least-squares", the f̂ with the smallest Σ_p w_p |f - F⁻¹[f̂]|²(x_p) and a small ridge,
+            exact for functions of the kept modes.
+        ridge: Of least squares, as a share of the mean diagonal entry of the normal equations.
+
+    Example:
+        >>> points = Points([[0.1, 0.2], [0.7, 0.3], [0.5, 0.9]])
+        >>> points.dim, points.shape, round(float(points.weights.sum()), 6)
+        (2, (3,), 1.0)
+    """
+
+    coordinates: Tensor
+    weights: Tensor
+    transform: Transform
+    ridge: float
+    cache: dict[Any, Any]  # tables of waves and neighbours
+
+    def __init__(
+        self,
+        coordinates: Tensor | np.ndarray | Sequence[Any],
+        weights: Weights = None,
+        *,
+        mask: Tensor | np.ndarray | None = None,
+        periodic: bool = False,
+        transform: Transform = "sum",
+        ridge: float = 1e-6,
+    ) -> None:
+        check_choice("transform", transform, ("sum", "least-squares"))
+        if not 0 < ridge < 1:
+            raise ValueError(f"ridge is {ridge}; expected a small positive share, as 1e-6")
+        x, valid = _as_sets(coordinates, mask)
+        _check_coordinates(x, valid, periodic=periodic)
+        w = _weights(x, valid, weights, periodic=periodic)
+        options = {"periodic": periodic, "transform": transform, "ridge": ridge}
+        self._set({"coordinates": x, "weights": w, **options})
+
+    def _set(self, values: dict[str, Any]) -> None:
+        x: Tensor = values["coordinates"]
+        own = {"shape": (x.shape[-2],), "offset": 0.0, "cache": {}}
+        for name, value in (values | own).items():  # a Grid is frozen
+            object.__setattr__(self, name, value)
+
+    def _like(self, x: Tensor, w: Tensor) -> "Points":
+        new = object.__new__(Points)
+        new._set({**self.__dict__, "coordinates": x, "weights": w})
+        return new
+
+    @classmethod
+    def of(cls, grid: Grid, *, transform: Transform = "sum") -> "Points":
+        """The points of a grid, each with the weight of its cell; points as they are."""
+        return grid if isinstance(grid, Points) else _of_grid(grid, transform)
+
+    @classmethod
+    def of_mesh(
+        cls,
+        vertices: Tensor | np.ndarray,
+        cells: Tensor | np.ndarray,
+        *,
+        transform: Transform = "sum",
+    ) -> "Points":
+        """The vertices (P, d) of a simplicial mesh with cells (M, d + 1).
+
+        Each weight is the volume of the cells around the vertex, divided among their corners, so
+        that the weights add up to the volume of the domain.
+        """
+        x, c = _numbers("vertices", vertices), torch.as_tensor(cells).long()
+        dim = x.shape[-1]
+        if c.dim() != 2 or c.shape[1] != dim + 1:
+            expected = f"expected (M, {dim + 1}), the corners of simplices in {dim} dimensions"
+            raise ValueError(f"cells have shape {tuple(c.shape)}; {expected}")
+        edges = x[c[:, 1:]] - x[c[:, :1]]
+        volumes = torch.linalg.det(edges).abs() / math.factorial(dim)
+        shares = volumes[:, None].expand(-1, dim + 1).flatten() / (dim + 1)
+        w = torch.zeros(len(x), dtype=torch.float64).index_add(0, c.flatten(), shares)
+        if bool((w == 0).any()):
+            unused = int((w == 0).sum())
+            raise ValueError(f"{unused} vertices belong to no cell: leave them out")
+        return cls(x, w, transform=transform)
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the space of the points."""
+        return int(self.coordinates.shape[-1])
+
+    @property
+    def space_axes(self) -> int:
+        """Axes of space of a field: one, along which the points are numbered."""
+        return 1
+
+    @property
+    def per_sample(self) -> bool:
+        """Whether each sample has a set of points of its own."""
+        return self.coordinates.dim() == 3
+
+    @property
+    def counts(self) -> list[int]:
+        """How many points each set has, without the padding."""
+        mask = self.mask
+        return [int(row.sum()) for row in (mask if self.per_sample else mask[None])]
+
+    @property
+    def mask(self) -> Tensor:
+        """Which points are there and not padding, (P,) or (B, P)."""
+        return self.weights > 0
+
+    def points(self, *, device: Device = None) -> Tensor:
+        return self.coordinates.to(device)
+
+    def of_samples(self, indices: Sequence[int]) -> "Points":
+        """The points of some samples."""
+        if not self.per_sample:
+            return self
+        rows = torch.as_tensor(list(indices), dtype=torch.long)
+        return self._like(self.coordinates[rows], self.weights[rows])
+
+    def embedded(self, margin: float) -> "Points":
+        """The same points on a torus whose period is longer by a share `margin`, scaled to 1."""
+        if not margin:
+            return self
+        cached: Points | None = self.cache.get(margin)
+        if cached is None:
+            scale = 1 + margin
+            cached = self._like(self.coordinates / scale, self.weights / scale**self.dim)
+            self.cache[margin] = cached
+        return cached
+
+    def weigh(self, u: Tensor) -> Tensor:
+        """w^{1/2} u, so that plain sums of squares are integrals; zero at padding."""
+        w = self.weights.to(u).sqrt()
+        w = w.reshape(*w.shape[:-1], *[1] * (u.dim() - 2), w.shape[-1]) if self.per_sample else w
+        return u.nan_to_num(nan=0.0).where(w > 0, 0.0) * w if bool((w == 0).any()) else u * w
+
+    def pad(self, fields: Sequence[Tensor | np.ndarray]) -> Tensor:
+        """Fields (C, P_b) of sets of different sizes as (B, C, P), with zeros where no point is.
+
+        A field (T, C, P_b) has frames.
+        """
+        parts, sizes = [torch.as_tensor(f) for f in fields], self.counts
+        actual = [part.shape[-1] for part in parts]
+        if len(sizes) == 1 and not self.per_sample:
+            sizes = sizes * len(parts)
+        if actual != sizes:
+            wrong = f"fields of {len(actual)} samples on {len(sizes)} sets of points"
+            if len(actual) == len(sizes):
+                first = next(k for k, n in enumerate(actual) if n != sizes[k])
+                wrong = f"sample {first} has {actual[first]} values on {sizes[first]} points"
+            raise ValueError(f"{wrong}: expected one value for each point")
+        length = self.shape[0]
+        padded = [torch.nn.functional.pad(part, (0, length - part.shape[-1])) for part in parts]
+        return torch.stack(padded)
+
+    def interpolate(self, v: Tensor, points: "Points") -> Tensor:
+        """v at other points, from the nearest ones, (B, C, P) -> (B, C, Q).
+
+        By moving least squares of degree one: linear functions are exact, and so are values at
+        points of this set.
+        """
+        if points is self:
+            return v
+        index, weights = self._neighbours(points)
+        index, weights = index.to(v.device), weights.to(v)
+        if index.dim() == 2:
+            return (v[..., index] * weights).sum(dim=-1)
+        flat = index.flatten(1)[:, None].expand(-1, v.shape[1], -1)
+        near = v.gather(2, flat).reshape(*v.shape[:2], *index.shape[1:])
+        return (near * weights[:, None]).sum(dim=-1)
+
+    def _neighbours(self, points: "Points") -> tuple[Tensor, Tensor]:
+        """Indices and weights of the neighbours of other points, (Q, n) or (B, Q, n)."""
+        cached = self.cache.get(("near", id(points)))
+        if cached is not None:
+            return cached[1], cached[2]
+        period = 1.0 if self.periodic else None
+        if self.per_sample or points.per_sample:
+            sets = max(len(s.coordinates) for s in (self, points) if s.per_sample)
+            x, y = (
+                s.coordinates.expand(sets, -1, -1) if s.per_sample else [s.coordinates] * sets
+                for s in (self, points)
+            )
+            valid = self.mask.expand(sets, -1)
+            triples = zip(x, valid, y, strict=True)
+            parts = [_moving_least_squares(*triple, period) for triple in triples]
+            least = min(part[0].shape[1] for part in parts)
+            pair = tuple(
+                torch.stack([each[:, :least] for each in k]) for k in zip(*parts, strict=True)
+            )
+        else:
+            pair = _moving_least_squares(self.coordinates, self.mask, points.coordinates, period)
+        self.cache["near", id(points)] = (points, *pair)  # whose id stays its own
+        return pair[0], pair[1]
+
+    def axes(self, *, device: Device = None) -> list[Tensor]:
+        raise ValueError(
+            "scattered points have no axes, and this needs a grid: take a pdno.Grid, or "
+            "interpolate to one, for example with scipy.interpolate.griddata"
+        )
+
+    def modes(self, kept: Modes = None, *, half: bool = True, device: Device = None) -> Tensor:
+        return torus(self, kept).modes(kept, half=half, device=device)
+
+    def coarsen(self, factor: int) -> "Points":
+        """The same points for factor 1; others have no order in which to leave some out."""
+        return self if factor == 1 else self.axes()  # type: ignore[return-value]  # it raises
+
+    def every(self, factor: int) -> tuple[EllipsisType | slice, ...]:
+        return (...,) if factor == 1 else tuple(self.axes())  # type: ignore[arg-type]
+
+    def check(self, field: Tensor, name: str = "field") -> None:
+        super().check(field, name)
+        if self.per_sample and len(field) not in (1, len(self.coordinates)):
+            sets = f"the points are {len(self.coordinates)} sets, one for each sample"
+            raise ValueError(f"{name} has {len(field)} samples; {sets}")
+
+    def to_plain(self) -> dict[str, Any]:
+        """The arguments that make these points again, as plain numbers."""
+        return {
+            "coordinates": self.coordinates.tolist(),
+            "weights": self.weights.tolist(),
+            "periodic": self.periodic,
+            "transform": self.transform,
+            "ridge": self.ridge,
+        }
+
+    @classmethod
+    def of_plain(cls, plain: dict[str, Any]) -> "Points":
+        """The points of `to_plain`."""
+        weights = _numbers("weights", plain["weights"])
+        mask = weights > 0 if weights.dim() == 2 else None
+        options = {name: plain[name] for name in ("periodic", "transform", "ridge")}
+        return cls(_numbers("coordinates", plain["coordinates"]), weights, mask=mask, **options)
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or not isinstance(other, Points):
+            return self is other
+        options = ("shape", "periodic", "transform", "ridge")
+        same = all(getattr(self, name) == getattr(other, name) for name in options)
+        pairs = [(self.coordinates, other.coordinates), (self.weights, other.weights)]
+        return same and all(torch.equal(*pair) for pair in pairs)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.periodic))
+
+    def __repr__(self) -> str:
+        counts, dim = self.counts, self.dim
+        sizes = f"{counts[0]}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
+        sets = f", {len(counts)} sets" if self.per_sample else ""
+        numbers = torch.cat([self.coordinates.flatten(), self.weights.flatten()]).detach()
+        checksum = zlib.crc32(numbers.cpu().numpy().tobytes())
+        return f"Points({sizes} points, dim={dim}{sets}, {self.transform}, {checksum:08x})"
+
+
+@lru_cache(maxsize=16)
+@torch.inference_mode(False)  # what is made during inference serves training too
+def _of_grid(grid: Grid, transform: Transform) -> Points:
+    x = grid.points().reshape(-1, grid.dim)
+    return Points(x, "equal", periodic=grid.periodic, transform=transform)
+
+
+def torus(points: Points, modes: Modes) -> Grid:
+    """A grid that holds the kept modes of scattered points with room to spare."""
+    return Grid(tuple(2 * k + 2 for k in kept_modes(points, modes)))
+
+
+def kept_modes(points: Points, modes: Modes) -> tuple[int, ...]:
+    """One k_max per axis; points have no largest one of their own."""
+    kept = (modes,) * points.dim if modes is None or isinstance(modes, int) else tuple(modes)
+    if len(kept) != points.dim:
+        raise ValueError(f"modes {kept} name {len(kept)} axes; the points have {points.dim}")
+    sizes = tuple(k for k in kept if k is not None and k >= 1)
+    if len(sizes) != len(kept):
+        raise ValueError(f"modes={modes} on scattered points: say how many, for example modes=8")
+    return sizes
+
+
+def check_enough_points(points: Points, kept: Sequence[int]) -> None:
+    """ValueError unless each set has at least as many points as the kept modes have numbers."""
+    unknowns = math.prod(2 * k for k in kept[:-1]) * (2 * kept[-1] - 1)
+    if (least := points.cache.get("least")) is None:
+        least = points.cache["least"] = min(points.counts)
+    if least < unknowns:
+        problem = f"{least} points are too few for modes={tuple(kept)}, which have {unknowns}"
+        raise ValueError(f"{problem} numbers: keep fewer modes, or give more points")
+
+
+def _numbers(name: str, values: Any) -> Tensor:
+    try:
+        return torch.as_tensor(values, dtype=torch.float64)
+    except (TypeError, ValueError) as problem:
+        raise ValueError(f"{name} are no array of numbers ({problem})") from problem
+
+
+def _as_sets(coordinates: Any, mask: Any) -> tuple[Tensor, Tensor]:
+    """Coordinates (P, d) or (B, P, d), and which of them are there."""
+    listed = isinstance(coordinates, Sequence) and bool(len(coordinates))
+    if listed and all(np.ndim(part) == 2 for part in coordinates):
+        sets = [_numbers("coordinates", part) for part in coordinates]
+        if mask is not None:
+            raise ValueError("a list of sets of points has no mask: their sizes say it all")
+        if len({part.shape[1] for part in sets}) > 1:
+            raise ValueError("sets of points of different dimensions; expected (P, d) with one d")
+        most = max(map(len, sets))
+        valid = torch.stack([torch.arange(most) < len(part) for part in sets])
+        # padding repeats the first point
+        full = [torch.cat([part, part[:1].expand(most - len(part), -1)]) for part in sets]
+        return torch.stack(full), valid
+    x = _numbers("coordinates", coordinates)
+    if x.dim() not in (2, 3) or not 1 <= x.shape[-1] <= 3 or not x.numel():
+        expected = "expected (P, d), or (B, P, d) with a set for each sample, and d = 1, 2 or 3"
+        raise ValueError(f"coordinates have shape {tuple(x.shape)}; {expected}")
+    valid = torch.ones(x.shape[:-1], dtype=torch.bool)
+    if mask is not None:
+        valid = torch.as_tensor(mask).to(torch.bool)
+        if valid.shape != x.shape[:-1]:
+            expected = f"expected {tuple(x.shape[:-1])}, as the points"
+            raise ValueError(f"mask has shape {tuple(valid.shape)}; {expected}")
+        if not bool(valid.any(dim=-1).all()):
+            raise ValueError("the mask leaves a set without points; expected at least one")
+        first = torch.from_numpy(np.asarray(valid.numpy().argmax(-1)))[..., None, None].expand(
+            *x.shape[:-2], 1, x.shape[-1]
+        )
+        x = torch.where(valid[..., None], x, x.gather(-2, first))
+    return x, valid
+
+
+def _check_coordinates(x: Tensor, valid: Tensor, *, periodic: bool) -> None:
+    """Refuse NaN, points outside of the box, and points that are there twice."""
+    if not bool(x.isfinite().all()):
+        cure = "leave these points out; where they pad sets of different sizes, give mask="
+        raise ValueError(f"coordinates have NaN or infinity: {cure}")
+    x = x.detach()
+    low, high = float(x.min()), float(x.max())
+    if low < 0 or high > 1:
+        cure = "scale them, for example (x - x.min()) / (x.max() - x.min()), alike for all axes"
+        raise ValueError(f"coordinates lie in [{low:g}, {high:g}]; expected [0, 1]: {cure}")
+    sets = zip(x, valid, strict=True) if x.dim() == 3 else [(x, valid)]
+    for number, (part, there) in enumerate(sets):
+        distinct = part[there] % 1.0 if periodic else part[there]
+        if twice := len(distinct) - len(torch.unique(distinct, dim=0)):
+            where = f" of set {number}" if x.dim() == 3 else ""
+            cure = "leave the duplicates out"
+            if periodic:
+                cure += ", also those at 0 and 1, which are one point of a torus"
+            raise ValueError(f"{twice} points{where} are there twice: {cure}")
+
+
+def _weights(x: Tensor, valid: Tensor, weights: Weights, *, periodic: bool) -> Tensor:
+    """Quadrature weights of the points, zero at padding."""
+    if weights is None or isinstance(weights, str):
+        if weights not in (None, "voronoi", "equal"):
+            raise ValueError(f"weights are {weights!r}; expected 'voronoi', 'equal' or numbers")
+        if weights == "equal":
+            return valid.double() / valid.sum(dim=-1, keepdim=True)
+        w = torch.zeros(valid.shape, dtype=torch.float64)
+        for row in np.ndindex(*valid.shape[:-1]):
+            there = valid[row]
+            volumes = cell_volumes(x.detach()[row][there].cpu().numpy(), periodic=periodic)
+            w[row][there] = torch.from_numpy(volumes)
+        return w
+    if isinstance(weights, Sequence) and not isinstance(weights[0], (int, float)):
+        parts = [_numbers("weights", part) for part in weights]
+        sizes = [len(part) for part in parts]
+        if sizes != valid.sum(dim=-1).reshape(-1).tolist():
+            raise ValueError(f"weights of sets of {sizes[:5]} points; expected one per point")
+        weights = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+    w = _numbers("weights", weights)
+    if w.shape != valid.shape:
+        expected = f"expected {tuple(valid.shape)}, one per point"
+        raise ValueError(f"weights have shape {tuple(w.shape)}; {expected}")
+    if not bool((w.isfinite() & (w > 0))[valid].all()):
+        raise ValueError("weights are not all positive and finite: leave such points out")
+    return torch.where(valid, w, 0.0)
+
+
+def cell_volumes(x: np.ndarray, *, periodic: bool) -> np.ndarray:
+    """Volumes of the Voronoi cells of points (P, d) in the unit box, or on the torus; sum 1."""
+    count, dim = x.shape
+    x = x % 1 if periodic else x.clip(INSIDE, 1 - INSIDE)
+    if count == 1 or dim == 1:
+        return np.ones(1) if count == 1 else _gaps(x[:, 0], periodic=periodic)
+    if periodic:
+        images = [x + shift for shift in itertools.product((-1, 0, 1), repeat=dim) if any(shift)]
+    else:  # reflections make the walls faces of cells
+        signs = [np.where(np.arange(dim) == axis, -1, 1) for axis in range(dim)]
+        images = [x * s + wall * (1 - s) for s in signs for wall in (0, 1)]
+    around, band = np.concatenate(images), 6 * count ** (-1 / dim)
+    while True:
+        near = np.all((around >= -band) & (around <= 1 + band), axis=1)
+        diagram = Voronoi(np.concatenate([x, around[near]]))
+        regions = [diagram.regions[diagram.point_region[k]] for k in range(count)]
+        sizes = np.array(list(map(len, regions)))
+        corners = diagram.vertices[np.concatenate(regions)]
+        radius = np.sqrt(np.square(corners - np.repeat(x, sizes, axis=0)).sum(1).max())
+        # images farther away than two radii of a cell cut nothing off
+        if band >= 1 or (2 * radius < band and all(-1 not in region for region in regions)):
+            break
+        band *= 4
+    if dim == 3:
+        return np.array([ConvexHull(diagram.vertices[region]).volume for region in regions])
+    return _polygon_areas(corners, sizes)
+
+
+def _polygon_areas(corners: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Areas of convex polygons, given by their corners, one polygon after another."""
+    owner, first = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes) - sizes
+    offset = corners - (np.add.reduceat(corners, first) / sizes[:, None])[owner]
+    x, y = offset[np.lexsort((np.arctan2(offset[:, 1], offset[:, 0]), owner))].T
+    following = np.arange(len(x)) + 1
+    following[first + sizes - 1] = first
+    return np.add.reduceat(x * y[following] - x[following] * y, first) / 2
+
+
+def _gaps(x: np.ndarray, *, periodic: bool) -> np.ndarray:
+    """Lengths of the cells of points of a line."""
+    order = np.argsort(x)
+    line = x[order]
+    before, after = (line[-1] - 1, line[0] + 1) if periodic else (-line[0], 2 - line[-1])
+    ends = np.concatenate([[before], line, [after]])
+    lengths = np.empty_like(x)
+    lengths[order] = (ends[2:] - ends[:-2]) / 2
+    return lengths
+
+
+def _moving_least_squares(
+    x: Tensor, valid: Tensor, y: Tensor, period: float | None
+) -> tuple[Tensor, Tensor]:
+    """Neighbours of points y (Q, d) among points x (P, d), and weights that reproduce lines."""
+    own = torch.nonzero(valid.cpu()).squeeze(-1)
+    points, query = x.detach()[valid].cpu().numpy(), y.detach().cpu().numpy()
+    count, dim = min(2 * (x.shape[-1] + 1), len(points)), x.shape[-1]
+    if period is not None:
+        points, query = points % period, query % period
+    _, index = cKDTree(points, boxsize=period).query(query, k=list(range(1, count + 1)))
+    offset = points[index] - query[:, None]
+    if period is not None:
+        offset -= period * np.round(offset / period)
+    squares = np.square(offset).sum(-1)
+    size = np.sqrt(squares.mean(-1))[:, None] + 1e-300
+    omega = 1 / (squares / size**2 + 1e-12)
+    basis = np.concatenate([np.ones((*index.shape, 1)), offset / size[..., None]], -1)
+    weighted = basis * omega[..., None]
+    gram = np.swapaxes(weighted, -1, -2) @ basis
+    # neighbours on a line do not determine a plane: its slope across them is zero
+    ridge = np.diag([0.0, *[1e-8] * dim]) * gram.trace(axis1=-2, axis2=-1)[:, None, None]
+    unit = np.broadcast_to(np.eye(dim + 1)[:, :1], (len(gram), dim + 1, 1))
+    weights = (weighted @ np.linalg.solve(gram + ridge, unit))[..., 0]
+    return own[torch.from_numpy(index)], torch.from_numpy(weights)
