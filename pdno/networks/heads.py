@@ -33,6 +33,8 @@ REACH = 0.25  # the displacement that an output of 1 stands for, in units of the
 START = 0.1  # the last weights of a new network over their usual size: at first u is nearly v
 FIRST_C = 1e-6  # at first almost nothing diffuses
 PACE = 10.0  # c = FIRST_C e^{PACE q}: a step of 1e-3 of an optimiser changes c by a hundredth
+# interpolation and refinement of what is smooth, or is made smooth by a velocity
+MIDWAY: tuple[Interpolation, int] = "cubic", 1
 
 Velocity = Literal["field", "biot-savart", "learned"]
 Network = Callable[[Tensor], Tensor]
@@ -113,7 +115,7 @@ class Transport(nn.Module):
             displacement = outputs[:, : self.dim] * (REACH / substeps)
             if flow:
                 displacement = displacement + self.pace * (REACH / substeps) * flow[0]
-                displacement = warp(displacement, displacement / 2, "cubic", 1)
+                displacement = warp(displacement, displacement / 2, *MIDWAY)
             u = self.carry(u, displacement) + outputs[:, self.dim :] / substeps
         return u
 
@@ -127,9 +129,8 @@ class Transport(nn.Module):
 
     def flow_midway(self, u: Tensor) -> Tensor:
         """The same half a substep later, after u has been carried by its own velocity."""
-        options = self.options
-        half = self.pace * (REACH / (2 * options.substeps)) * self.flow(u)
-        return self.flow(warp(u, half, options.interpolation, options.refine))
+        half = self.pace * (REACH / (2 * self.options.substeps)) * self.flow(u)
+        return self.flow(warp(u, half, *MIDWAY))
 
     def carry(self, u: Tensor, displacement: Tensor) -> Tensor:
         """e^{cΔ/K}[u(· + δ)], with the displacement (B, d, *N) of a substep."""
