@@ -364,6 +364,25 @@ def navier_stokes_training(
     return _by_parts("navier-stokes-training", preset, runs, models, seeds)
 
 
+@recipe
+def navier_stokes_substeps(
+    preset: SmallPreset = "small", *, models: Models = None, seeds: Seeds = 1
+) -> Study:
+    """Ablation of the transport head: substeps, velocity, interpolation; 100 CPU seconds each.
+
+    On 60 of the training trajectories of the flagship, and its validation trajectories.
+    """
+    study, (flow,) = "navier-stokes-substeps", flow_sets("best", 1e-5)
+    about, runs = written()[study], {}
+    for family in ("PDNO", "FNO"):
+        first = merged(flow[f"{family} substeps"], {"study": study}, about["changes"][preset])
+        for row, head in about["rows"].items():
+            epochs = about["epochs"][family][row] if preset == "small" else 1
+            change = {"network": {"head": head}, "training": {"epochs": epochs}}
+            runs[f"{family}, {row}"] = merged(first, change)
+    return make_study(study, preset, [runs], models=models, seeds=seeds)
+
+
 def _by_parts(study: str, preset: str, runs: Runs, models: Models, seeds: int) -> Study:
     """Networks trained by Adam as they are, with each part of our recipe alone, and with all.
 
@@ -393,7 +412,20 @@ def _by_parts(study: str, preset: str, runs: Runs, models: Models, seeds: int) -
     return make_study(study, preset, [made], models=models, seeds=seeds)
 
 
-# Families, and the resource table
+# Other flows, families, and the resource table
+
+
+@recipe
+def navier_stokes_decay(preset: SmallPreset = "small", *, seeds: Seeds = 1) -> Study:
+    """Decaying turbulence, ν = 1e-4: the transport head in four substeps, PDNO against FNO."""
+    runs = runs_of("navier-stokes-decay", preset)
+    return make_study("navier-stokes-decay", preset, [runs], seeds=seeds)
+
+
+@recipe
+def burgers_shocks(preset: SmallPreset = "small", *, seeds: Seeds = 1) -> Study:
+    """Shocks, Burgers with ν = 0.001 in steps of 0.2: the transport head, PDNO against FNO."""
+    return make_study("burgers-shocks", preset, [runs_of("burgers-shocks", preset)], seeds=seeds)
 
 
 @recipe

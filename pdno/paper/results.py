@@ -26,7 +26,13 @@ from pdno.report.tables import Table
 from pdno.runs.run import Run
 from pdno.training.checkpoint import read_tensors
 
-FLOW_STUDIES = ("navier-stokes", "navier-stokes-width", "navier-stokes-training")
+FLOW_STUDIES = (
+    "navier-stokes",
+    "navier-stokes-width",
+    "navier-stokes-training",
+    "navier-stokes-substeps",
+    "navier-stokes-decay",
+)
 Curve = Sequence[tuple[float, float | None]]
 T = TypeVar("T")
 Made = TypeVar("Made", Table, Figure)
