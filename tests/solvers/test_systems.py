@@ -1,7 +1,10 @@
 """Systems: several fields in one equation, coupled in L or in N, beside closed-form solutions."""
 
+import ast
 import math
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -72,6 +75,19 @@ class GrayScott(EvolutionEquation):
         return Semilinear(linear, modes, nonlinear, rates, deformation=0.5, band=band)
 
 
+def from_the_manual(name):
+    """A class of docs/extending.md, which is tested as it stands there."""
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+    (block,) = re.findall(rf"```python\n([^`]*class {name}\b[^`]*)```", page)
+    (code,) = [part for part in ast.parse(block).body if getattr(part, "name", "") == name]
+    scope = globals() | {}
+    exec(compile(ast.Module([code], []), "extending.md", "exec"), scope)
+    return scope[name]
+
+
+ShallowWater = from_the_manual("ShallowWater")
+
+
 class Pair:
     """Two independent Gaussian fields, as the position and the velocity of a membrane."""
 
@@ -80,6 +96,23 @@ class Pair:
     def sample(self, grid, *, seed, indices):
         drawn = [self.gaussian.sample(grid, seed=seed + k, indices=indices) for k in (0, 1)]
         return torch.cat(drawn, dim=1)
+
+
+class Lake:
+    """Random waves on water at rest."""
+
+    def sample(self, grid, *, seed, indices):
+        h = Pair.gaussian.sample(grid, seed=seed, indices=indices)
+        h = 0.2 * h / h.abs().amax(dim=(-2, -1), keepdim=True)
+        return torch.cat([h, 0 * h, 0 * h], dim=1)
+
+
+class Stirred:
+    """Two substances that are nearly mixed."""
+
+    def sample(self, grid, *, seed, indices):
+        h = Lake().sample(grid, seed=seed, indices=indices)[:, :1]
+        return torch.cat([0.5 + h, 0.3 - h], dim=1)
 
 
 def energy(u, speed, strength=0.0):
@@ -136,6 +169,43 @@ def test_a_coupled_linear_part_beside_a_nonlinear_one_has_order_four(shape):
     assert torch.allclose(energies, energies[:, :1].expand_as(energies), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("equation", "distribution", "end", "steps"),
+    [
+        (ShallowWater(), Lake(), 1.0, (0.025, 0.0125, 0.00625)),
+        (GrayScott(), Stirred(), 20.0, (2.0, 1.0, 0.5)),
+    ],
+    ids=["shallow water", "Gray-Scott"],
+)
+def test_systems_in_two_dimensions_have_order_four(equation, distribution, end, steps):
+    start = distribution.sample(Grid((24, 32)), seed=1, indices=[0, 1])
+    reference = solve(equation, start, [end], step=steps[-1] / 8)
+    errors = [float((solve(equation, start, [end], step=h) - reference).norm()) for h in steps]
+    orders = [math.log2(a / b) for a, b in zip(errors, errors[1:], strict=False)]
+    assert min(orders) > 3.8
+    own = solve(equation, start, [end])
+    assert float((own - reference).norm() / reference.norm()) < 1e-4
+
+
+def simple_wave(grid, mode, t, height=0.05):
+    """Of water of depth 1, without viscosity: v = 2(c - 1), c² = 1 + h, c = C(x - (3c - 2) t)."""
+    length = math.hypot(*mode)
+    phase = grid.points() @ torch.tensor(mode, dtype=torch.float64)
+    c = torch.ones_like(phase)
+    for _ in range(100):
+        c = 1 + height * torch.sin(2 * math.pi * (phase - (3 * c - 2) * length * t))
+    speed = 2 * (c - 1) / length
+    return torch.stack([c**2 - 1, mode[0] * speed, mode[1] * speed])[None]
+
+
+@pytest.mark.parametrize(("shape", "mode"), [((64, 4), (1, 0)), ((96, 64), (1, -1))])
+def test_shallow_water_carries_simple_waves(shape, mode):
+    grid, inviscid = Grid(shape), ShallowWater(viscosity=1e-300)
+    u = solve(inviscid, simple_wave(grid, mode, 0.0), [0.15], refine=2)[:, 0]
+    assert (u - simple_wave(grid, mode, 0.15)).abs().max() < 1e-6
+    assert u[:, 0].mean() == pytest.approx(float(simple_wave(grid, mode, 0.0)[:, 0].mean()))
+
+
 def test_two_uncoupled_fields_are_two_equations():
     """A diagonal L and the same as a matrix give what each field gives alone."""
     grid = Grid((16, 16))
@@ -172,16 +242,31 @@ def test_spots_of_gray_and_scott_divide():
     assert torch.allclose(u, u.mT, atol=1e-9)  # the start is symmetric
 
 
-def test_a_system_is_generated_trained_and_rolled_out():
-    times, law = [0.1, 0.2, 0.3], Pair()
-    data = pdno.generate(Wave(), Grid((32,)), samples=6, times=times, distribution=law, seed=2)
-    start = law.sample(Grid((32,)), seed=2, indices=[4])
-    assert torch.equal(data[4][1], solve(Wave(), start, times)[0].to(data[4][1].dtype))
-    network = pdno.FNO(1, 2, 2, width=4, layers=1, modes=4)
-    windows = data.window(inputs=1)
-    operator = pdno.fit(network, windows, epochs=1, task=Markov())
-    assert operator.predict(windows[0][0][None]).shape == (1, 2, 2, 32)
-    assert "relative_l2" in repr(pdno.evaluate(operator, windows))
+@pytest.mark.parametrize(
+    ("equation", "shape", "distribution"),
+    [
+        (Wave(), (32,), Pair()),
+        (ShallowWater(), (16, 16), Lake()),
+        (GrayScott(), (16, 16), Stirred()),
+    ],
+    ids=["wave", "shallow water", "Gray-Scott"],
+)
+def test_systems_are_generated_trained_rolled_out_and_animated(equation, shape, distribution):
+    grid, times, fields = Grid(shape), [0.1, 0.2, 0.3, 0.4], equation.fields
+    data = pdno.generate(
+        equation, grid, samples=14, times=times, distribution=distribution, seed=2
+    )
+    start = distribution.sample(grid, seed=2, indices=[4])
+    # a batch takes the steps of its fastest sample
+    assert torch.allclose(data[4][1], solve(equation, start, times)[0].float(), atol=1e-5)
+    torch.manual_seed(0)
+    network = pdno.FNO(len(shape), fields, fields, width=8, layers=1, modes=4)
+    train, test = data.window(inputs=1).split(test=2)
+    options = {"learning_rate": 1e-2, "normalization": "channel", "task": Markov()}
+    operator = pdno.fit(network, train, epochs=30, batch_size=6, **options)
+    assert operator.predict(test[0][0][None]).shape == (1, 3, fields, *shape)
+    assert pdno.evaluate(operator, test).mean() < 0.5
+    assert operator.animate(test, 0).frames == 3
 
 
 def test_states_with_other_numbers_of_fields_are_refused():
