@@ -43,7 +43,9 @@ from pdno.training.checkpoint import read_tensors, write_tensors
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 MOST_BYTES = 4_000_000
 MOST_EPOCHS = 250
-OF_SAMPLES = re.compile(r"input|target|prediction|error|frame_error|heat\.(?!space).*")
+OF_SAMPLES = re.compile(
+    r"input|target|prediction|error|frame_error|heat\.(?!space).*|velocity\..*"
+)
 NAMES_OF_ALL_SPLITS = re.compile(rf"{ERROR}( [a-z].*| t .*)?|seconds per (prediction|solve|epoch)")
 NOT_KEPT = re.compile(rf"{ERROR} band .*")
 WHOLE_SPLITS = ("training", "symbol", "symbol class", "roughness", "by scalar", "outside")

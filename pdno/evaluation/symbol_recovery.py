@@ -1,4 +1,4 @@
-"""Symbol recovery: the learned symbol against that of the heat equation.
+"""Symbol recovery: learned symbols against those of the heat equation and of a velocity law.
 
 A trained a(x, ξ, t) = a1(x, t) a2(ξ, t), averaged over x as in the paper's figure 3, is compared
 with e^{-4π²cξ²t} at integer ξ >= 0; on real functions the operator has ā(-ξ) = conj ā(ξ). An error
@@ -8,6 +8,9 @@ with e^{-4π²cξ²t} at integer ξ >= 0; on real functions the operator has ā(
 
 Data excite a mode where w is at least a threshold. Elsewhere the learned values are whatever the
 smoothness of the networks makes of their neighbours.
+
+The velocity K_b[ω] that a transport head learned is compared with Biot-Savart's, mode by mode with
+the weight w(ξ)² = m(ξ)⟨|ω̂(ξ)|²⟩, so that the error over all modes is that of the velocity at rms.
 """
 
 from collections.abc import Sequence
@@ -17,8 +20,11 @@ import torch
 from torch import Tensor
 
 from pdno.interface.errors import check_shape
+from pdno.networks.heads import Transport
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.fourier import transform
 from pdno.spectral.grid import Grid, hermitian_weights
+from pdno.symbols.analytic import BiotSavart
 from pdno.symbols.base import Symbol
 
 EXCITED = 0.1  # w from which on the data excite a mode
@@ -103,6 +109,45 @@ def _both_signs(half: Tensor) -> Tensor:
         half = half.clone()
         half[:, 0] = half[:, 0].real.to(half.dtype)
     return torch.cat([half[:, 1:].flip(1).conj(), half], dim=1)
+
+
+@dataclass(frozen=True)
+class VelocityLaw:
+    """The symbols b(ξ) of a learned velocity and of Biot-Savart, on the M modes of the data."""
+
+    xi: Tensor  #: (M, 2), half of the modes, as real fields have them
+    learned: Tensor  #: b, (2, M), complex128
+    exact: Tensor  #: (2, M)
+    weight: Tensor  #: w, (M,)
+
+    def error(self) -> float:
+        """‖w (b - b*)‖ / ‖w b*‖, the relative error of the velocity of the data."""
+        difference = (self.weight * (self.learned - self.exact)).norm()
+        return float(difference / (self.weight * self.exact).norm())
+
+
+def compare_velocity_law(
+    head: Transport, grid: Grid, *, excitation: Tensor, deviation: float = 1.0
+) -> VelocityLaw:
+    """The law u = p K_b[ω]/σ that a head learned from a vorticity, against Biot-Savart's.
+
+    `excitation` are frames of the vorticity ω, (B, 1, *N), and σ is the `deviation` by which the
+    normaliser divides them.
+    """
+    if not isinstance(head.velocity, PseudoDifferentialOperator) or head.options.velocity is None:
+        raise ValueError("the head has no velocity law: take TransportHead(velocity='learned')")
+    if grid.dim != 2 or head.channels != 1:
+        raise ValueError(f"{head.channels} fields in {grid.dim}D: it takes a vorticity in 2D")
+    check_shape("excitation", excitation, "B", 1, *grid.shape)
+    xi = grid.modes()
+    with torch.no_grad():
+        learned = head.pace.double() / deviation * head.velocity.values(grid).frequency[0, :, 0]
+    exact = BiotSavart().evaluate(grid).frequency[0, :, 0]
+    energy = transform(excitation.double().cpu(), 2).abs().square().mean(dim=(0, 1))
+    energy = energy * hermitian_weights(xi[..., 1], grid.shape[-1])
+    return VelocityLaw(
+        xi.flatten(0, 1), learned.cpu().flatten(1), exact.flatten(1), energy.sqrt().flatten()
+    )
 
 
 def roughness(symbol: Tensor) -> float:

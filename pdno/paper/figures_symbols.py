@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from pdno.figures.curves import draw_growth
 from pdno.figures.fields import Panel, lowest_modes, plot_phase_space, signed
 from pdno.figures.style import COLOURS, Figure, grid_of_panels
@@ -13,6 +15,8 @@ from pdno.paper.results import Results, exhibit, of_network, require
 from pdno.report.page import symbol_values
 from pdno.runs.run import Run
 
+LARGEST_DRAWN = 16  # |ξ_j| of a velocity law
+EXCITED = 0.01  # share of the mode that moves the flow most, above which data excite a mode
 DRAWN_CHANNELS = ((0, 0), (0, 1))
 """Output and input channel of the drawn pairs."""
 
@@ -60,6 +64,34 @@ def plot_certificates(results: Results) -> Figure:
         axes.set_title(f"{run.metadata.study}: {run.model}\n{answer}", fontsize=8)
         axes.set_xlabel("|ξ|")
         axes.legend(fontsize=6)
+    return figure
+
+
+@exhibit("velocity-law")
+def plot_velocity_law(results: Results) -> Figure:
+    """The velocity of a vorticity as learned from frames, and Biot-Savart's law."""
+    run = results.best_run("navier-stokes-substeps", "velocity.learned")
+    names = ("xi", "learned", "exact", "weight")
+    xi, learned, exact, weight = (run.array(f"velocity.{name}") for name in names)
+    size = np.linalg.norm(xi, axis=-1)
+    # 2π|ξ| b₁(ξ) is i ξ₂/|ξ| for Biot-Savart: as large at every frequency
+    kept = (np.abs(xi) <= LARGEST_DRAWN).all(axis=-1) & (size > 0)
+    order = np.lexsort((xi[kept, 0], xi[kept, 1]))
+    law, truth = (2 * np.pi * size * b[0] for b in (learned, exact))
+    panels = {
+        "learned 2π|ξ| Im b₁(ξ)": (law, 1.2),
+        "Biot-Savart, ξ₂/|ξ|": (truth, 1.2),
+        "learned − exact": (law - truth, 0.2),
+    }
+    figure = Figure(figsize=(9.6, 2.4))
+    share = np.linalg.norm(weight * exact, axis=0)[kept][order]
+    x, y = xi[kept][order].T
+    for axes, (title, (values, limit)) in zip(figure.subplots(1, 3), panels.items(), strict=True):
+        colours: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+        image = axes.scatter(x, y, c=values[kept][order], marker="s", s=9, linewidths=0, **colours)
+        axes.tricontour(x, y, share / share.max(), levels=[EXCITED], colors="black")
+        axes.set(title=title, xlabel="ξ₁", ylabel="ξ₂")
+        figure.colorbar(image, ax=axes)
     return figure
 
 

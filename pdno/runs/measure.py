@@ -3,6 +3,8 @@
 For heat the arrays are, beside those of `pdno.training.operator_record`, heat.learned and
 heat.exact, Re ā(ξ, t) and e^{-4π²cξ²t}, and heat.weight, how strongly the data excite a mode, all
 (T, M), heat.xi (M,), heat.times (T,) and heat.space, a1(x, t) over its mean, (T, N).
+For flows with a learned velocity they are velocity.learned and velocity.exact, Im b(ξ), (2, M),
+velocity.weight (M,) and velocity.xi (M, 2).
 
 Operators of a family of equations have more splits: "by scalar", errors in four parts of the
 range; "outside", errors beyond it by up to a factor 2, and at times up to twice the last;
@@ -16,10 +18,15 @@ import torch
 from torch import nn
 
 from pdno.data.dataset import OperatorDataset
-from pdno.data.problems import HeatProblem, Problem
+from pdno.data.problems import HeatProblem, NavierStokesProblem, Problem
 from pdno.evaluation.evaluate import Evaluation, evaluate, evaluate_resolutions
 from pdno.evaluation.speed import coarse_solves, compare_speed
-from pdno.evaluation.symbol_recovery import SymbolComparison, compare_heat_symbol, roughness
+from pdno.evaluation.symbol_recovery import (
+    SymbolComparison,
+    compare_heat_symbol,
+    compare_velocity_law,
+    roughness,
+)
 from pdno.networks.heads import Transport
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.specification import Experiment, ExperimentData, unseen_samples
@@ -34,6 +41,7 @@ Values = dict[str, float]
 MOST_XI = 12  # of figure 3
 MOST_VALUES = 2**23  # of predictions that are kept: 32 MiB
 PARTS_OF_RANGE = 4
+EXCITING = 40  # samples whose input frames excite the modes of a velocity law
 DIFFUSIVITIES = 5  # at which the learned symbol of a family is compared
 BEYOND = 2.0  # the factor by which samples outside leave the range at most
 
@@ -127,12 +135,11 @@ def _outside(
 def _symbol(
     experiment: Experiment, operator: TrainedOperator, data: OperatorDataset
 ) -> tuple[Values, SampleArrays]:
-    """The diffusivity of a transport head, or the learned symbol of heat against the exact one."""
+    """What a transport head learned, or the learned symbol of heat against the exact one."""
     problem, network = experiment.problem, operator.network
     head = getattr(network, "head", None)
-    if isinstance(head, Transport) and head.log_c is not None:
-        first, second = (data.times or ())[:2]
-        return {"diffusivity": float(head.c.detach().mean()) / (second - first)}, {}
+    if isinstance(head, Transport):
+        return _transport(head, operator, data, isinstance(problem, NavierStokesProblem))
     if (c := learned_diffusivity(experiment, network, data.grid)) is not None:
         heat = _compare_heat(experiment, operator, data)
         arrays = {"learned": heat.learned.real, "exact": heat.exact.real, "weight": heat.weight}
@@ -149,6 +156,25 @@ def _symbol(
             largest[name] = max(largest.get(name, 0.0), values[name])
         largest[f"symbol difference excited c={at:.3g}"] = values["symbol difference excited"]
     return largest, {}
+
+
+def _transport(
+    head: Transport, operator: TrainedOperator, data: OperatorDataset, vorticity: bool
+) -> tuple[Values, SampleArrays]:
+    """The diffusivity of a transport head, and its velocity law, of a vorticity, where learned."""
+    values, arrays = Values(), SampleArrays()
+    if head.log_c is not None:
+        first, second = (data.times or ())[:2]
+        values["diffusivity"] = float(head.c.detach().mean()) / (second - first)
+    if vorticity and head.options.velocity == "learned":
+        normalizer = operator.inputs
+        deviation = 1.0 if normalizer is None else float(normalizer.std)
+        frames = data.batch(range(min(len(data), EXCITING)))[0].flatten(0, 1)[:, None]
+        law = compare_velocity_law(head, data.grid, excitation=frames, deviation=deviation)
+        values["velocity law difference"] = law.error()
+        arrays = {"velocity.xi": law.xi, "velocity.weight": law.weight}
+        arrays |= {"velocity.learned": law.learned.imag, "velocity.exact": law.exact.imag}
+    return values, arrays
 
 
 def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) -> Estimate | None:

@@ -6,11 +6,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pdno.evaluation.symbol_recovery import compare_heat_symbol, roughness
+from pdno.evaluation.symbol_recovery import (
+    compare_heat_symbol,
+    compare_velocity_law,
+    roughness,
+)
 from pdno.fields.distributions import heat_initial
-from pdno.operators.pseudo_differential import apply_symbol
+from pdno.networks.heads import Transport, TransportHead
+from pdno.operators.pseudo_differential import PseudoDifferentialOperator, apply_symbol
 from pdno.spectral.grid import Grid
-from pdno.symbols.analytic import Advection, HeatSymbol
+from pdno.symbols.analytic import Advection, BiotSavart, HeatSymbol
 from pdno.symbols.base import Symbol, SymbolValues
 from pdno.symbols.network import LowRankSymbol, NetworkSymbol
 from pdno.symbols.scale import InputScale
@@ -171,3 +176,27 @@ def test_roughness_is_one_for_noise_and_small_for_smooth_symbols():
     assert roughness(xi[:, None].expand(1, 1, 8, 3)) < 0.5
     assert math.isnan(roughness(torch.ones(1, 1, 4, 4)))
     assert roughness(torch.tensor([0.0, 1.0])[None, None]) == pytest.approx(math.sqrt(2))
+
+
+def test_the_error_of_a_velocity_law_is_that_of_the_velocity_of_the_data():
+    """Of p K_b with p = 1.1 and data in units of σ = 1.1 nothing is wrong, of p = 1.21 a tenth."""
+    grid = Grid((16, 16))
+    head = Transport(2, 1, TransportHead(velocity="biot-savart"))
+    frames = torch.randn(3, 1, 16, 16, generator=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        head.pace.fill_(1.1)
+    law = compare_velocity_law(head, grid, excitation=frames, deviation=1.1)
+    assert law.error() < 1e-6  # p is float32
+    with torch.no_grad():
+        head.pace.fill_(1.21)
+    law = compare_velocity_law(head, grid, excitation=frames, deviation=1.1)
+    assert law.error() == pytest.approx(0.1, rel=1e-5)
+    u = PseudoDifferentialOperator(BiotSavart())(frames)
+    energy = (law.weight * law.exact).norm()
+    assert float(energy) == pytest.approx(float(u.square().sum(1).mean().sqrt()), rel=1e-9)
+
+
+def test_a_head_without_a_velocity_law_is_refused():
+    head, frames = Transport(2, 1, TransportHead()), torch.zeros(1, 1, 8, 8)
+    with pytest.raises(ValueError, match="no velocity law"):
+        compare_velocity_law(head, Grid((8, 8)), excitation=frames)
