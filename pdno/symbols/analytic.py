@@ -20,13 +20,9 @@ class AnalyticSymbol(Symbol):
     """
 
     hermitian = True
-    class_order: float | None = None  # m of S^m_{1,0}, if it is in one at all times
 
     def __init__(self, out_channels: int = 1) -> None:
         super().__init__(1, out_channels)
-
-    def proven_order(self, t: float | None = None) -> float | None:
-        return self.class_order
 
     @abstractmethod
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
@@ -95,17 +91,13 @@ class HeatSymbol(AnalyticSymbol):
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         return torch.exp(-self.diffusivity * t * _norm_squared(xi))
 
-    def proven_order(self, t: float | None = None) -> float | None:
-        decay = self.diffusivity * (t or 0.0)
-        return -math.inf if decay > 0 else 0.0 if decay == 0 else None
-
 
 class Derivative(AnalyticSymbol):
     """(2πiξ)^α, the derivative ∂^α; of order |α|."""
 
     def __init__(self, order: Sequence[int]) -> None:
         super().__init__()
-        self.order, self.dim, self.class_order = tuple(order), len(order), float(sum(order))
+        self.order, self.dim = tuple(order), len(order)
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("derivative", self.order, xi)
@@ -143,8 +135,6 @@ class DifferentialOperator(AnalyticSymbol):
 class Gradient(AnalyticSymbol):
     """2πiξ, the gradient ∇ of a field in d dimensions, from one channel to d; of order 1."""
 
-    class_order = 1.0
-
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.dim = dim
@@ -160,7 +150,7 @@ class BiotSavart(AnalyticSymbol):
     In the plane, from one channel to two; zero at ξ = 0.
     """
 
-    class_order, dim = -1.0, 2
+    dim = 2
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -177,7 +167,7 @@ class FractionalLaplacian(AnalyticSymbol):
 
     def __init__(self, power: float) -> None:
         super().__init__()
-        self.power, self.class_order = power, 2 * power
+        self.power = power
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         squared = _norm_squared(xi)
@@ -186,8 +176,6 @@ class FractionalLaplacian(AnalyticSymbol):
 
 class Resolvent(AnalyticSymbol):
     """1/(z + 4π²|ξ|²), that is (z - Δ)⁻¹; of order -2."""
-
-    class_order = -2.0
 
     def __init__(self, shift: float = 1.0) -> None:
         super().__init__()

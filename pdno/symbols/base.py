@@ -100,8 +100,11 @@ class Symbol(RecordsArguments, nn.Module):
         """The same as `evaluate`."""
         return self.evaluate(grid, modes, t)
 
-    def proven_order(self, t: float | None = None) -> float | None:
-        """An m for which a is in S^m_{1,0} by a theorem, -inf for every m; None without one."""
+    def structure(self, t: Tensor | None = None) -> object:
+        """The same symbol as a `pdno.theory.expression.Expression`, for proofs; None without one.
+
+        Its components are the channel pairs, inputs last; t (P,) are time and PDE parameters.
+        """
         return None
 
 

@@ -97,12 +97,6 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
 
-    def proven_order(self, t: float | None = None) -> float:
-        """m, or that of e^{tA}: 0, and -inf for t > 0 where A is elliptic of positive order."""
-        if not self.takes_time:
-            return self.order
-        return -math.inf if self.order > 0 and t else 0.0
-
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
         if self.exact_structure:

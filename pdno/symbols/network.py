@@ -5,7 +5,6 @@ time, if the symbol `takes_time`, and so many PDE parameters μ. Without `depend
 is c(ξ). The other options are those of `SymbolMLP`.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from pdno.interface.errors import check_at_least
 from pdno.spectral.fourier import Modes, truncate_modes
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.symbols.base import Symbol, SymbolValues, Time, as_parameters
-from pdno.symbols.mlp import ACTIVATIONS, SymbolMLP, join_parts
+from pdno.symbols.mlp import SymbolMLP, join_parts
 from pdno.symbols.nodes import MOST, STEP, count_nodes, node_basis, node_points, probe_lines
 from pdno.symbols.scale import InputScale
 
@@ -268,10 +267,6 @@ class TrunkSymbol(SeparatedSymbol, options=NetworkOptions):
             layers, hidden, name, first = self.network
             network = layers, hidden if space_hidden is None else space_hidden, name, first
             self.space = SymbolMLP(self.inputs, self.pairs, *network)
-        self.smooth = all(ACTIVATIONS[name].order is not None for name in self.trunk.names)
-
-    def proven_order(self, t: float | None = None) -> float | None:
-        return 0.0 if self.smooth and not self.depends_on_x else None
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """a2."""
@@ -318,6 +313,3 @@ class TableSymbol(Symbol):
         rows = (integers % integers.new_tensor(table.shape[2:])).unbind(dim=-1)
         values = table.movedim((0, 1), (-2, -1))[rows].movedim(0, -1)
         return SymbolValues(torch.where(inside, values, 0.0)[None])
-
-    def proven_order(self, t: float | None = None) -> float:
-        return -math.inf

@@ -6,6 +6,7 @@ Bounds of |α| <= k, the least integer above n/2, are enough for the operator to
 (theorem 2); |α| <= k + 1 and |β| <= 2 are examined (docs/theory_symbol_classes.md).
 """
 
+import copy
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,9 @@ from pdno.theory.probe import (
     make_probe,
     multi_indices,
 )
+from pdno.theory.prover import NoProof, prove
 from pdno.theory.search import RaySearch, find_points
+from pdno.theory.structure import structure_of
 
 if TYPE_CHECKING:
     from pdno.figures.style import Figure
@@ -167,7 +170,10 @@ def certify(
     probe.shells = shells
     proven = None  # the order of the symbol, or of the part that acts on real functions
     if isinstance(symbol, Symbol) and (symbol.hermitian or not acting or probe.dim == 1):
-        proven = symbol.proven_order(None if t is None else float(torch.as_tensor(t).flatten()[0]))
+        rough = frequencies == "real" or (
+            frequencies is None and isinstance(symbol, SeparatedSymbol)
+        )
+        proven = _proven_order(symbol, probe.dim, t, box=space == "box", real=rough)
     if probe.depends_on_x:
         probe.set_points(*find_points(probe))
     # up to k + 1 differences; where a theorem answers on sampled rays, for constants alone
@@ -208,6 +214,17 @@ def certify(
         radii=tuple(middles.tolist()),
         curves=measurement.curves(m),
     )
+
+
+def _proven_order(symbol: Symbol, dim: int, t: Time, *, box: bool, real: bool) -> float | None:
+    """The order that follows from the structure of a symbol, None where no rule applies."""
+    numbers = None if t is None else torch.as_tensor(t, dtype=torch.float64).reshape(-1)
+    expression = structure_of(copy.deepcopy(symbol).double(), dim, numbers)
+    try:
+        fact = None if expression is None else prove(expression, dim, box=box)
+        return None if fact is None or (real and fact.lattice) else fact.order
+    except NoProof:
+        return None
 
 
 def _single_symbol(symbol: object) -> AnySymbol:

@@ -139,14 +139,14 @@ def enclose(
     used = 0
     if symbol.depends_on_x:
         sizes, torus = functools.partial(_of_x, double, indices), [(0.0, 1.0)] * dim
-        suprema, used = _suprema(sizes, _cells(torus, 1), looseness, boxes, at_once)
-        space = dict(zip([*indices, "gradient", "laplacian"], suprema, strict=True))
+        largest, used = suprema(sizes, _cells(torus, 1), looseness, boxes, at_once)
+        space = dict(zip([*indices, "gradient", "laplacian"], largest, strict=True))
     # τ = 1, where -ξ has the same sizes as ξ, and ξ_j = 1
     cube = _cells([(0.0, 1.0), *[(-1.0, 1.0)] * (dim - 1)], dim + 1)
     sizes = functools.partial(_of_xi, double, indices)
-    suprema, more = _suprema(sizes, cube, looseness, boxes, at_once)
+    largest, more = suprema(sizes, cube, looseness, boxes, at_once)
     names: list[MultiIndex | str] = [*indices, "matrix"]
-    frequency = dict(zip(names, suprema, strict=True))
+    frequency = dict(zip(names, largest, strict=True))
     return ProvenConstants(symbol.order, dim, space, frequency, used + more, symbol.elliptic)
 
 
@@ -157,7 +157,7 @@ def _cells(sides: Sequence[tuple[float, float]], faces: int) -> tuple[Tensor, Te
     return lo, lo + 0.5, torch.arange(faces).repeat_interleave(len(lo) // faces)
 
 
-def _suprema(
+def suprema(
     sizes: Sizes,
     cells: tuple[Tensor, Tensor, Tensor],
     looseness: float,
@@ -184,13 +184,16 @@ def _suprema(
         kept[again] = False
         if bool(kept.any()):
             done = torch.maximum(done, upper[:, kept].amax(dim=1))
-        # each box is cut in two across its longest side
-        lo, hi, face = lo[again], hi[again], face[again].repeat(2)
-        side = torch.nn.functional.one_hot((hi - lo).argmax(dim=1), lo.shape[1]).bool()
-        middle = 0.5 * (lo + hi)
-        lows = torch.cat([lo, torch.where(side, middle, lo)])
-        lo, hi = lows, torch.cat([torch.where(side, middle, hi), hi])
+        lo, hi, face = halve(lo[again], hi[again], face[again])
     return torch.stack([torch.minimum(best, done), done], dim=1), used
+
+
+def halve(lo: Tensor, hi: Tensor, face: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Each box cut in two across its longest side."""
+    side = torch.nn.functional.one_hot((hi - lo).argmax(dim=1), lo.shape[1]).bool()
+    middle = 0.5 * (lo + hi)
+    lows = torch.cat([lo, torch.where(side, middle, lo)])
+    return lows, torch.cat([torch.where(side, middle, hi), hi]), face.repeat(2)
 
 
 def _of_xi(
@@ -202,7 +205,7 @@ def _of_xi(
     τ = 1: it is enough to examine the half τ >= 0 of the surface of the cube. The variables are
     all of (τ, ξ) but the one that is 1 on the face.
     """
-    (at, half), n, m = _boxes(lo, hi), lo.shape[1], symbol.order
+    (at, half), n, m = middles_and_boxes(lo, hi), lo.shape[1], symbol.order
     unit_ball = Ball.point(torch.ones_like(at.mid[:, 0]))
     variable = {c: v for v, c in enumerate(c for c in range(n + 1) if c != face)}
     points = [at[:, variable[c]] if c in variable else unit_ball for c in range(n + 1)]
@@ -251,7 +254,7 @@ def _of_x(
     symbol: ClassicalSymbol, indices: list[MultiIndex], face: int, lo: Tensor, hi: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Sizes of ∂_x^β a1, |∇a1| and |Δa1| over boxes, (rows, P, O, I), and at their middles."""
-    (at, half), n = _boxes(lo, hi), lo.shape[1]
+    (at, half), n = middles_and_boxes(lo, hi), lo.shape[1]
     turns = [Jet.of_variable(at[:, v], v, n) * Ball.near(2 * math.pi) for v in range(n)]
     waves = [turn.apply(name) for name in ("cos", "sin") for turn in turns]
     assert symbol.space is not None
@@ -266,7 +269,7 @@ def _of_x(
     return _split(whole, len(half))
 
 
-def _boxes(lo: Tensor, hi: Tensor) -> tuple[Ball, Tensor]:
+def middles_and_boxes(lo: Tensor, hi: Tensor) -> tuple[Ball, Tensor]:
     """Middles and boxes (2P, n), and half widths (P, n)."""
     box = Ball.between(lo, hi)
     return join([Ball.point(box.mid), box]), box.rad

@@ -207,10 +207,11 @@ class Jet(Ball):
         of = []
         for k in range(4):
             reach = z.rad * at[k + 1].abs() + square * function.bounds[k + 2]
-            if k:
-                reach = torch.minimum(reach, at[k].abs() + function.bounds[k])
-            slack = MARGIN * (1 + z.mid.abs() + at[k].abs())
-            of.append(Ball.rounded(at[k], reach * (1 + MARGIN) + slack))
+            reach = reach * (1 + MARGIN) + MARGIN * (1 + z.mid.abs() + at[k].abs())
+            most = function.bounds[k]
+            of.append(
+                Ball.between((at[k] - reach).clamp_min(-most), (at[k] + reach).clamp_max(most))
+            )
         return self.compose(of)
 
     def square(self) -> "Jet":
