@@ -22,7 +22,8 @@ from pdno.data.sources import Channels, Numbers, Source
 from pdno.equations.symmetries import Symmetries, Symmetry
 from pdno.interface.display import html_table, one_line
 from pdno.interface.errors import check_shape
-from pdno.spectral.grid import Grid
+from pdno.spectral.grid import Grid, MaskedGrid
+from pdno.spectral.points import Points
 
 if TYPE_CHECKING:
     from pdno.figures.fields import Animation
@@ -48,6 +49,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def __init__(self, source: Source) -> None:
         self.source, self.grid, self.times = source, source.grid, source.times
+        self.output_grid = source.output_grid
         self.input_frames: int | None = None
         self.dtype = torch.float32
         self._rows: Sequence[int] = range(len(source))
@@ -58,11 +60,13 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     @classmethod
     def from_arrays(
         cls,
-        inputs: Numbers,
-        outputs: Numbers,
+        inputs: Numbers | Sequence[Numbers],
+        outputs: Numbers | Sequence[Numbers],
         grid: Grid,
         times: Sequence[float] | None = None,
         *,
+        output_grid: Grid | None = None,
+        mask: Numbers | None = None,
         channels: tuple[Sequence[str], Sequence[str]] = ((), ()),
         pde_parameters: Mapping[str, Numbers] | None = None,
     ) -> "OperatorDataset":
@@ -70,11 +74,20 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
         `channels` are the names of those of inputs and outputs, `pde_parameters` those of the PDE
         that each sample has for itself, (B,) by name, for example {"viscosity": ...}.
+
+        On scattered `Points` fields are (B, C, P), or lists of (C, P_b) where sets differ in size;
+        outputs may lie on an `output_grid` of their own. A `mask` of a grid, (*N) or (B, *N), is
+        true inside of the domain: outside of it fields may be anything, NaN too, and become zero.
         """
+        if mask is not None:
+            if isinstance(grid, Points):
+                raise ValueError("scattered points have no mask here: give Points(..., mask=mask)")
+            grid = MaskedGrid(grid, sources.as_tensor("mask", mask))
         frames = None if times is None else tuple(map(float, times))
         sources.check_times(frames)
         f = sources.checked_field("inputs", inputs, grid, in_time=False)
-        u = sources.checked_field("outputs", outputs, grid, in_time=times is not None)
+        there, in_time = output_grid or grid, times is not None
+        u = sources.checked_field("outputs", outputs, there, in_time=in_time)
         count, parameters = len(u), dict[str, Tensor]()
         if len(f) != count:
             raise ValueError(f"{len(f)} inputs but {count} outputs; expected as many")
@@ -89,9 +102,9 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
                 raise ValueError(f"{shape}; expected a finite number for each of {count} samples")
         names = Channels(
             sources.channel_names("input", channels[0], f.shape[1]),
-            sources.channel_names("output", channels[1], u.shape[-1 - grid.dim]),
+            sources.channel_names("output", channels[1], u.shape[-1 - there.space_axes]),
         )
-        return cls(sources.ArraySource(f, u, grid, frames, names, parameters))
+        return cls(sources.ArraySource(f, u, grid, frames, names, parameters, output_grid))
 
     @classmethod
     def from_pairs(
@@ -130,9 +143,24 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
         """The keyword arguments of `predict` for some samples."""
-        parameters = self.pde_parameters(indices)
-        extra = {} if parameters is None else {"pde_parameters": parameters}
-        return {"grid": self.grid, "times": self.target_times, **extra}
+        parameters, (grid, output_grid) = self.pde_parameters(indices), self.grids(indices)
+        extra: dict[str, Any] = {} if parameters is None else {"pde_parameters": parameters}
+        extra |= {} if output_grid is None else {"output_grid": output_grid}
+        return {"grid": grid, "times": self.target_times, **extra}
+
+    @property
+    def target_grid(self) -> Grid:
+        """The grid of the targets, that of the inputs unless there is another one."""
+        return self.output_grid or self.grid
+
+    def grids(self, indices: Sequence[int]) -> tuple[Grid, Grid | None]:
+        """The grid of some samples, and that of their outputs where it is another one."""
+        output = None if self.output_grid is None else self.output_grid.of_samples(indices)
+        return self.grid.of_samples(indices), output
+
+    def weigh(self, fields: Tensor, indices: Sequence[int]) -> Tensor:
+        """Targets or predictions of some samples times the roots of their quadrature weights."""
+        return self.target_grid.of_samples(indices).weigh(fields)
 
     def without_pde_parameters(self) -> "OperatorDataset":
         """The same samples for networks that do not see the parameters of their equations."""
@@ -180,8 +208,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             inputs, outputs = (self._turn.apply(f, self.source.grid) for f in (inputs, outputs))
         if self.times is not None:
             outputs = outputs[:, : len(self.times)]
-        points = self.grid.every(self._every)
-        return inputs[points].to(self.dtype), outputs[points].to(self.dtype)
+        before, after = (grid.every(self._every) for grid in (self.grid, self.target_grid))
+        return inputs[before].to(self.dtype), outputs[after].to(self.dtype)
 
     def _source_rows(self, rows: Sequence[int] | None, *, negative: bool = True) -> list[int]:
         """Rows of the source for rows of this view, by default all."""
@@ -199,7 +227,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def subset(self, rows: Sequence[int]) -> "OperatorDataset":
         """The samples `rows` of this dataset."""
-        return self._view(_rows=self._source_rows(rows, negative=False))
+        chosen, (grid, output_grid) = self._source_rows(rows, negative=False), self.grids(rows)
+        return self._view(_rows=chosen, grid=grid, output_grid=output_grid)
 
     def split(
         self, train: Rows | None = None, *, test: Rows
@@ -232,6 +261,10 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
     def subsample(self, every: int) -> "OperatorDataset":
         """Every r-th grid point along each axis, starting with the first, as in the paper."""
+        if self.output_grid is not None:
+            raise ValueError(
+                "outputs lie on points of their own: subsample takes one grid for all"
+            )
         return self._view(grid=self.grid.coarsen(every), _every=self._every * every)
 
     def window(self, inputs: int, outputs: int | None = None) -> "OperatorDataset":
@@ -315,9 +348,10 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         inputs, outputs = (str(len(names)) for names in self.source.channels)
         if self.input_frames is not None:
             inputs = f"{self.input_frames} frames of {outputs}"
-        grid = " x ".join(map(str, self.grid.shape))
         summary = {"samples": f"{len(self)}", "channels": f"{inputs} -> {outputs}"}
-        summary["grid"] = f"{grid} {'periodic' if self.grid.periodic else 'box'}"
+        summary["grid"] = _describe_grid(self.grid)
+        if self.output_grid is not None:
+            summary["output grid"] = _describe_grid(self.output_grid)
         for name, values in self.source.pde_parameters.items():
             summary[name] = f"{float(values.min()):g} to {float(values.max()):g}"
         if (times := self.target_times) is not None:
@@ -374,6 +408,14 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             write_manifest(new, manifest.listing(shards))
             os.replace(new, target)
         return target
+
+
+def _describe_grid(grid: Grid) -> str:
+    if isinstance(grid, Points):
+        return repr(grid)
+    shape = " x ".join(map(str, grid.shape))
+    kind = "masked" if isinstance(grid, MaskedGrid) else "periodic" if grid.periodic else "box"
+    return f"{shape} {kind}"
 
 
 # What `OperatorDataset.from_pairs` takes

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampl
 from pdno.equations.symmetries import Symmetries, box_symmetries
 from pdno.interface.errors import LONGEST_MESSAGE, check_shape
 from pdno.spectral.grid import Grid
+from pdno.spectral.points import Points
 
 Numbers: TypeAlias = Tensor | np.ndarray
 
@@ -37,6 +38,7 @@ class Source(ABC):
     """
 
     grid: Grid
+    output_grid: Grid | None = None  # of the outputs, where it is another one
     times: tuple[float, ...] | None
     channels: Channels
     dtype: torch.dtype
@@ -64,6 +66,7 @@ class ArraySource(Source):
     times: tuple[float, ...] | None
     channels: Channels
     pde_parameters: Mapping[str, Tensor]
+    output_grid: Grid | None = None
 
     def __post_init__(self) -> None:
         wider = torch.promote_types(self.inputs.dtype, self.outputs.dtype)
@@ -216,10 +219,14 @@ def _not_floats(name: str, dtype: object) -> str:
 
 def checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> Tensor:
     """A finite real field (B, C, *N) or (B, T, C, *N) on the grid, or ValueError."""
+    if isinstance(grid, Points) and isinstance(numbers, Sequence):
+        numbers = grid.pad(numbers)
     if not isinstance(numbers, (Tensor, np.ndarray)):
         kind = type(numbers).__name__
         raise ValueError(f"{name} are a {kind}; expected a tensor or NumPy array")
     field, first = as_tensor(name, numbers), 1 + in_time
+    if field.shape[-grid.space_axes :] == grid.shape and grid.sets in (None, len(field)):
+        field = grid.cover(field)
     if not field.dtype.is_floating_point:
         raise ValueError(_not_floats(name, field.dtype))
     cure = ""
@@ -228,8 +235,12 @@ def checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> T
     elif field.shape[first:-1] == grid.shape:
         cure = f"channels come before space, as in numpy.moveaxis({name}, -1, {first})"
     check_shape(name, field, "B", *["T"] * in_time, "C", *grid.shape, cure=cure)
+    if grid.sets not in (None, len(field)):
+        problem = f"{name} of {len(field)} samples on {grid.sets} sets of points or masks"
+        raise ValueError(f"{problem}; expected as many, or one for all samples")
     if (bad := not_finite(field)) is not None:
-        raise ValueError(f"{name} of sample {bad} have NaN or infinity: leave it out")
+        cure = "leave it out, or, where it is outside of the domain, give mask="
+        raise ValueError(f"{name} of sample {bad} have NaN or infinity: {cure}")
     return field
 
 

@@ -121,7 +121,9 @@ def evaluate(
 
 def _errors(v: Tensor, u: Tensor, data: OperatorDataset, first: int) -> dict[str, Tensor]:
     """The errors of a batch, (B, C, *N), or (B, T, C, *N) with times, from a sample on."""
-    v, u, dim, times = v.double(), u.double(), data.grid.dim, data.target_times
+    grid, times, rows = data.target_grid, data.target_times, range(first, first + len(v))
+    v, u = (data.weigh(field.double(), rows) for field in (v, u))
+    dim = grid.space_axes
     norms = u.flatten(1 if times is None else 2).norm(dim=-1)
     if len(zero := (norms == 0).nonzero()):
         sample, *frame = zero[0].tolist()
@@ -135,6 +137,8 @@ def _errors(v: Tensor, u: Tensor, data: OperatorDataset, first: int) -> dict[str
     if u.shape[-dim - 1] > 1:
         for c, pair in enumerate(zip(v.unbind(-dim - 1), u.unbind(-dim - 1), strict=True)):
             errors[f"relative_l2 channel={c}"] = relative_l2(*pair)
+    if type(grid) is not Grid:  # scattered points and masked grids have no frequencies
+        return errors
     if data.grid.periodic:
         errors["relative_h1"] = relative_error(v, u, dim=dim, s=1.0)
     edges = octaves(data.grid)

@@ -121,9 +121,34 @@ class Grid:
         """The grid of some samples of a dataset: for all of them the same."""
         return self
 
-    def weigh(self, u: Tensor) -> Tensor:
-        """w^{1/2} u with quadrature weights w, which are all alike on a grid and left out."""
-        return u
+    @property
+    def sets(self) -> int | None:
+        """How many samples have points or masks of their own; None where all share them."""
+        return None
+
+    def inside(self, field: Tensor) -> Tensor | None:
+        """Where fields (B, ..., *N) lie in the domain, to be broadcast; None for everywhere."""
+        return None
+
+    def cover(self, field: Tensor) -> Tensor:
+        """The field with zeros outside of the domain."""
+        inside = self.inside(field)
+        return field if inside is None else torch.where(inside, field, 0.0)
+
+    def weigh(self, field: Tensor) -> Tensor:
+        """w^{1/2} u with quadrature weights w, so that sums of squares are integrals.
+
+        On a grid the weights are all alike and left out; outside of the domain they are zero.
+        """
+        return self.cover(field)
+
+    def by_sample(self, values: Tensor, field: Tensor) -> Tensor:
+        """Values (*N) or (B, *N) of points, as what is broadcast to a field (B, ..., *N)."""
+        axes = self.space_axes
+        if values.dim() == axes:
+            return values.to(field.device)
+        ones = [1] * (field.dim() - 1 - axes)
+        return values.reshape(len(values), *ones, *values.shape[-axes:]).to(field.device)
 
     def check(self, field: Tensor, name: str = "field") -> None:
         """ValueError unless the last axes of `field` are those of this grid."""
@@ -131,6 +156,41 @@ class Grid:
         if field.shape[-axes:] != self.shape:
             expected = f"its last {axes} axes must be {self.shape}"
             raise ValueError(f"{name} has shape {tuple(field.shape)}; {expected}")
+
+
+class MaskedGrid(Grid):
+    """A grid of a box that holds a domain of any shape: the points where `mask` is true.
+
+    Shapes: mask (*N), or (B, *N) with a domain for each sample. Fields are zero outside, which
+    losses, normalisers, metrics and figures leave out.
+    """
+
+    mask: Tensor
+
+    def __init__(self, grid: Grid, mask: Tensor) -> None:
+        super().__init__(grid.shape, grid.periodic, grid.offset)
+        values = torch.as_tensor(mask).to(torch.bool)
+        if values.shape[-grid.dim :] != grid.shape or values.dim() > grid.dim + 1:
+            expected = f"expected {grid.shape}, or one for each sample, (B, *{grid.shape})"
+            raise ValueError(f"mask has shape {tuple(values.shape)}; {expected}")
+        if not bool(values.flatten(-grid.dim).any(dim=-1).all()):
+            raise ValueError("the mask leaves a domain without points; expected at least one")
+        object.__setattr__(self, "mask", values)
+
+    @property
+    def sets(self) -> int | None:
+        return len(self.mask) if self.mask.dim() > self.dim else None
+
+    def inside(self, field: Tensor) -> Tensor:
+        return self.by_sample(self.mask, field)
+
+    def of_samples(self, indices: Sequence[int]) -> "MaskedGrid":
+        if self.sets is None:
+            return self
+        return MaskedGrid(self, self.mask[torch.as_tensor(list(indices), dtype=torch.long)])
+
+    def coarsen(self, factor: int) -> "MaskedGrid":
+        return MaskedGrid(super().coarsen(factor), self.mask[self.every(factor)])
 
 
 def axis_modes(n: int, kept: int | None, *, half: bool, device: Device = None) -> Tensor:

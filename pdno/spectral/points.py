@@ -132,6 +132,10 @@ class Points(Grid):
         return 1
 
     @property
+    def sets(self) -> int | None:
+        return len(self.coordinates) if self.coordinates.dim() == 3 else None
+
+    @property
     def per_sample(self) -> bool:
         """Whether each sample has a set of points of its own."""
         return self.coordinates.dim() == 3
@@ -168,11 +172,11 @@ class Points(Grid):
             self.cache[margin] = cached
         return cached
 
-    def weigh(self, u: Tensor) -> Tensor:
-        """w^{1/2} u, so that plain sums of squares are integrals; zero at padding."""
-        w = self.weights.to(u).sqrt()
-        w = w.reshape(*w.shape[:-1], *[1] * (u.dim() - 2), w.shape[-1]) if self.per_sample else w
-        return u.nan_to_num(nan=0.0).where(w > 0, 0.0) * w if bool((w == 0).any()) else u * w
+    def inside(self, field: Tensor) -> Tensor | None:
+        return self.by_sample(self.mask, field) if self.per_sample else None
+
+    def weigh(self, field: Tensor) -> Tensor:
+        return self.cover(field) * self.by_sample(self.weights.sqrt(), field).to(field.dtype)
 
     def pad(self, fields: Sequence[Tensor | np.ndarray]) -> Tensor:
         """Fields (C, P_b) of sets of different sizes as (B, C, P), with zeros where no point is.

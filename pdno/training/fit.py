@@ -29,13 +29,19 @@ from pdno.interface.display import Advance, track
 from pdno.interface.errors import TrainingStopped, check_choice
 from pdno.interface.records import refuse_unknown
 from pdno.networks.neural_operator import count_parameters
-from pdno.spectral.metrics import relative_l2
 from pdno.training.checkpoint import EpochRow, RunRecorder
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.losses import Loss, RelativeError
 from pdno.training.operator_record import TrainingRecord
 from pdno.training.optimiser import BEST, Optimiser
-from pdno.training.samples import BATCH_SIZE, Samples, augmented, epoch_order, predict_batches
+from pdno.training.samples import (
+    BATCH_SIZE,
+    Samples,
+    augmented,
+    epoch_order,
+    l2_errors,
+    predict_batches,
+)
 from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.statistics import Normalization
 from pdno.training.task import Task, make_task
@@ -107,7 +113,7 @@ def fit(
         operator, kind = _start(network, how, samples, normalization)
         move(operator, group.device, dtype)
         if tests is not None and operator.sampling is not None:
-            operator.sampling.check(tests.batch([0])[0], tests.data.grid)
+            operator.sampling.check(tests.batch([0])[0], tests.grids([0])[0])
         with _frozen(operator.network, chosen.frozen):
             loop = TrainingLoop(operator, samples, examples, tests, chosen, group, loss, callbacks)
             operator.training_record = loop.run(path, title, tensorboard, kind)
@@ -192,7 +198,7 @@ def _record_errors(operator: TrainedOperator, samples: Samples, tests: Samples |
     prediction, target = next(predict_batches(operator, tests or samples, rows=[0]))
     inputs = (tests or samples).data.batch([0])[0]
     arrays = {"input": inputs, "target": target, "prediction": prediction}
-    operator.sample_arrays = arrays | {"error": relative_l2(prediction, target)}
+    operator.sample_arrays = arrays | {"error": l2_errors(operator, tests or samples, [0])}
 
 
 @dataclass
@@ -376,9 +382,8 @@ class TrainingLoop:
     def _test_error(self, tests: Samples) -> float:
         errors = torch.zeros(len(tests), dtype=torch.float64)
         share = self.group.share(range(len(tests)))
-        parts = [relative_l2(*pair) for pair in predict_batches(self.operator, tests, rows=share)]
-        if parts:
-            errors[share] = torch.cat(parts).double()
+        if share:
+            errors[share] = l2_errors(self.operator, tests, share).double()
         return float(self.group.all_reduce(errors).mean())
 
     def _save_and_stop(self, *, due: bool, received: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_error, sobolev_norm
 from pdno.training.samples import Batch
 from pdno.training.task import NormalizedNetwork
@@ -62,7 +63,12 @@ class RelativeError(Loss):
 
     def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
         keep = 2 if batch.frame_by_frame else 1
-        errors = relative_error(output, batch.targets, dim=net.grid.dim, s=self.order, keep=keep)
+        grid, fields = net.target_grid, (output, batch.targets)
+        if self.order and type(grid) is not Grid:
+            wrong = f"a norm of order {self.order:g} needs a whole grid"
+            raise ValueError(f"{wrong}: take order 0 on scattered points and masked grids")
+        pair = [grid.weigh(field) for field in fields]
+        errors = relative_error(*pair, dim=grid.space_axes, s=self.order, keep=keep)
         return errors.reshape(len(errors), -1)
 
     def describe(self) -> object:
@@ -87,6 +93,8 @@ class Residual(Loss):
     order: float = -2.0
 
     def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
+        if type(net.grid) is not Grid:
+            raise ValueError("a residual needs a whole grid: it has derivatives in space")
         if batch.t is None:
             cure = "take task=OneShot() and a network with takes_time=True"
             raise ValueError(f"a residual needs ∂/∂t, this task gives the network no time: {cure}")

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import jinja2
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, PlainSerializer, ValidationError
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
@@ -35,7 +35,8 @@ from pdno.interface.arguments import rebuild
 from pdno.interface.errors import LONGEST_NAME, check_shape
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
-from pdno.spectral.grid import Grid
+from pdno.spectral.grid import Grid, MaskedGrid
+from pdno.spectral.points import Points
 from pdno.symbols.base import Time
 from pdno.training.settings import TrainingSettings
 from pdno.training.task import OneShot, SpaceTime, Task, Times
@@ -48,15 +49,32 @@ PAIRS = 3  # channels, in and out, whose symbols are kept
 SampleArrays = dict[str, Tensor]
 
 
+def plain_grid(grid: Grid) -> dict[str, Any]:
+    """A grid as plain numbers, scattered points among them."""
+    if isinstance(grid, Points):
+        return grid.to_plain()
+    return {"shape": grid.shape, "periodic": grid.periodic, "offset": grid.offset}
+
+
+def read_grid(values: object) -> object:
+    """The points of `plain_grid`, before it is validated."""
+    scattered = isinstance(values, dict) and "coordinates" in values
+    return Points.of_plain(values) if scattered else values  # type: ignore[arg-type]
+
+
+SavedGrid = Annotated[Grid, BeforeValidator(read_grid), PlainSerializer(plain_grid)]
+
+
 @dataclass(frozen=True)
 class Sampling:
     """Grid and channels of the training samples; times of the targets and their step.
 
     An array has no grid: inputs of a trained operator are taken as its training samples were.
-    `input_frames` are those of a window, if any; `ranges` the extremes of the PDE parameters.
+    `input_frames` are those of a window, if any; `ranges` the extremes of the PDE parameters. Of
+    points that each sample has for itself, those of the first sample stand for all.
     """
 
-    grid: Grid
+    grid: SavedGrid
     input_channels: int
     output_channels: int
     times: tuple[float, ...] | None = None
@@ -73,10 +91,12 @@ class Sampling:
         parameters = data.pde_parameters()
         columns = () if parameters is None else parameters.unbind(dim=1)
         names = [() if part[0].startswith(("input", "output")) else part for part in data.channels]
+        if isinstance(grid, MaskedGrid):
+            grid = Grid(grid.shape, grid.periodic, grid.offset)
         return cls(
-            grid,
+            grid.of_samples([0]),
             input_channels=inputs.shape[0],
-            output_channels=targets.shape[-grid.dim - 1],
+            output_channels=targets.shape[-data.target_grid.space_axes - 1],
             times=data.target_times,
             step=None if times is None else times[0] if len(times) == 1 else times[1] - times[0],
             input_frames=data.input_frames,
@@ -101,11 +121,14 @@ class Sampling:
             trained = f"the samples are on {grid}, the training was on {self.grid}"
             raise ValueError(f"{trained}: expected the same kind of box, all periodic or none")
         channels, shape = self.input_channels, inputs.shape
-        if len(shape) == self.grid.dim + 2 and shape[1] != channels == shape[-1]:
+        axes = (grid or self.grid).space_axes
+        if len(shape) == axes + 2 and shape[1] != channels == shape[-1]:
             cure = "channels come before space, as in numpy.moveaxis(inputs, -1, 1)"
             check_shape("inputs", inputs, "B", channels, "*N", cure=cure)
-        if inputs.dim() > 1 and (bad := not_finite(inputs)) is not None:
-            raise ValueError(f"inputs of sample {bad} have NaN or infinity: leave it out")
+        covered = inputs if grid is None or inputs.dim() <= axes else grid.cover(inputs)
+        if inputs.dim() > 1 and (bad := not_finite(covered)) is not None:
+            cure = "leave it out, or, where it is outside of the domain, give a masked grid"
+            raise ValueError(f"inputs of sample {bad} have NaN or infinity: {cure}")
 
     def grid_of(self, inputs: Tensor) -> Grid:
         """The grid of inputs (B, C, *N), which begins at the first point of the training.
@@ -114,6 +137,11 @@ class Sampling:
         its cell centres.
         """
         trained, shape = self.grid, tuple(inputs.shape[2:])
+        if isinstance(trained, Points):
+            if trained.per_sample or shape != trained.shape:
+                which = "other points" if not trained.per_sample else "points of each sample"
+                raise ValueError(f"the training was on {which}: give grid=pdno.Points(...)")
+            return trained
         if inputs.dim() != trained.dim + 2 or not len(inputs):
             expected = f"expected (B, C, *N) with {trained.dim} axes of space, B > 0"
             raise ValueError(f"inputs have shape {tuple(inputs.shape)}; {expected}")
@@ -228,7 +256,7 @@ def model_card(record: OperatorRecord, metrics: Sequence[Metric]) -> str:
         grid=sampling.grid,
         settings=training.settings.model_dump(exclude_defaults=True),
         network=json.dumps(record.network, indent=2),
-        space=", ".join(f"N{axis + 1}" for axis in range(sampling.grid.dim)),
+        space=", ".join(f"N{axis + 1}" for axis in range(sampling.grid.space_axes)),
         frames=sampling.times is not None and record.task["kind"] != "static",
         ranges=list(zip(sampling.pde_parameters, sampling.ranges, strict=True)),
         metrics=[metric for _, group in splits for metric in islice(group, MOST_ERRORS)],
@@ -247,7 +275,9 @@ def symbol_arguments(network: nn.Module, task: Task, time: float | None) -> Time
 @torch.no_grad()
 def symbol_arrays(network: nn.Module, task: Task, grid: Grid, times: Times) -> SampleArrays:
     """The first rank term of all symbols, at the last time and middle PDE parameters."""
-    if isinstance(task, SpaceTime):  # these have one axis more than the arrays
+    if isinstance(task, SpaceTime) or isinstance(
+        grid, Points
+    ):  # these have one axis more than the arrays
         return {}
     t, blocks = symbol_arguments(network, task, float(times[-1]) if times else None), []
     operators = [m for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]

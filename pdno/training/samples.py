@@ -19,8 +19,10 @@ from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.interface.errors import check_at_least
-from pdno.spectral.grid import Grid
+from pdno.spectral.grid import Grid, MaskedGrid
+from pdno.spectral.metrics import relative_l2
 
+Grids = tuple[Grid, Grid | None]
 BATCH_SIZE = 20
 LOCK = threading.Lock()
 # a child of a fork has the lock free
@@ -34,6 +36,8 @@ MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are rea
 class Batch:
     """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,), PDE parameters (B, P).
 
+    Its grids, of inputs and of outputs where that is another one, are those of these samples.
+
     The loss of a rollout measures its targets `frame_by_frame`.
     """
 
@@ -42,6 +46,7 @@ class Batch:
     t: Tensor | None = None
     pde_parameters: Tensor | None = None
     frame_by_frame: bool = False
+    grids: Grids | None = None
 
 
 class Samples:
@@ -51,7 +56,8 @@ class Samples:
         self, data: OperatorDataset, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> None:
         self.data, self.device = data.to(dtype), device
-        self.keyword_arguments = self.data.keyword_arguments
+        self.keyword_arguments, self.grids = self.data.keyword_arguments, self.data.grids
+        self.weigh = self.data.weigh
         parameters = data.pde_parameters()
         self._pde_parameters = None if parameters is None else parameters.to(device, dtype)
         self._kept: tuple[Tensor, Tensor] | None = None
@@ -111,6 +117,8 @@ class Samples:
 def augmented(make: Callable[..., Batch], samples: Samples) -> Callable[..., Batch]:
     """A task's `batch` with each example moved by a symmetry drawn for it and the epoch."""
     data = samples.data
+    if isinstance(data.grid, MaskedGrid) or data.output_grid is not None:
+        raise ValueError("augment=True with a mask or output points: symmetries do not move those")
     symmetries = data.symmetries()
     # flips of a subsampled box are exact on its finer grid alone: the data are turned there
     turned = [Samples(view, samples.device, data.dtype) for view in data.turns()] or [samples]
@@ -179,6 +187,17 @@ def predict_batches(
             expected = f"expected that of the targets, {tuple(targets.shape)}"
             raise ValueError(f"the prediction has shape {tuple(prediction.shape)}; {expected}")
         yield prediction.detach().cpu(), targets.cpu()
+
+
+def l2_errors(
+    predictor: Predictor, data: OperatorDataset | Samples, rows: Sequence[int]
+) -> Tensor:
+    """The relative L2 errors of some samples, (B,)."""
+    errors = []
+    for number, pair in enumerate(predict_batches(predictor, data, rows=rows)):
+        some = rows[number * BATCH_SIZE : (number + 1) * BATCH_SIZE]
+        errors.append(relative_l2(*(data.weigh(field, some) for field in pair)))
+    return torch.cat(errors) if errors else torch.empty(0)
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from pdno.interface.errors import check_choice
 from pdno.spectral.calculus import interpolate
 from pdno.spectral.grid import Grid
+from pdno.spectral.points import Points
 
 Normalization = Literal["none", "pointwise", "channel"]
 Kind = Literal["field", "point"]
@@ -64,12 +65,15 @@ class Normalizer(nn.Module):
         return Normalizer(mean.clone(), std.clone(), grid)
 
     def _on(self, grid: Grid, like: Tensor) -> tuple[Tensor, Tensor]:
-        mean, std = self.mean.to(like), self.std.to(like)
-        if grid != self.grid and math.prod(mean.shape[-grid.dim :]) > 1:
+        mean, std, own = self.mean.to(like), self.std.to(like), self.grid.space_axes
+        if math.prod(mean.shape[-own:]) == 1:  # of channels, on any grid
+            ones = [1] * grid.space_axes
+            mean, std = (part.reshape(*part.shape[:-own], *ones) for part in (mean, std))
+        elif grid != self.grid:
             least = float(std.min()) / 2  # a spline through a spike swings below zero
             mean = interpolate(mean, self.grid, grid)
             std = interpolate(std, self.grid, grid).clamp_min(least)
-        channel = -grid.dim - 1
+        channel = -grid.space_axes - 1
         frames = like.shape[channel] // mean.shape[channel]
         if frames > 1:
             mean, std = (torch.cat([part] * frames, dim=channel) for part in (mean, std))
@@ -88,16 +92,32 @@ def fit_normalizer(
     check_choice("normalization", kind, get_args(Normalization))
     if kind == "none":
         return None
+    if isinstance(grid, Points) and kind == "pointwise":
+        raise ValueError("pointwise statistics need a grid: take normalization='channel'")
+    inside = grid.inside(samples)
+    if inside is not None:  # what is outside of the domain does not count
+        samples = torch.where(inside, samples, math.nan)
     samples = samples.flatten(0, 1) if frames else samples  # frames are samples of their own
     if kind == "pointwise" and len(samples) < 2:
         raise ValueError(f"{len(samples)} sample: pointwise statistics need at least 2")
-    space = tuple(range(-grid.dim, 0))
+    space = tuple(range(-grid.space_axes, 0))
     over = [0, *space] if kind == "channel" else [0]
-    std, mean = (s[0] for s in torch.std_mean(samples.double(), dim=over, keepdim=True))
+    std, mean = _std_mean(samples.double(), over)
     largest, size = (s.abs().amax(space, keepdim=True) for s in (std, mean))
     constant = largest <= ROUNDING * torch.finfo(samples.dtype).eps * size
     std = torch.where(constant, torch.where(size > 0, size, 1.0), std + EPSILON * largest)
     return Normalizer(mean.to(samples.dtype), std.to(samples.dtype), grid)
+
+
+def _std_mean(samples: Tensor, over: list[int]) -> tuple[Tensor, Tensor]:
+    """Unbiased deviation and mean without the values that are NaN; 0 where all are."""
+    if not bool(samples.isnan().any()):
+        std, mean = torch.std_mean(samples, dim=over, keepdim=True)
+        return std[0], mean[0]
+    count = (~samples.isnan()).sum(dim=over, keepdim=True)
+    mean = samples.nansum(dim=over, keepdim=True) / count.clamp_min(1)
+    squares = (samples - mean).square().nansum(dim=over, keepdim=True)
+    return (squares / (count - 1).clamp_min(1)).sqrt()[0], mean[0]
 
 
 class ParameterScale(nn.Module):

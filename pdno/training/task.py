@@ -41,6 +41,7 @@ class NormalizedNetwork:
     time_scale: tuple[float, float] = (0.0, 1.0)  #: start, span
     residual: bool = False
     shared: Callable[[Tensor], Tensor] | None = None  #: the network, its symbols evaluated already
+    output_grid: Grid | None = None  #: of the outputs, where it is another one
 
     def __call__(self, f: Tensor, t: Tensor | None = None) -> Tensor:
         """The output for fields and at times in the units of the data."""
@@ -52,17 +53,23 @@ class NormalizedNetwork:
     @cached_property
     def step(self) -> "NormalizedNetwork":
         """The same with the symbols evaluated once for all calls, where the network has such."""
-        if not isinstance(self.network, NeuralOperator):
+        if not isinstance(self.network, NeuralOperator) or self.output_grid is not None:
             return self
         return replace(self, shared=self.network.shared_step(self.grid, self.in_symbols))
 
     def encode(self, f: Tensor) -> Tensor:
         """Inputs as the network sees them."""
-        return f if self.inputs is None else self.inputs.encode(f, self.grid)
+        return self.grid.cover(f if self.inputs is None else self.inputs.encode(f, self.grid))
 
     def decode(self, u: Tensor) -> Tensor:
         """Outputs of the network in the units of the data."""
-        return u if self.outputs is None else self.outputs.decode(u, self.grid)
+        grid = self.target_grid
+        return grid.cover(u if self.outputs is None else self.outputs.decode(u, grid))
+
+    @property
+    def target_grid(self) -> Grid:
+        """The grid of the outputs."""
+        return self.output_grid or self.grid
 
     @property
     def in_symbols(self) -> Tensor | None:
@@ -90,14 +97,18 @@ class NormalizedNetwork:
                 t = torch.cat([t.reshape(-1, 1).expand(len(f), 1).to(numbers), numbers], dim=1)
             numbers = t
         options: dict[str, object] = {} if numbers is None else {"t": numbers}
-        options |= {"grid": self.grid} if _takes_grid(type(self.network).forward) else {}
+        names = _grids_taken(type(self.network).forward)
+        options |= {name: getattr(self, name) for name in names}
+        if self.output_grid is not None and "output_grid" not in names:
+            kind = type(self.network).__name__
+            raise ValueError(f"{kind} gives outputs at the points of its inputs: take a PDNO")
         output: Tensor = self.network(f, **options)
         return output
 
 
 @cache
-def _takes_grid(forward: Callable[..., object]) -> bool:
-    return "grid" in inspect.signature(forward).parameters
+def _grids_taken(forward: Callable[..., object]) -> list[str]:
+    return [n for n in ("grid", "output_grid") if n in inspect.signature(forward).parameters]
 
 
 def count_seen(network: nn.Module) -> int:
@@ -129,13 +140,15 @@ class Task(Record, ABC):
 
     def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         """Some examples, with the noise of an epoch, if any."""
-        return Batch(*samples.batch(indices), None, samples.pde_parameters(indices))
+        parameters, grids = samples.pde_parameters(indices), samples.grids(indices)
+        return Batch(*samples.batch(indices), None, parameters, grids=grids)
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
         """The normalisers of inputs and outputs, fitted to the training samples."""
-        (inputs, targets), grid = samples.batch(), samples.data.grid
-        outputs = fit_normalizer(targets, grid, kind, frames=samples.data.times is not None)
-        return fit_normalizer(inputs, grid, kind), outputs
+        (inputs, targets), data = samples.batch(), samples.data
+        frames = data.times is not None
+        outputs = fit_normalizer(targets, data.target_grid, kind, frames=frames)
+        return fit_normalizer(inputs, data.grid, kind), outputs
 
     @abstractmethod
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
@@ -247,7 +260,7 @@ class _OneStep(_Recurrent):
         count = self.frames or _check_window(samples)
         per_sample = len(samples.data.times or ()) - count - self.unroll + 1
         rows, starts = zip(*(divmod(index, per_sample) for index in indices), strict=True)
-        frames = samples.frames(rows, starts, count + self.unroll)
+        frames, grids = samples.frames(rows, starts, count + self.unroll), samples.grids(rows)
         inputs, targets = frames[:, :count].flatten(1, 2).contiguous(), frames[:, count:]
         if self.noise:  # in double, where squares of no unit overflow
             deviation = inputs.double().flatten(1).std(dim=1).to(inputs)
@@ -255,8 +268,8 @@ class _OneStep(_Recurrent):
             inputs = inputs + self.noise * deviation.reshape(-1, *[1] * (inputs.dim() - 1)) * noise
         parameters = samples.pde_parameters(rows)
         if self.unroll > 1:
-            return Batch(inputs, targets.contiguous(), None, parameters, frame_by_frame=True)
-        return Batch(inputs, targets[:, 0].contiguous(), None, parameters)
+            return Batch(inputs, targets.contiguous(), None, parameters, True, grids)
+        return Batch(inputs, targets[:, 0].contiguous(), None, parameters, grids=grids)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
         if self.unroll > 1:
@@ -319,15 +332,17 @@ class OneShot(Task):
         chosen = torch.tensor(frames, device=inputs.device) * self.train_every
         t = inputs.new_tensor([times[frame] for frame in frames])
         each = torch.arange(len(rows), device=inputs.device)
-        return Batch(inputs, targets[each, chosen], t, samples.pde_parameters(rows))
+        parameters, grids = samples.pde_parameters(rows), samples.grids(rows)
+        return Batch(inputs, targets[each, chosen], t, parameters, grids=grids)
 
     def _trained(self, samples: Samples) -> Sequence[float]:
         return self._need(samples.data.target_times)[:: self.train_every]
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
-        (inputs, targets), grid = samples.batch(), samples.data.grid
-        outputs = fit_normalizer(targets[:, :: self.train_every], grid, kind, frames=True)
-        return fit_normalizer(inputs, grid, kind), outputs
+        (inputs, targets), data = samples.batch(), samples.data
+        trained = targets[:, :: self.train_every]
+        outputs = fit_normalizer(trained, data.target_grid, kind, frames=True)
+        return fit_normalizer(inputs, data.grid, kind), outputs
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
         return net(batch.inputs, batch.t)

@@ -8,7 +8,7 @@ import copy
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +31,7 @@ from pdno.networks.neural_operator import NeuralOperator, count_parameters
 from pdno.operators.pseudo_differential import CachedLayer, PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
+from pdno.spectral.points import Points
 from pdno.training import checkpoint, samples
 from pdno.training.losses import Loss, RelativeError
 from pdno.training.operator_record import (
@@ -39,6 +40,7 @@ from pdno.training.operator_record import (
     Sampling,
     TrainingRecord,
     model_card,
+    plain_grid,
     read_record,
     symbol_arrays,
 )
@@ -126,7 +128,12 @@ class TrainedOperator(nn.Module):
         modules = self.network.modules()
         return [module for module in modules if isinstance(module, PseudoDifferentialOperator)]
 
-    def on(self, grid: Grid, pde_parameters: Tensor | None = None) -> NormalizedNetwork:
+    def on(
+        self,
+        grid: Grid,
+        pde_parameters: Tensor | None = None,
+        output_grid: Grid | None = None,
+    ) -> NormalizedNetwork:
         """The normalised network on a grid, at PDE parameters (B, P) in the units of the data."""
         pde_parameters = self._member if pde_parameters is None else pde_parameters
         scale = self.pde_scale
@@ -143,22 +150,26 @@ class TrainedOperator(nn.Module):
             pde_parameters=None if scale is None else scale(pde_parameters),
             time_scale=self.task.time_scale,
             residual=getattr(self.task, "residual", False),
+            output_grid=output_grid,
         )
 
     def forward(self, batch: Batch, grid: Grid, loss: Loss | None = None) -> tuple[Tensor, Tensor]:
         """Terms of the loss (B, K), relative L2 by default, and relative L2 errors (B,)."""
-        net = self.on(grid, batch.pde_parameters)
+        where, output_grid = batch.grids or (grid, None)
+        net = self.on(where, batch.pde_parameters, output_grid)
         output = self.task.forward(net, batch)
         output = output.to(batch.targets.dtype)  # autocast may have left it in half precision
         terms = (loss or RelativeError()).terms(net, batch, output)
         with torch.no_grad():
-            return terms, relative_l2(output, batch.targets)
+            pair = [net.target_grid.weigh(field) for field in (output, batch.targets)]
+            return terms, relative_l2(*pair)
 
     def predict(
         self,
         inputs: Fields,
         *,
         grid: Grid | None = None,
+        output_grid: Grid | None = None,
         times: Times = None,
         pde_parameters: PDEParameters = None,
         batch_size: int = BATCH_SIZE,
@@ -169,7 +180,8 @@ class TrainedOperator(nn.Module):
         Without a grid they are taken as the training samples were (see `Sampling`), without times
         frames come at those of the training. An operator of a family of equations needs
         `pde_parameters`: by name, for example {"viscosity": 1e-4}, one for all inputs or one for
-        each, or as (B, P) numbers.
+        each, or as (B, P) numbers. The grid may be scattered `Points`, and the prediction may be
+        wanted at the points of an `output_grid`, where nothing was measured.
         """
         f = as_tensor("inputs", inputs)
         if f.is_complex():
@@ -181,12 +193,14 @@ class TrainedOperator(nn.Module):
             grid, times = self._as_trained(f, times)
         numbers = self._numbers(pde_parameters, len(f))
         like = next((p for p in self.parameters() if p.is_floating_point()), f)
-        net = self.on(grid) if numbers is None else None
         parts = []
         with samples.evaluation_mode(self):
             for first in range(0, max(len(f), 1), batch_size):
                 some = slice(first, first + batch_size)
-                member = net or self.on(grid, None if numbers is None else numbers[some].to(like))
+                rows = range(len(f))[some]
+                there = None if output_grid is None else output_grid.of_samples(rows)
+                given = None if numbers is None else numbers[some].to(like)
+                member = self.on(grid.of_samples(rows), given, there)
                 parts.append(self.task.predict(member, f[some].to(like), times).to(f))
         prediction = torch.cat(parts) if len(parts) > 1 else parts[0]
         return prediction if isinstance(inputs, Tensor) else prediction.numpy()
@@ -247,7 +261,8 @@ class TrainedOperator(nn.Module):
     def _predict_sample(self, data: OperatorDataset, index: int) -> tuple[Tensor, str]:
         inputs, target = data[index]
         prediction = self.predict(inputs[None], **data.keyword_arguments([index]))[0]
-        error = float(relative_l2(prediction[None], target[None]))
+        pair = (data.weigh(field[None], [index]) for field in (prediction, target))
+        error = float(relative_l2(*pair))
         return prediction, f"sample {index}, relative L2 error {error:.3g}"
 
     def save(
@@ -279,7 +294,7 @@ class TrainedOperator(nn.Module):
         if not any(name.startswith("symbol.") for name in arrays):
             arrays = {**arrays, **symbol_arrays(self.network, self.task, grid, times)}
         names = [sampling.input_names, sampling.output_names]
-        parts = {"grid": asdict(grid), "times": times, "channels": names}
+        parts = {"grid": plain_grid(grid), "times": times, "channels": names}
         header = {name: json.dumps(part) for name, part in parts.items()}
         single = {name: array.float() for name, array in arrays.items()}
         checkpoint.write_tensors(folder / run_folder.SAMPLES, single, header)
@@ -385,7 +400,8 @@ class TrainedOperator(nn.Module):
         if (sampling := self.sampling) is not None:
             kind = "periodic" if sampling.grid.periodic else "box"
             facts["channels"] = f"{sampling.input_channels} -> {sampling.output_channels}"
-            facts["trained on"] = f"{' x '.join(map(str, sampling.grid.shape))} {kind}"
+            points = "points" * isinstance(sampling.grid, Points)
+            facts["trained on"] = f"{' x '.join(map(str, sampling.grid.shape))} {points or kind}"
         errors = [metric for metric in self.metrics if metric.metric == "relative_l2"]
         return facts | {f"error of {m.split} {m.resolution}": f"{m.value:.4g}" for m in errors}
 
