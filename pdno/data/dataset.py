@@ -17,7 +17,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pdno.data import sources
-from pdno.data.shards import OWN, Manifest, ShardSource, write_manifest, write_shard
+from pdno.data.shards import (
+    OWN,
+    Manifest,
+    ShardSource,
+    pack_geometry,
+    write_manifest,
+    write_shard,
+)
 from pdno.data.sources import Channels, Numbers, Source
 from pdno.equations.symmetries import Symmetries, Symmetry
 from pdno.interface.display import html_table, one_line
@@ -318,12 +325,23 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
 
         fields, names = self._shown(index, prediction)
         width, times = None if band is None else band.detach().cpu().numpy(), self.target_times
-        return plot_sample(*fields, times=times, names=names, title=title, band=width)
+        grids = [grid.of_samples([index]) for grid in (self.grid, self.target_grid)]
+        points = None
+        if isinstance(self.grid, Points) or isinstance(self.target_grid, Points):
+            sets = [Points.of(grid) for grid in grids]
+            x = [part.coordinates.reshape(-1, part.dim)[part.mask.flatten()] for part in sets]
+            points = [part.detach().cpu().numpy() for part in x]
+            fields = [f.reshape(*f.shape[:-1], -1) for f in fields]
+        return plot_sample(
+            *fields, times=times, names=names, title=title, band=width, points=points
+        )
 
     def animate(
         self, index: int = 0, prediction: Tensor | None = None, *, title: str = ""
     ) -> "Animation":
         """The same as an animation in time: notebooks play it, `save` writes .gif or .html."""
+        if isinstance(self.grid, Points):
+            raise ValueError("animations need a grid: use plot, which draws frames side by side")
         from pdno.figures.fields import animate_sample
 
         fields, names = self._shown(index, prediction)
@@ -341,7 +359,9 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             inputs = inputs[-target.shape[1] :]
             last = f", t = {(self.times or ())[self.input_frames - 1]:g}"
             before = [name.replace("output", "input") + last for name in after]
-        shown = [f.detach().cpu().numpy() for f in (inputs, target, prediction) if f is not None]
+        grids = [self.grid, self.target_grid, self.target_grid]
+        pairs = zip((inputs, target, prediction), grids, strict=True)
+        shown = [_inside(f.detach(), g.of_samples([index])) for f, g in pairs if f is not None]
         return shown, (before, [name.replace("output", "target") for name in after])
 
     def _summary(self) -> dict[str, str]:
@@ -378,22 +398,29 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """
         if self.input_frames is not None:
             raise ValueError("this is a window of frames: save the whole dataset, then take it")
+        if self.output_grid is not None:
+            raise ValueError("outputs on points of their own are not stored: save inputs' points")
         target = Path(folder).absolute()
         if target.is_file() or (target.is_dir() and any(target.iterdir())):
             raise ValueError(f"{folder} is there already: choose a new or an empty folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         # a slash in the name of a field would be a group of the shard
         inputs, outputs = ([n.replace("/", ".") for n in part] for part in self.channels)
-        inputs = [f"input_{name}" if name in outputs else name for name in inputs]
+        geometry, geometric, arrays = pack_geometry(self.grid, len(self))
+        taken = {*outputs, *geometric}
+        inputs = [f"input_{name}" if name in taken else name for name in inputs]
+        grid = Grid(self.grid.shape) if isinstance(self.grid, Points) else self.grid
+        plain = Grid(grid.shape, grid.periodic, grid.offset)
         manifest = Manifest(
             problem=OWN,
-            grid=self.grid,
-            solver_grid=self.grid,
+            grid=plain,
+            solver_grid=plain,
             times=self.times,
-            fields={"input": tuple(inputs), "output": tuple(outputs)},
+            fields={"input": (*geometric, *inputs), "output": tuple(outputs)},
             dtype="float64" if self.source.dtype == torch.float64 else "float32",
             samples=len(self),
             pde_parameters=self.pde_parameter_names,
+            geometry=geometry,
         )
         data, shards = self.to(self.source.dtype), []
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as parent:
@@ -404,10 +431,23 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
                 parameters = data.pde_parameters(rows)
                 columns = () if parameters is None else parameters.T.numpy()
                 named = dict(zip(manifest.pde_parameters, columns, strict=True))
-                shards.append(write_shard(new, manifest, plan, data.batch(rows), named))
+                before, after = data.batch(rows)
+                both = torch.cat([arrays[list(rows)].to(before), before], dim=1), after
+                shards.append(write_shard(new, manifest, plan, both, named))
             write_manifest(new, manifest.listing(shards))
             os.replace(new, target)
         return target
+
+
+def _inside(field: Tensor, grid: Grid) -> np.ndarray:
+    """A field of one sample as an array: without padding, NaN outside of a mask."""
+    inside = grid.inside(field[None])
+    if inside is None:
+        return field.cpu().numpy()
+    if isinstance(grid, Points):
+        return field[..., inside.flatten()].cpu().numpy()
+    mask = inside.reshape(grid.shape) if inside.dim() > grid.dim else inside
+    return torch.where(mask, field, torch.nan).cpu().numpy()
 
 
 def _describe_grid(grid: Grid) -> str:

@@ -86,6 +86,8 @@ class Problem(Record, ABC):
         "": "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
     }
     """Descriptions of the numerical schemes, by the value of `scheme`, if any."""
+    geometry: ClassVar[Mapping[str, Any]] = {}
+    """What manifests say of points that each sample has for itself; none on a grid."""
     published_points: ClassVar[int]
     """Grid points per axis of the solver that resolve the solution."""
 

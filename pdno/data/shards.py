@@ -8,7 +8,7 @@ disk never leaves half an HDF5 file.
 import hashlib
 import math
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import chain
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import h5py
 import numpy as np
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_serializer, model_validator
 from torch import Tensor
 
 from pdno.data import sources
@@ -29,7 +29,8 @@ from pdno.files.limits import check_memory, read_text, walk
 from pdno.files.run_folder import with_digest, without_digest
 from pdno.interface.errors import LONGEST_MESSAGE, printable
 from pdno.interface.records import Record, error_message
-from pdno.spectral.grid import Grid
+from pdno.spectral.grid import Grid, MaskedGrid
+from pdno.spectral.points import Points
 
 MANIFEST = "manifest.json"
 OWN = "own data"  # the problem of data that no problem of ours made
@@ -78,6 +79,8 @@ class Manifest(Record):
     versions: dict[str, str] = Field(default_factory=_versions)
     pde_parameters: tuple[str, ...] = ()
     """Names of the PDE parameters that each sample has for itself."""
+    geometry: dict[str, Any] = {}
+    """Of data off a whole grid: a record of `pack_geometry`; its arrays are the first fields."""
     complete: bool = False
     shards: tuple[ShardRecord, ...] = ()
 
@@ -89,6 +92,11 @@ class Manifest(Record):
                 if isinstance(text, str) and not text.isprintable():
                     raise ValueError(f"{text!r} could drive a terminal; expected printable text")
         return value
+
+    @model_serializer(mode="wrap")
+    def _without_geometry(self, handler: Callable[[object], dict[str, Any]]) -> dict[str, Any]:
+        left_out = () if self.geometry else ("geometry",)
+        return {name: value for name, value in handler(self).items() if name not in left_out}
 
     @model_validator(mode="after")
     def _check(self) -> "Manifest":
@@ -122,6 +130,7 @@ class Manifest(Record):
             samples=problem.samples,
             seed=problem.seed,
             pde_parameters=tuple(problem.vary),
+            geometry=dict(problem.geometry),
         )
 
     @property
@@ -180,6 +189,41 @@ class Manifest(Record):
             if keys:
                 return [f"{k}: {stored.get(k)} there, {asked.get(k)} asked for" for k in keys]
         return []
+
+
+def pack_geometry(grid: Grid, count: int) -> tuple[dict[str, Any], list[str], Tensor]:
+    """What a manifest says of points or masks, and their arrays as fields of each sample.
+
+    Coordinates and weights, zero where there is no point, or the mask: (B, fields, *N).
+    """
+    if isinstance(grid, Points):
+        names = [*AXES[: grid.dim], "weight"]
+        arrays = torch.cat([grid.coordinates, grid.weights[..., None]], dim=-1).mT
+        options = {name: getattr(grid, name) for name in ("periodic", "transform", "ridge")}
+        record = {"kind": "points", "dim": grid.dim, **options}
+    elif isinstance(grid, MaskedGrid):
+        names, record, arrays = ["mask"], {"kind": "mask"}, grid.mask.double()
+        arrays = arrays[None] if grid.sets is None else arrays[:, None]
+    else:
+        return {}, [], torch.empty(count, 0, *grid.shape)
+    shared = grid.sets is None
+    arrays = arrays.expand(count, *arrays.shape) if shared else arrays
+    return {**record, "shared": shared}, names, arrays
+
+
+def geometry_fields(geometry: Mapping[str, Any]) -> int:
+    """How many of the first fields of the inputs are points or masks."""
+    return 1 if geometry["kind"] == "mask" else int(geometry["dim"]) + 1
+
+
+def unpack_geometry(geometry: Mapping[str, Any], arrays: Tensor, grid: Grid) -> Grid:
+    """The grid of `pack_geometry`, from its record and its arrays."""
+    arrays = arrays[0] if geometry["shared"] else arrays
+    if geometry["kind"] == "mask":
+        return MaskedGrid(grid, arrays.squeeze(-grid.dim - 1) > 0.5)
+    options = {name: geometry[name] for name in ("periodic", "transform", "ridge")}
+    coordinates, weights = arrays.mT[..., :-1], arrays.mT[..., -1]
+    return Points(coordinates.clamp(0, 1), weights, mask=weights > 0, **options)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -366,6 +410,13 @@ class ShardSource(sources.FileSource):
                     for name, column in columns.items():
                         column.append(torch.from_numpy(file["scalars"][name][()].astype("f8")))
         self.pde_parameters = {name: torch.cat(column) for name, column in columns.items()}
+        if geometry := manifest.geometry:
+            count = geometry_fields(geometry)
+            rows = [0] if geometry["shared"] else range(len(self))
+            arrays = self.read(rows)[0][:, :count].double()
+            self.grid = unpack_geometry(geometry, arrays, self.grid)
+            self.fields[0] = self.fields[0][count:]
+            self.channels = self.channels._replace(inputs=self.channels.inputs[count:])
 
     def symmetries(self, grid: Grid) -> Symmetries:
         """Those of the equation that the samples are solutions of."""

@@ -17,12 +17,14 @@ from typing import Any, NamedTuple, TypedDict
 import matplotlib
 import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.tri import Triangulation
 
 from pdno.figures.style import COLOURS, Axes, Figure, figure_style, spread
 from pdno.files.atomic import atomic_path, write_text
 
 FRAMES, CHANNELS = 4, 3  # that are drawn at most
 PER_SECOND = 8
+LONG_EDGE = 3.0  # of triangles between scattered points, in medians of the longest edges
 ONE_SIGN = 0.1  # up to this share of the largest value a field may go beyond zero
 ANIMATION_SETTINGS: Any = {"savefig.dpi": 100, "animation.embed_limit": 100.0}
 ICONS = {"minus": "−", "plus": "+", "play": "▶", "play fa-flip-horizontal": "◀", "pause": "⏸"}
@@ -52,6 +54,7 @@ class Panel(NamedTuple):
     low: Sequence[float] | None = None
     band: Array | None = None
     target: Array | None = None
+    points: Array | None = None  #: coordinates (P, d) of scattered points, of a field (P)
 
     def at(self, frame: int) -> "Panel":
         """One of its frames."""
@@ -64,17 +67,23 @@ Show = Callable[[Panel], None]
 
 def signed(*fields: Array) -> Style:
     """A diverging map with the same range on both sides of zero, for some arrays together."""
-    largest = max((float(np.abs(field).max()) for field in fields), default=0.0)
+    largest = max((float(np.abs(_numbers(field)).max()) for field in fields), default=0.0)
     limit = largest if 0 < largest < np.inf else 1.0
     return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
 
 
 def field_style(truth: Array) -> Style:
     """Diverging for a field with both signs, sequential for others, also nearly so."""
-    low, high = float(truth.min()), float(truth.max())
+    low, high = float(_numbers(truth).min()), float(_numbers(truth).max())
     if min(-low, high) > ONE_SIGN * max(-low, high):
         return signed(truth)
     return {"cmap": "viridis", "vmin": low, "vmax": high}
+
+
+def _numbers(field: Array) -> Array:
+    """The values that are not NaN, as outside of a domain; all where none is a number."""
+    numbers = field[~np.isnan(field)]
+    return numbers if numbers.size else field
 
 
 def draw_field(axes: Axes, panel: Panel) -> Show:
@@ -85,6 +94,8 @@ def draw_field(axes: Axes, panel: Panel) -> Show:
     shape, low, x = panel.values.shape, panel.low, "x" if panel.low is None else "ξ"
     axes.set_title(panel.title, fontsize=8)
     axes.tick_params(labelsize=7)
+    if panel.points is not None and panel.points.shape[1] > 1:
+        return _draw_points(axes, panel)
     if len(shape) == 1:
         axes.set_xlabel(x, labelpad=1, fontsize=8)
         return _draw_lines(axes, panel)
@@ -106,12 +117,37 @@ def draw_field(axes: Axes, panel: Panel) -> Show:
     return lambda panel: image.set_data(_as_image(panel))
 
 
+def _draw_points(axes: Axes, panel: Panel) -> Show:
+    """Triangles between scattered points of the plane; in space the points, seen along x₃."""
+    assert panel.points is not None
+    x, y = panel.points[:, 0], panel.points[:, 1]
+    axes.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 1], yticks=[0, 1], aspect="equal")
+    axes.set_xlabel("x₁", labelpad=1, fontsize=8)
+    axes.set_ylabel("x₂", labelpad=1, fontsize=8)
+    drawn: Any
+    if panel.points.shape[1] == 2 and len(x) > 3:
+        triangles = Triangulation(x, y)
+        corners = panel.points[triangles.triangles]
+        edges = np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max(axis=1)
+        # the long ones lie across holes and notches, where there are no points
+        triangles.set_mask(edges > LONG_EDGE * np.median(edges))
+        drawn = axes.tripcolor(triangles, panel.values, shading="gouraud", **panel.style)
+    else:
+        drawn = axes.scatter(x, y, 6, panel.values, **panel.style)
+    axes.get_figure().colorbar(drawn, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)  # type: ignore[union-attr]
+    return lambda panel: drawn.set_array(panel.values)
+
+
 def _draw_lines(axes: Axes, panel: Panel) -> Show:
     values, band, target = panel.values, panel.band, panel.target
     least, most = panel.style["vmin"], panel.style["vmax"]
     if -np.inf < least < most < np.inf:
         axes.set_ylim(least - 0.05 * (most - least), most + 0.05 * (most - least))
     x = np.arange(values.size) / (values.size if panel.low is None else 1)
+    if panel.points is not None:
+        order = panel.points[:, 0].argsort()
+        x, values = panel.points[order, 0], values[order]
+        band, target = (part if part is None else part[order] for part in (band, target))
     lines = []
     if target is not None:
         lines = axes.plot(x, target, color="0.45", linewidth=2.5, label="target")
@@ -144,7 +180,12 @@ def _as_image(panel: Panel) -> Array:
 
 
 def panels_of(
-    name: str, target: Array, prediction: Array | None = None, band: Array | None = None
+    name: str,
+    target: Array,
+    prediction: Array | None = None,
+    band: Array | None = None,
+    *,
+    points: Array | None = None,
 ) -> list[Panel]:
     """Target, and prediction and error, as frames (T, *N); the first two share their colours.
 
@@ -156,7 +197,7 @@ def panels_of(
         return [Panel(name, target, style)]
     error = prediction - target
     last = Panel("error", error, signed(error))
-    if target.ndim == 2:
+    if target.ndim == 2 and (points is None or points.shape[1] == 1):
         ends = prediction if band is None else np.stack([prediction - band, prediction + band])
         style["vmin"] = min(style["vmin"], float(ends.min()))
         style["vmax"] = max(style["vmax"], float(ends.max()))
@@ -182,20 +223,28 @@ def plot_sample(
     names: Names = (["input"], ["target"]),
     title: str = "",
     band: Array | None = None,
+    points: Sequence[Array] | None = None,
 ) -> Figure:
     """One sample: inputs (C, *N), then the target, or the target and the prediction.
 
     Shapes: outputs and band, the half width of error bars, (C, *N), or (T, C, *N) at some times.
-    `names` are those of the channels of inputs and outputs, or one for all.
+    `names` are those of the channels of inputs and outputs, or one for all. Scattered `points`,
+    (P, d) each, are those of the inputs and of the outputs.
     """
+    before_points, after_points = points or (None, None)
     fields = outputs if band is None else (*outputs, band)
     frames = [field if times else field[None] for field in fields]
     counts = len(inputs), frames[0].shape[1]
     rows: list[Sequence[Panel | None]] = []
     for c in range(min(max(counts), CHANNELS)):
         before, after = (_channel_name(part, c, n) for part, n in zip(names, counts, strict=True))
-        first = Panel(before, inputs[c], field_style(inputs[c])) if c < counts[0] else None
-        panels = panels_of(after, *(field[:, c] for field in frames)) if c < counts[1] else []
+        first = None
+        if c < counts[0]:
+            first = Panel(before, inputs[c], field_style(inputs[c]), points=before_points)
+        panels = list[Panel]()
+        if c < counts[1]:
+            panels = panels_of(after, *(field[:, c] for field in frames), points=after_points)
+            panels = [panel._replace(points=after_points) for panel in panels]
         if not times:
             rows.append([first, *(panel.at(0) for panel in panels)])
         for row, panel in enumerate(panels if times else ()):

@@ -124,3 +124,30 @@ def test_wrong_data_are_refused():
         fit(heat_data()[0], loss_order=1.0)
     with pytest.raises(ValueError, match="pointwise statistics need a grid"):
         fit(heat_data()[0], normalization="pointwise")
+
+
+def test_folders_keep_points_and_masks(tmp_path):
+    data, _ = heat_data(6)
+    shared = OperatorDataset.from_arrays(*torch.randn(2, 6, 1, 30), pdno.Points(torch.rand(30, 3)))
+    mask = pdno.Grid((8, 8)).points()[..., 0] < 0.5
+    masked = OperatorDataset.from_arrays(*torch.randn(2, 6, 1, 8, 8), pdno.Grid((8, 8)), mask=mask)
+    for name, each in (("own", data), ("shared", shared), ("masked", masked)):
+        again = pdno.open_dataset(each.save(tmp_path / name))
+        for first, second in zip(each.batch(), again.batch(), strict=True):
+            assert torch.equal(first, second)
+        assert again.grid.sets == each.grid.sets and again.channels == each.channels
+        ones = torch.ones_like(each.batch()[1])
+        torch.testing.assert_close(again.grid.weigh(ones), each.grid.weigh(ones))
+
+
+def test_figures_leave_out_what_is_outside():
+    data, _ = heat_data(6)
+    figure = data.plot(0, data[0][1] + 0.1)
+    maps = [axes.collections[0] for axes in figure.axes if axes.get_title()]
+    assert len(maps) == 4  # input, target, prediction and error, on the points without padding
+    assert all(len(drawn.get_array()) == 60 for drawn in maps)
+    grid, mask = pdno.Grid((8, 8)), torch.zeros(8, 8, dtype=torch.bool)
+    mask[:4] = True
+    masked = OperatorDataset.from_arrays(*torch.randn(2, 6, 1, 8, 8), grid, mask=mask)
+    image = masked.plot().axes[0].images[0].get_array()
+    assert int(np.isfinite(image.filled(np.nan)).sum()) == 32
