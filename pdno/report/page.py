@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import jinja2
 import numpy as np
 
 from pdno.figures import fields
@@ -28,31 +29,6 @@ from pdno.runs.run import Run, find_runs, find_unfinished
 
 MOST_ROWS, MOST_NAMES, SPLITS = 8, 3, ("train", "test")  # of a figure, and of the title
 REPORT = "report.html"
-STYLE = """
-:root { color-scheme: light dark; --ink: #1a1a1a; --soft: #444; --paper: #fff; --line: #ccc;
---code: #f2f2f2; --link: #00558c; } @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6;
---soft: #b3b3b3; --paper: #16181a; --line: #44484c; --code: #26292c; --link: #7cc0f2; }
-img { filter: brightness(0.88); } } * { box-sizing: border-box; } body { font: 1rem/1.5 system-ui,
-sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto; padding: 1rem;
-max-width: 62rem; overflow-wrap: break-word; } h1 { font-size: 1.6rem; line-height: 1.2; }
-h2 { font-size: 1.3rem; margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
-h3 { font-size: 1.05rem; margin: 2rem 0 0.5rem; } a { color: var(--link); } nav ul {
-columns: 20rem; padding-left: 1.2rem; font-size: 0.9rem; } nav li { break-inside: avoid; }
-code { background: var(--code); padding: 0.1rem 0.3rem; border-radius: 3px; font-size: 0.9em; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; min-width: 40rem;
-font-size: 0.82rem; font-variant-numeric: tabular-nums; } th, td { text-align: left;
-vertical-align: top; padding: 0.25rem 0.6rem 0.25rem 0; } thead th { border-bottom: 2px solid
-var(--soft); } tbody td { border-bottom: 1px solid var(--line); } figure { margin: 0;
-break-inside: avoid; } img { max-width: 100%; height: auto; border-radius: 4px; } figcaption,
-.note, .origin { font-size: 0.85rem; color: var(--soft); } details { font-size: 0.85rem; }
-summary { cursor: pointer; font-size: 1rem; } @media screen and (max-width: 42rem) {
-img { max-width: none; width: 42rem; } table, tbody, tr, td { display: block; min-width: 0; }
-thead { display: none; } tr { border-bottom: 2px solid var(--soft); padding: 0.4rem 0; }
-tbody td { border: 0; padding: 0.1rem 0; } td::before { content: attr(data-head) ": ";
-color: var(--soft); } } @media print { :root { --ink: #000; --soft: #444; --paper: #fff; }
-img { filter: none; } body { max-width: none; padding: 0; font-size: 10pt; } nav { display: none; }
-.wide { overflow: visible; } table { font-size: 7pt; min-width: 0; } h3 { break-after: avoid; } }
-"""
 ABOUT = (
     "Errors are relative L2, means over the test samples, and ± is the standard deviation over "
     "seeds; every number is of a run folder."
@@ -121,24 +97,13 @@ class Page:
 
     def write(self) -> Path:
         """Write report.html: the introduction, the contents, then the sections by chapter."""
-        words = "".join(f"<p>{sentence}</p>\n" for sentence in self.introduction)
-        contents = body = ""
-        for chapter, sections in self.chapters:
-            body += f"<h2>{chapter}</h2>\n" if sections else ""
-            for key, title, text in sections:
-                name = html.escape(title)
-                contents += f'<li><a href="#{key}">{name}</a></li>\n'
-                body += f'<section id="{key}">\n<h3>{name}</h3>\n{text}\n</section>\n'
-        target, name = self.out / REPORT, html.escape(self.title)
-        write_text(
-            target,
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f'<link rel="icon" href="data:,">\n<title>{name}</title>\n<style>{STYLE}</style>\n'
-            f"</head>\n<body>\n<h1>{name}</h1>\n{words}"
-            f"<nav><h2>Contents</h2><ul>\n{contents}</ul></nav>\n<main>\n{body}</main>\n"
-            "</body>\n</html>\n",
-        )
+        here, target = Path(__file__).parent, self.out / REPORT
+        template = jinja2.Template(
+            (here / "report.html.jinja").read_text(encoding="utf-8"),
+            autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        )  # fmt: skip
+        style = (here / "report.css").read_text(encoding="utf-8")
+        write_text(target, template.render(page=self, style=style))
         return target
 
 
