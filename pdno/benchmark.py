@@ -6,7 +6,6 @@ quantity and contender.
 """
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -177,24 +176,6 @@ class StraightPDNO(PDNO):
         return linear(network.project, v).movedim(-1, 1)
 
 
-def time_long_enough(
-    contenders: Mapping[str, Callable[[], object]],
-    *,
-    repeats: int,
-    seconds: float,
-    warm_up: bool = True,
-) -> dict[str, float]:
-    """Best seconds of each contender; they take turns, and the quick ones have more of them."""
-    best, spent = ({name: start for name in contenders} for start in (math.inf, 0.0))
-    turns, left = 0, dict(contenders)
-    while left:
-        for name, time in time_alternately(left, repeats=1, warm_up=warm_up and not turns).items():
-            best[name], spent[name] = min(best[name], time), spent[name] + time
-        turns += 1
-        left = {n: left[n] for n in left if turns < repeats or spent[n] < seconds}
-    return best
-
-
 def _train_step(network: nn.Module, predict: Callable[[], Tensor]) -> Callable[[], None]:
     def step() -> None:
         network.zero_grad(set_to_none=True)
@@ -216,10 +197,10 @@ def time_training(setting: str, names: list[str], repeats: int, seconds: float) 
     calls = {name: partial(network, f) for name, network in networks.items()}
     steps = {name: _train_step(network, calls[name]) for name, network in networks.items()}
     forwards = {name: torch.no_grad()(call) for name, call in calls.items()}
-    step = time_long_enough(steps, repeats=repeats, seconds=seconds)
+    step = time_alternately(steps, repeats=repeats, seconds=seconds)
     for network in networks.values():
         network.zero_grad(set_to_none=True)
-    again = partial(time_long_enough, forwards, repeats=min(repeats, 2), seconds=seconds / 2)
+    again = partial(time_alternately, forwards, repeats=min(repeats, 2), seconds=seconds / 2)
     forward = again(warm_up=False)
     _freeze(networks, size)
     frozen = again(warm_up=False)
@@ -256,7 +237,7 @@ def time_rollout(batch: int, frames: int, names: list[str], repeats: int, second
         name: torch.no_grad()(partial(rollout, network, window, frames))
         for name, network in networks.items()
     }
-    return {"seconds": time_long_enough(runs, repeats=repeats, seconds=seconds)}
+    return {"seconds": time_alternately(runs, repeats=repeats, seconds=seconds)}
 
 
 def time_scaling(repeats: int) -> JSON:

@@ -25,7 +25,6 @@ from pdno.benchmark import (
     plot_scaling,
     run_bench,
     time_darcy,
-    time_long_enough,
     time_navier_stokes,
     time_rollout,
     time_training,
@@ -97,23 +96,6 @@ def test_contenders_belong_to_their_settings():
         assert len(set(names)) == len(names)
         pairs = setting.batch * setting.width**2 * math.prod(setting.shape) * 4
         assert STRAIGHT not in names or 12 * pairs < 8e9
-
-
-def test_quick_contenders_have_more_turns(monkeypatch):
-    now, turns = [0.0], {"quick": 0, "slow": 0}
-    monkeypatch.setattr("pdno.evaluation.speed.time.perf_counter", lambda: now[0])
-
-    def turn(name, seconds):
-        def run():
-            turns[name] += 1
-            now[0] += seconds + 1.0 / turns[name]  # the first turns are the slowest
-
-        return run
-
-    contenders = {"quick": turn("quick", 0.25), "slow": turn("slow", 8.0)}
-    best = time_long_enough(contenders, repeats=3, seconds=6.0)
-    assert turns == {"quick": 16, "slow": 4}  # the first call of each is not timed
-    assert best == pytest.approx({"quick": 0.25 + 1 / 16, "slow": 8.25})
 
 
 def test_solvers_are_faster_and_at_least_as_exact():

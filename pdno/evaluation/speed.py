@@ -6,6 +6,7 @@ starts from the input at t = 0 on its own grid and to its own accuracy; the fair
 same solver on a coarser grid (`coarse_solves`).
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from itertools import product
@@ -104,17 +105,28 @@ def coarse_solves(
 
 
 def time_alternately(
-    contenders: Mapping[str, Callable[[], object]], *, repeats: int = 5, warm_up: bool = True
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    repeats: int = 5,
+    seconds: float = 0.0,
+    warm_up: bool = True,
 ) -> dict[str, float]:
-    """Best seconds of each contender; they take turns, so that noise meets all of them."""
-    best = dict.fromkeys(contenders, float("inf"))
+    """Best seconds of each contender; they take turns, so that noise meets all of them.
+
+    Each has `repeats` turns, and more until it has run for so many seconds.
+    """
+    best, spent = ({name: start for name in contenders} for start in (math.inf, 0.0))
     for run in contenders.values() if warm_up else ():
         run()
-    for _ in range(repeats):
-        for name, run in contenders.items():
+    turns, left = 0, dict(contenders)
+    while left:
+        for name, run in left.items():
             start = time.perf_counter()
             run()
-            best[name] = min(best[name], time.perf_counter() - start)
+            elapsed = time.perf_counter() - start
+            best[name], spent[name] = min(best[name], elapsed), spent[name] + elapsed
+        turns += 1
+        left = {n: left[n] for n in left if turns < repeats or spent[n] < seconds}
     return best
 
 

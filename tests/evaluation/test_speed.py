@@ -98,6 +98,23 @@ def test_contenders_take_turns_and_the_best_counts(monkeypatch):
     assert best == {"slow": 3.0, "fast": 1.0}
 
 
+def test_quick_contenders_have_more_turns(monkeypatch):
+    now, turns = [0.0], {"quick": 0, "slow": 0}
+    monkeypatch.setattr(speed_module.time, "perf_counter", lambda: now[0])
+
+    def turn(name, seconds):
+        def run():
+            turns[name] += 1
+            now[0] += seconds + 1.0 / turns[name]  # the first turns are the slowest
+
+        return run
+
+    contenders = {"quick": turn("quick", 0.25), "slow": turn("slow", 8.0)}
+    best = time_alternately(contenders, repeats=3, seconds=6.0)
+    assert turns == {"quick": 16, "slow": 4}  # the first call of each is not timed
+    assert best == pytest.approx({"quick": 0.25 + 1 / 16, "slow": 8.25})
+
+
 MEASURE = """
 import sys, torch
 from pdno.evaluation.speed import peak_growth
