@@ -12,6 +12,7 @@ from torch import nn
 from pdno import FNO, PDNO
 from pdno.data.dataset import OperatorDataset
 from pdno.equations.evolution import Burgers
+from pdno.networks.heads import TransportHead
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import load_checkpoint
 from pdno.training.fit import fit
@@ -20,10 +21,11 @@ from pdno.training.task import Markov
 GRID = Grid((16,))
 
 
-def train(folder, epochs, optimiser="adam"):
+def train(folder, epochs, kind="adam"):
     """A run with everything that could be forgotten: noise, dropout, normalisers, Adam, a rate.
 
-    With muon it has a running mean of the weights and random symmetries as well.
+    With muon it has a running mean of the weights and random symmetries as well; with transport
+    also substeps, a velocity that is learned, and several frames at a time.
     """
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -31,17 +33,23 @@ def train(folder, epochs, optimiser="adam"):
     data = OperatorDataset.from_arrays(frames[:, 0], frames, GRID, times=range(6))
     samples, tests = data.window(inputs=1).split(test=3)
     network = nn.Sequential(FNO(1, 1, 8, width=6, modes=6), nn.Dropout(0.1), nn.Conv1d(8, 1, 1))
-    more = {}
-    if optimiser == "muon":
+    more, task = {"optimiser": "adam"}, Markov(noise=0.05)
+    if kind != "adam":
         samples = samples.with_symmetries(Burgers().symmetries)
-        network = PDNO(1, 1, 1, width=16, layers=2, modes=6, symbol="trunk", symbol_hidden=16)
+        head = TransportHead(diffusion=True, substeps=2, velocity="learned")
+        options = {"head": head} if kind == "transport" else {}
+        network = PDNO(
+            1, 1, 1, width=16, layers=2, modes=6, symbol="trunk", symbol_hidden=16, **options
+        )
         more = {"optimiser": "muon", "averaging": 0.9, "augment": True}
+    if kind == "transport":
+        task = Markov(noise=0.05, residual=False, unroll=2)
     fit(
         network,
         samples,
         tests,
-        task=Markov(noise=0.05),
-        normalization="pointwise" if optimiser == "adam" else "channel",
+        task=task,
+        normalization="pointwise" if kind == "adam" else "channel",
         folder=folder,
         epochs=epochs,
         batch_size=4,
@@ -60,10 +68,10 @@ SCRIPT = (
 )
 
 
-def start(folder, epochs, optimiser):
+def start(folder, epochs, kind):
     here = __file__.rpartition("/")[0]
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT.format(here, str(folder), epochs, optimiser)],
+        [sys.executable, "-c", SCRIPT.format(here, str(folder), epochs, kind)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -91,12 +99,12 @@ def outcome(folder):
     return found.tensors, [line.rpartition(",")[0] for line in lines]
 
 
-def kill_and_finish(folder, epochs, optimiser="adam", *, kills, longest):
+def kill_and_finish(folder, epochs, kind="adam", *, kills, longest):
     """Kill at random moments, then let it end; returns the steps at which it stood."""
     rng = random.Random(3)
     steps = []
     for number in range(kills):
-        with start(folder, epochs, optimiser) as process:
+        with start(folder, epochs, kind) as process:
             if number % 5 == 3:  # anywhere, also before the run has read its checkpoint
                 time.sleep(rng.uniform(0.5, 5.0))
             else:
@@ -109,7 +117,7 @@ def kill_and_finish(folder, epochs, optimiser="adam", *, kills, longest):
         found = load_checkpoint(folder / "checkpoints")
         if found is not None and not found.state["finished"]:
             steps.append(found.state["step"])
-    with start(folder, epochs, optimiser) as process:
+    with start(folder, epochs, kind) as process:
         _, messages = process.communicate(timeout=300)
     assert process.returncode == 0, messages
     assert "damaged" not in messages
@@ -132,9 +140,9 @@ def test_a_run_that_was_killed_twice_ends_with_the_same_bits(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimiser", ["adam", "muon"])
-def test_a_run_that_was_killed_ten_times_ends_with_the_same_bits(tmp_path, optimiser):
-    train(tmp_path / "peace", 100, optimiser)
-    steps = kill_and_finish(tmp_path / "killed", 100, optimiser, kills=10, longest=0.5)
+@pytest.mark.parametrize("kind", ["adam", "muon", "transport"])
+def test_a_run_that_was_killed_ten_times_ends_with_the_same_bits(tmp_path, kind):
+    train(tmp_path / "peace", 100, kind)
+    steps = kill_and_finish(tmp_path / "killed", 100, kind, kills=10, longest=0.5)
     assert len(steps) >= 8 and steps == sorted(steps)
     assert_the_same(tmp_path / "killed", tmp_path / "peace")
