@@ -1,10 +1,12 @@
 """The laboratory under load, and under attack.
 
     python tools/load_laboratory.py RUN [--users 50] [--seconds 60] [--points 64]
+                                        [--requests 200] [--seed 0]
 
 Serves a Darcy run and asks for predictions of `points` x `points` by many users at once, first
-with requests that wait made together and then one by one: failures, p50 and p95, memory. Then 200
-hostile requests: each has to be refused with a status 4xx, and the server has to be alive.
+with requests that wait made together and then one by one: failures, p50 and p95, memory. With
+`--seconds 0` there is no load. Then `requests` hostile ones, 16 at a time, the later ones random
+damages of the others: each is refused with a status 4xx, and the server is alive.
 """
 
 import argparse
@@ -17,11 +19,14 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import httpx
 import numpy as np
 
+PATHS = ("predict", "truth", "layer")
 HEAD = "POST /api/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
@@ -100,7 +105,7 @@ def under_load(run: Path, at_once: int, users: int, seconds: float, points: int)
     return f"{text}, p50 {p50:.0f} ms, p95 {p95:.0f} ms, memory {before:.0f} -> {after:.0f} MiB"
 
 
-def hostile(operator: str, points: int) -> list[bytes]:
+def hostile(operator: str, points: int, count: int, seed: int) -> list[bytes]:
     """Requests that must not be answered well, as raw bytes."""
     good = request(operator, points, 0)
     values = np.frombuffer(base64.b64decode(str(good["data"])), dtype="<f4").copy()
@@ -157,17 +162,29 @@ def hostile(operator: str, points: int) -> list[bytes]:
     requests += [f"{HEAD}content-length: 400\r\n\r\n{{".encode()] * 4  # never sends the rest
     requests += [f"{HEAD}transfer-encoding: chunked\r\n\r\nzz\r\n".encode()] * 2
     requests += [b"GET / HTTP/1.1\r\nhost: localho"] * 4  # never ends its head
-    fuzz = random.Random(0)
-    while len(requests) < 200:
-        body = bytearray(json.dumps(good | {"data": "A" * 64}).encode())
-        for _ in range(8):
-            body[fuzz.randrange(len(body))] = fuzz.randrange(256)
-        requests.append(post(bytes(body)))
-    return requests[:200]
+    fuzz = random.Random(seed)
+    bodies = [json.dumps(body).encode() for body in wrong]
+    bodies.append(json.dumps(good | {"data": "A" * 64}).encode())
+    heads = [raw for raw in requests if len(raw) < 500 and raw.startswith((b"GET", b"POST"))]
+    while len(requests) < count:
+        whole = fuzz.random() < 0.3
+        raw = damage(fuzz.choice(heads if whole else bodies), fuzz)
+        requests.append(b"X" + raw + b"\r\n\r\n" if whole else post(raw, path=fuzz.choice(PATHS)))
+    return requests[:count]
 
 
-def post(body: bytes, kind: str = "application/json") -> bytes:
-    head = f"POST /api/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n"
+def damage(raw: bytes, fuzz: random.Random) -> bytes:
+    """The same with some bytes changed, a part left out or repeated."""
+    body = bytearray(raw)
+    for _ in range(fuzz.randint(1, 8)):
+        body[fuzz.randrange(len(body))] = fuzz.randrange(256)
+    first, last = sorted(fuzz.randrange(len(body) + 1) for _ in range(2))
+    part = bytes(body[first:last]) * fuzz.choice((0, 1, 2, 50))
+    return bytes(body[:first]) + part + bytes(body[last:])
+
+
+def post(body: bytes, kind: str = "application/json", path: str = "predict") -> bytes:
+    head = f"POST /api/{path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -183,15 +200,17 @@ def status(port: int, raw: bytes) -> int:
     return int(answer.split()[1]) if answer.startswith(b"HTTP/1.1 ") else 0
 
 
-def under_attack(run: Path, points: int) -> str:
+def under_attack(run: Path, points: int, count: int, seed: int) -> str:
     """How the hostile requests were answered."""
     process, port = start(run, 20)
     try:
         home = f"http://127.0.0.1:{port}"
         operator = httpx.get(f"{home}/api/operators").json()["operators"][0]["key"]
         before, codes = resident(process), dict[int, int]()
-        for raw in hostile(operator, points):
-            code = status(port, raw)
+        requests = hostile(operator, points, count, seed)
+        with ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(partial(status, port), requests))
+        for raw, code in zip(requests, answers, strict=True):
             codes[code] = codes.get(code, 0) + 1
             if not 400 <= code < 500:
                 print("answered", code, raw[:120])
@@ -203,7 +222,7 @@ def under_attack(run: Path, points: int) -> str:
     refused = sum(count for code, count in codes.items() if 400 <= code < 500)
     text = ", ".join(f"{code}: {count}" for code, count in sorted(codes.items()))
     good = alive.status_code == 200
-    return f"{refused} of 200 refused ({text}), alive: {good}, {before:.0f} -> {after:.0f} MiB"
+    return f"{refused} of {count} refused ({text}), alive: {good}, {before:.0f} -> {after:.0f} MiB"
 
 
 def main() -> None:
@@ -213,17 +232,20 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--points", type=int, default=64)
+    parser.add_argument("--requests", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve is not None:
         serve(arguments.run, arguments.serve)
         return
-    for name, at_once in (("together", 20), ("one by one", 1)):
+    for name, at_once in (("together", 20), ("one by one", 1)) if arguments.seconds else ():
         line = under_load(
             arguments.run, at_once, arguments.users, arguments.seconds, arguments.points
         )
         print(f"{arguments.users} users, {name}: {line}", flush=True)
-    print(f"hostile: {under_attack(arguments.run, arguments.points)}", flush=True)
+    attack = under_attack(arguments.run, arguments.points, arguments.requests, arguments.seed)
+    print(f"hostile, seed {arguments.seed}: {attack}", flush=True)
 
 
 if __name__ == "__main__":
