@@ -88,7 +88,8 @@ class ServedOperator:
         candidates = [points * factor // 4 for factor in (2, 4, 8, 16)]
         most = max(points, LARGEST[grid.dim])
         #: points of the longest axis, half to four times those of the training
-        self.resolutions = [n for n in candidates if 8 <= n <= most and self._has_modes(n)]
+        proportional = [n for n in candidates if not any(m * n % points for m in grid.shape)]
+        self.resolutions = [n for n in proportional if 8 <= n <= most]
         states = self.problem.physics()[0] if self.problem else None
         known = isinstance(states, GaussianField | TwoPhaseField)
         self.input = states if known else STATES  #: the distribution of random states
@@ -128,13 +129,6 @@ class ServedOperator:
         if number >= len(self.layers):
             raise Refused(f"layer {number} of an operator with {len(self.layers)} layers")
         return self.layers[number]
-
-    def _has_modes(self, points: int) -> bool:
-        try:
-            grid = grid_with_points(self.sampling, points)
-            return all(len(grid.modes(layer.modes)) for layer in self.layers)
-        except ValueError:
-            return False
 
     def _samples(self) -> list[dict[str, Array]]:
         """A few test samples with the solver's truth, as they lie in the run folder."""

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 import pdno
 from pdno.data.problems import HeatProblem, NavierStokesProblem
 from pdno.interface.errors import SolverError
-from pdno.laboratory.catalogue import serve_runs
+from pdno.laboratory.catalogue import State, StateRequest, serve_runs
 from pdno.laboratory.computation import Batches, Conditions, Worker, reference_solution
 
 httpx = pytest.importorskip("httpx", reason="pip install 'pdno[test]'")
@@ -94,6 +95,17 @@ def test_samples_come_with_their_truth(client, runs):
     assert len(flow["samples"]) == 2
     family = next(served for served in operators if served["key"] == "family-PDIO")
     assert family["samples"] == []  # they are of other members
+
+
+def test_grids_too_coarse_for_all_modes_are_served():
+    """16 x 16 points hold eight of the twelve modes of this operator."""
+    folder = Path(__file__).parents[2] / "results" / "operators" / "darcy"
+    served, k = serve_runs([folder])["darcy"], field(16, 16, positive=True)
+    assert served.resolutions == [16, 32, 64, 128]
+    state = State(served, StateRequest.model_validate(ask("darcy", k)))
+    with warnings.catch_warnings(action="ignore"):  # once in a process, of the other modes
+        result = state.conditions().predict(state.inputs())
+        assert close(result, pdno.load(folder).predict(k[None, None]))
 
 
 @pytest.mark.parametrize("points", [16, 32])
