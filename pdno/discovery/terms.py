@@ -81,7 +81,7 @@ class Term(nn.Module):
     @property
     def complexity(self) -> float:
         """Factors and orders, by which simpler terms are preferred."""
-        orders = [symbol.proven_order() or 0.0 for symbol in self._factors()]
+        orders = [symbol.class_order for symbol in self._factors()]
         return len(orders) + sum(map(abs, orders)) + (self.source is not None) / 2
 
     def _factors(self) -> list[Symbol]:

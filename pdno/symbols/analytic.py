@@ -97,7 +97,7 @@ class Derivative(AnalyticSymbol):
 
     def __init__(self, order: Sequence[int]) -> None:
         super().__init__()
-        self.order, self.dim = tuple(order), len(order)
+        self.order, self.dim, self.class_order = tuple(order), len(order), float(sum(order))
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("derivative", self.order, xi)
@@ -135,6 +135,8 @@ class DifferentialOperator(AnalyticSymbol):
 class Gradient(AnalyticSymbol):
     """2πiξ, the gradient ∇ of a field in d dimensions, from one channel to d; of order 1."""
 
+    class_order = 1.0
+
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.dim = dim
@@ -150,7 +152,7 @@ class BiotSavart(AnalyticSymbol):
     In the plane, from one channel to two; zero at ξ = 0.
     """
 
-    dim = 2
+    class_order, dim = -1.0, 2
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -167,7 +169,7 @@ class FractionalLaplacian(AnalyticSymbol):
 
     def __init__(self, power: float) -> None:
         super().__init__()
-        self.power = power
+        self.power, self.class_order = power, 2 * power
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         squared = _norm_squared(xi)
@@ -176,6 +178,8 @@ class FractionalLaplacian(AnalyticSymbol):
 
 class Resolvent(AnalyticSymbol):
     """1/(z + 4π²|ξ|²), that is (z - Δ)⁻¹; of order -2."""
+
+    class_order = -2.0
 
     def __init__(self, shift: float = 1.0) -> None:
         super().__init__()

@@ -75,6 +75,7 @@ class Symbol(RecordsArguments, nn.Module):
     depends_on_x = False
     takes_time = False
     pde_parameters = 0  # how many μ it depends on
+    class_order = 0.0  # m as its formula has it, for comparisons; proofs are those of pdno.theory
     hermitian = False  # whether a(x, -ξ) = conj a(x, ξ): what acts on real functions is a
 
     def __init__(self, in_channels: int, out_channels: int) -> None:

@@ -67,6 +67,7 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
     ) -> None:
         super().__init__(in_channels, out_channels, **options)
         self.order, self.hermitian = float(order), hermitian
+        self.class_order = self.order
         self.self_adjoint, self.dissipative = self_adjoint, dissipative or self.takes_time
         self.elliptic = elliptic or (self.takes_time and order > 0)
         self.exact_structure = self.self_adjoint or self.elliptic or self.dissipative
