@@ -19,7 +19,7 @@ import torch
 
 from pdno.data import shards
 from pdno.data.dataset import OperatorDataset
-from pdno.data.problems import PROBLEMS, Problem, Sample, make_sample
+from pdno.data.problems import PROBLEMS, Fields, Problem, Sample, make_sample
 from pdno.data.shards import MANIFEST, Manifest, ShardPlan, ShardRecord
 from pdno.data.workers import make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
@@ -39,15 +39,20 @@ def collect(
     samples: Iterable[Sample],
     grid: Grid,
     times: Sequence[float] | None,
-    fields: tuple[str, str] | None = None,
+    fields: Fields = ((), ()),
+    geometry: Mapping[str, Any] | None = None,
 ) -> OperatorDataset:
-    """A dataset of samples in memory; `fields` are the names of input and output."""
+    """A dataset of samples in memory; `fields` are the names of inputs and outputs."""
     inputs, outputs, _, drawn = zip(*samples, strict=True)
     parameters = {name: np.array([values[name] for values in drawn]) for name in drawn[0]}
-    names = ((), ()) if fields is None else ((fields[0],), (fields[1],))
-    arrays = torch.stack(inputs), torch.stack(outputs)
+    before, after = ((part,) if isinstance(part, str) else part for part in fields)
+    f, u, first = torch.stack(inputs), torch.stack(outputs), 0
+    if geometry:
+        first = shards.geometry_fields(geometry)
+        grid = shards.unpack_geometry(geometry, f[:, :first], grid)
+    names = before[first:], after
     return OperatorDataset.from_arrays(
-        *arrays, grid, times, channels=names, pde_parameters=parameters
+        f[:, first:], u, grid, times, channels=names, pde_parameters=parameters
     )
 
 
@@ -89,6 +94,8 @@ def generate(
 def usual_distribution(equation: Equation) -> Distribution:
     """The distribution that the paper draws the inputs of this equation from."""
     for problem in PROBLEMS.values():
+        if problem.geometry:
+            continue
         distribution, solved = problem.model_validate({}).physics()
         if isinstance(equation, type(solved)):
             return distribution

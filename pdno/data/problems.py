@@ -35,6 +35,7 @@ FinalTime = Annotated[float, Field(ge=1e-9, le=1e4)]
 Frames = Annotated[int, Field(ge=1, le=100_000)]
 Resolution = Annotated[int, Field(ge=4, le=65536)]
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)]
+Fields = tuple[str | tuple[str, ...], str | tuple[str, ...]]  # of inputs and of outputs
 NAME_THEM = "name its arrays: inputs and outputs, or --inputs NAME --outputs NAME as arguments"
 MOST_NUMBERS = 2**28  # of one sample on the grid of the solver: 2 GiB of float64
 MOST_DECAY = 700.0  # e^-700 is about the smallest float64
@@ -79,7 +80,7 @@ class Problem(Record, ABC):
     name: ClassVar[str]
     dim: ClassVar[int]
     equation_text: ClassVar[str]
-    fields: ClassVar[tuple[str, str]]
+    fields: ClassVar[Fields]
     parameter_names: ClassVar[tuple[str, ...]]
     periodic: ClassVar[bool] = True
     schemes: ClassVar[Mapping[str, str]] = {
@@ -335,9 +336,68 @@ class NavierStokesProblem(Problem):
         return navier_stokes_initial(self.amplitude), equation
 
 
+class ShapesProblem(Problem):
+    """A problem on a domain of its own for each sample, solved by finite elements.
+
+    Samples are the values at the vertices of a mesh, with coordinates and quadrature weights.
+    """
+
+    dim, periodic, published_points = 2, False, 704
+    geometry: ClassVar[Mapping[str, Any]] = {
+        "kind": "points", "dim": 2, "periodic": False, "transform": "sum", "ridge": 1e-6,
+        "shared": False,
+    }  # fmt: skip
+    parameter_names = ()
+    schemes = {"": "quadratic finite elements on triangles, scikit-fem"}
+
+    resolution: Literal[192, 704, 2688] = 704
+    """Points of a sample, at most."""
+
+    def grid(self) -> "Grid":
+        from pdno.spectral.grid import Grid
+
+        return Grid((self.resolution,), periodic=False)
+
+    def solver_grid(self) -> "Grid":
+        return self.grid()
+
+    def physics(self) -> "Physics":
+        each = "a domain of its own for each sample, and no equation on a grid"
+        raise ValueError(f"{self.name} has {each}")
+
+    def sample(self, index: int) -> Sample:
+        from pdno.data import shapes
+
+        make = shapes.plate if self.name == "elasticity" else shapes.poisson
+        return make(self.seed, index, self.resolution)
+
+
+class PoissonShapesProblem(ShapesProblem):
+    """Poisson: f -> u for -Δu = f, u = 0 on the boundary, on random domains with holes."""
+
+    name = "poisson-shapes"
+    equation_text = "-Lap u = f in D, u = 0 on the boundary of D, D random"
+    fields = ("x", "y", "weight", "forcing", "distance"), "solution"
+
+
+class ElasticityProblem(ShapesProblem):
+    """Elasticity: shape -> stress of a plate with a random hole, clamped below, pulled above."""
+
+    name = "elasticity"
+    equation_text = "div sigma = 0, plane stress, nu = 0.3; u = 0 below, sigma n = (0, 1) above"
+    fields = ("x", "y", "weight", "distance"), "von_mises_stress"
+
+
 PROBLEMS: dict[str, type[Problem]] = {
     problem.name: problem
-    for problem in (HeatProblem, BurgersProblem, DarcyProblem, NavierStokesProblem)
+    for problem in (
+        HeatProblem,
+        BurgersProblem,
+        DarcyProblem,
+        NavierStokesProblem,
+        PoissonShapesProblem,
+        ElasticityProblem,
+    )
 }
 
 

@@ -353,7 +353,8 @@ def describe_data(file: DataFile) -> str:
         part = f" in the first {rows} of {len(data)} samples" * (rows < len(data))
         fields = data.batch(range(rows))
         for kind, names, field in zip(("input", "output"), data.channels, fields, strict=True):
-            for name, values in zip(names, field.unbind(-1 - data.grid.dim), strict=True):
+            axes = (data.grid if kind == "input" else data.target_grid).space_axes
+            for name, values in zip(names, field.unbind(-1 - axes), strict=True):
                 shape = f"{name} {tuple(values.shape[1:])}"
                 lines.append(f"  {kind:10} {shape}: {_range(values.numpy())}{part}")
     return "\n".join(lines)

@@ -421,7 +421,7 @@ class ShardSource(sources.FileSource):
     def symmetries(self, grid: Grid) -> Symmetries:
         """Those of the equation that the samples are solutions of."""
         problem = PROBLEMS.get(self.manifest.problem)
-        if problem is None:
+        if problem is None or problem.geometry:
             return super().symmetries(grid)
         return problem(**self.manifest.parameters).physics()[1].symmetries(grid)
 

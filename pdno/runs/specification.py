@@ -355,5 +355,5 @@ def unseen_samples(
         raise ValueError(f"{experiment.name} has no problem: take a run on generated data")
     problem = problem.model_copy(update={"seed": seed, "samples": count})
     samples = [problem.sample(index) for index in range(count)]
-    data = collect(samples, problem.grid(), problem.times, problem.fields)
+    data = collect(samples, problem.grid(), problem.times, problem.fields, problem.geometry)
     return experiment.frames_of(data).subsample(problem.resolution // experiment.resolution)

@@ -1,0 +1,83 @@
+"""Samples of the problems on random domains (`ShapesProblem`), solved by finite elements."""
+
+import numpy as np
+import torch
+from scipy.spatial import cKDTree
+
+from pdno.data.problems import Sample
+from pdno.fields.shapes import Outline, random_outline, random_waves
+from pdno.solvers.finite_elements import (
+    Mesh,
+    disc_mesh,
+    ring_mesh,
+    solve_elasticity,
+    solve_poisson,
+)
+
+Array = np.ndarray
+REFINEMENTS = {192: 3, 704: 4, 2688: 5}  # of the disc, by the points of a sample
+MIDDLE = np.array([0.5, 0.5])
+DENSE = np.arange(1440) * (2 * np.pi / 1440)  # angles at which distances are measured
+
+
+def poisson(seed: int, index: int, points: int) -> Sample:
+    """Sample `index` of poisson-shapes: a smooth domain, in half of the samples with a hole."""
+    generator, level = np.random.default_rng([seed, index]), REFINEMENTS[points]
+    outer = random_outline(generator, MIDDLE, generator.uniform(0.3, 0.36), 0.3)
+    centre = MIDDLE + generator.uniform(-0.05, 0.05, 2)
+    hole = random_outline(generator, centre, generator.uniform(0.06, 0.12), 0.2)
+    forcing, edges = random_waves(generator), [outer]
+    if generator.random() < 0.5:
+        mesh = disc_mesh(outer.points, MIDDLE, level)
+    else:
+        count, rings = _layers(level)
+        angles, edges = np.arange(count) * (2 * np.pi / count), [outer, hole]
+        mesh = ring_mesh(hole.points(angles), outer.points(angles), rings)
+    solution = solve_poisson(mesh, forcing)
+    f = forcing(*mesh.vertices.T)
+    return _sample(mesh, [f, _distance(mesh, edges)], solution.values, solution.residual, points)
+
+
+def plate(seed: int, index: int, points: int) -> Sample:
+    """Sample `index` of elasticity: the unit square with a smooth hole."""
+    generator, (count, rings) = np.random.default_rng([seed, index]), _layers(REFINEMENTS[points])
+    centre = MIDDLE + generator.uniform(-0.1, 0.1, 2)
+    hole = random_outline(generator, centre, generator.uniform(0.1, 0.25), 0.25)
+    side = np.arange(count // 4) / (count // 4)
+    zero, one = np.zeros_like(side), np.ones_like(side)
+    corners = [(side, zero), (one, side), (1 - side, one), (zero, 1 - side)]
+    square = np.concatenate([np.stack(pair, axis=-1) for pair in corners])
+    rays = square - centre
+    mesh = ring_mesh(hole.points(np.arctan2(rays[:, 1], rays[:, 0])), square, rings)
+    solution = solve_elasticity(mesh, lambda x: x[1] < 1e-9, _pull)
+    stress = solution.values[-1:]
+    return _sample(mesh, [_distance(mesh, [hole])], stress, solution.residual, points)
+
+
+def _pull(x: Array, normal: Array) -> Array:
+    """Traction 1 upwards at the upper side."""
+    return np.stack([0 * x[0], np.where(x[1] > 1 - 1e-9, 1.0, 0.0)])
+
+
+def _layers(level: int) -> tuple[int, int]:
+    """Angles and layers of a ring with about as many vertices as the disc of a level."""
+    return 2 ** (level + 2), 5 * 2 ** (level - 3)
+
+
+def _distance(mesh: Mesh, edges: list[Outline]) -> Array:
+    """Distance of the vertices to the nearest of some curves."""
+    boundary = np.concatenate([edge.points(DENSE) for edge in edges])
+    distance: Array = cKDTree(boundary).query(mesh.vertices)[0]
+    return distance
+
+
+def _sample(
+    mesh: Mesh, inputs: list[Array], outputs: Array, residual: float, points: int
+) -> Sample:
+    """Coordinates, weights and inputs, and outputs, padded by points of weight zero."""
+    rows = np.stack([*mesh.vertices.T, mesh.weights(), *inputs])
+    missing = points - rows.shape[1]
+    padded = np.pad(rows, ((0, 0), (0, missing)))
+    padded[:2, rows.shape[1] :] = rows[:2, :1]  # where the first point is
+    target = np.pad(outputs, ((0, 0), (0, missing)))
+    return Sample(torch.from_numpy(padded), torch.from_numpy(target), residual, {})
