@@ -20,6 +20,8 @@ from .data.read import read_own as read_own
 from .data.read import read_published as read_published
 from .data.well import open_well as open_well
 from .data.well import save_well as save_well
+from .discovery.discover import Discovery as Discovery
+from .discovery.discover import discover as discover
 from .discovery.generator import Generator as Generator
 from .equations.base import Scheme as Scheme
 from .equations.darcy import Darcy as Darcy

@@ -279,6 +279,33 @@ def export(
     print(exported, *([exported.speed()] if speed else []), sep="\n")
 
 
+def discover(
+    file: Source,
+    out: Path,
+    terms: tuple[str, ...] = (),
+    period: float = 1.0,
+    window: int | None = None,
+    tolerance: float = 1e-4,
+    *,
+    layout: Arrays,
+) -> None:
+    """Find the evolution equation of trajectories, with error bars, or report that none fits.
+
+    Arguments:
+        file: A data file or folder; one array of frames needs only --outputs and --output-axes.
+        out: Folder for equation, coefficients and figures.
+        terms: The library, such as u_xx "u u_x" 1; the usual one by default.
+        period: Length of the periodic box.
+        window: Most steps that are predicted at once; the whole trajectories by default.
+        tolerance: Relative error of the numbers besides noise.
+    """
+    from pdno.discovery.record import discover_file
+
+    data = DataFile(path=file, **layout.keyword_arguments())
+    found = discover_file(data, out, terms, period=period, window=window, tolerance=tolerance)
+    print(found, f"equation and figures: {out}", sep="\n")
+
+
 def serve(runs: Sources, port: int = 8000) -> None:
     """Try trained operators in a browser, on this machine alone (extra serve)."""
     require("uvicorn", "serve")
@@ -304,7 +331,7 @@ def verify(paths: Sources) -> int:
     return 0 if right else 1
 
 
-LEARNING = (reproduce, train, evaluate, predict, symbol, report, export, serve)
+LEARNING = (reproduce, train, evaluate, predict, symbol, discover, report, export, serve)
 OTHERS = (verify, generate, data, demo, bench, info)
 COMMANDS: dict[str, Callable[..., int | None]]
 COMMANDS = {"list": list_experiments} | {f.__name__: f for f in (*LEARNING, *OTHERS)}

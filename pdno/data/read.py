@@ -113,6 +113,30 @@ def open_file(file: DataFile) -> OperatorDataset:
         raise PublishedFileError(f"{cure}. As a published file: {problem}") from problem
 
 
+def read_trajectories(file: DataFile) -> tuple[Tensor, tuple[float, ...]]:
+    """All frames of a file on a periodic grid, (B, T, C, *N) float64, and their times.
+
+    A single array of frames needs no inputs: `outputs` is its name, `output_axes` its axes such as
+    "ntx", `times` are 0, 1, ... by default. Otherwise inputs are the frame at t = 0.
+    """
+    if file.outputs and not file.inputs:
+        arrays = read_arrays(file.path, file.outputs)
+        frames, _, axes = _fields(arrays, file.outputs, "output_axes", file.output_axes)
+        times = file.times or tuple(map(float, range(frames.shape[1])))
+        periodic = file.periodic is not False
+    else:
+        data = open_file(file)
+        axes = "t" if data.times is not None and data.input_frames is None else ""
+        frames, times = data.trajectories() if axes else torch.empty(0), (0.0, *(data.times or ()))
+        if len(times) > 1 and times[1] == 0.0:  # which are the inputs again
+            frames, times = frames[:, 1:], times[1:]
+        periodic = data.grid.periodic
+    if "t" not in axes or not periodic:
+        wrong = "no frames in time" if "t" not in axes else "points in a box"
+        raise ValueError(f"{file.path} has {wrong}; expected trajectories on a periodic grid")
+    return frames.double(), times
+
+
 def read_inputs(arrays: Mapping[str, np.ndarray], layout: Layout) -> Tensor:
     """The inputs (B, C, *N) alone, float32."""
     return _fields(arrays, layout.inputs, "input_axes", layout.input_axes)[0].float()

@@ -24,7 +24,7 @@ LinearTerm = tuple[int, int, int, Tensor]
 """Number of the coefficient, input, field and a(ξ)."""
 Product = tuple[int, int, Pairs]
 """Number of the coefficient, field, and pairs of factors whose products are added."""
-DEFORMATION = 0.05
+DEFORMATION = 0.2
 
 
 class Generator(nn.Module, EvolutionEquation):
@@ -249,6 +249,9 @@ class TermsOnGrid:
 
     def tangents(self, u_hat: Tensor, v_hat: Tensor) -> Tensor:
         """N(û) and the right-hand sides of the tangents beside A v, (B, 1 + P, C, *N^)."""
+        base = self.nonlinear(u_hat)[:, None]
+        if not v_hat.shape[1]:
+            return base
         shape = (len(u_hat), v_hat.shape[1], self.fields, *self.grid.shape)
         f, g = self.factors(u_hat), self.factors(v_hat)
         total = torch.zeros(shape, dtype=torch.float64, device=u_hat.device)
@@ -264,7 +267,7 @@ class TermsOnGrid:
             hat[:, k, o] += table * u_hat[:, i]
             if i != o:
                 hat[:, :, o] += self.c[k] * table * v_hat[:, :, i]
-        return torch.cat([self.nonlinear(u_hat)[:, None], hat], dim=1)
+        return torch.cat([base, hat], dim=1)
 
     def rates(self, u_hat: Tensor) -> FlowRates:
         """How fast products turn the modes, compared with how fast A damps them."""
@@ -289,6 +292,11 @@ class TermsOnGrid:
         damped = (turn.square() / decay.clamp(min=1e-300) * (decay > 0)).flatten(1).amax(dim=1)
         moved = (linear * u_hat).abs().flatten(1).norm(dim=1)
         size = u_hat.abs().flatten(1).norm(dim=1).clamp(min=1e-300)
+        if (
+            linear.is_complex()
+        ):  # the error of a step is h⁴ |L⁴ u| for waves, which A does not damp
+            fast = (linear.imag.square().square() * u_hat).abs().flatten(1).norm(dim=1) / size
+            moved = torch.maximum(moved, fast.sqrt().sqrt() * size)
         low = (turn * self.lowest).flatten(1).amax(dim=1)
         carry = turn.flatten(1).amax(dim=1)
         return FlowRates(carry, torch.maximum(damped, self.angle * free), low + moved / size)

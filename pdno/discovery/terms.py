@@ -141,6 +141,11 @@ def _parse_factor(
     return DifferentialOperator(list(powers), list(powers.values())), names.index(match[2])
 
 
+def field_names(count: int) -> tuple[str, ...]:
+    """The names of fields that have none: u, v, w, ..."""
+    return tuple("uvwpqrs"[:count])
+
+
 def usual_terms(dim: int, names: Sequence[str] = ("u",)) -> list[str]:
     """The library that is tried by default, for each field.
 

@@ -84,3 +84,24 @@ def plot_guarantee(times: Sequence[float], bound: Array, error: Array, tolerance
     axes.set(xlabel="t", ylabel="relative L2 error", title="Rollouts, guaranteed and true")
     axes.legend()
     return figure
+
+
+@figure_style()
+def plot_learned_symbol(
+    xi: Array, learned: Array, bars: Array, reach: int, exact: Array | None = None
+) -> Figure:
+    """Real and imaginary parts of a symbol at ξ >= 0, with the bars of each, beyond `reach` grey.
+
+    All arrays are complex, (M,); bars have those of the real part as theirs.
+    """
+    figure = Figure(figsize=(7.2, 2.8))
+    for axes, part in zip(figure.subplots(1, 2), (np.real, np.imag), strict=True):
+        if exact is not None:
+            axes.plot(xi, part(exact), "k--", label="exact")
+        axes.plot(xi, part(learned), color=COLOURS[0], marker="o", markersize=3, label="learned")
+        low, high = part(learned) - part(bars), part(learned) + part(bars)
+        axes.fill_between(xi, low, high, color=COLOURS[0], alpha=0.3, label="95 %")
+        axes.axvspan(reach, max(float(xi[-1]), reach), color="0.9", label="not measured")
+        axes.set(xlabel="ξ", title="Re A(ξ)" if part is np.real else "Im A(ξ)")
+        axes.legend()
+    return figure
