@@ -15,6 +15,7 @@ from pdno.symbols.analytic import (
     Advection,
     BiotSavart,
     Derivative,
+    DifferentialOperator,
     FractionalLaplacian,
     Gradient,
     HeatSymbol,
@@ -79,6 +80,12 @@ def _formula(symbol: Symbol, dim: int, t: float) -> Expression | None:
     if type(symbol) is Derivative:
         factors = [(xi[a] * (2j * math.pi)) ** power for a, power in enumerate(symbol.order)]
         return Product(tuple(factors))
+    if type(symbol) is DifferentialOperator:
+        terms = list[Expression]()
+        for power, c in zip(symbol.powers, symbol.coefficients, strict=True):
+            waves = [(xi[a] * (2j * math.pi)) ** exponent for a, exponent in enumerate(power)]
+            terms.append(Product(tuple(waves)) * c)
+        return Sum(tuple(terms))
     if type(symbol) is Gradient:
         return Stack(tuple(part * (2j * math.pi) for part in xi))
     if type(symbol) is BiotSavart:
