@@ -254,7 +254,9 @@ def test_nothing_is_left_open(page):
 def test_the_citation_is_that_of_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == pdno.__version__
-    assert f"## {citation['version']}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heading = rf"^## {re.escape(citation['version'])}( - \d{{4}}-\d\d-\d\d)?$"
+    assert re.search(heading, changelog, re.MULTILINE)
     (paper,) = citation["references"]
     assert [author["family-names"] for author in paper["authors"]] == ["Shin", "Lee", "Hwang"]
     assert paper["title"] in " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
