@@ -213,6 +213,7 @@ def predict(
     inputs: Source,
     out: Path = Path("prediction.npy"),
     array: str | None = None,
+    at: Path | None = None,
     times: tuple[float, ...] | None = None,
     pde_parameters: PDEParameters = None,
     device: CPU = "cpu",
@@ -222,10 +223,12 @@ def predict(
     Arguments:
         inputs: A .npy, .npz, .mat or HDF5 file with an array (B, C, *N) or (B, *N).
         array: Name of the array, where the file has several; that of the training by default.
+        at: A file with the coordinates of scattered points at which to predict; those of the
+            inputs by default.
         times: Times of the wanted frames; those of the training by default.
     """
     shape = pdno.load_run(run, device).predict(
-        inputs, out, array=array, times=times, pde_parameters=pde_parameters
+        inputs, out, array=array, at=at, times=times, pde_parameters=pde_parameters
     )
     print(f"{out}: {shape}")
 

@@ -428,6 +428,18 @@ class Layout(Record):
     """Position of the first point in its cell, as in pdno.Grid; 0.5 for cell centres."""
     times: tuple[float, ...] | None = None
     """Times of the frames of the outputs; what the file says, else 1, 2, ... by default."""
+    coordinates: str | None = None
+    """Name of the array of the coordinates of scattered points, (P, d), or (samples, P, d)."""
+    output_coordinates: str | None = None
+    """That of the outputs, where they lie on points of their own."""
+    weights: str | None = None
+    """Name of the array of quadrature weights of scattered points."""
+    mask: str | None = None
+    """Name of an array that is true or 1 inside of the domain: of a grid, or of padded points."""
+    box: tuple[float, float] | None = None
+    """Coordinates that become 0 and 1, the same for all axes; 0 and 1 by default."""
+    transform: Literal["sum", "least-squares"] = "sum"
+    """How coefficients are computed on scattered points, as in pdno.Points."""
 
     def keyword_arguments(self) -> dict[str, Any]:
         """The options that differ from their defaults."""

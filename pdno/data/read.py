@@ -27,6 +27,7 @@ from pdno.data.well import evenly_spaced, is_well, open_well
 from pdno.files.limits import check_memory
 from pdno.files.tensor_file import AGAIN
 from pdno.spectral.grid import Grid
+from pdno.spectral.points import Points
 
 Kind: TypeAlias = Literal["heat", "burgers", "darcy", "navier-stokes"]
 EXPECTED = (
@@ -142,8 +143,34 @@ def read_inputs(arrays: Mapping[str, np.ndarray], layout: Layout) -> Tensor:
     return _fields(arrays, layout.inputs, "input_axes", layout.input_axes)[0].float()
 
 
+def read_points(
+    arrays: Mapping[str, np.ndarray], layout: Layout, name: str, *, own: bool = False
+) -> Points:
+    """The scattered points of an array of coordinates; `own` ones have no weights or mask."""
+    x = np.asarray(arrays[name], dtype=float)
+    low, high = layout.box or (0.0, 1.0)
+    if not low < high:
+        raise ValueError(f"box is {layout.box}; expected the lowest coordinate, then the highest")
+    weights, mask = (
+        None if own or n is None else arrays[n] for n in (layout.weights, layout.mask)
+    )
+    return Points(
+        (x - low) / (high - low),
+        None
+        if weights is None
+        else np.asarray(weights, dtype=float) / (high - low) ** x.shape[-1],
+        mask=mask,
+        periodic=bool(layout.periodic),
+        transform=layout.transform,
+    )
+
+
 def _open_arrays(file: DataFile) -> OperatorDataset:
-    arrays = read_arrays(file.path, [*file.inputs, *file.outputs])
+    geometry = (file.coordinates, file.output_coordinates, file.weights, file.mask)
+    named = [name for name in geometry if name is not None]
+    if file.coordinates is None and (file.output_coordinates or file.weights or file.box):
+        raise ValueError("points of outputs, weights or a box, but no points: name `coordinates`")
+    arrays = read_arrays(file.path, [*file.inputs, *file.outputs, *named])
     inputs, names, axes = _fields(arrays, file.inputs, "input_axes", file.input_axes)
     alike = arrays[file.outputs[0]].ndim == len(axes)
     output_axes = file.output_axes or (axes if alike else None)
@@ -155,10 +182,19 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
         times = times or range(1, outputs.shape[1] + 1)
     elif times is not None:
         raise ValueError(f"times are set, but axes {output_axes!r} of the outputs have no t")
-    grid = Grid(tuple(inputs.shape[2:]), file.periodic is not False, file.offset or 0.0)
     channels = (file.input_channels or names, file.output_channels or output_names)
+    if file.coordinates is not None:
+        own, there = file.output_coordinates, None
+        points = read_points(arrays, file, file.coordinates)
+        if own is not None:
+            there = read_points(arrays, file, own, own=True)
+        return OperatorDataset.from_arrays(
+            inputs, outputs, points, times, channels=channels, output_grid=there
+        )
+    grid = Grid(tuple(inputs.shape[2:]), file.periodic is not False, file.offset or 0.0)
     _refuse_scattered(file, inputs)
-    return OperatorDataset.from_arrays(inputs, outputs, grid, times, channels=channels)
+    mask = None if file.mask is None else arrays[file.mask]
+    return OperatorDataset.from_arrays(inputs, outputs, grid, times, channels=channels, mask=mask)
 
 
 def _refuse_scattered(file: DataFile, inputs: Tensor) -> None:
@@ -177,8 +213,8 @@ def _refuse_scattered(file: DataFile, inputs: Tensor) -> None:
             if not even:
                 raise PublishedFileError(
                     f"its array {name} {array.shape} has coordinates of points that are not evenly"
-                    " spaced, and fields lie on grids here: interpolate them to a grid first, for "
-                    "example with scipy.interpolate.griddata"
+                    f" spaced: name it, coordinates={name!r} or --coordinates {name}, and its "
+                    "points are taken as they are"
                 )
 
 

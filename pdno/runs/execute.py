@@ -151,7 +151,7 @@ def _build_network(experiment: Experiment, samples: ExperimentData) -> torch.nn.
     """PDE parameters are further input channels of a network whose symbols do not take them."""
     data, network = samples.train, experiment.network
     inputs, targets = data[0]
-    out_channels = targets.shape[-data.grid.dim - 1]
+    out_channels = targets.shape[-data.target_grid.space_axes - 1]
     frames = getattr(experiment.task, "frames", None)
     in_channels = inputs.shape[0] if frames is None else frames * out_channels
     if not network.option("pde_parameters"):

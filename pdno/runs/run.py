@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from pdno.data.array_files import read_arrays
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import DataFile
-from pdno.data.read import open_file, read_inputs
+from pdno.data.read import open_file, read_inputs, read_points
 from pdno.data.shards import MANIFEST, read_manifest
 from pdno.evaluation.evaluate import evaluate
 from pdno.exports.export import FORMATS, Exported, Format, export
@@ -186,13 +186,30 @@ class Run:
         return open_experiment_data(experiment, store).finest_test
 
     def predict(
-        self, inputs: Path, out: Path, *, array: str | None = None, **options: Any
+        self,
+        inputs: Path,
+        out: Path,
+        *,
+        array: str | None = None,
+        at: Path | None = None,
+        **options: Any,
     ) -> tuple[int, ...]:
         """Predict for the inputs (B, C, *N) or (B, *N) of a file, write .npy, return its shape.
 
-        The options are `times` and `pde_parameters` of `TrainedOperator.predict`.
+        The options are `times` and `pde_parameters` of `TrainedOperator.predict`. Scattered points
+        of the inputs are read from their file, where it has them as in training; those `at` which
+        the prediction is wanted from another one, the only array of it or of the same name.
         """
-        f = self._read_inputs(inputs, array)
+        f, layout = self._read_inputs(inputs, array), self._layout()
+        if layout.coordinates is not None and layout.coordinates in (own := read_arrays(inputs)):
+            options["grid"] = read_points(own, layout, layout.coordinates)
+        if at is not None:
+            wanted = read_arrays(at)
+            name = layout.output_coordinates or layout.coordinates
+            name = name if name in wanted else next(iter(wanted), None)
+            if name is None:
+                raise ValueError(f"{at} has no array of coordinates (P, d)")
+            options["output_grid"] = read_points(wanted, layout, name, own=True)
         prediction = self.operator.predict(f, **options)
         for name, field in ((f"the inputs in {inputs}", f), ("the prediction", prediction)):
             finite = field.isfinite().flatten(1).all(dim=1)
@@ -202,6 +219,11 @@ class Run:
         with atomic_path(out) as temporary, open(temporary, "wb") as file:
             np.save(file, prediction.numpy())
         return tuple(prediction.shape)
+
+    def _layout(self) -> DataFile:
+        """How the training data were read."""
+        file = None if self.experiment is None else self.experiment.file
+        return file or DataFile(path=self.folder)
 
     def _read_inputs(self, path: Path, name: str | None) -> Tensor:
         """The inputs (B, C, *N) of a file, where no array is named those of the training data."""
@@ -215,7 +237,7 @@ class Run:
             raise ValueError(f"{existing}: choose one by its name, {example}")
         (array,) = arrays.values()
         f, sampling = torch.from_numpy(np.array(array, dtype=np.float32)), self.operator.sampling
-        return f[:, None] if sampling and f.dim() == sampling.grid.dim + 1 else f
+        return f[:, None] if sampling and f.dim() == sampling.grid.space_axes + 1 else f
 
     def export(
         self, out: Path | None = None, *, format: Format = "onnx", **options: Any
