@@ -37,6 +37,8 @@ def test_unknown_keys_are_answered_with_the_key_that_was_meant(data):
         pdno.Rollout(step=3)
     with pytest.raises(ValueError, match="did you mean 'modes'"):
         pdno.PDIO(1, 1, 1, n_modes=4)
+    with pytest.raises(ValueError, match="did you mean 'width'"):  # as neuraloperator calls it
+        pdno.FNO(1, 1, 1, hidden_channels=4)
     values = {"name": "a", "model": "b", "train": 1, "test": 1, "resolution": 16}
     values |= {"problem": {"name": "heat"}, "network": {"kind": "fno", "widht": 3}}
     with pytest.raises(ValueError) as told:

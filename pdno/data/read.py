@@ -223,10 +223,12 @@ def _fields(
 ) -> tuple[Tensor, tuple[str, ...], str]:
     """Arrays as channels of one field (n, [t,] c, x, ...), the channels' names, and the axes."""
     shapes = {name: arrays[name].shape for name in names}
-    if (axes := axes or USUAL_AXES.get(len(shapes[names[0]]))) is None:
+    first = shapes[names[0]]
+    usual = None if 1 in first[1:] else USUAL_AXES.get(len(first))  # 1 is no number of points
+    if (axes := axes or usual) is None:
         raise ValueError(
-            f"array {names[0]!r} has shape {shapes[names[0]]}: say what its axes are with "
-            f"{option}, for example 'ncxy' for channels first, 'nxyc' for last, 'nxyt' for frames"
+            f"array {names[0]!r} has shape {first}: say what its axes are with {option}, for "
+            "example 'ncx' or 'ncxy' for channels first, 'nxyc' for last, 'nxyt' for frames"
         )
     parts, channel = [_in_order(arrays[name], axes, name) for name in names], 1 + ("t" in axes)
     if len({part.shape[:channel] + part.shape[channel + 1 :] for part in parts}) > 1:

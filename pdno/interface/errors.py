@@ -9,6 +9,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Protocol
 
+ELSEWHERE = {"hidden_channels": "width"}  # words of other packages that resemble none of ours
 LONGEST_NAME, LONGEST_MESSAGE = 60, 300  # of input, and of messages of another library
 PLUGIN = "those of another package need `--plugin MODULE`, or an import in Python"
 
@@ -41,7 +42,7 @@ def suggest(word: str, existing: Iterable[str]) -> str:
     """The question "did you mean 'learning_rate'? " for learnig_rate, rate or lr; else nothing."""
     names = {name.lower(): name for name in existing}
     initials = {"".join(part[:1] for part in low.split("_")): low for low in names if "_" in low}
-    low = word.lower()
+    low = ELSEWHERE.get(word.lower(), word.lower())
     parts = [name for name in names if low in name.split("_")]
     near = [*difflib.get_close_matches(low, names, n=1), *parts, initials.get(low, "")]
     return f"did you mean {names[near[0]]!r}? " if near[0] else ""

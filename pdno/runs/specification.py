@@ -105,7 +105,9 @@ class Experiment(Record):
     def _problem_by_name(cls, value: object) -> object:
         if not isinstance(value, dict):
             return value
-        name = value.get("name")
+        if (name := value.get("name")) is None:
+            usual = "for example {name: heat, samples: 100}"
+            raise ValueError(f"it has no name: give one, {usual}, or your own data as `file`")
         if not isinstance(name, str) or name not in PROBLEMS:
             raise ValueError(unknown_name("problem name", name, PROBLEMS))
         return PROBLEMS[name](**{k: v for k, v in value.items() if k != "name"})

@@ -60,16 +60,21 @@ def test_several_arrays_and_channels_last(tmp_path):
     ("changes", "message"),
     [
         ({"outputs": "u"}, r"array 'u' has shape .* say what its axes are with output_axes, for"),
+        (
+            {"inputs": "c"},
+            r"array 'c' has shape .* say what .* with input_axes, .* 'ncx'",
+        ),
         ({"axes": "nxy"}, r"axes: unknown key; did you mean 'input_axes'\?"),
         ({"times": [1.0]}, "times are set, but axes 'nxy' of the outputs have no t"),
         ({"input_channels": ["p", "q"]}, "names p, q of 1 input channels: expected 1 different"),
         ({"inputs": ["a", "s"]}, "cannot be channels of one field"),
-        ({"outputs": ()}, "has the arrays a, b, u, s, but not which are outputs"),
+        ({"outputs": ()}, "has the arrays a, b, u, s, c, but not which are outputs"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, changes, message):
     arrays = {"a": numbers(N, X, Y), "b": numbers(N, X, Y), "u": numbers(N, X, Y, C)}
-    np.savez(tmp_path / "own.npz", **arrays, s=numbers(N, Y, X))
+    arrays |= {"s": numbers(N, Y, X), "c": numbers(N, 1, X)}
+    np.savez(tmp_path / "own.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         pdno.read_own(tmp_path / "own.npz", **{"inputs": "a", "outputs": "b", **changes})
 

@@ -83,6 +83,7 @@ def test_unknown_keys_are_refused_by_name(heat, path):
         ("file", "data.mat", "give either a problem or a file, and not both"),
         ("problem", None, "give either a problem or a file, and not both"),
         ("problem.name", "wave", "problem name 'wave'; expected one of heat, burgers, darcy"),
+        ("problem", {"path": "own.npz"}, "give one, for example {name: heat, samples: 100}, or"),
         ("network.kind", "unet", "network kind 'unet'; expected one of pdno, fno"),
         ("network.takes_time", False, "task 'one-shot' and takes_time=False contradict"),
         ("task", {"kind": "static"}, "task 'static' and takes_time=True contradict"),
