@@ -18,7 +18,7 @@ BASE ?= 2dac755
 TESTS ?= tests
 
 .PHONY: help install install-hooks demo test test-all test-faults test-lowest test-newest fuzz lint check docs links \
-  bench results size api wheel wheels audit try-wheel footprint sbom release-notes clean
+  bench results size api check-api wheel wheels audit try-wheel footprint sbom release-notes clean
 
 help:  ## Print the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,7 +71,7 @@ lint: $(VENV)/.dev  ## Lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: lint  ## Lint, types, tests, doctests, examples, manual
+check: lint check-api  ## Lint, types, tests, doctests, examples, manual
 	$(PYTEST) -n 2 tests
 	$(PYTEST) --doctest-modules pdno
 	$(SPHINX) docs docs/_build/html
@@ -97,6 +97,9 @@ size:  ## Print the size of the package and where it is hard to read, beside com
 
 api: $(VENV)/.run  ## Write the public names and their parameters to tests/public_api.txt
 	$(BIN)/python tools/api.py
+
+check-api: $(VENV)/.run  ## Compare the public names and their parameters with that file
+	$(BIN)/python tools/api.py --check
 
 wheel: $(VENV)/.release  ## Build dist/*.tar.gz and a wheel for this machine from it; PDNO_NATIVE=0 for any machine
 	rm -rf dist

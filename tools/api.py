@@ -1,7 +1,8 @@
 """The public API as text: every public name with the parameters it takes.
 
-`make api` writes it to tests/public_api.txt; a test compares. One line per name, `name=` for a
-parameter with a default:
+`make api` writes it to tests/public_api.txt. A test fails when calls that were right would fail;
+`make check-api` when the list is not exact. One line per name, `name=` for a parameter with a
+default:
 
     pdno.Grid(shape, periodic=, offset=)
 """
@@ -78,5 +79,7 @@ def _broken_parameters(before: list[str], after: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     content = "\n".join(public_api()) + "\n"
-    LIST.write_text(content, encoding="utf-8")
-    sys.stdout.write(content)
+    if sys.argv[1:] != ["--check"]:
+        LIST.write_text(content, encoding="utf-8")
+    elif content != LIST.read_text(encoding="utf-8"):
+        sys.exit("tests/public_api.txt is not the public API: run `make api`, see what changes")
