@@ -20,6 +20,7 @@ from pdno.networks.heads import Transport, diffuse
 from pdno.networks.neural_operator import NeuralOperator, cut
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator, truncate_rank
 from pdno.operators.warp import interpolation_coefficients, read_between
+from pdno.spectral.fourier import axis_waves
 from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.symbols.base import Time
 from pdno.training.operator_record import Sampling
@@ -43,9 +44,7 @@ class Tables(nn.Module):
         for axis, (n, k) in enumerate(zip(shape, kept, strict=True)):
             half = axis == self.dim - 1
             m = axis_modes(n, k, half=half)
-            # reduced modulo n as integers, so that no digit is lost
-            angle = (torch.outer(torch.arange(n), m) % n).double() * (2 * math.pi / n)
-            waves = torch.polar(torch.ones_like(angle), angle)
+            waves = axis_waves(n, m)
             there, back = _real_form(waves.conj() / n), _real_form(waves.T)
             if half:  # from real functions and to them, by the Hermitian rule
                 weights = hermitian_weights(m, n).repeat(2)[:, None]

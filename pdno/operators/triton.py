@@ -35,7 +35,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdno.spectral.fourier import half_table, spectrum_shape
+from pdno.spectral.fourier import axis_waves, half_table, spectrum_shape
 from pdno.spectral.grid import axis_modes
 
 try:
@@ -391,9 +391,7 @@ def _phases(shape: Shape, kept: Kept, device: torch.device) -> Tensor:
     """e^{2πi ξ·x} for all points and modes of full axes together, shape (points, modes, 2)."""
     phases = torch.ones(1, 1, dtype=torch.complex128)
     for n, k in zip(shape, kept, strict=True):
-        # reduced modulo n before it is rounded, so that no digit is lost
-        turns = torch.outer(torch.arange(n), axis_modes(n, k, half=False)) % n
-        phases = torch.kron(phases, torch.exp(turns.double() * (2j * math.pi / n)))
+        phases = torch.kron(phases, axis_waves(n, axis_modes(n, k, half=False)))
     return torch.view_as_real(phases).to(device, torch.float32)
 
 

@@ -176,16 +176,14 @@ def _analysis(f: Tensor, shape: Sequence[int], kept: _Kept) -> Tensor:
 @torch.inference_mode(False)  # tables are made in float64; those of inference serve training too
 def _full_table(n: int, kept: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     """e^{2πiξx}, shape (n, n^)."""
-    angle = _angles(n, axis_modes(n, kept, half=False))
-    return torch.complex(torch.cos(angle), torch.sin(angle)).to(device, dtype)
+    return axis_waves(n, axis_modes(n, kept, half=False)).to(device, dtype)
 
 
 @lru_cache(maxsize=64)
 @torch.inference_mode(False)
 def half_table(n: int, kept: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Rows w cos 2πmx and -w sin 2πmx in turn, shape (2k, n)."""
-    angle = _angles(n, axis_modes(n, kept, half=True))
-    waves = torch.stack([torch.cos(angle), -torch.sin(angle)], dim=-1)
+    waves = torch.view_as_real(axis_waves(n, axis_modes(n, kept, half=True)).conj_physical())
     weights = half_weights(n, kept, torch.float64, torch.device("cpu"))
     return (waves * weights[:, None]).flatten(1).T.contiguous().to(device, dtype)
 
@@ -197,6 +195,7 @@ def half_weights(n: int, kept: int | None, dtype: torch.dtype, device: torch.dev
     return hermitian_weights(axis_modes(n, kept, half=True), n).to(device, dtype)
 
 
-def _angles(n: int, m: Tensor) -> Tensor:
-    """2πmx at x = 0, 1/n, ...; the product is reduced modulo n, so that no digit is lost."""
-    return (torch.outer(torch.arange(n), m) % n).to(torch.float64) * (2 * math.pi / n)
+def axis_waves(n: int, m: Tensor) -> Tensor:
+    """e^{2πimx} at x = 0, 1/n, ..., (n, M) complex128; mx is taken modulo 1 without rounding."""
+    angle = (torch.outer(torch.arange(n), m) % n).to(torch.float64) * (2 * math.pi / n)
+    return torch.complex(torch.cos(angle), torch.sin(angle))
