@@ -24,6 +24,7 @@ from pdno.exports.frozen import FrozenPredictor, freeze, shrink
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path, write_text
 from pdno.files.run_folder import verified_path, write_checksums
+from pdno.interface.display import render
 from pdno.interface.errors import check_choice, require
 from pdno.spectral.calculus import interpolate, resample
 from pdno.spectral.grid import Grid
@@ -40,7 +41,6 @@ FORMATS: dict[Format, str] = {
     "safetensors": ".safetensors",  # the tables and weights of the graph by name
 }
 """How the names of files end."""
-LOOP = "\nOne step: `outputs` is the next frame. For more, it replaces the oldest of `inputs`.\n"
 OPSET = 20
 WAVES = 4  # of the samples that are drawn where none are given
 BATCHES = (1, 20)
@@ -62,6 +62,16 @@ class Exported:
         size = self.path.stat().st_size / 2**20
         difference = f"relative difference from torch {self.difference:.1e}"
         return f"{self.path}: {size:.1f} MiB, {difference} (at most {TOLERANCE:g} is kept)"
+
+    def model_card(self, usage: str, folder: Path | None) -> str:
+        """The model card of the file, followed by that of the operator in a folder, if any."""
+        path = None if folder is None else verified_path(folder / run_folder.MODEL_CARD)
+        operator = path.read_text(encoding="utf-8") if path and path.is_file() else ""
+        return render(
+            Path(__file__).with_name("model_card.md.jinja"),
+            **{"file": self, "usage": usage, "most": TOLERANCE, "operator": operator},
+            description=json.dumps(self.description, indent=2),
+        )
 
     def speed(self) -> str:
         """Best milliseconds of a prediction by torch and by the file, which take turns."""
@@ -121,12 +131,11 @@ def export(
         # the checksums of an earlier file of this name no longer hold
         checksums = target.with_name(f"{target.name}.{run_folder.CHECKSUMS}")
         checksums.unlink(missing_ok=True)
-        one_step = frozen.times is None and frozen.task.kind != "static"
-        usage = f"```python\noutputs = {usage.format(target.name)}\n```\n{LOOP * one_step}"
-        text = _model_card(target.name, format, usage, description, difference, card)
+        exported = Exported(target, format, difference, description, run, predict, inputs)
+        text = exported.model_card(usage.format(target.name), card)
         write_text(target.with_name(f"{target.name}.md"), text)
     write_checksums(target.parent, [target.name, f"{target.name}.md"], record=checksums.name)
-    return Exported(target, format, difference, description, run, predict, inputs)
+    return exported
 
 
 def _inputs(frozen: FrozenPredictor, samples: tuple[Tensor, Grid] | None) -> Tensor:
@@ -236,26 +245,3 @@ WRITERS: dict[Format, tuple[Writer, str]] = {
     "safetensors": (_write_tables, 'safetensors.numpy.load_file("{}")  # the tables'),
 }
 """What writes a format, and how a program reads it."""
-
-
-def _model_card(
-    name: str,
-    format: Format,
-    usage: str,
-    description: Mapping[str, object],
-    difference: float,
-    folder: Path | None,
-) -> str:
-    """The model card of the file, followed by that of the operator where it has one."""
-    text = (
-        f"# {name}\n\nA trained operator as {format}, written by pdno {description['pdno']}. Raw "
-        "inputs to raw outputs in the units of the data, float32; normalisers and coordinates are "
-        f"inside. The batch is free, the grid is not.\n\n{usage}"
-        f"\n```json\n{json.dumps(description, indent=2)}\n```\n\n"
-        f"Run after it was written: it differs from torch by {difference:.1e} relative in L2 at "
-        f"most; more than {TOLERANCE:g} would not have been kept.\n"
-    )
-    path = None if folder is None else verified_path(folder / run_folder.MODEL_CARD)
-    if path is None or not path.is_file():
-        return text
-    return f"{text}\n## The operator\n\n{path.read_text(encoding='utf-8').replace('# ', '## ')}"

@@ -8,6 +8,7 @@ import html
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -26,6 +27,21 @@ def html_table(title: str, values: Mapping[str, object]) -> str:
     pairs = [(html.escape(str(name)), html.escape(str(value))) for name, value in values.items()]
     lines = "".join(f"<tr><th>{name}</th><td>{value}</td></tr>" for name, value in pairs)
     return f"<b>{html.escape(title)}</b>{lines and f'<table>{lines}</table>'}"
+
+
+def render(template: Path, **values: object) -> str:
+    """The text of a template of Jinja with these values; one of HTML escapes what is none."""
+    from jinja2 import Template
+
+    made = Template(
+        template.read_text(encoding="utf-8"),
+        autoescape=template.name.endswith(".html.jinja"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    text: str = made.render(**values)
+    return text
 
 
 class Advance(Protocol):

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import jinja2
 import numpy as np
 
 from pdno.figures import fields
@@ -24,6 +23,7 @@ from pdno.figures.curves import draw_training
 from pdno.figures.style import Figure, figure_style, save_figure
 from pdno.files.atomic import write_text
 from pdno.files.metric_table import ERROR, by_network, write_metrics
+from pdno.interface.display import render
 from pdno.report.tables import MISSING, Table, html_note, number
 from pdno.runs.run import Run, find_runs, find_unfinished
 
@@ -98,12 +98,8 @@ class Page:
     def write(self) -> Path:
         """Write report.html: the introduction, the contents, then the sections by chapter."""
         here, target = Path(__file__).parent, self.out / REPORT
-        template = jinja2.Template(
-            (here / "report.html.jinja").read_text(encoding="utf-8"),
-            autoescape=True, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-        )  # fmt: skip
         style = (here / "report.css").read_text(encoding="utf-8")
-        write_text(target, template.render(page=self, style=style))
+        write_text(target, render(here / "report.html.jinja", page=self, style=style))
         return target
 
 

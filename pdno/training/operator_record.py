@@ -19,7 +19,6 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-import jinja2
 import torch
 from pydantic import BaseModel, BeforeValidator, PlainSerializer, ValidationError
 from torch import Tensor, nn
@@ -32,6 +31,7 @@ from pdno.files.limits import read_text
 from pdno.files.metric_table import Metric
 from pdno.files.run_folder import verified_path
 from pdno.interface.arguments import rebuild
+from pdno.interface.display import render
 from pdno.interface.errors import LONGEST_NAME, check_shape
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
@@ -247,9 +247,8 @@ def model_card(record: OperatorRecord, metrics: Sequence[Metric]) -> str:
     """What it was trained on, its errors and its limits, in Markdown."""
     sampling, training = record.sampling, record.training
     splits = groupby(metrics, lambda metric: (metric.split, metric.resolution))
-    text = Path(__file__).with_name("model_card.md.jinja").read_text(encoding="utf-8")
-    card = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    rendered: str = card.render(
+    return render(
+        Path(__file__).with_name("model_card.md.jinja"),
         record=record,
         sampling=sampling,
         training=training,
@@ -261,7 +260,6 @@ def model_card(record: OperatorRecord, metrics: Sequence[Metric]) -> str:
         ranges=list(zip(sampling.pde_parameters, sampling.ranges, strict=True)),
         metrics=[metric for _, group in splits for metric in islice(group, MOST_ERRORS)],
     )
-    return rendered
 
 
 def symbol_arguments(network: nn.Module, task: Task, time: float | None) -> Time:
