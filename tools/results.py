@@ -5,8 +5,9 @@
 
 A table stands between the lines `<!-- results: FOLDER -->` and `<!-- end of results -->`; what is
 between them is replaced. It has all that was measured in a folder of results/; one more word, for
-example `FOLDER short`, takes the columns of `KINDS`. `claims` is no folder: it has the assessment
-of the claims of the paper, each by the runs of one folder, so that like is compared with like.
+example `FOLDER short`, takes the columns of `KINDS`. Two are no folders: `claims` has the assessment
+of the claims of the paper, each by the runs of one folder, so that like is compared with like;
+`headline` compares one operator for each problem with its baseline.
 
 A number in a sentence stands between `<!-- = FOLDER | NETWORK | SPLIT -->` and `<!-- . -->` and
 keeps its decimals. The split may be followed by `| METRIC`, by default relative_l2, or `per pair`
@@ -64,6 +65,14 @@ FIGURES = {
     "heat_training": (figures_errors.plot_training, ("heat-paper",)),
 }
 """Figures in docs/images, and the folders that they are drawn from, as far as they are there."""
+HEADLINE = (
+    ("Darcy, 32 × 32", "darcy-small", "PDNO classical", "FNO"),
+    ("Darcy, 64 × 64", "darcy-64", "PDNO classical", "FNO"),
+    ("Navier-Stokes, ν = 1e-5, 64 × 64", "navier-stokes-best", "PDNO Markov", "FNO Markov"),
+    ("Burgers, 1024 points", "burgers-1024", "PDNO a(x,ξ)", "FNO"),
+    ("Heat, 1024 points", "heat-small", "PDIO e^{tA(ξ)}", "PDIO a(x,ξ,t)"),
+)
+"""Problem, folder, network and its baseline."""
 MARKED = re.compile(
     r"(<!-- results: (\S+)(?: (\w+))? -->\n).*?(<!-- end of results -->)", re.DOTALL
 )
@@ -256,6 +265,24 @@ def _learning_curves(networks: Sequence[NetworkMetrics]) -> Table:
     return Table(head, tuple(lines), strong=strong)
 
 
+def headline() -> Table:
+    """One line for each problem: a network and its baseline with their errors and costs."""
+    cells: Cells = {
+        "test error": measured("test"),
+        **PARAMETERS,
+        "CPU seconds": partial(_effort, "cpu seconds"),
+    }
+    head = ["problem", "network", *cells, "baseline", *(f"its {name}" for name in cells)]
+    lines = []
+    for problem, folder, *names in HEADLINE:
+        networks = {network.model: network for network in results_of(folder).every_network}
+        ours, theirs = (networks[name] for name in names)
+        pair = [(n.model, *(cell(n) for cell in cells.values())) for n in (ours, theirs)]
+        samples, seeds = str(ours.metadata.samples), str(len(ours.seeds))
+        lines.append((problem, *pair[0], *pair[1], samples, seeds))
+    return Table((*head, "samples", "seeds"), tuple(lines))
+
+
 def assessments() -> Table:
     """Each claim by the runs of each folder that tests it; others with what they would cost."""
     lines: list[tuple[str, ...]] = []
@@ -333,8 +360,9 @@ def written(text: str) -> str:
     """A page with tables and numbers as the metrics have them."""
 
     def replace_table(match: re.Match[str]) -> str:
-        made = assessments() if match[2] == "claims" else table_of(match[2], match[3] or "")
-        return f"{match[1]}{made.markdown()}{match[4]}"
+        make = {"claims": assessments, "headline": headline}.get(match[2])
+        table = make() if make else table_of(match[2], match[3] or "")
+        return f"{match[1]}{table.markdown()}{match[4]}"
 
     def replace_number(match: re.Match[str]) -> str:
         return f"{match[1]}{_with_digits_of(match[3], value_of(match[2]))}{match[4]}"
