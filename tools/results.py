@@ -5,9 +5,9 @@
 
 A table stands between the lines `<!-- results: FOLDER -->` and `<!-- end of results -->`; what is
 between them is replaced. It has all that was measured in a folder of results/; one more word, for
-example `FOLDER short`, takes the columns of `KINDS`. Two are no folders. `claims` assesses the claims
-of the paper, each by the runs of one folder, so that like is compared with like. `headline` compares
-one operator for each problem with its baseline.
+example `FOLDER short`, takes the columns of `KINDS`. Two are no folders: `claims` assesses the
+claims of the paper, each by the runs of one folder, so that like is compared with like, and
+`headline` compares one operator for each problem with its baseline.
 
 A number in a sentence stands between `<!-- = FOLDER | NETWORK | SPLIT -->` and `<!-- . -->` and
 keeps its decimals. The split may be followed by `| METRIC`, by default relative_l2, or `per pair`
