@@ -1,1 +1,1 @@
-"""Datasets: made, stored, opened, and read from files of others (docs/data_format.md)."""
+"""Datasets: made, stored, opened, and read from third-party files (docs/data_format.md)."""

@@ -402,7 +402,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             raise ValueError("outputs on points of their own are not stored: save inputs' points")
         target = Path(folder).absolute()
         if target.is_file() or (target.is_dir() and any(target.iterdir())):
-            raise ValueError(f"{folder} is there already: choose a new or an empty folder")
+            raise ValueError(f"{folder} already exists: choose a new or an empty folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         # a slash in the name of a field would be a group of the shard
         inputs, outputs = ([n.replace("/", ".") for n in part] for part in self.channels)

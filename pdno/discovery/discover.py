@@ -1,4 +1,4 @@
-"""An equation from trajectories: fit a library of terms, remove those that do not pay, judge.
+"""An equation from trajectories: fit a library of terms, remove negligible ones, assess.
 
 1. All terms of a library are fitted to the first trajectories (`pdno.discovery.fit`).
 2. Terms are removed one by one, the least significant first. The smallest equation whose
@@ -30,12 +30,12 @@ PAYS = 0.01  # of the expected errors: less does not pay for a term
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """What trajectories say about their equation.
+    """The equation that was found for trajectories, and how well it fits.
 
     `generator` is the equation of the library that fits best, with the covariance of its
     coefficients; `accepted` says whether it explains the data. `misfit` is the mean square of its
     residuals in units of the expected errors, at most `limit` if accepted. `alike` are groups of
-    terms whose effects these data cannot tell apart, and `path` has the number of terms and the
+    terms whose effects these data cannot distinguish, and `path` has the number of terms and the
     prediction error of each equation that was tried, in the same units.
     """
 

@@ -26,7 +26,7 @@ class SolverError(RuntimeError):
 
 
 class TrainingStopped(RuntimeError):
-    """Training ended before its last epoch; `resumable` if the same command goes on from here."""
+    """Training ended before its last epoch; `resumable` if the same command continues it."""
 
     def __init__(self, message: str, *, resumable: bool) -> None:
         super().__init__(message)

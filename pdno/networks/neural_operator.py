@@ -246,7 +246,7 @@ class NeuralOperator(ExactScales):
 
     @property
     def pde_parameters(self) -> int:
-        """How many numbers of the equation the symbols see."""
+        """Number of PDE parameters that the symbols take."""
         return max(operator.symbol.pde_parameters for operator in self.layers)
 
     @property

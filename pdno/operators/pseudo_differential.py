@@ -118,7 +118,7 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
 
     @property
     def pde_parameters(self) -> int:
-        """How many numbers of the equation the symbol sees."""
+        """Number of PDE parameters that the symbol takes."""
         return self.symbol.pde_parameters
 
     def forward(

@@ -116,7 +116,7 @@ def _error_table(
 
 @exhibit("training-parts")
 def training_table(results: Results) -> Table:
-    """What pays in training."""
+    """Ablation study of training."""
     head = ("data", "network", "validation", "test", "test / plain", "steps", "CPU seconds")
     lines: list[tuple[str, ...]] = []
     strong = set()

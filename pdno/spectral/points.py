@@ -371,7 +371,7 @@ def _as_sets(coordinates: Any, mask: Any) -> tuple[Tensor, Tensor]:
 
 
 def _check_coordinates(x: Tensor, valid: Tensor, *, periodic: bool) -> None:
-    """Refuse NaN, points outside of the box, and points that are there twice."""
+    """Refuse NaN, points outside of the box, and duplicate points."""
     if not bool(x.isfinite().all()):
         cure = "leave these points out; where they pad sets of different sizes, give mask="
         raise ValueError(f"coordinates have NaN or infinity: {cure}")
@@ -388,7 +388,7 @@ def _check_coordinates(x: Tensor, valid: Tensor, *, periodic: bool) -> None:
             cure = "leave the duplicates out"
             if periodic:
                 cure += ", also those at 0 and 1, which are one point of a torus"
-            raise ValueError(f"{twice} points{where} are there twice: {cure}")
+            raise ValueError(f"{twice} points{where} are duplicates: {cure}")
 
 
 def _weights(x: Tensor, valid: Tensor, weights: Weights, *, periodic: bool) -> Tensor:

@@ -88,7 +88,7 @@ class Certificate:
 
     @property
     def witness(self) -> Witness | None:
-        """The first thing that speaks against it."""
+        """The first evidence against it."""
         return self.witnesses[0] if self.witnesses else None
 
     def plot(self) -> "Figure":

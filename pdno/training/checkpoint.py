@@ -131,7 +131,7 @@ class Checkpoint(NamedTuple):
 class RunRecorder:
     """The checkpoints, `every` seconds, and the history of a run, written by rank 0.
 
-    `identity` (JSON) has to stay where a run goes on.
+    `identity` (JSON) must not change when a run continues.
     """
 
     folder: Path | None
@@ -150,7 +150,7 @@ class RunRecorder:
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is something to go on from."""
+        """Whether there is a checkpoint to continue from."""
         return self.folder is not None and bool(_existing(self.folder / CHECKPOINTS))
 
     def resume(self, operator: nn.Module, optimiser: Optimiser) -> TrainingState:

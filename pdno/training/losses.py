@@ -29,7 +29,7 @@ class Loss(ABC):
 
     @abstractmethod
     def describe(self) -> object:
-        """What it is, as plain JSON: a run goes on only with the loss that it began with."""
+        """What it is, as plain JSON: a run continues only with the loss that it began with."""
 
     def __add__(self, other: "Loss") -> "Weighted":
         return Weighted((*_parts(self), *_parts(other)))

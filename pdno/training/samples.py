@@ -73,7 +73,7 @@ class Samples:
             self._trajectories = whole
 
     def digest(self) -> str:
-        """A SHA-256 of at most a thousand samples, evenly spread, by which data are told."""
+        """A SHA-256 of at most a thousand samples, evenly spread, which identifies data."""
         digest, rows = hashlib.sha256(), np.linspace(0, len(self.data) - 1, MOST_DIGESTED)
         for row in sorted({*rows.round().astype(int).tolist()}):
             for part in self.data[row]:

@@ -94,7 +94,7 @@ def test_a_saved_dataset_comes_back_to_the_bit(tmp_path, dtype, grid, times):
     assert again.channels == (("input_a", "t0.b"), ("a", "v"))
     assert repr(again).startswith("<OperatorDataset samples 3, channels 2 -> 2, ")
     assert list((tmp_path / "new").iterdir()) == [tmp_path / "new" / "saved"]
-    with pytest.raises(ValueError, match="is there already: choose a new or an empty folder"):
+    with pytest.raises(ValueError, match="already exists: choose a new or an empty folder"):
         data.save(tmp_path / "new" / "saved")
     with pytest.raises(ValueError, match="says itself what it holds: leave out inputs"):
         pdno.read_own(tmp_path / "new" / "saved", inputs="a")

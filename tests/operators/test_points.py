@@ -179,8 +179,8 @@ def test_mesh_weights_add_up_to_the_domain():
     ("coordinates", "options", "message"),
     [
         ([[0.5, 1.5]], {}, r"lie in \[0.5, 1.5\]; expected \[0, 1\]: scale them"),
-        ([[0.5, 0.5], [0.5, 0.5]], {}, "1 points are there twice"),
-        ([[0.0], [1.0]], {"periodic": True}, "there twice"),
+        ([[0.5, 0.5], [0.5, 0.5]], {}, "1 points are duplicates"),
+        ([[0.0], [1.0]], {"periodic": True}, "duplicates"),
         ([[0.5, float("nan")]], {}, "coordinates have NaN or infinity: leave these points out"),
         ([[0.5, 0.5]], {"weights": [0.0]}, "not all positive"),
         ([[0.5, 0.5]], {"weights": [1.0, 2.0]}, "one per point"),
