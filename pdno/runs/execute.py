@@ -41,6 +41,7 @@ from pdno.runs.specification import (
 from pdno.training.checkpoint import KEPT_THERE
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.fit import fit
+from pdno.training.statistics import Normalization
 from pdno.training.trained_operator import TrainedOperator
 
 
@@ -72,16 +73,13 @@ def run_experiment(
         if _is_finished(folder, experiment, digests):
             return metrics_of_run(folder)
         samples = open_experiment_data(experiment, store)
-        network = _build_network(experiment, samples)
-        explicit = experiment.problem or "normalization" in experiment.model_fields_set
-        if experiment.start is not None:
-            network, explicit = _start(experiment, experiment.start, network), False
+        network, normalization = _start(experiment, samples)
         operator = fit(
             network,
             samples.train,
             samples.validation or samples.test,
             task=experiment.task,
-            normalization=experiment.normalization if explicit else None,
+            normalization=normalization,
             settings=experiment.training,
             folder=folder,
             device=group.device,
@@ -159,15 +157,24 @@ def _build_network(experiment: Experiment, samples: ExperimentData) -> torch.nn.
     return network.build(data.grid.dim, in_channels, out_channels, seed=experiment.seed)
 
 
-def _start(experiment: Experiment, folder: str, expected: torch.nn.Module) -> TrainedOperator:
-    """The operator that is trained further, if it is the one that the specification describes."""
+def _start(
+    experiment: Experiment, samples: ExperimentData
+) -> tuple[torch.nn.Module, Normalization | None]:
+    """What is trained, a new network or an operator of another run, and its normalisation.
+
+    None is that of the operator, or of own data none that was chosen.
+    """
+    network, folder = _build_network(experiment, samples), experiment.start
+    if folder is None:
+        chosen = experiment.problem or "normalization" in experiment.model_fields_set
+        return network, experiment.normalization if chosen else None
     operator = TrainedOperator.load(folder)
     record = operator.training_record
-    if describe(operator.network) != describe(expected):
+    if describe(operator.network) != describe(network):
         raise ValueError(f"start={folder} has another network than this one: leave network out")
     if record is not None and record.normalization != experiment.normalization:
         raise ValueError(f"start={folder} has its own normalisers: leave normalization out")
-    return operator
+    return operator, None
 
 
 def _measure_and_save(

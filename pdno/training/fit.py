@@ -258,22 +258,10 @@ class TrainingLoop:
             if group.is_rank_0:
                 advance = stack.enter_context(track(title, total=total, done=state.step))
             operator.train()
-            try:
-                while not state.finished:
-                    self._epoch(advance)
-                self._save_and_stop(due=True, received=group.sum([len(self.signals)])[0])
-            except FloatingPointError as problem:
-                kept = f" The last good checkpoint is in {folder}."
-                kept = kept if self.recorder.has_checkpoint else ""
-                cure = "Try a smaller learning_rate, clip=1.0 or float64; look for NaN in the data"
-                raise TrainingStopped(f"{problem}.{kept} {cure}", resumable=False) from problem
-            except (MemoryError, RuntimeError) as problem:
-                if not OUT_OF_MEMORY.search(f"{type(problem).__name__} {problem}"):
-                    raise
-                size = f"step {state.step + 1} with batches of {settings.batch_size} examples"
-                cure = "take a smaller batch_size or network, or Rollout(recompute=True)"
-                message = f"there is not enough memory for {size}: {cure}"
-                raise TrainingStopped(message, resumable=False) from problem
+            stack.enter_context(self._explained_failures())
+            while not state.finished:
+                self._epoch(advance)
+            self._save_and_stop(due=True, received=group.sum([len(self.signals)])[0])
         self.optimiser.finish()
         self.optimiser.finish(BEST)
         operator.eval()
@@ -285,6 +273,24 @@ class TrainingLoop:
             seconds=state.seconds,
             cpu_seconds=state.cpu_seconds,
         )
+
+    @contextlib.contextmanager
+    def _explained_failures(self) -> Iterator[None]:
+        """Raise a loss that is not finite, or too little memory, with a remedy."""
+        try:
+            yield
+        except FloatingPointError as problem:
+            kept = f" The last good checkpoint is in {self.recorder.folder}."
+            kept = kept if self.recorder.has_checkpoint else ""
+            cure = "Try a smaller learning_rate, clip=1.0 or float64; look for NaN in the data"
+            raise TrainingStopped(f"{problem}.{kept} {cure}", resumable=False) from problem
+        except (MemoryError, RuntimeError) as problem:
+            if not OUT_OF_MEMORY.search(f"{type(problem).__name__} {problem}"):
+                raise
+            batches = f"batches of {self.settings.batch_size} examples"
+            cure = "take a smaller batch_size or network, or Rollout(recompute=True)"
+            message = f"not enough memory for step {self.state.step + 1} with {batches}: {cure}"
+            raise TrainingStopped(f"there is {message}", resumable=False) from problem
 
     def _epoch(self, advance: Advance) -> None:
         # a checkpoint may lie between the last step of an epoch and its end
