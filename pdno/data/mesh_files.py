@@ -57,7 +57,7 @@ def read_meshes(
         )
         for part in (inputs, outputs)
     )
-    return OperatorDataset.from_arrays(*fields, points, channels=(names[0], names[1]))
+    return OperatorDataset.from_arrays(fields[0], fields[1], points, channels=(names[0], names[1]))
 
 
 def _read(file: Path, names: Sequence[str]) -> tuple[Array, Array, dict[str, Array]]:
