@@ -102,10 +102,14 @@ def sanitized(program, *arguments, cache):
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs gcc and its sanitizers")
-    name = subprocess.run(
-        [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    if not os.path.isabs(name):
+    # libstdc++ as well: without it the first exception of torch ends the process
+    names = [
+        subprocess.run(
+            [compiler, f"-print-file-name={library}"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for library in ("libasan.so", "libstdc++.so.6")
+    ]
+    if not all(map(os.path.isabs, names)):
         pytest.skip("gcc has no address sanitizer here")
     environment = {
         **os.environ,
@@ -119,7 +123,7 @@ def sanitized(program, *arguments, cache):
         # Python and torch keep memory until they end, and hand out some from their own pools
         "ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0",
         "PYTHONMALLOC": "malloc",
-        "LD_PRELOAD": name,
+        "LD_PRELOAD": " ".join(names),
     }
     command = [sys.executable, "-c", program, *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
