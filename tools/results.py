@@ -50,6 +50,7 @@ FILES = (
     "README.md",
     "results/README.md",
     "docs/results.md",
+    "docs/results_tables.md",
     "docs/choose.md",
     "docs/training.md",
     "docs/families.md",
