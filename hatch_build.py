@@ -2,7 +2,8 @@
 
 On Linux with an x86-64 processor there are three, elsewhere one, and without a C compiler (or with
 PDNO_NATIVE=0) none: then the wheel is for any machine, and the loops are compiled where they are
-used. Editable installations compile at first use, too, because their sources change.
+used. With PDNO_NATIVE=require, as for releases, a library that cannot be compiled is an error.
+Editable installations compile at first use, too, because their sources change.
 
 The tag names the machine only, `linux_x86_64`: manylinux would be a promise about C libraries that
 nobody has checked here.
@@ -60,9 +61,12 @@ class NativeCodeHook(BuildHookInterface):  # type: ignore[type-arg]
             compiler: The module `pdno.native.compiler`.
             folder: Where to put them.
         """
+        required = os.environ.get("PDNO_NATIVE") == "require"
         try:
             command = compiler.find_compiler()
         except compiler.CompilationError as problem:
+            if required:
+                raise
             self.app.display_warning(f"a wheel without compiled kernels: {problem}")
             return []
         sources = compiler.read_sources(compiler.SOURCE)
@@ -74,6 +78,8 @@ class NativeCodeHook(BuildHookInterface):  # type: ignore[type-arg]
             try:
                 library = compiler.compile_library(command, sources, flags, place)
             except compiler.CompilationError as problem:
+                if required:
+                    raise
                 self.app.display_warning(f"no compiled kernels for {variant.name}: {problem}")
                 continue
             made.append(library.rename(folder / f"{library.stem}-{variant.name}.so"))

@@ -55,6 +55,7 @@ FILES = (
     "docs/training.md",
     "docs/families.md",
     "docs/theory_operators.md",
+    "paper/paper.md",
 )
 FIGURES = {
     "cost": (

@@ -136,6 +136,11 @@ def test_without_a_compiler_a_wheel_is_for_any_machine(project, environment):
         assert f"pdno/native/{SOURCE.name}" in archive.namelist()
 
 
+def test_a_release_without_its_kernels_is_refused(project):
+    with pytest.raises(AssertionError, match="there is no command nowhere"):
+        make_wheel(project, CC="nowhere", PDNO_NATIVE="require")
+
+
 @pytest.mark.usefixtures("compiler")
 def test_an_old_compiler_makes_what_it_can(project, compiler):
     if not LINUX:
