@@ -160,9 +160,17 @@ def test_a_new_equation_obeys_its_laws(tmp_path):
     assert torch.allclose(grown, np.exp(2 * (k**2 - k**4)) * wave, rtol=1e-5, atol=1e-12)
 
 
+def test_the_equation_of_noisy_trajectories(tmp_path, capsys):
+    equation = load("discover_equation.py").main(tmp_path, frames=4).equation()
+    assert [c.term for c in equation.coefficients] == ["u_xx", "u_xxxx", "u u_x"]
+    assert all(abs(c.value + 1) < 0.01 for c in equation.coefficients)
+    assert "u_t = " in capsys.readouterr().out
+    check_picture(tmp_path / "discover_equation.png")
+
+
 def test_the_gallery_has_every_example_and_its_picture():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert len(EXAMPLES) == 12
+    assert len(EXAMPLES) == 13
     assert sorted(re.findall(r"literalinclude} \.\./examples/(\w+)\.py", page)) == [
         path.stem for path in EXAMPLES
     ]

@@ -459,3 +459,13 @@ def resources(preset: PaperPreset = "small") -> Study:
     """
     runs = runs_of("resources", preset)
     return replace(make_study("resources", preset, [runs]), measure="resources")
+
+
+@recipe
+def discovery(preset: SmallPreset = "small") -> Study:
+    """Equations found from 5, 20 and 100 trajectories, beside PDNO and FNO (docs/discovery.md).
+
+    Burgers, Korteweg-de Vries, Kuramoto-Sivashinsky, Fisher and a flow in the plane, without noise
+    and with 1 %. The networks have 100 trajectories and as many CPU seconds.
+    """
+    return Study("discovery", preset, (), measure="discovery")

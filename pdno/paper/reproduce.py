@@ -35,6 +35,7 @@ from pdno.interface.errors import unknown_name
 from pdno.native import tune_allocator
 from pdno.networks.neural_operator import count_parameters
 from pdno.paper import recipes  # noqa: F401  # which registers its recipes
+from pdno.paper.discovery import measure_discovery
 from pdno.runs.execute import run_experiment
 from pdno.runs.plugins import RECIPES, Study
 from pdno.runs.specification import Experiment, ensure_dataset
@@ -93,9 +94,12 @@ def run_study(
 ) -> list[Metric]:
     """Run all experiments of a study and return the metrics of all runs in `out`."""
     out = Path(out)
+    if study.measure != "training" and (engine != "serial" or device is not None):
+        raise ValueError(f"{study.name}: measured here on the CPU, leave engine and device out")
+    if study.measure == "discovery":
+        measure_discovery(study.preset, out)
+        return gather_metrics(out)
     if study.measure == "resources":
-        if engine != "serial" or device is not None:
-            raise ValueError("resources are measured here on the CPU: leave engine and device out")
         measure_resources(study, out / f"resources{'-smoke' * (study.preset == 'smoke')}")
         return gather_metrics(out)
     out.mkdir(parents=True, exist_ok=True)

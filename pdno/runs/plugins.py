@@ -36,10 +36,11 @@ class Study:
     name: str  #: of the experiment, for example darcy
     preset: str
     experiments: tuple["Experiment", ...]
-    measure: Literal["training", "resources"] = "training"  #: trained, or one step measured
+    measure: Literal["training", "resources", "discovery"] = "training"
+    """Trained, one step measured, or equations found, which has no experiments."""
 
     def __post_init__(self) -> None:
-        if not self.experiments:
+        if not self.experiments and self.measure != "discovery":
             raise ValueError(f"the study {self.name} has no experiments: give at least one")
 
 

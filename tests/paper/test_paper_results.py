@@ -209,7 +209,9 @@ def read_stored(folder):
 
 
 EVERYWHERE = [(name, preset) for name in RECIPES for preset in presets_of(name)]
-EVERYWHERE = [(name, preset) for name, preset in EVERYWHERE if name != "resources"]
+EVERYWHERE = [
+    (name, preset) for name, preset in EVERYWHERE if name not in ("resources", "discovery")
+]
 
 
 @pytest.mark.parametrize(("name", "preset"), EVERYWHERE)

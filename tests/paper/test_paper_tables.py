@@ -167,6 +167,7 @@ def test_commands_of_notes_are_of_the_catalog(tmp_path, make_run):
         "navier-stokes-decay",
         "burgers-rollout",
         "burgers-shocks",
+        "discovery",
     }
     assert named == {*RECIPES, SYMBOL_COMMAND} - of_their_own
     make_run(tmp_path, "darcy", "FNO", metrics=errors(1, 1))

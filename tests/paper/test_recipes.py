@@ -12,7 +12,7 @@ from pdno.paper.reproduce import run_folder, study_of
 from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import ensure_dataset, open_experiment_data
 
-STUDIES = [name for name in RECIPES if name != "resources"]
+STUDIES = [name for name in RECIPES if name not in ("resources", "discovery")]
 everywhere = pytest.mark.parametrize(
     ("name", "preset"), [(name, preset) for name in STUDIES for preset in presets_of(name)]
 )

@@ -14,7 +14,7 @@ from pdno.runs.plugins import RECIPES
 from pdno.runs.specification import Experiment, dataset_folder, read_experiment
 from pdno.training.task import OneShot, Rollout, StaticMap
 
-STUDIES = [name for name in RECIPES if name != "resources"]
+STUDIES = [name for name in RECIPES if name not in ("resources", "discovery")]
 
 
 @pytest.mark.parametrize(("name", "preset"), [(n, p) for n in STUDIES for p in presets_of(n)])
