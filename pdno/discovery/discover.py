@@ -19,7 +19,6 @@ from pdno.discovery.fit import Fit, GaussNewton, fit_generator, without
 from pdno.discovery.generator import Generator, Terms
 from pdno.discovery.terms import field_names, usual_terms
 from pdno.discovery.trajectories import Trajectories
-from pdno.interface.errors import check_at_least
 
 CERTAINTY = 0.999  # of the test of the residuals
 SLACK = 1.2  # by what the residuals may be larger, as the noise is not exactly known
@@ -111,26 +110,17 @@ def discover(
         u_t = 0.01 u_xx
     """
     data = Trajectories(u, tuple(map(float, times)), tolerance)
-    dim, fields = data.grid.dim, u.shape[2]
-    if terms is None:
-        names = field_names(fields)
-        terms = {name: usual_terms(dim, names) for name in names}
-    library = Generator(terms, dim=dim, period=period)
-    if library.fields != fields:
-        raise ValueError(f"terms of {library.fields} fields for trajectories with {fields}")
-    check_at_least("trajectories", len(u))
     held = max(1, len(u) // 5) if len(u) > 1 else 0
     train = data.subset(range(len(u) - held))
     validation = data.subset(range(len(u) - held, len(u))) if held else train
-    full = fit_generator(library, train, window)
-    chosen_fit, path = _select(full, validation)
-    final = fit_generator(chosen_fit.generator, data, window)
+    full = fit_generator(_library(terms, data, period), train, window)
+    chosen, path = _select(full, validation)
+    final = fit_generator(chosen.generator, data, window)
     while len(final.generator.terms) > 1 and (weak := _weakest(final))[1] < NORMAL_95**2:
         final = fit_generator(without(final, weak[0]).generator, data, window)
     limit = _limit(final, data)
-    c, covariance = final.generator.coefficients.detach(), final.covariance
-    generator = final.generator.with_coefficients(c)
-    generator.covariance = covariance
+    generator = final.generator.with_coefficients(final.generator.coefficients)
+    generator.covariance = final.covariance
     return Discovery(
         generator,
         final.misfit <= limit,
@@ -143,6 +133,17 @@ def discover(
         _alike(full),
         path,
     )
+
+
+def _library(terms: Terms | None, data: Trajectories, period: float) -> Generator:
+    dim, fields = data.grid.dim, data.u.shape[2]
+    names = field_names(fields)
+    if terms is None:
+        terms = {name: usual_terms(dim, names) for name in names}
+    library = Generator(terms, dim=dim, period=period)
+    if library.fields != fields:
+        raise ValueError(f"terms of {library.fields} fields for trajectories with {fields}")
+    return library
 
 
 def _select(full: Fit, validation: Trajectories) -> tuple[Fit, tuple[tuple[int, float], ...]]:

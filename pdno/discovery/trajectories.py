@@ -50,6 +50,8 @@ class Trajectories:
         if u.dim() < 4 or u.shape[1] != len(times) or len(times) < 2:
             expected = "expected (B, T, C, *N) with at least 2 frames"
             raise ValueError(f"u has shape {tuple(u.shape)}, {len(times)} times; {expected}")
+        if not len(u):
+            raise ValueError("u has no trajectories; expected at least one")
         if not all(a < b for a, b in zip(times, times[1:], strict=False)):
             raise ValueError(f"times {times} do not increase")
         if not bool(u.isfinite().all()):
