@@ -8,8 +8,10 @@ public name or a module is missing from the API pages.
 import pkgutil
 import re
 import sys
+import typing
 from importlib import import_module, metadata
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from docutils.nodes import Element, SkipNode, document, literal
@@ -96,14 +98,19 @@ def resolve_name(
 ) -> Element | None:
     """Find the home of a name that pdno or a package of it passes on, as `pdno.Grid`.
 
-    Names that a module keeps for itself, packages and internal modules have no entry: no link.
+    Private names, type variables, packages and internal modules have no entry: no link.
     """
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or not target.startswith("pdno."):
         return None
     if "[" in target:  # what Sphinx leaves of an annotation
         return content
+    if hasattr(typing, target.rpartition(".")[2]):  # an import that only type checkers see
+        return content
     found = find_object(target)
+    in_annotation = isinstance(found, FunctionType) and node.get("reftype") == "class"
+    if in_annotation or isinstance(found, typing.TypeVar):
+        return content
     home = getattr(found, "__module__", None)
     name = f"{home}.{getattr(found, '__qualname__', '')}"
     if not name.startswith("pdno."):

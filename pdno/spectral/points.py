@@ -128,7 +128,7 @@ class Points(Grid):
 
     @property
     def space_axes(self) -> int:
-        """Axes of space of a field: one, along which the points are numbered."""
+        """Number of space axes of a field, one for scattered points."""
         return 1
 
     @property

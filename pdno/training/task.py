@@ -127,7 +127,7 @@ class Task(Record, ABC):
 
     @property
     def time_scale(self) -> tuple[float, float]:
-        """(start, span): the network sees a time as (t - start) / span."""
+        """Start and span, by which the network sees a time as (t - start) / span."""
         return 0.0, 1.0
 
     def check_head(self, head: object) -> None:
