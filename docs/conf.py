@@ -105,9 +105,12 @@ def resolve_name(
         return None
     if "[" in target:  # what Sphinx leaves of an annotation
         return content
-    if hasattr(typing, target.rpartition(".")[2]):  # an import that only type checkers see
-        return content
-    found = find_object(target)
+    try:
+        found = find_object(target)
+    except ImportError:
+        if hasattr(typing, target.rpartition(".")[2]):  # imported for type checkers alone
+            return content
+        raise
     in_annotation = isinstance(found, FunctionType) and node.get("reftype") == "class"
     if in_annotation or isinstance(found, typing.TypeVar):
         return content
