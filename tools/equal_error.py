@@ -29,7 +29,7 @@ from pdno.exports.export import FORMATS, Format
 from pdno.native import tune_allocator
 from pdno.runs.run import Run, load_run
 from pdno.runs.specification import unseen_samples
-from pdno.spectral.calculus import resample
+from pdno.spectral.calculus import resample, sample_at_grid
 from pdno.spectral.metrics import relative_l2
 from pdno.training.samples import evaluation_mode
 
@@ -69,7 +69,7 @@ def compare(
             name = f"{getattr(rival, 'scheme', 'solver')}, {points} x {points}"
             first = resample(inputs[:, -1:].double(), (points,) * problem.dim)
             solve = partial(_solve, rival, times=[t - start for t in times])
-            solved = resample(solve(first, at_once=5).double(), inputs.shape[2:])
+            solved = sample_at_grid(solve(first, at_once=5).double(), inputs.shape[2:])
             errors[name] = _error(solved, targets)
             for size in AT_ONCE:
                 runs[f"{name} batch {size}"] = partial(solve, first, at_once=size)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import Problem
 from pdno.interface.errors import check_at_least
-from pdno.spectral.calculus import interpolate, resample
+from pdno.spectral.calculus import interpolate, resample, sample_at_grid
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.training.samples import Predictor, evaluation_mode
@@ -73,7 +73,7 @@ def coarse_solves(
 
     It starts where a network starts: from the last frame of the input, or the input itself, on the
     grid of the data. Of a static problem, whose solver draws its input itself, the last samples
-    are solved. Solutions are brought to the grid of the data by splines or Fourier series.
+    are solved. Solutions are brought to the points of the data by splines or Fourier series.
     """
     count = min(samples, len(data))
     inputs, targets = data.batch(range(len(data) - count, len(data)))
@@ -98,7 +98,7 @@ def coarse_solves(
         when = None if static else [t - start for t in times]
         solved = torch.cat([each.solve(state[rows], when)[0] for rows, each in members])
         seconds = time.perf_counter() - begin
-        there = interpolate(solved, grid, data.grid) if static else resample(solved, shape)
+        there = interpolate(solved, grid, data.grid) if static else sample_at_grid(solved, shape)
         error = float(relative_l2(there.reshape(targets.shape), targets.double()).mean())
         results[points] = {"relative_l2": error, "seconds per solve": seconds / count}
     return results

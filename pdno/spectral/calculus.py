@@ -62,6 +62,20 @@ def resample(f: Tensor, shape: Sequence[int], *, multiplier: Tensor | None = Non
     return inverse(f_hat, new)
 
 
+def sample_at_grid(f: Tensor, shape: Sequence[int]) -> Tensor:
+    """The trigonometric polynomial through the samples f, at the points of another grid.
+
+    As `resample`, but modes that the new grid cannot hold stay and look like lower ones there, as
+    they do in data that are every r-th point of a solver's grid. (..., *N) -> (..., *M).
+    """
+    new = Grid(tuple(shape)).shape
+    common = [math.lcm(n, m) for n, m in zip(f.shape[-len(new) :], new, strict=True)]
+    fine = resample(f, common)
+    for axis, m in enumerate(new, start=-len(new)):
+        fine = fine.unflatten(axis, (m, -1)).select(axis, 0)
+    return fine
+
+
 def _resize_axis(f_hat: Tensor, position: int, n: int, m: int) -> Tensor:
     f_hat, half, small = f_hat.movedim(position, -1), position == -1, min(n, m)
     out = f_hat.new_zeros((*f_hat.shape[:-1], m // 2 + 1 if half else m))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from oracles import derivative
 
-from pdno.spectral.calculus import band_mask, interpolate, resample
+from pdno.spectral.calculus import band_mask, interpolate, resample, sample_at_grid
 from pdno.spectral.grid import Grid
 
 
@@ -36,6 +36,15 @@ def test_derivative_is_antisymmetric():
 def test_finer_and_back_is_the_identity(old, new):
     u = torch.randn(2, *old, dtype=torch.float64)
     assert torch.allclose(resample(resample(u, new), old), u, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [((48,), (32,)), ((24, 18), (16, 12)), ((8, 6), (12, 10))]
+)
+def test_sampling_at_another_grid_folds_what_it_cannot_hold(old, new):
+    xi = [n // 2 - 1 for n in old]
+    sampled = sample_at_grid(wave(old, xi)[None, None], new)
+    torch.testing.assert_close(sampled[0, 0], wave(new, xi), rtol=0, atol=1e-12)
 
 
 def test_resampling_interpolates():
