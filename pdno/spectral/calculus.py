@@ -71,8 +71,8 @@ def sample_at_grid(f: Tensor, shape: Sequence[int]) -> Tensor:
     new = Grid(tuple(shape)).shape
     common = [math.lcm(n, m) for n, m in zip(f.shape[-len(new) :], new, strict=True)]
     fine = resample(f, common)
-    for axis, m in enumerate(new, start=-len(new)):
-        fine = fine.unflatten(axis, (m, -1)).select(axis, 0)
+    for axis, (n, m) in enumerate(zip(common, new, strict=True), start=-len(new)):
+        fine = fine.index_select(axis, torch.arange(0, n, n // m, device=f.device))
     return fine
 
 

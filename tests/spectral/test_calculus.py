@@ -38,9 +38,10 @@ def test_finer_and_back_is_the_identity(old, new):
     assert torch.allclose(resample(resample(u, new), old), u, atol=1e-13)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [((48,), (32,)), ((24, 18), (16, 12)), ((8, 6), (12, 10))]
-)
+FOLDED = [((48,), (32,)), ((24, 18), (16, 12)), ((8, 6), (12, 10))]
+
+
+@pytest.mark.parametrize(("old", "new"), FOLDED)
 def test_sampling_at_another_grid_folds_what_it_cannot_hold(old, new):
     xi = [n // 2 - 1 for n in old]
     sampled = sample_at_grid(wave(old, xi)[None, None], new)
