@@ -76,6 +76,16 @@ def test_the_same_in_three_commands(own, monkeypatch):
     assert prediction.shape == (20, 1, 128) and shown
 
 
+def test_predictions_where_nothing_was_measured(tmp_path):
+    example = load("scattered_points.py")
+    exact = example.write_arrays(tmp_path)
+    torch.manual_seed(0)
+    prediction = example.main(tmp_path, epochs=6)
+    error = np.linalg.norm(prediction[:, 0] - exact) / np.linalg.norm(exact)
+    assert error < 1.3 * pdno.load(tmp_path / "operator").metrics[-1].value < 0.6
+    check_picture(tmp_path / "scattered_points.png")
+
+
 def test_a_unet_learns_with_a_layer_of_ours(tmp_path):
     assert load("layer_in_unet.py").main(tmp_path) < 0.1
     check_picture(tmp_path / "layer_in_unet.png")

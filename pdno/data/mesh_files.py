@@ -45,10 +45,10 @@ def read_meshes(
     scaled = [(x - box[0]) / (box[1] - box[0]) for x, _, _ in meshes]
     sets = [Points.of_mesh(x, cells) for x, (_, cells, _) in zip(scaled, meshes, strict=True)]
     points = Points(scaled, [part.weights for part in sets], transform=transform)
-    fields = [
+    f, u = (
         [torch.from_numpy(np.concatenate([data[name] for name in names])) for _, _, data in meshes]
         for names in (inputs, outputs)
-    ]
+    )
     names = tuple(
         tuple(
             name if len(meshes[0][2][name]) == 1 else f"{name}_{k}"
@@ -57,7 +57,7 @@ def read_meshes(
         )
         for part in (inputs, outputs)
     )
-    return OperatorDataset.from_arrays(fields[0], fields[1], points, channels=(names[0], names[1]))
+    return OperatorDataset.from_arrays(f, u, points, channels=(names[0], names[1]))
 
 
 def _read(file: Path, names: Sequence[str]) -> tuple[Array, Array, dict[str, Array]]:
