@@ -93,7 +93,7 @@ def _integers(probe: Probe) -> Tensor:
         for family in families
     ]
     axes = torch.cat([torch.eye(probe.dim), torch.ones(1, probe.dim)])[: probe.dim + 1]
-    axes = torch.unique(axes, dim=0).double()
+    axes = axes[: probe.dim if probe.dim == 1 else None].double()
     members = torch.tensor(chosen, dtype=torch.float64)
     points: Tensor = members[:, None, :, None] * axes[:, None]
     return points.flatten(0, 1)

@@ -29,7 +29,7 @@ WAVE = Harmonic("cos", (1,))
 SHARP = {
     "lemma 1, n = 1: x is not periodic": (Coordinate(0) * ONE, 1, 1.0),
     "lemma 3: a function of an unbounded part": (apply("sin", XI), 1, 0.0),
-    "lemma 3: a pole of tanh": (apply("sin", XI * XI), 1, 0.0),
+    "lemma 3: a part of order 1/2": (apply("sin", ONE**0.5), 1, 0.0),
     "lemma 4: not elliptic": (1 / (1 + XI**2), 2, -1.0),
     "lemma 5: depends on x": (apply("gelu", WAVE * XI), 1, 1.0),
     "lemma 5: two axes": (apply("tanh", XI + math.sqrt(2) * ETA), 2, 0.0),
