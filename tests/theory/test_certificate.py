@@ -99,8 +99,7 @@ def test_proposition_1(activation):
     assert sum(witness.alpha) == order + 1
     xi = torch.tensor(witness.points, dtype=torch.float64)
     assert torch.equal(xi, xi.round()) and norm(xi[-1:]).item() > 1e5
-    steps = torch.tensor(witness.steps, dtype=torch.float64)
-    sizes = weighted_difference(symbol, xi, witness.alpha, order, steps)
+    sizes = weighted_difference(symbol, xi, witness.alpha, order, witness.steps)
     assert sizes[-1] >= 0.99 * witness.values[-1] > 10 * witness.values[-4]
     check = certificate.check_witness()
     assert check.confirmed and check.digits == 50

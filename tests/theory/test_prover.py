@@ -31,7 +31,6 @@ SHARP = {
     "lemma 3: a function of an unbounded part": (apply("sin", XI), 1, 0.0),
     "lemma 3: a part of order 1/2": (apply("sin", ONE**0.5), 1, 0.0),
     "lemma 4: not elliptic": (1 / (1 + XI**2), 2, -1.0),
-    "lemma 5: depends on x": (apply("gelu", WAVE * XI), 1, 1.0),
     "lemma 5: two axes": (apply("tanh", XI + math.sqrt(2) * ETA), 2, 0.0),
     "lemma 6: no decay along an axis": (apply("exp", -(XI**2)), 2, 0.0),
     "lemma 6: imaginary": (apply("exp", 1j * ONE), 2, 0.0),
@@ -73,6 +72,20 @@ def test_rules_are_sharp(rule):
     assert certificate.gap.startswith("no proof: ")
     check = certificate.check_witness()
     assert check.confirmed and check.digits == 50
+
+
+def test_a_network_of_one_frequency_that_depends_on_x_has_no_rule():
+    """∂_x² gelu(ξ cos 2πx) is of the size of ξ² at x = 1/4, and the bound of S^1 is ξ."""
+    symbol = apply("gelu", WAVE * XI)
+    with pytest.raises(NoProof):
+        prove(symbol, 1)
+    sizes = []
+    for xi in (1e2, 1e3):
+        x = torch.tensor([[0.25]], dtype=torch.float64, requires_grad=True)
+        values = symbol(x[:, None], torch.tensor([[[xi]]], dtype=torch.float64))
+        (slope,) = torch.autograd.grad(values.sum(), x, create_graph=True)
+        sizes.append(float(torch.autograd.grad(slope.sum(), x)[0]))
+    assert sizes[1] == pytest.approx(100 * sizes[0], rel=1e-3)
 
 
 def test_complex_arguments_have_no_rule_but_for_entire_functions():
