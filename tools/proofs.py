@@ -98,9 +98,9 @@ def main() -> None:
     if sys.argv[1:] == ["proposition"]:
         proposition()
         return
-    text = MANUAL.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    MANUAL.write_text(f"{head}{BEGIN}\n\n{table()}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    lines = table()
+    head, rest = MANUAL.read_text(encoding="utf-8").split(BEGIN)
+    MANUAL.write_text(f"{head}{BEGIN}\n\n{lines}\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 if __name__ == "__main__":
