@@ -1,4 +1,4 @@
-"""Is the symbol of a trained layer in Hörmander's class S^m? A certificate says so, or why not.
+"""Is the symbol of a trained layer in Hörmander's class S^m? A certificate has a proof, or a test.
 
     python examples/certificate.py [FOLDER]
 

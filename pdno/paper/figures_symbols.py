@@ -60,7 +60,8 @@ def plot_certificates(results: Results) -> Figure:
     for axes, run in zip(panels, runs, strict=True):
         layer, order = run.symbol_report["layers"][0], float(run.symbol_report["order"])
         draw_growth(axes, layer["radii"], layer["curves"])
-        answer = f"{'in' if layer['accepted'] else 'not in'} S^{order:g}"
+        answer = "proved" if layer["accepted"] else layer.get("assessment", "not proved")
+        answer = f"S^{order:g}: {answer}"
         axes.set_title(f"{run.metadata.study}: {run.model}\n{answer}", fontsize=8)
         axes.set_xlabel("|ξ|")
         axes.legend(fontsize=6)

@@ -79,7 +79,7 @@ def inspect_symbols(
         report[key] = value
         texts.append(text)
     if not all(layer["accepted"] for layer in layers):
-        texts.append(f'refused: PDNO(symbol="classical", order={order:g}) has {PROVEN}')
+        texts.append(f'not proved: PDNO(symbol="classical", order={order:g}) has {PROVEN}')
     files = {run_folder.SYMBOL: json.dumps(report, indent=2), "symbol.txt": "\n\n".join(texts)}
     run_folder.reopen(folder)
     for name, content in files.items():
@@ -128,7 +128,7 @@ def _layer(
     figure = fields.plot_symbol_layer(values.frequency[0, :PAIRS, :PAIRS].real.cpu().numpy(), a1)
     save_figure(figure, stem.with_name(f"{stem.name}-symbol.png"))
     save_figure(certificate.plot(), stem.with_name(f"{stem.name}-certificate.png"))
-    names = ("accepted", "assessment", "proof", "reasons", "periodic", "radii")
+    names = ("accepted", "assessment", "proof", "scope", "reasons", "periodic", "radii")
     growth, seminorms = certificate.curves.items(), certificate.seminorms.items()
     return {
         **{name: getattr(certificate, name) for name in names},

@@ -1,95 +1,123 @@
-"""Is a symbol in S^m_{1,0}? By a theorem, or by evidence: what a search for witnesses shows.
+"""Is a symbol in S^m_{1,0}? Proved by its structure, or tested by a search for counterexamples.
 
     |Δ_ξ^α ∂_x^β a(x, ξ)| <= C_αβ ⟨ξ⟩^{m-|α|},     x ∈ T^n, ξ ∈ Z^n,     ⟨ξ⟩ = (1 + |ξ|²)^{1/2}
 
-Bounds of |α| <= k, the least integer above n/2, are enough for the operator to be bounded
-(theorem 2); |α| <= k + 1 and |β| <= 2 are examined (docs/theory_symbol_classes.md).
+No number of values decides this: between and beyond them a symbol may do anything. So "proved" is
+for symbols whose formula is known, and everything else is what a test has seen, with its limits.
 """
 
-import copy
-import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
 from pdno.interface.display import html_table
-from pdno.interface.errors import check_at_least
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import FullSymbol, Symbol, Time
-from pdno.symbols.network import SeparatedSymbol
-from pdno.theory.measurement import (
-    EVERY_POWER,
-    Indices,
-    Kind,
-    Measurement,
-    Row,
+from pdno.symbols.classical import ClassicalSymbol
+from pdno.symbols.network import SeparatedSymbol, TableSymbol
+from pdno.theory.compactification import NotEnclosed, enclose_expression
+from pdno.theory.enclosure import enclose
+from pdno.theory.expression import Expression
+from pdno.theory.probe import AnySymbol, MultiIndex, Probe, make_probe, multi_indices
+from pdno.theory.prover import Fact, NoProof, prove
+from pdno.theory.search import RATIO, SHELLS, find_points, find_sequences, radial
+from pdno.theory.structure import structure_of
+from pdno.theory.witness import (
+    WIDEST,
+    Sizes,
     Witness,
+    WitnessCheck,
+    check,
     find_kinks,
-    measure_differences,
+    growth_witness,
+    measure,
     show_point,
 )
-from pdno.theory.probe import (
-    RATIO,
-    AnySymbol,
-    Probe,
-    difference_stencil,
-    make_probe,
-    multi_indices,
-)
-from pdno.theory.prover import NoProof, prove
-from pdno.theory.search import RaySearch, find_points
-from pdno.theory.structure import structure_of
 
 if TYPE_CHECKING:
     from pdno.figures.style import Figure
 
-Assessment = Literal["accepted", "undecided", "refused"]
-Tendency = Literal["level", "unclear", "growing"]
+Assessment = Literal["proved", "consistent", "undecided", "counterexample"]
+Indices = tuple[MultiIndex, MultiIndex]
+"""α of a difference in ξ, and β of a derivative in x."""
 
-CLOSE = 0.05  # a fitted order so near to a proven one is that
-LOST = 1e4  # a difference so much larger than a itself does not vanish without a reason
-LEVEL = 0.03  # relative growth over three shells that counts as none
-SLOWING, STEADY = 0.5, 0.8  # increments over four shells in terms of those before
-GROWN = 1.6  # by what steady growth over eight shells speaks against a bound: log ⟨ξ⟩ makes 2
+CORE = {1: 64, 2: 6, 3: 3}  # edges of the box of ξ around the origin, by dimension
+BOX = {1: 2048, 2: 32, 3: 8}  # and of that where values must be finite
+FITTED = 6  # shells of a fitted order
+EVERY_POWER = 16.0  # beyond it growth or decay is faster than every power
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The assessment of a symbol, with what it rests on.
+    """The answer for one symbol and one class: proved, or how a test ended.
 
-    A symbol is accepted by a theorem, or because every bound is level where it was examined. It is
-    refused if there is a witness, and undecided if a bound grows, but not for long, slower and
-    slower, or by little. Evidence is no proof: beyond |ξ| = 10^10 a symbol may do anything.
+    proved          a theorem applies to the formula of the symbol; `proof` has the steps
+    consistent      tested: no bound was seen to fail, which is no proof
+    counterexample  tested: a bound fails along a sequence, or a is not smooth at a point
+    undecided       tested: a bound grows, but not for long, slower and slower, or by little
     """
 
     assessment: Assessment
-    proof: Literal["theorem", "evidence"]  #: what the assessment rests on
-    certainty: str  #: how sure it is, in words
     requested: float  #: m
-    order: float  #: the exponent of |a| itself; -inf for faster decay than every power
+    order: float  #: the proven one, else the exponent of |a|; -inf for decay beyond every power
     dim: int  #: n
-    seminorms: Mapping[Indices, float]  #: sup |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} where examined, by (α, β)
-    growth: Mapping[Indices, float]  #: exponents of |Δ^α ∂_x^β a|; -inf where nothing is seen
-    periodic: bool | None  #: whether a fits together at x = 0 and 1; None without x
-    smooth: bool  #: whether there is no kink or jump inside
-    witnesses: tuple[Witness, ...]  #: everything that speaks against it, the first of each kind
-    reasons: tuple[str, ...]  #: the assessment in words
+    proof: tuple[str, ...]  #: the derivation, step by step
+    gap: str  #: why there is none
+    scope: str  #: what the answer rests on: how far was looked, with what resolution
+    seminorms: Mapping[Indices, float]  #: largest |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} that was seen
+    periodic: bool | None  #: whether no seam was found at x = 0 and 1; None without x
+    witnesses: tuple[Witness, ...]  #: the counterexamples, the first of each kind
+    reasons: tuple[str, ...]  #: the answer in words
     radii: tuple[float, ...]  #: |ξ| in the middle of each shell
     curves: Mapping[int, tuple[float, ...]]  #: largest |Δ^α a| ⟨ξ⟩^{|α|-m} in each shell, by |α|
+    subject: InitVar["Subject"]
+
+    def __post_init__(self, subject: "Subject") -> None:
+        object.__setattr__(self, "_subject", subject)
 
     @property
     def accepted(self) -> bool:
-        """Whether the assessment is "accepted"."""
-        return self.assessment == "accepted"
+        """Whether membership is proved; never for a test, however it ended."""
+        return self.assessment == "proved"
 
     @property
     def witness(self) -> Witness | None:
-        """The first evidence against it."""
+        """The first counterexample."""
         return self.witnesses[0] if self.witnesses else None
+
+    def check_witness(self) -> WitnessCheck:
+        """Compute the first witness again: with 50 digits, or with exact differences of values.
+
+        The digits need the formula of the symbol; functions are evaluated point by point.
+        """
+        if self.witness is None:
+            raise ValueError(f"the answer is {self.assessment}: it has no witness to check")
+        subject: Subject = self._subject  # type: ignore[attr-defined]
+        return check(self.witness, subject.probe, subject.expression, self.requested)
+
+    def constants(self, *, boxes: int = 2**10) -> Mapping[Indices, tuple[float, float]]:
+        """Enclosures of sup |∂_ξ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} by interval arithmetic, for proofs.
+
+        The first number is attained, the second an upper bound, the largest of all channel pairs;
+        empty where the rules of the proof have no intervals, as for networks of unbounded ξ.
+        """
+        subject: Subject = self._subject  # type: ignore[attr-defined]
+        if not self.accepted or subject.fact is None:
+            raise ValueError(f"the answer is {self.assessment}; only proofs have constants")
+        symbol = subject.probe.symbol
+        try:
+            if isinstance(symbol, ClassicalSymbol):
+                known, zero = enclose(symbol, boxes=boxes), multi_indices(self.dim, 2)
+                return {(a, b): known.seminorm(a, b) for a in zero for b in zero}
+            assert subject.expression is not None
+            in_x = subject.fact.in_x
+            return enclose_expression(subject.expression, self.dim, in_x=in_x, boxes=boxes)[1]
+        except (NotEnclosed, ValueError):
+            return {}
 
     def plot(self) -> "Figure":
         """Weighted differences against |ξ|: level or falling curves are those of the class."""
@@ -98,26 +126,34 @@ class Certificate:
         first, ray = self.witness, list[tuple[float, float]]()
         if first is not None and first.kind in ("growth", "differences"):
             ray = list(zip((math.hypot(*p) for p in first.points), first.values, strict=True))
-        words = {"accepted": "In", "undecided": "Perhaps in", "refused": "Not in"}
-        title = f"{words[self.assessment]} S^{self.requested:g}, n = {self.dim}"
+        title = f"S^{self.requested:g}, n = {self.dim}: {self.assessment}"
         return plot_certificate(title, self.radii, self.curves, witness=ray)
 
     @property
     def headline(self) -> str:
-        """The class, the assessment and the fitted order in one line."""
-        name = f"S^{self.requested:g}_{{1,0}}, n = {self.dim}"
-        return f"{name}: {self.assessment}; order {self.order:.2f}"
+        """The class and the answer in one line."""
+        how = "proved" if self.accepted else f"tested, {self.assessment}"
+        return f"S^{self.requested:g}_{{1,0}}, n = {self.dim}: {how}; order {self.order:.2f}"
 
     def __repr__(self) -> str:
         return f"<Certificate {self.headline}>"
 
     def _repr_html_(self) -> str:
-        lines = enumerate([*self.reasons, self.certainty], start=1)
+        lines = enumerate([*self.reasons, self.scope], start=1)
         return html_table(f"Certificate {self.headline}", {str(n): text for n, text in lines})
 
     def __str__(self) -> str:
-        """The assessment and its reasons, one a line, and how sure it is."""
-        return "\n- ".join([self.headline, *self.reasons, self.certainty])
+        """The answer, its reasons and what it rests on, one a line."""
+        return "\n- ".join([self.headline, *self.reasons, self.scope])
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What was examined."""
+
+    probe: Probe
+    expression: Expression | None
+    fact: Fact | None
 
 
 @torch.no_grad()
@@ -131,15 +167,14 @@ def certify(
     frequencies: Literal["integer", "real"] | None = None,
     acting: bool = False,
     frequency_scale: float | Sequence[float] | None = None,
-    shells: int = 16,
     generator: torch.Generator | None = None,
 ) -> Certificate:
-    """Assess whether a symbol is in S^m_{1,0}(T^n x Z^n), all channel pairs at once.
+    """Prove that a symbol is in S^m_{1,0}(T^n x Z^n), or test it; all channel pairs at once.
 
     Arguments:
-        symbol: Any symbol, an operator with one, or a function a(x, ξ) from x (P, 1, d) and
-            ξ (1, M, d) to (P, M) or (O, I, P, M).
-        order: m; None takes the order that is fitted.
+        symbol: Any symbol, an operator with one, an expression (`pdno.theory.expression`), or a
+            function a(x, ξ) from x (P, 1, d) and ξ (1, M, d) to (P, M) or (O, I, P, M).
+        order: m; None takes the order that is proved or fitted.
         dim: n, for functions and formulas that do not know it.
         t: The time, for symbols that have one; (1, P) numbers for those with PDE parameters.
         space: "torus", or "box" to examine smoothness inside of the box only.
@@ -148,83 +183,65 @@ def certify(
         acting: Whether to assess the part that acts on real functions (see `theory.probe`).
         frequency_scale: Unit of ξ, for functions; networks bring their own. One that has not
             settled its own yet is assessed in this unit, or in 1: the class does not depend on it.
-        shells: J: frequencies go up to 4^(J + 1) units.
         generator: Draws points and directions.
 
     Example:
         >>> from pdno.symbols import Resolvent
         >>> certificate = certify(Resolvent(), order=-2, dim=2)
-        >>> certificate.assessment, certificate.proof, round(certificate.order, 2)
-        ('accepted', 'theorem', -2.0)
+        >>> certificate.assessment, certificate.proof[-1]
+        ('proved', '[2] [1] 0.0253303 ∈ S^-2: lemma 2, a product')
     """
     symbol = _single_symbol(symbol)
     if isinstance(symbol, SeparatedSymbol) and not symbol.scale.chosen:
         frequency_scale = frequency_scale or 1.0
+    torus = space == "torus"
     probe = make_probe(
-        symbol, dim=dim, t=t, acting=acting, frequency_scale=frequency_scale, generator=generator
-    )
-    if frequencies == "real" and probe.only_integers:
+        symbol, dim=dim, t=t, acting=acting, torus=torus, frequency_scale=frequency_scale,
+        generator=generator,
+    )  # fmt: skip
+    network = isinstance(symbol, SeparatedSymbol) and not probe.acting
+    real = network if frequencies is None else frequencies == "real"
+    if real and probe.acting:
         cure = "give frequencies='integer', or leave it out"
         raise ValueError(f"this symbol lives on the lattice: {cure}")
-    check_at_least("shells", shells, 4)
-    probe.shells = shells
-    proven = None  # the order of the symbol, or of the part that acts on real functions
-    if isinstance(symbol, Symbol) and (symbol.hermitian or not acting or probe.dim == 1):
-        rough = frequencies == "real" or (
-            frequencies is None and isinstance(symbol, SeparatedSymbol)
-        )
-        proven = _proven_order(symbol, probe.dim, t, box=space == "box", real=rough)
-    if probe.depends_on_x:
-        probe.set_points(*find_points(probe))
-    # up to k + 1 differences; where a theorem answers on sampled rays, for constants alone
-    stencil = difference_stencil(probe.dim, probe.dim // 2 + 2)
-    doubtful, rays = proven is None or order is None or order < proven, RaySearch(probe, stencil)
-    points = rays.find_rays() if doubtful else rays.sampled()
-    measurement = measure_differences(probe, stencil, points, every_step=doubtful)
-    fitted, finite = measurement.fitted_order, measurement.not_finite is None
-    network = isinstance(symbol, SeparatedSymbol) and not probe.only_integers
-    real = network if frequencies is None else frequencies == "real"
-    kinks, seam = find_kinks(probe, real=real) if finite else ([], None)
-    m = order
-    if m is None:
-        m = fitted if math.isfinite(fitted) else 0.0
-        m = proven if proven is not None and abs(fitted - proven) < CLOSE else m
-    theorem = proven is not None and m >= proven and finite
-    witnesses, unclear = ([], []) if theorem else _find_violations(measurement, m)
-    if finite and not theorem:
-        witnesses += [*kinks, *([seam] if seam and space == "torus" else [])]
-    assessment: Assessment = "refused" if witnesses else "undecided" if unclear else "accepted"
-    seminorms, units = measurement.seminorms(m), measurement.unit_rows
-    indices = list(itertools.product(stencil.indices, multi_indices(probe.dim, 2)))
-    middles = 2 * RATIO ** torch.arange(1, shells + 1) * probe.scale.mean()
-    remarks = _remarks(symbol, probe, measurement)
+    expression = _expression(probe, t)
+    fact, gap = _prove(probe, expression, box=not torus, real=real)
+    indices = multi_indices(probe.dim, probe.dim // 2 + 2)
+    x = find_points(probe)
+    bad = _not_finite(probe, x)
+    proved = fact is not None and bad is None and (order is None or order >= fact.order)
+    sequences = (
+        radial(probe) if proved or bad is not None
+        else find_sequences(probe, x, indices, expression)
+    )  # fmt: skip
+    rows = measure(probe, x, sequences, _box(CORE[probe.dim], probe.dim), indices)
+    fitted = _fitted_order(rows[0])
+    if order is None:
+        order = fact.order if proved and fact is not None else fitted
+        order = order if math.isfinite(order) else 0.0
+    witnesses, unclear = ([], []) if proved else _search(probe, x, rows, order, bad, real, torus)
+    assessment: Assessment = (
+        "proved" if proved else "counterexample" if witnesses
+        else "undecided" if unclear else "consistent"
+    )  # fmt: skip
+    seam = any(witness.kind == "seam" for witness in witnesses)
+    middles = 2 * RATIO ** torch.arange(1, SHELLS + 1) * probe.scale.mean()
     return Certificate(
         assessment=assessment,
-        proof="theorem" if theorem else "evidence",
-        certainty=_certainty(assessment, measurement, proven if theorem else None),
-        requested=m,
-        order=fitted,
+        requested=order,
+        order=fact.order if proved and fact is not None else fitted,
         dim=probe.dim,
-        seminorms={i: seminorms.get(i, 0.0) for i in indices},
-        growth={i: units[i].growth()[0] if i in units else -math.inf for i in indices},
-        periodic=seam is None if probe.depends_on_x else None,
-        smooth=not kinks,
+        proof=tuple(fact.derivation()) if proved and fact is not None else (),
+        gap="" if proved else gap or f"the rules give order {fact.order:g}" if fact else gap,
+        scope=_scope(probe, proved, order, float(middles[-1])),
+        seminorms=_seminorms(rows, order),
+        periodic=not seam if probe.depends_on_x else None,
         witnesses=tuple(witnesses),
-        reasons=(*([witness.reason for witness in witnesses] or unclear), *remarks),
+        reasons=_reasons(probe, fact if proved else None, gap, witnesses, unclear),
         radii=tuple(middles.tolist()),
-        curves=measurement.curves(m),
+        curves=_curves(rows, order),
+        subject=Subject(probe, expression, fact),
     )
-
-
-def _proven_order(symbol: Symbol, dim: int, t: Time, *, box: bool, real: bool) -> float | None:
-    """The order that follows from the structure of a symbol, None where no rule applies."""
-    numbers = None if t is None else torch.as_tensor(t, dtype=torch.float64).reshape(-1)
-    expression = structure_of(copy.deepcopy(symbol).double(), dim, numbers)
-    try:
-        fact = None if expression is None else prove(expression, dim, box=box)
-        return None if fact is None or (real and fact.lattice) else fact.order
-    except NoProof:
-        return None
 
 
 def _single_symbol(symbol: object) -> AnySymbol:
@@ -243,134 +260,171 @@ def _single_symbol(symbol: object) -> AnySymbol:
     )
 
 
-def _find_violations(measurement: Measurement, order: float) -> tuple[list[Witness], list[str]]:
-    """A witness for each |α| whose bound is broken, for |α| = 0 no others; what is unclear."""
-    if measurement.not_finite is not None:
-        point = measurement.not_finite
+# ---- Proofs ----
+
+
+def _expression(probe: Probe, t: Time) -> Expression | None:
+    """The formula of a symbol, after a check that it has the same values."""
+    symbol = probe.symbol
+    if isinstance(symbol, FullSymbol):
+        symbol = symbol.function
+    if isinstance(symbol, Expression) or not isinstance(symbol, Symbol):
+        return symbol if isinstance(symbol, Expression) else None
+    numbers = None if t is None else torch.as_tensor(t, dtype=torch.float64).reshape(-1)
+    expression = structure_of(symbol, probe.dim, numbers)
+    if expression is None:
+        return None
+    x = 0.1 + 0.8 * probe.uniform(4, probe.dim)
+    xi = (16 * probe.scale * probe.normal(16, probe.dim)).round()
+    values = probe.table(x, xi, pairs=True)
+    again = expression(x[:, None], xi[None])
+    again = again.movedim(-1, 0) if again.dim() == 3 else again[None]
+    if not isinstance(symbol, TableSymbol) and probe.acting:
+        return expression if symbol.hermitian or probe.dim == 1 else None
+    far = (again - values).abs() > 1e-9 * (1 + values.abs().amax())
+    if bool(far.any()):
+        name = type(symbol).__name__
+        raise ValueError(f"structure() of {name} has other values than the symbol itself")
+    return expression
+
+
+def _prove(
+    probe: Probe, expression: Expression | None, *, box: bool, real: bool
+) -> tuple[Fact | None, str]:
+    """What the rules give, or why they give nothing."""
+    if expression is None:
+        return None, "no proof: the formula is not known"
+    try:
+        fact = prove(expression, probe.dim, box=box)
+    except NoProof as reason:
+        return None, f"no proof: {reason}"
+    if real and fact.lattice:
+        return None, "no proof: the rules hold on the lattice alone"
+    return fact, ""
+
+
+# ---- Tests ----
+
+
+def _search(
+    probe: Probe,
+    x: Tensor,
+    rows: list[Sizes],
+    order: float,
+    bad: Tensor | None,
+    real: bool,
+    torus: bool,
+) -> tuple[list[Witness], list[str]]:
+    """A witness for each |α| + |β| whose bound fails, if |a| has none; what is unclear."""
+    if bad is not None:
+        point, none = tuple(bad.tolist()), (0,) * probe.dim
         reason = f"a is not finite at ξ = {show_point(point)}: define its value there"
-        none = (0,) * len(point)
-        return [Witness("not finite", reason, none, none, (point,), (math.nan,))], []
+        place = (tuple(x[0].tolist()),)
+        return [
+            Witness("not finite", reason, none, none, place, (point,), (math.nan,), (1.0,))
+        ], []
     witnesses, unclear = dict[int, Witness](), dict[int, str]()
-    windows = [
-        (row, *row.window(order, measurement.near_origin(row, order))) for row in measurement.rows
-    ]
-    values = windows[0][2]
-    # what steps of |ξ|/16 see up to the end: growth with short ones below that is nothing new
-    wide = {row.alpha: (row, 2 * max(sizes)) for row, _, sizes in windows if not sum(row.beta)}
-    in_x = {row.beta: max(sizes) for row, _, sizes in windows if not sum(row.alpha)}
-    for row, rays, sizes in windows:
-        total, (widest, limit) = sum(row.alpha), wide[row.alpha]
-        ratio = max(1.0, in_x[row.beta] / max(values)) if max(values) > 0 else 1.0
-        covered = total and row is not widest and max(sizes) <= ratio * limit
-        if total in witnesses or covered:
+    # what steps of |ξ|/16 see as a constant: growth with short ones below that is nothing new
+    wide = {row.alpha: 2 * float(row.envelope(order).max()) for row in rows if row.rule == 2}
+    for row in rows:
+        total = sum(row.alpha) + sum(row.beta)
+        covered = row.rule < 2 and float(row.envelope(order).max()) <= wide.get(row.alpha, -1.0)
+        if total in witnesses or 0 in witnesses or covered:
             continue
-        tendency = growth_tendency(sizes)
-        # a thin set that was lost from sight, unless a itself is gone
-        vanished = max(sizes[-3:]) < 0.1 * max(sizes) and max(sizes) > LOST * max(values)
-        if tendency == "growing":
-            witnesses[total] = _growth_witness(row, rays, order)
-        elif tendency == "unclear" or (vanished and total and max(values[-3:]) > 0):
-            how = "vanishes far out" if tendency == "level" else "grows, but not steadily"
-            ends = f"{sizes[len(sizes) // 2]:.2g} to {sizes[-1]:.2g}"
-            unclear[total] = f"|{_name(row)}a| ⟨ξ⟩^{total - order:g} {how}: from {ends}"
-    broken = [witnesses[q] for q in sorted(witnesses) if q == 0 or 0 not in witnesses]
-    return broken, [unclear[q] for q in sorted(unclear)]
+        answer = row.growing(order)
+        witness = None
+        if isinstance(answer, tuple):
+            witness = growth_witness(probe, x, row, order, *answer)
+        if witness is not None:
+            witnesses[total] = witness
+        elif answer != "level":
+            largest = row.envelope(order)
+            ends = f"{float(largest[len(largest) // 2]):.2g} to {float(largest[-1]):.2g}"
+            name = f"Δ^{show_point(row.alpha)} ∂_x^{show_point(row.beta)} a"
+            unclear[total] = f"|{name}| ⟨ξ⟩^{sum(row.alpha) - order:g} grows, not steadily: {ends}"
+    found = [witnesses[q] for q in sorted(witnesses)]
+    kinks = {witness.kind: witness for witness in find_kinks(probe, x, real=real, torus=torus)}
+    return found + list(kinks.values()), [unclear[q] for q in sorted(unclear)]
 
 
-def growth_tendency(sizes: list[float]) -> Tendency:
-    """Whether weighted sizes of shells, from the origin outwards, stay bounded.
-
-    What counts is the largest size up to each shell. It is level if it is the same over the last
-    three shells, or its increments halve over four. It grows if it does so in almost every one of
-    the last eight shells without slowing down, by a factor that even a logarithm makes. All else
-    is unclear, and so is a size that was far above a itself and then vanishes.
-
-    Example:
-        >>> steady = growth_tendency([2.0**n for n in range(9)])
-        >>> growth_tendency([1.0, 3.0, 3.5, 3.6, 3.6, 3.6, 3.6]), steady
-        ('level', 'growing')
-    """
-    most = list(itertools.accumulate(sizes, max))
-    if most[-1] == math.inf:
-        return "growing"
-    if len(most) < 6 or most[-1] == 0 or most[-1] < (1 + LEVEL) * most[-4]:
-        return "level"
-    if most[-2] > 0 and math.log(most[-1] / most[-2], RATIO) > EVERY_POWER:
-        return "growing"
-    start = max(-9, -len(most))
-    recent, before = most[-1] - most[-5], most[-5] - most[start]
-    if recent < SLOWING * before:
-        return "level" if recent < SLOWING * most[-1] else "unclear"
-    rises = [after > (1 + 1e-3) * this for this, after in itertools.pairwise(most[start:])]
-    steady = recent >= STEADY * before and sum(rises[-4:]) >= 3 and sum(rises) >= 0.7 * len(rises)
-    grown = most[start] == 0 or most[-1] >= GROWN * most[start]
-    return "growing" if steady and grown else "unclear"
+def _not_finite(probe: Probe, x: Tensor) -> Tensor | None:
+    """The lattice point nearest to the origin where a is no number, (d,)."""
+    for part in torch.split(_box(BOX[probe.dim], probe.dim), 1024):
+        values = torch.view_as_real(probe.table(x, part))
+        bad = part[~torch.isfinite(values).all(dim=-1).all(dim=0).all(dim=0)]
+        if len(bad):
+            nearest: Tensor = bad[bad.norm(dim=-1).argmin()]
+            return nearest
+    return None
 
 
-# ---- Witnesses and words ----
+def _box(edge: int, dim: int) -> Tensor:
+    axis = torch.arange(-edge, edge + 1, dtype=torch.float64)
+    points = torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
+    return points[points.norm(dim=-1).argsort(stable=True)]
 
 
-def _growth_witness(row: Row, rays: Tensor, order: float) -> Witness:
-    """The ray where the weighted sizes of a row are large all along."""
-    length, a = rays.shape[1], row.alpha
-    ray = int(rays[:, -4:].clamp(1e-300, 1e300).log().sum(dim=1).argmax())
-    xi, values = row.points[ray, :length], rays[ray].tolist()
-    middle, radius = length // 2, xi.norm(dim=-1).tolist()
-    outer = rays[:, max(0, length - 5) :].amax(dim=0).clamp(1e-300, 1e300).log()
-    slope = float(outer[-1] - outer[0]) / ((len(outer) - 1) * math.log(RATIO))
-    exponent = slope + order - sum(a)
-    by_power = math.isfinite(values[-1]) and slope < EVERY_POWER
-    speed = f"like |ξ|^{exponent:.2f}" if by_power else "faster than every power"
-    reason = (
-        f"|{_name(row)}a| {'grows' if exponent > 0.05 else 'behaves'} {speed}, and the bound is "
-        f"|ξ|^{order - sum(a):g}: its weighted size is {values[middle]:.2g} at "
-        f"|ξ| = {radius[middle]:.2g} and {values[-1]:.2g} at "
-        f"|ξ| = {radius[-1]:.2g}, ξ = {show_point(xi[-1].tolist())}"
-    )
-    points = tuple(tuple(point) for point in xi.tolist())
-    steps = tuple(int(h) for h in row.steps[ray, :length].tolist())
-    kind: Kind = "differences" if sum(a) else "growth"
-    return Witness(kind, reason, a, row.beta, points, tuple(values), steps)
+def _fitted_order(row: Sizes) -> float:
+    """The slope of log |a| over log |ξ| in the outer shells where it is seen."""
+    sizes = torch.where(row.sizes > row.floor, row.sizes, 0.0).amax(dim=0)
+    if not bool(torch.isfinite(sizes).all()):
+        return math.inf
+    seen = (sizes > 0).nonzero().flatten()[1:][-FITTED:]
+    if len(seen) < 3 or bool(row.sizes[:, -1].eq(0).all()):
+        return -math.inf
+    x = math.log(RATIO) * seen.double()
+    y, x = sizes[seen].log(), x - x.mean()
+    slope = float((x * y).sum() / x.square().sum())
+    return math.copysign(math.inf, slope) if abs(slope) > EVERY_POWER else slope
 
 
-def _name(row: Row) -> str:
-    name = f"Δ^{show_point(row.alpha)} " if sum(row.alpha) else ""
-    return name + (f"∂_x^{show_point(row.beta)} " if sum(row.beta) else "")
-
-
-def _certainty(assessment: Assessment, measurement: Measurement, proven: float | None) -> str:
-    """How sure the assessment is; with the proven order where it rests on a theorem."""
-    if proven is not None:
-        order = "every order" if proven == -math.inf else f"S^{proven:g}"
-        return f"proven: {order} by construction, whatever the numbers; constants are measured"
-    farthest = float(measurement.rows[0].points.norm(dim=-1).max())
-    values = (
-        f"{sum(row.sizes.numel() for row in measurement.rows):,} values up to |ξ| = {farthest:.1g}"
-    )
+def _seminorms(rows: list[Sizes], order: float) -> dict[Indices, float]:
+    """The largest weighted size with the step 1 that was seen."""
     return {
-        "accepted": f"evidence: level in {values}; what is thinner or beyond is not seen",
-        "undecided": f"undecided by {values}: neither level nor steadily growing",
-        "refused": f"evidence: {values}; the witness can be checked by hand",
-    }[assessment]
+        (row.alpha, row.beta): float(row.envelope(order).max()) for row in rows if row.rule == 0
+    }
 
 
-def _remarks(symbol: AnySymbol, probe: Probe, measurement: Measurement) -> list[str]:
-    """What a reader of the assessment should know besides."""
-    remarks = []
-    if probe.support is not None:
-        remarks.append(
-            f"a table: zero where some |ξ_j| > {probe.support}, so it is of every order, with "
-            "constants that hold for these modes only"
-        )
-    elif measurement.fitted_order == -math.inf:
-        remarks.append("a decays faster than every power of |ξ|, so it is of every order")
-    if isinstance(symbol, Symbol) and probe.dim > 1 and not probe.only_integers:
-        directions = torch.tensor([[1.0, 2.0, -3.0], [5.0, -1.0, 2.0]])[:, : probe.dim]
-        xi = (probe.scale * directions).round()
-        here, there = probe.values(xi), probe.values(-xi).conj()
-        if bool((here - there).abs().max() > 1e-9 * here.abs().max()):
-            remarks.append(
-                "a(x, -ξ) is not conj a(x, ξ): on real functions its Hermitian completion acts, "
-                "which jumps at ξ_n = 0; pdno.certify(symbol, acting=True) assesses that"
+def _curves(rows: list[Sizes], order: float) -> dict[int, tuple[float, ...]]:
+    """The largest weighted |Δ^α a| of each shell and all steps, by |α|; nan where unseen."""
+    curves = dict[int, Tensor]()
+    for row in rows:
+        if not any(row.beta):
+            largest, total = row.envelope(order)[1:], sum(row.alpha)
+            curves[total] = torch.maximum(largest, curves.get(total, largest))
+    masked = {total: torch.where(c == 0, math.nan, c) for total, c in curves.items()}
+    return {total: tuple(curve.tolist()) for total, curve in masked.items()}
+
+
+# ---- Words ----
+
+
+def _scope(probe: Probe, proved: bool, order: float, radius: float) -> str:
+    if proved:
+        return f"proved for all x, ξ, α and β; {probe.evaluations:,} values for the curves"
+    most = probe.dim // 2 + 2
+    h = WIDEST / 4
+    return (
+        f"tested for order {order:g} on |ξ| <= {radius:.1g}, with steps in x from {h:.2g} down to "
+        f"rounding, up to differences of order {most} in ξ and 4 in x, with "
+        f"{probe.evaluations:,} values; what is thinner or beyond is not seen"
+    )
+
+
+def _reasons(
+    probe: Probe, fact: Fact | None, gap: str, witnesses: list[Witness], unclear: list[str]
+) -> tuple[str, ...]:
+    """The answer in words, and what a reader should know besides."""
+    reasons = [fact.line] if fact is not None else [gap] if gap else []
+    reasons += [witness.reason for witness in witnesses] or unclear
+    symbol = probe.symbol
+    if isinstance(symbol, Symbol) and probe.dim > 1 and not probe.acting and not symbol.hermitian:
+        xi = torch.tensor([[1.0, 2.0, -3.0], [5.0, -1.0, 2.0]])[:, : probe.dim].double()
+        x = torch.full((1, probe.dim), 0.3).double()
+        here, there = (probe.table(x, (s * probe.scale * xi).round()) for s in (1, -1))
+        if bool((here - there.conj()).abs().max() > 1e-9 * here.abs().max()):
+            reasons.append(
+                "a(x, -ξ) is not conj a(x, ξ): on real functions its Hermitian completion acts; "
+                "pdno.certify(symbol, acting=True) assesses that"
             )
-    return remarks
+    return tuple(reasons)

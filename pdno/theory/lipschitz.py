@@ -305,7 +305,10 @@ def _slope(activation: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class RolloutGuarantee:
-    """What is proven of a rollout, and what happens, relative to ‖u_k‖, (B, T)."""
+    """What is proven of a rollout whose true frames are known, and what happens, (B, T).
+
+    Numbers are relative to ‖u_k‖. Of a rollout without its true frames nothing is proven.
+    """
 
     factors: Tensor  #: L_k
     bound: Tensor  #: of the relative error after each step

@@ -50,6 +50,13 @@ class Fact:
     #: of the polynomials in ξ that it is at both ends, up to Schwartz functions, for n = 1
     degree: float | None = None
 
+    @property
+    def line(self) -> str:
+        """The last step in words."""
+        order = "every S^m" if self.order == -math.inf else f"S^{self.order:g}"
+        where = "" if not self.lattice else " on the lattice"
+        return f"a ∈ {order}{where} by {len(self.derivation())} steps; the last: {self.rule}"
+
     def derivation(self) -> list[str]:
         """The proof, one step a line, in terms of the numbers of earlier ones."""
         lines, names = list[str](), dict[int, str]()

@@ -1,7 +1,9 @@
-"""Where to look: points x and rays of ξ at which the differences of a symbol are worst.
+"""Where to look for a counterexample: points x, and sequences of ξ that go to infinity.
 
-A ray is a sequence of lattice points, one in each shell 4^j <= |ξ| < 4^{j+1}, j = 1, 2, ..., in
-units of the frequency scale.
+A sequence has one lattice point in each shell 4^j <= |ξ| < 4^{j+1}, j = 1, ..., J, in units of the
+frequency scale. There are rays in many directions, sequences of integers such as 3^k, and points
+that a search has found: from wide steps to narrow ones in each shell, and ridges, which are met on
+circles around the origin and followed outwards along their tangent.
 """
 
 import itertools
@@ -11,211 +13,208 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pdno.theory.probe import RATIO, Probe, Stencil
+from pdno.theory.expression import Affine, Expression, Floating
+from pdno.theory.probe import MultiIndex, Probe
 
-SAMPLED, RING = {1: 32, 2: 48, 3: 64}, 1024  # directions by dimension, points of the first shell
-FOLLOWED = {1: 4, 2: 4, 3: 3}  # rays per order of difference, by dimension
-BENDS, CIRCLES = 4, {2: 1, 3: 4}  # bends per order of difference, circles by dimension
-COARSE, FINE = 256, 32  # points of a circle, and of a window around a bend
-CHANNEL_PAIRS = 32  # that a search around bends examines
-CONES, FAR = {2: 512, 3: 2048}, 6  # directions of a sphere that are compared in the shell 4^FAR
-FEW, MANY = 3, 24  # points x that are spread out, and as many that are worst
-CANDIDATES = {1: 1024, 2: 2048, 3: 4096}  # points x that are compared, by dimension
-RADII = (1.0, 30.0, 1e3, 1e6, 1e9)  # of the frequencies at which they are
-
-
-def spread_directions(probe: Probe, drawn: int) -> Tensor:
-    """Both ends of the axes, the diagonal and random directions, (n, d)."""
-    axes, diagonal = torch.eye(probe.dim).double(), torch.ones(1, probe.dim).double()
-    return normalize(torch.cat([axes, -axes, diagonal, probe.normal(drawn, probe.dim)]), dim=-1)
+RATIO = 4.0
+SHELLS = 20  # up to |ξ| of about 10^12
+DRAWN = {1: 8, 2: 24, 3: 32}  # random directions
+STARTS, CANDIDATES = 64, 16  # of the search in each shell, per dimension and per step
+CIRCLES = {2: (12.0, 48.0, 192.0, 768.0), 3: (12.0, 24.0, 96.0)}
+FOLLOWED, REACH = 4, 6  # ridges per order of difference, and lattice points around a prediction
+UNITS = 8  # of a network's first layer
+POINTS, FEW, MANY = 512, 4, 12  # x that are compared, and that are looked at
 
 
-def find_points(probe: Probe) -> tuple[Tensor, Tensor]:
-    """Many points x, (P, d), and a few of them: half evenly spread, half where a is worst.
+def shell_radii(probe: Probe) -> Tensor:
+    """4^j in units of the scale of the widest axis, (J, 1)."""
+    return RATIO ** torch.arange(1, SHELLS + 1, dtype=torch.float64)[:, None]
 
-    That is where |a|, or a first or second difference of it in ξ, is largest among many points
-    for a frequency of any size.
+
+def find_points(probe: Probe) -> Tensor:
+    """Points x (P, d): half evenly spread, half where |a| or a difference of it is largest."""
+    dim = probe.dim
+    if not probe.depends_on_x:
+        return torch.full((1, dim), 0.5, dtype=torch.float64)
+    x = probe.uniform(POINTS, dim)
+    directions = normalize(probe.normal(3, dim), dim=-1)
+    xi = torch.cat([r * directions * probe.scale for r in (3.0, 100.0, 1e4, 1e8)]).round()
+
+    def worst(x: Tensor) -> Tensor:
+        values = torch.stack([probe.table(x, xi + k).nan_to_num() for k in range(2)])
+        sizes = torch.stack([values[0].abs(), (values[1] - values[0]).abs()]).amax(dim=1)
+        return x[sizes.argmax(dim=1).flatten()]
+
+    best, reach = worst(x), POINTS ** (-1 / dim)
+    for _ in range(3):
+        near = best[:, None] + reach * (2 * probe.uniform(6, dim) - 1)
+        best, reach = worst(torch.cat([best, near.flatten(0, 1).clamp(0.0, 1.0)])), reach / 4
+    return torch.cat([x[: MANY - FEW], best[:: max(1, len(best) // FEW)][:FEW]])
+
+
+def find_sequences(
+    probe: Probe, x: Tensor, indices: tuple[MultiIndex, ...], expression: Expression | None
+) -> Tensor:
+    """Lattice points (S, J, d): rays, integers, and what the search found."""
+    few = x[-2:]
+    rays = [radial(probe), _integers(probe)]
+    if probe.dim > 1:
+        rays += [_ridges(probe, few, indices), *_units(probe, expression)]
+    return torch.cat([*rays, _zoomed(probe, few)])
+
+
+def radial(probe: Probe) -> Tensor:
+    """Axes, diagonals and random directions."""
+    signs = [p for p in itertools.product((-1.0, 0.0, 1.0), repeat=probe.dim) if any(p)]
+    drawn = probe.normal(DRAWN[probe.dim], probe.dim)
+    directions = normalize(torch.cat([torch.tensor(signs).double(), drawn]), dim=-1)
+    factors = torch.cat([torch.ones(len(signs), 1), 1 + 2 * probe.uniform(len(drawn), 1)])
+    return _outwards(probe, factors * directions)
+
+
+def _outwards(probe: Probe, directions: Tensor) -> Tensor:
+    return (shell_radii(probe) * directions[:, None] * probe.scale).round()
+
+
+def _integers(probe: Probe) -> Tensor:
+    """Powers and their neighbours, squares, cubes, factorials and Fibonacci's, along the axes."""
+    limit, fibonacci = 8 * RATIO**SHELLS, [1, 2]
+    while fibonacci[-1] < limit:
+        fibonacci.append(fibonacci[-1] + fibonacci[-2])
+    families = [
+        [b**k + c for k in range(1, 64)] for b in (2, 3, 5, 6, 7, 10, 12) for c in (-1, 0, 1)
+    ]
+    families += [[math.factorial(k) for k in range(1, 20)], fibonacci]
+    for power in (2, 3, 4):
+        roots = [int((2 * RATIO**j) ** (1 / power)) for j in range(1, SHELLS + 1)]
+        families.append([root**power for root in roots])
+    chosen = [
+        [max([n for n in family if n < 4 * RATIO**j] or [1]) for j in range(1, SHELLS + 1)]
+        for family in families
+    ]
+    axes = torch.cat([torch.eye(probe.dim), torch.ones(1, probe.dim)])[: probe.dim + 1]
+    axes = axes[: probe.dim if probe.dim == 1 else None].double()
+    members = torch.tensor(chosen, dtype=torch.float64)
+    points: Tensor = members[:, None, :, None] * axes[:, None]
+    return points.flatten(0, 1)
+
+
+def _zoomed(probe: Probe, x: Tensor) -> Tensor:
+    """In each shell where differences with wide steps are largest, then with narrower ones.
+
+    Jumps, kinks and steep slopes are between points with different values, however far apart.
     """
-    dim, low = probe.dim, float(probe.stencil.offsets.abs().max())  # stencils reach so far
-
-    def spread(count: int) -> Tensor:
-        engine = torch.quasirandom.SobolEngine(dim)  # type: ignore[no-untyped-call]
-        sequence = engine.draw(count, dtype=torch.float64)
-        return low + (1 - 2 * low) * ((sequence + probe.uniform(dim)) % 1)
-
-    def worst(x: Tensor, xi: Tensor) -> Tensor:
-        """For each of the frequencies (M, d) and three differences, the x where it is largest."""
-        a, b, c = (probe.table(x, xi + k).nan_to_num() for k in range(3))
-        sizes = [size.abs().amax(dim=(0, 1)) for size in (a, b - a, c - 2 * b + a)]
-        return x[torch.cat([size.argmax(dim=0) for size in sizes])]
-
-    even, x, best = spread(MANY), spread(CANDIDATES[dim]), list[Tensor]()
-    directions = spread_directions(probe, 3)
-    for radius in reversed(RADII):
-        xi = (radius * directions * probe.scale).round()
-        chosen, reach = worst(x, xi), 1 / CANDIDATES[dim] ** (1 / dim)
-        for _ in range(2):  # nearer and nearer to the peaks
-            near = chosen[:, None] + reach * (2 * probe.uniform(8, dim) - 1)
-            chosen = worst(torch.cat([chosen, near.flatten(0, 1).clamp(low, 1 - low)]), xi)
-            reach /= 4
-        best.append(chosen)
-    # those that are worst for many frequencies first
-    unique, count = torch.unique(torch.cat(best).round(decimals=4), dim=0, return_counts=True)
-    peaks = unique[count.argsort(descending=True)][:MANY]
-    return torch.cat([even, peaks]), torch.cat([even[:FEW], peaks[:FEW]])
-
-
-class RaySearch:
-    """The rays along which the differences of a stencil are worst.
-
-    That can be a set as thin as one ray: a unit σ(w·ξ + b) of a network has the same second
-    difference along w all along w·ξ = -b, and none a few steps beside it. So there are, besides
-    sampled directions, the largest differences in a ring 4 <= |ξ| < 16, where even a thin set
-    fills a part, followed outwards; the points of great circles where the symbol bends most, as a
-    unit is a jump or a kink there; and narrow cones.
-    """
-
-    def __init__(self, probe: Probe, stencil: Stencil) -> None:
-        self.probe, self.stencil, self.dim, self.scale = probe, stencil, probe.dim, probe.scale
-        # steps of about a quarter of what the symbol can resolve
-        self.step = max(1, int(probe.scale.min() / 4))
-        self.totals, self.orders = torch.tensor(stencil.totals), max(stencil.totals) + 1
-        self.powers = RATIO ** torch.arange(1, probe.shells + 1, dtype=torch.float64)[:, None]
-
-    def find_rays(self) -> Tensor:
-        """Lattice points (rays, shells, d): sampled directions, then the followed ones."""
-        rays = [self.sampled()]
-        if self.probe.support is None:  # else nothing is out there
-            rays.append(self._followed())
-            rays += [self._bends(), self._cones()] if self.dim > 1 else []
-        return torch.cat(rays)
-
-    def sampled(self) -> Tensor:
-        """Axes, diagonals and random directions, with radii anywhere in the first shell."""
-        signs = [p for p in itertools.product((-1.0, 0.0, 1.0), repeat=self.dim) if any(p)]
-        special, count = torch.tensor(signs, dtype=torch.float64), SAMPLED[self.dim]
-        random = self.probe.normal(count, self.dim)
-        directions = normalize(torch.cat([special, random]), dim=-1)
-        radii = torch.cat([torch.ones(len(special), 1), RATIO ** self.probe.uniform(count, 1)])
-        return (self.powers * (radii * directions)[:, None] * self.scale).round()
-
-    def _by_order(self, sizes: Tensor) -> Tensor:
-        """The largest of all α with |α| = q, (indices α, ...) -> (orders q, ...)."""
-        largest = [sizes[self.totals == q].amax(dim=0) for q in range(self.orders)]
-        return torch.stack(largest).nan_to_num(nan=torch.inf)  # what overflows is large
-
-    def _strengths(self, xi: Tensor, pairs: Tensor | slice = slice(None)) -> Tensor:
-        """max over |α| = q of |Δ^α a| |ξ|^q at ξ (M, d), (orders q, pairs, M)."""
-        radius = (xi / self.scale).norm(dim=-1)
-        sizes = self.probe.strengths(xi, self.stencil, self.step, pairs)
-        return self._by_order(sizes * radius ** self.totals[:, None, None])
-
-    def _followed(self) -> Tensor:
-        """The points of the first shell with the largest differences, followed outwards."""
-        edge = (RATIO**2 * self.scale).ceil().long().tolist()
-        if math.prod(2 * n + 1 for n in edge) <= 2 * RING:
-            axes = [torch.arange(-n, n + 1, dtype=torch.float64) for n in edge]
-            lattice = torch.cartesian_prod(*axes).reshape(-1, self.dim)
-        else:
-            directions = normalize(self.probe.normal(RING, self.dim), dim=-1)
-            radii = RATIO ** (1 + self.probe.uniform(RING, 1))
-            lattice = (radii * directions * self.scale).round()
-        radius = (lattice / self.scale).norm(dim=-1)
-        ring = lattice[(radius >= RATIO) & (radius < RATIO**2)]
-        index, order = self._largest(self._strengths(ring).amax(dim=1), ring)
-        points = [ring[index] / RATIO, ring[index]]
-        # each ray has a channel pair that is worst there: these few are enough to follow
-        worst = self._strengths(points[-1])[order, :, torch.arange(len(order))].argmax(dim=-1)
-        pairs = torch.tensor(sorted(set(worst.tolist())))
-        while len(points) <= self.probe.shells:
-            predicted = (points[-1] + RATIO * (points[-1] - points[-2])).round()
-            # a line need not pass through the origin, as the first prediction supposes
-            points.append(self._near(predicted, 16 if len(points) == 2 else 6, order, pairs))
-        return torch.stack(points[1:], dim=1)
-
-    def _near(self, xi: Tensor, reach: int, order: Tensor, pairs: Tensor) -> Tensor:
-        """The strongest point along the axes, one of which meets every hyperplane, and around.
-
-        It is hardly nearer to the origin than ξ (K, d); `order` (K,) is that of the differences.
-        """
-        steps = sorted(range(-reach, reach + 1), key=abs)
-        axes, rays = torch.eye(self.dim, dtype=torch.float64), torch.arange(len(xi))
-        cross = torch.stack([step * axis for step in steps for axis in axes][self.dim - 1 :])
-        neighbours = itertools.product((-1.0, 0.0, 1.0), repeat=self.dim)
-        cube = torch.tensor(sorted(neighbours, key=lambda row: sum(map(abs, row)))).double()
-        for offsets in (cross, cube):  # both begin with zero
-            candidates = xi[:, None] + self.step * offsets
-            strengths = self._strengths(candidates.flatten(0, 1), pairs).amax(dim=1)
-            strengths = strengths.reshape(self.orders, *candidates.shape[:2])[order, rays]
-            radius = (candidates / self.scale).norm(dim=-1)
-            strengths[radius < 0.9 * radius[:, :1]] = -1.0
-            xi = candidates[rays, strengths.argmax(dim=1)]
-        return xi
-
-    def _largest(self, sizes: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
-        """Per order the indices of the strongest that lie in different directions."""
-        unit, count, chosen = normalize(directions, dim=-1), FOLLOWED[self.dim], []
-        for q, size in enumerate(sizes):
-            taken: list[int] = []
-            for index in size.argsort(descending=True)[: 32 * count].tolist():
-                if len(taken) < count and all(float(unit[index] @ unit[t]) < 0.99 for t in taken):
-                    taken.append(index)
-            chosen += [(index, q) for index in taken]
-        indices, orders = torch.tensor(chosen).T
-        return indices, orders
-
-    def _cones(self) -> Tensor:
-        """Straight rays where values and differences with wide steps are largest, far out."""
-        directions = normalize(self.probe.normal(CONES[self.dim], self.dim), dim=-1)
-        radius = RATIO ** min(FAR, self.probe.shells)
-        xi, wide = (
-            (radius * directions * self.scale).round(),
-            radius * float(self.scale.min()) / 16,
+    dim, count = probe.dim, STARTS * probe.dim
+    axes = torch.eye(dim, dtype=torch.int64).tolist()
+    sequences = []
+    for order in (1, 2):
+        indices = [tuple(order * k for k in axis) for axis in axes]
+        directions = normalize(probe.normal(count, dim), dim=-1) * (
+            1 + 2 * probe.uniform(count, 1)
         )
-        sizes = self.probe.strengths(xi, self.stencil, max(1, int(wide))).amax(dim=1)
-        chosen, _ = self._largest(self._by_order(sizes), directions)
-        return (self.powers * directions[chosen][:, None] * self.scale).round()
+        points, step = _outwards(probe, directions).flatten(0, 1), shell_radii(probe)[:, 0] / 8
+        step = (step * probe.scale.min()).clamp_min(1.0).round()
+        widest = step.max()
+        best = points.reshape(count, SHELLS, dim)[:2]
+        while True:
+            steps = step.repeat(len(points) // SHELLS)
+            sizes = probe.differences(x, points, steps, indices)[0].amax(dim=0)
+            sizes = sizes.reshape(-1, SHELLS)
+            top = sizes.topk(2, dim=0).indices
+            best = points.reshape(-1, SHELLS, dim).gather(0, top[..., None].expand(-1, -1, dim))
+            # the same direction in every shell, from one in the middle
+            if float(widest) > RATIO ** (SHELLS // 2):
+                sequences.append(
+                    _outwards(probe, normalize(best[:, SHELLS // 2] / probe.scale, dim=-1))
+                )
+            if widest <= 1:
+                break
+            near = best[None] + step[:, None] * (2 * probe.uniform(CANDIDATES, 2, SHELLS, dim) - 1)
+            points = torch.cat([best, near.flatten(0, 1)]).round().flatten(0, 1)
+            step = (step / RATIO).clamp_min(1.0).round()
+            widest = widest / RATIO
+        sequences.append(best)
+    return torch.cat(sequences)
 
-    def _bends(self) -> Tensor:
-        """The points of each shell where the symbol bends most, for each order of difference."""
-        orders, points = torch.arange(1, self.orders).repeat_interleave(BENDS), []
-        # planes through the origin, (circles, d, 2)
-        frames = torch.linalg.qr(self.probe.normal(CIRCLES[self.dim], self.dim, 2)).Q
-        count = self.probe.values(torch.zeros(1, self.dim, dtype=torch.float64)).shape[1]
-        pairs = torch.arange(0, count, max(1, count // CHANNEL_PAIRS))
-        for shell in range(1, self.probe.shells + 1):
-            bends = self._find_bends(frames, 1.5 * RATIO**shell).round()
-            points.append(self._near(bends.repeat(self.orders - 1, 1), 3, orders, pairs))
-        return torch.stack(points, dim=1)
 
-    def _find_bends(self, frames: Tensor, radius: float) -> Tensor:
-        """Points (bends, d) of a sphere near the largest bends of its circles, not rounded."""
+def _ridges(probe: Probe, x: Tensor, indices: tuple[MultiIndex, ...]) -> Tensor:
+    """The largest unit differences on circles around the origin, followed outwards."""
+    dim, starts = probe.dim, []
+    orders = torch.tensor([sum(alpha) for alpha in indices])
+    for radius in CIRCLES[dim]:
+        frames = torch.linalg.qr(probe.normal(1 if dim == 2 else 4, dim, 2)).Q
+        angle = torch.arange(0, 2 * math.pi, 1 / radius, dtype=torch.float64)
+        circle = torch.stack([angle.cos(), angle.sin()], dim=-1)
+        ring = (radius * torch.einsum("mk,cdk->cmd", circle, frames) * probe.scale).round()
+        ring = ring.flatten(0, 1)
+        sizes, _ = probe.differences(x, ring, torch.ones(len(ring)).double(), indices)
+        for order in range(1, int(orders.max()) + 1):
+            size, chosen = sizes[orders == order].amax(dim=0), list[int]()
+            for index in size.argsort(descending=True)[:256].tolist():
+                apart = [(ring[index] - ring[k]).norm() > radius / 4 for k in chosen]
+                if len(chosen) < FOLLOWED and all(apart):
+                    chosen.append(index)
+            starts.append(ring[chosen])
+    return _followed(probe, x, torch.cat(starts), indices)
 
-        def on_circles(frames: Tensor, angles: Tensor) -> Tensor:
-            """Points (circles, M, d) for frames (circles, d, 2) and angles (circles, M)."""
-            turned = torch.stack([torch.cos(angles), torch.sin(angles)], dim=-1)
-            return radius * torch.einsum("cmk,cdk->cmd", turned, frames) * self.scale
 
-        def bend(frames: Tensor, angles: Tensor) -> Tensor:
-            """Second differences along circles, the largest of all parts, (circles, M - 2)."""
-            flat = on_circles(frames, angles).flatten(0, 1)
-            flat = flat.round() if self.probe.only_integers else flat
-            lines = self.probe.values(flat).reshape(-1, *angles.shape)
-            seconds = lines[..., 2:] - 2 * lines[..., 1:-1] + lines[..., :-2]
-            return seconds.abs().amax(dim=0).nan_to_num(nan=torch.inf)
+def _followed(probe: Probe, x: Tensor, start: Tensor, indices: tuple[MultiIndex, ...]) -> Tensor:
+    """Points of the ridges through some starts (S, d), in each shell, (S, J, d)."""
+    radii = shell_radii(probe)[:, 0] * float(probe.scale.mean())
+    step, axes = 1e-3 * float(probe.scale.min()), torch.eye(probe.dim, dtype=torch.float64)
+    steps = step if not probe.acting else 1.0
+    values = torch.stack([probe.table(x, start + s * steps * e) for e in axes for s in (1, -1)])
+    slopes = (values[0::2] - values[1::2]).nan_to_num().flatten(1, 2)  # (d, K P, S)
+    strongest = slopes.abs().square().sum(dim=0).argmax(dim=0)
+    normal = slopes[:, strongest, torch.arange(len(start))].T  # (S, d), up to a phase
+    pivot = normal.gather(1, normal.abs().argmax(dim=1, keepdim=True))
+    normal = normalize((normal * pivot.conj()).real, dim=-1)
+    tangent = start - (start * normal).sum(dim=1, keepdim=True) * normal
+    tangent = normalize(tangent, dim=-1)
+    span = torch.arange(-REACH, REACH + 1, dtype=torch.float64)
+    cross = torch.cat([(span[:, None] * axis) for axis in axes])
+    first, sequence, at = start, [], start
+    for radius in radii:
+        along = tangent if at is first else normalize(at - first, dim=-1)
+        at = (first + radius * along).round()
+        for _ in range(2):
+            near = at[:, None] + cross
+            ones = torch.ones(near.shape[0] * near.shape[1]).double()
+            sizes = probe.differences(x, near.flatten(0, 1), ones, indices)[0][1:].amax(dim=0)
+            chosen = sizes.reshape(len(near), -1).argmax(dim=1)
+            at = near[torch.arange(len(near)), chosen]
+        sequence.append(at)
+        at = at if float(radius) > 16 else first
+    return torch.stack(sequence, dim=1)
 
-        unit = torch.linspace(0, 2 * math.pi, COARSE + 1, dtype=torch.float64)
-        left, bends = bend(frames, unit.expand(len(frames), -1)), []
-        for _ in range(BENDS):  # no two of them neighbours
-            circle, index = divmod(int(left.argmax()), left.shape[1])
-            bends.append((circle, index))
-            left[circle, max(0, index - 3) : index + 4] = -1.0
-        circles, indices = torch.tensor(sorted(bends)).T
-        middle, spacing, frames = unit[indices + 1], 2 * math.pi / COARSE, frames[circles]
-        while spacing * radius > 0.5:
-            window = torch.linspace(-2 * spacing, 2 * spacing, FINE + 1, dtype=torch.float64)
-            angles = middle[:, None] + window
-            largest = bend(frames, angles).argmax(dim=1, keepdim=True)
-            middle = angles.gather(1, largest + 1)[:, 0]
-            spacing = 4 * spacing / FINE
-        return on_circles(frames, middle[:, None])[:, 0]
+
+def _units(probe: Probe, expression: Expression | None) -> list[Tensor]:
+    """Lattice points beside the hyperplanes w·ξ + b = 0 of the units of a known network."""
+    planes, stack = list[Tensor](), [expression] if expression is not None else []
+    zero = torch.zeros(1, 1, probe.dim, dtype=torch.float64)
+    while stack:
+        node = stack.pop()
+        stack += node.parts
+        if isinstance(node, Affine):
+            at = [zero, *torch.eye(probe.dim).double()[:, None, None], zero + 3.5]
+            first, *units, other = (node.on(Floating(zero, xi)).flatten() for xi in at)
+            slopes = torch.stack(units) - first  # (d, units)
+            linear = torch.allclose(first + 3.5 * slopes.sum(dim=0), other)
+            if linear and bool(slopes.abs().sum() > 0) and not first.is_complex():
+                planes.append(torch.cat([slopes, first[None]]).T[:UNITS])
+    if not planes:
+        return []
+    w, b = torch.cat(planes)[:, :-1], torch.cat(planes)[:, -1]
+    w, b = w[w.abs().sum(dim=1) > 0], b[w.abs().sum(dim=1) > 0]
+    direction = probe.normal(*w.shape)
+    direction = normalize(
+        direction - (direction * w).sum(1, keepdim=True) / w.square().sum(1, keepdim=True) * w,
+        dim=-1,
+    )
+    points = (shell_radii(probe) * direction[:, None] * probe.scale.mean()).round()
+    axis = w.abs().argmax(dim=1)
+    rows = torch.arange(len(w))
+    points[rows, :, axis] = 0.0
+    rest = (points * w[:, None]).sum(dim=-1) + b[:, None]
+    points[rows, :, axis] = (-rest / w[rows, axis][:, None]).round()
+    return [points]

@@ -78,14 +78,10 @@ def _formula(symbol: Symbol, dim: int, t: float) -> Expression | None:
     if type(symbol) is HeatSymbol:
         return apply("exp", _square(dim, -symbol.diffusivity * t))
     if type(symbol) is Derivative:
-        factors = [(xi[a] * (2j * math.pi)) ** power for a, power in enumerate(symbol.order)]
-        return Product(tuple(factors))
+        return _monomial(symbol.order)
     if type(symbol) is DifferentialOperator:
-        terms = list[Expression]()
-        for power, c in zip(symbol.powers, symbol.coefficients, strict=True):
-            waves = [(xi[a] * (2j * math.pi)) ** exponent for a, exponent in enumerate(power)]
-            terms.append(Product(tuple(waves)) * c)
-        return Sum(tuple(terms))
+        pairs = zip(symbol.powers, symbol.coefficients, strict=True)
+        return Sum(tuple(_monomial(power) * c for power, c in pairs))
     if type(symbol) is Gradient:
         return Stack(tuple(part * (2j * math.pi) for part in xi))
     if type(symbol) is BiotSavart:
@@ -103,6 +99,12 @@ def _formula(symbol: Symbol, dim: int, t: float) -> Expression | None:
         )
         return apply("exp", phase)
     return None
+
+
+def _monomial(powers: Sequence[int]) -> Expression:
+    """(2πiξ)^α."""
+    factors = [(Frequency(a) * (2j * math.pi)) ** power for a, power in enumerate(powers)]
+    return Product(tuple(factors))
 
 
 def _square(dim: int, factor: float) -> Expression:

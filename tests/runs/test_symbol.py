@@ -56,7 +56,7 @@ def test_a_run_is_looked_into_layer_by_layer(tmp_path, in_process):
     text, place = inspect_symbols(tmp_path / "run", tmp_path / "out", order=0.0)
     assert place == tmp_path / "out"
     found = json.loads((tmp_path / "out" / "symbol.json").read_text())
-    assert len(found["layers"]) == 4 and text.count("accepted") == 4
+    assert len(found["layers"]) == 4 and text.count(": proved; order") == 4
     for layer in found["layers"]:
         assert layer["accepted"] and layer["fitted_order"] == pytest.approx(0.0, abs=0.1)
         for norm in layer["norms"].values():
@@ -100,7 +100,9 @@ def test_a_refusal_names_the_symbols_that_are_in_the_class(tmp_path, in_process)
     experiment = darcy("smoke", models=["PDNO a(x,ξ)"]).experiments[0]
     run_experiment(experiment, tmp_path / "run")
     text, place = inspect_symbols(tmp_path / "run", order=0.0)
-    assert "refused; order" in text and 'PDNO(symbol="classical", order=0) has symbols' in text
+    assert (
+        "counterexample; order" in text and 'PDNO(symbol="classical", order=0) has symbols' in text
+    )
     # the advice to look at what acts is that of Python, which has it
     assert "acting" not in text or "pdno.certify(symbol, acting=True)" in text
     assert (place / "symbol.txt").read_text(encoding="utf-8") == text + "\n"

@@ -91,3 +91,55 @@ def test_radii_tend_to_the_variation_over_the_box():
         assert 1.9 < large / small < 2.3
         slopes = sum(abs(float(radii[1e-6](*index, v).mid[0])) for v in (0, 1))
         assert small < 1.2 * slopes * 2.5e-4
+
+
+@pytest.mark.parametrize("dropped", ["rounded", "linear", "square", "between"])
+def test_arithmetic_without_directed_rounding_is_caught(dropped, monkeypatch):
+    """The properties that hold of balls fail if one of their roundings is left out."""
+    properties = [check_sums, check_linear, check_squares, check_between]
+    for holds in properties:
+        holds()
+    mutants = {
+        "rounded": classmethod(lambda cls, mid, rad: cls(mid, rad)),
+        "linear": lambda self, weight: type(self)(self.mid @ weight.T, self.rad @ weight.abs().T),
+        "square": lambda self: type(self)(self.mid.square(), 2 * self.mid.abs() * self.rad),
+        "between": classmethod(lambda cls, lo, hi: cls(0.5 * (lo + hi), 0.5 * (hi - lo))),
+    }
+    monkeypatch.setattr(Ball, dropped, mutants[dropped])
+    caught = 0
+    for holds in properties:
+        try:
+            holds()
+        except AssertionError:
+            caught += 1
+    assert caught
+
+
+def fractions(ball):
+    return [Fraction(v) for v in ball.mid.flatten().tolist()]
+
+
+def check_sums():
+    a, b = Ball.point(draw(3, 200)), Ball.point(draw(4, 200, scale=1e-7))
+    assert contains(a + b, [x + y for x, y in zip(fractions(a), fractions(b), strict=True)])
+    assert contains(a * b, [x * y for x, y in zip(fractions(a), fractions(b), strict=True)])
+
+
+def check_linear():
+    a, weight = Ball.point(draw(5, 60)), draw(6, 40, 60)
+    rows = [[Fraction(w) for w in row] for row in weight.tolist()]
+    exact = [sum(w * x for w, x in zip(row, fractions(a), strict=True)) for row in rows]
+    assert contains(a.linear(weight), exact)
+
+
+def check_squares():
+    a = Ball.point(draw(7, 200))
+    assert contains(a.square(), [x * x for x in fractions(a)])
+
+
+def check_between():
+    lo = draw(8, 200)
+    hi = lo + draw(9, 200).abs() * 1e-9
+    ball = Ball.between(lo, hi)
+    for ends in (lo, hi):
+        assert contains(ball, [Fraction(v) for v in ends.tolist()])

@@ -357,8 +357,8 @@ async function certify() {
   if (one !== operator() || layer !== $("layer").value) return; // another one was chosen meanwhile
   const { requested, dim, order, assessment, witnesses, radii } = certificate;
   $("certificate").hidden = false;
-  $("assessment").textContent = `S^${requested}_{1,0}, n = ${dim}: ${assessment}; order ${order?.toFixed(2) ?? "-∞"}`;
-  const reasons = [...certificate.reasons, certificate.certainty];
+  $("assessment").textContent = `S^${requested}_{1,0}, n = ${dim}: ${assessment === "proved" ? "" : "tested, "}${assessment}; order ${order?.toFixed(2) ?? "-∞"}`;
+  const reasons = [...certificate.reasons, certificate.scope];
   $("reasons").replaceChildren(...reasons.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
   const finite = (values) => values.map((v) => v ?? NaN);
   const curves = Object.entries(certificate.curves).map(([order, values], n) => ({ values: finite(values), label: `|α| = ${order}`, colour: LINES[n] }));
