@@ -22,7 +22,7 @@ from pdno.spectral.points import Points, check_enough_points, kept_modes
 from pdno.spectral.tracing import is_transformed
 
 PointMethod = Literal["auto", "direct", "nufft"]
-# kept modes from which FINUFFT is faster than products, measured for 1,000 to 16,000 points
+# kept modes from which FINUFFT is faster than products: measured in 2D, estimated in 1D and 3D
 NUFFT_FROM = {1: 256, 2: 1024, 3: 2048}
 ACCURACY = {torch.float32: 1e-6, torch.float64: 1e-12}
 

@@ -35,7 +35,7 @@ def trained(grid=None):
 )
 def test_scattered_points_are_no_grid(tmp_path, name, coordinates):
     np.savez(tmp_path / "own.npz", f=FIELD[:, 0], u=FIELD[:, 0], **{name: coordinates})
-    with pytest.raises(ValueError, match=rf"array {name} .* not evenly spaced.*griddata"):
+    with pytest.raises(ValueError, match=rf"array {name} .* not evenly spaced.*coordinates="):
         pdno.read_own(tmp_path / "own.npz", inputs="f", outputs="u")
 
 
