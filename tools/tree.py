@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "operators": {*FOUNDATION, "symbols", "native"},
     "networks": {*FOUNDATION, "symbols", "operators"},
     "training": {*FOUNDATION, *LEARNING, "figures", "data"},
-    "evaluation": {*FOUNDATION, "figures", "symbols", "data", "training"},
+    "evaluation": {*FOUNDATION, *LEARNING, "figures", "data", "training"},
     "theory": {*FOUNDATION, *LEARNING, "figures"},
     "discovery": {*FOUNDATION, *PHYSICS, "symbols", "figures", "data"},
     "exports": {*FOUNDATION, *LEARNING, "training", "evaluation"},

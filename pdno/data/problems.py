@@ -369,7 +369,7 @@ class ShapesProblem(Problem):
         from pdno.data import shapes
 
         make = shapes.plate if self.name == "elasticity" else shapes.poisson
-        return make(self.seed, index, self.resolution)
+        return Sample(*make(self.seed, index, self.resolution), {})
 
 
 class PoissonShapesProblem(ShapesProblem):

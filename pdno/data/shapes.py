@@ -4,7 +4,6 @@ import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
-from pdno.data.problems import Sample
 from pdno.fields.shapes import Outline, random_outline, random_waves
 from pdno.solvers.finite_elements import (
     Mesh,
@@ -15,12 +14,14 @@ from pdno.solvers.finite_elements import (
 )
 
 Array = np.ndarray
+Solved = tuple[torch.Tensor, torch.Tensor, float]
+"""Input and output at the points, and the residual of the solver."""
 REFINEMENTS = {192: 3, 704: 4, 2688: 5}  # of the disc, by the points of a sample
 MIDDLE = np.array([0.5, 0.5])
 DENSE = np.arange(1440) * (2 * np.pi / 1440)  # angles at which distances are measured
 
 
-def poisson(seed: int, index: int, points: int) -> Sample:
+def poisson(seed: int, index: int, points: int) -> Solved:
     """Sample `index` of poisson-shapes: a smooth domain, in half of the samples with a hole."""
     generator, level = np.random.default_rng([seed, index]), REFINEMENTS[points]
     outer = random_outline(generator, MIDDLE, generator.uniform(0.3, 0.36), 0.3)
@@ -38,7 +39,7 @@ def poisson(seed: int, index: int, points: int) -> Sample:
     return _sample(mesh, [f, _distance(mesh, edges)], solution.values, solution.residual, points)
 
 
-def plate(seed: int, index: int, points: int) -> Sample:
+def plate(seed: int, index: int, points: int) -> Solved:
     """Sample `index` of elasticity: the unit square with a smooth hole."""
     generator, (count, rings) = np.random.default_rng([seed, index]), _layers(REFINEMENTS[points])
     centre = MIDDLE + generator.uniform(-0.1, 0.1, 2)
@@ -73,11 +74,11 @@ def _distance(mesh: Mesh, edges: list[Outline]) -> Array:
 
 def _sample(
     mesh: Mesh, inputs: list[Array], outputs: Array, residual: float, points: int
-) -> Sample:
+) -> Solved:
     """Coordinates, weights and inputs, and outputs, padded by points of weight zero."""
     rows = np.stack([*mesh.vertices.T, mesh.weights(), *inputs])
     missing = points - rows.shape[1]
     padded = np.pad(rows, ((0, 0), (0, missing)))
     padded[:2, rows.shape[1] :] = rows[:2, :1]  # where the first point is
     target = np.pad(outputs, ((0, 0), (0, missing)))
-    return Sample(torch.from_numpy(padded), torch.from_numpy(target), residual, {})
+    return torch.from_numpy(padded), torch.from_numpy(target), residual
