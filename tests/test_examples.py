@@ -180,7 +180,7 @@ def test_the_equation_of_noisy_trajectories(tmp_path, capsys):
 
 def test_the_gallery_has_every_example_and_its_picture():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert len(EXAMPLES) == 13
+    assert len(EXAMPLES) == 14
     assert sorted(re.findall(r"literalinclude} \.\./examples/(\w+)\.py", page)) == [
         path.stem for path in EXAMPLES
     ]

@@ -70,7 +70,12 @@ FIGURES = {
 HEADLINE = (
     ("Darcy, 32 × 32", "darcy-small", "PDNO classical", "FNO"),
     ("Darcy, 64 × 64", "darcy-64", "PDNO classical", "FNO"),
-    ("Navier-Stokes, ν = 1e-5, 64 × 64", "navier-stokes-best", "PDNO Markov", "FNO Markov"),
+    (
+        "Navier-Stokes, ν = 1e-5, 64 × 64",
+        "navier-stokes-substeps",
+        "PDNO, 4 substeps",
+        "FNO, 4 substeps",
+    ),
     ("Burgers, 1024 points", "burgers-1024", "PDNO a(x,ξ)", "FNO"),
     ("Heat, 1024 points", "heat-small", "PDIO e^{tA(ξ)}", "PDIO a(x,ξ,t)"),
 )

@@ -183,7 +183,7 @@ def view_layer(
     """
     views = list[dict[str, Array]]()
 
-    def view(f: Tensor, grid: Grid | None = None, t: Time = None) -> None:
+    def view(f: Tensor, grid: Grid | None = None, t: Time = None, **_: object) -> None:
         grid, v = grid or Grid(tuple(f.shape[2:])), f[0, pair[1]]
         values = layer.values_at_nodes(grid, t).on_grid()
         c, b = select_pair(values, *pair)

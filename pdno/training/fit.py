@@ -29,6 +29,7 @@ from pdno.interface.display import Advance, track
 from pdno.interface.errors import TrainingStopped, check_choice
 from pdno.interface.records import refuse_unknown
 from pdno.networks.neural_operator import count_parameters
+from pdno.spectral.metrics import relative_l2
 from pdno.training.checkpoint import EpochRow, RunRecorder
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.losses import Loss, RelativeError
@@ -195,10 +196,11 @@ def _record_errors(operator: TrainedOperator, samples: Samples, tests: Samples |
     }
     made = (make_metrics(e, split=split, metadata=about, **common) for split, e in values.items())
     operator.metrics = tuple(metric for metrics in made for metric in metrics)
-    prediction, target = next(predict_batches(operator, tests or samples, rows=[0]))
-    inputs = (tests or samples).data.batch([0])[0]
-    arrays = {"input": inputs, "target": target, "prediction": prediction}
-    operator.sample_arrays = arrays | {"error": l2_errors(operator, tests or samples, [0])}
+    drawn = tests or samples
+    prediction, target = next(predict_batches(operator, drawn, rows=[0]))
+    arrays = {"input": drawn.data.batch([0])[0], "target": target, "prediction": prediction}
+    error = relative_l2(drawn.weigh(prediction, [0]), drawn.weigh(target, [0]))
+    operator.sample_arrays = arrays | {"error": error}
 
 
 @dataclass

@@ -110,7 +110,7 @@ def test_the_readme_of_a_package_has_no_path_of_the_repository(project):
         with zipfile.ZipFile(make_wheel(project, PDNO_NATIVE="0")) as archive:
             (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
             text = archive.read(name).decode()
-        assert "Content-Type: text/markdown" in text and "## Ten lines that work" in text
+        assert "Content-Type: text/markdown" in text and "## First example" in text
         targets = re.findall(r"(!?)\[[^\]]*\]\(([^)]*)\)", text)
         assert targets and all(target.startswith("https://") for _, target in targets)
         shown = {target.split("/")[4] for mark, target in targets if mark}
