@@ -84,15 +84,19 @@ def plot_velocity_law(results: Results) -> Figure:
         "Biot-Savart, ξ₂/|ξ|": (truth, 1.2),
         "learned − exact": (law - truth, 0.2),
     }
-    figure = Figure(figsize=(9.6, 2.4))
+    figure = Figure(figsize=(9.6, 2.6), layout="constrained")
     share = np.linalg.norm(weight * exact, axis=0)[kept][order]
     x, y = xi[kept][order].T
-    for axes, (title, (values, limit)) in zip(figure.subplots(1, 3), panels.items(), strict=True):
+    row = figure.subplots(1, 3, sharey=True)
+    for axes, (title, (values, limit)) in zip(row, panels.items(), strict=True):
         colours: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
-        image = axes.scatter(x, y, c=values[kept][order], marker="s", s=9, linewidths=0, **colours)
+        image = axes.scatter(
+            x, y, c=values[kept][order], marker="s", s=32, linewidths=0, **colours
+        )
         axes.tricontour(x, y, share / share.max(), levels=[EXCITED], colors="black")
-        axes.set(title=title, xlabel="ξ₁", ylabel="ξ₂")
+        axes.set(title=title, xlabel="ξ₁")
         figure.colorbar(image, ax=axes)
+    row[0].set_ylabel("ξ₂")
     return figure
 
 
