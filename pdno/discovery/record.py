@@ -1,6 +1,6 @@
 """Discoveries as files: `pdno discover FILE --out folder`.
 
-equation.txt      what was found, as it is printed
+equation.txt      the equation, as it is printed
 equation.tex      the equation as LaTeX, where one fits
 discovery.json    coefficients, covariance, noise, residuals, and the equations that were tried
 symbol.svg        A(ξ) of the linear terms with its bars, in one dimension
@@ -33,42 +33,42 @@ def discover_file(
     window: int | None = None,
     tolerance: float = 1e-4,
 ) -> Discovery:
-    """Find the equation of a file of trajectories and write what was found into a folder."""
+    """Find the equation of a file of trajectories and write the result into a folder."""
     u, times = read_trajectories(file)
     library = {name: list(terms) for name in field_names(u.shape[2])} if terms else None
-    found = discover(u, times, library, period=period, window=window, tolerance=tolerance)
-    write_discovery(found, out)
-    return found
+    discovery = discover(u, times, library, period=period, window=window, tolerance=tolerance)
+    write_discovery(discovery, out)
+    return discovery
 
 
-def write_discovery(found: Discovery, out: Path) -> None:
+def write_discovery(discovery: Discovery, out: Path) -> None:
     """Write equation, numbers and figure."""
     out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "equation.txt", f"{found}\n")
-    if found.accepted:
-        write_text(out / "equation.tex", f"{found.equation().latex}\n")
-    generator, covariance = found.generator, found.generator.covariance
+    write_text(out / "equation.txt", f"{discovery}\n")
+    if discovery.accepted:
+        write_text(out / "equation.tex", f"{discovery.equation().latex}\n")
+    generator, covariance = discovery.generator, discovery.generator.covariance
     assert covariance is not None
     record = {
-        "accepted": found.accepted,
+        "accepted": discovery.accepted,
         "terms": [
             {"field": generator.names[term.field], "term": term.text, "coefficient": c}
             for term, c in zip(generator.listed(), generator.coefficients.tolist(), strict=True)
         ],
         "covariance": covariance.tolist(),
         "period": generator.period,
-        "misfit": found.misfit,
-        "limit": found.limit,
-        "window": found.window,
-        "noise": found.noise,
-        "reach": found.reach,
-        "trajectories": found.trajectories,
-        "alike": found.alike,
-        "path": [[n, e if e < float("inf") else None] for n, e in found.path],
+        "misfit": discovery.misfit,
+        "limit": discovery.limit,
+        "window": discovery.window,
+        "noise": discovery.noise,
+        "reach": discovery.reach,
+        "trajectories": discovery.trajectories,
+        "alike": discovery.alike,
+        "path": [[n, e if e < float("inf") else None] for n, e in discovery.path],
     }
     write_text(out / "discovery.json", json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    if generator.dim == 1 and generator.fields == 1 and found.accepted:
-        save_figure(plot_symbol(found), out / "symbol.svg")
+    if generator.dim == 1 and generator.fields == 1 and discovery.accepted:
+        save_figure(plot_symbol(discovery), out / "symbol.svg")
 
 
 def symbol_with_bars(generator: Generator, xi: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,10 +95,10 @@ def symbol_with_bars(generator: Generator, xi: Tensor) -> tuple[Tensor, Tensor]:
     return learned, NORMAL_95 * torch.complex(*parts)
 
 
-def plot_symbol(found: Discovery, exact: Generator | None = None) -> Figure:
+def plot_symbol(discovery: Discovery, exact: Generator | None = None) -> Figure:
     """A(ξ) with bars in one dimension, beside that of an exact equation."""
-    xi = torch.arange(max(4, round(1.5 * found.reach)) + 1)[:, None]
-    learned, bars = symbol_with_bars(found.generator, xi)
+    xi = torch.arange(max(4, round(1.5 * discovery.reach)) + 1)[:, None]
+    learned, bars = symbol_with_bars(discovery.generator, xi)
     truth = None if exact is None else symbol_with_bars(exact, xi)[0].numpy()
     numbers = xi[:, 0].numpy(), learned.numpy(), bars.numpy()
-    return plot_learned_symbol(*numbers, found.reach, truth)
+    return plot_learned_symbol(*numbers, discovery.reach, truth)

@@ -134,7 +134,7 @@ def compare_velocity_law(
     `excitation` are frames of the vorticity ω, (B, 1, *N), and σ is the `deviation` by which the
     normaliser divides them.
     """
-    if not isinstance(head.velocity, PseudoDifferentialOperator) or head.options.velocity is None:
+    if not isinstance(head.velocity, PseudoDifferentialOperator):
         raise ValueError("the head has no velocity law: take TransportHead(velocity='learned')")
     if grid.dim != 2 or head.channels != 1:
         raise ValueError(f"{head.channels} fields in {grid.dim}D: it takes a vorticity in 2D")

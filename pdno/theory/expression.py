@@ -8,6 +8,7 @@ each has an `Arithmetic`, whose values have their components along the last axis
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -39,18 +40,18 @@ class Arithmetic(Protocol[V]):
     def leaf(self, function: Callable[[Tensor, Tensor], Tensor]) -> V: ...
 
 
-class Expression:
+class Expression(ABC):
     """A symbol a(x, ξ) that is put together from pieces."""
 
     parts: tuple["Expression", ...] = ()
 
+    @abstractmethod
     def on(self, arithmetic: Arithmetic[V]) -> V:
         """The value in an arithmetic."""
-        raise NotImplementedError
 
+    @abstractmethod
     def label(self, parts: Sequence[str]) -> str:
         """The expression as text, with those of its parts."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return self.label([str(part) for part in self.parts])
