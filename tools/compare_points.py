@@ -88,7 +88,7 @@ class GINO(nn.Module):
         self.model = Model(
             in_channels=channels, out_channels=1, gno_coord_dim=2, in_gno_radius=0.08,
             out_gno_radius=0.08, fno_n_modes=(8, 8), fno_hidden_channels=16, fno_n_layers=3,
-            fno_in_channels=16, gno_use_open3d=False, gno_use_torch_scatter=False,
+            fno_in_channels=16, in_gno_transform_type="nonlinear", gno_use_open3d=False, gno_use_torch_scatter=False,
         )  # fmt: skip
         self.queries = pdno.Grid.cells((24, 24)).points()[None]
 

@@ -7,8 +7,9 @@ import random
 import h5py
 import numpy as np
 import pytest
+import torch
 
-from pdno.data.dataset import open_dataset
+from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.problems import (
     BurgersProblem,
     DarcyProblem,
@@ -16,6 +17,7 @@ from pdno.data.problems import (
     NavierStokesProblem,
 )
 from pdno.data.shards import Manifest, ShardRecord, build_shard, write_manifest
+from pdno.spectral.grid import Grid
 
 PROBLEMS = [
     HeatProblem(samples=6, resolution=16, frames=3),
@@ -43,6 +45,15 @@ def built(problem, first=2, count=3):
 def shard(request):
     with h5py.File(io.BytesIO(built(request.param)), "r") as file:
         yield request.param, file
+
+
+@pytest.mark.parametrize(("samples", "channels", "points"), [(2000, 1, 4), (3, 40, 4), (1, 1, 2)])
+def test_many_small_samples_fit_into_the_size_that_a_shard_may_have(
+    tmp_path, samples, channels, points
+):
+    fields = torch.ones(samples, channels, points)
+    saved = OperatorDataset.from_arrays(fields, fields, Grid((points,))).save(tmp_path / "data")
+    assert len(open_dataset(saved)) == samples
 
 
 def test_the_groups_and_attributes_are_those_of_the_specification(shard):
