@@ -1,16 +1,20 @@
 """Operators on scattered points at equal CPU seconds: on points, on grids, DeepONet, GINO.
 
-    python tools/compare_points.py poisson-shapes --samples 160 --seconds 60 --seeds 0
+    python tools/compare_points.py poisson-shapes --seeds 0 1 2 --out results/scattered-points
 
-Each network is timed for one epoch and then trained for as many epochs as fit into the budget of
-CPU seconds. Errors are relative L2 over the domain, with the weights of the mesh, on test samples
-whose domains were never seen.
+An epoch of each network is timed, and the network is then trained for as many epochs as fit into
+the budget of CPU seconds. Errors are relative L2 over the domain, with the weights of the mesh, on
+validation and test samples whose domains were never seen; settings were chosen by the validation
+samples. Results are added to metrics.csv of the folder, and what is there is not run again.
 """
 
 import argparse
 import itertools
+import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +23,16 @@ from torch.nn import functional
 import pdno
 from pdno.data.generate import collect
 from pdno.data.problems import PROBLEMS
+from pdno.files.metric_table import (
+    ERROR,
+    Metadata,
+    Metric,
+    make_metrics,
+    read_metrics,
+    write_metrics,
+)
 
-TEST = 40
+TRAIN, REST = 160, 40
 
 
 class OnGrid(nn.Module):
@@ -86,9 +98,11 @@ class GINO(nn.Module):
         from neuralop.models import GINO as Model
 
         self.model = Model(
-            in_channels=channels, out_channels=1, gno_coord_dim=2, in_gno_radius=0.08,
-            out_gno_radius=0.08, fno_n_modes=(8, 8), fno_hidden_channels=16, fno_n_layers=3,
-            fno_in_channels=16, in_gno_transform_type="nonlinear", gno_use_open3d=False, gno_use_torch_scatter=False,
+            in_channels=channels, out_channels=1, gno_coord_dim=2, gno_embed_channels=8,
+            in_gno_radius=0.06, out_gno_radius=0.06, fno_in_channels=channels,
+            in_gno_channel_mlp_hidden_layers=[32, 32], out_gno_channel_mlp_hidden_layers=[32, 32],
+            fno_n_modes=(12, 12), fno_hidden_channels=24, fno_n_layers=3,
+            gno_use_open3d=False, gno_use_torch_scatter=False,
         )  # fmt: skip
         self.queries = pdno.Grid.cells((24, 24)).points()[None]
 
@@ -107,57 +121,91 @@ class GINO(nn.Module):
 
 def networks(channels: int) -> dict[str, Callable[[], nn.Module]]:
     """The networks that are compared, by name."""
-    small = {"width": 24, "layers": 3, "modes": 6}
-    low_rank = {"symbol": "low-rank", "rank": 2, "symbol_hidden": 16, "padding": 0.25}
+    small = {"width": 24, "layers": 3, "modes": 6, "padding": 0.25}
+    symbol = {"symbol": "low-rank", "rank": 2, "symbol_hidden": 16}
     return {
-        "PDNO on points": lambda: pdno.PDNO(2, channels, 1, **small, **low_rank),
-        "FNO on points": lambda: pdno.FNO(2, channels, 1, 24, 3, 6, padding=0.25),
-        "PDNO on a 32² grid": lambda: OnGrid(
-            pdno.PDNO(2, channels + 1, 1, **small, **low_rank), 32
-        ),
-        "FNO on a 32² grid": lambda: OnGrid(
-            pdno.FNO(2, channels + 1, 1, 24, 3, 6, padding=0.25), 32
-        ),
-        "DeepONet, 16² sensors": lambda: DeepONet(channels),
+        "PDNO on points": lambda: pdno.PDNO(2, channels, 1, **small, **symbol),
+        "FNO on points": lambda: pdno.FNO(2, channels, 1, **small),
+        "PDNO on a grid": lambda: OnGrid(pdno.PDNO(2, channels + 1, 1, **small, **symbol), 32),
+        "FNO on a grid": lambda: OnGrid(pdno.FNO(2, channels + 1, 1, **small), 32),
+        "DeepONet": lambda: DeepONet(channels),
         "GINO": lambda: GINO(channels),
     }
 
 
-def main() -> None:
-    """Print a row for each network and seed."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("problem", choices=["poisson-shapes", "elasticity"])
-    parser.add_argument("--samples", type=int, default=160)
-    parser.add_argument("--resolution", type=int, default=704)
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--only", nargs="+")
-    chosen = parser.parse_args()
-    problem = PROBLEMS[chosen.problem](samples=chosen.samples + TEST, resolution=chosen.resolution)
+def datasets(name: str, points: int) -> tuple[pdno.OperatorDataset, ...]:
+    """Training, validation and test samples."""
+    problem = PROBLEMS[name](samples=TRAIN + 2 * REST, resolution=points)
     samples = [problem.sample(index) for index in range(problem.samples)]
     data = collect(samples, problem.grid(), None, problem.fields, problem.geometry)
-    train, test = data.split(test=TEST)
-    made = networks(len(data.channels.inputs))
-    for name, seed in itertools.product(chosen.only or made, chosen.seeds):
-        options = {"batch_size": 8, "normalization": "channel", "learning_rate": 2e-3}
-        torch.manual_seed(seed)
-        pdno.fit(made[name](), train.subset(range(16)), epochs=1, save=False, **options)
-        begun = time.process_time()
-        pdno.fit(made[name](), train, epochs=1, save=False, **options)
-        each = time.process_time() - begun
-        epochs = max(2, round(chosen.seconds / each))
-        torch.manual_seed(seed)
-        network = made[name]()
-        operator = pdno.fit(
-            network, train, test, epochs=epochs, seed=seed, evaluate_every=epochs, **options
-        )
-        record, last = operator.training_record, operator.history[-1]
-        assert record is not None
-        count = sum(p.numel() for p in network.parameters())
+    parts = range(TRAIN), range(TRAIN, TRAIN + REST), range(TRAIN + REST, len(data))
+    return tuple(map(data.subset, parts))
+
+
+def compare(
+    make: Callable[[], nn.Module],
+    data: tuple[pdno.OperatorDataset, ...],
+    seconds: float,
+    seed: int,
+) -> tuple[dict[str, dict[str, float]], int]:
+    """Metrics by split, and the number of parameters, of one training within the seconds."""
+    train, validation, test = data
+    options = {"batch_size": 8, "normalization": "channel", "learning_rate": 2e-3, "save": False}
+    part = train.subset(range(40))
+    pdno.fit(make(), part.subset(range(8)), epochs=1, **options)  # what is made once
+    begun = time.process_time()
+    pdno.fit(make(), part, epochs=1, **options)
+    epoch = (time.process_time() - begun) * len(train) / len(part)
+    epochs = max(2, round(seconds / epoch))
+    torch.manual_seed(seed)
+    network = make()
+    operator = pdno.fit(network, train, epochs=epochs, seed=seed, **options)
+    record, steps = operator.training_record, epochs * len(train) // 8
+    assert record is not None
+    values = {
+        "training": {"cpu seconds": record.cpu_seconds, "steps": steps, "epochs": epochs},
+        "train": {ERROR: operator.history[-1].train},
+        "validation": {ERROR: pdno.evaluate(operator, validation).mean()},
+        "test": {ERROR: pdno.evaluate(operator, test).mean()},
+    }
+    return values, sum(p.numel() for p in network.parameters())
+
+
+def main() -> None:
+    """Print a row for each network and seed, and keep its metrics."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("problem", choices=["poisson-shapes", "elasticity"])
+    parser.add_argument("--points", type=int, default=704, choices=[192, 704, 2688])
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--only", nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    data, path = datasets(chosen.problem, chosen.points), chosen.out / "metrics.csv"
+    makers = networks(len(data[0].channels.inputs))
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
+    metadata = Metadata(
+        "scattered-points", chosen.problem, samples=TRAIN, mode="static", commit=commit,
+        training_resolution=chosen.points,
+    )  # fmt: skip
+    for seed, name in itertools.product(chosen.seeds, chosen.only or makers):
+        kept = read_metrics(path) if path.is_file() else list[Metric]()
+        if any((m.experiment, m.model, m.seed) == (chosen.problem, name, seed) for m in kept):
+            continue
+        values, parameters = compare(makers[name], data, chosen.seconds, seed)
+        common = {"experiment": chosen.problem, "model": name, "resolution": chosen.points}
+        common |= {"seed": seed, "parameters": parameters}
+        common["seconds"] = values["training"]["cpu seconds"]
+        common["metadata"] = replace(metadata, family=name.split()[0])
+        new = [
+            m for split, part in values.items() for m in make_metrics(part, split=split, **common)
+        ]
+        chosen.out.mkdir(parents=True, exist_ok=True)
+        write_metrics(path, [*kept, *new])
+        errors = "  ".join(f"{m.split} {m.value:.4f}" for m in new if m.metric == ERROR)
         print(
-            f"{chosen.problem}  {name:22} {count:8,} parameters  {epochs:4} epochs  "
-            f"{record.cpu_seconds:5.0f} CPU s  "
-            f"seed {seed}  error {last.test:.4f}  train {last.train:.4f}",
+            f"{chosen.problem}  {name:22} seed {seed}  {parameters:8,} parameters  {errors}",
             flush=True,
         )
 

@@ -239,7 +239,8 @@ def checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> T
         problem = f"{name} of {len(field)} samples on {grid.sets} sets of points or masks"
         raise ValueError(f"{problem}; expected as many, or one for all samples")
     if (bad := not_finite(field)) is not None:
-        cure = "leave it out, or, where it is outside of the domain, give mask="
+        mask = "Points(..., mask=)" if isinstance(grid, Points) else "mask="
+        cure = f"leave it out, or, where it is outside of the domain, give {mask}"
         raise ValueError(f"{name} of sample {bad} have NaN or infinity: {cure}")
     return field
 

@@ -339,6 +339,8 @@ def _numbers(name: str, values: Any) -> Tensor:
 
 def _as_sets(coordinates: Any, mask: Any) -> tuple[Tensor, Tensor]:
     """Coordinates (P, d) or (B, P, d), and which of them are there."""
+    if isinstance(coordinates, np.ndarray) and coordinates.dtype == object:
+        coordinates = list(coordinates)
     listed = isinstance(coordinates, Sequence) and bool(len(coordinates))
     if listed and all(np.ndim(part) == 2 for part in coordinates):
         sets = [_numbers("coordinates", part) for part in coordinates]
@@ -386,6 +388,8 @@ def _check_coordinates(x: Tensor, valid: Tensor, *, periodic: bool) -> None:
         if twice := len(distinct) - len(torch.unique(distinct, dim=0)):
             where = f" of set {number}" if x.dim() == 3 else ""
             cure = "leave the duplicates out"
+            if x.dim() == 3:
+                cure += ", or, where they pad sets of different sizes, give mask="
             if periodic:
                 cure += ", also those at 0 and 1, which are one point of a torus"
             raise ValueError(f"{twice} points{where} are duplicates: {cure}")

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -181,6 +182,8 @@ def test_mesh_weights_add_up_to_the_domain():
         ([[0.5, 1.5]], {}, r"lie in \[0.5, 1.5\]; expected \[0, 1\]: scale them"),
         ([[0.5, 0.5], [0.5, 0.5]], {}, "1 points are duplicates"),
         ([[0.0], [1.0]], {"periodic": True}, "duplicates"),
+        ([[[0.5], [0.5]]], {}, "1 points of set 0 are duplicates.*different sizes, give mask="),
+        ([[0.1, 0.2], [0.3]], {}, "coordinates are no array of numbers"),
         ([[0.5, float("nan")]], {}, "coordinates have NaN or infinity: leave these points out"),
         ([[0.5, 0.5]], {"weights": [0.0]}, "not all positive"),
         ([[0.5, 0.5]], {"weights": [1.0, 2.0]}, "one per point"),
@@ -190,6 +193,23 @@ def test_mesh_weights_add_up_to_the_domain():
 def test_wrong_points_are_refused(coordinates, options, message):
     with pytest.raises(ValueError, match=message):
         Points(coordinates, **options)
+
+
+def test_sets_of_different_sizes_need_a_mask():
+    sets = torch.rand(2, 5, 2)
+    sets[1, 4:] = torch.nan
+    with pytest.raises(ValueError, match="where they pad sets of different sizes, give mask="):
+        Points(sets)
+    with_mask = Points(sets, mask=sets.isfinite().all(-1))
+    ragged = np.empty(2, dtype=object)
+    ragged[:] = [sets[0].numpy(), sets[1, :4].numpy()]
+    assert with_mask.counts == Points(ragged).counts == [5, 4]
+    fields = [np.ones((1, n)) for n in (5, 5)]
+    with pytest.raises(ValueError, match="sample 1 has 5 values on 4 points"):
+        pdno.OperatorDataset.from_arrays(fields, fields, with_mask)
+    with pytest.raises(ValueError, match=r"sample 1 have NaN .*give Points\(..., mask=\)"):
+        nan = torch.tensor([1.0, torch.nan]).expand(5, 2).T[:, None]
+        pdno.OperatorDataset.from_arrays(nan, nan, Points(sets[0]))
 
 
 def test_wrong_use_is_refused():
