@@ -10,6 +10,9 @@ u starts as the latest frame v, the last channels of the input f, and takes its 
 of advection is a warp and no short Fourier series; what is left, δ and r, is smooth and small.
 w is the state half a substep later, and d looks up δ half-way: the midpoint rule in time and in
 space, of second order. Without a velocity there is neither: d = δ/K, all from the network.
+
+With `coarsen` the network and the velocity see only the modes of u that a coarser grid holds, and
+δ and r are interpolated back. The warp moves the fine scales of u all the same.
 """
 
 from collections.abc import Callable
@@ -22,7 +25,7 @@ from torch import Tensor, nn
 from pdno.interface.records import Record, by_kind
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.operators.warp import Interpolation, warp
-from pdno.spectral.calculus import laplacian_symbol
+from pdno.spectral.calculus import laplacian_symbol, resample_by_axis
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
 from pdno.symbols.analytic import BiotSavart
@@ -58,6 +61,7 @@ class TransportHead(Record):
     time_step: Annotated[float, Field(gt=0)] = 1.0
     interpolation: Interpolation = "quintic"
     refine: Annotated[int, Field(ge=1, le=8)] = 2
+    coarsen: Annotated[int, Field(ge=1, le=8)] = 1
 
     def inputs(self, dim: int) -> int:
         """Inputs of the network beyond f: the velocity."""
@@ -106,18 +110,37 @@ class Transport(nn.Module):
             self.pace = nn.Parameter(torch.ones(()))
         self.velocity: nn.Module | None = make_velocity(options, dim, channels)
 
+    def network_grid(self, grid: Grid) -> Grid:
+        """The grid of the network below, for fields on a grid."""
+        coarsen = self.options.coarsen
+        if any(n % coarsen for n in grid.shape):
+            raise ValueError(
+                f"{grid} for a head with coarsen={coarsen}: expected multiples of {coarsen} points"
+            )
+        return grid if coarsen == 1 else Grid(tuple(n // coarsen for n in grid.shape))
+
     def forward(self, f: Tensor, network: Network) -> Tensor:
         """The next frame, from the input f (B, k·C, *N)."""
-        past, u, substeps = f[:, : -self.channels], f[:, -self.channels :], self.options.substeps
+        whole = Grid(tuple(f.shape[2:])).shape
+        coarse = self.network_grid(Grid(whole)).shape
+        past = self.resample(f[:, : -self.channels], coarse)
+        u, substeps = f[:, -self.channels :], self.options.substeps
         for _ in range(substeps):
-            flow = [] if self.options.velocity is None else [self.flow_midway(u)]
-            outputs = network(torch.cat([past, u, *flow], dim=1))
+            smooth = self.resample(u, coarse)
+            flow = [] if self.options.velocity is None else [self.flow_midway(smooth)]
+            outputs = network(torch.cat([past, smooth, *flow], dim=1))
             displacement = outputs[:, : self.dim] * (REACH / substeps)
             if flow:
                 displacement = displacement + self.pace * (REACH / substeps) * flow[0]
                 displacement = warp(displacement, displacement / 2, *MIDWAY)
-            u = self.carry(u, displacement) + outputs[:, self.dim :] / substeps
+            step = torch.cat([displacement, outputs[:, self.dim :] / substeps], dim=1)
+            step = self.resample(step, whole)
+            u = self.carry(u, step[:, : self.dim]) + step[:, self.dim :]
         return u
+
+    def resample(self, f: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """f on the grid of the network, or back on that of u."""
+        return f if tuple(f.shape[2:]) == shape else resample_by_axis(f, shape)
 
     def flow(self, u: Tensor) -> Tensor:
         """The displacement -Δt K_b[u] by the velocity of a frame, in units of the `REACH`.

@@ -148,14 +148,14 @@ class NeuralOperator(ExactScales):
         where.check(f, "f")
         if isinstance(where, Points) or output_grid is not None:
             return self._between_points(f, t, where, output_grid or where)
-        network = partial(self._outputs, grid=where, t=t)
         if self.head is None:
-            return network(f)
+            return self._outputs(f, where, t)
+        network = partial(self._outputs, grid=self.head.network_grid(where), t=t)
         if torch.compiler.is_compiling():  # the compiler sees that symbols are evaluated again
             frame: Tensor = self.head(f, network)
             return frame
         with share_values(self._values(where, t)):
-            frame = self.head(f, partial(self._outputs, grid=where))
+            frame = self.head(f, partial(network, t=None))
             return frame
 
     def _outputs(self, f: Tensor, grid: Grid, t: Tensor | float | None = None) -> Tensor:
@@ -195,6 +195,7 @@ class NeuralOperator(ExactScales):
         self, grid: Grid, t: Tensor | float | None = None
     ) -> list[tuple[PseudoDifferentialOperator, Grid, SymbolValues]]:
         """The values of all symbols on their grids, with their graph, for several calls."""
+        grid = grid if self.head is None else self.head.network_grid(grid)
         inner = self.inner_grid(grid)
         values = [(layer, inner, layer.values_at_nodes(inner, t)) for layer in self.layers]
         if self.velocity is not None:
@@ -209,6 +210,7 @@ class NeuralOperator(ExactScales):
         """
         if self.takes_time or self.pde_parameters:
             raise ValueError("symbols of time or PDE parameters vary: do not freeze them")
+        grid = grid if self.head is None else self.head.network_grid(grid)
         inner = self.inner_grid(grid)
         if self.velocity is not None:
             self.velocity.cache_values(grid)
@@ -259,6 +261,11 @@ class NeuralOperator(ExactScales):
         """The velocity K_b of a transport head that has one."""
         velocity = None if self.head is None else self.head.velocity
         return velocity if isinstance(velocity, PseudoDifferentialOperator) else None
+
+    @property
+    def coarsen(self) -> int:
+        """How many times as fine the grid of a recurrence is as that of the blocks."""
+        return 1 if self.head is None else self.head.options.coarsen
 
     def inner_grid(self, grid: Grid) -> Grid:
         """The grid of the blocks: that of f with the padding, or twice as many points."""

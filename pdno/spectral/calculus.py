@@ -62,6 +62,21 @@ def resample(f: Tensor, shape: Sequence[int], *, multiplier: Tensor | None = Non
     return inverse(f_hat, new)
 
 
+def resample_by_axis(f: Tensor, shape: Sequence[int]) -> Tensor:
+    """As `resample`, by a real matrix for each axis: faster for small grids, and exportable."""
+    for axis, m in enumerate(shape, start=f.dim() - len(shape)):
+        if f.shape[axis] != m:
+            matrix = _resampling_matrix(f.shape[axis], m, f.dtype, f.device)
+            f = torch.movedim(torch.movedim(f, axis, -1) @ matrix, -1, axis)
+    return f.contiguous()
+
+
+@lru_cache(maxsize=32)
+def _resampling_matrix(n: int, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The matrix (N, M) of `resample` on one axis."""
+    return resample(torch.eye(n, dtype=torch.float64), (m,)).to(device, dtype)
+
+
 def sample_at_grid(f: Tensor, shape: Sequence[int]) -> Tensor:
     """The trigonometric polynomial through the samples f, at the points of another grid.
 

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from types import EllipsisType
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from pdno.interface.records import Record, by_kind
 from pdno.networks.neural_operator import NeuralOperator, rollout
+from pdno.spectral.calculus import resample_by_axis
 from pdno.spectral.grid import Grid
 from pdno.training.samples import Batch, Samples, example_noise
 from pdno.training.statistics import Normalization, Normalizer, fit_normalizer
@@ -207,7 +209,21 @@ class _Recurrent(Task):
             )
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
-        return rollout(net.step, inputs, len(self._need(times)))
+        return self._frames(net, inputs, len(self._need(times)))
+
+    def _frames(
+        self, net: NormalizedNetwork, inputs: Tensor, steps: int, *, recompute: bool = False
+    ) -> Tensor:
+        """A rollout, (B, steps, C, *N), on the grid that the network carries its frames on."""
+        finer = int(getattr(net.network, "coarsen", 1))
+        if finer == 1:
+            return rollout(net.step, inputs, steps, recompute=recompute)
+        net = replace(net, grid=Grid(tuple(finer * n for n in net.grid.shape)))
+        inputs = resample_by_axis(inputs, net.grid.shape)
+        frames = rollout(net.step, inputs, steps, recompute=recompute)
+        every = [slice(None, None, finer)] * net.grid.dim
+        points: tuple[EllipsisType | slice, ...] = (..., *every)
+        return frames[points]
 
 
 class Rollout(_Recurrent):
@@ -231,7 +247,8 @@ class Rollout(_Recurrent):
         return replace(whole, targets=whole.targets[:, : self.steps], frame_by_frame=True)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
-        return rollout(net.step, batch.inputs, batch.targets.shape[1], recompute=self.recompute)
+        steps = batch.targets.shape[1]
+        return self._frames(net, batch.inputs, steps, recompute=self.recompute)
 
 
 class _OneStep(_Recurrent):
@@ -272,9 +289,8 @@ class _OneStep(_Recurrent):
         return Batch(inputs, targets[:, 0].contiguous(), None, parameters, grids=grids)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
-        if self.unroll > 1:
-            return rollout(net.step, batch.inputs, self.unroll)
-        return net.step(batch.inputs)
+        frames = self._frames(net, batch.inputs, self.unroll)
+        return frames if self.unroll > 1 else frames[:, 0]
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
         latest = inputs if self.frames is None else inputs[:, -self.frames * net.channels :]
