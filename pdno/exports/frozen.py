@@ -20,6 +20,7 @@ from pdno.networks.heads import Transport, diffuse
 from pdno.networks.neural_operator import NeuralOperator, cut
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator, truncate_rank
 from pdno.operators.warp import interpolation_coefficients, read_between
+from pdno.spectral.calculus import every_point, resampling_matrix
 from pdno.spectral.fourier import axis_waves
 from pdno.spectral.grid import Grid, axis_modes, hermitian_weights, kept_per_axis
 from pdno.symbols.base import Time
@@ -191,12 +192,13 @@ class FrozenNetwork(nn.Module):
 
     def __init__(self, network: NeuralOperator, grid: Grid, t: Time, shared: SharedTables) -> None:
         super().__init__()
-        self.grid, inner = grid, network.inner_grid(grid)
+        self.grid, below = grid, grid if network.head is None else network.head.network_grid(grid)
+        inner = network.inner_grid(below)
         self.network = copy.deepcopy(network, {id(p): p for p in network.parameters()})
         self.network.coordinates = "none"
         frozen = [freeze_network(operator, inner, t, shared) for operator in network.operators]
         self.network.add_module("operators", nn.ModuleList(frozen))
-        self.network.add_module("lift", FrozenLift(network, grid))
+        self.network.add_module("lift", FrozenLift(network, below))
         if network.head is not None:
             self.network.add_module("head", freeze_head(network.head, grid, shared))
 
@@ -224,10 +226,15 @@ class FrozenTransport(Transport):
     def __init__(self, head: Transport, grid: Grid, shared: SharedTables) -> None:
         super().__init__(head.dim, head.channels, head.options)
         self.load_state_dict(head.state_dict())
+        below = head.network_grid(grid)
         if head.velocity is not None:
-            self.velocity = freeze_network(head.velocity, grid, None, shared)
+            self.velocity = freeze_network(head.velocity, below, None, shared)
         options, c = head.options, head.c.detach().double() / head.options.substeps
-        for axis, n in enumerate(grid.shape):
+        self.coarse = below.shape
+        for axis, (n, m) in enumerate(zip(grid.shape, below.shape, strict=True)):
+            if n != m:
+                self.register_buffer(f"coarsened_{axis}", resampling_matrix(n, m))
+                self.register_buffer(f"interpolated_{axis}", resampling_matrix(m, n))
             points = torch.eye(n, dtype=torch.float64)[:, None]
             finer = interpolation_coefficients(points, options.interpolation, options.refine)
             self.register_buffer(f"finer_{axis}", finer[:, 0])
@@ -235,19 +242,25 @@ class FrozenTransport(Transport):
                 spread = diffuse(points.expand(-1, len(c), -1), c)
                 self.register_buffer(f"diffused_{axis}", spread.movedim(0, 1))
 
-    def carry(self, u: Tensor, displacement: Tensor) -> Tensor:
-        nodes = self._along_axes(u, "finer")
-        carried = read_between(nodes, displacement, self.options.interpolation)
-        return carried if self.log_c is None else self._along_axes(carried, "diffused")
+    def resample(self, f: Tensor, shape: tuple[int, ...]) -> Tensor:
+        if self.options.coarsen == 1:
+            return f
+        return along_axes(self, f, "coarsened" if shape == self.coarse else "interpolated")
 
-    def _along_axes(self, f: Tensor, name: str) -> Tensor:
-        """f (B, C, *N) times matrices (N, M) or (C, N, M), one for each axis."""
-        for axis in range(self.dim):
-            along = f.movedim(2 + axis, -1)
-            lines = along.flatten(2, -2) if self.dim > 1 else along.unsqueeze(2)
-            product = lines @ self.get_buffer(f"{name}_{axis}")
-            f = torch.unflatten(product, 2, along.shape[2:-1]).movedim(-1, 2 + axis)
-        return f
+    def carry(self, u: Tensor, displacement: Tensor) -> Tensor:
+        nodes = along_axes(self, u, "finer")
+        carried = read_between(nodes, displacement, self.options.interpolation)
+        return carried if self.log_c is None else along_axes(self, carried, "diffused")
+
+
+def along_axes(module: nn.Module, f: Tensor, name: str) -> Tensor:
+    """f (B, C, *N) times matrices (N, M) or (C, N, M) of a module, one for each axis."""
+    for axis in range(f.dim() - 2):
+        along = f.movedim(2 + axis, -1)
+        lines = along.flatten(2, -2) if f.dim() > 3 else along.unsqueeze(2)
+        product = lines @ module.get_buffer(f"{name}_{axis}")
+        f = torch.unflatten(product, 2, along.shape[2:-1]).movedim(-1, 2 + axis)
+    return f
 
 
 class FrozenPredictor(nn.Module):
@@ -263,6 +276,7 @@ class FrozenPredictor(nn.Module):
         super().__init__()
         assert operator.sampling is not None
         self.task, self.grid, self.times = operator.task, grid, times
+        self.frame_grid, self.recurrent = grid, hasattr(operator.task, "residual")
         frames, net = getattr(self.task, "frames", None), operator.on(grid)
         self.output_channels = operator.sampling.output_channels
         self.input_channels = operator.sampling.input_channels
@@ -279,6 +293,12 @@ class FrozenPredictor(nn.Module):
                 arguments = [torch.cat([seen.new_tensor([[t]]), seen], dim=1) for t in arguments]
         elif isinstance(self.task, SpaceTime):
             grid = Grid((*grid.shape, len(times or ())))
+        # recurrent tasks carry frames on the grid that a head wants
+        self.finer = int(getattr(net.network, "coarsen", 1)) if self.recurrent else 1
+        if self.finer > 1:
+            for axis, n in enumerate(grid.shape):
+                self.register_buffer(f"interpolated_{axis}", resampling_matrix(n, self.finer * n))
+            self.frame_grid = grid = Grid(tuple(self.finer * n for n in grid.shape))
         shared: SharedTables = {}
         frozen = [freeze_network(net.network, grid, t, shared) for t in arguments]
         self.networks = nn.ModuleList(frozen)
@@ -290,12 +310,14 @@ class FrozenPredictor(nn.Module):
         """The prediction in the units of the data."""
         self.grid.check(inputs, "inputs")
         channels, constant = self.output_channels, self.constant
-        around = self.grid, self.inputs, self.outputs, channels, constant
+        inputs = along_axes(self, inputs, "interpolated") if self.finer > 1 else inputs
+        around = self.frame_grid, self.inputs, self.outputs, channels, constant
         residual = getattr(self.task, "residual", False)
         nets = [NormalizedNetwork(net, *around, residual=residual) for net in self.networks]
         if isinstance(self.task, OneShot):
             return torch.stack([net(inputs) for net in nets], dim=1)
-        return self.frames(partial(self.task.predict, nets[0], inputs))
+        predicted = self.frames(partial(self.task.predict, nets[0], inputs))
+        return predicted if self.finer == 1 else every_point(predicted, self.finer, self.grid.dim)
 
     def frames(self, predict: Callable[[Times], Tensor]) -> Tensor:
         """What a function of times predicts: at the times of this file, or one step."""

@@ -171,7 +171,12 @@ def _start(
     operator = TrainedOperator.load(folder)
     record = operator.training_record
     if describe(operator.network) != describe(network):
-        raise ValueError(f"start={folder} has another network than this one: leave network out")
+        try:
+            network.load_state_dict(operator.network.state_dict())
+        except RuntimeError as error:
+            cure = "leave network out, or change options alone that no weight depends on"
+            raise ValueError(f"start={folder} has a network of other weights: {cure}") from error
+        operator.network = network
     if record is not None and record.normalization != experiment.normalization:
         raise ValueError(f"start={folder} has its own normalisers: leave normalization out")
     return operator, None

@@ -66,15 +66,22 @@ def resample_by_axis(f: Tensor, shape: Sequence[int]) -> Tensor:
     """As `resample`, by a real matrix for each axis: faster for small grids, and exportable."""
     for axis, m in enumerate(shape, start=f.dim() - len(shape)):
         if f.shape[axis] != m:
-            matrix = _resampling_matrix(f.shape[axis], m, f.dtype, f.device)
+            matrix = resampling_matrix(f.shape[axis], m).to(f)
             f = torch.movedim(torch.movedim(f, axis, -1) @ matrix, -1, axis)
     return f.contiguous()
 
 
 @lru_cache(maxsize=32)
-def _resampling_matrix(n: int, m: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The matrix (N, M) of `resample` on one axis."""
-    return resample(torch.eye(n, dtype=torch.float64), (m,)).to(device, dtype)
+def resampling_matrix(n: int, m: int) -> Tensor:
+    """The matrix (N, M) of `resample` on one axis, float64."""
+    return resample(torch.eye(n, dtype=torch.float64), (m,))
+
+
+def every_point(f: Tensor, step: int, dim: int) -> Tensor:
+    """Every step-th point along the last `dim` axes."""
+    for axis in range(-dim, 0):
+        f = torch.unflatten(f, axis, (-1, step)).select(axis, 0)
+    return f
 
 
 def sample_at_grid(f: Tensor, shape: Sequence[int]) -> Tensor:

@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from types import EllipsisType
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 
 from pdno.interface.records import Record, by_kind
 from pdno.networks.neural_operator import NeuralOperator, rollout
-from pdno.spectral.calculus import resample_by_axis
+from pdno.spectral.calculus import every_point, resample_by_axis
 from pdno.spectral.grid import Grid
 from pdno.training.samples import Batch, Samples, example_noise
 from pdno.training.statistics import Normalization, Normalizer, fit_normalizer
@@ -214,16 +213,14 @@ class _Recurrent(Task):
     def _frames(
         self, net: NormalizedNetwork, inputs: Tensor, steps: int, *, recompute: bool = False
     ) -> Tensor:
-        """A rollout, (B, steps, C, *N), on the grid that the network carries its frames on."""
+        """A rollout, (B, steps, C, *N), on the grid that the head of the network wants."""
         finer = int(getattr(net.network, "coarsen", 1))
         if finer == 1:
             return rollout(net.step, inputs, steps, recompute=recompute)
         net = replace(net, grid=Grid(tuple(finer * n for n in net.grid.shape)))
         inputs = resample_by_axis(inputs, net.grid.shape)
         frames = rollout(net.step, inputs, steps, recompute=recompute)
-        every = [slice(None, None, finer)] * net.grid.dim
-        points: tuple[EllipsisType | slice, ...] = (..., *every)
-        return frames[points]
+        return every_point(frames, finer, net.grid.dim)
 
 
 class Rollout(_Recurrent):

@@ -56,6 +56,9 @@ OPERATORS = {
     "learned velocity": lambda: recurrent(
         carried(velocity="learned", interpolation="cubic", refine=3), pdno.Rollout(), 2
     ),
+    "fine state": lambda: recurrent(
+        carried(velocity="biot-savart", coarsen=2, refine=1), pdno.Rollout(), 2
+    ),
     "space-time": lambda: recurrent(
         pdno.FNO(3, 2, 1, width=4, layers=2, modes=(4, 4, 2)), pdno.SpaceTime(), 2
     ),

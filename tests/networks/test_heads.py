@@ -9,6 +9,9 @@ from pdno import FNO, PDNO, Grid, OperatorDataset, fit, rollout
 from pdno.networks.heads import PACE, REACH, TransportHead, diffuse
 from pdno.networks.mwt import MWT
 from pdno.operators.warp import warp
+from pdno.spectral.calculus import resample
+from pdno.training.samples import Batch
+from pdno.training.task import Markov, NormalizedNetwork, Rollout
 
 SHAPES = {1: (24,), 2: (12, 10), 3: (6, 8, 5)}
 
@@ -88,6 +91,33 @@ def test_a_constant_velocity_carries_a_field_once_around(steps):
     quarter = u[0, 1].roll(4, dims=0)
     torch.testing.assert_close(moved[0, 0, 1], quarter, rtol=0, atol=2e-9)
     torch.testing.assert_close(moved[0, 3], u[0], rtol=0, atol=1e-8)
+
+
+def test_a_head_moves_scales_that_its_network_does_not_see():
+    """A wave of mode 11 on 32 points, whose network has 16, moves by a quarter in a frame."""
+    head = TransportHead(velocity="field", substeps=2, coarsen=2)
+    network = PDNO(2, 2, 2, width=4, modes=2, head=head).double()
+    torch.nn.init.zeros_(network.project.weight)
+    u = torch.stack([torch.full((32, 32), 0.25), torch.zeros(32, 32)])[None].double()
+    u[:, 1] += 1e-6 * torch.cos(2 * math.pi * 11 * Grid((32, 32)).points()[..., 0])
+    moved = rollout(network, u, 4)
+    torch.testing.assert_close(moved[0, 0, 1], u[0, 1].roll(8, dims=0), rtol=0, atol=1e-9)
+    torch.testing.assert_close(moved[0, 3], u[0], rtol=0, atol=4e-9)
+    with pytest.raises(ValueError, match="expected multiples of 2 points"):
+        network(u[..., :31])
+
+
+def test_recurrent_tasks_carry_frames_on_the_grid_that_the_head_wants():
+    torch.manual_seed(0)
+    head = TransportHead(velocity="biot-savart", substeps=2, coarsen=2)
+    network = PDNO(2, 1, 1, width=4, modes=2, head=head)
+    start = torch.randn(3, 1, 16, 16)
+    fine = rollout(network, resample(start, (32, 32)), 3)
+    net = NormalizedNetwork(network, Grid((16, 16)))
+    frames = Markov(residual=False).predict(net, start, (1.0, 2.0, 3.0))
+    torch.testing.assert_close(frames, fine[..., ::2, ::2], rtol=1e-4, atol=1e-5)
+    batch = Batch(start, frames, None)
+    torch.testing.assert_close(Rollout().forward(net, batch), frames, rtol=1e-4, atol=1e-5)
 
 
 def test_substeps_are_of_second_order():

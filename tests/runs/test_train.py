@@ -315,7 +315,7 @@ def test_a_run_starts_from_the_operator_of_another(trained, tmp_path, darcy):
     # the folder describes the run without the first one, which only a start needs
     assert load_run(tmp_path / "tuned").experiment == experiment
     other = experiment.with_changes(network=experiment.network.with_changes(width=5))
-    with pytest.raises(ValueError, match="another network than this one: leave network out"):
+    with pytest.raises(ValueError, match="a network of other weights: leave network out"):
         run_experiment(other, tmp_path / "other", data=tmp_path / "data")
     path.write_text(path.read_text().replace(str(first), str(tmp_path / "nothing")))
     with pytest.raises(ValueError, match="holds no specification: give the folder of a finished"):
