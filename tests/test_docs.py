@@ -25,6 +25,7 @@ from PIL import Image
 
 import pdno
 import pdno.data.generate as generation
+import stand_ins
 from pdno.cli import main
 from pdno.data.generate import make_shard
 
@@ -98,6 +99,13 @@ def in_process(monkeypatch):
     monkeypatch.setattr(generation, "_make_all", make_all)
 
 
+@pytest.fixture
+def other_packages(monkeypatch):
+    """Packages that pages use and that need not be installed; wandb writes nothing."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    stand_ins.missing(monkeypatch)
+
+
 def run_shell(content):
     for line in content.splitlines():
         # those with a plug-in are run by tests/runs/test_plugins.py
@@ -108,7 +116,7 @@ def run_shell(content):
 @pytest.mark.parametrize(
     "page", [page for page in MANUAL if "```python" in page.read_text()], ids=show
 )
-@pytest.mark.usefixtures("published_files", "in_process", "forget")
+@pytest.mark.usefixtures("published_files", "in_process", "forget", "other_packages")
 def test_a_page_runs_from_top_to_bottom(page):
     names = {"__name__": "page"}
     printed = ""
