@@ -1,4 +1,4 @@
-"""What the compiler makes of the GPU kernels, without a GPU: the table of docs/gpu.md."""
+"""What the compiler makes of the GPU kernels, without a GPU: registers and memory of each."""
 
 import inspect
 import re
@@ -133,7 +133,7 @@ def _compiled(case, name, launch, target):
 
 
 def format_table(reports: Sequence[KernelReport]) -> str:
-    """The table of docs/gpu.md."""
+    """Registers, spills and shared memory of each kernel."""
     head = ("case", "kernel", "target", "warps", "registers", "spills", "shared")
     lines = [head, ("---",) * len(head)]
     lines += [tuple(str(getattr(report, name)) for name in head) for report in reports]
