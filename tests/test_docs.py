@@ -329,7 +329,6 @@ def test_the_pages_count_lines_and_examples_as_they_are():
     scripts = [path for path in (ROOT / "examples").glob("*.py") if "def main" in path.read_text()]
     for name, pattern in (
         ("README.md", r"(\w+) short\s+examples"),
-        ("docs/index.md", r"(\w+) short scripts"),
         ("docs/gallery.md", r"(\w+) scripts of at most"),
     ):
         word = re.search(pattern, (ROOT / name).read_text(encoding="utf-8"))[1]
