@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
+import stand_ins
 import torch
 import yaml
 from PIL import Image
 
 import pdno
 import pdno.data.generate as generation
-import stand_ins
 from pdno.cli import main
 from pdno.data.generate import make_shard
 
