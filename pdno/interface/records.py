@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from pdno.interface.errors import LONGEST_NAME, suggest, unknown_name
+from pdno.interface.errors import LONGEST_NAME, printable, suggest, unknown_name
 
 
 class Record(BaseModel):
@@ -62,7 +62,7 @@ def error_message(error: BaseException) -> str:
         if isinstance(value, int | float | str) and item["type"] != "value_error":
             text += f", not {value!r:.{LONGEST_NAME}}"
         texts.append(f"{location}: {text}" if location else text)
-    return "; ".join(texts)
+    return printable("; ".join(texts))
 
 
 def refuse_unknown(existing: Iterable[str], values: Mapping[str, object]) -> None:
@@ -73,7 +73,7 @@ def refuse_unknown(existing: Iterable[str], values: Mapping[str, object]) -> Non
             short = key if len(key) <= LONGEST_NAME else f"{key[:LONGEST_NAME]}..."
             wrong.append(f"{short}: unknown key; {suggest(key, names)}known: {', '.join(names)}")
     if wrong:
-        raise ValueError("; ".join(wrong))
+        raise ValueError(printable("; ".join(wrong)))
 
 
 def by_kind(what: str, kinds: Mapping[str, type[BaseModel]]) -> Callable[[object], object]:

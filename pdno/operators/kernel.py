@@ -103,8 +103,8 @@ def apply_values(
     The method "fft" or "matrix" is one of plain torch; "auto" takes the cheapest of all. Values at
     several times are those of the samples one by one, or `which` (B,) says whose they are.
     """
-    values = _like(values, f)
     _check_shapes(values, f, grid, modes)
+    values = _like(values, f)
     c, b, dim = values.frequency, values.space, grid.dim
     of_pairs = b is not None and b.shape[-dim - 1] > 1
     work = c.shape[-dim - 2] * f.numel() if of_pairs else 0
@@ -143,25 +143,12 @@ def _like(values: SymbolValues, f: Tensor) -> SymbolValues:
 
 def _check_shapes(values: SymbolValues, f: Tensor, grid: Grid, modes: Modes) -> None:
     """Raise a ValueError unless the values of a symbol are those for fields f on a grid."""
-    c, b = values.frequency, values.space
     spectrum = spectrum_shape(grid.shape, kept_per_axis(grid.shape, modes))
-    leading = ("B", "R", "O") if c.dim() == 4 + grid.dim else ("R", "O")
-    check_shape("the frequency factor of the symbol", c, *leading, "I", *spectrum)
-    channels = c.shape[-grid.dim - 2 : -grid.dim]
-    check_shape("f", f, "B", channels[1], *grid.shape, cure="channels first")
+    values.check((-1, -1), spectrum, grid.shape)
+    inputs = values.frequency.shape[-grid.dim - 1]
+    check_shape("f", f, "B", inputs, *grid.shape, cure="channels first")
     if not len(f):
         raise ValueError("the batch is empty: give at least one sample")
-    if b is None:
-        return
-    places = list(grid.shape)
-    for axis, table in enumerate(values.rows):
-        places[axis] = table.shape[1] if table.numel() else places[axis]
-    if values.basis is not None:
-        places[-1] = len(values.basis)
-    first = c.dim() - grid.dim - 2
-    # a factor of one channel serves all of them
-    sides = [1 if m == 1 else n for n, m in zip(channels, b.shape[first:], strict=False)]
-    check_shape("the space factor of the symbol", b, *c.shape[:first], *sides, *places)
 
 
 def _sum_terms(values: SymbolValues, f_hat: Tensor, fourier: _Fourier) -> Tensor:

@@ -22,7 +22,7 @@ from pdno.interface.arguments import RecordsArguments
 from pdno.operators.axes import most_nodes
 from pdno.operators.kernel import Backend, apply_values, choose_backend
 from pdno.operators.scattered import apply_on_points
-from pdno.spectral.fourier import Method, Modes
+from pdno.spectral.fourier import Method, Modes, spectrum_shape
 from pdno.spectral.grid import Grid, kept_per_axis, most_modes
 from pdno.spectral.points import Points
 from pdno.spectral.tracing import is_traced
@@ -189,7 +189,10 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         def evaluate() -> SymbolValues:
             with _full_precision(example.device):
                 if backend != "native" or is_traced() or not isinstance(symbol, SeparatedSymbol):
-                    return symbol.evaluate(grid, modes, t)
+                    values = symbol.evaluate(grid, modes, t)
+                    spectrum = spectrum_shape(grid.shape, kept_per_axis(grid.shape, modes))
+                    values.check((symbol.out_channels, symbol.in_channels), spectrum, grid.shape)
+                    return values
                 most = 0
                 if symbol.depends_on_x and not isinstance(symbol, LowRankSymbol):
                     kept = kept_per_axis(grid.shape, modes)

@@ -14,7 +14,7 @@ from pdno.operators.reference import BUDGET, contract
 from pdno.spectral.grid import Modes
 from pdno.spectral.nonuniform import inverse_points, transform_points
 from pdno.spectral.points import Points, kept_modes, torus
-from pdno.symbols.base import Symbol, Time
+from pdno.symbols.base import Symbol, SymbolValues, Time
 
 
 def apply_on_points(
@@ -34,8 +34,13 @@ def apply_on_points(
     kept = kept_modes(points, modes)
     f_hat = transform_points(f, points, kept)
     # a grid knows the order of the modes, also for symbols that have no values between them
-    c = symbol.evaluate(torus(points, kept), kept, t).frequency.to(f_hat)
+    c = symbol.evaluate(torus(points, kept), kept, t).frequency
     b = _space_factor(symbol, where, t, f) if symbol.depends_on_x else None
+    alike = SymbolValues(
+        c[0] if c.dim() == dim + 4 else c, b[0] if b is not None and b.dim() == 5 else b
+    )
+    alike.check((symbol.out_channels, symbol.in_channels), f_hat.shape[2:], where.shape[-1:])
+    c = c.to(f_hat)
     if b is not None and b.shape[-2] > 1:
         return _sum_pairs(c, b, f_hat, where, kept)
     if c.dim() == dim + 3:
@@ -77,16 +82,20 @@ def _space_factor(symbol: Symbol, points: Points, t: Time, like: Tensor) -> Tens
     x = points.coordinates.to(like.device)
     zero = x.new_zeros(1, points.dim)
     if not points.per_sample:
-        b = symbol.evaluate_at(x, zero, t).space
-        assert b is not None
-        return b.to(like)
+        return _given(symbol.evaluate_at(x, zero, t).space).to(like)
     own = isinstance(t, Tensor) and t.dim() > 0 and len(t) == len(x)
     if isinstance(t, Tensor) and own:  # points and parameters of each sample
         rows = [symbol.evaluate_at(*pair).space for pair in _each(x, zero, t)]
         return torch.stack([row if row.dim() == 4 else row[0] for row in rows if row is not None])
-    b = symbol.evaluate_at(x.flatten(0, 1), zero, t).space
-    assert b is not None
+    b = _given(symbol.evaluate_at(x.flatten(0, 1), zero, t).space)
     return torch.unflatten(b, -1, x.shape[:2]).movedim(-2, 0).to(like)
+
+
+def _given(space: Tensor | None) -> Tensor:
+    if space is None:
+        problem = "evaluate_at of the symbol gives no space factor"
+        raise ValueError(f"{problem}: return b, or set depends_on_x = False")
+    return space
 
 
 def _each(x: Tensor, zero: Tensor, t: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:

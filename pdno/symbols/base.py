@@ -13,10 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
+from pdno.interface.errors import check_shape
 from pdno.spectral.fourier import Modes, transform
 from pdno.spectral.grid import Grid, hermitian_weights
 
 Time = Tensor | float | None
+Ints = Sequence[int]
 POINT_MODE_PAIRS = 2**24  # the largest double sum
 
 
@@ -40,6 +42,40 @@ class SymbolValues:
     space: Tensor | None = None
     basis: Tensor | None = None
     rows: tuple[Tensor, ...] = ()
+
+    def __post_init__(self) -> None:
+        factors: dict[str, object]
+        factors = {"frequency": self.frequency, "space": self.space, "basis": self.basis}
+        for name, factor in factors.items():
+            if factor is not None and not isinstance(factor, Tensor):
+                wrong = f"the {name} factor of a symbol is of type {type(factor).__name__}"
+                raise ValueError(f"{wrong}; expected a tensor")
+
+    def check(self, channels: Ints, spectrum: Ints, points: Ints) -> None:
+        """ValueError unless these are values for outputs and inputs, modes and points.
+
+        A negative number of channels stands for any.
+        """
+        c, b, sizes = self.frequency, self.space, list(points)
+        leading = ("B", "R") if c.dim() == 4 + len(spectrum) else ("R",)
+        sides = [n if n >= 0 else name for n, name in zip(channels, "OI", strict=True)]
+        check_shape("the frequency factor of the symbol", c, *leading, *sides, *spectrum)
+        if not c.numel():
+            raise ValueError(f"the frequency factor of the symbol is empty: {tuple(c.shape)}")
+        if b is None:
+            return
+        for axis, table in enumerate(self.rows):
+            if table.numel():
+                check_shape(f"the row {axis} factor of the symbol", table, points[axis], "P")
+                sizes[axis] = table.shape[1]
+        if self.basis is not None:
+            check_shape("the basis of the symbol", self.basis, "M", points[-1])
+            sizes[-1] = len(self.basis)
+        first = len(leading)
+        # a factor of one channel serves all of them
+        served = zip(c.shape[first : first + 2], b.shape[first:], strict=False)
+        served_sides = [1 if m == 1 else n for n, m in served]
+        check_shape("the space factor of the symbol", b, *c.shape[:first], *served_sides, *sizes)
 
     def on_rows(self) -> "SymbolValues":
         """The same with b on all rows of the grid."""

@@ -32,7 +32,8 @@ from pdno.files.metric_table import Metric
 from pdno.files.run_folder import verified_path
 from pdno.interface.arguments import rebuild
 from pdno.interface.display import render
-from pdno.interface.errors import LONGEST_NAME, check_shape
+from pdno.interface.errors import LONGEST_MESSAGE, check_shape
+from pdno.interface.records import error_message
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid, MaskedGrid
@@ -237,8 +238,7 @@ def read_record(folder: Path) -> OperatorRecord:
     try:
         return OperatorRecord.model_validate_json(read_text(verified_path(path)))
     except ValidationError as problem:
-        first = problem.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc'])) or 'it':.{LONGEST_NAME}}: {first['msg']}"
+        reason = error_message(problem)[:LONGEST_MESSAGE]
         cure = "it is damaged, or of a newer pdno"
         raise ValueError(f"{path} is not readable ({reason}): {cure}") from problem
 

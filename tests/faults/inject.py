@@ -118,9 +118,11 @@ class Harness:
         return os.waitstatus_to_exitcode(status)
 
     def said(self, number=0):
-        """The last words of a process."""
+        """Messages of ours, and the last words of a process."""
         path = self.base / f"said-{number}"
-        return path.read_text(errors="replace")[-2000:] if path.is_file() else ""
+        text = path.read_text(errors="replace") if path.is_file() else ""
+        messages = [line for line in text.splitlines() if line.startswith("pdno: ")]
+        return "\n".join([*messages[-8:], text[-2000:]])
 
     # Work
 

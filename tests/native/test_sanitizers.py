@@ -148,8 +148,9 @@ def test_the_sanitizers_see_a_wrong_access(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_wrong_operands_touch_no_memory(tmp_path):
-    program = "import wrong_operands\nassert wrong_operands.call_all() > 400\nprint('done')"
+@pytest.mark.parametrize(("module", "refused"), [("wrong_operands", 400), ("wrong_symbols", 450)])
+def test_wrong_operands_touch_no_memory(tmp_path, module, refused):
+    program = f"import {module}\nassert {module}.call_all() > {refused}\nprint('done')"
     ended = sanitized(program, cache=tmp_path)
     assert ended.returncode == 0 and ended.stdout == "done\n", ended.stderr[-8000:]
 

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+import wrong_operands
+import wrong_symbols
 from torch.nn import functional
-from wrong_operands import call_all
 
 from pdno import PDIO, PDNO, Grid
 from pdno.operators import compiled, native
@@ -365,4 +366,9 @@ class TestWrongOperands:
 
 def test_every_operator_refuses_what_does_not_fit_or_computes_it():
     """Each operand of each operator with other sizes, numbers and layouts."""
-    assert call_all() > 400
+    assert wrong_operands.call_all() > 400
+
+
+def test_symbols_of_users_are_refused_where_their_values_do_not_fit():
+    """Values of wrong shapes, numbers and memory, on a grid, cached, and at scattered points."""
+    assert wrong_symbols.call_all() > 450
