@@ -122,7 +122,7 @@ class GINO(nn.Module):
 def networks(channels: int) -> dict[str, Callable[[], nn.Module]]:
     """The networks that are compared, by name."""
     small = {"width": 24, "layers": 3, "modes": 6, "padding": 0.25}
-    symbol = {"symbol": "low-rank", "rank": 2, "symbol_hidden": 16}
+    symbol = {"symbol": "classical", "depends_on_x": False, "coordinates": "appended"}
     return {
         "PDNO on points": lambda: pdno.PDNO(2, channels, 1, **small, **symbol),
         "FNO on points": lambda: pdno.FNO(2, channels, 1, **small),

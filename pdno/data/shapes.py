@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
-from pdno.fields.shapes import Outline, random_outline, random_waves
+from pdno.fields.shapes import Curve, random_outline, random_waves
 from pdno.solvers.finite_elements import (
     Mesh,
     disc_mesh,
@@ -12,6 +12,7 @@ from pdno.solvers.finite_elements import (
     solve_elasticity,
     solve_poisson,
 )
+from pdno.spectral.points import Points
 
 Array = np.ndarray
 Solved = tuple[torch.Tensor, torch.Tensor, float]
@@ -29,11 +30,11 @@ def poisson(seed: int, index: int, points: int) -> Solved:
     hole = random_outline(generator, centre, generator.uniform(0.06, 0.12), 0.2)
     forcing, edges = random_waves(generator), [outer]
     if generator.random() < 0.5:
-        mesh = disc_mesh(outer.points, MIDDLE, level)
+        mesh = disc_mesh(outer, MIDDLE, level)
     else:
         count, rings = _layers(level)
         angles, edges = np.arange(count) * (2 * np.pi / count), [outer, hole]
-        mesh = ring_mesh(hole.points(angles), outer.points(angles), rings)
+        mesh = ring_mesh(hole(angles), outer(angles), rings)
     solution = solve_poisson(mesh, forcing)
     f = forcing(*mesh.vertices.T)
     return _sample(mesh, [f, _distance(mesh, edges)], solution.values, solution.residual, points)
@@ -49,7 +50,7 @@ def plate(seed: int, index: int, points: int) -> Solved:
     corners = [(side, zero), (one, side), (1 - side, one), (zero, 1 - side)]
     square = np.concatenate([np.stack(pair, axis=-1) for pair in corners])
     rays = square - centre
-    mesh = ring_mesh(hole.points(np.arctan2(rays[:, 1], rays[:, 0])), square, rings)
+    mesh = ring_mesh(hole(np.arctan2(rays[:, 1], rays[:, 0])), square, rings)
     solution = solve_elasticity(mesh, lambda x: x[1] < 1e-9, _pull)
     stress = solution.values[-1:]
     return _sample(mesh, [_distance(mesh, [hole])], stress, solution.residual, points)
@@ -65,9 +66,9 @@ def _layers(level: int) -> tuple[int, int]:
     return 2 ** (level + 2), 5 * 2 ** (level - 3)
 
 
-def _distance(mesh: Mesh, edges: list[Outline]) -> Array:
+def _distance(mesh: Mesh, edges: list[Curve]) -> Array:
     """Distance of the vertices to the nearest of some curves."""
-    boundary = np.concatenate([edge.points(DENSE) for edge in edges])
+    boundary = np.concatenate([edge(DENSE) for edge in edges])
     distance: Array = cKDTree(boundary).query(mesh.vertices)[0]
     return distance
 
@@ -76,7 +77,8 @@ def _sample(
     mesh: Mesh, inputs: list[Array], outputs: Array, residual: float, points: int
 ) -> Solved:
     """Coordinates, weights and inputs, and outputs, padded by points of weight zero."""
-    rows = np.stack([*mesh.vertices.T, mesh.weights(), *inputs])
+    weights = Points.of_mesh(mesh.vertices, mesh.triangles).weights.numpy()
+    rows = np.stack([*mesh.vertices.T, weights, *inputs])
     missing = points - rows.shape[1]
     padded = np.pad(rows, ((0, 0), (0, missing)))
     padded[:2, rows.shape[1] :] = rows[:2, :1]  # where the first point is

@@ -30,7 +30,7 @@ from pdno.files.run_folder import with_digest, without_digest
 from pdno.interface.errors import LONGEST_MESSAGE, printable
 from pdno.interface.records import Record, error_message
 from pdno.spectral.grid import Grid, MaskedGrid
-from pdno.spectral.points import Points
+from pdno.spectral.points import OPTIONS, Points
 
 MANIFEST = "manifest.json"
 OWN = "own data"  # the problem of data that no problem of ours made
@@ -202,8 +202,7 @@ def pack_geometry(grid: Grid, count: int) -> tuple[dict[str, Any], list[str], Te
     if isinstance(grid, Points):
         names = [*AXES[: grid.dim], "weight"]
         arrays = torch.cat([grid.coordinates, grid.weights[..., None]], dim=-1).mT
-        options = {name: getattr(grid, name) for name in ("periodic", "transform", "ridge")}
-        record = {"kind": "points", "dim": grid.dim, **options}
+        record = {"kind": "points", "dim": grid.dim, **grid.options}
     elif isinstance(grid, MaskedGrid):
         names, record, arrays = ["mask"], {"kind": "mask"}, grid.mask.double()
         arrays = arrays[None] if grid.sets is None else arrays[:, None]
@@ -224,7 +223,7 @@ def unpack_geometry(geometry: Mapping[str, Any], arrays: Tensor, grid: Grid) -> 
     arrays = arrays[0] if geometry["shared"] else arrays
     if geometry["kind"] == "mask":
         return MaskedGrid(grid, arrays.squeeze(-grid.dim - 1) > 0.5)
-    options = {name: geometry[name] for name in ("periodic", "transform", "ridge")}
+    options = {name: geometry[name] for name in OPTIONS}
     coordinates, weights = arrays.mT[..., :-1], arrays.mT[..., -1]
     return Points(coordinates.clamp(0, 1), weights, mask=weights > 0, **options)
 

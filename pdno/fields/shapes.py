@@ -1,67 +1,47 @@
-"""Random domains: smooth outlines r(θ) = r₀ (1 + Σ_k a_k cos(kθ - φ_k)) around a centre.
+"""Random domains and forcings in the plane, from the random numbers of a generator."""
 
-Everything is a function of (seed, index) alone.
-"""
-
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 Array = np.ndarray
+Curve = Callable[[Array], Array]
+"""A closed curve as a function, angles (n,) -> points (n, 2)."""
 MODES = 5  # of an outline
 WAVES = 4  # of a random smooth function, per axis
 
 
-@dataclass(frozen=True)
-class Outline:
-    """A closed curve around a centre, which sees all of it."""
+def outline(
+    centre: Array,
+    radius: float,
+    amplitudes: Sequence[float] | Array = (),
+    phases: Sequence[float] | Array = (),
+) -> Curve:
+    """The curve r(θ) = r₀ (1 + Σ_k a_k cos(kθ - φ_k)) around a centre."""
 
-    centre: Array
-    radius: float
-    amplitudes: Array
-    phases: Array
-
-    def points(self, angles: Array) -> Array:
-        """The points at some angles, (n, 2)."""
-        k = np.arange(1, len(self.amplitudes) + 1)[:, None]
-        waves = self.amplitudes[:, None] * np.cos(k * angles - self.phases[:, None])
+    def points(angles: Array) -> Array:
+        waves = np.multiply.outer(angles, np.arange(1, len(amplitudes) + 1)) - phases
+        r = radius * (1 + np.cos(waves) @ np.array(amplitudes))
         rays = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-        points: Array = self.centre + (self.radius * (1 + waves.sum(axis=0)))[:, None] * rays
-        return points
+        return np.asarray(centre + r[:, None] * rays)
+
+    return points
 
 
 def random_outline(
     generator: np.random.Generator, centre: Array, radius: float, roughness: float
-) -> Outline:
+) -> Curve:
     """An outline whose radius stays within a share `roughness` of its mean."""
-    decay = 1 / np.arange(1, MODES + 1)
-    amplitudes = generator.uniform(0, 1, MODES) * decay
+    amplitudes = generator.uniform(0, 1, MODES) / np.arange(1, MODES + 1)
     amplitudes *= roughness / max(float(amplitudes.sum()), roughness)
-    return Outline(centre, radius, amplitudes, generator.uniform(0, 2 * np.pi, MODES))
+    return outline(centre, radius, amplitudes, generator.uniform(0, 2 * np.pi, MODES))
 
 
-@dataclass(frozen=True)
-class Waves:
-    """f(x) = f₀ + Σ_ξ a_ξ cos(2π ξ·x - φ_ξ) with random a_ξ of the size 1 / (1 + |ξ|²)."""
-
-    mean: float
-    frequencies: Array
-    amplitudes: Array
-    phases: Array
-
-    def __call__(self, x: Array, y: Array) -> Array:
-        """The values at points of any shape."""
-        angles = 2 * np.pi * (np.multiply.outer(x, self.frequencies[:, 0]))
-        angles += 2 * np.pi * np.multiply.outer(y, self.frequencies[:, 1])
-        values: Array = self.mean + np.cos(angles - self.phases) @ self.amplitudes
-        return values
-
-
-def random_waves(generator: np.random.Generator) -> Waves:
-    """A random smooth function of the plane, about 1 in the mean."""
+def random_waves(generator: np.random.Generator) -> Callable[[Array, Array], Array]:
+    """f(x) = 1 + Σ_ξ a_ξ cos(2π ξ·x - φ_ξ) with random a_ξ of the size 2 / (1 + 4 |ξ|²)."""
     axis = np.arange(-WAVES, WAVES + 1) / 2  # half waves, so that the box is no period
     xi = np.stack(np.meshgrid(axis, axis[axis >= 0], indexing="ij"), -1).reshape(-1, 2)
     xi = xi[np.square(xi).sum(-1) > 0]
-    size = 2 / (1 + 4 * np.square(xi).sum(-1))
-    amplitudes = generator.standard_normal(len(xi)) * size
-    return Waves(1.0, xi, amplitudes, generator.uniform(0, 2 * np.pi, len(xi)))
+    amplitudes = generator.standard_normal(len(xi)) * 2 / (1 + 4 * np.square(xi).sum(-1))
+    phases = generator.uniform(0, 2 * np.pi, len(xi))
+    return lambda x, y: 1 + np.cos(2 * np.pi * np.stack([x, y], -1) @ xi.T - phases) @ amplitudes

@@ -81,7 +81,7 @@ def _space_factor(symbol: Symbol, points: Points, t: Time, like: Tensor) -> Tens
     """b at the points, (R, O or 1, I or 1, P), or (B, R, O or 1, I or 1, P)."""
     x = points.coordinates.to(like.device)
     zero = x.new_zeros(1, points.dim)
-    if not points.per_sample:
+    if points.sets is None:
         return _given(symbol.evaluate_at(x, zero, t).space).to(like)
     own = isinstance(t, Tensor) and t.dim() > 0 and len(t) == len(x)
     if isinstance(t, Tensor) and own:  # points and parameters of each sample

@@ -26,14 +26,6 @@ class Mesh(NamedTuple):
     vertices: Array
     triangles: Array
 
-    def weights(self) -> Array:
-        """A third of the area of the triangles around each vertex, (P,)."""
-        a, b, c = self.vertices[self.triangles].transpose(1, 0, 2)
-        (x1, y1), (x2, y2) = (b - a).T, (c - a).T
-        areas = np.abs(x1 * y2 - x2 * y1) / 2
-        shares = np.repeat(areas / 3, 3)
-        return np.bincount(self.triangles.ravel(), shares, minlength=len(self.vertices))
-
 
 class Solution(NamedTuple):
     """Values at the vertices, (C, P), and the relative residual of the linear system."""

@@ -35,7 +35,7 @@ def transform_points(
     kept = kept_modes(points, modes)
     check_enough_points(points, kept)
     weights = points.weights.to(f)
-    weighted = f * (weights[:, None] if points.per_sample else weights)
+    weighted = f * (weights if points.sets is None else weights[:, None])
     if points.transform == "sum" and _choose(points, kept, method) == "nufft":
         return _fast(weighted.to(f.dtype.to_complex()), points, kept, True)
     coefficients = weighted @ wave_table(points, kept, f)
@@ -150,8 +150,8 @@ class _Nufft(torch.autograd.Function):
         shape, half = tuple(2 * k for k in kept), kept[-1]
         options: Any = {"modeord": 1, "eps": ACCURACY[values.real.dtype]}
         options |= {"nthreads": torch.get_num_threads(), "isign": -1 if forward else 1}
-        sets = x if points.per_sample else x[None]
-        batches = torch.split(values.detach(), 1) if points.per_sample else [values.detach()]
+        sets = x[None] if points.sets is None else x
+        batches = torch.split(values.detach(), len(values) if points.sets is None else 1)
         results = []
         for where, batch in zip(sets, batches, strict=True):
             axes = [column.contiguous().numpy() for column in where.T]

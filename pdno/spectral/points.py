@@ -22,12 +22,14 @@ import numpy as np
 import torch
 from scipy.spatial import ConvexHull, Voronoi, cKDTree
 from torch import Tensor
+from torch.nn import functional
 
 from pdno.interface.errors import check_choice
-from pdno.spectral.grid import Device, Grid, Modes
+from pdno.spectral.grid import Device, Grid, Modes, kept_per_axis
 
 Transform = Literal["sum", "least-squares"]
 Weights = Tensor | np.ndarray | Sequence[Any] | Literal["voronoi", "equal"] | None
+OPTIONS = ("periodic", "transform", "ridge")
 INSIDE = 1e-9  # distance from the walls within which Voronoi cells are cut there
 
 
@@ -122,6 +124,11 @@ class Points(Grid):
         return cls(x, w, transform=transform)
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The arguments beside the arrays."""
+        return {name: getattr(self, name) for name in OPTIONS}
+
+    @property
     def dim(self) -> int:
         """Dimension d of the space of the points."""
         return int(self.coordinates.shape[-1])
@@ -136,15 +143,10 @@ class Points(Grid):
         return len(self.coordinates) if self.coordinates.dim() == 3 else None
 
     @property
-    def per_sample(self) -> bool:
-        """Whether each sample has a set of points of its own."""
-        return self.coordinates.dim() == 3
-
-    @property
     def counts(self) -> list[int]:
         """How many points each set has, without the padding."""
-        mask = self.mask
-        return [int(row.sum()) for row in (mask if self.per_sample else mask[None])]
+        counts: list[int] = self.mask.sum(dim=-1).reshape(-1).tolist()
+        return counts
 
     @property
     def mask(self) -> Tensor:
@@ -156,7 +158,7 @@ class Points(Grid):
 
     def of_samples(self, indices: Sequence[int]) -> "Points":
         """The points of some samples."""
-        if not self.per_sample:
+        if self.sets is None:
             return self
         rows = torch.as_tensor(list(indices), dtype=torch.long)
         return self._like(self.coordinates[rows], self.weights[rows])
@@ -173,7 +175,7 @@ class Points(Grid):
         return cached
 
     def inside(self, field: Tensor) -> Tensor | None:
-        return self.by_sample(self.mask, field) if self.per_sample else None
+        return None if self.sets is None else self.by_sample(self.mask, field)
 
     def weigh(self, field: Tensor) -> Tensor:
         return self.cover(field) * self.by_sample(self.weights.sqrt(), field).to(field.dtype)
@@ -183,19 +185,16 @@ class Points(Grid):
 
         A field (T, C, P_b) has frames.
         """
-        parts, sizes = [torch.as_tensor(f) for f in fields], self.counts
-        actual = [part.shape[-1] for part in parts]
-        if len(sizes) == 1 and not self.per_sample:
-            sizes = sizes * len(parts)
-        if actual != sizes:
-            wrong = f"fields of {len(actual)} samples on {len(sizes)} sets of points"
-            if len(actual) == len(sizes):
-                first = next(k for k, n in enumerate(actual) if n != sizes[k])
-                wrong = f"sample {first} has {actual[first]} values on {sizes[first]} points"
-            raise ValueError(f"{wrong}: expected one value for each point")
-        length = self.shape[0]
-        padded = [torch.nn.functional.pad(part, (0, length - part.shape[-1])) for part in parts]
-        return torch.stack(padded)
+        parts = [torch.as_tensor(f) for f in fields]
+        sizes = self.counts * (len(parts) if self.sets is None else 1)
+        if len(parts) != len(sizes):
+            wrong = f"fields of {len(parts)} samples on {len(sizes)} sets of points"
+            raise ValueError(f"{wrong}: expected one for each set")
+        for number, (part, count) in enumerate(zip(parts, sizes, strict=True)):
+            if part.shape[-1] != count:
+                wrong = f"sample {number} has {part.shape[-1]} values on {count} points"
+                raise ValueError(f"{wrong}: expected one value for each point")
+        return torch.stack([functional.pad(p, (0, self.shape[0] - p.shape[-1])) for p in parts])
 
     def interpolate(self, v: Tensor, points: "Points") -> Tensor:
         """v at other points, from the nearest ones, (B, C, P) -> (B, C, Q).
@@ -205,37 +204,28 @@ class Points(Grid):
         """
         if points is self:
             return v
-        index, weights = self._neighbours(points)
-        index, weights = index.to(v.device), weights.to(v)
-        if index.dim() == 2:
-            return (v[..., index] * weights).sum(dim=-1)
-        flat = index.flatten(1)[:, None].expand(-1, v.shape[1], -1)
+        index, weights = (part.to(v.device) for part in self._neighbours(points))
+        flat = index.expand(len(v), -1, -1).flatten(1)[:, None].expand(-1, v.shape[1], -1)
         near = v.gather(2, flat).reshape(*v.shape[:2], *index.shape[1:])
-        return (near * weights[:, None]).sum(dim=-1)
+        return (near * weights.to(v)[:, None]).sum(dim=-1)
 
     def _neighbours(self, points: "Points") -> tuple[Tensor, Tensor]:
-        """Indices and weights of the neighbours of other points, (Q, n) or (B, Q, n)."""
-        cached = self.cache.get(("near", id(points)))
-        if cached is not None:
-            return cached[1], cached[2]
-        period = 1.0 if self.periodic else None
-        if self.per_sample or points.per_sample:
-            sets = max(len(s.coordinates) for s in (self, points) if s.per_sample)
-            x, y = (
-                s.coordinates.expand(sets, -1, -1) if s.per_sample else [s.coordinates] * sets
-                for s in (self, points)
-            )
-            valid = self.mask.expand(sets, -1)
-            triples = zip(x, valid, y, strict=True)
-            parts = [_moving_least_squares(*triple, period) for triple in triples]
-            least = min(part[0].shape[1] for part in parts)
-            pair = tuple(
-                torch.stack([each[:, :least] for each in k]) for k in zip(*parts, strict=True)
-            )
-        else:
-            pair = _moving_least_squares(self.coordinates, self.mask, points.coordinates, period)
-        self.cache["near", id(points)] = (points, *pair)  # whose id stays its own
-        return pair[0], pair[1]
+        """Indices and weights of the neighbours of other points, (B or 1, Q, n)."""
+        key = "near", id(points)
+        if key not in self.cache:
+            sets = max(self.sets or 1, points.sets or 1)
+            x, y = (part.coordinates.expand(sets, -1, -1) for part in (self, points))
+            triples = zip(x, self.mask.expand(sets, -1), y, strict=True)
+            period = 1.0 if self.periodic else None
+            pairs = [_moving_least_squares(*triple, period) for triple in triples]
+            least = min(index.shape[1] for index, _ in pairs)
+            both = zip(*((index[:, :least], w[:, :least]) for index, w in pairs), strict=True)
+            self.cache[key] = (
+                points,
+                *map(torch.stack, both),
+            )  # with the points, which keep their id
+        _, index, weights = self.cache[key]
+        return index, weights
 
     def axes(self, *, device: Device = None) -> list[Tensor]:
         raise ValueError(
@@ -255,35 +245,28 @@ class Points(Grid):
 
     def check(self, field: Tensor, name: str = "field") -> None:
         super().check(field, name)
-        if self.per_sample and len(field) not in (1, len(self.coordinates)):
-            sets = f"the points are {len(self.coordinates)} sets, one for each sample"
+        if self.sets is not None and len(field) not in (1, self.sets):
+            sets = f"the points are {self.sets} sets, one for each sample"
             raise ValueError(f"{name} has {len(field)} samples; {sets}")
 
     def to_plain(self) -> dict[str, Any]:
         """The arguments that make these points again, as plain numbers."""
-        return {
-            "coordinates": self.coordinates.tolist(),
-            "weights": self.weights.tolist(),
-            "periodic": self.periodic,
-            "transform": self.transform,
-            "ridge": self.ridge,
-        }
+        arrays = {"coordinates": self.coordinates.tolist(), "weights": self.weights.tolist()}
+        return {**arrays, **self.options}
 
     @classmethod
     def of_plain(cls, plain: dict[str, Any]) -> "Points":
         """The points of `to_plain`."""
         weights = _numbers("weights", plain["weights"])
         mask = weights > 0 if weights.dim() == 2 else None
-        options = {name: plain[name] for name in ("periodic", "transform", "ridge")}
+        options = {name: plain[name] for name in OPTIONS}
         return cls(_numbers("coordinates", plain["coordinates"]), weights, mask=mask, **options)
 
     def __eq__(self, other: object) -> bool:
         if self is other or not isinstance(other, Points):
             return self is other
-        options = ("shape", "periodic", "transform", "ridge")
-        same = all(getattr(self, name) == getattr(other, name) for name in options)
-        pairs = [(self.coordinates, other.coordinates), (self.weights, other.weights)]
-        return same and all(torch.equal(*pair) for pair in pairs)
+        alike = torch.equal(self.coordinates, other.coordinates) and self.options == other.options
+        return alike and torch.equal(self.weights, other.weights)
 
     def __hash__(self) -> int:
         return hash((self.shape, self.periodic))
@@ -291,7 +274,7 @@ class Points(Grid):
     def __repr__(self) -> str:
         counts, dim = self.counts, self.dim
         sizes = f"{counts[0]}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
-        sets = f", {len(counts)} sets" if self.per_sample else ""
+        sets = "" if self.sets is None else f", {self.sets} sets"
         numbers = torch.cat([self.coordinates.flatten(), self.weights.flatten()]).detach()
         checksum = zlib.crc32(numbers.cpu().numpy().tobytes())
         return f"Points({sizes} points, dim={dim}{sets}, {self.transform}, {checksum:08x})"
@@ -311,13 +294,10 @@ def torus(points: Points, modes: Modes) -> Grid:
 
 def kept_modes(points: Points, modes: Modes) -> tuple[int, ...]:
     """One k_max per axis; points have no largest one of their own."""
-    kept = (modes,) * points.dim if modes is None or isinstance(modes, int) else tuple(modes)
-    if len(kept) != points.dim:
-        raise ValueError(f"modes {kept} name {len(kept)} axes; the points have {points.dim}")
-    sizes = tuple(k for k in kept if k is not None and k >= 1)
-    if len(sizes) != len(kept):
+    kept = kept_per_axis((2**62,) * points.dim, modes)
+    if None in kept:
         raise ValueError(f"modes={modes} on scattered points: say how many, for example modes=8")
-    return sizes
+    return tuple(k or 0 for k in kept)
 
 
 def check_enough_points(points: Points, kept: Sequence[int]) -> None:
@@ -365,9 +345,7 @@ def _as_sets(coordinates: Any, mask: Any) -> tuple[Tensor, Tensor]:
             raise ValueError(f"mask has shape {tuple(valid.shape)}; {expected}")
         if not bool(valid.any(dim=-1).all()):
             raise ValueError("the mask leaves a set without points; expected at least one")
-        first = torch.from_numpy(np.asarray(valid.numpy().argmax(-1)))[..., None, None].expand(
-            *x.shape[:-2], 1, x.shape[-1]
-        )
+        first = valid.int().argmax(dim=-1)[..., None, None].expand(*x.shape[:-2], 1, x.shape[-1])
         x = torch.where(valid[..., None], x, x.gather(-2, first))
     return x, valid
 
@@ -398,8 +376,7 @@ def _check_coordinates(x: Tensor, valid: Tensor, *, periodic: bool) -> None:
 def _weights(x: Tensor, valid: Tensor, weights: Weights, *, periodic: bool) -> Tensor:
     """Quadrature weights of the points, zero at padding."""
     if weights is None or isinstance(weights, str):
-        if weights not in (None, "voronoi", "equal"):
-            raise ValueError(f"weights are {weights!r}; expected 'voronoi', 'equal' or numbers")
+        check_choice("weights", weights or "voronoi", ("voronoi", "equal"))
         if weights == "equal":
             return valid.double() / valid.sum(dim=-1, keepdim=True)
         w = torch.zeros(valid.shape, dtype=torch.float64)

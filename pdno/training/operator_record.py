@@ -139,8 +139,8 @@ class Sampling:
         """
         trained, shape = self.grid, tuple(inputs.shape[2:])
         if isinstance(trained, Points):
-            if trained.per_sample or shape != trained.shape:
-                which = "other points" if not trained.per_sample else "points of each sample"
+            if trained.sets or shape != trained.shape:
+                which = "other points" if not trained.sets else "points of each sample"
                 raise ValueError(f"the training was on {which}: give grid=pdno.Points(...)")
             return trained
         if inputs.dim() != trained.dim + 2 or not len(inputs):
