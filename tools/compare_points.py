@@ -91,7 +91,10 @@ class _Keep(nn.Module):
 
 
 class GINO(nn.Module):
-    """neuraloperator's GINO, sample by sample, as its geometry is that of one sample."""
+    """neuraloperator's GINO, sample by sample, as its geometry is that of one sample.
+
+    Without torch_scatter and open3d, which are no wheels for CPUs, it loops over points in Python.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -99,12 +102,12 @@ class GINO(nn.Module):
 
         self.model = Model(
             in_channels=channels, out_channels=1, gno_coord_dim=2, gno_embed_channels=8,
-            in_gno_radius=0.06, out_gno_radius=0.06, fno_in_channels=channels,
+            in_gno_radius=0.06, out_gno_radius=0.09, in_gno_transform_type="nonlinear_kernelonly",
             in_gno_channel_mlp_hidden_layers=[32, 32], out_gno_channel_mlp_hidden_layers=[32, 32],
-            fno_n_modes=(12, 12), fno_hidden_channels=24, fno_n_layers=3,
+            fno_in_channels=16, fno_n_modes=(12, 12), fno_hidden_channels=24, fno_n_layers=3,
             gno_use_open3d=False, gno_use_torch_scatter=False,
         )  # fmt: skip
-        self.queries = pdno.Grid.cells((24, 24)).points()[None]
+        self.queries = pdno.Grid.cells((16, 16)).points()[None]
 
     def forward(self, f: Tensor, *, grid: pdno.Points) -> Tensor:
         """u at the points."""

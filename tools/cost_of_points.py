@@ -3,7 +3,7 @@
     python tools/cost_of_points.py            steps on grids and on as many scattered points
     python tools/cost_of_points.py --crossover   products with a table against FINUFFT
 
-A step is forward and backward through one `PDIO` of 16 channels, 4 samples and 8 modes per axis,
+A step is forward and backward through one `PDIO` of 16 channels, 8 samples and 8 modes per axis,
 on one thread. The variants take turns, and each time is the least of all turns, as other programs
 only ever add to it. Memory is the largest resident size of a process of its own, above that of
 the same process before the step.
@@ -26,7 +26,7 @@ from pdno.spectral.nonuniform import PointMethod, inverse_points, transform_poin
 SIDES = (32, 64, 128)
 VARIANTS = ("grid", "points of all samples", "points of each sample")
 METHODS: tuple[PointMethod, ...] = ("direct", "nufft")
-SAMPLES, WIDTH, MODES = 4, 16, 8
+SAMPLES, WIDTH, MODES = 8, 16, 8
 
 
 def step(variant: str, side: int) -> Callable[[], None]:

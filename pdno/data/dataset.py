@@ -409,8 +409,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         geometry, geometric, arrays = pack_geometry(self.grid, len(self))
         taken = {*outputs, *geometric}
         inputs = [f"input_{name}" if name in taken else name for name in inputs]
-        grid = Grid(self.grid.shape) if isinstance(self.grid, Points) else self.grid
-        plain = Grid(grid.shape, grid.periodic, grid.offset)
+        plain = Grid(self.grid.shape, self.grid.periodic, self.grid.offset)
         manifest = Manifest(
             problem=OWN,
             grid=plain,
@@ -422,18 +421,21 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             pde_parameters=self.pde_parameter_names,
             geometry=geometry,
         )
-        data, shards = self.to(self.source.dtype), []
+        data = self.to(self.source.dtype)
+
+        def fields(rows: range) -> tuple[Tensor, Tensor]:
+            before, after = data.batch(rows)
+            return torch.cat([arrays[list(rows)].to(before), before], dim=1), after
+
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as parent:
             new = Path(parent) / target.name
             new.mkdir()
+            shards = []
             for plan in manifest.plan():
                 rows = range(plan[1], plan[1] + plan[2])
-                parameters = data.pde_parameters(rows)
-                columns = () if parameters is None else parameters.T.numpy()
-                named = dict(zip(manifest.pde_parameters, columns, strict=True))
-                before, after = data.batch(rows)
-                both = torch.cat([arrays[list(rows)].to(before), before], dim=1), after
-                shards.append(write_shard(new, manifest, plan, both, named))
+                values = self.source.pde_parameters.items()
+                named = {name: part[data._source_rows(rows)].numpy() for name, part in values}
+                shards.append(write_shard(new, manifest, plan, fields(rows), named))
             write_manifest(new, manifest.listing(shards))
             os.replace(new, target)
         return target

@@ -49,15 +49,12 @@ def read_meshes(
         [torch.from_numpy(np.concatenate([data[name] for name in names])) for _, _, data in meshes]
         for names in (inputs, outputs)
     )
-    names = tuple(
-        tuple(
-            name if len(meshes[0][2][name]) == 1 else f"{name}_{k}"
-            for name in part
-            for k in range(len(meshes[0][2][name]))
-        )
+    sizes = {name: len(values) for name, values in meshes[0][2].items()}
+    channels = [
+        [n if sizes[n] == 1 else f"{n}_{k}" for n in part for k in range(sizes[n])]
         for part in (inputs, outputs)
-    )
-    return OperatorDataset.from_arrays(f, u, points, channels=(names[0], names[1]))
+    ]
+    return OperatorDataset.from_arrays(f, u, points, channels=(channels[0], channels[1]))
 
 
 def _read(file: Path, names: Sequence[str]) -> tuple[Array, Array, dict[str, Array]]:

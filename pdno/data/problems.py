@@ -353,17 +353,13 @@ class ShapesProblem(Problem):
     resolution: Literal[192, 704, 2688] = 704
     """Points of a sample, at most."""
 
-    def grid(self) -> "Grid":
+    def solver_grid(self) -> "Grid":
         from pdno.spectral.grid import Grid
 
-        return Grid((self.resolution,), periodic=False)
-
-    def solver_grid(self) -> "Grid":
-        return self.grid()
+        return Grid((self.solver_points,), periodic=False)
 
     def physics(self) -> "Physics":
-        each = "a domain of its own for each sample, and no equation on a grid"
-        raise ValueError(f"{self.name} has {each}")
+        raise ValueError(f"{self.name} has a domain for each sample, and no equation on a grid")
 
     def sample(self, index: int) -> Sample:
         from pdno.data import shapes

@@ -151,26 +151,18 @@ def read_points(
     low, high = layout.box or (0.0, 1.0)
     if not low < high:
         raise ValueError(f"box is {layout.box}; expected the lowest coordinate, then the highest")
-    weights, mask = (
-        None if own or n is None else arrays[n] for n in (layout.weights, layout.mask)
-    )
-    return Points(
-        (x - low) / (high - low),
-        None
-        if weights is None
-        else np.asarray(weights, dtype=float) / (high - low) ** x.shape[-1],
-        mask=mask,
-        periodic=bool(layout.periodic),
-        transform=layout.transform,
-    )
+    size, names = high - low, (None, None) if own else (layout.weights, layout.mask)
+    weights, mask = (None if name is None else np.asarray(arrays[name]) for name in names)
+    weights = None if weights is None else weights / size ** x.shape[-1]
+    options: dict[str, Any] = {"periodic": bool(layout.periodic), "transform": layout.transform}
+    return Points((x - low) / size, weights, mask=mask, **options)
 
 
 def _open_arrays(file: DataFile) -> OperatorDataset:
     geometry = (file.coordinates, file.output_coordinates, file.weights, file.mask)
-    named = [name for name in geometry if name is not None]
     if file.coordinates is None and (file.output_coordinates or file.weights or file.box):
         raise ValueError("points of outputs, weights or a box, but no points: name `coordinates`")
-    arrays = read_arrays(file.path, [*file.inputs, *file.outputs, *named])
+    arrays = read_arrays(file.path, [*file.inputs, *file.outputs, *filter(None, geometry)])
     inputs, names, axes = _fields(arrays, file.inputs, "input_axes", file.input_axes)
     alike = arrays[file.outputs[0]].ndim == len(axes)
     output_axes = file.output_axes or (axes if alike else None)
@@ -183,18 +175,16 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
     elif times is not None:
         raise ValueError(f"times are set, but axes {output_axes!r} of the outputs have no t")
     channels = (file.input_channels or names, file.output_channels or output_names)
+    options: dict[str, Any] = {"channels": channels}
     if file.coordinates is not None:
-        own, there = file.output_coordinates, None
-        points = read_points(arrays, file, file.coordinates)
-        if own is not None:
-            there = read_points(arrays, file, own, own=True)
-        return OperatorDataset.from_arrays(
-            inputs, outputs, points, times, channels=channels, output_grid=there
-        )
-    grid = Grid(tuple(inputs.shape[2:]), file.periodic is not False, file.offset or 0.0)
-    _refuse_scattered(file, inputs)
-    mask = None if file.mask is None else arrays[file.mask]
-    return OperatorDataset.from_arrays(inputs, outputs, grid, times, channels=channels, mask=mask)
+        grid: Grid = read_points(arrays, file, file.coordinates)
+        if own := file.output_coordinates:
+            options["output_grid"] = read_points(arrays, file, own, own=True)
+    else:
+        grid = Grid(tuple(inputs.shape[2:]), file.periodic is not False, file.offset or 0.0)
+        _refuse_scattered(file, inputs)
+        options["mask"] = file.mask and arrays[file.mask]
+    return OperatorDataset.from_arrays(inputs, outputs, grid, times, **options)
 
 
 def _refuse_scattered(file: DataFile, inputs: Tensor) -> None:

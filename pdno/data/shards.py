@@ -393,7 +393,6 @@ class ShardSource(sources.FileSource):
             for names, shape in zip(manifest.channels, manifest.stored_shapes, strict=True)
         ]
         self.files, self.counts = list[Path](), list[int]()
-        columns = {name: [torch.empty(0).double()] for name in manifest.pde_parameters}
         for shard in manifest.shards:
             if shard.first != len(self):  # a gap: the samples after it have other indices
                 break
@@ -407,11 +406,7 @@ class ShardSource(sources.FileSource):
                 )
             self.files.append(path)
             self.counts.append(shard.count)
-            if columns:
-                with self.opened(len(self.files) - 1) as file:
-                    for name, column in columns.items():
-                        column.append(torch.from_numpy(file["scalars"][name][()].astype("f8")))
-        self.pde_parameters = {name: torch.cat(column) for name, column in columns.items()}
+        self.pde_parameters = {name: self._scalars(name) for name in manifest.pde_parameters}
         if geometry := manifest.geometry:
             count = geometry_fields(geometry)
             rows = [0] if geometry["shared"] else range(len(self))
@@ -419,6 +414,14 @@ class ShardSource(sources.FileSource):
             self.grid = unpack_geometry(geometry, arrays, self.grid)
             self.fields[0] = self.fields[0][count:]
             self.channels = self.channels._replace(inputs=self.channels.inputs[count:])
+
+    def _scalars(self, name: str) -> Tensor:
+        """One number of each sample, (B,) float64."""
+        columns = [np.empty(0)]
+        for number in range(len(self.files)):
+            with self.opened(number) as file:
+                columns.append(file["scalars"][name][()].astype("f8"))
+        return torch.from_numpy(np.concatenate(columns))
 
     def symmetries(self, grid: Grid) -> Symmetries:
         """Those of the equation that the samples are solutions of."""

@@ -80,23 +80,14 @@ def _sum_pairs(
 def _space_factor(symbol: Symbol, points: Points, t: Time, like: Tensor) -> Tensor:
     """b at the points, (R, O or 1, I or 1, P), or (B, R, O or 1, I or 1, P)."""
     x = points.coordinates.to(like.device)
-    zero = x.new_zeros(1, points.dim)
-    if points.sets is None:
-        return _given(symbol.evaluate_at(x, zero, t).space).to(like)
-    own = isinstance(t, Tensor) and t.dim() > 0 and len(t) == len(x)
-    if isinstance(t, Tensor) and own:  # points and parameters of each sample
-        rows = [symbol.evaluate_at(*pair).space for pair in _each(x, zero, t)]
+    zero, own = x.new_zeros(1, points.dim), isinstance(t, Tensor) and t.dim() > 0
+    if points.sets and isinstance(t, Tensor) and own and len(t) == len(x):
+        # points and parameters of each sample
+        rows = [symbol.evaluate_at(x[k], zero, t[k : k + 1]).space for k in range(len(x))]
         return torch.stack([row if row.dim() == 4 else row[0] for row in rows if row is not None])
-    b = _given(symbol.evaluate_at(x.flatten(0, 1), zero, t).space)
-    return torch.unflatten(b, -1, x.shape[:2]).movedim(-2, 0).to(like)
-
-
-def _given(space: Tensor | None) -> Tensor:
-    if space is None:
+    b = symbol.evaluate_at(x.flatten(0, -2), zero, t).space
+    if b is None:
         problem = "evaluate_at of the symbol gives no space factor"
         raise ValueError(f"{problem}: return b, or set depends_on_x = False")
-    return space
-
-
-def _each(x: Tensor, zero: Tensor, t: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
-    return [(x[k], zero, t[k : k + 1]) for k in range(len(x))]
+    b = b.to(like)
+    return torch.unflatten(b, -1, x.shape[:2]).movedim(-2, 0) if points.sets else b

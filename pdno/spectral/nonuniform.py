@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from pdno.spectral.grid import Modes, axis_modes, hermitian_weights
 from pdno.spectral.points import Points, check_enough_points, kept_modes
@@ -150,24 +151,16 @@ class _Nufft(torch.autograd.Function):
         shape, half = tuple(2 * k for k in kept), kept[-1]
         options: Any = {"modeord": 1, "eps": ACCURACY[values.real.dtype]}
         options |= {"nthreads": torch.get_num_threads(), "isign": -1 if forward else 1}
-        sets = x[None] if points.sets is None else x
-        batches = torch.split(values.detach(), len(values) if points.sets is None else 1)
-        results = []
-        for where, batch in zip(sets, batches, strict=True):
+        options |= {"n_modes": shape} if forward else {}
+        transform = getattr(finufft, f"nufft{len(kept)}d{1 if forward else 2}")
+        values = values.detach() if forward else functional.pad(values.detach(), (0, half))
+        batches, results = torch.split(values, 1 if points.sets else len(values)), []
+        for where, batch in zip(x if points.sets else x[None], batches, strict=True):
             axes = [column.contiguous().numpy() for column in where.T]
-            name = f"nufft{len(kept)}d{1 if forward else 2}"
-            transform = getattr(finufft, name)
-            if forward:
-                flat = batch.flatten(0, 1).contiguous().numpy()
-                whole = torch.from_numpy(transform(*axes, flat, n_modes=shape, **options))
-                result = whole.reshape(-1, *shape)[..., :half]
-            else:
-                whole = torch.nn.functional.pad(batch.flatten(0, 1), (0, half))
-                flat = whole.contiguous().numpy()
-                result = torch.from_numpy(transform(*axes, flat, **options)).reshape(
-                    len(whole), -1
-                )
-            results.append(torch.unflatten(result, 0, batch.shape[:2]))
+            flat = batch.flatten(0, 1).contiguous().numpy()
+            result = torch.from_numpy(transform(*axes, flat, **options))
+            result = result.reshape(*batch.shape[:2], *(shape if forward else (-1,)))
+            results.append(result[..., :half] if forward else result)
         return torch.cat(results)
 
     @staticmethod
