@@ -4,8 +4,8 @@
     python tools/cost_of_points.py --crossover   products with a table against FINUFFT
 
 A step is forward and backward through one `PDIO` of 16 channels, 8 samples and 8 modes per axis,
-on one thread. The variants take turns, and each CPU time is the least of all turns, as other programs
-only ever add to it. Memory is the largest resident size of a process of its own, above that of
+on one thread. The variants take turns, and each CPU time is the least of all turns, as other
+programs only ever add to it. Memory is the largest resident size of a process of its own, above that of
 the same process before the step.
 """
 
