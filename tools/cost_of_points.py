@@ -5,8 +5,8 @@
 
 A step is forward and backward through one `PDIO` of 16 channels, 8 samples and 8 modes per axis,
 on one thread. The variants take turns, and each CPU time is the least of all turns, as other
-programs only ever add to it. Memory is the largest resident size of a process of its own, above that of
-the same process before the step.
+programs only ever add to it. Memory is the largest resident size of a process of its own, above
+that of the same process before the step.
 """
 
 import argparse
