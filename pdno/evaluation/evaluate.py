@@ -50,7 +50,6 @@ class Evaluation:
         return self.errors[metric]
 
     def mean(self, metric: str = "relative_l2") -> float:
-        """The mean over samples."""
         return float(self.values(metric).mean())
 
     def metrics(self) -> dict[str, float]:
@@ -86,7 +85,6 @@ class Evaluation:
         return one_line("Evaluation", metrics)
 
     def _repr_html_(self) -> str:
-        """For notebooks: all means."""
         means = {name: f"{value:.4g}" for name, value in self.metrics().items()}
         return html_table(f"Evaluation of {len(self.values())} samples", means)
 

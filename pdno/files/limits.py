@@ -26,7 +26,6 @@ class MemoryLimitError(ValueError):
 
 
 def memory_limit() -> int:
-    """Bytes that a reader may use."""
     if text := os.environ.get(LIMIT, ""):
         size = _SIZE.fullmatch(text.strip())
         if size is None:
@@ -38,7 +37,6 @@ def memory_limit() -> int:
 
 
 def time_limit() -> float:
-    """Seconds of computing that a reader may use."""
     text = os.environ.get(TIME_LIMIT, "") or "5 s"
     seconds = re.fullmatch(r"(\d{1,9}(?:\.\d+)?) ?s?", text.strip())
     if seconds is None:

@@ -166,7 +166,6 @@ def _read_line(header: list[str], cells: list[str], line: str) -> Metric:
 
 
 def metrics_of_run(folder: Path) -> list[Metric]:
-    """The metrics of a run folder."""
     return read_metrics(verified_path(folder / run_folder.METRICS))
 
 
@@ -214,7 +213,6 @@ class NetworkMetrics:
         return {name: s for name in names if (s := self.summary(split, prefix + name))}
 
     def over_time(self, split: str = "test") -> dict[float, Summary]:
-        """Errors by time."""
         return {float(t): error for t, error in self.series(split, f"{ERROR} t=").items()}
 
     def per_pair(self, split: str = "test") -> Summary | None:
@@ -229,7 +227,6 @@ class NetworkMetrics:
 
 
 def by_network(metrics: Iterable[Metric]) -> list[NetworkMetrics]:
-    """Metrics that differ in nothing but their seed, and the commit, together."""
     networks: dict[tuple[str, str, Metadata], list[Metric]] = {}
     for m in metrics:
         networks.setdefault((m.experiment, m.model, replace(m.metadata, commit="")), []).append(m)

@@ -76,7 +76,6 @@ def write_checksums(folder: Path, names: Iterable[str], record: str = CHECKSUMS)
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """The digests of a record, by file."""
     text, right = without_digest(read_text(path))
     try:
         return _Checksums.model_validate_json(text if right else "").files

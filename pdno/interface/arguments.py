@@ -70,7 +70,6 @@ def describe(made: object) -> dict[str, Any]:
 
 
 def _plain(name: str, value: object) -> object:
-    """What stands for a value that JSON does not have."""
     if isinstance(value, RecordsArguments):
         return describe(value)
     if isinstance(value, numbers.Real):

@@ -15,8 +15,7 @@ import numpy as np
 import yaml
 
 from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
-from pdno.paper import published
-from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_6, Budget
+from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_6, Budget, describe_budgets
 from pdno.paper.results import (
     MissingRunsError,
     Results,
@@ -194,7 +193,6 @@ def best_on_samples(results: Results) -> Finding:
 
 
 def growth(results: Results) -> Finding:
-    """Errors rise with time."""
     networks = [n for n in results.shown("navier-stokes") if n.metadata.of_paper]
     networks = [network for network in networks if len(network.over_time()) > 1]
     return monotone({n.model: n.over_time() for n in networks}, networks, rising=True)
@@ -336,16 +334,17 @@ def assess(claim: Claim, results: Results) -> Assessment:
         commands = " and ".join(command_of(study, **claim.options) for study in claim.studies)
         return Assessment(claim, "not tested here", f"needs {commands}", MISSING)
     budgets = [(network.model, Budget.of(network)) for network in finding.networks]
-    budget = finding.budget or published.describe_budgets(budgets)
-    if any(one.level == "smoke" for _, one in budgets):
-        return Assessment(claim, "not tested here", finding.numbers, f"{budget}: tests nothing")
-    if finding.budget or all(one.level == "paper" for _, one in budgets):
-        answer: Answer = "holds" if finding.holds else "does not hold"
-        return Assessment(claim, answer, finding.numbers, budget)
-    if finding.holds:
-        return Assessment(claim, "holds at a smaller budget", finding.numbers, budget)
-    seen = f"does not hold with less: {finding.numbers}"
-    return Assessment(claim, "not tested at the paper's budget", seen, budget)
+    budget, levels = finding.budget or describe_budgets(budgets), {b.level for _, b in budgets}
+    answer: Answer = "holds" if finding.holds else "does not hold"
+    numbers = finding.numbers
+    if "smoke" in levels:
+        answer, budget = "not tested here", f"{budget}: tests nothing"
+    elif "small" in levels and not finding.budget and finding.holds:
+        answer = "holds at a smaller budget"
+    elif "small" in levels and not finding.budget:
+        answer = "not tested at the paper's budget"
+        numbers = f"does not hold with less: {numbers}"
+    return Assessment(claim, answer, numbers, budget)
 
 
 def claims_table(assessments: Sequence[Assessment]) -> Table:

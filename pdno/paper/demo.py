@@ -12,7 +12,7 @@ from pdno.data.generate import generate_dataset
 from pdno.figures.style import save_figure
 from pdno.files.run_folder import is_finished
 from pdno.paper.chapters import add_paper_chapters
-from pdno.paper.recipes import make_study, runs_of
+from pdno.paper.recipes import make_study
 from pdno.paper.reproduce import run_folder, run_study, study_of
 from pdno.report.page import write_report
 from pdno.runs.plugins import Study
@@ -49,9 +49,7 @@ def demo(preset: str = "small") -> Study:
 
     The samples and epochs are few, so the errors are larger than those of the experiments.
     """
-    heat_map, flow = (
-        make_study(name, preset, [runs_of(name, preset)]) for name in ("heat-map", "darcy-map")
-    )
+    heat_map, flow = (make_study(name, preset) for name in ("heat-map", "darcy-map"))
     symbol = study_of("heat", preset).experiments[0]
     if preset != "smoke":
         settings = symbol.training.model_copy(update={"epochs": EPOCHS})

@@ -3,7 +3,8 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from pdno.figures.style import Axes, Figure, grid_of_panels, logarithmic, shared_legend
 from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
@@ -26,13 +27,12 @@ FLOW = ("navier-stokes",)
 SPLITS = ("test", "train")
 MOST_MARKERS = 20  # of one curve
 Networks = Sequence[NetworkMetrics]
-Curve = tuple[str, Mapping[Any, Summary], MarkerStyle]
-"""The label, the errors by what is on the x axis, and the style."""
+Errors: TypeAlias = Mapping[Any, Summary]  # by what is on the x axis, a number or a word
+Curve = tuple[str, Errors, MarkerStyle]  # with its label
 
 
 @exhibit("cost")
 def plot_cost(results: Results) -> Figure:
-    """Cost against accuracy."""
     shown = {study: [n for n in results.shown(study) if n.summary()] for study in STUDIES}
     # one network alone, without a solver, compares with nothing
     shown = require({k: ours for k, ours in shown.items() if ours[1:] or _solver(ours)})
@@ -62,10 +62,7 @@ def plot_cost(results: Results) -> Figure:
 
 
 def _solver(networks: Networks) -> list[tuple[float, float]]:
-    """Seconds and errors of the solver on coarser grids, from the finest on.
-
-    Each run has timed it: the least seconds are those that other work disturbed least.
-    """
+    """Seconds and errors of the solver, from the finest grid on; of all runs the least seconds."""
     values: dict[int, dict[str, float]] = {}
     for metric in (m for network in networks for m in network.metrics if m.split == "solver"):
         least = values.setdefault(metric.resolution, {})
@@ -84,20 +81,14 @@ def _costs(network: NetworkMetrics) -> tuple[float | None, ...]:
 
 @exhibit("samples")
 def plot_samples(results: Results) -> Figure:
-    """Error against training samples."""
 
-    def curves(networks: Networks) -> Iterator[Curve]:
-        for ours in grouped(networks, lambda network: network.metadata.network).values():
-            by_count = {network.metadata.samples or 0: network for network in ours}
-            yield from _swept(dict(sorted(by_count.items())), ours[0].model)
-
+    curves = _by_network(lambda network: network.metadata.samples or 0)
     blocks = [results.shown("darcy-samples")]
     return _panels(blocks, curves, "training samples", ticks=_logarithmic_ticks)
 
 
 @exhibit("resolutions")
 def plot_resolutions(results: Results) -> Figure:
-    """Other resolutions without training."""
 
     def finer(network: NetworkMetrics, split: str) -> dict[int, Summary]:
         """Errors by resolution, that of the training first; empty without others."""
@@ -117,7 +108,7 @@ def plot_resolutions(results: Results) -> Figure:
     return _panels(shown, curves, "points per axis", y, ticks=_logarithmic_ticks)
 
 
-def _logarithmic_ticks(axes: Axes, values: Sequence[Any]) -> None:
+def _logarithmic_ticks(axes: Axes, values: list[float]) -> None:
     axes.set_xscale("log")
     axes.set_xticks(values, [str(value) for value in values])
     axes.minorticks_off()
@@ -125,23 +116,17 @@ def _logarithmic_ticks(axes: Axes, values: Sequence[Any]) -> None:
 
 @exhibit("bands")
 def plot_bands(results: Results) -> Figure:
-    """Error by frequency."""
     curves = _each(lambda network, _: network.series("test", f"{ERROR} band "), ["test"])
     shown, y = [results.shown(study) for study in STUDIES], "share of relative L2 error"
-    return _panels(shown, curves, "band of max |ξ_j|", y, ticks=_turned)
-
-
-def _turned(axes: Axes, _: Sequence[Any]) -> None:
-    axes.tick_params(axis="x", labelrotation=45)
+    turned = partial(Axes.tick_params, axis="x", labelrotation=45)
+    return _panels(shown, curves, "band of max |ξ_j|", y, ticks=lambda axes, _: turned(axes))
 
 
 @exhibit("training")
 def plot_training(results: Results) -> Figure:
-    """Training curves."""
 
     def curve(network: NetworkMetrics, split: str) -> dict[float, Summary]:
-        points = results.curve(network, split)
-        finite = ((epoch, e) for epoch, e in points if e is not None and math.isfinite(e))
+        finite = ((x, e) for x, e in results.curve(network, split) if e and math.isfinite(e))
         return {epoch: Summary(error, math.nan, 1) for epoch, error in finite}
 
     shown = [[n for n in results.shown(study) if results.curve(n, "test")] for study in STUDIES]
@@ -150,20 +135,15 @@ def plot_training(results: Results) -> Figure:
 
 @exhibit("figure-01-error-by-time")
 def plot_error_by_time(results: Results) -> Figure:
-    """Error by time, training and test."""
     networks = [network for network in results.shown("navier-stokes") if network.over_time()]
-    return _panels([networks], _each(NetworkMetrics.over_time), "t", ticks=_whole)
-
-
-def _whole(axes: Axes, _: Sequence[Any]) -> None:
-    axes.locator_params(axis="x", integer=True)
+    whole = partial(Axes.locator_params, axis="x", integer=True)
+    curves = _each(NetworkMetrics.over_time)
+    return _panels([networks], curves, "t", ticks=lambda axes, _: whole(axes))
 
 
 def _each(
-    curve: Callable[[NetworkMetrics, str], Mapping[Any, Summary]], splits: Sequence[str] = SPLITS
+    curve: Callable[[NetworkMetrics, str], Errors], splits: Sequence[str] = SPLITS
 ) -> Callable[[Networks], Iterator[Curve]]:
-    """Curves of every network, for some splits."""
-
     def curves(networks: Networks) -> Iterator[Curve]:
         for network, split in itertools.product(networks, splits):
             label = f"{network.model}, {split}" if len(splits) > 1 else network.model
@@ -174,7 +154,6 @@ def _each(
 
 @exhibit("figure-09-modes")
 def plot_modes(results: Results) -> Figure:
-    """Kept modes k_max on Darcy flow."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         swept = by_setting(networks, "modes").items()
@@ -193,7 +172,6 @@ def plot_modes(results: Results) -> Figure:
 
 @exhibit("figure-10-width")
 def plot_width(results: Results) -> Figure:
-    """Channels on Navier-Stokes."""
 
     def curves(networks: Networks) -> Iterator[Curve]:
         for name in (PLAIN, "FNO"):
@@ -205,22 +183,28 @@ def plot_width(results: Results) -> Figure:
 
 @exhibit("figure-11-activation")
 def plot_activation(results: Results) -> Figure:
-    """GELU and ReLU in the symbol networks on Darcy flow."""
 
+    curves = _by_network(lambda network: network.resolution)
+    networks = results.study("darcy-activation")
+    return _panels([networks], curves, "points per axis", log=False, ticks=Axes.set_xticks)
+
+
+def _by_network(
+    setting: Callable[[NetworkMetrics], float],
+) -> Callable[[Networks], Iterator[Curve]]:
     def curves(networks: Networks) -> Iterator[Curve]:
         for ours in grouped(networks, lambda network: network.metadata.network).values():
-            yield from _swept({n.resolution: n for n in ours}, ours[0].model)
+            yield from _swept({setting(n): n for n in sorted(ours, key=setting)}, ours[0].model)
 
-    networks = sorted(results.study("darcy-activation"), key=lambda network: network.resolution)
-    return _panels([networks], curves, "points per axis", log=False, ticks=Axes.set_xticks)
+    return curves
 
 
 def _swept(networks: Mapping[Any, NetworkMetrics], name: str) -> Iterator[Curve]:
     """Test and training errors of a network by the values of a setting."""
-    for split in SPLITS:
+    for split in SPLITS if networks else ():
         errors = {value: error for value, n in networks.items() if (error := n.summary(split))}
-        for network in list(networks.values())[:1]:
-            yield f"{name}, {split}", errors, line_of(network.metadata, split)
+        style = line_of(next(iter(networks.values())).metadata, split)
+        yield f"{name}, {split}", errors, style
 
 
 def _panels(
@@ -230,32 +214,30 @@ def _panels(
     y: str = "relative L2 error",
     *,
     log: bool = True,
-    ticks: Callable[[Axes, Sequence[Any]], object] | None = None,
+    ticks: Callable[[Axes, list[float]], object] = lambda axes, values: None,
 ) -> Figure:
-    """A panel for each block, with the data, the grid and the budget on top, and one legend.
+    """A panel for each block, with data, grid and budget on top, bars of seeds, and one legend.
 
-    Curves are means, with deviations as bars where there are several seeds. `ticks` finishes
-    the axis of the x that are shown.
+    `ticks` finishes the axis of the x that are shown.
     """
     shown = require([networks for networks in blocks if networks])
     width, height = 6.2 if len(shown) == 1 else 3.7, 3.9 if len(shown) < 3 else 3.45
     figure, panels = grid_of_panels(len(shown), 2, width, height)
     for axes, networks in zip(panels, shown, strict=True):
         axes.set(title=_panel_title(networks), xlabel=x, ylabel=y)
-        values: dict[Any, None] = {}
+        values = set[float]()
         for label, errors, style in curves(networks):
             if len(errors) > MOST_MARKERS:
                 style |= {"marker": "", "linewidth": 1}
+            means = [error.mean for error in errors.values()]
             if errors:
-                means = [error.mean for error in errors.values()]
                 axes.plot(list(errors), means, label=label or None, **style)
             if errors and all(error.count > 1 for error in errors.values()):
                 bars: MarkerStyle = {"fmt": "none", "color": style["color"], "capsize": 2}
                 deviations = [error.deviation for error in errors.values()]
                 axes.errorbar(list(errors), means, yerr=deviations, **bars)
-            values |= dict.fromkeys(errors)
-        if ticks:
-            ticks(axes, sorted(values))
+            values |= {*errors}
+        ticks(axes, sorted(values))
         if log:
             logarithmic(axes, "y")
     shared_legend(figure, panels, 2 * min(len(shown), 2))

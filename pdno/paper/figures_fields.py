@@ -30,7 +30,6 @@ class Sample:
     times: Sequence[float] | None
 
     def frame_error(self, run: Run, frame: int) -> float:
-        """Relative L2 error of one frame."""
         truth = self.target[frame]
         error = np.linalg.norm(self.predictions[run][frame] - truth)
         return float(error / np.linalg.norm(truth))
@@ -57,7 +56,6 @@ def choose_sample(results: Results, study: str, choice: Choice) -> Sample:
 
 @exhibit("figure-04-samples")
 def plot_comparison(results: Results) -> Figure:
-    """One test sample at the last time."""
     sample = choose_sample(results, "navier-stokes", "median")
     require(sample.target.ndim == 3)
     truth = sample.target[-1]
@@ -75,13 +73,11 @@ def plot_comparison(results: Results) -> Figure:
 
 @exhibit("figure-12-lowest")
 def plot_lowest(results: Results) -> Figure:
-    """The test sample with the lowest mean error over the networks."""
     return plot_frames(results, "lowest")
 
 
 @exhibit("figure-13-highest")
 def plot_highest(results: Results) -> Figure:
-    """The test sample with the highest mean error over the networks."""
     return plot_frames(results, "highest")
 
 
@@ -104,7 +100,6 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
 
 
 def draw_rows(panels: Sequence[Sequence[Panel | None]], names: Sequence[str] = ()) -> Figure:
-    """Rows of fields, each with a name at its left."""
     columns = max(map(len, panels))
     figure = Figure(figsize=(max(2.1 * columns + 0.3, 4.0), 1.9 * len(panels) + 0.3))
     rows = figure.subplots(len(panels), columns, squeeze=False)
@@ -116,7 +111,6 @@ def draw_rows(panels: Sequence[Sequence[Panel | None]], names: Sequence[str] = (
 
 @exhibit("figure-08-heat-solution")
 def plot_heat_solution(results: Results) -> Figure:
-    """Exact and predicted solution of the heat equation."""
     run = results.best_run("heat", "prediction")
     frames = require(run.times)
     times = np.asarray(require(frames if len(frames) > 1 else None))  # one frame is no map
@@ -135,7 +129,6 @@ def plot_heat_solution(results: Results) -> Figure:
 
 @exhibit("figure-03-heat-symbol")
 def plot_heat_symbol(results: Results) -> Figure:
-    """Learned and exact symbol of the heat equation."""
     run = results.best_run("heat", "heat.learned")
     names = ("learned", "exact", "weight", "xi", "times")
     learned, exact, weight, xi, times = (run.array(f"heat.{name}") for name in names)
@@ -169,7 +162,6 @@ def _draw_over_time(
 
 @exhibit("figure-07-heat-space")
 def plot_heat_space(results: Results) -> Figure:
-    """Dependence of the learned heat symbol on x."""
     run = results.best_run("heat", "heat.space")
     space, times = run.array("heat.space"), run.array("heat.times")
     figure = Figure(figsize=(7.2, 3.0))

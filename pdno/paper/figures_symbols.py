@@ -23,7 +23,6 @@ DRAWN_CHANNELS = ((0, 0), (0, 1))
 
 @exhibit("figure-05-symbols")
 def plot_symbols(results: Results) -> Figure:
-    """Learned symbols Re a_ij(ξ) of PDNO and FNO."""
     networks = [of_network(results.shown("navier-stokes"), name) for name in (PDNO, "FNO")]
     rows, names = [], []
     for run in [run for network in networks if network and (run := results.run(network))]:
@@ -39,14 +38,12 @@ def plot_symbols(results: Results) -> Figure:
 
 
 def _inspected(results: Results, part: str) -> list[Run]:
-    """Runs that `pdno symbol` has looked into, with this part of the report."""
     runs = (results.run(network) for network in results.every_network)
     return require([run for run in runs if run and run.symbol_report.get(part)])
 
 
 @exhibit("phase-space")
 def plot_phase_spaces(results: Results) -> Figure:
-    """Learned and true operator in phase space."""
     runs = _inspected(results, "phase_space")
     symbols = {f"{run.metadata.study}: {run.model}": run.symbol_report for run in runs}
     return plot_phase_space({name: report["phase_space"] for name, report in symbols.items()})
@@ -54,7 +51,6 @@ def plot_phase_spaces(results: Results) -> Figure:
 
 @exhibit("certificates")
 def plot_certificates(results: Results) -> Figure:
-    """Certificates of the symbol class."""
     runs = _inspected(results, "layers")
     figure, panels = grid_of_panels(len(runs), 3, 3.0, 2.6)
     for axes, run in zip(panels, runs, strict=True):
@@ -70,7 +66,6 @@ def plot_certificates(results: Results) -> Figure:
 
 @exhibit("velocity-law")
 def plot_velocity_law(results: Results) -> Figure:
-    """The velocity of a vorticity as learned from frames, and Biot-Savart's law."""
     run = results.best_run("navier-stokes-substeps", "velocity.learned")
     names = ("xi", "learned", "exact", "weight")
     xi, learned, exact, weight = (run.array(f"velocity.{name}") for name in names)
@@ -111,7 +106,6 @@ Node = tuple[float, float, str, str]
 
 
 def _specified(results: Results, *kinds: str) -> tuple[Run, dict[str, Any]]:
-    """The first run of a PDNO (or lone operator), of the problems in order, and its network."""
     runs = [run for study in AXES for n in results.shown(study) if (run := results.run(n))]
     networks = [(run, run.experiment.network.model_dump()) for run in runs if run.experiment]
     pairs = [pair for pair in networks if pair[1]["kind"] in kinds and pair[1]["depends_on_x"]]
@@ -121,7 +115,6 @@ def _specified(results: Results, *kinds: str) -> tuple[Run, dict[str, Any]]:
 
 @exhibit("figure-02-operator")
 def plot_operator(results: Results) -> Figure:
-    """The operator."""
     run, network = _specified(results, "pdno", "pdio")
     hidden = [network["symbol_hidden"]] * (int(network["symbol_layers"]) + 1)
     dim = AXES[run.metadata.study] + bool(network.get("takes_time"))
@@ -140,7 +133,6 @@ def plot_operator(results: Results) -> Figure:
 
 @exhibit("figure-06-block")
 def plot_block(results: Results) -> Figure:
-    """A block with several channels."""
     run, network = _specified(results, "pdno")
     width = int(network["width"])
     inputs, outputs = min(width, DRAWN_INPUTS), min(width, DRAWN_OUTPUTS)

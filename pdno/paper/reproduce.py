@@ -112,7 +112,6 @@ def run_study(
 
 
 def run_folder(experiment: Experiment, out: Path) -> Path:
-    """The folder of one run."""
     name = "".join(c if c.isalnum() or c in "=.-" else "-" for c in experiment.name)
     return out / f"{name}-{experiment.slug}"
 

@@ -50,7 +50,6 @@ def require(value: T | None) -> T:
 
 
 def run_name(metric: Metric) -> str:
-    """One line that tells a run from the others of its study."""
     points = metric.metadata.training_resolution or metric.resolution
     # one run measures all networks of the resource table
     model = "" if metric.metadata.study == "resources" else f" {metric.model}"
@@ -172,7 +171,6 @@ class Results:
         return runs[max(require(networks), key=lambda network: Budget.of(network).work)]
 
     def array(self, network: NetworkMetrics, name: str) -> Array | None:
-        """A sample array of the first seed."""
         run = self.runs[network]
         if isinstance(run, StoredRun):
             return run.arrays.get(name)
@@ -260,11 +258,20 @@ class Exhibit(Generic[Made]):
     """A table or figure of the report, as exhibits.yaml describes it, and what makes it."""
 
     key: str
-    number: str  #: in the paper, for example "Figure 3"
-    heading: str
     make: Callable[[Results], Made]
+    title: str
     studies: Sequence[str]
     caption: str = ""
+
+    @property
+    def number(self) -> str:
+        """In the paper, for example "Figure 3"; empty for ours."""
+        kind, digits, *_ = (*self.key.split("-"), "")
+        return f"{kind.title()} {int(digits)}" if digits.isdecimal() else ""
+
+    @property
+    def heading(self) -> str:
+        return f"{self.number}. {self.title}".removeprefix(". ")
 
     def __call__(self, results: Results) -> Made | None:
         """The table or figure; None where runs are missing."""
@@ -277,13 +284,5 @@ EXHIBITS = yaml.safe_load(Path(__file__).with_name("exhibits.yaml").read_text(en
 
 
 def exhibit(key: str) -> Callable[[Callable[[Results], Made]], Exhibit[Made]]:
-    """The decorator of a function that makes a table or figure; its docstring is the title."""
-    kind, digits, *_ = (*key.split("-"), "")
-    number = f"{kind.title()} {int(digits)}" if digits.isdecimal() else ""
-
-    def decorate(make: Callable[[Results], Made]) -> Exhibit[Made]:
-        title = (make.__doc__ or "").partition("\n")[0].removesuffix(".")
-        heading = f"{number}. {title}".removeprefix(". ")
-        return Exhibit(key, number, heading, make, **EXHIBITS[key])
-
-    return decorate
+    """The decorator of a function that makes a table or figure."""
+    return lambda make: Exhibit(key, make, **EXHIBITS[key])

@@ -40,13 +40,11 @@ Block = tuple[str, Sequence[NetworkMetrics], Errors]
 
 @exhibit("table-1-darcy")
 def darcy_table(results: Results) -> Table:
-    """Darcy flow."""
     return _by_resolution(results, "darcy", published.TABLE_1)
 
 
 @exhibit("table-3-burgers")
 def burgers_table(results: Results) -> Table:
-    """Burgers' equation."""
     return _by_resolution(results, "burgers", published.TABLE_3)
 
 
@@ -62,7 +60,6 @@ def _by_resolution(results: Results, study: str, paper: Mapping[int, Errors]) ->
 
 @exhibit("table-2-navier-stokes")
 def navier_stokes_table(results: Results) -> Table:
-    """Navier-Stokes."""
     ours = grouped(results.study("navier-stokes"), lambda network: network.metadata.dataset)
     blocks: list[Block] = []
     missing, other_sizes = list(published.TABLE_2), []
@@ -116,7 +113,6 @@ def _error_table(
 
 @exhibit("training-parts")
 def training_table(results: Results) -> Table:
-    """Ablation study of training."""
     head = ("data", "network", "validation", "test", "test / plain", "steps", "CPU seconds")
     lines: list[tuple[str, ...]] = []
     strong = set()
@@ -142,7 +138,6 @@ def training_table(results: Results) -> Table:
 
 @exhibit("table-5-settings")
 def settings_table(results: Results) -> Table:
-    """Settings of PDNO."""
     names = list(TABLE_5["heat"])
     lines = []
     for study, paper in TABLE_5.items():
@@ -186,7 +181,6 @@ Measured = Mapping[tuple[str, int, int], Resources]
 
 
 def resource_numbers(results: Results) -> Measured:
-    """Our resource table."""
     names = ("peak memory MB", "parameters, complex once", "seconds per epoch")
     measured: dict[tuple[str, int, int], dict[str, float]] = {}
     for metric in results.resources:
@@ -209,7 +203,6 @@ def resource_ratios(measured: Measured) -> dict[tuple[int, int], Resources]:
 
 @exhibit("table-6-resources")
 def resource_table(results: Results) -> Table:
-    """Memory, parameters and time."""
     sources = [
         {**measured, **{("PDNO / FNO", *s): r for s, r in resource_ratios(measured).items()}}
         for measured in (require(resource_numbers(results)), TABLE_6)

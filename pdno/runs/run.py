@@ -100,7 +100,6 @@ class Run:
 
     @cached_property
     def _samples(self) -> tuple[dict[str, Tensor], dict[str, str]]:
-        """The sample arrays and their header."""
         path = verified_path(self.folder / run_folder.SAMPLES)
         return read_tensors(path, "cpu") if path.is_file() else ({}, {})
 
@@ -110,7 +109,6 @@ class Run:
         return tuple(sorted(self._samples[0]))
 
     def array(self, name: str) -> Array:
-        """A sample array as float64."""
         if name not in self.array_names:
             raise ValueError(f"{self.folder} has no sample array {name}: run it again")
         return self._samples[0][name].double().numpy()
@@ -221,7 +219,6 @@ class Run:
         return tuple(prediction.shape)
 
     def _layout(self) -> DataFile:
-        """How the training data were read."""
         file = None if self.experiment is None else self.experiment.file
         return file or DataFile(path=self.folder)
 
@@ -328,7 +325,6 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
 
 
 def _check(folder: Path) -> Iterator[Finding]:
-    """The files of one folder."""
     named = set[Path]()
     for record, cure in [(r, RECORDS[name]) for name in RECORDS for r in folder.glob(name)]:
         states: dict[str, run_folder.State] = {record.name: "right"}

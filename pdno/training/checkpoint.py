@@ -150,7 +150,6 @@ class RunRecorder:
 
     @property
     def has_checkpoint(self) -> bool:
-        """Whether there is a checkpoint to continue from."""
         return self.folder is not None and bool(_existing(self.folder / CHECKPOINTS))
 
     def resume(self, operator: nn.Module, optimiser: Optimiser) -> TrainingState:
@@ -183,7 +182,6 @@ class RunRecorder:
         return TrainingState(**checkpoint.state, history=history)
 
     def is_due(self) -> bool:
-        """Whether it is time for a checkpoint."""
         return self.target is not None and time.monotonic() - self.saved_at >= self.every
 
     def save(self, state: TrainingState, operator: nn.Module, optimiser: Optimiser) -> None:
@@ -210,7 +208,6 @@ class RunRecorder:
         self.saved_at = time.monotonic()
 
     def write_history(self, state: TrainingState) -> None:
-        """Write the epochs so far, for TensorBoard as well."""
         if self.target is None or not state.history:
             return
         with explained(self.target, KEPT_THERE):
@@ -255,7 +252,6 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 
 def split_names(tensors: Mapping[str, Tensor]) -> defaultdict[str, dict[str, Tensor]]:
-    """Tensors "part.name" by part and name."""
     parts = defaultdict[str, dict[str, Tensor]](dict)
     for full, value in tensors.items():
         part, _, name = full.partition(".")

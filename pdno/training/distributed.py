@@ -30,26 +30,21 @@ class ProcessGroup:
 
     @property
     def is_rank_0(self) -> bool:
-        """Whether this process writes files and shows progress."""
         return self.rank == 0
 
     def share(self, items: Sequence[int]) -> list[int]:
-        """The items of this process."""
         return list(items[self.rank :: self.size])
 
     def all_reduce(self, numbers: Tensor) -> Tensor:
-        """The sum over all processes."""
         if self.size > 1:
             numbers = numbers.to(self.device)
             distributed.all_reduce(numbers)
         return numbers
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """The sums of some numbers over all processes."""
         return [*map(float, self.all_reduce(torch.tensor(numbers, dtype=torch.float64)))]
 
     def barrier(self) -> None:
-        """Wait until all processes are here."""
         if self.size > 1:
             distributed.barrier()
 

@@ -129,7 +129,6 @@ def fit(
 def _start(
     network: nn.Module, task: Task, samples: Samples, kind: Normalization | None
 ) -> tuple[TrainedOperator, str]:
-    """The operator before the training, and its normalisation."""
     if isinstance(network, TrainedOperator):
         if kind is not None:
             raise ValueError("a trained operator keeps its normalisers: leave normalization out")
@@ -432,7 +431,6 @@ class Ensemble:
         return torch.stack([each.predict(inputs, **options) for each in self.members]).mean(dim=0)
 
     def spread(self, inputs: Tensor, **options: Any) -> Tensor:
-        """The standard deviation of the predictions at each point."""
         return torch.stack([each.predict(inputs, **options) for each in self.members]).std(dim=0)
 
 

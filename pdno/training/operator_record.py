@@ -108,7 +108,6 @@ class Sampling:
         )
 
     def named(self, inputs: Sequence[str], outputs: Sequence[str]) -> "Sampling":
-        """The same with names of its channels."""
         for side, names in (("input", inputs), ("output", outputs)):
             count = getattr(self, f"{side}_channels")
             if isinstance(names, str) or len(names) not in (0, count):
@@ -233,7 +232,6 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
 
 
 def read_record(folder: Path) -> OperatorRecord:
-    """The record of a folder."""
     path = folder / run_folder.OPERATOR
     try:
         return OperatorRecord.model_validate_json(read_text(verified_path(path)))

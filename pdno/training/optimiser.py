@@ -71,7 +71,6 @@ class Optimiser:
                     weight.copy_(value)
 
     def remember(self) -> None:
-        """Keep the weights as they are now as the best ones."""
         for weight in self.weights:
             self.state[weight][BEST] = weight.detach().clone()
 
@@ -91,7 +90,6 @@ class Optimiser:
         }
 
     def load_tensors(self, module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
         weights = dict(module.named_parameters())
         for full, value in tensors.items():
             name, key = full.rsplit(".", 1)

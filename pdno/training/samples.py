@@ -145,7 +145,6 @@ def augmented(make: Callable[..., Batch], samples: Samples) -> Callable[..., Bat
 
 
 def epoch_order(count: int, *, seed: int, epoch: int) -> list[int]:
-    """The order of the examples in an epoch."""
     return [int(index) for index in np.random.default_rng([seed, epoch]).permutation(count)]
 
 

@@ -90,7 +90,6 @@ class TrainingSettings(Record):
 
 
 def learning_rate(settings: TrainingSettings, step: int, steps_per_epoch: int) -> float:
-    """The learning rate of step `step` (from 0)."""
     peak = settings.learning_rate
     total = settings.epochs * steps_per_epoch
     if settings.schedule == "constant":

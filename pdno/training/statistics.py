@@ -60,7 +60,6 @@ class Normalizer(nn.Module):
         return u * std + mean
 
     def moved(self, grid: Grid) -> "Normalizer":
-        """The same for another grid, with copies of the statistics."""
         mean, std = self._on(grid, self.mean)
         return Normalizer(mean.clone(), std.clone(), grid)
 

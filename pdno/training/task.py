@@ -69,7 +69,6 @@ class NormalizedNetwork:
 
     @property
     def target_grid(self) -> Grid:
-        """The grid of the outputs."""
         return self.output_grid or self.grid
 
     @property
