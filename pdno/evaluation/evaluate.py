@@ -13,7 +13,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -186,9 +186,10 @@ def evaluate_resolutions(
     g = G(f on s points). All grids are every n-th point of that of `data`; `evaluation` is that at
     the points `trained_at` with its predictions, if it was made already.
     """
-    way: dict[str, Any] = {"batch_size": batch_size, "device": device}
     model = as_predictor(predictor)
-    evaluation = evaluation or evaluate(model, _at(data, trained_at), keep=True, **way)
+    if evaluation is None:
+        there = _at(data, trained_at)
+        evaluation = evaluate(model, there, batch_size=batch_size, device=device, keep=True)
     known, results = evaluation.predictions, []
     if known is None:
         raise ValueError("this evaluation has no predictions: make it by evaluate(..., keep=True)")
@@ -198,7 +199,7 @@ def evaluate_resolutions(
             continue
         there = _at(data, r)
         fine, plain, first = list[dict[str, Tensor]](), list[dict[str, Tensor]](), 0
-        for v, u in predict_batches(model, there, **way):
+        for v, u in predict_batches(model, there, batch_size=batch_size, device=device):
             some = known[first : first + len(u)].double()
             interpolated = _interpolate(some, trained_at, there.grid.shape)
             fine.append(_errors(v, u, there, first))

@@ -13,7 +13,8 @@ import stat
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+
+from pdno.interface.records import Options
 
 LIMIT, TIME_LIMIT = "PDNO_MEMORY_LIMIT", "PDNO_TIME_LIMIT"
 PARSED = 64  # bytes of lists, dicts and numbers that a byte of text may become
@@ -80,14 +81,16 @@ def read_text(path: Path | str) -> str:
         raise ValueError(f"{reason}: it is damaged, or no text") from problem
 
 
-def read_json(path: Path | str) -> Any:
-    """The content of a JSON file; errors name the file."""
-    text = read_text(path)
+def read_json(path: Path | str) -> Options:
+    """The values of a JSON file, by key; errors name the file."""
+    text, cure = read_text(path), "restore it from a copy, or make it again"
     try:
-        return json.loads(text)
+        content: object = json.loads(text)
     except (ValueError, RecursionError) as problem:
-        cure = "restore it from a copy, or make it again"
         raise ValueError(f"{path} is not readable as JSON: {problem}; {cure}") from problem
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} has no keys and values, but {type(content).__name__}: {cure}")
+    return content
 
 
 def walk(values: object) -> Iterator[object]:

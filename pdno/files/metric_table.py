@@ -19,6 +19,7 @@ from pdno.files import run_folder
 from pdno.files.atomic import write_text
 from pdno.files.limits import read_text
 from pdno.files.run_folder import verified_path
+from pdno.interface.records import Options
 
 ERROR = "relative_l2"
 
@@ -37,7 +38,7 @@ def _cell(text: str, info: ValidationInfo) -> str:
     return text
 
 
-def _plain(value: Any) -> object:
+def _plain(value: object) -> object:
     """A number of Python, not of numpy or torch; None for an empty cell."""
     return value.item() if hasattr(value, "item") else None if value == "" else value
 
@@ -155,7 +156,7 @@ def read_metrics(path: Path | str) -> list[Metric]:
 def _read_line(header: list[str], cells: list[str], line: str) -> Metric:
     if len(cells) != len(header):
         raise ValueError(f"{line} has {len(cells)} cells; expected {len(header)}")
-    values: dict[str, Any] = dict(zip(header, cells, strict=True))
+    values: Options = dict(zip(header, cells, strict=True))
     numbers = {name: values.pop(name) for name in NUMBERS}
     try:
         return Metric(**numbers, metadata=Metadata(**values))

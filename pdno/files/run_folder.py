@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from pdno.files.atomic import sha256, write_text
-from pdno.files.limits import check_memory, read_text
+from pdno.files.limits import check_memory, read_json, read_text
+from pdno.interface.records import Options
 
 SPECIFICATION = "specification.json"  # the experiment
 ENVIRONMENT = "environment.json"  # versions, device, threads and whether there was compiled code
@@ -93,6 +94,11 @@ def verified_path(path: Path) -> Path:
             more = f"`pdno verify {path.parent}` checks all files"
             raise ValueError(f"{path} {_PROBLEMS[state]}; {more}")
     return path
+
+
+def read_values(path: Path) -> Options:
+    """The values of a JSON file of a run, verified; empty where it was not written."""
+    return read_json(verified_path(path)) if path.is_file() else {}
 
 
 def file_state(path: Path, digest: str | None) -> State:

@@ -23,6 +23,7 @@ from pdno.files.limits import DEEPEST, MemoryLimitError, check_memory, open_regu
 from pdno.interface.errors import LONGEST_MESSAGE, printable
 
 _Containers: TypeAlias = "list[Contents] | tuple[Contents, ...] | dict[str | int, Contents]"
+_Value: TypeAlias = Any  # containers, tensors, and the functions that make them
 Contents: TypeAlias = "Tensor | str | int | float | None | _Containers"
 
 AGAIN = "the file is damaged or incomplete: download or copy it again"
@@ -79,7 +80,7 @@ class _Machine:
     def __init__(self, archive: zipfile.ZipFile, file_size: int) -> None:
         self.archive, infos = archive, archive.infolist()
         self.records = {info.filename: info for info in infos}
-        self.stack, self.below = list[Any](), list[list[Any]]()  # since the last mark, and before
+        self.stack, self.below = list[_Value](), list[list[_Value]]()  # of them before the mark
         self.memo, self.storages = dict[object, object](), dict[object, Tensor]()
         roots = [name[: -len("data.pkl")] for name in self.records if name.endswith("/data.pkl")]
         if len(roots) != 1 or len(self.records) != len(infos):
@@ -152,7 +153,7 @@ class _Machine:
                 return function(*arguments)
         raise TensorFileError(f"this file holds a pickled {opcode}; {_REFUSED}")
 
-    def pop(self, count: int | None) -> list[Any]:
+    def pop(self, count: int | None) -> list[_Value]:
         """The last `count` values, or those since the last mark."""
         if count is not None:
             return [self.stack.pop() for _ in range(count)][::-1]

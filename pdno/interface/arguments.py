@@ -8,14 +8,13 @@ and other such objects. A file names a class that is imported already, it never 
 
 import inspect
 import numbers
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic_core import to_jsonable_python
 
 from pdno.interface.errors import LONGEST_NAME
-from pdno.interface.records import refuse_unknown
+from pdno.interface.records import Options, refuse_unknown
 
 _classes: dict[str, type["RecordsArguments"]] = {}
 
@@ -51,7 +50,7 @@ class RecordsArguments:
         return made
 
 
-def describe(made: object) -> dict[str, Any]:
+def describe(made: object) -> Options:
     """How to make an object again, as plain JSON; ValueError where that is not possible."""
     if not isinstance(made, RecordsArguments):
         raise ValueError(f"a {type(made).__name__} does not keep the arguments it was made with")
@@ -77,7 +76,7 @@ def _plain(name: str, value: object) -> object:
     raise ValueError(f"{name} is a {type(value).__name__}, which a file cannot describe")
 
 
-def rebuild(description: Mapping[str, Any]) -> Any:
+def rebuild(description: Options) -> "RecordsArguments":
     """Make an object from its description; its class has to be imported already."""
     name = description["class"]
     if name not in _classes:

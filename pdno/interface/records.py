@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from pdno.interface.errors import LONGEST_NAME, printable, suggest, unknown_name
 
+Options = dict[str, Any]
+"""Values by name, as files have them and as constructors take them."""
+
 
 class Record(BaseModel):
     """A frozen record without unknown keys."""
@@ -27,7 +30,7 @@ class Record(BaseModel):
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @classmethod
-    def model_validate(cls, obj: Any, **options: Any) -> Self:
+    def model_validate(cls, obj: object, **options: Any) -> Self:
         """A record of values by name; ValueError with what is wrong with each of them."""
         try:
             return super().model_validate(obj, **options)

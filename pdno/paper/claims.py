@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import yaml
@@ -113,10 +113,10 @@ def ranked(
     if viscosity is not None:
         networks = of_viscosity(networks, viscosity, 1000)
 
-    def key(network: NetworkMetrics) -> Any:
+    def key(network: NetworkMetrics) -> str | float:
         about = network.metadata
-        values = {"resolution": network.resolution, "dataset": about.dataset, **about.sweep}
-        return values.get(by, 0)
+        value: str | float = about.dataset if by == "dataset" else about.sweep.get(by, 0)
+        return network.resolution if by == "resolution" else value
 
     texts, holds, used = [], True, list[NetworkMetrics]()
     for value, block in grouped(networks, key).items():
@@ -299,7 +299,7 @@ class Claim(NamedTuple):
     reference: str
     studies: Sequence[str]
     assess: str
-    arguments: Mapping[str, Any] = MappingProxyType({})
+    arguments: Mapping[str, object] = MappingProxyType({})
     options: Mapping[str, float] = MappingProxyType({})
 
 

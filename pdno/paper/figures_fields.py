@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import matplotlib
 import numpy as np
@@ -48,10 +48,13 @@ def choose_sample(results: Results, study: str, choice: Choice) -> Sample:
     errors = np.mean([run.array("error")[: len(target)] for run in runs], axis=0)
     order = np.argsort(errors, kind="stable")
     index = int(order[{"lowest": 0, "median": len(order) // 2, "highest": -1}[choice]])
-    # the first channel, frame by frame: (T, C, *N) or (C, *N) -> (T, *N)
-    first: Any = (None, 0) if times is None else (slice(None), 0)
-    predictions = {run: run.array("prediction")[index][first] for run in runs}
-    return Sample(index, float(errors[index]), target[index][first], predictions, times)
+
+    def first_channel(array: Array) -> Array:
+        """Of the sample, frame by frame: (T, C, *N) or (C, *N) -> (T, *N)."""
+        return (array[index] if times is not None else array[index : index + 1])[:, 0]
+
+    predictions = {run: first_channel(run.array("prediction")) for run in runs}
+    return Sample(index, float(errors[index]), first_channel(target), predictions, times)
 
 
 @exhibit("figure-04-samples")

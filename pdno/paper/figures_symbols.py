@@ -2,13 +2,13 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from pdno.figures.curves import draw_growth
 from pdno.figures.fields import Panel, lowest_modes, plot_phase_space, signed
 from pdno.figures.style import COLOURS, Figure, grid_of_panels
+from pdno.interface.records import Options
 from pdno.paper.figures_fields import draw_rows
 from pdno.paper.published import PDNO
 from pdno.paper.results import Results, exhibit, of_network, require
@@ -84,7 +84,7 @@ def plot_velocity_law(results: Results) -> Figure:
     x, y = xi[kept][order].T
     row = figure.subplots(1, 3, sharey=True)
     for axes, (title, (values, limit)) in zip(row, panels.items(), strict=True):
-        colours: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+        colours: Options = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
         image = axes.scatter(
             x, y, c=values[kept][order], marker="s", s=32, linewidths=0, **colours
         )
@@ -105,7 +105,7 @@ Node = tuple[float, float, str, str]
 """Place, text and colour of a box."""
 
 
-def _specified(results: Results, *kinds: str) -> tuple[Run, dict[str, Any]]:
+def _specified(results: Results, *kinds: str) -> tuple[Run, Options]:
     runs = [run for study in AXES for n in results.shown(study) if (run := results.run(n))]
     networks = [(run, run.experiment.network.model_dump()) for run in runs if run.experiment]
     pairs = [pair for pair in networks if pair[1]["kind"] in kinds and pair[1]["depends_on_x"]]

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import yaml
 
 from pdno.files.metric_table import NetworkMetrics
+from pdno.interface.records import Options
 
 SOURCE = "arXiv:2201.11967v3"
 PDNO, PLAIN, ONE_SHOT = "PDNO a(x,ξ)", "PDNO a(ξ)", "PDNO a(x,ξ,t)"
@@ -50,7 +51,7 @@ def _errors(name: str, values: list[float] | list[list[float]]) -> Errors:
 TABLE_1 = {s: _errors("table 1", x) for s, x in _TABLES["table 1"]["errors"].items()}
 TABLE_2 = {Dataset(*key): _errors("table 2", x) for *key, x in _TABLES["table 2"]["errors"]}
 TABLE_3 = {s: _errors("table 3", x) for s, x in _TABLES["table 3"]["errors"].items()}
-TABLE_5: dict[str, dict[str, Any]] = _TABLES["table 5"]
+TABLE_5: dict[str, Options] = _TABLES["table 5"]
 TABLE_6 = {(network, k, w): Resources(*line) for network, k, w, line in _TABLES["table 6"]}
 
 HANDFUL = 10  # training samples below which nothing can be learned

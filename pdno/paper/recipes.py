@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import Field, create_model
@@ -18,12 +18,10 @@ from typing_extensions import Doc
 
 from pdno.data.problems import PROBLEMS
 from pdno.interface.errors import suggest
-from pdno.interface.records import Record
+from pdno.interface.records import Options, Record
 from pdno.runs.plugins import Study as Study
 from pdno.runs.plugins import register
 
-Options = dict[str, Any]
-"""Options in the words of a specification."""
 Runs = dict[str, Options]
 """Options of an `Experiment` by model."""
 
@@ -52,18 +50,23 @@ def written() -> dict[str, Options]:
 
 
 def make_study(
-    study: str, preset: str, *, models: Iterable[str] | None = None, seeds: int = 1, **chosen: Any
+    study: str,
+    preset: str,
+    *,
+    models: Iterable[str] | None = None,
+    seeds: int = 1,
+    resolution: int | None = None,
+    viscosity: float | None = None,
 ) -> Study:
     """The study of all runs with the seeds 0, 1, ..., seed by seed.
 
     Arguments:
         models: Only these of each set, by name; capitals and spaces do not count, and xi is ξ.
-        chosen: The resolution or the viscosity.
     """
     from pdno.runs.specification import Experiment
 
     runs = []
-    for of_set in sets_of(study, preset, **chosen):
+    for of_set in sets_of(study, preset, resolution=resolution, viscosity=viscosity):
         for model in of_set if models is None else [_model_named(m, of_set) for m in models]:
             first = {"name": study, "of_paper": True, "model": model}
             runs.append(merged(first, of_set[model]))
@@ -113,11 +116,11 @@ def _runs_of(study: str, preset: str, **computed: object) -> Runs:
     return {m: merged(least, common, filled(runs["models"][m], numbers)) for m in models}
 
 
-def filled(value: Any, numbers: Options) -> Any:
+def filled(values: Options, numbers: Options) -> Options:
     """A copy with numbers for all words that begin with $."""
-    if isinstance(value, dict):
-        return {key: filled(part, numbers) for key, part in value.items()}
-    return numbers[value[1:]] if isinstance(value, str) and value.startswith("$") else value
+    parts = {k: filled(v, numbers) for k, v in values.items() if isinstance(v, dict)}
+    words = {k: v for k, v in values.items() if isinstance(v, str) and v.startswith("$")}
+    return {**values, **parts, **{key: numbers[word[1:]] for key, word in words.items()}}
 
 
 def merged(*layers: Options) -> Options:

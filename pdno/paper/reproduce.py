@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from inspect import signature
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -53,18 +53,20 @@ def reproduce(
     *,
     engine: Engine = "serial",
     device: str | None = None,
-    **options: Any,
+    preset: str = "small",
+    **options: object,
 ) -> list[Metric]:
     """Run an experiment of the paper and return its metrics.
 
     Arguments:
         experiment: Its name, see `pdno list`.
         out: Folder for everything.
+        preset: One of those of the experiment.
         engine: serial, or ray to spread the runs over a Ray cluster (extra cluster).
         device: Where to train, for example cuda or cpu; CUDA by default where there is one.
-        options: Those of its recipe (see `pdno.recipes`), by name: preset, seeds, models, ...
+        options: Those of its recipe (see `pdno.recipes`), by name: seeds, models, ...
     """
-    return run_study(study_of(experiment, **options), out, engine=engine, device=device)
+    return run_study(study_of(experiment, preset, **options), out, engine=engine, device=device)
 
 
 def study_of(experiment: str, preset: str = "small", **options: object) -> Study:

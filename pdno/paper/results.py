@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import yaml
 
@@ -20,6 +20,7 @@ from pdno.figures.style import Figure, figure_style
 from pdno.files import run_folder
 from pdno.files.limits import read_text
 from pdno.files.metric_table import Metadata, Metric, NetworkMetrics, by_network, read_metrics
+from pdno.interface.records import Options
 from pdno.paper.published import CLASSICAL, ONE_SHOT, PDNO, PLAIN, RELU, Budget
 from pdno.report.page import REPORT
 from pdno.report.tables import Table
@@ -240,7 +241,7 @@ MARKERS = {
     **{"MWT Leg": ("#009E73", "^"), "MWT Chb": ("#CC79A7", "<")},
 }
 OTHER_MARKER = ("#6B4E00", "*")
-MarkerStyle = dict[str, Any]
+MarkerStyle = Options
 """Keyword arguments of `Axes.plot`."""
 
 

@@ -13,7 +13,6 @@ from dataclasses import asdict, replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,23 +20,16 @@ import yaml
 
 from pdno.files import run_folder
 from pdno.files.atomic import explained, only_writer, write_text
-from pdno.files.limits import read_json
 from pdno.files.metric_table import Metric, make_metrics, metrics_of_run
 from pdno.files.run_folder import verified_path
 from pdno.interface.arguments import describe
+from pdno.interface.records import Options
 from pdno.native import allocator_state
 from pdno.native.build import status
 from pdno.networks.neural_operator import count_parameters
+from pdno.runs import specification
 from pdno.runs.measure import measure
-from pdno.runs.specification import (
-    Experiment,
-    ExperimentData,
-    data_digests,
-    differences,
-    ensure_dataset,
-    open_experiment_data,
-    read_experiment,
-)
+from pdno.runs.specification import Experiment, ExperimentData
 from pdno.training.checkpoint import KEPT_THERE
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.fit import fit
@@ -59,7 +51,7 @@ def run_experiment(
     Datasets lie in the folder `data`, or else in `data` beside the run folder. Raises if another
     process writes to the folder; with `wait`, blocks instead.
     """
-    folder, digests = Path(folder), data_digests(experiment)
+    folder, digests = Path(folder), specification.data_digests(experiment)
     store = folder.parent / run_folder.DATA if data is None else Path(data)
     with process_group(device) as group, contextlib.ExitStack() as stack:
         # what is finished is only read, and needs no lock
@@ -68,11 +60,11 @@ def run_experiment(
             if not _is_finished(folder, experiment, digests):  # by the process that held the lock
                 _begin(experiment, folder, group, digests)
                 if experiment.problem is not None:
-                    ensure_dataset(experiment.problem, store)
+                    specification.ensure_dataset(experiment.problem, store)
         group.barrier()
         if _is_finished(folder, experiment, digests):
             return metrics_of_run(folder)
-        samples = open_experiment_data(experiment, store)
+        samples = specification.open_experiment_data(experiment, store)
         network, normalization = _start(experiment, samples)
         operator = fit(
             network,
@@ -101,20 +93,15 @@ def _is_finished(folder: Path, experiment: Experiment, digests: Mapping[str, str
     path, finished = folder / run_folder.SPECIFICATION, run_folder.is_finished(folder)
     if not path.is_file() or not (finished or _has_checkpoint(folder)):
         return False
-    if changes := differences(read_experiment(verified_path(path)), experiment):
+    earlier = specification.read_experiment(verified_path(path))
+    if changes := specification.differences(earlier, experiment):
         wrong = f"{folder} holds a run with another specification ({', '.join(changes)})"
         raise ValueError(f"{wrong}: take another folder, or remove this one")
-    trained = _environment(folder).get("data", {})
+    trained = run_folder.read_values(folder / run_folder.ENVIRONMENT).get("data", {})
     if other := [name for name, digest in digests.items() if trained.get(name, digest) != digest]:
         wrong = f"{folder} holds a run on other data: {', '.join(other)} changed since it began"
         raise ValueError(f"{wrong}; bring the file back, or take another folder")
     return finished
-
-
-def _environment(folder: Path) -> dict[str, Any]:
-    path = verified_path(folder / run_folder.ENVIRONMENT)
-    content = read_json(path) if path.is_file() else {}
-    return content if isinstance(content, dict) else {}
 
 
 def _has_checkpoint(folder: Path) -> bool:
@@ -127,9 +114,10 @@ def _begin(
     """Write the specification and the environment, to which a run that continues adds its own."""
     run_folder.reopen(folder)
     more = {"commit": _commit(), "device": str(group.device), "processes": group.size}
-    now: dict[str, Any] = {**describe_environment(), **more, "native": str(status())}
+    now: Options = {**describe_environment(), **more, "native": str(status())}
     now["data"] = dict(digests)
-    began = _environment(folder) if _has_checkpoint(folder) else now
+    path = folder / run_folder.ENVIRONMENT
+    began = run_folder.read_values(path) if _has_checkpoint(folder) else now
     last = began | {k: v for part in began.get("continued", []) for k, v in part.items()}
     changes = {k: v for k, v in now.items() if k != "data" and last.get(k) != v}
     if changes:
@@ -140,7 +128,6 @@ def _begin(
             file=sys.stderr,
         )
         began.setdefault("continued", []).append(changes)
-    path = folder / run_folder.ENVIRONMENT
     write_text(path, json.dumps(began, indent=2) + "\n")
     write_text(folder / run_folder.SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")
 
@@ -187,7 +174,7 @@ def _measure_and_save(
 ) -> None:
     """Metrics, sample arrays and weights; then the checkpoints are not needed any more."""
     measured, operator.sample_arrays = measure(experiment, operator, samples)
-    commit = _environment(folder).get("commit") or ""
+    commit = run_folder.read_values(folder / run_folder.ENVIRONMENT).get("commit") or ""
     common = {
         "experiment": experiment.name,
         "model": experiment.model,

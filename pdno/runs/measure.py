@@ -19,14 +19,9 @@ from torch import nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import HeatProblem, NavierStokesProblem, Problem
+from pdno.evaluation import symbol_recovery
 from pdno.evaluation.evaluate import Evaluation, evaluate, evaluate_resolutions
 from pdno.evaluation.speed import coarse_solves, compare_speed
-from pdno.evaluation.symbol_recovery import (
-    SymbolComparison,
-    compare_heat_symbol,
-    compare_velocity_law,
-    roughness,
-)
 from pdno.networks.heads import Transport
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.runs.specification import Experiment, ExperimentData, unseen_samples
@@ -69,7 +64,7 @@ def measure(
             parts.append((points, "outside", dict(_outside(experiment, operator, problem))))
     symbols = symbol_arrays(operator.network, operator.task, data.grid, data.target_times)
     real = [symbol for name, symbol in symbols.items() if name.endswith(".real")]
-    rough = {f"block {k}": roughness(a) for k, a in enumerate(real, start=1)}
+    rough = {f"block {k}": symbol_recovery.roughness(a) for k, a in enumerate(real, start=1)}
     values, arrays = _symbol(experiment, operator, data)
     parts += [(points, "roughness", rough), (points, "symbol", values)]
     return parts, {**_fields(test, samples.test), **symbols, **arrays}
@@ -167,10 +162,10 @@ def _transport(
         first, second = (data.times or ())[:2]
         values["diffusivity"] = float(head.c.detach().mean()) / (second - first)
     if vorticity and head.options.velocity == "learned":
-        normalizer = operator.inputs
-        deviation = 1.0 if normalizer is None else float(normalizer.std)
+        std = 1.0 if operator.inputs is None else float(operator.inputs.std)
         frames = data.batch(range(min(len(data), EXCITING)))[0].flatten(0, 1)[:, None]
-        law = compare_velocity_law(head, data.grid, excitation=frames, deviation=deviation)
+        compare = symbol_recovery.compare_velocity_law
+        law = compare(head, data.grid, excitation=frames, deviation=std)
         values["velocity law difference"] = law.error()
         arrays = {"velocity.xi": law.xi, "velocity.weight": law.weight}
         arrays |= {"velocity.learned": law.learned.imag, "velocity.exact": law.exact.imag}
@@ -201,7 +196,7 @@ def _compare_heat(
     operator: TrainedOperator,
     data: OperatorDataset,
     c: float | None = None,
-) -> SymbolComparison:
+) -> symbol_recovery.SymbolComparison:
     """The learned symbol of heat against the exact one, of a family that at the diffusivity c."""
     problem, task, network = experiment.problem, experiment.task, operator.network
     assert isinstance(problem, HeatProblem) and isinstance(task, OneShot)
@@ -210,7 +205,7 @@ def _compare_heat(
     if c is not None and operator.pde_scale is not None:
         parameter = operator.pde_scale(torch.tensor([[c]], dtype=torch.float64)).cpu()
         seen = torch.cat([seen[:, None], parameter.expand(len(seen), 1)], dim=1)
-    return compare_heat_symbol(
+    return symbol_recovery.compare_heat_symbol(
         network.symbol,
         HeatSymbol(diffusivity=problem.diffusivity if c is None else c),
         data.grid,

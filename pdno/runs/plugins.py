@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # it imports torch, which the help of the command line does w
     from pdno.runs.specification import Experiment
 
 GROUP = "pdno.plugins"
-T = TypeVar("T", bound=Callable[..., Any])
+T = TypeVar("T", bound=Callable[..., object])
 
 
 @dataclass(frozen=True)

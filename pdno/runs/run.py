@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,17 +21,16 @@ from pdno.evaluation.evaluate import evaluate
 from pdno.exports.export import FORMATS, Exported, Format, export
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path
-from pdno.files.limits import read_json
 from pdno.files.metric_table import Metadata, Metric, metrics_of_run
 from pdno.files.run_folder import verified_path
 from pdno.interface.errors import check_at_least
+from pdno.interface.records import Options
 from pdno.runs.specification import Experiment, open_experiment_data, read_experiment
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import History, read_history, read_tensors
 from pdno.training.distributed import check_device
 from pdno.training.trained_operator import TrainedOperator
 
-JSON = Mapping[str, Any]
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 SAMPLES_OF_EXPORT = 4  # inputs that an exported file is compared on
 Finding = tuple[Path, run_folder.State, str]  # a file, its state, and what to do about it
@@ -89,14 +88,14 @@ class Run:
         return read_history(self.folder)
 
     @cached_property
-    def environment(self) -> JSON:
+    def environment(self) -> Options:
         """Versions, device and threads that it ran with; empty where they were not written."""
-        return _read_object(self.folder / run_folder.ENVIRONMENT)
+        return run_folder.read_values(self.folder / run_folder.ENVIRONMENT)
 
     @cached_property
-    def symbol_report(self) -> JSON:
+    def symbol_report(self) -> Options:
         """What `pdno symbol` wrote; empty where it did not run."""
-        return _read_object(self.folder / run_folder.SYMBOL_FOLDER / run_folder.SYMBOL)
+        return run_folder.read_values(self.folder / run_folder.SYMBOL_FOLDER / run_folder.SYMBOL)
 
     @cached_property
     def _samples(self) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -241,7 +240,7 @@ class Run:
     ) -> Exported:
         """Write the operator as one file, compared on its test samples; see `pdno.export`."""
         target, samples = out or self.folder / f"operator{FORMATS[format]}", self.sample_inputs()
-        more: dict[str, Any] = {"samples": samples, "card": self.folder, **options}
+        more: Options = {"samples": samples, "card": self.folder, **options}
         return export(self.operator, target, format=format, **more)
 
     def sample_inputs(self, count: int = SAMPLES_OF_EXPORT) -> tuple[Tensor, Grid] | None:
@@ -251,13 +250,6 @@ class Run:
             return None
         grid = json.loads(header["grid"])
         return tensors["input"][:count], Grid(**{**grid, "shape": tuple(grid["shape"])})
-
-
-def _read_object(path: Path) -> JSON:
-    content = read_json(path) if verified_path(path).is_file() else {}
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} holds {type(content).__name__}; expected keys and values")
-    return content
 
 
 def load(

@@ -93,7 +93,7 @@ class Experiment(Record):
                 cure = "give the folder of a finished run of `pdno train`, or its network as well"
                 raise ValueError(f"start={start!r:.60} holds no specification: {cure}")
             earlier = read_json(path)
-            usual |= {key: earlier[key] for key in OF_START if key in earlier}
+            usual |= {k: v for k, v in earlier.items() if k in OF_START}
         if isinstance(file, str) and (name := Path(file).stem):
             usual["name"] = name
         if isinstance(problem, dict):

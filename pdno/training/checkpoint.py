@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -29,7 +29,7 @@ from pdno.files.limits import check_memory, open_regular, read_text
 from pdno.files.run_folder import CHECKPOINTS, HISTORY, verified_path
 from pdno.interface.display import html_table, one_line
 from pdno.interface.errors import LONGEST_MESSAGE, require
-from pdno.interface.records import error_message
+from pdno.interface.records import Options, error_message
 from pdno.training.distributed import ProcessGroup
 from pdno.training.optimiser import Optimiser
 
@@ -124,7 +124,7 @@ class Checkpoint(NamedTuple):
     """Tensors "operator.*" and "optimiser.*", and the state of the run as JSON."""
 
     tensors: dict[str, Tensor]
-    state: dict[str, Any]
+    state: Options
 
 
 @dataclass

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from pdno.files.atomic import only_writer
 from pdno.files.metric_table import Metadata, make_metrics
 from pdno.interface.display import Advance, track
 from pdno.interface.errors import TrainingStopped, check_choice
-from pdno.interface.records import refuse_unknown
+from pdno.interface.records import Options, refuse_unknown
 from pdno.networks.neural_operator import count_parameters
 from pdno.spectral.metrics import relative_l2
 from pdno.training.checkpoint import EpochRow, RunRecorder
@@ -35,14 +36,7 @@ from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.losses import Loss, RelativeError
 from pdno.training.operator_record import TrainingRecord
 from pdno.training.optimiser import BEST, Optimiser
-from pdno.training.samples import (
-    BATCH_SIZE,
-    Samples,
-    augmented,
-    epoch_order,
-    l2_errors,
-    predict_batches,
-)
+from pdno.training.samples import BATCH_SIZE, Samples, augmented, epoch_order, predict_batches
 from pdno.training.settings import TrainingSettings, learning_rate
 from pdno.training.statistics import Normalization
 from pdno.training.task import Task, make_task
@@ -71,12 +65,12 @@ def fit(
     save: bool = True,
     loss: Loss | None = None,
     callbacks: Sequence[Callback] = (),
-    **changes: Any,
+    **changes: object,
 ) -> TrainedOperator:
     """Train a network; run under torchrun it uses all processes.
 
     Arguments:
-        network: Any module from (B, C, *N) to (B, C, *N), trained in place; or a trained
+        network: A module from (B, C, *N) to (B, C, *N), trained in place; or a trained
             operator, of which a copy is trained further, with its normalisers and its task.
         train: A dataset, or what gives pairs (input, target): see `OperatorDataset.from_pairs`.
         test: Samples whose error is measured after the epochs.
@@ -185,7 +179,7 @@ def _record_errors(operator: TrainedOperator, samples: Samples, tests: Samples |
         epochs=last.epoch,
         training_resolution=points,
     )
-    common: dict[str, Any] = {
+    common: Options = {
         "experiment": "operator",
         "model": type(operator.network).__name__,
         "resolution": points,
@@ -388,9 +382,10 @@ class TrainingLoop:
 
     def _test_error(self, tests: Samples) -> float:
         errors = torch.zeros(len(tests), dtype=torch.float64)
-        share = self.group.share(range(len(tests)))
-        if share:
-            errors[share] = l2_errors(self.operator, tests, share).double()
+        waiting = iter(share := self.group.share(range(len(tests))))
+        for pair in predict_batches(self.operator, tests, rows=share):
+            rows = list(islice(waiting, len(pair[0])))
+            errors[rows] = relative_l2(*(tests.weigh(field, rows) for field in pair)).double()
         return float(self.group.all_reduce(errors).mean())
 
     def _save_and_stop(self, *, due: bool, received: float) -> None:

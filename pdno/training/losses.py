@@ -9,7 +9,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -107,7 +107,8 @@ class Residual(Loss):
         return torch.stack([net.time_scale[1] * residual / whole, start / size], dim=1)
 
     def describe(self) -> object:
-        equation: Any = self.equation
-        plain = dataclasses.is_dataclass(equation)
-        numbers = dataclasses.asdict(equation) if plain else str(equation)
+        equation: object = self.equation
+        numbers: object = str(equation)
+        if dataclasses.is_dataclass(equation) and not isinstance(equation, type):
+            numbers = dataclasses.asdict(equation)
         return {"residual of": type(equation).__name__, "numbers": numbers, "in H": self.order}

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import torch
 from pydantic import BaseModel, BeforeValidator, PlainSerializer, ValidationError
@@ -33,7 +33,7 @@ from pdno.files.run_folder import verified_path
 from pdno.interface.arguments import rebuild
 from pdno.interface.display import render
 from pdno.interface.errors import LONGEST_MESSAGE, check_shape
-from pdno.interface.records import error_message
+from pdno.interface.records import Options, error_message
 from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.spectral.grid import Grid, MaskedGrid
@@ -50,7 +50,7 @@ PAIRS = 3  # channels, in and out, whose symbols are kept
 SampleArrays = dict[str, Tensor]
 
 
-def plain_grid(grid: Grid) -> dict[str, Any]:
+def plain_grid(grid: Grid) -> Options:
     """A grid as plain numbers, scattered points among them."""
     if isinstance(grid, Points):
         return grid.to_plain()
@@ -189,11 +189,11 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
 
     format: Literal[1] = 1
     sha256: str  #: of the file of the weights
-    network: dict[str, Any] | None  #: its class and arguments; None where it does not record them
+    network: Options | None  #: its class and arguments; None where it does not record them
     network_class: str
     parameters: int
     dtype: Literal["float32", "float64"]
-    task: dict[str, Any]
+    task: Options
     sampling: Sampling
     training: TrainingRecord
     versions: dict[str, str]

@@ -7,7 +7,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +40,7 @@ class Optimiser:
         if matrices:
             factor = settings.matrix_learning_rate / settings.learning_rate
             self.parts.append((Muon(matrices, weight_decay=decay), factor))
-        self.state: defaultdict[Tensor, Any] = defaultdict(dict)
+        self.state: defaultdict[Tensor, dict[str, Tensor]] = defaultdict(dict)
         for part, _ in self.parts:
             part.state = self.state
 

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset
 from pdno.interface.errors import check_at_least
+from pdno.interface.records import Options
 from pdno.spectral.grid import Grid, MaskedGrid
-from pdno.spectral.metrics import relative_l2
 
 Grids = tuple[Grid, Grid | None]
 BATCH_SIZE = 20
@@ -135,7 +135,7 @@ def augmented(make: Callable[..., Batch], samples: Samples) -> Callable[..., Bat
 
     def batch(samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         parts = [move(index, seed=seed, epoch=epoch) for index in indices]
-        joined: dict[str, Any] = {}
+        joined: Options = {}
         for name in ("inputs", "targets", "t", "pde_parameters"):
             tensors = [getattr(part, name) for part in parts]
             joined[name] = None if tensors[0] is None else torch.cat(tensors)
@@ -186,17 +186,6 @@ def predict_batches(
             expected = f"expected that of the targets, {tuple(targets.shape)}"
             raise ValueError(f"the prediction has shape {tuple(prediction.shape)}; {expected}")
         yield prediction.detach().cpu(), targets.cpu()
-
-
-def l2_errors(
-    predictor: Predictor, data: OperatorDataset | Samples, rows: Sequence[int]
-) -> Tensor:
-    """The relative L2 errors of some samples, (B,)."""
-    errors = []
-    for number, pair in enumerate(predict_batches(predictor, data, rows=rows)):
-        some = rows[number * BATCH_SIZE : (number + 1) * BATCH_SIZE]
-        errors.append(relative_l2(*(data.weigh(field, some) for field in pair)))
-    return torch.cat(errors) if errors else torch.empty(0)
 
 
 @contextlib.contextmanager

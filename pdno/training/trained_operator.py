@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -27,23 +27,15 @@ from pdno.files.metric_table import Metric, metrics_of_run, write_metrics
 from pdno.files.run_folder import verified_path, write_checksums
 from pdno.interface.arguments import describe
 from pdno.interface.display import html_table, one_line
+from pdno.interface.records import Options
 from pdno.networks.neural_operator import NeuralOperator, count_parameters
 from pdno.operators.pseudo_differential import CachedLayer, PseudoDifferentialOperator
 from pdno.spectral.grid import Grid
 from pdno.spectral.metrics import relative_l2
 from pdno.spectral.points import Points
-from pdno.training import checkpoint, samples
+from pdno.training import checkpoint, operator_record, samples
 from pdno.training.losses import Loss, RelativeError
-from pdno.training.operator_record import (
-    OperatorRecord,
-    SampleArrays,
-    Sampling,
-    TrainingRecord,
-    model_card,
-    plain_grid,
-    read_record,
-    symbol_arrays,
-)
+from pdno.training.operator_record import OperatorRecord, SampleArrays, Sampling, TrainingRecord
 from pdno.training.samples import BATCH_SIZE, Batch, Predictor, Samples
 from pdno.training.statistics import ErrorBars, Kind, Normalization, Normalizer, ParameterScale
 from pdno.training.task import NormalizedNetwork, StaticMap, Task, Times, count_seen, make_task
@@ -52,9 +44,10 @@ if TYPE_CHECKING:
     from pdno.figures.fields import Animation
     from pdno.figures.style import Figure
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = np.ndarray
 Fields = TypeVar("Fields", Tensor, Array)
-PDEParameters = Mapping[str, Any] | Tensor | None  # by name or as (B, P) numbers
+PDEParameters = Mapping[str, float | Tensor | Sequence[float]] | Tensor | None
+"""By name or as (B, P) numbers."""
 NORMALISED: WeakSet[nn.Module] = WeakSet()
 """Networks inside normalisers: alone, they do not predict in the units of the data."""
 
@@ -292,15 +285,15 @@ class TrainedOperator(nn.Module):
         grid, times = sampling.grid, sampling.times
         arrays = self.sample_arrays
         if not any(name.startswith("symbol.") for name in arrays):
-            arrays = {**arrays, **symbol_arrays(self.network, self.task, grid, times)}
+            arrays = arrays | operator_record.symbol_arrays(self.network, self.task, grid, times)
         names = [sampling.input_names, sampling.output_names]
-        parts = {"grid": plain_grid(grid), "times": times, "channels": names}
+        parts = {"grid": operator_record.plain_grid(grid), "times": times, "channels": names}
         header = {name: json.dumps(part) for name, part in parts.items()}
         single = {name: array.float() for name, array in arrays.items()}
         checkpoint.write_tensors(folder / run_folder.SAMPLES, single, header)
         write_metrics(folder / run_folder.METRICS, self.metrics)
         checkpoint.write_tensors(folder / run_folder.WEIGHTS, self.state_dict(), {})
-        network: dict[str, Any] | None = None
+        network: Options | None = None
         with contextlib.suppress(ValueError):  # one that does not record its arguments
             network = describe(self.network)
         versions = {"pdno": version("pdno"), "torch": torch.__version__}
@@ -317,7 +310,7 @@ class TrainedOperator(nn.Module):
             coverage=None if self.bars is None else float(self.bars.coverage),
         )
         write_text(folder / run_folder.OPERATOR, about.model_dump_json(indent=2) + "\n")
-        write_text(folder / run_folder.MODEL_CARD, model_card(about, self.metrics))
+        write_text(folder / run_folder.MODEL_CARD, operator_record.model_card(about, self.metrics))
         write_checksums(folder, run_folder.WITH_CHECKSUMS)
 
     @classmethod
@@ -329,7 +322,7 @@ class TrainedOperator(nn.Module):
     ) -> "TrainedOperator":
         """The operator of a folder; into `network`, where that does not record its arguments."""
         folder = Path(folder)
-        record = read_record(folder)
+        record = operator_record.read_record(folder)
         weights = verified_path(folder / run_folder.WEIGHTS)
         if (state := run_folder.file_state(weights, record.sha256)) != "right":
             problem = "missing" if state == "missing" else "damaged, or of another operator"
@@ -339,7 +332,7 @@ class TrainedOperator(nn.Module):
         grid, parts = record.sampling.grid, checkpoint.split_names(tensors)
         most = sum(tensor.numel() for tensor in parts["network"].values())
         normalizer = partial(Normalizer, grid=grid)
-        kinds: dict[str, Callable[..., Any]] = {"inputs": normalizer, "outputs": normalizer}
+        kinds: Options = {"inputs": normalizer, "outputs": normalizer}
         kinds["pde_scale"] = ParameterScale
         try:
             operator = cls(
