@@ -3,7 +3,7 @@
     python tools/words.py --base 2dac755
 
 Everything that `wc -w` sees counts, code blocks and tables too, except what a command writes: the
-API pages in docs/api, and what stands between `<!-- results: ... -->`, `<!-- packages: ... -->` or
+API pages in docs/api, and what stands between `<!-- results: ... -->`, `<!-- packages: ... -->` (once `rooms`) or
 `<!-- proofs: ... -->` and its end. Marks of numbers do not count.
 """
 
@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATED = re.compile(r"<!-- (results|packages|proofs):.*?<!-- end of \1 -->", re.DOTALL)
+GENERATED = re.compile(r"<!-- (results|packages|rooms|proofs):.*?<!-- end of \1 -->", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
