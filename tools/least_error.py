@@ -7,10 +7,10 @@ for the pressure there. The permeability between these points is not given. It i
 the sign of a Gaussian field g, so what is given are the signs s of g at the points x_p, and no
 prediction has a smaller mean square error than the mean of u over all fields with these signs,
 
-    E |u - E[u | s]|²  =  E |u - u'|² / 2,      u, u' independent with the law of u given s.
+    E |u - E[u | s]|²  =  E |u - u'|² / 2,      u, u' independent, distributed as u given s.
 
 Fields with given signs are drawn in two steps: z = g(x_p) by Gibbs sampling of the truncated
-normal law, then g on the fine grid by kriging, g + C(·, x_p) C(x_p, x_p)^{-1} (z - g(x_p)).
+normal distribution, then g on the fine grid by kriging, g + C(·, x_p) C(x_p, x_p)^{-1} (z - g(x_p)).
 
 That is a bound of the root mean square over samples. For the mean of |u - p|, which tables have,
 E |u - u'| / √2 is one if u given s is Gaussian, and E |u - u'| / 2 always, by the triangle
@@ -18,11 +18,22 @@ inequality.
 
 The Gibbs chains of a sample give two bounds, however slowly they forget where they began:
 
-- below: begun at the true g, which is a draw of its law given s. A chain that picks its sites at
-  random is a positive operator, so E |u - u'|² and E |u - u'| are at most what they are for
-  independent draws, and grow with the number of sweeps (docs/results.md has the proof).
+- below: begun at the true g, which is a draw given s. E |u - u'|² and E |u - u'| are at most what
+  they are for independent draws, and grow with the number of sweeps.
 - above: begun without knowing the true g. The mean of its u' is a prediction, so that its error is
   not below the least one.
+
+Proof of the first, π being the distribution given s. Random-scan Gibbs sampling has a transition
+operator P on L²(π) that is a mean of orthogonal projections (conditional expectations), so
+0 <= P <= 1 and (f, Pⁿf) decreases in n to at least (E f)². For squares take f = u. For norms, with
+w standard Gaussian and c = √(π/2),
+
+    c |x - y| = ∫_0^∞ (1 - e^{-t² |x - y|² / 2}) dt / t²,
+    e^{-t² |x - y|² / 2} = E_w [cos t(w, x) cos t(w, y) + sin t(w, x) sin t(w, y)],
+
+and f = cos t(w, u), sin t(w, u) show that E |u - u'| is at most that of independent u, u', half of
+which bounds every error from below. Dividing by |u|, which varies by about one per cent given the
+signs, makes the bound uncertain by that share.
 
 The samples are those of the recipe `darcy` from 1100 on, its test samples, on fewer cells.
 """
