@@ -10,7 +10,8 @@ prediction has a smaller mean square error than the mean of u over all fields wi
     E |u - E[u | s]|²  =  E |u - u'|² / 2,      u, u' independent, distributed as u given s.
 
 Fields with given signs are drawn in two steps: z = g(x_p) by Gibbs sampling of the truncated
-normal distribution, then g on the fine grid by kriging, g + C(·, x_p) C(x_p, x_p)^{-1} (z - g(x_p)).
+normal distribution, then g on the fine grid by kriging,
+g + C(·, x_p) C(x_p, x_p)^{-1} (z - g(x_p)).
 
 That is a bound of the root mean square over samples. For the mean of |u - p|, which tables have,
 E |u - u'| / √2 is one if u given s is Gaussian, and E |u - u'| / 2 always, by the triangle

@@ -3,8 +3,9 @@
     python tools/words.py --base 2dac755
 
 Everything that `wc -w` sees counts, code blocks and tables too, except what a command writes: the
-API pages in docs/api, and what stands between `<!-- results: ... -->`, `<!-- packages: ... -->` (once `rooms`) or
-`<!-- proofs: ... -->` and its end. Marks of numbers do not count.
+API pages in docs/api, and what stands between `<!-- results: ... -->`, `<!-- packages: ... -->`
+(once `rooms`) or `<!-- proofs: ... -->` and its end. Marks of numbers do not count. The last line
+is the total without fenced blocks, that is of prose alone.
 """
 
 import argparse
@@ -14,21 +15,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 GENERATED = re.compile(r"<!-- (results|packages|rooms|proofs):.*?<!-- end of \1 -->", re.DOTALL)
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 
 
-def words(text: str) -> int:
-    """Words of a page without its generated parts."""
-    return len(COMMENT.sub("", GENERATED.sub("", text)).split())
+def written(text: str) -> str:
+    """A page without its generated parts."""
+    return COMMENT.sub("", GENERATED.sub("", text))
 
 
-def pages(base: str | None = None) -> dict[str, int]:
-    """Words of README and docs/*.md, in the working tree or at a commit."""
+def pages(base: str | None = None) -> dict[str, str]:
+    """What is written by hand of README and docs/*.md, in the working tree or at a commit."""
     if base is None:
         files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-        return {str(p.relative_to(ROOT)): words(p.read_text(encoding="utf-8")) for p in files}
+        return {str(p.relative_to(ROOT)): written(p.read_text(encoding="utf-8")) for p in files}
     listed = git("ls-tree", "--name-only", base, "README.md", "docs/").split()
-    return {p: words(git("show", f"{base}:{p}")) for p in listed if p.endswith(".md")}
+    return {p: written(git("show", f"{base}:{p}")) for p in listed if p.endswith(".md")}
 
 
 def git(*command: str) -> str:
@@ -45,9 +47,16 @@ def main() -> None:
     before, after = pages(parser.parse_args().base), pages()
     print(f"{'page':34}{'before':>8}{'after':>8}")
     for name in sorted(before.keys() | after.keys()):
-        print(f"{name:34}{before.get(name, 0):8,}{after.get(name, 0):8,}")
-    total, now = sum(before.values()), sum(after.values())
-    print(f"{'total':34}{total:8,}{now:8,}   {now / total:.0%}")
+        print_line(name, before.get(name, ""), after.get(name, ""))
+    total = ["\n".join(texts.values()) for texts in (before, after)]
+    print_line("total", *total)
+    print_line("total without code", *(FENCED.sub("", text) for text in total))
+
+
+def print_line(name: str, *texts: str) -> None:
+    """A name, the words of two texts, and the ratio if there are some before."""
+    before, after = (len(text.split()) for text in texts)
+    print(f"{name:34}{before:8,}{after:8,}{f'{after / before:8.0%}' if before else ''}")
 
 
 if __name__ == "__main__":
