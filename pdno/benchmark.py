@@ -1,4 +1,4 @@
-"""`pdno speed`: what is compared, the measurements, their tables and the scaling plot.
+"""`pdno speed`: settings, measurements, tables and the scaling plot.
 
 Allocator, threads and peak memory belong to a process, so that each measurement has its own:
 `python -m pdno.benchmark FUNCTION OPTIONS`, with options in JSON, prints one line of JSON, by
@@ -49,7 +49,7 @@ JSON = dict[str, Any]  # options, or the numbers of a measurement
 
 @dataclass(frozen=True)
 class Setting:
-    """A problem size, and the largest ratios of PDNO a(x,ξ) and a(ξ) that are aimed at."""
+    """A problem size, and the target ratios of PDNO a(x,ξ) and a(ξ)."""
 
     shape: tuple[int, ...]
     modes: int | None
@@ -144,7 +144,7 @@ def build(name: str, setting: Setting) -> nn.Module:
 
 
 class StraightPDNO(PDNO):
-    """The published network written straight down, which everything is measured against.
+    """A direct implementation of the published network, the reference of all ratios.
 
     Linear layers on the last axis, 1x1 convolutions, and the formula of the operator with its
     (B, O, I, *N) tensors. It has the parameters of `pdno.PDNO` and gives the same numbers.
@@ -321,7 +321,7 @@ FORMATS: dict[str, Callable[[float], str]] = {
 
 @dataclass(frozen=True)
 class Task:
-    """A measurement in a process of its own, and the title of the table that it fills."""
+    """A measurement in its own process, and the title of its table."""
 
     title: str
     measurement: str

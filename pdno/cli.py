@@ -1,4 +1,4 @@
-"""The command line: every command is a thin call of one function, which alone imports torch."""
+"""The command line: every command calls one function, and only that function imports torch."""
 
 import argparse
 import os
@@ -71,7 +71,7 @@ def generate(
 
 
 def data(action: Positional[Literal["info"]], path: Source, *, layout: Arrays) -> None:
-    """Print what a data file or folder holds: `pdno data info PATH`.
+    """Print the contents of a data file or folder: `pdno data info PATH`.
 
     Arguments:
         path: A dataset, a .npz, .npy, .mat, HDF5 or torch file, a folder of .npy files, The Well.
@@ -172,7 +172,7 @@ def train(
     device: Device = None,
     tensorboard: bool = False,
 ) -> None:
-    """Train as a JSON or YAML file says; run under torchrun it uses all processes.
+    """Train from a specification in JSON or YAML; under torchrun on all processes.
 
     Arguments:
         specification: The file; the specification.json of any run folder is an example. Kinds of
@@ -252,7 +252,7 @@ def predict(
 def symbol(
     source: Source, out: Path | None = None, order: float = 1.0, resolution: int | None = None
 ) -> None:
-    """Look inside a run or published weights: certificate, norms and figures of every layer.
+    """Analyse a run or published weights: certificate, norms and figures of every layer.
 
     Arguments:
         out: Folder for the results; `symbol` in the run folder, where `pdno report` reads it.
@@ -326,7 +326,7 @@ def discover(
 
 
 def serve(runs: Sources, port: int = 8000) -> None:
-    """Try trained operators in a browser, on this machine alone (extra serve)."""
+    """Open trained operators in a browser on this machine (extra serve)."""
     require("uvicorn", "serve")
     from pdno.laboratory.server import serve as run_server
 
@@ -334,7 +334,7 @@ def serve(runs: Sources, port: int = 8000) -> None:
 
 
 def report(runs: Sources, out: Path = Path("report")) -> None:
-    """Show run folders, and the tables and figures of the paper that they fill, as one page."""
+    """Write a page about runs, with the tables and figures of the paper that they cover."""
     from pdno.paper.chapters import add_paper_chapters
     from pdno.report.page import write_report
 
@@ -342,7 +342,7 @@ def report(runs: Sources, out: Path = Path("report")) -> None:
 
 
 def verify(paths: Sources) -> int:
-    """Compare files of datasets, runs and exports with their checksums; 1 where any is wrong."""
+    """Compare files of datasets, runs and exports with their checksums; exit 1 on a mismatch."""
     from pdno.runs.run import verify
 
     text, right = verify(list(paths))

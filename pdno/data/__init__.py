@@ -1,1 +1,1 @@
-"""Datasets: made, stored, opened, and read from third-party files (docs/data_format.md)."""
+"""Datasets: generation, storage, and third-party files (docs/data_format.md)."""

@@ -1,4 +1,4 @@
-"""Third-party HDF5 files, opened after another process has walked through their metadata.
+"""Third-party HDF5 files, opened after a separate process has checked their metadata.
 
 The HDF5 library trusts its files: a damaged heap can keep it busy for ever, and only the end of
 its process interrupts it. So another process visits each group, dataset, attribute, reference and

@@ -1,4 +1,4 @@
-"""Generation of samples: one at a time, in memory, or in a folder on all cores.
+"""Sample generation: one at a time, in memory, or in a folder on all cores.
 
 Worker processes make shards, with one thread each and one sample at a time, so that no bit of a
 sample depends on its neighbours. Generation can be interrupted at any moment: when it starts

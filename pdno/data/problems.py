@@ -1,4 +1,4 @@
-"""What data are, as records: one of the four problems of the paper, or a file (`DataFile`).
+"""Specifications of data: one of the problems, or a file (`DataFile`).
 
 A problem is a distribution of inputs, an equation, grids and times: with the index of a sample it
 defines that sample. The solver may work on a finer grid than the one that is stored; the stored
@@ -75,7 +75,7 @@ def make_sample(
 
 
 class Problem(Record, ABC):
-    """What every problem has."""
+    """The base class of problems: parameters, physics and samples."""
 
     name: ClassVar[str]
     dim: ClassVar[int]
@@ -337,7 +337,7 @@ class NavierStokesProblem(Problem):
 
 
 class ShapesProblem(Problem):
-    """A problem on a domain of its own for each sample, solved by finite elements.
+    """A problem with a different domain for each sample, solved by finite elements.
 
     Samples are the values at the vertices of a mesh, with coordinates and quadrature weights.
     """

@@ -1,4 +1,4 @@
-"""A dataset on disk: its manifest, which says what it is, and its shards (docs/data_format.md).
+"""Datasets on disk: a manifest with all metadata, and HDF5 shards (docs/data_format.md).
 
 Nothing in them depends on the machine, the clock or the order of work. Shards are HDF5 files in
 The Well's layout with a checksum on every chunk, built in memory and written in one go, so a full
@@ -62,7 +62,7 @@ class ShardRecord(Record):
 
 
 class Manifest(Record):
-    """See docs/data_format.md."""
+    """The metadata of a dataset (docs/data_format.md)."""
 
     format: Literal["pdno-dataset"] = "pdno-dataset"
     version: Literal[1] = 1

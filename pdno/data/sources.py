@@ -1,4 +1,4 @@
-"""Sources of samples: arrays in memory, HDF5 files, and anything that yields pairs."""
+"""Sources of samples: arrays in memory, HDF5 files, and iterables of pairs."""
 
 import math
 from abc import ABC, abstractmethod
@@ -116,7 +116,7 @@ class Field(NamedTuple):
 
 
 class FileSource(Source):
-    """Samples in HDF5 files, `counts` in each; only what is asked for is read.
+    """Samples in HDF5 files, `counts` in each, read lazily.
 
     Inputs are the first frames of the first `fields`, outputs all frames of the second ones.
     """

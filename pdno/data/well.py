@@ -1,4 +1,4 @@
-"""The Well: its HDF5 files as a dataset, and datasets of ours in its folders.
+"""The Well: read its HDF5 files as datasets, and write datasets in its layout.
 
 A file has groups of scalar (t0), vector (t1) and matrix (t2) fields, of shape (B, T, *N, d, ...)
 without the axes of samples, time or space along which a field does not vary. Folders have files of

@@ -1,4 +1,4 @@
-"""Workers that make shards: processes of this machine, or a Ray cluster that shares the folder.
+"""Workers that generate shards: local processes, or a Ray cluster with a shared folder.
 
 Worker processes end with their parent, however it ends: each watches one end of a pipe whose other
 end only the parent holds. torch is not imported here, so that a worker watches before the slow

@@ -29,7 +29,7 @@ PAYS = 0.01  # of the expected errors: less does not pay for a term
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
-    """The equation that was found for trajectories, and how well it fits.
+    """An equation fitted to trajectories, and how well it fits.
 
     `generator` is the equation of the library that fits best, with the covariance of its
     coefficients; `accepted` says whether it explains the data. `misfit` is the mean square of its

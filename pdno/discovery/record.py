@@ -1,4 +1,4 @@
-"""Discoveries as files: `pdno discover FILE --out folder`.
+"""Discovered equations as files: `pdno discover FILE --out folder`.
 
 equation.txt      the equation, as it is printed
 equation.tex      the equation as LaTeX, where one fits

@@ -1,4 +1,4 @@
-"""Terms of a right-hand side, by their text: "u_xx", "u u_x", "Δu", "v·∇u", "cos(1,1)".
+"""Terms of a right-hand side, parsed from text: "u_xx", "u u_x", "Δu", "v·∇u", "cos(1,1)".
 
 A term is a source f(x), one factor a(D)u, or the product (a(D)u)·(b(D)u) of two, which may be
 vectors. Each factor is a symbol of one field; v·∇u is the one with a = Biot-Savart, b = gradient.

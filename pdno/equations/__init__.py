@@ -1,1 +1,1 @@
-"""What is solved: evolution equations keep the contract of `base`, `darcy` is the elliptic one."""
+"""Equations: evolution equations (`base`), and elliptic Darcy flow (`darcy`)."""

@@ -21,7 +21,7 @@ from pdno.spectral.grid import Grid
 
 @dataclass(frozen=True)
 class Scheme:
-    """How an equation with a nonlinear term is cut to a grid and stepped.
+    """Dealiasing, time step and precision of the solver of a nonlinear equation.
 
     "two-thirds" keeps the modes |ξ_j| < N_j/3, free of aliasing; "smooth" damps the last tenth of
     them only, so that a turbulent flow needs fewer points. `angle` is the largest angle by which a

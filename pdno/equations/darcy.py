@@ -1,4 +1,4 @@
-"""Darcy flow: the pressure u of a fluid that seeps through a medium of permeability k."""
+"""Darcy flow: the pressure u of a fluid in a porous medium of permeability k."""
 
 import math
 from collections.abc import Callable

@@ -48,7 +48,7 @@ class Symmetry:
 
 @dataclass(frozen=True)
 class Symmetries:
-    """All products of some turns with translations by whole points of a grid.
+    """All products of given symmetries with translations by whole grid points.
 
     Translations go k/N along each of the `directions`, integer vectors with their N.
     """

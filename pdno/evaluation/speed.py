@@ -1,4 +1,4 @@
-"""Speed: seconds of a prediction against seconds of the solver that made the data.
+"""Speed: seconds of a prediction compared with the solver that generated the data.
 
 All are the best of several turns in one process, on the same number of threads: ratios of the best
 times of contenders that took turns are reliable on a shared machine, times are not. The solver

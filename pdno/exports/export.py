@@ -1,4 +1,4 @@
-"""Export: a trained operator as one file that maps raw inputs to raw outputs, without pdno.
+"""Export: a trained operator as one file that runs without pdno, from raw inputs to outputs.
 
 A file is written, read again, run on samples and compared with torch; one that differs by more
 than `TOLERANCE` is not kept. Its model card lies beside it, as NAME.md.
@@ -48,7 +48,7 @@ BATCHES = (1, 20)
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written: how much it differs from torch, and its inputs and outputs."""
+    """An exported file: its difference from torch, and its inputs and outputs."""
 
     path: Path
     format: Format

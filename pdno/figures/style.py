@@ -29,7 +29,7 @@ WITHOUT_CLOCK = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
 
 
 class Figure(matplotlib.figure.Figure):
-    """A figure that notebooks show by itself: it needs no pyplot and changes no backend."""
+    """A figure that notebooks display without pyplot."""
 
     def _repr_png_(self) -> bytes:
         target = io.BytesIO()

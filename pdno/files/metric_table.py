@@ -55,7 +55,7 @@ Settings = Annotated[Mapping[str, float], BeforeValidator(_settings)]
 
 @checked(frozen=True)
 class Metadata:
-    """What a run is. Tables, colours and assessments go by these and never by a name.
+    """Metadata of a run, by which tables, colours and assessments identify networks.
 
     The study is what `pdno reproduce` calls it. Family and variant, such as "PDNO" and "a(ξ)", are
     empty for other networks; the mode is the kind of the task. `of_paper` says whether the paper
@@ -171,7 +171,7 @@ def metrics_of_run(folder: Path) -> list[Metric]:
 
 
 class NetworkMetrics:
-    """All metrics of one network that was trained on the same data with one or several seeds."""
+    """All metrics of one network on the same data, with one or several seeds."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self.metrics = tuple(metrics)

@@ -1,1 +1,1 @@
-"""What a user meets everywhere: errors with a remedy, option records, progress, notebook views."""
+"""User interface: errors with a remedy, option records, progress, notebook views."""

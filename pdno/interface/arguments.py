@@ -20,7 +20,7 @@ _classes: dict[str, type["RecordsArguments"]] = {}
 
 
 class RecordsArguments:
-    """A base class, before `nn.Module`, of what can be made again from its description.
+    """A mixin, before `nn.Module`, for objects that can be rebuilt from a description.
 
     A class that hands its **options to a record, `class C(B, options=Record)`, lists them by name
     in its signature, and describes objects with all of their defaults.

@@ -1,4 +1,4 @@
-"""What a user sees of objects and of long work: short descriptions, and progress.
+"""Display of objects and of long work: short descriptions and progress.
 
 Progress is a bar on a terminal or in a notebook, plain lines elsewhere.
 """

@@ -1,4 +1,4 @@
-"""Errors that end a command with one message, and the checks of arguments that raise them.
+"""Errors that end a command with one message, and argument checks that raise them.
 
 Wrong input is a ValueError, a file that cannot be read or written an OSError, and these two.
 """

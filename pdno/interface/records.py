@@ -16,7 +16,7 @@ Options = dict[str, Any]
 
 
 class Record(BaseModel):
-    """A frozen record without unknown keys."""
+    """A frozen record that rejects unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

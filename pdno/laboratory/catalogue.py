@@ -1,4 +1,4 @@
-"""The operators that the laboratory shows, and the states that a reader gives them.
+"""The operators of the laboratory, and the states that users send.
 
 A *state* is a coefficient or an initial value on a grid, (*N). The other inputs follow: the solver
 computes the frames of a window; further channels and PDE parameters are constants.
@@ -55,7 +55,7 @@ def pack(values: Tensor) -> Array:
 
 
 class ServedOperator:
-    """The operator of a run with all that the page needs to know; requests are checked by it."""
+    """The operator of a run with the metadata that the page needs; it validates requests."""
 
     def __init__(
         self, key: str, run: Run, pde_parameters: Mapping[str, float] | None = None

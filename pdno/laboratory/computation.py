@@ -1,4 +1,4 @@
-"""Where the laboratory computes: predictions in a thread, all else in processes of their own."""
+"""Computation in the laboratory: predictions in a thread, everything else in processes."""
 
 import asyncio
 import contextlib

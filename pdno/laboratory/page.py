@@ -1,4 +1,4 @@
-"""`pdno export --format page`: an HTML file that runs operators in the reader's browser.
+"""`pdno export --format page`: an HTML file that runs operators in the browser.
 
 It opens by a double click and requests nothing: scripts, ONNX Runtime Web and the operators are
 inside, compressed. For each operator these are a description, a few samples with truth, a model

@@ -83,7 +83,7 @@ class CertificateRequest(Query):
 
 
 class Laboratory:
-    """The application: files of the page, and what is computed for it (`ROUTES`)."""
+    """The ASGI application: files of the page, and computations (`ROUTES`)."""
 
     def __init__(self, served: dict[str, ServedOperator], batches: Batches | None = None) -> None:
         self.served, self.batches = served, batches or Batches()
@@ -281,7 +281,7 @@ async def wait_until_left(receive: Receive) -> None:
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 that knows since when it is the reader's turn to send or to receive."""
+    """HTTP/1.1 with time limits for sending and receiving."""
 
     since = 0.0
 
@@ -314,7 +314,7 @@ class PatientProtocol(H11Protocol):
 
 
 class PatientServer(uvicorn.Server):
-    """A server that waits a limited time for each reader, and long for a few of them only."""
+    """A server that waits a limited time for each client, and long for a few of them only."""
 
     async def on_tick(self, counter: int) -> bool:
         """Look at all connections, ten times a second."""

@@ -48,7 +48,7 @@ LONGEST_RECORD = 20_000  # characters of a compiler's output that are cached
 
 
 class NativeCodeWarning(UserWarning):
-    """Large work is done by torch alone, because there are no compiled kernels."""
+    """Compiled kernels are not available, so a large job runs in plain torch."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The C compiler of a machine: which one it is, its arguments, and one compilation.
+"""The C compiler: detection, arguments, and one compilation.
 
     CC                  the command, with arguments if need be; else the first of cc, gcc, clang
     PDNO_NATIVE_FLAGS   more arguments for the compiler, for example -fsanitize=address

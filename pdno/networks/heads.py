@@ -1,4 +1,4 @@
-"""Heads: what a network makes of the outputs of its last layer.
+"""Heads: from the outputs of the last layer to the fields that a network returns.
 
 The transport head says where the next frame comes from and what is added to it. One frame is K
 substeps with the same weights, each of them (δ, c and r are those of a whole frame)

@@ -1,4 +1,4 @@
-"""MWT, the multiwavelet neural operator that the paper compares with.
+"""MWT, the multiwavelet neural operator, a baseline of the paper.
 
     u = Q ∘ K_n ∘ σ ∘ K_{n-1} ∘ ... ∘ σ ∘ K_1 ∘ P [f]
 

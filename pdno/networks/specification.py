@@ -1,4 +1,4 @@
-"""Specifications of networks: `kind: pdno` and options, as files and studies name them.
+"""Specifications of networks: `kind: pdno` and constructor options.
 
 A specification has the options of the network's constructor, with their defaults and limits. A
 file names a kind of network, never code to import; `pdno.register` adds those of other packages.

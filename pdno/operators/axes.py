@@ -1,4 +1,4 @@
-"""How the compiled kernels transform an axis: by an FFT or directly, its tables, what it costs."""
+"""Transforms of an axis in compiled kernels: FFT or direct sum, tables, and cost."""
 
 import math
 from dataclasses import dataclass

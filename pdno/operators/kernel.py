@@ -1,4 +1,4 @@
-"""The operator of a separated symbol: what is summed where, by which backend.
+"""The operator of a separated symbol: order of summation and choice of backend.
 
     K[f]_j(x) = Σ_r Σ_i b_rij(x) F⁻¹[ c_rij(ξ) F[f_i](ξ) ](x)
 

@@ -40,7 +40,7 @@ LARGEST_WAVELETS = 8  # the Gram-Schmidt process loses a digit or more with ever
 
 
 class MultiwaveletOperator(nn.Module):
-    """The map of functions to functions that a multiwavelet network is made of.
+    """The operator of a multiwavelet network.
 
     Shapes: (B, C, *N) -> (B, C, *N) with C = width k^d; (B, C, *N, T) in space-time. Every axis
     of *N is a power of two; the coarsest level has 2^coarsest points along the shortest one.

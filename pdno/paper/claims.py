@@ -317,7 +317,7 @@ Answer = Literal[
 
 
 class Assessment(NamedTuple):
-    """What our runs say of a claim, the numbers it rests on or what is missing, the budget."""
+    """The answer to a claim, the numbers behind it or what is missing, and the budget."""
 
     claim: Claim
     answer: Answer

@@ -1,4 +1,4 @@
-"""The demo: a trained operator at work, data of every problem, PDNO and FNO trained, a report."""
+"""The demo: show a trained operator, draw every problem, train PDNO and FNO, write a report."""
 
 import itertools
 import time

@@ -1,4 +1,4 @@
-"""The finished runs that tables, figures and claims of the paper are made of.
+"""Finished runs as the source of tables, figures and assessed claims.
 
 Runs that differ in their seeds alone are one network, and a number is the mean over its seeds.
 """
@@ -40,7 +40,7 @@ Made = TypeVar("Made", Table, Figure)
 
 
 class MissingRunsError(LookupError):
-    """The runs do not have what a table, a figure or a claim needs."""
+    """Runs lack metrics that a table, figure or claim needs."""
 
 
 def require(value: T | None) -> T:
@@ -59,7 +59,7 @@ def run_name(metric: Metric) -> str:
 
 @dataclass(frozen=True, eq=False)
 class StoredRun:
-    """A run of which a study keeps no folder but metrics, errors by epoch and a few arrays."""
+    """A run without its folder: metrics, errors by epoch, and a few arrays."""
 
     metrics: list[Metric] = field(default_factory=list)
     epochs: list[tuple[float, float, float]] = field(default_factory=list)  #: epoch, train, test

@@ -1,4 +1,4 @@
-"""The tables of the paper, with our numbers beside the paper's.
+"""The tables of the paper beside our numbers.
 
 Tables 1, 2 and 3 have every line of the paper; where we have no run it says so.
 """

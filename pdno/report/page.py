@@ -1,4 +1,4 @@
-"""The page of a report: tables and figures as files, and all of them in one HTML file.
+"""The page of a report: tables and figures as files and in one HTML file.
 
     OUT/report.html            everything in one file
     OUT/tables/KEY.md, .tex    each table

@@ -1,4 +1,4 @@
-"""Tables as plain cells in four notations, and the metrics of a study as plain text."""
+"""Tables in four notations, and the metrics of a study as plain text."""
 
 import html
 import math

@@ -1,4 +1,4 @@
-"""Run an experiment: data, training, evaluation, and a folder that holds all of it."""
+"""Run an experiment: data, training, evaluation, and the run folder."""
 
 import contextlib
 import itertools

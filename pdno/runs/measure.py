@@ -1,4 +1,4 @@
-"""The metrics of a trained operator, and the sample arrays that figures are drawn from.
+"""Metrics of a trained operator, and the sample arrays that figures show.
 
 For heat the arrays are, beside those of `pdno.training.operator_record`, heat.learned and
 heat.exact, Re ā(ξ, t) and e^{-4π²cξ²t}, and heat.weight, how strongly the data excite a mode, all

@@ -43,7 +43,7 @@ RECORDS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """What was done: a finished run folder of `pdno train`, `reproduce`, `pdno.fit` or `save`.
+    """A finished run: the folder of `pdno train`, `reproduce`, `pdno.fit` or `save`.
 
     Its metrics are read and verified at once, everything else at its first use.
     """

@@ -1,4 +1,4 @@
-"""Look inside a learned operator: certificate, norms and figures of the symbol of every layer.
+"""Analysis of learned symbols: certificate, norms and figures of every layer.
 
 For a whole network also its Lipschitz constant, for a semigroup step how long its rollouts are
 guaranteed, for heat the learned diffusivity, and the learned beside the true operator.

@@ -1,1 +1,1 @@
-"""How equations are solved: in float64 and with a checked result."""
+"""Solvers in float64, with verified results."""

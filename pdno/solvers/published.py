@@ -1,4 +1,4 @@
-"""The scheme that made the published Navier-Stokes data, for comparison of its cost."""
+"""The time stepping of the published Navier-Stokes data, to compare its cost."""
 
 import math
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""Grids and their Fourier transform: where physics and learning meet."""
+"""Grids and their Fourier transform, shared by physics and learning."""

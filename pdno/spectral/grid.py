@@ -1,4 +1,4 @@
-"""Grids of the unit box [0, 1]^d: the points x of a function and its integer modes ξ.
+"""Grids of the unit box [0, 1]^d: points x and integer modes ξ.
 
 A *periodic* grid samples the torus at x_i = (i + offset) / N, without the right end. A grid of a
 *box* includes both ends, x_i = i / (N - 1), or has its points inside cells, x_i = (i + offset) / N

@@ -1,4 +1,4 @@
-"""Measures of error: relative L2 and H^s, per sample, per time and by frequency band.
+"""Error metrics: relative L2 and H^s, per sample, per time and by frequency band.
 
     ‖u‖²_{H^s} = Σ_ξ ⟨ξ⟩^{2s} |û(ξ)|²,    ⟨ξ⟩ = (1 + |ξ|²)^{1/2},    s real; H⁰ is L2 (Parseval)
 

@@ -1,4 +1,4 @@
-"""Scattered points of the unit box: functions that do not live on a grid.
+"""Scattered points of the unit box, with quadrature weights.
 
 A `Points` stands wherever a `Grid` does. Fields have one axis of space, (B, C, P). The box is the
 torus of the Fourier transform unless the points are embedded in a larger one (`embedded`, the

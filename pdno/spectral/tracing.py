@@ -1,4 +1,4 @@
-"""Whether torch watches what is done: tracing, transforms of functions, forward differentiation.
+"""Detection of torch tracing, function transforms and forward differentiation.
 
 Then fast paths, which write into buffers or call compiled code, give way to plain operations.
 """

@@ -1,4 +1,4 @@
-"""Symbols a(x, ξ): what defines a pseudo-differential operator.
+"""Symbols a(x, ξ) of pseudo-differential operators.
 
 base has the interface and the direct double sum; analytic the formulas (heat, derivatives, ...);
 network the paper's symbols made of networks and the table of FNO; classical ⟨ξ⟩^m b(x, ω).

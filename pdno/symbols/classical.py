@@ -1,4 +1,4 @@
-"""Symbols that are in S^m_{1,0} whatever their weights are, in every dimension.
+"""Symbols in S^m_{1,0} for all weights and in every dimension.
 
 The theorem behind them, and the structure that they may have, is proven in
 docs/theory_symbol_classes.md.

@@ -1,4 +1,4 @@
-"""What symbol networks see of x and ξ: x · coordinate_scale and ξ / frequency_scale.
+"""Input scaling of symbol networks: x · coordinate_scale and ξ / frequency_scale.
 
 The scales belong to the model and never to the grid, so a trained model is the same operator on
 every grid. Published at a training resolution s are s/(s-1) and s.

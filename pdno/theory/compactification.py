@@ -1,4 +1,4 @@
-"""Expressions by intervals over all of T^n x R^n: lower bounds, and constants of symbol classes.
+"""Interval bounds of expressions over all of T^n x R^n: lower bounds, and class constants.
 
 With ω = (1, ξ)/⟨ξ⟩ = (τ, η) the phase space is T^n x {ω : |ω| = 1, τ >= 0}, which is compact. At a
 fixed ξ the numbers ⟨ξ⟩^{|α|-m} ∂_ξ^α a are the derivatives of h -> ⟨ξ⟩^{-m} a(ξ + ⟨ξ⟩ h) at h = 0.

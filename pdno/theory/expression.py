@@ -1,4 +1,4 @@
-"""Symbols a(x, ξ) as expressions, whose structure a prover can read.
+"""Symbols a(x, ξ) as expressions that the prover reads.
 
     a = (2 + Harmonic("cos", (1,))) * Frequency(0) / Bracket()      # (2 + cos 2πx) ξ/⟨ξ⟩
 

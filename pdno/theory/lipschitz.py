@@ -1,4 +1,4 @@
-"""How much networks and rollouts amplify errors: Lipschitz constants in L2, proven and probable.
+"""Error amplification of networks and rollouts: proved and probable Lipschitz constants in L2.
 
     u = Q ∘ (W_L + K_L) ∘ σ(W_{L-1} + K_{L-1}) ∘ ... ∘ σ(W_1 + K_1) ∘ P [f, x]
 
@@ -305,7 +305,7 @@ def _slope(activation: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class RolloutGuarantee:
-    """What is proven of a rollout whose true frames are known, and what happens, (B, T).
+    """Proved bound and actual error of a rollout whose true frames are known, (B, T).
 
     Numbers are relative to ‖u_k‖. Of a rollout without its true frames nothing is proven.
     """

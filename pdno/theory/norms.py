@@ -1,4 +1,4 @@
-"""Norms of linear operators between Sobolev spaces: estimates from below, proven upper bounds.
+"""Norms of linear operators between Sobolev spaces: lower estimates, proved upper bounds.
 
     ‖A‖_{H^s → H^{s-m}} = ‖B‖_{L2 → L2},    B = ⟨D⟩^{s-m} A ⟨D⟩^{-s},    ⟨D⟩^s f = F⁻¹[⟨ξ⟩^s f̂]
 
@@ -108,7 +108,7 @@ def operator_norm(
 
 
 def fresh_generator() -> torch.Generator:
-    """A generator whose seed nobody knows."""
+    """A generator with a fresh random seed."""
     generator = torch.Generator()
     generator.seed()
     return generator

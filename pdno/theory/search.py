@@ -1,4 +1,4 @@
-"""Where to look for a counterexample: points x, and sequences of ξ that go to infinity.
+"""Candidates for counterexamples: points x, and sequences of ξ that tend to infinity.
 
 A sequence has one lattice point in each shell 4^j <= |ξ| < 4^{j+1}, j = 1, ..., J, in units of the
 frequency scale. There are rays in many directions, sequences of integers such as 3^k, and points

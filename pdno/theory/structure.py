@@ -1,4 +1,4 @@
-"""The symbols of the package as expressions, which the prover reads.
+"""Translation of the package's symbols into expressions for the prover.
 
 Only the classes themselves are known, not those derived from them, which may compute something
 else; they can return their own expression by `Symbol.structure`. That an expression has the values

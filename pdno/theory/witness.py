@@ -49,7 +49,7 @@ BEYOND_ROUNDING = 30.0
 
 @dataclass(frozen=True)
 class Witness:
-    """What breaks a bound, point by point.
+    """Points that violate a bound, with the values there.
 
     growth        |a|, or an x-derivative of it, grows faster than |ξ|^m
     differences   Δ^α a does not decay as it should along a sequence
@@ -72,7 +72,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class WitnessCheck:
-    """A witness, computed again with other arithmetic."""
+    """A witness recomputed with independent arithmetic."""
 
     confirmed: bool  #: whether the values are the same and grow as they did
     values: tuple[float, ...]

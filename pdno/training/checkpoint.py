@@ -1,4 +1,4 @@
-"""What a training keeps: its history, one row per epoch, and checkpoints to resume from.
+"""History of a training, one row per epoch, and checkpoints to resume from.
 
 A checkpoint, step-00001200-3f5a...9c.safetensors, has the tensors of operator and optimiser and a
 header of JSON with the state of the run. Its name ends with its own SHA-256, so that a damaged
@@ -94,7 +94,7 @@ class History(list[EpochRow]):
 
 
 def read_history(folder: Path) -> History:
-    """The history.csv of a folder; empty where there is none."""
+    """The history.csv of a folder, empty if there is none."""
     path = verified_path(folder / HISTORY)
     lines = csv.DictReader(read_text(path).splitlines()) if path.is_file() else ()
     try:
@@ -108,7 +108,7 @@ def read_history(folder: Path) -> History:
 
 @dataclass
 class TrainingState:
-    """Where a run stands; `sums` are loss, error and number of the examples of this epoch."""
+    """Progress of a run; `sums` are loss, error and number of examples of this epoch."""
 
     step: int = 0
     seconds: float = 0.0
@@ -223,7 +223,7 @@ class RunRecorder:
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint | None:
-    """The latest checkpoint that is whole; None where there is none."""
+    """The latest valid checkpoint, or None."""
     for path in _existing(folder):
         try:
             if sha256(path)[:DIGITS] != path.stem[-DIGITS:]:

@@ -1,4 +1,4 @@
-"""Several processes through torch.distributed: the same command under `torchrun`.
+"""Training in several processes with torch.distributed, started by `torchrun`.
 
 Each process takes its share of every batch, and the gradient is the sum of all shares.
 """

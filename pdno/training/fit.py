@@ -1,4 +1,4 @@
-"""`fit`: train any network on any dataset, exact to the bit after any interruption; ensembles.
+"""`fit`: train any network on any dataset, with bit-exact resume; ensembles.
 
 Everything random is a function of (seed, epoch, example) and the learning rate one of the step, so
 weights, optimiser and step number determine a training. These are in a checkpoint.

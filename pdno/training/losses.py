@@ -1,4 +1,4 @@
-"""Losses: what a training makes small, as objects that add up and are written into its record.
+"""Losses: objects that can be added and scaled, and are recorded with the training.
 
 Physics without data is `loss=Residual(pdno.Burgers())`; beside targets it is
 `loss=RelativeError() + 0.1 * Residual(pdno.Burgers())`. ∂/∂t is that of the network itself. In

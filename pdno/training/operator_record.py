@@ -1,4 +1,4 @@
-"""What a trained operator records of itself: sampling, training, model card, sample arrays.
+"""Metadata of a trained operator: sampling, training, model card, sample arrays.
 
 The sample arrays are what its figures are made of, all float32:
 
@@ -185,7 +185,7 @@ class _TooLarge(ValueError):
 
 
 class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
-    """All of a trained operator but its weights and its errors: operator.json."""
+    """A trained operator without its weights and errors: operator.json."""
 
     format: Literal[1] = 1
     sha256: str  #: of the file of the weights

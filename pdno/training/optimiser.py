@@ -22,7 +22,7 @@ MEAN, BEST = "mean", "best"  # keys of the running mean and of the best in a wei
 
 
 class Optimiser:
-    """What changes the weights of a module; `state` has the tensors it remembers of each."""
+    """Updates the weights of a module; `state` holds its tensors per weight."""
 
     def __init__(self, module: nn.Module, settings: TrainingSettings) -> None:
         self.weights: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
@@ -98,7 +98,7 @@ class Optimiser:
 
 
 class Muon(Optimizer):
-    """Momentum made orthogonal, for real matrices, so that all directions learn at one pace.
+    """Orthogonalised momentum for real matrices: all directions learn at the same rate.
 
         m ← 0.95 m + 0.05 g,   u = 0.05 g + 0.95 m,   W ← W - rate · s · X₅(u)
         s² = rows/columns, but no less than 1 and no more than 16

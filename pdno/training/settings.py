@@ -24,7 +24,7 @@ SCHEDULE_OF = {"step_size": "step", "step_factor": "step", "warm_up": "one-cycle
 
 
 class TrainingSettings(Record):
-    """How to train; the defaults are the best way that we know (docs/training.md).
+    """Settings of a training; the defaults are the recommended recipe (docs/training.md).
 
     The loss of a batch is the sum (paper) or the mean over its samples of the relative error
     ‖prediction - target‖ / ‖target‖ in H^s.

@@ -146,7 +146,7 @@ class ParameterScale(nn.Module):
 
 
 class ErrorBars(nn.Module):
-    """v ± band: q σ(x) for whole fields, q(x) for each point by itself.
+    """v ± band: q σ(x) for whole fields, q(x) pointwise.
 
     Shapes: field and point (C, *N), or (T, C, *N), on the grid of the calibration.
     """

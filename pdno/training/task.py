@@ -1,4 +1,4 @@
-"""Tasks: how a network meets a dataset, in training and afterwards."""
+"""Tasks: examples, losses and predictions of a network on a dataset."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -117,7 +117,7 @@ def count_seen(network: nn.Module) -> int:
 
 
 class Task(Record, ABC):
-    """What every task has; each sample is an example unless a task says otherwise."""
+    """Base class of tasks; by default each sample is an example."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     if TYPE_CHECKING:  # each has its own as a field, which specifications name it by

@@ -1,4 +1,4 @@
-"""The trained operator: a network with its normalisers and its task, which predicts.
+"""Trained operators: a network with its normalisers and task.
 
 Nothing in its folder is unpickled, and no code is imported by name: see `interface.arguments`.
 """
@@ -53,7 +53,7 @@ NORMALISED: WeakSet[nn.Module] = WeakSet()
 
 
 class TrainedOperator(nn.Module):
-    """decode ∘ network ∘ encode, used as a task says; it predicts in the units of the data.
+    """decode ∘ network ∘ encode, applied by the task, in the units of the data.
 
     After a training it has `history`, `training_record` and `metrics`, calibrated error `bars`.
     """
