@@ -1,4 +1,4 @@
-"""Messages, help texts and captions use words that users know, not a vocabulary of our own."""
+"""Messages, docstrings, pages and captions use the words of the field."""
 
 import ast
 import re
@@ -8,11 +8,23 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted((ROOT / "pdno").rglob("*.py"))
-CAPTIONS = ROOT / "pdno" / "paper" / "exhibits.yaml"
+SOURCES = sorted(
+    path for folder in ("pdno", "examples", "tools") for path in (ROOT / folder).rglob("*.py")
+)
+YAML = sorted((ROOT / "pdno" / "paper").glob("*.yaml"))
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/*.md", "docs/api/*.md", "results/README.md", "paper/*.md")
+    for path in ROOT.glob(pattern)
+)
+WEB = sorted(
+    path
+    for path in (ROOT / "pdno").rglob("*")
+    if path.suffix in (".html", ".js", ".jinja", ".j2") and "node_modules" not in path.parts
+)
 
 PREFERRED = {
-    r"laws? of (?:the )?inputs": "distribution",
+    r"laws? of (?:the )?(?:inputs|samples|data)": "distribution",
     r"learners?": "trained operator",
     r"seal(?:s|ed)?": "checksums, verified",
     r"(?:lanes|loops) of (?:C|the kernels?)": "kernels, SIMD lanes",
@@ -29,6 +41,17 @@ PREFERRED = {
     r"(?:is|are) (?:not )?believed": "is rejected",
     r"speaks? against": "is evidence against",
     r"do(?:es)? not pay": "is negligible, is not worthwhile",
+    r"what (?:they|it|he|she|we) says?": "results, meaning",
+    r"smoke tests nothing": "checks that everything runs",
+    r"jumps? where the torus closes|domains that do not close": "discontinuous, non-periodic",
+    r"(?:learned|learns) ever better": "overfits",
+    r"stems? from a run": "is measured",
+    r"at their ends": "final",
+    r"of the house|rooms and files": "package layout",
+    r"have it compiled": "compiles",
+    r"nobody (?:ever )?knows": "random",
+    r"that is lent": "borrowed",
+    r"watches what is done": "detects",
 }
 """What not to write, as patterns of whole words, and what to write instead."""
 UNCLEAR = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in PREFERRED), re.IGNORECASE)
@@ -90,6 +113,15 @@ def test_messages_use_the_words_of_the_field():
     assert {name: words for name, words in found.items() if words} == {}
 
 
+@pytest.mark.parametrize("path", PAGES + WEB, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_pages_use_the_words_of_the_field(path):
+    """With the texts of links and the captions of pictures, without code."""
+    text = re.sub(
+        r"^```.*?^```$|<!--.*?-->|`[^`\n]*`", "", path.read_text("utf-8"), flags=re.M | re.S
+    )
+    assert unclear(enumerate(text.splitlines(), start=1)) == []
+
+
 def test_captions_use_the_words_of_the_field():
     def texts(value):
         if isinstance(value, dict):
@@ -98,5 +130,5 @@ def test_captions_use_the_words_of_the_field():
             return [text for part in value for text in texts(part)]
         return [(0, str(value))]
 
-    captions = texts(yaml.safe_load(CAPTIONS.read_text("utf-8")))
+    captions = [text for path in YAML for text in texts(yaml.safe_load(path.read_text("utf-8")))]
     assert len(captions) > 20 and unclear(captions) == []
