@@ -14,10 +14,12 @@ from pdno.interface.arguments import describe, rebuild
 from pdno.networks.heads import TransportHead
 from pdno.networks.pdno import SemigroupStep
 from pdno.networks.specification import NETWORKS, AnyNetwork, record_class, specify
+from pdno.spectral.grid import Grid
 
 read = TypeAdapter(AnyNetwork).validate_python
 SIZES = {"dim", "in_channels", "out_channels"}
 TINY = {"width": 4, "modes": 3}
+IN_2D = "pdno, learned velocity", "fno, velocity of a vorticity", "pdno, on points"
 SAME = {
     "pdno": (pdno.PDNO, TINY),
     "pdno, defaults": (pdno.PDNO, {}),
@@ -28,6 +30,30 @@ SAME = {
         pdno.PDNO,
         {**TINY, "head": {"kind": "transport", "diffusion": True}},
     ),
+    "pdno, velocity": (
+        pdno.PDNO,
+        {**TINY, "head": {"kind": "transport", "substeps": 2, "velocity": "field", "refine": 1}},
+    ),
+    "pdno, learned velocity": (
+        pdno.PDNO,
+        {
+            **TINY,
+            "head": {
+                "kind": "transport",
+                "substeps": 2,
+                "velocity": "learned",
+                "velocity_order": -0.5,
+                "time_step": 0.5,
+                "interpolation": "keys",
+                "coarsen": 2,
+            },
+        },
+    ),
+    "fno, velocity of a vorticity": (
+        pdno.FNO,
+        {**TINY, "head": {"kind": "transport", "diffusion": True, "velocity": "biot-savart"}},
+    ),
+    "pdno, on points": (pdno.PDNO, {**TINY, "coordinates": "none"}),
     "pdio": (pdno.PDIO, {}),
     "pdio, classical": (pdno.PDIO, {"modes": 4, "symbol": "classical", "order": 1.0}),
     "fno": (pdno.FNO, {**TINY, "head": "transport"}),
@@ -44,10 +70,11 @@ SAME = {
 def test_the_same_words_build_the_same_network_in_python_and_yaml(name):
     network, options = SAME[name]
     kind = name.split(",")[0]
+    sizes = (2 if name in IN_2D else 1, 1, 1)
     written = yaml.safe_load(yaml.safe_dump({"kind": kind, **options}))
-    specified = read(written).build(1, 1, 1, seed=3)
+    specified = read(written).build(*sizes, seed=3)
     torch.manual_seed(3)
-    made = network(1, 1, 1, **options)
+    made = network(*sizes, **options)
     assert type(made) is type(specified)
     own, other = made.state_dict(), specified.state_dict()
     assert own.keys() == other.keys() and len(own) > 0
@@ -58,6 +85,24 @@ def test_the_same_words_build_the_same_network_in_python_and_yaml(name):
     assert {key: value.shape for key, value in again.items()} == {
         key: value.shape for key, value in own.items()
     }
+    if isinstance(options.get("head"), dict) or "points" in name:
+        f = torch.randn(2, 1, *[12] * sizes[0], generator=torch.Generator().manual_seed(0))
+        grid = Grid(tuple(f.shape[2:]))
+        if "points" in name:
+            grid = pdno.Points(torch.rand(60, 2, generator=torch.Generator().manual_seed(1)))
+            f = torch.randn(2, 1, 60)
+        with torch.no_grad():
+            outputs = [each.eval()(f, grid=grid) for each in (made, specified)]
+        assert torch.equal(*outputs) and outputs[0].isfinite().all()
+
+
+def test_the_options_of_heads_have_one_list():
+    """The fields of a head are those of its record, its specification and its description."""
+    head = TransportHead(substeps=3, velocity="learned", coarsen=2)
+    specified = specify("pdno", head=head.model_dump())
+    assert specified.head == head and set(head.model_dump()) == set(TransportHead.model_fields)
+    made = pdno.PDNO(1, 1, 1, **TINY, head=head)
+    assert describe(made)["arguments"]["head"] == head.model_dump()
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
