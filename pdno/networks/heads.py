@@ -16,10 +16,10 @@ With `coarsen` the network and the velocity see only the modes of u that a coars
 """
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor, nn
 
 from pdno.interface.records import Record, by_kind
@@ -43,7 +43,36 @@ Velocity = Literal["field", "biot-savart", "learned"]
 Network = Callable[[Tensor], Tensor]
 
 
-class TransportHead(Record):
+class Head(Record):
+    """The options of a head; `attach` makes its module after the last layer of a network."""
+
+    if TYPE_CHECKING:  # each has its own as a field, which specifications name it by
+        kind: str
+
+    def inputs(self, dim: int) -> int:
+        """Inputs of the network beyond f."""
+        return 0
+
+    def outputs(self, dim: int, out_channels: int) -> int:
+        """Outputs of the network below the head."""
+        return out_channels
+
+    def attach(self, dim: int, out_channels: int, last: nn.Module) -> "HeadModule":
+        raise NotImplementedError
+
+
+class HeadModule(nn.Module):
+    """A head, called with the input f (B, C, *N) and the network below it as a function."""
+
+    options: Head
+    velocity: nn.Module | None = None
+
+    def network_grid(self, grid: Grid) -> Grid:
+        """The grid of the network below, for fields on a grid."""
+        return grid
+
+
+class TransportHead(Head):
     """The options of the transport head, `PDNO(..., head=TransportHead(diffusion=True))`.
 
     With `diffusion` what is carried also diffuses, which damps modes that r, made of the kept
@@ -64,12 +93,10 @@ class TransportHead(Record):
     coarsen: Annotated[int, Field(ge=1, le=8)] = 1
 
     def inputs(self, dim: int) -> int:
-        """Inputs of the network beyond f: the velocity."""
         return 0 if self.velocity is None else dim
 
     def outputs(self, dim: int, out_channels: int) -> int:
-        """Outputs of the network below the head: δ and r."""
-        return dim + out_channels
+        return dim + out_channels  # δ and r
 
     def attach(self, dim: int, out_channels: int, last: nn.Module) -> "Transport":
         """The head after a last layer, whose weights shrink so that at first u is nearly v."""
@@ -80,20 +107,20 @@ class TransportHead(Record):
         return Transport(dim, out_channels, self)
 
 
-HEADS = {"transport": TransportHead}
+HEADS: dict[str, type[Head]] = {"transport": TransportHead}
 """The options of heads by kind, as in `head: transport` of a specification."""
-AnyHead = Annotated[TransportHead | str | None, BeforeValidator(by_kind("head", HEADS))]
+AnyHead = Annotated[SerializeAsAny[Head] | str | None, BeforeValidator(by_kind("head", HEADS))]
 
 
-def make_head(head: AnyHead) -> TransportHead | None:
+def make_head(head: AnyHead) -> Head | None:
     """The options of a head, of its kind, or of a record {"kind": ..., ...}; None has none."""
     options: object = by_kind("head", HEADS)(head)
-    if options is not None and not isinstance(options, TransportHead):
+    if options is not None and not isinstance(options, Head):
         raise ValueError(f"head is {head!r}; expected None, 'transport' or a TransportHead")
     return options
 
 
-class Transport(nn.Module):
+class Transport(HeadModule):
     """The next frame on a periodic domain, by K substeps of transport, diffusion and a source.
 
     The network below maps (B, k·C + d, *N), or k·C channels without a velocity, to (4δ, r),
@@ -102,16 +129,17 @@ class Transport(nn.Module):
     times the time step where there is such a thing; p is a learned number that starts at 1.
     """
 
+    options: TransportHead
+
     def __init__(self, dim: int, channels: int, options: TransportHead) -> None:
         super().__init__()
         self.dim, self.channels, self.options = dim, channels, options
         self.log_c = nn.Parameter(torch.zeros(channels)) if options.diffusion else None
         if options.velocity is not None:
             self.pace = nn.Parameter(torch.ones(()))
-        self.velocity: nn.Module | None = make_velocity(options, dim, channels)
+        self.velocity = make_velocity(options, dim, channels)
 
     def network_grid(self, grid: Grid) -> Grid:
-        """The grid of the network below, for fields on a grid."""
         coarsen = self.options.coarsen
         if any(n % coarsen for n in grid.shape):
             raise ValueError(

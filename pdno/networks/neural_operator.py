@@ -265,7 +265,7 @@ class NeuralOperator(ExactScales):
     @property
     def coarsen(self) -> int:
         """How many times as fine the grid of a recurrence is as that of the blocks."""
-        return 1 if self.head is None else self.head.options.coarsen
+        return 1 if self.head is None else getattr(self.head.options, "coarsen", 1)
 
     def inner_grid(self, grid: Grid) -> Grid:
         """The grid of the blocks: that of f with the padding, or twice as many points."""

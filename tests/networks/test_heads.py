@@ -1,13 +1,15 @@
 """The transport head: shifts, convergence, gradients, periodicity, rollouts."""
 
 import math
+from typing import Literal
 
 import pytest
 import torch
 
 from pdno import FNO, PDNO, Grid, OperatorDataset, fit, rollout
-from pdno.networks.heads import PACE, REACH, TransportHead, diffuse
+from pdno.networks.heads import HEADS, PACE, REACH, Head, HeadModule, TransportHead, diffuse
 from pdno.networks.mwt import MWT
+from pdno.networks.specification import specify
 from pdno.operators.warp import warp
 from pdno.spectral.calculus import resample
 from pdno.training.samples import Batch
@@ -38,6 +40,38 @@ def test_a_new_network_nearly_keeps_the_last_frame(kind):
     u = network(f)
     assert u.shape == (1, 1, 16, 16)
     assert 0 < (u - f[:, 1:]).norm() < 0.5 * f[:, 1:].norm()
+
+
+class Increment(HeadModule):
+    """u = v + r, with the latest frame v."""
+
+    def __init__(self, options):
+        super().__init__()
+        self.options = options
+
+    def forward(self, f, network):
+        return f[:, -1:] + network(f)
+
+
+class IncrementHead(Head):
+    kind: Literal["increment"] = "increment"
+
+    def attach(self, dim, out_channels, last):
+        return Increment(self)
+
+
+def test_a_head_of_another_kind_is_a_word(monkeypatch):
+    """As docs/architecture.md has it: options, module and a place among the heads."""
+    monkeypatch.setitem(HEADS, "increment", IncrementHead)
+    specified = specify("fno", width=4, modes=3, head="increment")
+    assert specified.model_dump()["head"] == {"kind": "increment"}
+    network, f = specified.build(1, 2, 1), torch.randn(2, 2, 16)
+    plain = FNO(1, 2, 1, width=4, modes=3)
+    plain.load_state_dict(network.state_dict())
+    assert torch.equal(network(f), f[:, -1:] + plain(f))
+    assert torch.allclose(rollout(network, f, 2)[:, 0], network(f))
+    with pytest.raises(ValueError, match="head is 3; expected None, 'transport'"):
+        FNO(1, 2, 1, head=3)
 
 
 @pytest.mark.parametrize("kind", ["pdno", "fno"])
