@@ -54,6 +54,7 @@ FILES = (
     "docs/choose.md",
     "docs/training.md",
     "docs/families.md",
+    "docs/scattered_points.md",
     "docs/theory_operators.md",
     "paper/paper.md",
 )

@@ -156,11 +156,6 @@ class Problem(Record, ABC):
         }
 
     @property
-    def scheme_text(self) -> str:
-        """The numerical scheme, for the manifest."""
-        return self.schemes[getattr(self, "scheme", "")]
-
-    @property
     def times(self) -> tuple[float, ...] | None:
         """Times of the stored frames, evenly spaced up to the last; None for a static problem."""
         last: float | None = getattr(self, "final_time", None)

@@ -51,14 +51,14 @@ def plate(seed: int, index: int, points: int) -> Solved:
     square = np.concatenate([np.stack(pair, axis=-1) for pair in corners])
     rays = square - centre
     mesh = ring_mesh(hole(np.arctan2(rays[:, 1], rays[:, 0])), square, rings)
-    solution = solve_elasticity(mesh, lambda x: x[1] < 1e-9, _pull)
+
+    def pull(x: Array, normal: Array) -> Array:
+        """Traction 1 upwards at the upper side."""
+        return np.stack([0 * x[0], np.where(x[1] > 1 - 1e-9, 1.0, 0.0)])
+
+    solution = solve_elasticity(mesh, lambda x: x[1] < 1e-9, pull)
     stress = solution.values[-1:]
     return _sample(mesh, [_distance(mesh, [hole])], stress, solution.residual, points)
-
-
-def _pull(x: Array, normal: Array) -> Array:
-    """Traction 1 upwards at the upper side."""
-    return np.stack([0 * x[0], np.where(x[1] > 1 - 1e-9, 1.0, 0.0)])
 
 
 def _layers(level: int) -> tuple[int, int]:

@@ -122,7 +122,7 @@ class Manifest(Record):
             problem=problem.name,
             parameters=problem.model_dump(mode="json"),
             equation=problem.equation_text,
-            scheme=problem.scheme_text,
+            scheme=problem.schemes[getattr(problem, "scheme", "")],
             grid=problem.grid(),
             solver_grid=problem.solver_grid(),
             times=problem.times,

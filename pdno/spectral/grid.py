@@ -16,6 +16,8 @@ from types import EllipsisType
 import torch
 from torch import Tensor
 
+from pdno.interface.errors import check_shape
+
 Device = torch.device | str | None
 Modes = Sequence[int | None] | int | None
 
@@ -170,9 +172,8 @@ class MaskedGrid(Grid):
     def __init__(self, grid: Grid, mask: Tensor) -> None:
         super().__init__(grid.shape, grid.periodic, grid.offset)
         values = torch.as_tensor(mask).to(torch.bool)
-        if values.shape[-grid.dim :] != grid.shape or values.dim() > grid.dim + 1:
-            expected = f"expected {grid.shape}, or one for each sample, (B, *{grid.shape})"
-            raise ValueError(f"mask has shape {tuple(values.shape)}; {expected}")
+        more = ["B"] * (values.dim() > grid.dim)
+        check_shape("mask", values, *more, *grid.shape, cure="one for all samples, or (B, *N)")
         if not bool(values.flatten(-grid.dim).any(dim=-1).all()):
             raise ValueError("the mask leaves a domain without points; expected at least one")
         object.__setattr__(self, "mask", values)

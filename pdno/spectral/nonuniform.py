@@ -41,7 +41,7 @@ def transform_points(
         return _fast(weighted.to(f.dtype.to_complex()), points, kept, True)
     coefficients = weighted @ wave_table(points, kept, f)
     if points.transform == "least-squares":
-        coefficients = _solve(points, kept, coefficients * _rule(kept, f))
+        coefficients = _solve(points, kept, coefficients * _rule(kept).to(f))
     return torch.view_as_complex(
         torch.unflatten(coefficients, -1, (*spectrum(kept), 2)).contiguous()
     )
@@ -55,7 +55,7 @@ def inverse_points(
     f_hat = f_hat.flatten(-len(kept)) if len(kept) > 1 else f_hat
     middle = f_hat.shape[1:-1]
     pairs = torch.view_as_real(f_hat.flatten(1, -2) if len(middle) > 1 else f_hat).flatten(-2)
-    pairs = pairs * _rule(kept, pairs)
+    pairs = pairs * _rule(kept).to(pairs)
     if _choose(points, kept, method) == "nufft":
         whole = torch.view_as_complex(torch.unflatten(pairs, -1, (*spectrum(kept), 2)))
         values = _fast(whole, points, kept, False).real
@@ -89,14 +89,10 @@ def wave_table(points: Points, kept: Sequence[int], like: Tensor) -> Tensor:
 
 
 @cache
-def _rule_table(kept: tuple[int, ...]) -> Tensor:
+def _rule(kept: tuple[int, ...]) -> Tensor:
     """w of the Hermitian rule for real and imaginary parts in turn, (2M,)."""
     rule = hermitian_weights(torch.arange(kept[-1]), 0).double()
     return rule.expand(*spectrum(kept)).flatten().repeat_interleave(2)
-
-
-def _rule(kept: Sequence[int], like: Tensor) -> Tensor:
-    return _rule_table(tuple(kept)).to(like)
 
 
 def _solve(points: Points, kept: tuple[int, ...], moments: Tensor) -> Tensor:
@@ -105,7 +101,7 @@ def _solve(points: Points, kept: tuple[int, ...], moments: Tensor) -> Tensor:
     factor: Tensor | None = points.cache.get(key)
     if factor is None:
         double = moments.new_empty(0, dtype=torch.float64)
-        waves = wave_table(points, kept, double) * _rule(kept, double)
+        waves = wave_table(points, kept, double) * _rule(kept).to(double)
         weights = points.weights.to(double.device)[..., None]
         gram = waves.mT @ (waves * weights)
         diagonal = gram.diagonal(dim1=-2, dim2=-1)
@@ -118,18 +114,14 @@ def _solve(points: Points, kept: tuple[int, ...], moments: Tensor) -> Tensor:
     return solved.mT.to(moments)
 
 
-@cache
-def _has_finufft() -> bool:
-    return importlib.util.find_spec("finufft") is not None
-
-
 def _choose(points: Points, kept: Sequence[int], method: PointMethod) -> PointMethod:
     """The cheaper way; coordinates that are differentiated need products."""
     if method != "auto":
         return method
     many = math.prod(spectrum(kept)) >= NUFFT_FROM[len(kept)]
     plain = points.coordinates.device.type == "cpu" and not points.coordinates.requires_grad
-    return "nufft" if many and plain and not is_transformed() and _has_finufft() else "direct"
+    usable = many and plain and not is_transformed() and importlib.util.find_spec("finufft")
+    return "nufft" if usable else "direct"
 
 
 def _fast(values: Tensor, points: Points, kept: tuple[int, ...], forward: bool) -> Tensor:

@@ -14,21 +14,21 @@ import itertools
 import math
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import EllipsisType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from scipy.spatial import ConvexHull, Voronoi, cKDTree
 from torch import Tensor
 from torch.nn import functional
 
-from pdno.interface.errors import check_choice
+from pdno.interface.errors import check_choice, check_shape
 from pdno.spectral.grid import Device, Grid, Modes, kept_per_axis
 
 Transform = Literal["sum", "least-squares"]
-Weights = Tensor | np.ndarray | Sequence[Any] | Literal["voronoi", "equal"] | None
 OPTIONS = ("periodic", "transform", "ridge")
 INSIDE = 1e-9  # distance from the walls within which Voronoi cells are cut there
 
@@ -63,10 +63,10 @@ class Points(Grid):
 
     def __init__(
         self,
-        coordinates: Tensor | np.ndarray | Sequence[Any],
-        weights: Weights = None,
+        coordinates: ArrayLike,
+        weights: ArrayLike | None = None,
         *,
-        mask: Tensor | np.ndarray | None = None,
+        mask: ArrayLike | None = None,
         periodic: bool = False,
         transform: Transform = "sum",
         ridge: float = 1e-6,
@@ -77,18 +77,15 @@ class Points(Grid):
         x, valid = _as_sets(coordinates, mask)
         _check_coordinates(x, valid, periodic=periodic)
         w = _weights(x, valid, weights, periodic=periodic)
-        options = {"periodic": periodic, "transform": transform, "ridge": ridge}
-        self._set({"coordinates": x, "weights": w, **options})
+        self._set(x, w, {"periodic": periodic, "transform": transform, "ridge": ridge})
 
-    def _set(self, values: dict[str, Any]) -> None:
-        x: Tensor = values["coordinates"]
-        own = {"shape": (x.shape[-2],), "offset": 0.0, "cache": {}}
-        for name, value in (values | own).items():  # a Grid is frozen
-            object.__setattr__(self, name, value)
+    def _set(self, x: Tensor, w: Tensor, options: dict[str, Any]) -> None:
+        fields = {"coordinates": x, "weights": w, "shape": (x.shape[-2],), "offset": 0.0}
+        self.__dict__.update(fields, cache={}, **options)  # a Grid is frozen
 
     def _like(self, x: Tensor, w: Tensor) -> "Points":
         new = object.__new__(Points)
-        new._set({**self.__dict__, "coordinates": x, "weights": w})
+        new._set(x, w, self.options)
         return new
 
     @classmethod
@@ -99,8 +96,8 @@ class Points(Grid):
     @classmethod
     def of_mesh(
         cls,
-        vertices: Tensor | np.ndarray,
-        cells: Tensor | np.ndarray,
+        vertices: ArrayLike,
+        cells: ArrayLike,
         *,
         transform: Transform = "sum",
     ) -> "Points":
@@ -111,15 +108,12 @@ class Points(Grid):
         """
         x, c = _numbers("vertices", vertices), torch.as_tensor(cells).long()
         dim = x.shape[-1]
-        if c.dim() != 2 or c.shape[1] != dim + 1:
-            expected = f"expected (M, {dim + 1}), the corners of simplices in {dim} dimensions"
-            raise ValueError(f"cells have shape {tuple(c.shape)}; {expected}")
+        check_shape("cells", c, "M", dim + 1, cure=f"corners of simplices in {dim} dimensions")
         edges = x[c[:, 1:]] - x[c[:, :1]]
         volumes = torch.linalg.det(edges).abs() / math.factorial(dim)
         shares = volumes[:, None].expand(-1, dim + 1).flatten() / (dim + 1)
         w = torch.zeros(len(x), dtype=torch.float64).index_add(0, c.flatten(), shares)
-        if bool((w == 0).any()):
-            unused = int((w == 0).sum())
+        if unused := int((w == 0).sum()):
             raise ValueError(f"{unused} vertices belong to no cell: leave them out")
         return cls(x, w, transform=transform)
 
@@ -142,7 +136,7 @@ class Points(Grid):
     def sets(self) -> int | None:
         return len(self.coordinates) if self.coordinates.dim() == 3 else None
 
-    @property
+    @cached_property
     def counts(self) -> list[int]:
         """How many points each set has, without the padding."""
         counts: list[int] = self.mask.sum(dim=-1).reshape(-1).tolist()
@@ -227,7 +221,7 @@ class Points(Grid):
         _, index, weights = self.cache[key]
         return index, weights
 
-    def axes(self, *, device: Device = None) -> list[Tensor]:
+    def axes(self, *, device: Device = None) -> NoReturn:
         raise ValueError(
             "scattered points have no axes, and this needs a grid: take a pdno.Grid, or "
             "interpolate to one, for example with scipy.interpolate.griddata"
@@ -238,10 +232,10 @@ class Points(Grid):
 
     def coarsen(self, factor: int) -> "Points":
         """The same points for factor 1; others have no order in which to leave some out."""
-        return self if factor == 1 else self.axes()  # type: ignore[return-value]  # it raises
+        return self if factor == 1 else self.axes()
 
     def every(self, factor: int) -> tuple[EllipsisType | slice, ...]:
-        return (...,) if factor == 1 else tuple(self.axes())  # type: ignore[arg-type]
+        return (...,) if factor == 1 else self.axes()
 
     def check(self, field: Tensor, name: str = "field") -> None:
         super().check(field, name)
@@ -303,27 +297,25 @@ def kept_modes(points: Points, modes: Modes) -> tuple[int, ...]:
 def check_enough_points(points: Points, kept: Sequence[int]) -> None:
     """ValueError unless each set has at least as many points as the kept modes have numbers."""
     unknowns = math.prod(2 * k for k in kept[:-1]) * (2 * kept[-1] - 1)
-    if (least := points.cache.get("least")) is None:
-        least = points.cache["least"] = min(points.counts)
-    if least < unknowns:
+    if (least := min(points.counts)) < unknowns:
         problem = f"{least} points are too few for modes={tuple(kept)}, which have {unknowns}"
         raise ValueError(f"{problem} numbers: keep fewer modes, or give more points")
 
 
-def _numbers(name: str, values: Any) -> Tensor:
+def _numbers(name: str, values: object) -> Tensor:
     try:
         return torch.as_tensor(values, dtype=torch.float64)
     except (TypeError, ValueError) as problem:
         raise ValueError(f"{name} are no array of numbers ({problem})") from problem
 
 
-def _as_sets(coordinates: Any, mask: Any) -> tuple[Tensor, Tensor]:
+def _as_sets(coordinates: ArrayLike, mask: ArrayLike | None) -> tuple[Tensor, Tensor]:
     """Coordinates (P, d) or (B, P, d), and which of them are there."""
     if isinstance(coordinates, np.ndarray) and coordinates.dtype == object:
         coordinates = list(coordinates)
-    listed = isinstance(coordinates, Sequence) and bool(len(coordinates))
-    if listed and all(np.ndim(part) == 2 for part in coordinates):
-        sets = [_numbers("coordinates", part) for part in coordinates]
+    parts = list(coordinates) if isinstance(coordinates, Sequence) else []
+    if parts and all(np.ndim(part) == 2 for part in parts):
+        sets = [_numbers("coordinates", part) for part in parts]
         if mask is not None:
             raise ValueError("a list of sets of points has no mask: their sizes say it all")
         if len({part.shape[1] for part in sets}) > 1:
@@ -340,9 +332,7 @@ def _as_sets(coordinates: Any, mask: Any) -> tuple[Tensor, Tensor]:
     valid = torch.ones(x.shape[:-1], dtype=torch.bool)
     if mask is not None:
         valid = torch.as_tensor(mask).to(torch.bool)
-        if valid.shape != x.shape[:-1]:
-            expected = f"expected {tuple(x.shape[:-1])}, as the points"
-            raise ValueError(f"mask has shape {tuple(valid.shape)}; {expected}")
+        check_shape("mask", valid, *x.shape[:-1], cure="as the points")
         if not bool(valid.any(dim=-1).all()):
             raise ValueError("the mask leaves a set without points; expected at least one")
         first = valid.int().argmax(dim=-1)[..., None, None].expand(*x.shape[:-2], 1, x.shape[-1])
@@ -373,7 +363,7 @@ def _check_coordinates(x: Tensor, valid: Tensor, *, periodic: bool) -> None:
             raise ValueError(f"{twice} points{where} are duplicates: {cure}")
 
 
-def _weights(x: Tensor, valid: Tensor, weights: Weights, *, periodic: bool) -> Tensor:
+def _weights(x: Tensor, valid: Tensor, weights: ArrayLike | None, *, periodic: bool) -> Tensor:
     """Quadrature weights of the points, zero at padding."""
     if weights is None or isinstance(weights, str):
         check_choice("weights", weights or "voronoi", ("voronoi", "equal"))
@@ -392,9 +382,7 @@ def _weights(x: Tensor, valid: Tensor, weights: Weights, *, periodic: bool) -> T
             raise ValueError(f"weights of sets of {sizes[:5]} points; expected one per point")
         weights = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
     w = _numbers("weights", weights)
-    if w.shape != valid.shape:
-        expected = f"expected {tuple(valid.shape)}, one per point"
-        raise ValueError(f"weights have shape {tuple(w.shape)}; {expected}")
+    check_shape("weights", w, *valid.shape, cure="one per point")
     if not bool((w.isfinite() & (w > 0))[valid].all()):
         raise ValueError("weights are not all positive and finite: leave such points out")
     return torch.where(valid, w, 0.0)
@@ -404,8 +392,13 @@ def cell_volumes(x: np.ndarray, *, periodic: bool) -> np.ndarray:
     """Volumes of the Voronoi cells of points (P, d) in the unit box, or on the torus; sum 1."""
     count, dim = x.shape
     x = x % 1 if periodic else x.clip(INSIDE, 1 - INSIDE)
-    if count == 1 or dim == 1:
-        return np.ones(1) if count == 1 else _gaps(x[:, 0], periodic=periodic)
+    if count == 1:
+        return np.ones(1)
+    if dim == 1:
+        line = np.sort(x[:, 0])
+        ends = (line[-1] - 1, line[0] + 1) if periodic else (-line[0], 2 - line[-1])
+        gaps = np.diff(np.concatenate([ends[:1], line, ends[1:]]))
+        return ((gaps[1:] + gaps[:-1]) / 2)[np.argsort(np.argsort(x[:, 0]))]
     if periodic:
         images = [x + shift for shift in itertools.product((-1, 0, 1), repeat=dim) if any(shift)]
     else:  # reflections make the walls faces of cells
@@ -436,17 +429,6 @@ def _polygon_areas(corners: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     following = np.arange(len(x)) + 1
     following[first + sizes - 1] = first
     return np.add.reduceat(x * y[following] - x[following] * y, first) / 2
-
-
-def _gaps(x: np.ndarray, *, periodic: bool) -> np.ndarray:
-    """Lengths of the cells of points of a line."""
-    order = np.argsort(x)
-    line = x[order]
-    before, after = (line[-1] - 1, line[0] + 1) if periodic else (-line[0], 2 - line[-1])
-    ends = np.concatenate([[before], line, [after]])
-    lengths = np.empty_like(x)
-    lengths[order] = (ends[2:] - ends[:-2]) / 2
-    return lengths
 
 
 def _moving_least_squares(

@@ -1,5 +1,8 @@
 """Files with scattered points: arrays with coordinates, and meshes."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -55,6 +58,27 @@ def test_three_commands(tmp_path, monkeypatch, capsys):
     others = pdno.Points(np.load("others.npz")["x"] / 2)
     again = pdno.load("run").predict(data.batch()[0], grid=data.grid, output_grid=others)
     assert np.allclose(prediction, again, atol=1e-6)
+
+
+def test_the_three_commands_of_the_manual(tmp_path, monkeypatch):
+    page = (Path(__file__).parents[2] / "docs" / "scattered_points.md").read_text(encoding="utf-8")
+    section = page.partition("## Your own data\n")[2].partition("\n## ")[0]
+    (specification,) = re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)
+    (commands,) = re.findall(r"```bash\n(.*?)```", section, re.DOTALL)
+    smaller = {"train: 100": "train: 8", "test: 20": "test: 4", "epochs: 30": "epochs: 2"}
+    for old, new in {**smaller, "resolution: 1000": "resolution: 100"}.items():
+        assert specification.count(old) == 1
+        specification = specification.replace(old, new)
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    x, f = random.random((12, 100, 2)), random.standard_normal((12, 100))
+    np.savez("own.npz", x=x, f=f, u=f**2)
+    np.save("others.npy", random.random((40, 2)))
+    Path("own.yaml").write_text(specification)
+    assert len(commands.splitlines()) == 3
+    for line in commands.splitlines():
+        assert command(line.split()[1:]) == 0
+    assert np.load("prediction.npy").shape == (12, 1, 40)
 
 
 def test_meshes_are_points_with_the_weights_of_their_cells(tmp_path):
