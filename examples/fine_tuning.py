@@ -15,7 +15,11 @@ from matplotlib.figure import Figure
 import pdno
 
 TRAINED = Path(__file__).parents[1] / "results" / "operators" / "darcy"
-CASES = {"permeabilities 2 and 20": (2.0, 20.0, 32), "24 x 24 points": (3.0, 12.0, 24)}
+CASES = {
+    "permeabilities 2 and 20": (2.0, 20.0, 32),
+    "24 x 24 points": (3.0, 12.0, 24),
+    "16 x 16 points": (3.0, 12.0, 16),
+}
 Errors = dict[str, dict[str, float]]
 
 
@@ -40,8 +44,8 @@ def main(folder: Path, train: int = 40, test: int = 20, epochs: int = 10) -> Err
         models = {"as it was": operator, "fine-tuned": tuned, "from scratch": scratch}
         errors[name] = {label: pdno.evaluate(m, new).mean() for label, m in models.items()}
 
-    figure = Figure(figsize=(5.2, 2.6), layout="constrained")
-    for axes, (name, found) in zip(figure.subplots(1, 2), errors.items(), strict=True):
+    figure = Figure(figsize=(7.8, 2.6), layout="constrained")
+    for axes, (name, found) in zip(figure.subplots(1, len(CASES)), errors.items(), strict=True):
         axes.bar(list(found), list(found.values()), color=["0.7", "C0", "C1"])
         axes.set(title=name, ylabel="relative L2 error")
         axes.tick_params(axis="x", labelsize=7)
@@ -50,4 +54,5 @@ def main(folder: Path, train: int = 40, test: int = 20, epochs: int = 10) -> Err
 
 
 if __name__ == "__main__":
-    print(main(Path(*sys.argv[1:])))
+    for case, measured in main(Path(*sys.argv[1:])).items():
+        print(case, *(f"{label} {error:.4f}" for label, error in measured.items()), sep=", ")

@@ -151,8 +151,10 @@ def test_the_mean_of_a_wave_moves_on():
 @pytest.mark.parametrize("shape", [(64,), (24, 32)])
 def test_the_energy_of_a_wave_stays_for_a_long_time(shape):
     start = Pair().sample(Grid(shape), seed=0, indices=[0, 1])
-    u = solve(Wave(speed=0.5), start, [0.0, 1.0, 10.0, 1000.0])
-    energies = energy(u, 0.5)
+    times = [0.0, 1.0, 10.0, 1000.0]
+    energies = energy(solve(Wave(speed=0.5), start, times), 0.5)
+    for t, change in zip(times, (energies / energies[:, :1] - 1).abs().amax(0), strict=True):
+        print(f"{shape} points, t = {t:g}: energy has changed by {change:.1e}")
     assert torch.allclose(energies, energies[:, :1].expand_as(energies), rtol=1e-9)
 
 
