@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-import matplotlib
 import numpy as np
 from matplotlib.animation import FuncAnimation, PillowWriter
+from matplotlib.cm import ScalarMappable
 from matplotlib.tri import Triangulation
 
 from pdno.figures.style import COLOURS, Axes, Figure, figure_style, spread
@@ -26,7 +26,7 @@ FRAMES, CHANNELS = 4, 3  # that are drawn at most
 PER_SECOND = 8
 LONG_EDGE = 3.0  # of triangles between scattered points, in medians of the longest edges
 ONE_SIGN = 0.1  # up to this share of the largest value a field may go beyond zero
-ANIMATION_SETTINGS: Any = {"savefig.dpi": 100, "animation.embed_limit": 100.0}
+ANIMATION_SETTINGS = {"savefig.dpi": 100, "animation.embed_limit": 100.0}
 ICONS = {"minus": "−", "plus": "+", "play": "▶", "play fa-flip-horizontal": "◀", "pause": "⏸"}
 ICONS |= {"fast-backward": "⏮", "fast-forward": "⏭", "step-backward": "«", "step-forward": "»"}
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -113,8 +113,14 @@ def draw_field(axes: Axes, panel: Panel) -> Show:
         axes.set_xlabel(f"{x}₁", labelpad=1, fontsize=8)
         axes.set_ylabel(f"{x}₂", labelpad=1, fontsize=8)
     image = axes.imshow(_as_image(panel), extent=extent, **panel.style)
-    axes.get_figure().colorbar(image, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)  # type: ignore[union-attr]
+    _add_colour_bar(axes, image)
     return lambda panel: image.set_data(_as_image(panel))
+
+
+def _add_colour_bar(axes: Axes, drawn: ScalarMappable) -> None:
+    figure = axes.get_figure()
+    assert figure is not None
+    figure.colorbar(drawn, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)
 
 
 def _draw_points(axes: Axes, panel: Panel) -> Show:
@@ -124,7 +130,7 @@ def _draw_points(axes: Axes, panel: Panel) -> Show:
     axes.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 1], yticks=[0, 1], aspect="equal")
     axes.set_xlabel("x₁", labelpad=1, fontsize=8)
     axes.set_ylabel("x₂", labelpad=1, fontsize=8)
-    drawn: Any
+    drawn: ScalarMappable
     if panel.points.shape[1] == 2 and len(x) > 3:
         triangles = Triangulation(x, y)
         corners = panel.points[triangles.triangles]
@@ -134,7 +140,7 @@ def _draw_points(axes: Axes, panel: Panel) -> Show:
         drawn = axes.tripcolor(triangles, panel.values, shading="gouraud", **panel.style)
     else:
         drawn = axes.scatter(x, y, 6, panel.values, **panel.style)
-    axes.get_figure().colorbar(drawn, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)  # type: ignore[union-attr]
+    _add_colour_bar(axes, drawn)
     return lambda panel: drawn.set_array(panel.values)
 
 
@@ -289,10 +295,7 @@ class Animation:
             page = f'<!DOCTYPE html>\n<meta charset="utf-8">\n{self._repr_html_()}'
             write_text(target, page)
         elif target.suffix == ".gif":
-            with (
-                tempfile.TemporaryDirectory() as folder,
-                matplotlib.rc_context(ANIMATION_SETTINGS),
-            ):
+            with tempfile.TemporaryDirectory() as folder, figure_style(ANIMATION_SETTINGS):
                 frames = Path(folder) / "frames.gif"
                 self._movie().save(frames, writer=PillowWriter(fps=PER_SECOND))
                 with atomic_path(target) as temporary:
@@ -303,7 +306,7 @@ class Animation:
 
     def _repr_html_(self) -> str:
         """Images and buttons, for notebooks; nothing is fetched from elsewhere."""
-        with matplotlib.rc_context(ANIMATION_SETTINGS):
+        with figure_style(ANIMATION_SETTINGS):
             text = str(self._movie().to_jshtml(fps=PER_SECOND))
         text = re.sub(r"<link[^>]*>", "", text)  # a font with the icons
         return re.sub(r'<i class="fa fa-([\w -]+)"></i>', lambda match: ICONS[match[1]], text)
@@ -388,8 +391,9 @@ def plot_phase_space(symbols: Mapping[str, Mapping[str, Any]]) -> Figure:
         }
         extent = (0.0, 1.0, symbol["xi"][0] - 0.5, symbol["xi"][-1] + 0.5)
         for axes, (title, (values, limit)) in zip(row, maps.items(), strict=True):
-            transposed = np.asarray(values).T
-            image = axes.imshow(transposed, extent=extent, aspect="auto", vmin=0.0, vmax=limit)
+            image = axes.imshow(
+                np.transpose(values), extent=extent, aspect="auto", vmin=0.0, vmax=limit
+            )
             figure.colorbar(image, ax=axes)
             axes.set_title(title, fontsize=8)
             axes.set(xlabel="x₁", ylabel="ξ₁")

@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import matplotlib.figure
@@ -39,9 +39,9 @@ class Figure(matplotlib.figure.Figure):
 
 
 @contextlib.contextmanager
-def figure_style() -> Iterator[None]:
+def figure_style(settings: Mapping[str, object] = SETTINGS) -> Iterator[None]:
     """Draw in this style, without a screen; a block, or a decorator."""
-    with matplotlib.rc_context(SETTINGS):  # type: ignore[arg-type]
+    with matplotlib.rc_context(settings):  # type: ignore[arg-type]
         yield
 
 

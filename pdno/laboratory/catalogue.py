@@ -160,18 +160,17 @@ def certify_run(folder: Path, number: int, modules: Sequence[str]) -> bytes:
     return JSON.dump_json(ServedOperator("", load_run(folder)).certify(number))
 
 
-def view_symbol(values: SymbolValues, pair: tuple[int, int]) -> dict[str, Array]:
-    """a1(x) and a2(ξ) of an output j and an input i, of the first term of the symbol."""
-    c, b = select_pair(values, *pair)
-    view = {"real": pack(c[0].real), "imaginary": pack(c[0].imag)}
-    return view if b is None else {"space": pack(b[0])} | view
-
-
 def select_pair(values: SymbolValues, j: int, i: int) -> tuple[Tensor, Tensor | None]:
     """The symbol Σ_r b_r(x) c_r(ξ) from input i to output j: c (R, *K) and b (R, *N)."""
     b = values.space
     b = None if b is None else b[:, j % b.shape[1], i % b.shape[2]]
     return values.frequency[:, j, i], b
+
+
+def view_symbol(c: Tensor, b: Tensor | None) -> dict[str, Array]:
+    """a1(x) and a2(ξ), the first term of the symbol of a pair."""
+    space = {} if b is None else {"space": pack(b[0])}
+    return {**space, "real": pack(c[0].real), "imaginary": pack(c[0].imag)}
 
 
 def view_layer(
@@ -191,7 +190,7 @@ def view_layer(
         v_hat = c.to(f.dtype.to_complex()) * transform(v, grid.dim, modes)
         parts = inverse(v_hat, grid.shape, modes)
         after = (parts if b is None else parts * b.to(f)).sum(dim=0)
-        views.append(view_symbol(values, pair) | {"before": pack(v), "after": pack(after)})
+        views.append(view_symbol(c, b) | {"before": pack(v), "after": pack(after)})
 
     hook = layer.register_forward_pre_hook(
         lambda _, arguments, options: view(*arguments, **options), with_kwargs=True

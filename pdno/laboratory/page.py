@@ -22,7 +22,7 @@ import torch
 
 from pdno.exports.export import export
 from pdno.files.atomic import write_text
-from pdno.laboratory.catalogue import JSON, ServedOperator, view_symbol
+from pdno.laboratory.catalogue import JSON, ServedOperator, select_pair, view_symbol
 from pdno.native.build import cache_path
 from pdno.runs.run import load_run
 
@@ -120,7 +120,7 @@ def _describe(
         values = layer.values(grid, served.symbol_arguments())
         sizes = min(PAIRS, layer.symbol.out_channels), min(PAIRS, layer.symbol.in_channels)
         pairs = [
-            {"output": j, "input": i, "view": view_symbol(values, (j, i))}
+            {"output": j, "input": i, "view": view_symbol(*select_pair(values, j, i))}
             for j, i in product(*map(range, sizes))
         ]
         layers.append({"pairs": pairs, "certificate": served.certify(number)})
