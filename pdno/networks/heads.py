@@ -65,7 +65,10 @@ class HeadModule(nn.Module):
     """A head, called with the input f (B, C, *N) and the network below it as a function."""
 
     options: Head
-    velocity: nn.Module | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.velocity: nn.Module | None = None
 
     def network_grid(self, grid: Grid) -> Grid:
         """The grid of the network below, for fields on a grid."""
@@ -80,6 +83,10 @@ class TransportHead(Head):
     that of a vorticity in the plane ("biot-savart"), or "learned": b is a classical symbol of the
     `velocity_order`. `time_step` is Δt, the time between frames. Fields are read between points by
     the `interpolation` on a grid that is `refine` times as fine (see `operators.warp`).
+
+    The network runs on a grid that is `coarsen` times as coarse as that of u. Recurrent tasks
+    interpolate their first frame to a grid finer by as much, so that the network has the grid of
+    the data.
     """
 
     kind: Literal["transport"] = "transport"
