@@ -120,7 +120,10 @@ def discover(
     library = _library(terms, data, period)
     full = fit_generator(library, train, window)
     chosen, path = _select(full, validation)
-    final = _settle(chosen.generator, library, few, window)
+    if full.misfit > _limit(full, data):  # if not even all terms together fit
+        final = fit_generator(chosen.generator, few, window)
+    else:
+        final = _settle(chosen.generator, library, few, window)
     if len(few.u) < len(u):
         final = fit_generator(final.generator, data, window)
     limit = _limit(final, data)

@@ -156,7 +156,7 @@ class Trajectories:
 
     def weigh(self, f: Tensor) -> Tensor:
         """Differences (..., C, *N) on the compared modes, in units of their expected error."""
-        compared = inverse(transform(f, self.grid.dim) * self.mask, self.grid.shape)
+        compared: Tensor = inverse(transform(f, self.grid.dim) * self.mask, self.grid.shape)
         compared = compared * (self.points / self.grid.size) ** 0.5  # Σ over points of the data
         return compared / self.deviation.reshape(-1, *[1] * self.grid.dim)
 
