@@ -318,11 +318,11 @@ def discover(
         window: Most steps that are predicted at once; the whole trajectories by default.
         tolerance: Relative error of the numbers besides noise.
     """
-    from pdno.discovery.record import discover_file
+    from pdno.discovery.discover import discover_file
 
     data = DataFile(path=file, **layout.keyword_arguments())
-    found = discover_file(data, out, terms, period=period, window=window, tolerance=tolerance)
-    print(found, f"equation and figures: {out}", sep="\n")
+    discovery = discover_file(data, out, terms, period=period, window=window, tolerance=tolerance)
+    print(discovery, f"equation and figures: {out}", sep="\n")
 
 
 def serve(runs: Sources, port: int = 8000) -> None:

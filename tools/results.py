@@ -53,6 +53,7 @@ FILES = (
     "docs/results_tables.md",
     "docs/choose.md",
     "docs/training.md",
+    "docs/discovery.md",
     "docs/families.md",
     "docs/scattered_points.md",
     "docs/theory_operators.md",
@@ -229,8 +230,12 @@ def table_of(folder: str, kind: str = "") -> Table:
         raise SystemExit(f"no finished run in results/{folder}: expected {', '.join(folders())}")
     if kind == "samples":
         return _learning_curves(networks)
+    if kind == "discovery":
+        return _discoveries(networks)
     if kind not in KINDS:
-        raise SystemExit(f"no table {kind!r}: expected one of {', '.join(KINDS)} samples")
+        raise SystemExit(
+            f"no table {kind!r}: expected one of {', '.join(KINDS)} samples discovery"
+        )
     cells = KINDS[kind](networks)
     best = "validation" if "validation" in cells else "test"
     blocks = grouped(
@@ -272,6 +277,53 @@ def _learning_curves(networks: Sequence[NetworkMetrics]) -> Table:
     strong = frozenset((line, k + 1) for k, line in enumerate(best))
     head = ("network", *(f"{n} samples" for n in counts), *budget)
     return Table(head, tuple(lines), strong=strong)
+
+
+def _discoveries(networks: Sequence[NetworkMetrics]) -> Table:
+    """A line for each equation, noise and number of trajectories: generator, PDNO and FNO."""
+    errors = {"T": measured("test"), "4T": measured("test", f"{ERROR} at 4T")}
+    cells: dict[str, tuple[str, Cell]] = {
+        "coefficients": ("generator", _coefficients),
+        "bars": ("generator", _bars),
+        "generator, T": ("generator", errors["T"]),
+        "4T": ("generator", errors["4T"]),
+        "4N points": ("generator", lambda n: measured("zero-shot", points=4 * n.resolution)(n)),
+        "other states": ("generator", measured("outside")),
+        "CPU seconds": ("generator", partial(_effort, "cpu seconds")),
+    }
+    for model in ("PDNO", "FNO"):
+        cells |= {f"{model}, {when}": (model, cell) for when, cell in errors.items()}
+    blocks = grouped(
+        networks,
+        lambda n: (n.metadata.dataset, n.metadata.sweep["noise"], n.metadata.samples or 0),
+    )
+    lines = []
+    for (name, noise, count), block in blocks.items():
+        by_model = {network.model: network for network in block}
+        values = [cell(by_model[m]) if m in by_model else MISSING for m, cell in cells.values()]
+        lines.append((name, f"{100 * noise:g} %", str(count), *values))
+    return Table(("equation", "noise", "trajectories", *cells), tuple(lines))
+
+
+def _coefficients(network: NetworkMetrics) -> str:
+    """The largest relative error of the coefficients, and how many terms are wrong."""
+    numbers = {
+        name: summary.mean
+        for name in network.names("symbol", "")
+        if (summary := network.summary("symbol", name)) is not None
+    }
+    missing, many = numbers["terms missing"], numbers["terms too many"]
+    words = [f"{100 * numbers['largest coefficient error']:.2g} %"] if not missing else []
+    words += [f"{missing:.0f} missing"] * bool(missing) + [f"{many:.0f} too many"] * bool(many)
+    return ", ".join(words if numbers["accepted"] else [*words, "refused"])
+
+
+def _bars(network: NetworkMetrics) -> str:
+    """How many of the bars of true terms hold the truth."""
+    held = network.summary("symbol", "bars that hold the truth")
+    terms = len(network.names("symbol", "bar "))
+    many = network.summary("symbol", "terms too many")
+    return f"{held.mean if held else 0:.0f} of {terms - (many.mean if many else 0):.0f}"
 
 
 def headline() -> Table:

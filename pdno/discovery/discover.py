@@ -1,4 +1,4 @@
-"""An equation from trajectories: fit a library of terms, remove negligible ones, assess.
+"""An equation from trajectories: fit a library of terms, remove negligible ones, assess, write.
 
 1. All terms of a library are fitted to the first trajectories (`pdno.discovery.fit`).
 2. Terms are removed one by one, the least significant first, while they lower the sum of squares
@@ -8,19 +8,26 @@
    are larger than noise and tolerance explain. Terms that act alike on these data are named.
 """
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from scipy.stats import f as f_distribution
 from torch import Tensor
 
-from pdno.discovery.equation import Equation
+from pdno.data.problems import DataFile
+from pdno.data.read import read_trajectories
+from pdno.discovery.equation import NORMAL_95, Equation
 from pdno.discovery.fit import Fit, GaussNewton, fit_generator, without
 from pdno.discovery.generator import Generator, Terms
 from pdno.discovery.terms import field_names, usual_terms
 from pdno.discovery.trajectories import Trajectories
+from pdno.figures.curves import plot_learned_symbol
+from pdno.figures.style import Figure, save_figure
+from pdno.files.atomic import write_text
 
 CERTAINTY = 0.999  # of the test of the residuals
 MOST_FOR_TERMS = 20  # trajectories by which terms are chosen, as more cost time
@@ -75,14 +82,65 @@ class Discovery:
                 lines.append(f"with simple numbers where the bars allow:\n{simple}")
             lines.append(f"residuals are {self.misfit**0.5:.3g} times as large as expected")
         noise = ", ".join(f"{100 * part:.2g} %" for part in self.noise)
-        lines.append(
-            f"{self.trajectories} trajectories, modes |ξ| <= {self.reach}, windows of "
-            f"{self.window} steps, noise {noise}"
-        )
+        sizes = f"{self.trajectories} trajectories, modes |ξ| <= {self.reach}"
+        lines.append(f"{sizes}, windows of {self.window} steps, noise {noise}")
         for group in self.alike:
             acts = "act alike" if len(group) > 1 else "has no visible effect"
             lines.append(f"not identifiable from these data: {', '.join(group)} {acts}")
         return "\n".join(lines)
+
+    def write(self, folder: Path) -> None:
+        """Write the files of `pdno discover`.
+
+        equation.txt      the equation, as it is printed
+        equation.tex      the equation as LaTeX, where one fits
+        discovery.json    coefficients, covariance, noise, residuals, and equations that were tried
+        symbol.svg        A(ξ) of the linear terms with its bars, in one dimension
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / "equation.txt", f"{self}\n")
+        generator, covariance = self.generator, self.generator.covariance
+        assert covariance is not None
+        record = {key: value for key, value in vars(self).items() if key != "generator"} | {
+            "terms": [
+                {"field": generator.names[term.field], "term": term.text, "coefficient": c}
+                for term, c in generator.pairs()
+            ],
+            "covariance": covariance.tolist(),
+            "period": generator.period,
+            "path": [[n, e if e < float("inf") else None] for n, e in self.path],
+        }
+        text = json.dumps(record, indent=1, ensure_ascii=False)
+        write_text(folder / "discovery.json", f"{text}\n")
+        if self.accepted:
+            write_text(folder / "equation.tex", f"{self.equation().latex}\n")
+            if generator.dim == generator.fields == 1:
+                save_figure(self.plot(), folder / "symbol.svg")
+
+    def plot(self, exact: Generator | None = None) -> Figure:
+        """A(ξ) with bars in one dimension, beside that of an exact equation."""
+        xi = torch.arange(max(4, round(1.5 * self.reach)) + 1)[:, None]
+        learned, bars = self.generator.symbol_with_bars(xi)
+        truth = None if exact is None else exact.symbol_with_bars(xi)[0].numpy()
+        numbers = xi[:, 0].numpy(), learned.numpy(), bars.numpy()
+        return plot_learned_symbol(*numbers, self.reach, truth)
+
+
+def discover_file(
+    file: DataFile,
+    out: Path,
+    terms: Sequence[str] = (),
+    *,
+    period: float = 1.0,
+    window: int | None = None,
+    tolerance: float = 1e-4,
+) -> Discovery:
+    """Find the equation of a file of trajectories and write the result into a folder."""
+    u, times = read_trajectories(file)
+    library = {name: list(terms) for name in field_names(u.shape[2])} if terms else None
+    discovery = discover(u, times, library, period=period, window=window, tolerance=tolerance)
+    discovery.write(out)
+    return discovery
 
 
 def discover(
@@ -113,34 +171,55 @@ def discover(
         u_t = 0.01 u_xx
     """
     data = Trajectories(u, tuple(map(float, times)), tolerance)
-    few = data.subset(range(min(len(u), MOST_FOR_TERMS)))
-    held = max(1, len(few.u) // 5) if len(u) > 1 else 0
-    train = few.subset(range(len(few.u) - held))
-    validation = few.subset(range(len(few.u) - held, len(few.u))) if held else train
+    count = min(len(u), MOST_FOR_TERMS)
+    held = max(1, count // 5) if count > 1 else 0
+    few, train = data.subset(range(count)), data.subset(range(count - held))
     library = _library(terms, data, period)
     full = fit_generator(library, train, window)
+    validation = data.subset(range(count - held, count)) if held else train
     chosen, path = _select(full, validation)
-    if full.misfit > _limit(full, data):  # if not even all terms together fit
+    if full.misfit > _limit(full, data):  # not even all terms together fit
         final = fit_generator(chosen.generator, few, window)
     else:
         final = _settle(chosen.generator, library, few, window)
-    if len(few.u) < len(u):
+    if count < len(u):
         final = fit_generator(final.generator, data, window)
     limit = _limit(final, data)
     generator = final.generator.with_coefficients(final.generator.coefficients)
     generator.covariance = final.covariance
-    return Discovery(
-        generator,
-        final.misfit <= limit,
-        final.misfit,
-        limit,
-        final.window,
-        tuple((data.noise / data.scale).tolist()),
-        int(data.reach.max()),
-        len(u),
-        _alike(full),
-        path,
-    )
+    noise, reach = tuple((data.noise / data.scale).tolist()), int(data.reach.max())
+    numbers = final.misfit <= limit, final.misfit, limit, final.window, noise, reach
+    return Discovery(generator, *numbers, len(u), _alike(full), path)
+
+
+def _library(terms: Terms | None, data: Trajectories, period: float) -> Generator:
+    dim, fields = data.grid.dim, data.u.shape[2]
+    names = field_names(fields)
+    library = terms or {name: usual_terms(dim, names) for name in names}
+    generator = Generator(library, dim=dim, period=period)
+    if generator.fields != fields:
+        raise ValueError(f"terms of {generator.fields} fields for trajectories with {fields}")
+    return generator
+
+
+def _select(full: Fit, validation: Trajectories) -> tuple[Fit, tuple[tuple[int, float], ...]]:
+    """The smallest fit on the path from all terms to one that predicts as well as the best."""
+    fits = [full]
+    while len(fits[-1].generator.terms) > 1:
+        fits.append(without(fits[-1], _weakest(fits[-1])[0]))
+    problem = GaussNewton(validation, full.window, states_free=False)
+    errors = [problem.frame_squares(fit.generator) for fit in fits]
+    means = [float(e.mean()) for e in errors]
+    best = errors[min(range(len(errors)), key=means.__getitem__)]
+    allowed, chosen = PAYS * validation.modes * validation.u.shape[2], 0
+    for k, (fit, e) in enumerate(zip(fits, errors, strict=True)):
+        if fit.squares > full.squares + k * _price(full) * full.unit:
+            break
+        spread = float((e - best).std() / len(e) ** 0.5) if len(e) > 1 else 0.0
+        if bool(e.isfinite().all()) and float((e - best).mean()) <= spread + allowed:
+            chosen = k
+    sizes = [len(fit.generator.terms) for fit in fits]
+    return fits[chosen], tuple(zip(sizes, means, strict=True))
 
 
 def _settle(start: Generator, library: Generator, data: Trajectories, window: int | None) -> Fit:
@@ -153,61 +232,21 @@ def _settle(start: Generator, library: Generator, data: Trajectories, window: in
         if significance < _price(final) and len(kept) > 1:
             final = fit_generator(without(final, weak).generator, data, window)
             continue
-        everything = library.with_coefficients(torch.tensor([kept.get(n, 0.0) for n in names]))
+        c = torch.tensor([kept.get(name, 0.0) for name in names], dtype=torch.float64)
         absent = [k for k, name in enumerate(names) if name not in kept]
-        gains = GaussNewton(data, final.window).gains(everything, final.states, absent)
+        problem = GaussNewton(data, final.window)
+        gains = problem.gains(library.with_coefficients(c), final.states, absent)
         best = max(absent, key=gains.__getitem__, default=0)
         if not absent or gains[best] < 2 * _price(final) * final.unit:
             break
         rows = [k for k in range(len(names)) if k == best or k not in absent]
-        c = everything.coefficients.detach()[rows]
-        final = fit_generator(library.with_coefficients(c, rows), data, window)
+        final = fit_generator(library.with_coefficients(c[rows], rows), data, window)
     return final
 
 
-def _library(terms: Terms | None, data: Trajectories, period: float) -> Generator:
-    dim, fields = data.grid.dim, data.u.shape[2]
-    names = field_names(fields)
-    if terms is None:
-        terms = {name: usual_terms(dim, names) for name in names}
-    library = Generator(terms, dim=dim, period=period)
-    if library.fields != fields:
-        raise ValueError(f"terms of {library.fields} fields for trajectories with {fields}")
-    return library
-
-
-def _select(full: Fit, validation: Trajectories) -> tuple[Fit, tuple[tuple[int, float], ...]]:
-    """The smallest fit on the path from all terms to one that predicts as well as the best."""
-    fits = [full]
-    while len(fits[-1].generator.terms) > 1:
-        fits.append(without(fits[-1], _weakest(fits[-1])[0]))
-    problem = GaussNewton(validation, full.window, states_free=False)
-    errors = [_errors(fit.generator, problem) for fit in fits]
-    means = [float(e.mean()) for e in errors]
-    best = errors[min(range(len(errors)), key=means.__getitem__)]
-    allowed = PAYS * validation.modes * validation.u.shape[2]
-    chosen = 0
-    for k, (fit, e) in enumerate(zip(fits, errors, strict=True)):
-        if fit.squares > full.squares + k * _price(full) * full.unit:
-            break  # the terms that are left out pay for the data that they were fitted to
-        worse = e - best
-        spread = float(worse.std() / len(worse) ** 0.5) if len(worse) > 1 else 0.0
-        if bool(e.isfinite().all()) and float(worse.mean()) <= spread + allowed:
-            chosen = k
-    sizes = [len(fit.generator.terms) for fit in fits]
-    return fits[chosen], tuple(zip(sizes, means, strict=True))
-
-
-def _errors(generator: Generator, problem: GaussNewton) -> Tensor:
-    """The squared error of each predicted frame, in units of the expected errors."""
-    parts = []
-    for segment, first in zip(problem.segments, problem.firsts, strict=True):
-        difference = problem.differences(generator, segment, first)
-        if difference is None:
-            parts.append(torch.full((segment.later.shape[:2].numel(),), torch.inf))
-        else:
-            parts.append(difference.flatten(2).square().sum(dim=2).flatten())
-    return torch.cat(parts).double()
+def _price(fit: Fit) -> float:
+    """By how much the sum of squares has to fall for a term."""
+    return max(math.log(max(fit.freedom, 2)), NORMAL_95**2)
 
 
 def _weakest(fit: Fit) -> tuple[int, float]:
@@ -215,20 +254,11 @@ def _weakest(fit: Fit) -> tuple[int, float]:
 
     Of those without significance it is that of the most complex term.
     """
-    c = fit.generator.coefficients.detach()
-    squared = c.square() / fit.covariance.diagonal()
+    squared = fit.generator.coefficients.detach().square() / fit.covariance.diagonal()
     insignificant = [k for k, value in enumerate(squared.tolist()) if value < 1]
     terms = fit.generator.listed()
-    if insignificant:
-        k = max(insignificant, key=lambda k: terms[k].complexity)
-    else:
-        k = int(squared.argmin())
+    k = max(insignificant, key=lambda k: terms[k].complexity, default=int(squared.argmin()))
     return k, float(squared[k])
-
-
-def _price(fit: Fit) -> float:
-    """By how much the sum of squares has to fall for a term, log n (Schwarz, 1978)."""
-    return math.log(max(fit.freedom, 2))
 
 
 def _alike(full: Fit) -> tuple[tuple[str, ...], ...]:

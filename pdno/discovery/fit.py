@@ -8,6 +8,7 @@ inverse of the remaining normal matrix is the covariance of c. Starting values a
 squares for u(t₂) - u(t₁) = Σ c_k ∫ T_k(u) dt, with splines in time.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -103,12 +104,12 @@ class GaussNewton:
         """Levenberg and Marquardt, from the coefficients of a generator."""
         states, damping = [segment.first for segment in self.segments], 1e-6
         equations = self._equations(generator, states)
+        after = sum(e.squares for e in equations)
         for _ in range(MOST_ITERATIONS):
-            before = sum(e.squares for e in equations)
             step, new, damping = self._step(generator, states, equations, damping)
             if step is None:
                 break
-            generator, states = step, new
+            generator, states, before = step, new, after
             equations = self._equations(generator, states)
             after = sum(e.squares for e in equations)
             if after > before * (1 - ENOUGH) or after < ENOUGH * self.observed:
@@ -196,30 +197,24 @@ class GaussNewton:
 
     def squares(self, generator: Generator, states: list[Tensor] | None = None) -> float:
         """The sum of squares of a generator; infinite where its solution is not finite."""
-        total = 0.0
-        for segment, x in zip(self.segments, states or self.firsts, strict=True):
-            difference = self.differences(generator, segment, x)
-            if difference is None:
-                return float("inf")
-            total += float(difference.square().sum())
-            total += float(self.data.weigh(segment.first - x).square().sum())
-        return total
+        firsts = [segment.first for segment in self.segments]
+        moved = sum(
+            float(self.data.weigh(first - x).square().sum())
+            for first, x in zip(firsts, states or firsts, strict=True)
+        )
+        return moved + float(self.frame_squares(generator, states or firsts).sum())
 
-    @property
-    def firsts(self) -> list[Tensor]:
-        """The first frames as measured."""
-        return [segment.first for segment in self.segments]
-
-    def differences(self, generator: Generator, segment: Segment, states: Tensor) -> Tensor | None:
-        """Measured minus predicted, (B, T, C, *N); None where the solution is not finite."""
-        equation = Sensitivity(generator, 0, self.growth)
-        if not self._affordable(equation, states, segment.times[-1]):
-            return None
-        try:
-            u = solve(equation, states, segment.times)
-        except SolverError:
-            return None
-        return self.data.weigh(segment.later - u)
+    def frame_squares(self, generator: Generator, states: list[Tensor] | None = None) -> Tensor:
+        """That of each frame; infinite where a solution is not finite or takes too long."""
+        equation, parts = Sensitivity(generator, 0, self.growth), list[Tensor]()
+        for k, s in enumerate(self.segments):
+            x = states[k] if states else s.first
+            parts.append(torch.full((s.later.shape[:2].numel(),), torch.inf).double())
+            if self._affordable(equation, x, s.times[-1]):
+                with suppress(SolverError):
+                    difference = self.data.weigh(s.later - solve(equation, x, s.times))
+                    parts[-1] = difference.flatten(2).square().sum(dim=2).flatten()
+        return torch.cat(parts)
 
     def _affordable(self, equation: Sensitivity, states: Tensor, duration: float) -> bool:
         """Whether a solution takes no more steps than any good guess."""
@@ -273,22 +268,17 @@ def _longest_predictable(
     window = longest
     while window > max(shortest, 1):
         problem = GaussNewton(data, window)
-        if problem.squares(generator) < PREDICTED**2 * size_of(problem):
+        size = sum(float(data.weigh(s.later).square().sum()) for s in problem.segments)
+        if problem.squares(generator) < PREDICTED**2 * size:
             return problem
         window //= 2
     return None
 
 
-def size_of(problem: GaussNewton) -> float:
-    """The sum of squares of the measured frames, in units of their errors."""
-    return sum(float(problem.data.weigh(s.later).square().sum()) for s in problem.segments)
-
-
 def starting_values(generator: Generator, data: Trajectories) -> Tensor:
     """Linear least squares for u(t₂) - u(t₁) = Σ c_k ∫ T_k(u) dt, in H^-2."""
-    count, u = len(generator.coefficients), data.project(data.u)
-    units = torch.eye(count, dtype=torch.float64)
-    columns = []
+    u, columns = data.project(data.u), list[Tensor]()
+    units = torch.eye(len(generator.coefficients), dtype=torch.float64)
     with torch.no_grad():
         for unit in units:
             rate = generator.with_coefficients(unit).rate(u.flatten(0, 1))
@@ -301,9 +291,8 @@ def starting_values(generator: Generator, data: Trajectories) -> Tensor:
 
     matrix, right = torch.stack([vector(c) for c in columns], dim=1), vector(u.diff(dim=1))
     norms = matrix.norm(dim=0).clamp(min=1e-300)
-    ridge = 1e-10 * torch.eye(count, dtype=torch.float64)
     scaled = matrix / norms
-    c: Tensor = torch.linalg.solve(scaled.T @ scaled + ridge, scaled.T @ right) / norms
+    c: Tensor = torch.linalg.solve(scaled.T @ scaled + 1e-10 * units, scaled.T @ right) / norms
     return c
 
 

@@ -6,11 +6,12 @@ states: they solve a linear equation with the same A, so the solver advances the
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
 
-from pdno.discovery.equation import Coefficient, Equation
+from pdno.discovery.equation import NORMAL_95, Coefficient, Equation
 from pdno.discovery.terms import Term, parse_term
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
 from pdno.spectral.calculus import band_limits, band_mask
@@ -116,7 +117,7 @@ class Generator(nn.Module, EvolutionEquation):
     def linear_symbol(self, field: int = 0) -> DifferentialOperator:
         """A(ξ/L) of one field as a symbol of integer modes, for `pdno.certify` and others."""
         powers, values = [(0,) * self.dim], [0.0]
-        for term, c in zip(self.listed(), self.coefficients.tolist(), strict=True):
+        for term, c in self.pairs():
             if term.diagonal and term.field == field:
                 (symbol,) = term.symbols
                 if not isinstance(symbol, DifferentialOperator):
@@ -126,9 +127,48 @@ class Generator(nn.Module, EvolutionEquation):
                     values.append(c * part / self.period ** sum(power))
         return DifferentialOperator(powers, values)
 
+    def symbol_with_bars(self, xi: Tensor) -> tuple[Tensor, Tensor]:
+        """A(ξ/L) of the first field at integers ξ (M, d), and half widths of 95 % intervals.
+
+        Both are complex: bars of the real part are real, those of the imaginary part imaginary.
+        """
+        rows = [k for k, t in enumerate(self.listed()) if t.diagonal and t.field == 0]
+        learned = torch.zeros(len(xi), dtype=torch.complex128)
+        if not rows:
+            return learned, learned
+        scaled = xi.double() / self.period
+        values = [self.listed()[k].tables(scaled, self.dim)[0][0].detach() for k in rows]
+        tables, c = torch.stack(values), self.coefficients.detach()[rows]
+        learned = torch.einsum("k,km->m", c.to(tables.dtype), tables)
+        zero = torch.zeros(len(c), len(c), dtype=c.dtype)
+        covariance = zero if self.covariance is None else self.covariance[rows][:, rows]
+        parts = [
+            torch.einsum("km,kl,lm->m", part, covariance, part).clamp(min=0).sqrt()
+            for part in (tables.real, tables.imag)
+        ]
+        return learned, NORMAL_95 * torch.complex(*parts)
+
+    def growth(self, u: Tensor) -> Tensor:
+        """The fastest growth of small differences at states u (B, C, *N), at least 0, (B,).
+
+            μ(u) = max_v ⟨v, (A + N'(u)) v⟩ / |v|²,    |w(t)| <= |w(0)| exp ∫ μ(u(s)) ds
+
+        for differences w of two solutions, one of which is u, on the modes of the grid. They may
+        be of any size if products keep |u|, as u u_x and v·∇u do. μ(0) = 0: A is dissipative.
+        """
+
+        def jacobian(state: Tensor) -> Tensor:
+            state = state.detach().requires_grad_()
+            rates = self.rate(state[None]).flatten()
+            rows = [torch.autograd.grad(rate, state, retain_graph=True)[0] for rate in rates]
+            return torch.stack(rows).flatten(1)
+
+        matrices = torch.stack([jacobian(state) for state in u.double()])
+        largest: Tensor = torch.linalg.eigvalsh((matrices + matrices.mT) / 2)[:, -1]
+        return largest.clamp(min=0.0)
+
     def __repr__(self) -> str:
-        pairs = zip(self.coefficients.tolist(), self.listed(), strict=True)
-        return f"Generator({', '.join(f'{c:.6g} {term.text}' for c, term in pairs)})"
+        return f"Generator({', '.join(f'{c:.6g} {term.text}' for term, c in self.pairs())})"
 
 
 @dataclass(frozen=True)
@@ -160,7 +200,7 @@ class Sensitivity(EvolutionEquation):
 
         def nonlinear(u_hat: Tensor) -> Tensor:
             u_hat = u_hat.reshape(len(u_hat), -1, count, *u_hat.shape[2:])
-            return t.tangents(u_hat[:, 0], u_hat[:, 1:]).flatten(1, 2)
+            return t.nonlinear(u_hat[:, 0], u_hat[:, 1:]).flatten(1, 2)
 
         def rates(u_hat: Tensor) -> FlowRates:
             return t.rates(u_hat[:, :count])
@@ -208,17 +248,14 @@ class TermsOnGrid:
         self.tables = torch.stack(tables) if tables else None
         coupled = any(i != o for _, i, o, _ in self.linear_terms)
         self.explicit = bool(self.products or self.sources or coupled)
-        self.linear = self._linear()
-
-    def _linear(self) -> Tensor:
-        """A(ξ) of each field, (*N^) for one field, else (C, *N^); real if it can be."""
         zero = torch.zeros_like(self.band, dtype=torch.complex128)
         parts = [zero] * self.fields
         for k, i, o, table in self.linear_terms:
             if i == o:
                 parts[o] = parts[o] + self.c[k] * table
         total = parts[0] if self.fields == 1 else torch.stack(parts)
-        return total if bool(total.imag.any()) else total.real
+        self.linear = total if bool(total.imag.any()) else total.real
+        """A(ξ) of each field, (*N^) for one field, else (C, *N^); real if it can be."""
 
     def factors(self, u_hat: Tensor) -> Tensor | None:
         """The factors of all products at the points, (..., C, *N^) -> (..., F, *N)."""
@@ -230,48 +267,39 @@ class TermsOnGrid:
     def _product(self, pairs: Pairs, f: Tensor, g: Tensor) -> Tensor:
         """Σ (a u)(b u) over the components of vectors, of factors (..., F, *N)."""
         axis = -self.grid.dim - 1
-        return sum_of([f.select(axis, a) * g.select(axis, b) for a, b in pairs])
+        return reduce(torch.add, [f.select(axis, a) * g.select(axis, b) for a, b in pairs])
 
-    def nonlinear(self, u_hat: Tensor) -> Tensor:
-        """N(û): products, sources and the coupling of fields."""
-        f, sums = self.factors(u_hat), list[list[Tensor]]()
-        sums = [[] for _ in range(self.fields)]
+    def nonlinear(self, u_hat: Tensor, v_hat: Tensor | None = None) -> Tensor:
+        """N(û): products, sources and the coupling of fields, (B, C, *N^).
+
+        With tangents also their right-hand sides beside A v, (B, 1 + P, C, *N^).
+        """
+        tangents = 0 if v_hat is None else v_hat.shape[1]
+        shape = (len(u_hat), 1 + tangents, self.fields, *self.grid.shape)
+        total = torch.zeros(shape, dtype=torch.float64, device=u_hat.device)
+        f, g = self.factors(u_hat), self.factors(v_hat) if v_hat is not None else None
         for k, o, pairs in self.products:
             assert f is not None
-            sums[o].append(self.c[k] * self._product(pairs, f, f))
-        hats = [self._transform(own) for own in sums]
-        parts = [torch.zeros_like(u_hat[:, 0]) if hat is None else hat for hat in hats]
-        for k, o, f_hat in self.sources:
-            parts[o] = parts[o] + self.c[k] * f_hat
-        for k, i, o, table in self.linear_terms:
-            if i != o:
-                parts[o] = parts[o] + self.c[k] * table * u_hat[:, i]
-        return torch.stack(parts, dim=1)
-
-    def _transform(self, parts: list[Tensor]) -> Tensor | None:
-        return transform(sum_of(parts), self.grid.dim, self.modes) if parts else None
-
-    def tangents(self, u_hat: Tensor, v_hat: Tensor) -> Tensor:
-        """N(û) and the right-hand sides of the tangents beside A v, (B, 1 + P, C, *N^)."""
-        base = self.nonlinear(u_hat)[:, None]
-        if not v_hat.shape[1]:
-            return base
-        shape = (len(u_hat), v_hat.shape[1], self.fields, *self.grid.shape)
-        f, g = self.factors(u_hat), self.factors(v_hat)
-        total = torch.zeros(shape, dtype=torch.float64, device=u_hat.device)
-        for k, o, pairs in self.products:
-            assert f is not None and g is not None
-            both = self._product(pairs, f[:, None], g) + self._product(pairs, g, f[:, None])
-            total[:, :, o] += self.c[k] * both
-            total[:, k, o] += self._product(pairs, f, f)
+            value = self._product(pairs, f, f)
+            total[:, 0, o] += self.c[k] * value
+            if tangents and g is not None:
+                both = self._product(pairs, f[:, None], g) + self._product(pairs, g, f[:, None])
+                total[:, 1:, o] += self.c[k] * both
+                total[:, 1 + k, o] += value
         hat = transform(total, self.grid.dim, self.modes)
         for k, o, f_hat in self.sources:
-            hat[:, k, o] += f_hat
+            hat[:, 0, o] += self.c[k] * f_hat
+            if tangents:
+                hat[:, 1 + k, o] += f_hat
         for k, i, o, table in self.linear_terms:
-            hat[:, k, o] += table * u_hat[:, i]
+            moved = table * u_hat[:, i]
             if i != o:
-                hat[:, :, o] += self.c[k] * table * v_hat[:, :, i]
-        return torch.cat([base, hat], dim=1)
+                hat[:, 0, o] += self.c[k] * moved
+            if tangents and v_hat is not None:
+                hat[:, 1 + k, o] += moved
+                if i != o:
+                    hat[:, 1:, o] += self.c[k] * table * v_hat[:, :, i]
+        return hat if v_hat is not None else hat[:, 0]
 
     def rates(self, u_hat: Tensor) -> FlowRates:
         """How fast products turn the modes, compared with how fast A damps them."""
@@ -294,21 +322,10 @@ class TermsOnGrid:
         decay = decay.amin(dim=0) if decay.dim() > dim else decay
         free = (turn * (decay <= 0)).flatten(1).amax(dim=1)
         damped = (turn.square() / decay.clamp(min=1e-300) * (decay > 0)).flatten(1).amax(dim=1)
-        moved = (linear * u_hat).abs().flatten(1).norm(dim=1)
         size = u_hat.abs().flatten(1).norm(dim=1).clamp(min=1e-300)
-        if (
-            linear.is_complex()
-        ):  # the error of a step is h⁴ |L⁴ u| for waves, which A does not damp
+        moved = (linear * u_hat).abs().flatten(1).norm(dim=1) / size
+        if linear.is_complex():  # a step errs by h⁴ |L⁴ u| for waves, which A does not damp
             fast = (linear.imag.square().square() * u_hat).abs().flatten(1).norm(dim=1) / size
-            moved = torch.maximum(moved, fast.sqrt().sqrt() * size)
-        low = (turn * self.lowest).flatten(1).amax(dim=1)
-        carry = turn.flatten(1).amax(dim=1)
-        return FlowRates(carry, torch.maximum(damped, self.angle * free), low + moved / size)
-
-
-def sum_of(parts: Sequence[Tensor]) -> Tensor:
-    """The sum of some tensors."""
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+            moved = torch.maximum(moved, fast.sqrt().sqrt())
+        low, carry = ((turn * m).flatten(1).amax(dim=1) for m in (self.lowest, kept))
+        return FlowRates(carry, torch.maximum(damped, self.angle * free), low + moved)

@@ -21,7 +21,6 @@ from torch import Tensor
 from pdno.data.dataset import OperatorDataset
 from pdno.discovery.discover import Discovery, discover
 from pdno.discovery.generator import Generator
-from pdno.discovery.record import plot_symbol, write_discovery
 from pdno.fields.distributions import GaussianField, navier_stokes_initial
 from pdno.figures.style import save_figure
 from pdno.files.metric_table import ERROR, Metadata, make_metrics, write_metrics
@@ -149,9 +148,9 @@ def _discover(case: Case, u: Tensor, folder: Path) -> Values:
     start = time.process_time()
     discovery = discover(u, case.times(), period=case.equation.period)
     seconds = time.process_time() - start
-    write_discovery(discovery, folder)
+    discovery.write(folder)
     if case.equation.dim == 1:
-        save_figure(plot_symbol(discovery, case.equation), folder / "symbol.svg")
+        save_figure(discovery.plot(case.equation), folder / "symbol.svg")
     values = dict(_rollout_errors(case, partial(solve, discovery.generator)))
     return values | _coefficient_errors(discovery, case.equation) | _effort(seconds)
 

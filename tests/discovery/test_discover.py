@@ -41,9 +41,9 @@ def add_noise(u, noise, seed):
 @pytest.mark.parametrize("name", EQUATIONS)
 def test_an_equation_is_found_from_five_trajectories(name):
     exact, (u, times) = EQUATIONS[name], trajectories(name)
-    found = discover(u, times, period=exact.period)
-    assert found.accepted and not found.alike
-    values = {c.term: c.value for c in found.equation().coefficients}
+    discovery = discover(u, times, period=exact.period)
+    assert discovery.accepted and not discovery.alike
+    values = {c.term: c.value for c in discovery.equation().coefficients}
     expected = {
         t.text: c for t, c in zip(exact.listed(), exact.coefficients.tolist(), strict=True)
     }
@@ -53,10 +53,10 @@ def test_an_equation_is_found_from_five_trajectories(name):
 
 def test_noise_leaves_the_terms():
     u, times = trajectories("Burgers", noise=0.01)
-    found = discover(u, times)
-    assert found.noise[0] == pytest.approx(0.01, rel=0.1)
-    assert found.misfit == pytest.approx(1.0, abs=0.2)
-    diffusion, transport = found.equation().coefficients
+    discovery = discover(u, times)
+    assert discovery.noise[0] == pytest.approx(0.01, rel=0.1)
+    assert discovery.misfit == pytest.approx(1.0, abs=0.2)
+    diffusion, transport = discovery.equation().coefficients
     assert (diffusion.term, transport.term) == ("u_xx", "u u_x")
     assert abs(diffusion.value - 0.02) < 2 * diffusion.bar < 0.02 * 0.02
     assert abs(transport.value + 1.0) < 2 * transport.bar < 0.02
@@ -69,10 +69,10 @@ def test_a_flow_in_the_plane_is_found_with_its_force():
     )
     times = [0.0, 1.0, 2.0]
     w = pdno.solve(exact, w0, times)
-    found = discover(w, times, [*(t.text for t in exact.listed()), "u", "u_x", "Δ²u"])
-    assert found.accepted
-    assert {c.term for c in found.equation().coefficients} == {t.text for t in exact.listed()}
-    c = {c.term: c.value for c in found.equation().coefficients}
+    discovery = discover(w, times, [*(t.text for t in exact.listed()), "u", "u_x", "Δ²u"])
+    assert discovery.accepted
+    assert {c.term for c in discovery.equation().coefficients} == {t.text for t in exact.listed()}
+    c = {c.term: c.value for c in discovery.equation().coefficients}
     assert c["Δu"] == pytest.approx(2e-3, rel=1e-3) and c["v·∇u"] == pytest.approx(-1, rel=1e-3)
 
 
@@ -150,10 +150,10 @@ def test_what_was_never_excited_is_not_identified():
     waves = torch.stack([torch.cos(2 * math.pi * (3 * x + p)) for p in (0.0, 0.1, 0.3, 0.7)])
     times = [0.0, 0.2, 0.4]
     u = pdno.solve(Generator(["u_xx"], [0.005]), waves[:, None], times)
-    found = discover(u, times, ["u", "u_xx", "u_xxxx", "u_x"])
-    assert found.alike == (("u", "u_xx", "u_xxxx"),)
-    assert "not identifiable from these data: u, u_xx, u_xxxx act alike" in str(found)
-    assert "not identified" in str(found.equation())
+    discovery = discover(u, times, ["u", "u_xx", "u_xxxx", "u_x"])
+    assert discovery.alike == (("u", "u_xx", "u_xxxx"),)
+    assert "not identifiable from these data: u, u_xx, u_xxxx act alike" in str(discovery)
+    assert "not identified" in str(discovery.equation())
 
 
 def test_two_fields_are_found_together():
@@ -163,8 +163,8 @@ def test_two_fields_are_found_together():
     draws = [SMOOTH.sample(Grid((32,)), seed=s, indices=range(4)) for s in (0, 1)]
     u0, times = 1 + 0.4 * torch.tanh(torch.cat(draws, dim=1)), [0.3 * k for k in range(5)]
     library = ["u_xx", "w_xx", "u", "w", "u u", "u w", "w w"]
-    found = discover(pdno.solve(exact, u0, times), times, {"u": library, "w": library})
-    values = {(c.field, c.term): c.value for c in found.equation().coefficients}
+    discovery = discover(pdno.solve(exact, u0, times), times, {"u": library, "w": library})
+    values = {(c.field, c.term): c.value for c in discovery.equation().coefficients}
     pairs = zip(exact.listed(), exact.coefficients.tolist(), strict=True)
     assert values == pytest.approx({(t.field, t.text): c for t, c in pairs}, rel=1e-3)
 

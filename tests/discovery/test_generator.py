@@ -196,3 +196,20 @@ def test_the_usual_terms_can_be_read(dim):
         library = usual_terms(dim, names)
         assert len(set(library)) == len(library)
         Generator({name: library for name in names}, dim=dim)
+
+
+def test_differences_of_solutions_grow_no_faster_than_the_generator_says():
+    """|w(t)| <= |w(0)| exp ∫ μ(u) ds for solutions of u_t = -u_xx - u_xxxx - u u_x."""
+    chaos = Generator(["u_xx", "u_xxxx", "u u_x"], [-1.0, -1.0, -1.0], period=22.0)
+    draws = pdno.GaussianField(4e6, tau=7.0, alpha=4.0).sample(Grid((32,)), seed=0, indices=[0, 1])
+    u0 = torch.stack([draws[0], draws[0] + 0.3 * draws[1]])
+    times = [0.05 * k for k in range(41)]
+    u = pdno.solve(chaos, u0, times)
+    growth = chaos.growth(u[0])
+    distance = (u[1] - u[0]).flatten(1).norm(dim=1)
+    most = distance[0] * torch.exp(torch.cumulative_trapezoid(growth, dx=0.05))
+    assert bool((distance[1:] <= 1.001 * most).all())
+    # at rest it is the largest Re A(ξ): k² - k⁴ with k = 2πξ/22 at ξ = 2
+    k = 2 * math.pi * torch.tensor([2.0, 3.0]) / 22
+    assert float(chaos.growth(0 * u0[:1])) == pytest.approx(float((k**2 - k**4).max()), rel=1e-6)
+    assert float(Generator(["u_xx", "u u_x"], [0.1, -1.0]).growth(0 * u0[:1])) == 0.0

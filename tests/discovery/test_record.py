@@ -8,7 +8,6 @@ import torch
 
 import pdno
 from pdno.cli import main
-from pdno.discovery.record import symbol_with_bars
 
 SMOOTH = pdno.GaussianField(variance=4e6, tau=7.0, alpha=4.0)
 
@@ -58,7 +57,7 @@ def test_data_without_time_or_in_a_box_are_refused(trajectories, tmp_path, capsy
 def test_bars_of_a_symbol_follow_from_the_covariance():
     covariance = torch.tensor([[4e-6, 1e-6], [1e-6, 1e-6]], dtype=torch.float64)
     generator = pdno.Generator(["u", "u_x"], [1.0, 2.0], covariance=covariance)
-    values, bars = symbol_with_bars(generator, torch.tensor([[0], [3]]))
+    values, bars = generator.symbol_with_bars(torch.tensor([[0], [3]]))
     k = 6 * np.pi
     assert torch.allclose(values, torch.tensor([1, 1 + 2j * k], dtype=torch.complex128))
     expected = 1.959964e-3 * torch.tensor([2, 2 + 1j * k], dtype=torch.complex128)
