@@ -234,7 +234,8 @@ class GaussNewton:
         squares = sum(e.squares for e in equations)
         freedom = self.observed - count
         assert isinstance(single, Tensor)
-        sizes = single, motion, self.data.widening(self.observed)
+        numbers = self.observed * self.data.points // max(self.data.modes, 1)
+        sizes = single, motion, self.data.widening(numbers)
         return Fit(generator, self.window, squares, freedom, matrix, *sizes, states)
 
 

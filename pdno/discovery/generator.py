@@ -154,7 +154,7 @@ class Generator(nn.Module, EvolutionEquation):
             μ(u) = max_v ⟨v, (A + N'(u)) v⟩ / |v|²,    |w(t)| <= |w(0)| exp ∫ μ(u(s)) ds
 
         for differences w of two solutions, one of which is u, on the modes of the grid. They may
-        be of any size if products keep |u|, as u u_x and v·∇u do. μ(0) = 0: A is dissipative.
+        be of any size if products keep |u|, as u u_x and v·∇u do. With μ(0) = 0, up to rounding, A is dissipative.
         """
 
         def jacobian(state: Tensor) -> Tensor:
@@ -199,6 +199,8 @@ class Sensitivity(EvolutionEquation):
             linear = linear.repeat(1 + self.tangents, *[1] * grid.dim)
 
         def nonlinear(u_hat: Tensor) -> Tensor:
+            if not self.tangents:
+                return t.nonlinear(u_hat)
             u_hat = u_hat.reshape(len(u_hat), -1, count, *u_hat.shape[2:])
             return t.nonlinear(u_hat[:, 0], u_hat[:, 1:]).flatten(1, 2)
 
@@ -277,25 +279,25 @@ class TermsOnGrid:
         tangents = 0 if v_hat is None else v_hat.shape[1]
         shape = (len(u_hat), 1 + tangents, self.fields, *self.grid.shape)
         total = torch.zeros(shape, dtype=torch.float64, device=u_hat.device)
-        f, g = self.factors(u_hat), self.factors(v_hat) if v_hat is not None else None
+        f, g = self.factors(u_hat), None if v_hat is None else self.factors(v_hat)
         for k, o, pairs in self.products:
             assert f is not None
             value = self._product(pairs, f, f)
             total[:, 0, o] += self.c[k] * value
-            if tangents and g is not None:
+            if g is not None:
                 both = self._product(pairs, f[:, None], g) + self._product(pairs, g, f[:, None])
                 total[:, 1:, o] += self.c[k] * both
                 total[:, 1 + k, o] += value
         hat = transform(total, self.grid.dim, self.modes)
         for k, o, f_hat in self.sources:
             hat[:, 0, o] += self.c[k] * f_hat
-            if tangents:
+            if v_hat is not None:
                 hat[:, 1 + k, o] += f_hat
         for k, i, o, table in self.linear_terms:
             moved = table * u_hat[:, i]
             if i != o:
                 hat[:, 0, o] += self.c[k] * moved
-            if tangents and v_hat is not None:
+            if v_hat is not None:
                 hat[:, 1 + k, o] += moved
                 if i != o:
                     hat[:, 1:, o] += self.c[k] * table * v_hat[:, :, i]

@@ -6,6 +6,7 @@ vectors. Each factor is a symbol of one field; v·∇u is the one with a = Biot-
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
@@ -18,7 +19,6 @@ from pdno.symbols.analytic import BiotSavart, DifferentialOperator, Gradient
 from pdno.symbols.base import Symbol
 
 AXES = "xyz"
-_LAPLACIANS = {"": 0, "Δ": 1, "Δ²": 2}
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,8 @@ class Term(nn.Module):
         ):
             raise ValueError(f"the factors of term {text!r} differ in length")
         self.text, self.source, self.field = text, source, field
-        self.symbols, self.inputs = (
-            nn.ModuleList(symbols),
-            tuple(inputs or (field,) * len(symbols)),
-        )
+        self.symbols = nn.ModuleList(symbols)
+        self.inputs = tuple(inputs or (field,) * len(symbols))
 
     @property
     def linear(self) -> bool:
@@ -130,15 +128,13 @@ def _parse_factor(
             f"dimensions; expected words such as {examples}"
         )
     base = [(match[3] or "").count(axis) for axis in AXES[:dim]]
-    powers: dict[tuple[int, ...], float] = {tuple(base): 1.0}
-    for _ in range(_LAPLACIANS[match[1]]):
-        raised: dict[tuple[int, ...], float] = {}
-        for power, coefficient in powers.items():
-            for axis in range(dim):
-                key = tuple(n + 2 * (a == axis) for a, n in enumerate(power))
-                raised[key] = raised.get(key, 0.0) + coefficient
-        powers = raised
-    return DifferentialOperator(list(powers), list(powers.values())), names.index(match[2])
+    powers = Counter(
+        tuple(n + 2 * axes.count(axis) for axis, n in enumerate(base))
+        for axes in product(range(dim), repeat=("", "Δ", "Δ²").index(match[1]))
+    )
+    return DifferentialOperator(list(powers), list(map(float, powers.values()))), names.index(
+        match[2]
+    )
 
 
 def field_names(count: int) -> tuple[str, ...]:

@@ -212,4 +212,4 @@ def test_differences_of_solutions_grow_no_faster_than_the_generator_says():
     # at rest it is the largest Re A(ξ): k² - k⁴ with k = 2πξ/22 at ξ = 2
     k = 2 * math.pi * torch.tensor([2.0, 3.0]) / 22
     assert float(chaos.growth(0 * u0[:1])) == pytest.approx(float((k**2 - k**4).max()), rel=1e-6)
-    assert float(Generator(["u_xx", "u u_x"], [0.1, -1.0]).growth(0 * u0[:1])) == 0.0
+    assert float(Generator(["u_xx", "u u_x"], [0.1, -1.0]).growth(0 * u0[:1])) < 1e-9
