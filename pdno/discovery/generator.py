@@ -154,7 +154,8 @@ class Generator(nn.Module, EvolutionEquation):
             μ(u) = max_v ⟨v, (A + N'(u)) v⟩ / |v|²,    |w(t)| <= |w(0)| exp ∫ μ(u(s)) ds
 
         for differences w of two solutions, one of which is u, on the modes of the grid. They may
-        be of any size if products keep |u|, as u u_x and v·∇u do. With μ(0) = 0, up to rounding, A is dissipative.
+        be of any size if products keep |u|, as u u_x and v·∇u do. Where μ(0) = 0, up to rounding,
+        A is dissipative.
         """
 
         def jacobian(state: Tensor) -> Tensor:
