@@ -20,18 +20,22 @@ from torch.utils.checkpoint import checkpoint
 
 from pdno.interface.errors import check_at_least, check_choice
 from pdno.networks.heads import AnyHead, make_head
-from pdno.operators.kernel import apply_projection
+from pdno.operators.kernel import apply_projection, choose_backend
 from pdno.operators.pseudo_differential import (
     CachedLayer,
+    Kept,
     PseudoDifferentialOperator,
     share_values,
+    values_key,
 )
 from pdno.spectral.grid import Grid
 from pdno.spectral.points import Points
+from pdno.spectral.tracing import is_traced
 from pdno.symbols.base import SymbolValues
 from pdno.symbols.scale import ExactScales, scale_per_axis
 
 PROJECT_HIDDEN = 128
+MOST_PREPARED = 8  # grids and times for which a network is ready to predict
 # types of options, whose limits hold for specifications
 Size = Annotated[int, Field(ge=1, le=4096)]
 SizeOrNone = Annotated[int, Field(ge=0, le=4096)]
@@ -61,6 +65,49 @@ class PointwiseLinear(nn.Module):
         return mapped.reshape(*mapped.shape[:2], *f.shape[2:])
 
 
+class PreparedStep:
+    """A `NeuralOperator` on a grid and at a time: nothing is left to be found or checked.
+
+    The kernels of each K are looked up, and the coordinates are part of the bias of P.
+    """
+
+    def __init__(self, network: "NeuralOperator", grid: Grid, t: Tensor | None) -> None:
+        self.network, self.grid, self.t = network, grid, t
+        below = grid if network.head is None else network.head.network_grid(grid)
+        inner, self.below = network.inner_grid(below), below
+        self.operators = [operator.prepare(inner, t) for operator in network.layers]
+        weight, channels = network.lift.weight, network.in_channels
+        channels += 0 if network.head is None else network.head.options.inputs(network.dim)
+        self.lift = weight[:, :channels].contiguous()
+        self.bias = network.lifted(weight.new_zeros(1, channels, *below.shape), below).flatten(2)
+
+    def __call__(self, f: Tensor) -> Tensor:
+        """u, (B, C, *N) -> (B, O, *N)."""
+        network = self.network
+        if torch.is_grad_enabled():
+            u: Tensor = network(f, self.t, grid=self.grid)
+            return u
+        network.check(f, self.grid)
+        return self.outputs(f) if network.head is None else network.head(f, self.outputs)
+
+    def outputs(self, f: Tensor) -> Tensor:
+        """Those of Q."""
+        network, grid = self.network, self.below
+        lift, flat = self.lift.expand(f.shape[0], -1, -1), f.flatten(2)
+        v = torch.baddbmm(self.bias, lift, flat).reshape(f.shape[0], -1, *grid.shape)
+        v = network.surround(v, grid)
+        for layer, (operator, local) in enumerate(
+            zip(self.operators, network.locals, strict=True)
+        ):
+            if network.expand:
+                mapped = local(v, operator(v))
+                v = v + perceptron(network.expand[layer], network.contract[layer], mapped)
+            else:
+                v = network.activation(v) if layer else v
+                v = local(v, operator(v))
+        return perceptron(network.project_hidden, network.project, cut(v, grid))
+
+
 class NeuralOperator(ExactScales):
     """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1), with one K of `operators` per block.
 
@@ -73,6 +120,7 @@ class NeuralOperator(ExactScales):
     """
 
     coordinate_scale: Tensor
+    _prepared: Kept[PreparedStep]
 
     def __init__(
         self,
@@ -119,6 +167,7 @@ class NeuralOperator(ExactScales):
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
         self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
         self.head = None if options is None else options.attach(dim, out_channels, self.project)
+        self._prepared = Kept[PreparedStep](_one, MOST_PREPARED)
 
     def forward(
         self,
@@ -133,19 +182,8 @@ class NeuralOperator(ExactScales):
         The grid may be scattered `Points`, and u is on the `output_grid` where there is one.
         Symbols that see PDE parameters get (B, P) numbers for t, time first where they take it.
         """
-        check_numbers(f, self.lift.weight)
-        axes_of_space = self.dim if grid is None else grid.space_axes
-        if f.dim() != axes_of_space + 2 or f.shape[1] != self.in_channels:
-            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
-            last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
-            cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"
-            raise ValueError(
-                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
-                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}; on "
-                "scattered points give (B, C, P) and grid=pdno.Points(...)"
-            )
+        self.check(f, grid)
         where = grid or Grid(tuple(f.shape[2:]))
-        where.check(f, "f")
         if isinstance(where, Points) or output_grid is not None:
             return self._between_points(f, t, where, output_grid or where)
         if self.head is None:
@@ -157,6 +195,21 @@ class NeuralOperator(ExactScales):
         with share_values(self._values(where, t)):
             frame = self.head(f, partial(network, t=None))
             return frame
+
+    def check(self, f: Tensor, grid: Grid | None) -> None:
+        """Refuse what is no input on a grid."""
+        check_numbers(f, self.lift.weight)
+        axes_of_space = self.dim if grid is None else grid.space_axes
+        if f.dim() != axes_of_space + 2 or f.shape[1] != self.in_channels:
+            axes = ", ".join(f"N{axis + 1}" for axis in range(self.dim))
+            last = f.dim() == self.dim + 2 and f.shape[-1] == self.in_channels
+            cure = "call f.movedim(-1, 1)" if last else "build it with other dim and in_channels"
+            raise ValueError(
+                f"input has shape {tuple(f.shape)}; this {type(self).__name__} takes (B, "
+                f"{self.in_channels}, {axes}), channels first and without coordinates: {cure}; on "
+                "scattered points give (B, C, P) and grid=pdno.Points(...)"
+            )
+        (grid or Grid(tuple(f.shape[2:]))).check(f, "f")
 
     def _outputs(self, f: Tensor, grid: Grid, t: Tensor | float | None = None) -> Tensor:
         """The outputs of Q, from all channels that are lifted."""
@@ -212,16 +265,16 @@ class NeuralOperator(ExactScales):
             raise ValueError("symbols of time or PDE parameters vary: do not freeze them")
         grid = grid if self.head is None else self.head.network_grid(grid)
         inner = self.inner_grid(grid)
+        self._prepared.clear()
         if self.velocity is not None:
             self.velocity.cache_values(grid)
         return [operator.cache_values(inner, tolerance) for operator in self.layers]
 
     def unfreeze(self) -> None:
         """Forget the cached values."""
-        for operator in self.layers:
-            operator.cache.clear()
-        if self.velocity is not None:
-            self.velocity.cache.clear()
+        self._prepared.clear()
+        for operator in (*self.layers, *filter(None, [self.velocity])):
+            operator.forget_values()
 
     def shared_step(self, grid: Grid, pde_parameters: Tensor | None = None) -> Step:
         """The network on a grid, with its symbols evaluated once for all calls, with their graph.
@@ -232,6 +285,8 @@ class NeuralOperator(ExactScales):
             raise ValueError("a network that takes time predicts in one shot, not by a rollout")
         if isinstance(grid, Points):  # where symbols are evaluated at each call
             return partial(self.forward, t=pde_parameters, grid=grid)
+        if (prepared := self.prepared_step(grid, pde_parameters)) is not None:
+            return prepared
         values = self._values(grid, pde_parameters)
 
         def step(window: Tensor) -> Tensor:
@@ -240,6 +295,26 @@ class NeuralOperator(ExactScales):
                 return frame
 
         return step
+
+    def prepared_step(self, grid: Grid, t: Tensor | None = None) -> Step | None:
+        """The network on a grid and at t, ready for many calls without gradients.
+
+        It is kept until a weight changes. None where torch has to see every step of it.
+        """
+        modules: list[nn.Module] = [self, *self.layers]
+        own = PseudoDifferentialOperator.forward
+        if (
+            torch.is_grad_enabled()
+            or is_traced()
+            or choose_backend(self.lift.weight) != "native"
+            or torch.is_autocast_enabled("cpu")
+            or (t is not None and t.dim() == 2 and len(t) > 1)
+            or type(self).forward is not NeuralOperator.forward
+            or any(type(o).forward is not own for o in self.operators)
+            or any(m._forward_pre_hooks or m._forward_hooks for m in modules)
+        ):
+            return None
+        return self._prepared.get(self, values_key(grid, t), lambda: PreparedStep(self, grid, t))
 
     @property
     def takes_time(self) -> bool:
@@ -287,6 +362,11 @@ class NeuralOperator(ExactScales):
 
     def enter(self, f: Tensor, grid: Grid) -> Tensor:
         """What enters the first block, P [f, x] and zeros, (B, C, *N) -> (B, width, *M)."""
+        lifted = self.lifted(f, grid)
+        return lifted if isinstance(grid, Points) else self.surround(lifted, grid)
+
+    def lifted(self, f: Tensor, grid: Grid) -> Tensor:
+        """P [f, x]."""
         if self.coordinates != "none":
             axis = -1 - grid.space_axes
             x = grid.points(device=f.device).movedim(-1, axis)
@@ -295,10 +375,8 @@ class NeuralOperator(ExactScales):
             else:
                 x = x * self.coordinate_scale.reshape(-1, *[1] * grid.space_axes)
             f = torch.cat([f, x.to(f.dtype).expand(len(f), *x.shape[axis:])], dim=1)
-        if isinstance(grid, Points):
-            lifted: Tensor = self.lift(f)
-            return lifted
-        return self.surround(self.lift(f), grid)
+        lifted: Tensor = self.lift(f)
+        return lifted
 
     def surround(self, v: Tensor, grid: Grid) -> Tensor:
         """v with what is around it in the blocks: zeros, or its reflections."""
@@ -306,6 +384,10 @@ class NeuralOperator(ExactScales):
             return pad(v, self.inner_grid(grid))
         sign = 1.0 if self.extension == "even" else -1.0
         return extend(v, grid.dim, sign, ends=_has_ends(grid))
+
+
+def _one(_: object) -> int:
+    return 1
 
 
 def _has_ends(grid: Grid) -> bool:

@@ -7,7 +7,7 @@ pass: for one sample they would be most of what a step keeps.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial, wraps
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import torch
@@ -18,6 +18,7 @@ from pdno.operators import native, reference, triton
 from pdno.operators.native import Sizes, find_kernels
 from pdno.spectral.fourier import spectrum_shape
 from pdno.spectral.grid import Grid, kept_per_axis
+from pdno.spectral.tracing import is_traced
 from pdno.symbols.base import SymbolValues, interpolate_rows
 
 ALL = -1  # of the kept modes of an axis: schemas of operators have no None in lists
@@ -40,7 +41,7 @@ def _operator(
     reference; a linear operator of one tensor has an `adjoint`.
     """
 
-    def save(ctx: Any, inputs: tuple[object, ...], output: Tensor) -> None:
+    def save(ctx: Any, inputs: tuple[object, ...], output: object = None) -> None:
         tensors = [value for value in inputs if isinstance(value, Tensor)]
         ctx.rest = inputs[len(tensors) :]
         if adjoint is None:
@@ -70,7 +71,32 @@ def _operator(
         operator.register_fake(fake)
         if backward is not None or adjoint is not None:
             operator.register_autograd(gradients, setup_context=save)
-        return operator
+
+        class Plain(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, *inputs: Any) -> Any:
+                save(ctx, inputs)
+                run: Callable[..., Any] = function
+                return run(*inputs)
+
+            @staticmethod
+            def backward(ctx: Any, *grads: Tensor) -> tuple[object, ...]:
+                values = gradients(ctx, *grads)
+                return tuple(None if isinstance(value, list) else value for value in values)
+
+        @wraps(function)
+        def call(*inputs: Arguments.args, **options: Arguments.kwargs) -> Result:
+            # the way through torch's dispatcher to a function of Python takes 20 us: it is left
+            # where nothing but the derivative asks for it
+            if is_traced() or torch._C._len_torch_dispatch_stack():
+                watched: Result = operator(*inputs, **options)
+                return watched
+            if not torch.is_grad_enabled():
+                return function(*inputs, **options)
+            result: Result = Plain.apply(*inputs)  # type: ignore[no-untyped-call]
+            return result
+
+        return call
 
     return make
 
@@ -92,7 +118,14 @@ def _check(
 
 def _spectrum(shape: Ints, kept: Ints) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
     """The kept modes of a grid, which are checked, and the sizes of its spectrum."""
-    grid = Grid(tuple(shape))
+    return _spectrum_of(tuple(shape), tuple(kept))
+
+
+@lru_cache(maxsize=256)
+def _spectrum_of(
+    shape: tuple[int, ...], kept: tuple[int, ...]
+) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
+    grid = Grid(shape)
     modes = kept_per_axis(grid.shape, tuple(None if k == ALL else k for k in kept))
     return modes, spectrum_shape(grid.shape, modes)
 
@@ -131,7 +164,7 @@ def _sizes(c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, ke
     return Sizes(tuple(shape), modes, len(f_hat), inputs, outputs, nodes)
 
 
-def _channels_last(b: Tensor, rows: Tensors) -> Tensor:
+def channels_last(b: Tensor, rows: Tensors) -> Tensor:
     """(O, I, *P) -> (*N, O, I) on all rows, dense; no copy where a network wrote it so."""
     return interpolate_rows(b.movedim((0, 1), (-2, -1)).resolve_neg().contiguous(), rows)
 
@@ -151,8 +184,8 @@ def pairwise_backward(
     if c.device.type == "cuda":
         operands = (c, _dense(b), f_hat, grad)
         c_bar, b_bar, f_bar = triton.pairwise_backward(*operands, sizes.shape, sizes.kept)
-        return c_bar, _channels_last(b_bar, []).movedim((-2, -1), (0, 1)), f_bar
-    operands = (c, _channels_last(b, tables[1:]), f_hat, grad)
+        return c_bar, channels_last(b_bar, []).movedim((-2, -1), (0, 1)), f_bar
+    operands = (c, channels_last(b, tables[1:]), f_hat, grad)
     c_bar, b_bar, f_bar = find_kernels(sizes).backward(*operands, *tables[:1])
     b_bar = interpolate_rows(b_bar, tables[1:], back=True)
     return c_bar, b_bar.movedim((-2, -1), (0, 1)), f_bar
@@ -183,7 +216,7 @@ def pairwise(
     c, f_hat = _dense(c), _dense(f_hat)
     if c.device.type == "cuda":
         return triton.pairwise_forward(c, _dense(b), f_hat, sizes.shape, sizes.kept)
-    full = _channels_last(b, tables[1:])
+    full = channels_last(b, tables[1:])
     return find_kernels(sizes).forward(c, full, f_hat, *tables[:1])
 
 
@@ -248,14 +281,9 @@ def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor
 # ---- transforms of fields ----
 
 
-def _transformed(
-    fields: Tensor, shape: Ints, kept: Ints, scaled: bool, sizes: Ints, back: bool
-) -> Tensor:
-    batch, channels = fields.shape[:2]
+def _transformed(fields: Tensor, shape: Ints, kept: Ints, scaled: bool, *, back: bool) -> Tensor:
     modes, _ = _spectrum(shape, kept)
-    kernels = find_kernels(Sizes(tuple(shape), modes, batch * channels, 1, 1, fields=True))
-    made = kernels.transform(_dense(fields).flatten(0, 1), sizes, back=back, scaled=scaled)
-    return made.view(batch, channels, *sizes)
+    return native.transform(tuple(shape), modes, back, _dense(fields), scaled=scaled)
 
 
 def _analyse(grad: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
@@ -269,7 +297,7 @@ def synthesise(f_hat: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """F⁻¹, (B, C, *K) -> (B, C, *N); scaled, the transpose of F."""
     _, spectrum = _spectrum(shape, kept)
     _check("f_hat", f_hat, torch.complex64, *(*f_hat.shape, 0, 0)[:2], *spectrum)
-    return _transformed(f_hat, shape, kept, scaled, shape, back=False)
+    return _transformed(f_hat, shape, kept, scaled, back=False)
 
 
 def _new_spectra(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
@@ -281,8 +309,7 @@ def _new_spectra(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
 def analyse(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K); scaled, F."""
     _check("f", q, torch.float32, *(*q.shape, 0, 0)[:2], *shape)
-    _, spectrum = _spectrum(shape, kept)
-    return _transformed(q, shape, kept, scaled, spectrum, back=True)
+    return _transformed(q, shape, kept, scaled, back=True)
 
 
 # ---- fields between the points of a grid ----

@@ -9,7 +9,8 @@ nodes of each row, the sum over i comes before the rows are transformed.
 """
 
 import os
-from functools import reduce
+from collections.abc import Callable
+from functools import partial, reduce
 from typing import Literal, NamedTuple
 
 import torch
@@ -18,9 +19,9 @@ from torch.utils.checkpoint import checkpoint
 
 from pdno.interface.errors import check_shape
 from pdno.native.build import warn_if_slow
-from pdno.operators import compiled, reference, triton
+from pdno.operators import compiled, native, reference, triton
 from pdno.operators.axes import can_plan
-from pdno.operators.native import native_library
+from pdno.operators.native import Sizes
 from pdno.spectral.fourier import Method, Modes, choose_method, inverse, spectrum_shape, transform
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.spectral.tracing import is_traced, is_transformed
@@ -58,7 +59,7 @@ def choose_backend(
 # torch.compile need not look inside
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _has_native_code(work: int) -> bool:
-    if native_library() is not None:
+    if native.native_library() is not None:
         return True
     warn_if_slow(work)
     return False
@@ -130,6 +131,36 @@ def apply_values(
         for c_t, b_t, f_hat_t in zip(c, b, torch.split(f_hat[order], sizes), strict=True)
     ]
     return torch.cat(outputs)[order.argsort()]
+
+
+def prepare_values(
+    values: SymbolValues, like: Tensor, grid: Grid, modes: Modes = None
+) -> Callable[[Tensor], Tensor] | None:
+    """K[f] without gradients by the compiled kernels alone, for dense f `like` this one.
+
+    What `apply_values` looks up for every f is looked up once; None where it is needed.
+    """
+    values = _like(values, like)
+    _check_shapes(values, like, grid, modes)
+    c, b, dim = values.frequency, values.space, grid.dim
+    if c.dim() != 3 + dim or (b is not None and (len(c) > 1 or b.shape[2] == 1)):
+        return None
+    kept = kept_per_axis(grid.shape, modes)
+    analyse, synthesise = (partial(native.transform, grid.shape, kept, back) for back in (1, 0))
+    if b is None:
+        total = (c[0] if len(c) == 1 else c.sum(dim=0)).resolve_conj().contiguous()
+        return lambda f: synthesise(native.contract(total, analyse(f)))
+    c = c[0].resolve_conj().contiguous()
+    b = compiled.channels_last(b[0].expand(len(c), *b.shape[2:]), values.rows)
+    sizes = partial(Sizes, grid.shape, kept, inputs=c.shape[1], outputs=len(c))
+    basis = None if values.basis is None else values.basis.contiguous()
+    nodes = 0 if basis is None else len(basis)
+
+    def apply(f: Tensor) -> Tensor:
+        kernels = native.find_kernels(sizes(batch=len(f), nodes=nodes))
+        return kernels.forward(c, b, analyse(f), basis)
+
+    return apply
 
 
 def _like(values: SymbolValues, f: Tensor) -> SymbolValues:

@@ -14,9 +14,9 @@ import contextlib
 import ctypes
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -52,24 +52,23 @@ def lane_suffixes(library: ctypes.CDLL) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _function(name: str) -> Callable[..., int]:
-    function: Callable[..., int] = getattr(native_library(), name)
-    return function
+def _function(name: str, arguments: int) -> Callable[..., int]:
+    function = getattr(native_library(), name)
+    function.argtypes = [ctypes.c_long] * arguments  # pointers, too
+    checked: Callable[..., int] = function
+    return checked
 
 
 def _call(name: str, *arguments: Tensor | int) -> int:
     """A function of the library, for tensors and numbers."""
-    pointer, number = ctypes.c_void_p, ctypes.c_long
-    return _function(name)(
-        *(pointer(x.data_ptr()) if isinstance(x, Tensor) else number(x) for x in arguments)
-    )
+    numbers = [x if isinstance(x, int) else x.data_ptr() for x in arguments]
+    return _function(name, len(numbers))(*numbers)
 
 
 def run_tasks(task: Callable[..., None], arguments: Iterable[tuple[int, ...]]) -> None:
     """Call `task` for all arguments, in as many threads as torch has."""
     tasks, futures = list(arguments), list[Future[None]]()
-    threads = torch.get_num_threads()
-    if threads > 1 and len(tasks) > 1:
+    if len(tasks) > 1 and (threads := torch.get_num_threads()) > 1:
         # where the interpreter is about to end no more tasks are taken: the rest is done here
         with contextlib.suppress(RuntimeError):
             while tasks:
@@ -193,31 +192,46 @@ class Kernels:
         self._call("unpack", f_bar, terms, self.layer, len(terms))
         return c_bar, b_bar, f_bar
 
-    def transform(
-        self, source: Tensor, sizes: Sequence[int], *, back: bool, scaled: bool
-    ) -> Tensor:
-        """F⁻¹ of fields (F, *K), or `back`, of (F, *N), its transpose in the real inner products.
+    @cached_property
+    def spectrum(self) -> tuple[int, ...]:
+        """The sizes of coefficients."""
+        return tuple(axis.modes for axis in self.axes[-len(self.sizes.shape) :])
 
-        Scaled they are the transpose of F, and F; `sizes` are those of the result.
-        """
-        dtype = torch.complex64 if back else torch.float32
-        name = "transpose_fields" if back else "synthesise_fields"
-        target, size = (
-            torch.empty(len(source), *sizes, dtype=dtype),
-            self._call("fields_size", self.layer),
-        )
-
-        def part(first: int, last: int) -> None:
-            self._call(name, source, target, _bytes(size), self.layer, scaled, first, last)
-
-        run_tasks(part, _even_ranges(-(-len(source) // self.lanes), TASKS))
-        return target
+    @cached_property
+    def fields_size(self) -> int:
+        """Bytes that the transform of fields works in."""
+        return self._call("fields_size", self.layer)
 
 
 @lru_cache(maxsize=256)
 def find_kernels(sizes: Sizes) -> Kernels:
     """The kernels of a size."""
     return Kernels(sizes)
+
+
+def transform(
+    shape: tuple[int, ...],
+    kept: tuple[int | None, ...],
+    back: bool | int,
+    source: Tensor,
+    scaled: bool | None = None,
+) -> Tensor:
+    """F⁻¹ of fields (B, C, *K), or `back`, of (B, C, *N), F.
+
+    Scaled otherwise they are the transposes of each other in the real inner products.
+    """
+    batch, channels = source.shape[:2]
+    kernels = find_kernels(Sizes(shape, kept, batch * channels, 1, 1, fields=True))
+    scaled = bool(back) if scaled is None else scaled
+    sizes, dtype = (kernels.spectrum, torch.complex64) if back else (shape, torch.float32)
+    name = ("transpose_fields" if back else "synthesise_fields") + kernels.suffix
+    target, size = torch.empty(batch, channels, *sizes, dtype=dtype), kernels.fields_size
+
+    def part(first: int, last: int) -> None:
+        _call(name, source, target, _bytes(size), kernels.layer, scaled, first, last)
+
+    run_tasks(part, _even_ranges(-(-batch * channels // kernels.lanes), TASKS))
+    return target
 
 
 def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:

@@ -7,30 +7,31 @@ symbol it is the Fourier integral operator of FNO.
 """
 
 import contextlib
+import ctypes
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
 from pdno.operators.axes import most_nodes
-from pdno.operators.kernel import Backend, apply_values, choose_backend
+from pdno.operators.kernel import Backend, apply_values, choose_backend, prepare_values
 from pdno.operators.scattered import apply_on_points
 from pdno.spectral.fourier import Method, Modes, spectrum_shape
 from pdno.spectral.grid import Grid, kept_per_axis, most_modes
 from pdno.spectral.points import Points
-from pdno.spectral.tracing import is_traced
+from pdno.spectral.tracing import is_traced, is_transformed
 from pdno.symbols.base import FullSymbol, Symbol, SymbolValues, Time, apply_directly
 from pdno.symbols.network import LowRankSymbol, SeparatedSymbol, TableSymbol
 
 # shared values by the identity of their `ValueCache`; each thread has its own
 _SHARED = ContextVar[dict[int, tuple[Grid, SymbolValues]]]("shared")
+MOST_KEPT = 64 * 2**20  # bytes of values that a symbol keeps
 
 
 @dataclass(frozen=True)
@@ -46,57 +47,104 @@ class CachedLayer:
     error: float
 
 
-class _Cached(NamedTuple):
-    values: SymbolValues
-    grid: Grid
-    tolerance: float
-    weights: int | None
+class Weights:
+    """All that a module holds, and copies of its numbers, to see whether anything has changed.
 
-
-class ValueCache:
-    """The values of one symbol that are evaluated once and used many times, if there are any.
-
-    *Shared*: within one rollout, with their graph, so that the symbol networks run once per
-    optimiser step. *Cached*: for inference, without a graph, until the weights of the symbol
-    change; an operator that is differentiated with respect to its symbol evaluates it as usual.
+    Objects are compared by identity and numbers byte by byte, for a version counter of torch does
+    not count what is written through `p.data` or NumPy.
     """
 
-    def __init__(self) -> None:
-        self._cached: _Cached | None = None
+    def __init__(self, module: nn.Module) -> None:
+        parts = [(m._modules, m._parameters, m._buffers) for m in module.modules()]
+        self._slots = [(at, n, x) for three in parts for at in three for n, x in at.items()]
+        tensors = [x for _, _, x in self._slots if isinstance(x, Tensor)]
+        self._copies = [(x, x.detach().clone()) for x in tensors]
+        self._versions = self._count()
 
-    def get(
-        self, symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues]
-    ) -> SymbolValues | None:
-        """Values that hold for this grid and these weights now, or None."""
-        cached = self._cached  # read once: another thread may replace it meanwhile
-        if cached is not None and cached.grid != grid:
-            cached = None
-        if torch.compiler.is_compiling():  # weights are constants of the graph, or its inputs
-            return None if cached is None else cached.values
-        shared = _SHARED.get({}).get(id(self))
-        if shared is not None and shared[0] == grid:
-            return shared[1]
-        if cached is None:
-            return None
-        if torch.is_grad_enabled() and any(p.requires_grad for p in symbol.parameters()):
-            return None
-        if cached.weights != _fingerprint(symbol):
-            cached, _ = _cached_values(symbol, grid, evaluate, cached.tolerance)
-            self._cached = cached
-        return cached.values
+    def _count(self) -> list[int]:
+        return [0 if x.is_inference() else x._version for x, _ in self._copies]
 
-    def fill(
-        self, symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues], tolerance: float
-    ) -> CachedLayer:
-        """Evaluate the symbol and keep its values, x-factors truncated to `tolerance`."""
-        if isinstance(symbol, TableSymbol):  # its own value: keeping it would only cost time
-            return CachedLayer(1, 1, 0.0)
-        self._cached, report = _cached_values(symbol, grid, evaluate, tolerance)
-        return report
+    def unchanged(self, *, counted: bool = False) -> bool:
+        """Whether all is as it was; `counted`, also that nothing was written and written back."""
+        return (
+            all(at.get(name) is x for at, name, x in self._slots)
+            and all(_same_bytes(x, copy) for x, copy in self._copies)
+            and (not counted or self._count() == self._versions)
+        )
+
+
+def _same_bytes(a: Tensor, b: Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    if _MEMCMP is None or a.device.type != "cpu" or not a.is_contiguous():
+        return torch.equal(a, b)
+    return not _MEMCMP(a.data_ptr(), b.data_ptr(), b.nbytes)
+
+
+def _find_memcmp() -> Callable[[int, int, int], int] | None:
+    try:
+        compare = ctypes.PyDLL(None).memcmp
+    except (AttributeError, OSError, TypeError):  # no C library of that kind
+        return None
+    compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
+    return compare
+
+
+_MEMCMP = _find_memcmp()
+Key = tuple[object, ...]
+Result = TypeVar("Result")
+
+
+class _State(NamedTuple, Generic[Result]):
+    weights: Weights
+    results: dict[Key, Result]
+
+
+class Kept(Generic[Result]):
+    """What functions of the weights of a module gave, by a key, until one of its weights changes.
+
+    The oldest results go where all are larger than `most`. Copies and files have none.
+    """
+
+    def __init__(self, size: Callable[[Result], int], most: int) -> None:
+        self.size, self.most = size, most
+        self._state: _State[Result] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "_state": None}
+
+    def get(self, module: nn.Module, key: Key, make: Callable[[], Result]) -> Result:
+        """The result for a key, made if need be."""
+        state = self._state  # read once: another thread may replace it meanwhile
+        if state is None or not state.weights.unchanged():
+            state = _State(Weights(module), {})
+        result = state.results.get(key)
+        if result is None:
+            # it may serve a training step later
+            with torch.inference_mode(False), torch.no_grad():
+                result = make()
+            # what another thread wrote to meanwhile may be of neither its old nor its new weights
+            if state.weights.unchanged(counted=True):
+                state.results[key] = result
+                self._state = state
+                for oldest in list(state.results):
+                    if sum(map(self.size, list(state.results.values()))) > self.most:
+                        state.results.pop(oldest, None)
+        return result
+
+    def results(self) -> dict[Key, Result]:
+        """All results, whatever has become of the weights."""
+        return {} if self._state is None else dict(self._state.results)
 
     def clear(self) -> None:
-        """Forget the cached values."""
-        self._cached = None
+        """Forget all results."""
+        self._state = None
+
+
+def _size(result: tuple[SymbolValues, CachedLayer]) -> int:
+    values = result[0]
+    parts = (values.frequency, values.space, values.basis, *values.rows)
+    return sum(part.nbytes for part in parts if part is not None)
 
 
 class PseudoDifferentialOperator(RecordsArguments, nn.Module):
@@ -113,7 +161,8 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         self, symbol: Symbol, modes: Sequence[int] | int | None = None, *, method: Method = "auto"
     ) -> None:
         super().__init__()
-        self.method, self.symbol, self.cache = method, symbol, ValueCache()
+        self.method, self.symbol = method, symbol
+        self.cache, self._tolerances = Kept(_size, MOST_KEPT), dict[Key, float]()
         self.modes: Modes = modes if modes is None or isinstance(modes, int) else tuple(modes)
 
     @property
@@ -183,29 +232,77 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         The compiled kernels, unless another backend is given, take factors at few nodes.
         """
         symbol, modes = self.symbol, self.modes_on(grid)
-        example = next(symbol.parameters(), torch.empty(0))
-        backend = backend or choose_backend(example, grid, modes, method=self.method)
+        if backend is None:
+            like = next(symbol.parameters(), torch.empty(0))
+            backend = choose_backend(like, grid, modes, method=self.method)
+        evaluate = partial(self._evaluate, grid, modes, t, backend)
+        if torch.compiler.is_compiling():  # weights are constants of the graph, or its inputs
+            key = values_key(grid, None)
+            frozen = self.cache.results().get((backend, key)) if key in self._tolerances else None
+            return evaluate()[0] if frozen is None or t is not None else frozen[0]
+        shared = _SHARED.get({}).get(id(self.cache))
+        if t is None and shared is not None and shared[0] == grid:
+            return shared[1]
+        wanted = torch.is_grad_enabled() and any(p.requires_grad for p in symbol.parameters())
+        if wanted or is_transformed() or isinstance(grid, Points):
+            return evaluate()[0]
+        if isinstance(symbol, TableSymbol):  # its own value: keeping it would only cost time
+            return evaluate()[0]
+        return self.cache.get(symbol, (backend, values_key(grid, t)), evaluate)[0]
 
-        def evaluate() -> SymbolValues:
-            with _full_precision(example.device):
-                if backend != "native" or is_traced() or not isinstance(symbol, SeparatedSymbol):
-                    values = symbol.evaluate(grid, modes, t)
-                    spectrum = spectrum_shape(grid.shape, kept_per_axis(grid.shape, modes))
-                    values.check((symbol.out_channels, symbol.in_channels), spectrum, grid.shape)
-                    return values
+    def _evaluate(
+        self, grid: Grid, modes: Modes, t: Time, backend: Backend
+    ) -> tuple[SymbolValues, CachedLayer]:
+        symbol = self.symbol
+        tolerance = self._tolerances.get(values_key(grid, None), 0.0) if t is None else 0.0
+        with _full_precision(next(symbol.parameters(), torch.empty(0)).device):
+            if backend != "native" or is_traced() or not isinstance(symbol, SeparatedSymbol):
+                values = symbol.evaluate(grid, modes, t)
+                spectrum = spectrum_shape(grid.shape, kept_per_axis(grid.shape, modes))
+                values.check((symbol.out_channels, symbol.in_channels), spectrum, grid.shape)
+            else:
                 most = 0
                 if symbol.depends_on_x and not isinstance(symbol, LowRankSymbol):
                     kept = kept_per_axis(grid.shape, modes)
                     most = most_nodes(grid.shape, kept, symbol.in_channels)
-                return symbol.evaluate(grid, modes, t, most_nodes=most, smooth=True)
-
-        cached = self.cache.get(symbol, grid, evaluate) if t is None else None
-        return evaluate() if cached is None else cached
+                values = symbol.evaluate(grid, modes, t, most_nodes=most, smooth=True)
+        if torch.is_grad_enabled():
+            return values, CachedLayer(0, 0, 0.0)
+        return lower_rank(values.on_grid() if tolerance > 0 else values.on_rows(), tolerance)
 
     def cache_values(self, grid: Grid, tolerance: float = 0.0) -> CachedLayer:
         """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
+        if isinstance(self.symbol, TableSymbol):
+            return CachedLayer(1, 1, 0.0)
+        like, modes = next(self.symbol.parameters(), torch.empty(0)), self.modes_on(grid)
+        backend = choose_backend(like, grid, modes, method=self.method)
+        key = values_key(grid, None)
         self.cache.clear()
-        return self.cache.fill(self.symbol, grid, lambda: self.values_at_nodes(grid), tolerance)
+        self._tolerances = {**self._tolerances, key: tolerance}
+        evaluate = partial(self._evaluate, grid, modes, None, backend)
+        return self.cache.get(self.symbol, (backend, key), evaluate)[1]
+
+    def forget_values(self) -> None:
+        """Forget all values and tolerances."""
+        self.cache.clear()
+        self._tolerances = {}
+
+    def prepare(self, grid: Grid, t: Time = None) -> Callable[[Tensor], Tensor]:
+        """K_a on a grid and at t for dense fields, with the values of now and no gradients."""
+        values, modes = self.values_at_nodes(grid, t), self.modes_on(grid)
+        like = torch.empty(1, self.symbol.in_channels, *grid.shape)
+        native = choose_backend(like, grid, modes, method=self.method) == "native"
+        prepared = prepare_values(values, like, grid, modes) if native else None
+        return prepared or partial(
+            apply_values, values, grid=grid, modes=modes, method=self.method
+        )
+
+
+def values_key(grid: Grid, t: Time) -> Key:
+    """What values of a symbol depend on beside its weights."""
+    plain = t.shape if isinstance(t, Tensor) else ()
+    numbers = None if t is None else torch.as_tensor(t).flatten().tolist()
+    return grid.shape, grid.periodic, grid.offset, plain, numbers and tuple(numbers)
 
 
 @lru_cache(maxsize=256)
@@ -293,21 +390,6 @@ def share_values(
         _SHARED.reset(token)
 
 
-@torch.no_grad()
-def _cached_values(
-    symbol: Symbol, grid: Grid, evaluate: Callable[[], SymbolValues], tolerance: float
-) -> tuple[_Cached, CachedLayer]:
-    def state() -> tuple[int, list[int]]:
-        tensors = [*symbol.parameters(), *symbol.buffers()]
-        return _fingerprint(symbol), [0 if x.is_inference() else x._version for x in tensors]
-
-    before, values, after = state(), evaluate(), state()
-    values = values.on_grid() if tolerance > 0 else values.on_rows()
-    lowered, report = lower_rank(values, tolerance)
-    # what another thread wrote to meanwhile may be of neither its old nor its new weights
-    return _Cached(lowered, grid, tolerance, before[0] if before == after else None), report
-
-
 def lower_rank(values: SymbolValues, tolerance: float) -> tuple[SymbolValues, CachedLayer]:
     """The values with x-factors of the least rank within `tolerance`, where that is cheaper.
 
@@ -340,11 +422,3 @@ def truncate_rank(b: Tensor, tolerance: float) -> tuple[Tensor, Tensor, float]:
     rank = int((tails.sqrt() > tolerance).sum(dim=1).max())
     space = v[:, :rank].to(b.dtype).reshape(len(b), rank, *b.shape[2:])
     return (u * s[:, None])[..., :rank].to(b.dtype), space, float(tails[:, rank].sqrt().max())
-
-
-def _fingerprint(symbol: Symbol) -> int:
-    """A checksum of all weights: it changes however a weight is written, `.data` included."""
-    digest = 0
-    for weight in (*symbol.parameters(), *symbol.buffers()):
-        digest = zlib.crc32(weight.detach().flatten().cpu().view(torch.uint8).numpy().data, digest)
-    return digest

@@ -18,6 +18,7 @@ from pdno.spectral.grid import Grid
 from pdno.training.samples import Batch, Samples, example_noise
 from pdno.training.statistics import Normalization, Normalizer, fit_normalizer
 
+AT_ONCE = 2**19  # numbers of inputs up to which all times are predicted together
 TimeValue = TypeVar("TimeValue", float, Tensor)
 Times = Sequence[float] | None  # of the frames of a prediction; None for a static problem
 Frames = Annotated[int, Field(ge=1)]
@@ -360,8 +361,12 @@ class OneShot(Task):
         return net(batch.inputs, batch.t)
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
-        # one time for the whole batch: the symbols are evaluated once for it
         moments = inputs.new_tensor(list(self._need(times)))
+        few = inputs.numel() * len(moments) <= AT_ONCE and net.grid.sets is None
+        if few and net.pde_parameters is None:
+            u = net(inputs.repeat_interleave(len(moments), 0), moments.repeat(len(inputs)))
+            return torch.unflatten(u, 0, (len(inputs), len(moments)))
+        # one time for the whole batch: the symbols are evaluated once for it
         return torch.stack([net(inputs, t) for t in moments], dim=1)
 
 

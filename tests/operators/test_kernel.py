@@ -9,7 +9,7 @@ import torch
 from pdno import PDIO, PDNO, Grid, PseudoDifferentialOperator, rollout
 from pdno.operators import reference
 from pdno.operators.kernel import apply_values
-from pdno.operators.pseudo_differential import lower_rank
+from pdno.operators.pseudo_differential import Weights, lower_rank
 from pdno.operators.reference import apply_straight
 from pdno.spectral.fourier import choose_method, half_weights, inverse, transform
 from pdno.symbols import InputScale, LowRankSymbol, NetworkSymbol, SymbolValues
@@ -346,27 +346,20 @@ def test_an_empty_batch_is_refused(operator, dtype):
         operator.to(dtype)(torch.empty(0, 1, 16, dtype=dtype))
 
 
-def test_replaced_values_are_read_once():
+def test_replaced_values_are_read_once(monkeypatch):
     """A cache that another thread fills for another grid does not change a prediction."""
     symbol = NetworkSymbol(1, 1, scale=InputScale(1, 1.0, 2.0))
     operator, grid = PseudoDifferentialOperator(symbol, 2), Grid((8,))
-    operator.cache_values(grid)
     with torch.no_grad():
-        expected = operator.cache.get(symbol, grid, lambda: None)
-    assert expected is not None
+        expected, unchanged = operator.values_at_nodes(grid), Weights.unchanged
 
-    class Replaced(torch.nn.Module):
-        """Fills the cache for another grid while the weights are compared."""
-
-        def parameters(self):
+        def replaced(weights):
+            monkeypatch.undo()
             operator.cache_values(Grid((12,)))
-            return symbol.parameters()
+            return unchanged(weights)
 
-        def buffers(self):
-            return symbol.buffers()
-
-    with torch.no_grad():
-        assert operator.cache.get(Replaced(), grid, lambda: None) is expected
+        monkeypatch.setattr(Weights, "unchanged", replaced)
+        assert operator.values_at_nodes(grid) is expected
 
 
 class TestWeightsThatChange:
