@@ -88,7 +88,12 @@ class PreparedStep:
             u: Tensor = network(f, self.t, grid=self.grid)
             return u
         network.check(f, self.grid)
-        return self.outputs(f) if network.head is None else network.head(f, self.outputs)
+        return self.run(f)
+
+    def run(self, f: Tensor) -> Tensor:
+        """The same for an f that is right."""
+        head = self.network.head
+        return self.outputs(f) if head is None else head(f, self.outputs)
 
     def outputs(self, f: Tensor) -> Tensor:
         """Those of Q."""
@@ -186,6 +191,8 @@ class NeuralOperator(ExactScales):
         where = grid or Grid(tuple(f.shape[2:]))
         if isinstance(where, Points) or output_grid is not None:
             return self._between_points(f, t, where, output_grid or where)
+        if t is None and (prepared := self.prepared_step(where)) is not None:
+            return prepared.run(f)
         if self.head is None:
             return self._outputs(f, where, t)
         network = partial(self._outputs, grid=self.head.network_grid(where), t=t)
@@ -296,7 +303,7 @@ class NeuralOperator(ExactScales):
 
         return step
 
-    def prepared_step(self, grid: Grid, t: Tensor | None = None) -> Step | None:
+    def prepared_step(self, grid: Grid, t: Tensor | None = None) -> PreparedStep | None:
         """The network on a grid and at t, ready for many calls without gradients.
 
         It is kept until a weight changes. None where torch has to see every step of it.
