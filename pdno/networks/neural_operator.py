@@ -22,6 +22,7 @@ from pdno.interface.errors import check_at_least, check_choice
 from pdno.networks.heads import AnyHead, make_head
 from pdno.operators.kernel import apply_projection, choose_backend
 from pdno.operators.pseudo_differential import (
+    MOST_KEPT,
     CachedLayer,
     Kept,
     PseudoDifferentialOperator,
@@ -35,7 +36,6 @@ from pdno.symbols.base import SymbolValues
 from pdno.symbols.scale import ExactScales, scale_per_axis
 
 PROJECT_HIDDEN = 128
-MOST_PREPARED = 8  # grids and times for which a network is ready to predict
 # types of options, whose limits hold for specifications
 Size = Annotated[int, Field(ge=1, le=4096)]
 SizeOrNone = Annotated[int, Field(ge=0, le=4096)]
@@ -75,7 +75,9 @@ class PreparedStep:
         self.network, self.grid, self.t = network, grid, t
         below = grid if network.head is None else network.head.network_grid(grid)
         inner, self.below = network.inner_grid(below), below
-        self.operators = [operator.prepare(inner, t) for operator in network.layers]
+        layers = [(layer, layer.values_at_nodes(inner, t)) for layer in network.layers]
+        self.nbytes = sum(values.nbytes for _, values in layers)
+        self.operators = [layer.prepare(values, inner) for layer, values in layers]
         weight, channels = network.lift.weight, network.in_channels
         channels += 0 if network.head is None else network.head.options.inputs(network.dim)
         self.lift = weight[:, :channels].contiguous()
@@ -172,7 +174,7 @@ class NeuralOperator(ExactScales):
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
         self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
         self.head = None if options is None else options.attach(dim, out_channels, self.project)
-        self._prepared = Kept[PreparedStep](_one, MOST_PREPARED)
+        self._prepared = Kept[PreparedStep](_size, MOST_KEPT * len(operators))
 
     def forward(
         self,
@@ -393,8 +395,8 @@ class NeuralOperator(ExactScales):
         return extend(v, grid.dim, sign, ends=_has_ends(grid))
 
 
-def _one(_: object) -> int:
-    return 1
+def _size(step: PreparedStep) -> int:
+    return step.nbytes
 
 
 def _has_ends(grid: Grid) -> bool:

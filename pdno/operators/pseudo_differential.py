@@ -142,9 +142,7 @@ class Kept(Generic[Result]):
 
 
 def _size(result: tuple[SymbolValues, CachedLayer]) -> int:
-    values = result[0]
-    parts = (values.frequency, values.space, values.basis, *values.rows)
-    return sum(part.nbytes for part in parts if part is not None)
+    return result[0].nbytes
 
 
 class PseudoDifferentialOperator(RecordsArguments, nn.Module):
@@ -287,9 +285,9 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         self.cache.clear()
         self._tolerances = {}
 
-    def prepare(self, grid: Grid, t: Time = None) -> Callable[[Tensor], Tensor]:
-        """K_a on a grid and at t for dense fields, with the values of now and no gradients."""
-        values, modes = self.values_at_nodes(grid, t), self.modes_on(grid)
+    def prepare(self, values: SymbolValues, grid: Grid) -> Callable[[Tensor], Tensor]:
+        """K_a with these values, on a grid, for dense fields and without gradients."""
+        modes = self.modes_on(grid)
         like = torch.empty(1, self.symbol.in_channels, *grid.shape)
         native = choose_backend(like, grid, modes, method=self.method) == "native"
         prepared = prepare_values(values, like, grid, modes) if native else None

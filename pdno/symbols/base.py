@@ -77,6 +77,12 @@ class SymbolValues:
         served_sides = [1 if m == 1 else n for n, m in served]
         check_shape("the space factor of the symbol", b, *c.shape[:first], *served_sides, *sizes)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all factors."""
+        factors = (self.frequency, self.space, self.basis, *self.rows)
+        return sum(factor.nbytes for factor in factors if factor is not None)
+
     def on_rows(self) -> "SymbolValues":
         """The same with b on all rows of the grid."""
         if self.space is None or not self.rows:

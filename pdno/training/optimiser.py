@@ -34,9 +34,10 @@ class Optimiser:
             rest = [p for p in rest if not any(p is matrix for matrix in matrices)]
         # Adam has the weight decay in the gradient, as published
         kind = Adam if settings.optimiser == "adam" else AdamW
+        fused = all(p.device.type == "cpu" and p.is_floating_point() for p in rest)
         self.parts: list[tuple[Optimizer, float]] = []
         if rest:
-            self.parts.append((kind(rest, weight_decay=decay), 1.0))
+            self.parts.append((kind(rest, weight_decay=decay, fused=fused), 1.0))
         if matrices:
             factor = settings.matrix_learning_rate / settings.learning_rate
             self.parts.append((Muon(matrices, weight_decay=decay), factor))
@@ -116,26 +117,37 @@ class Muon(Optimizer):
         """Move all matrices that have a gradient."""
         for group in self.param_groups:
             rate, decay = group["lr"], group["weight_decay"]
-            for matrix in (weight for weight in group["params"] if weight.grad is not None):
-                state = self.state[matrix]
-                momentum = state.setdefault("momentum_buffer", torch.zeros_like(matrix))
-                momentum.lerp_(matrix.grad, 1 - MOMENTUM)
-                moved = orthogonal_factor(matrix.grad.lerp(momentum, MOMENTUM))
-                rows = min(max(1, matrix.shape[0] / matrix.shape[1]), MOST_ROWS)
-                matrix.mul_(1 - rate * decay)
-                matrix.sub_(moved, alpha=rate * math.sqrt(rows))
+            by_shape: defaultdict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+            for matrix in group["params"]:
+                if matrix.grad is not None:
+                    by_shape[matrix.shape].append((matrix, matrix.grad))
+            for (rows, columns), pairs in by_shape.items():  # all of a shape together
+                matrices = [matrix for matrix, _ in pairs]
+                states = [self.state[matrix] for matrix in matrices]
+                for matrix, state in zip(matrices, states, strict=True):
+                    state.setdefault("momentum_buffer", torch.zeros_like(matrix))
+                gradients = torch.stack([gradient for _, gradient in pairs])
+                momenta = [state["momentum_buffer"] for state in states]
+                torch._foreach_lerp_(momenta, gradients.unbind(), 1 - MOMENTUM)
+                moved = orthogonal_factor(gradients.lerp(torch.stack(momenta), MOMENTUM))
+                torch._foreach_mul_(matrices, 1 - rate * decay)
+                size = math.sqrt(min(max(1, rows / columns), MOST_ROWS))
+                torch._foreach_add_(matrices, moved.unbind(), alpha=-rate * size)
 
 
 def orthogonal_factor(matrix: Tensor) -> Tensor:
-    """About U Vᵀ of U S Vᵀ: singular values that are not tiny become 0.7 to 1.2."""
+    """About U Vᵀ of U S Vᵀ (..., R, C): singular values that are not tiny become 0.7 to 1.2."""
     a, b, c = NEWTON_SCHULZ
-    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
-    wide = wide / wide.norm().clamp_min(torch.finfo(wide.dtype).tiny)
-    gram = wide @ wide.mT
-    product = torch.eye(len(gram)).to(gram)
-    for _ in range(ITERATIONS):
-        polynomial = torch.addmm(gram, gram, gram, beta=b, alpha=c)
-        polynomial.diagonal().add_(a)
-        product, gram = polynomial @ product, polynomial @ gram @ polynomial
+    wide = matrix if matrix.shape[-2] <= matrix.shape[-1] else matrix.mT
+    size = wide.norm(dim=(-2, -1), keepdim=True)
+    wide = wide / size.clamp_min(torch.finfo(wide.dtype).tiny)
+    gram, product = wide @ wide.mT, None
+    for iteration in range(ITERATIONS):
+        polynomial = torch.add(b * gram, gram @ gram, alpha=c)
+        polynomial.diagonal(dim1=-2, dim2=-1).add_(a)
+        product = polynomial if product is None else polynomial @ product
+        if iteration < ITERATIONS - 1:
+            gram = polynomial @ gram @ polynomial
+    assert product is not None
     moved: Tensor = product @ wide
     return moved if moved.shape == matrix.shape else moved.mT

@@ -9,6 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import pdno
+from pdno.networks import neural_operator
 from pdno.operators import pseudo_differential
 from pdno.symbols import NetworkSymbol
 
@@ -160,7 +161,8 @@ def test_values_in_inference_mode_serve_later_gradients():
 
 
 def test_no_more_than_a_budget_is_kept(evaluations, monkeypatch):
-    monkeypatch.setattr(pseudo_differential, "MOST_KEPT", 2000)
+    for module in (pseudo_differential, neural_operator):
+        monkeypatch.setattr(module, "MOST_KEPT", 2000)
     network = small_network()  # its x-factors on 512 points take 32 kB
     with torch.no_grad():
         for _ in range(2):
