@@ -35,10 +35,7 @@ def compare_speed(
     batch_size: int = 20,
     repeats: int = 3,
 ) -> dict[str, float]:
-    """Seconds per sample of predictions, in a batch and alone, and of the solver, in turns.
-
-    At most `batch_size` inputs are used; sample 0 of the problem that made the data is solved.
-    """
+    """Seconds per sample of predictions, in a batch and alone, and of the solver, in turns."""
     check_at_least("batch_size", batch_size)
     check_at_least("repeats", repeats)
     if problem.dim != data.grid.dim or (problem.times is None) != (data.times is None):
@@ -111,10 +108,7 @@ def time_alternately(
     seconds: float = 0.0,
     warm_up: bool = True,
 ) -> dict[str, float]:
-    """Best seconds of each contender; they take turns, so that noise meets all of them.
-
-    Each has `repeats` turns, and more until it has run for so many seconds.
-    """
+    """Best seconds of each contender; they take turns, for so many `seconds` at least."""
     best, spent = ({name: start for name in contenders} for start in (math.inf, 0.0))
     for run in contenders.values() if warm_up else ():
         run()

@@ -96,10 +96,7 @@ def explained(folder: Path, kept: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def only_writer(folder: Path | None, *, wait: bool = False) -> Iterator[None]:
-    """Make the folder and lock it. Raise if it is locked; with `wait=True`, block instead.
-
-    The thread that holds the lock may take it again. Without a folder nothing is done.
-    """
+    """Make and lock the folder, if any; where it is locked raise, or `wait`."""
     # unlike `resolve`, which fails for a loop of links in its own way
     target = None if folder is None else Path(os.path.realpath(folder))
     if folder is None or target is None or _held.get(target) == threading.get_ident():

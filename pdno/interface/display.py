@@ -1,7 +1,4 @@
-"""Display of objects and of long work: short descriptions and progress.
-
-Progress is a bar on a terminal or in a notebook, plain lines elsewhere.
-"""
+"""Display of objects and of long work: short descriptions, bars, and plain lines elsewhere."""
 
 import contextlib
 import html
@@ -79,10 +76,7 @@ def track(title: str, *, total: int, done: int = 0) -> Iterator[Advance]:
 
 
 def _notebook_cell(title: str) -> Callable[[str, str], None] | None:
-    """Shows HTML and plain text below the cell of a notebook, replacing the text before.
-
-    None where no notebook runs: its kernel has imported IPython already.
-    """
+    """Shows HTML and plain text below the cell of a notebook, in place; None where none runs."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if getattr(shell, "kernel", None) is None:
         return None

@@ -31,10 +31,7 @@ FIGURES = _exhibits(figures_fields, figures_errors, figures_symbols)
 
 
 def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run]) -> None:
-    """Add what the runs fill of the paper, and the commands that fill the rest.
-
-    Nothing is added where no run belongs to an experiment of the paper.
-    """
+    """Add what runs of the paper's experiments fill, and the commands that fill the rest."""
     every = (*TABLES, *FIGURES)
     for exhibit in every:
         page.discard(exhibit.key)

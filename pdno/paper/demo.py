@@ -45,10 +45,7 @@ def run_demo(folder: Path, *, preset: str = "small") -> str:
 
 
 def demo(preset: str = "small") -> Study:
-    """The heat symbol, and PDNO beside FNO on heat (u₀ -> u(0.1)) and on Darcy flow.
-
-    The samples and epochs are few, so the errors are larger than those of the experiments.
-    """
+    """The heat symbol, and PDNO beside FNO on heat (u₀ -> u(0.1)) and Darcy, few samples."""
     heat_map, flow = (make_study(name, preset) for name in ("heat-map", "darcy-map"))
     symbol = study_of("heat", preset).experiments[0]
     if preset != "smoke":
@@ -61,10 +58,7 @@ def demo(preset: str = "small") -> Study:
 def runs_for_pages(
     folder: Path, *, preset: str = "small", operators: Path = OPERATORS
 ) -> dict[str, list[Path]]:
-    """The runs to be shown in a browser, by the name of the page, after `run_demo`.
-
-    Darcy flow by PDNO and FNO, and the trained operator of flows, where it exists.
-    """
+    """The runs to be shown in a browser, by the name of the page, after `run_demo`."""
     flows = [run for run in demo(preset).experiments if run.name == "darcy"]
     pages = {"darcy": [run_folder(flow, folder / "runs") for flow in flows]}
     flagship = operators / "navier-stokes"

@@ -18,10 +18,7 @@ EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluat
 
 @dataclass(frozen=True)
 class Sample:
-    """One test sample with its mean error over the networks, and the predictions of it.
-
-    Shapes: target and predictions (T, *N), one frame for a static problem, whose times are None.
-    """
+    """One test sample, its mean error over the networks, and their predictions, (T, *N)."""
 
     index: int
     error: float
@@ -36,11 +33,7 @@ class Sample:
 
 
 def choose_sample(results: Results, study: str, choice: Choice) -> Sample:
-    """The sample with the lowest, median or highest mean error over the networks.
-
-    Only samples whose fields were kept can be shown. Networks with other test samples than the
-    first one are left out.
-    """
+    """The sample with the lowest, median or highest mean error, of those that were kept."""
     runs = [run for network in results.shown(study) if (run := results.run(network))]
     runs = require([run for run in runs if "prediction" in run.array_names])
     target, times = runs[0].array("target"), runs[0].times

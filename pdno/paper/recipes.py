@@ -58,11 +58,7 @@ def make_study(
     resolution: int | None = None,
     viscosity: float | None = None,
 ) -> Study:
-    """The study of all runs with the seeds 0, 1, ..., seed by seed.
-
-    Arguments:
-        models: Only these of each set, by name; capitals and spaces do not count, and xi is ξ.
-    """
+    """The study of all runs, seed by seed; of `models` capitals and spaces do not count."""
     from pdno.runs.specification import Experiment
 
     runs = []
@@ -134,11 +130,7 @@ def merged(*layers: Options) -> Options:
 
 
 def _grids(study: str, preset: str, resolution: int | None) -> list[Runs]:
-    """A set for each resolution; below `paper` also evaluated at two and four times its points.
-
-    Data are stored, and solved, on the next multiples of a resolution that does not divide the
-    usual points.
-    """
+    """A set for each resolution, with data on multiples of it that the solver has."""
     sizes = written()[study]["presets"][preset]
     usual, sets = PROBLEMS[study].published_points, []
     for s in sizes["points"] if resolution is None else (resolution,):

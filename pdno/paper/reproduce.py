@@ -82,10 +82,7 @@ def study_of(experiment: str, preset: str = "small", **options: object) -> Study
 def run(
     what: Study | Experiment, folder: Path | str, *, device: str | None = None
 ) -> list[Metric]:
-    """Run a study, or one experiment, in its folder and return its metrics.
-
-    A device of None takes CUDA where there is one.
-    """
+    """Run a study, or one experiment, in its folder and return its metrics."""
     if isinstance(what, Study):
         return run_study(what, folder, device=device)
     return run_experiment(what, folder, device=device)

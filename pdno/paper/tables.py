@@ -1,7 +1,4 @@
-"""The tables of the paper beside our numbers.
-
-Tables 1, 2 and 3 have every line of the paper; where we have no run it says so.
-"""
+"""The tables of the paper beside our numbers; where we have no run they say so."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

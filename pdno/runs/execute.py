@@ -86,10 +86,7 @@ def run_experiment(
 
 
 def _is_finished(folder: Path, experiment: Experiment, digests: Mapping[str, str]) -> bool:
-    """Whether the folder holds this run, finished; ValueError where it holds another one.
-
-    One that has neither ended nor reached a checkpoint is nothing to keep.
-    """
+    """Whether the folder holds this run, finished; ValueError where it holds another one."""
     path, finished = folder / run_folder.SPECIFICATION, run_folder.is_finished(folder)
     if not path.is_file() or not (finished or _has_checkpoint(folder)):
         return False
@@ -147,10 +144,7 @@ def _build_network(experiment: Experiment, samples: ExperimentData) -> torch.nn.
 def _start(
     experiment: Experiment, samples: ExperimentData
 ) -> tuple[torch.nn.Module, Normalization | None]:
-    """What is trained, a new network or an operator of another run, and its normalisation.
-
-    None is that of the operator, or of own data none that was chosen.
-    """
+    """What is trained, and its normalisation; None where the operator or own data decide it."""
     network, folder = _build_network(experiment, samples), experiment.start
     if folder is None:
         chosen = experiment.problem or "normalization" in experiment.model_fields_set

@@ -173,10 +173,7 @@ def _transport(
 
 
 def learned_diffusivity(experiment: Experiment, network: nn.Module, grid: Grid) -> Estimate | None:
-    """c of e^{-4π²cξ²t} from ā(ξ, t) = mean_x a1(x, t) a2(ξ, t) at the trained times.
-
-    None where the experiment is not that of one operator that learns heat.
-    """
+    """c of e^{-4π²cξ²t} from mean_x a1(x, t) a2(ξ, t), where one operator learns heat."""
     problem, task = experiment.problem, experiment.task
     if not isinstance(problem, HeatProblem) or problem.vary or not isinstance(task, OneShot):
         return None

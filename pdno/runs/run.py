@@ -43,10 +43,7 @@ RECORDS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """A finished run: the folder of `pdno train`, `reproduce`, `pdno.fit` or `save`.
-
-    Its metrics are read and verified at once, everything else at its first use.
-    """
+    """A finished run folder: metrics are read and verified at once, all else at its first use."""
 
     folder: Path
     metrics: tuple[Metric, ...]

@@ -129,10 +129,7 @@ class Checkpoint(NamedTuple):
 
 @dataclass
 class RunRecorder:
-    """The checkpoints, `every` seconds, and the history of a run, written by rank 0.
-
-    `identity` (JSON) must not change when a run continues.
-    """
+    """The checkpoints and the history of a run; what `identity` says must not change."""
 
     folder: Path | None
     identity: Mapping[str, object]

@@ -438,10 +438,7 @@ def fit_ensemble(
     folder: Path | str | None = None,
     **options: Any,
 ) -> Ensemble:
-    """Train a network for each seed: of its weights, which `make` draws, and of the training.
-
-    `options` are those of `fit`; with a folder the run of a seed is in its folder seed-N.
-    """
+    """Train a network of `make` for each seed, in folders seed-N; `options` are those of `fit`."""
     members = []
     for seed in seeds:
         with torch.random.fork_rng(devices=[]):

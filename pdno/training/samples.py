@@ -171,10 +171,7 @@ def predict_batches(
     device: torch.device | str | None = None,
     rows: Sequence[int] | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Predictions and targets, batch by batch, on the CPU.
-
-    `device` is where to predict, None where the inputs are; `rows` are the samples, None is all.
-    """
+    """Predictions and targets of some rows, on the CPU; `device` is where to predict."""
     check_at_least("batch_size", batch_size)
     rows = range(len(data)) if rows is None else rows
     for first in range(0, len(rows), batch_size):

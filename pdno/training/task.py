@@ -371,10 +371,7 @@ class OneShot(Task):
 
 
 class SpaceTime(Task):
-    """All frames at once: the input repeated along a time axis, the network in one dimension more.
-
-    Normalisers are pointwise in space and time, the loss is the error of the whole block.
-    """
+    """All frames at once, by a network with time as one axis more; pointwise normalisers."""
 
     kind: Literal["space-time"] = "space-time"
 

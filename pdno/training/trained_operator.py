@@ -406,10 +406,7 @@ class TrainedOperator(nn.Module):
 
 
 def as_predictor(network: Predictor | nn.Module) -> Predictor:
-    """A network that maps (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are.
-
-    One that is rolled out, takes time or has normalisers needs its `TrainedOperator` around it.
-    """
+    """A network from (B, C, *N) to (B, C, *N) as a predictor; predictors stay as they are."""
     name = type(network).__name__
     if isinstance(network, Predictor):
         return network
