@@ -27,7 +27,8 @@ FLOW = ("navier-stokes",)
 SPLITS = ("test", "train")
 MOST_MARKERS = 20  # of one curve
 Networks = Sequence[NetworkMetrics]
-Errors: TypeAlias = Mapping[Any, Summary]  # by what is on the x axis, a number or a word
+Position: TypeAlias = Any  # on the x axis, a number or a word
+Errors = Mapping[Position, Summary]
 Curve = tuple[str, Errors, MarkerStyle]  # with its label
 
 
@@ -199,7 +200,7 @@ def _by_network(
     return curves
 
 
-def _swept(networks: Mapping[Any, NetworkMetrics], name: str) -> Iterator[Curve]:
+def _swept(networks: Mapping[Position, NetworkMetrics], name: str) -> Iterator[Curve]:
     """Test and training errors of a network by the values of a setting."""
     for split in SPLITS if networks else ():
         errors = {value: error for value, n in networks.items() if (error := n.summary(split))}

@@ -17,13 +17,13 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from pdno.data.shards import MANIFEST
 from pdno.files.atomic import write_text
 from pdno.files.limits import read_json
 from pdno.files.metric_table import ERROR, Metric, by_network, metrics_of_run
 from pdno.files.run_folder import DATA
+from pdno.interface.records import Options
 from pdno.paper.public_data import PublicData, recognise
 from pdno.paper.reproduce import gather_metrics, run_folder
 from pdno.report.page import Chapter, Page, write_report
@@ -38,7 +38,7 @@ CHOICES = {"wide": 1.0, "narrow": 0.6}  # factors of the width
 TIMED = 200  # samples of the epochs that are timed
 
 
-def networks_on(dim: int, points: int) -> dict[str, dict[str, Any]]:
+def networks_on(dim: int, points: int) -> dict[str, Options]:
     """The networks of the protocol for a grid with so many points per axis.
 
     FNO sees periodic coordinates, as PDNO does, so that it is one operator on all grids; or
@@ -102,7 +102,7 @@ def run_benchmark(folder: Path, out: Path, *, seconds: float = 60.0, seeds: int 
 
 
 def _choose(
-    public: PublicData, name: str, network: dict[str, Any], out: Path, seconds: float
+    public: PublicData, name: str, network: Options, out: Path, seconds: float
 ) -> Experiment:
     """The settings with the least validation error, as an experiment with seed 0."""
     path, errors = out / PLAN, dict[str, float]()
@@ -125,7 +125,7 @@ def _choose(
 
 
 def _experiment(
-    public: PublicData, name: str, network: dict[str, Any], out: Path, training: dict[str, int]
+    public: PublicData, name: str, network: Options, out: Path, training: dict[str, int]
 ) -> Experiment:
     """A run with a part of the training samples for validation."""
     validation = max(1, len(public.train) // VALIDATION)

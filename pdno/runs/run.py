@@ -29,7 +29,8 @@ from pdno.runs.specification import Experiment, open_experiment_data, read_exper
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import History, read_history, read_tensors
 from pdno.training.distributed import check_device
-from pdno.training.trained_operator import TrainedOperator
+from pdno.training.task import Times
+from pdno.training.trained_operator import PDEParameters, TrainedOperator
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 SAMPLES_OF_EXPORT = 4  # inputs that an exported file is compared on
@@ -186,25 +187,28 @@ class Run:
         *,
         array: str | None = None,
         at: Path | None = None,
-        **options: Any,
+        times: Times = None,
+        pde_parameters: PDEParameters = None,
     ) -> tuple[int, ...]:
         """Predict for the inputs (B, C, *N) or (B, *N) of a file, write .npy, return its shape.
 
-        The options are `times` and `pde_parameters` of `TrainedOperator.predict`. Scattered points
-        of the inputs are read from their file, where it has them as in training; those `at` which
-        the prediction is wanted from another one, the only array of it or of the same name.
+        Scattered points of the inputs are read from their file, where it has them as in training;
+        those `at` which the prediction is wanted from another one, the only array of it or of the
+        same name.
         """
-        f, layout = self._read_inputs(inputs, array), self._layout()
+        f, layout, grid, output_grid = self._read_inputs(inputs, array), self._layout(), None, None
         if layout.coordinates is not None and layout.coordinates in (own := read_arrays(inputs)):
-            options["grid"] = read_points(own, layout, layout.coordinates)
+            grid = read_points(own, layout, layout.coordinates)
         if at is not None:
             wanted = read_arrays(at)
             name = layout.output_coordinates or layout.coordinates
             name = name if name in wanted else next(iter(wanted), None)
             if name is None:
                 raise ValueError(f"{at} has no array of coordinates (P, d)")
-            options["output_grid"] = read_points(wanted, layout, name, own=True)
-        prediction = self.operator.predict(f, **options)
+            output_grid = read_points(wanted, layout, name, own=True)
+        prediction = self.operator.predict(
+            f, grid=grid, output_grid=output_grid, times=times, pde_parameters=pde_parameters
+        )
         for name, field in ((f"the inputs in {inputs}", f), ("the prediction", prediction)):
             finite = field.isfinite().flatten(1).all(dim=1)
             if not finite.all():

@@ -59,8 +59,9 @@ def plain_grid(grid: Grid) -> Options:
 
 def read_grid(values: object) -> object:
     """The points of `plain_grid`, before it is validated."""
-    scattered = isinstance(values, dict) and "coordinates" in values
-    return Points.of_plain(values) if scattered else values  # type: ignore[arg-type]
+    if isinstance(values, dict) and "coordinates" in values:
+        return Points.of_plain(values)
+    return values
 
 
 SavedGrid = Annotated[Grid, BeforeValidator(read_grid), PlainSerializer(plain_grid)]
