@@ -1,6 +1,6 @@
 """How many times faster than our solver an operator of a flow is, at equal error.
 
-    python tools/equal_error.py results/operators/navier-stokes [--format aoti]
+    python tools/equal_error.py results/operators/navier-stokes [--truth 256] [--format aoti]
 
 New flows are solved, and predicted by the operator from the frames that it is given. Its rival is
 the solver with each of its schemes, on coarser grids, from the last of these frames; between two
@@ -33,7 +33,7 @@ from pdno.spectral.calculus import resample, sample_at_grid
 from pdno.spectral.metrics import relative_l2
 from pdno.training.samples import evaluation_mode
 
-GRIDS = (48, 64, 80, 96, 128)
+GRIDS = (64, 80, 96, 128, 160)
 AT_ONCE = (5, 1)
 Curve = dict[float, float]
 """Seconds per flow of the solver by its error."""
@@ -148,20 +148,24 @@ def main() -> None:
     parser.add_argument("--format", choices=("onnx", "torch-export", "aoti"))
     parser.add_argument("--batch", type=int, default=20)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--truth", type=int, help="points per axis of the solver of new flows")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tune_allocator()
     run = load_run(arguments.operator)
     if run.experiment is None or run.experiment.problem is None or run.experiment.window is None:
         raise SystemExit(f"{arguments.operator} is no operator of our flows that takes frames")
-    data = unseen_samples(run.experiment, arguments.batch)
+    problem = run.experiment.problem
+    if arguments.truth is not None:
+        problem = problem.with_changes(solver_resolution=arguments.truth)
+    data = unseen_samples(run.experiment, arguments.batch, problem)
     with tempfile.TemporaryDirectory() as folder:
         predictors: dict[str, Predict] = {"operator, torch": partial(_by_torch, run, data)}
         if arguments.format is not None:
             frames = len(data.target_times or ())
             file = _by_file(run, Path(folder), arguments.format, frames)
             predictors[f"operator, {arguments.format}"] = file
-        rows, solved = compare(predictors, data, run.experiment.problem, arguments.turns)
+        rows, solved = compare(predictors, data, problem, arguments.turns)
     count, turns = arguments.batch, arguments.turns
     print(f"{count} new flows, seconds per flow on one thread, best of {turns} turns")
     print(f"{'':24}{'relative L2':>12}{'batch':>10}{'alone':>10}")
