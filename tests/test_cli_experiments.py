@@ -277,6 +277,7 @@ def test_the_report_shows_a_prediction_and_the_symbol_of_what_fit_wrote(tmp_path
         (["train", "keys.yaml", "--out", "OUT"], "expected a printable word"),
         (["train", "good.yaml"], "--out"),
         (["train", "good.yaml", "--out", "OUT", "--epochs", "0"], "epochs: Input should be"),
+        (["report"], "no folder is named: give folders of finished runs"),
         (["evaluate", "absent"], "there is no folder absent"),
         (["evaluate", "RUN", "--resolution", "12"], "resolution 12 does not divide"),
         (["evaluate", "RUN", "--resolution", "0"], "resolution is 0"),

@@ -27,7 +27,7 @@ from typing import Literal
 SOURCE = Path(__file__).with_name("kernels.c")
 INCLUDED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([\w.-]+)"', re.MULTILINE)
 CANDIDATES = ("cc", "gcc", "clang")
-SECONDS = 300  # after which a compilation, which computes for ten, is given up
+SECONDS = 300  # after which a compilation, which computes for a minute, is given up
 # what compilers and linkers print where the machine is at fault, not the source or the command
 PASSING = re.compile(
     r"No space left|quota exceeded|[Kk]illed|signal|out of memory|memory exhausted|"
@@ -151,7 +151,8 @@ def compile_library(
     target = folder / f"{Path(sources.main).stem}.so"
     files = [name for name in sources.texts if name.endswith(".c")]
     command = [*compiler.command, *FLAGS, "-o", str(target), *files, *flags]
-    _run(command, seconds=SECONDS, folder=folder)
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)  # others may have most of the machine
+    _run(command, seconds=SECONDS * max(1.0, busy), folder=folder)
     if not target.is_file() or not target.stat().st_size:
         raise CompilationError(f"{compiler.command[0]} ended well, but wrote no library")
     return target

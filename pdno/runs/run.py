@@ -268,9 +268,11 @@ load_run = Run.open
 
 def find_runs(folders: Sequence[Path]) -> list[Run]:
     """All finished runs in or below run folders, studies or their parents; none is an error."""
+    if not folders:
+        raise ValueError("no folder is named: give folders of finished runs")
     finished = sorted(filter(run_folder.is_finished, _containing(folders, run_folder.METRICS)))
     if not finished:
-        named = ", ".join(map(str, folders)) or "nothing"
+        named = ", ".join(map(str, folders))
         raise ValueError(f"no finished run in {named}: finish one by `pdno reproduce` or `train`")
     return [Run.open(folder) for folder in finished]
 

@@ -13,7 +13,7 @@ const origin = new URL(task.url).origin;
 async function open(options) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
-  page.setDefaultTimeout(task.patience ?? 60000);
+  page.setDefaultTimeout(task.patience ?? 300000);
   page.on("console", (message) => message.type() === "error" && report.problems.push(message.text()));
   page.on("pageerror", (problem) => report.problems.push(String(problem)));
   page.on("request", (request) => /^(blob|data):/.test(request.url()) || new URL(request.url()).origin === origin || report.outside.push(request.url()));

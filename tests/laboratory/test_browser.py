@@ -45,7 +45,7 @@ def visit(address, backend, modules, folder):
     task = {"url": address, "backend": backend, "chromium": CHROMIUM, "modules": str(modules)}
     task |= {"screenshots": str(screenshots), **names}
     command = ["node", str(HERE / "browser.mjs"), json.dumps(task)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["problems"] == [] and report["outside"] == []

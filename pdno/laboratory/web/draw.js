@@ -47,9 +47,10 @@ function drawBar(context, map, left, right, scale) {
   context.fillStyle = style("--ink");
   context.font = `${9 * scale}px system-ui, sans-serif`;
   context.textBaseline = "top";
-  context.fillText(short(map.high), at + width + 2 * scale, 0);
+  const label = short(map.low) === short(map.high) ? (value) => value.toExponential(3) : short;
+  context.fillText(label(map.high), at + width + 2 * scale, 0);
   context.textBaseline = "bottom";
-  context.fillText(short(map.low), at + width + 2 * scale, height);
+  context.fillText(label(map.low), at + width + 2 * scale, height);
 }
 
 // Curves over x in [0, 1], or over modes; each is { values, label }.
