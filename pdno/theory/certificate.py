@@ -7,8 +7,8 @@ for symbols whose formula is known, and everything else is what a test has seen,
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -20,6 +20,7 @@ from pdno.symbols.base import FullSymbol, Symbol, Time
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.network import SeparatedSymbol, TableSymbol
 from pdno.theory.compactification import NotEnclosed, enclose_expression
+from pdno.theory.digits import NoDigits
 from pdno.theory.enclosure import enclose
 from pdno.theory.expression import Expression
 from pdno.theory.probe import AnySymbol, MultiIndex, Probe, make_probe, multi_indices
@@ -32,8 +33,8 @@ from pdno.theory.witness import (
     Witness,
     WitnessCheck,
     check,
+    confirmed,
     find_kinks,
-    growth_witness,
     measure,
     show_point,
 )
@@ -74,10 +75,7 @@ class Certificate:
     reasons: tuple[str, ...]  #: the answer in words
     radii: tuple[float, ...]  #: |ξ| in the middle of each shell
     curves: Mapping[int, tuple[float, ...]]  #: largest |Δ^α a| ⟨ξ⟩^{|α|-m} in each shell, by |α|
-    subject: InitVar["Subject"]
-
-    def __post_init__(self, subject: "Subject") -> None:
-        object.__setattr__(self, "_subject", subject)
+    subject: "Subject" = field(repr=False, compare=False)  #: what was examined
 
     @property
     def accepted(self) -> bool:
@@ -90,32 +88,26 @@ class Certificate:
         return self.witnesses[0] if self.witnesses else None
 
     def check_witness(self) -> WitnessCheck:
-        """Compute the first witness again: with 50 digits, or with exact differences of values.
-
-        The digits need the formula of the symbol; functions are evaluated point by point.
-        """
+        """Compute the first witness again, with 50 digits."""
         if self.witness is None:
             raise ValueError(f"the answer is {self.assessment}: it has no witness to check")
-        subject: Subject = self._subject  # type: ignore[attr-defined]
-        return check(self.witness, subject.probe, subject.expression, self.requested)
+        return check(self.witness, self.subject.probe)
 
-    def constants(self, *, boxes: int = 2**10) -> Mapping[Indices, tuple[float, float]]:
+    def constants(self, *, boxes: int = 2**12) -> dict[Indices, tuple[float, float]]:
         """Enclosures of sup |∂_ξ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} by interval arithmetic, for proofs.
 
         The first number is attained, the second an upper bound, the largest of all channel pairs;
         empty where the rules of the proof have no intervals, as for networks of unbounded ξ.
         """
-        subject: Subject = self._subject  # type: ignore[attr-defined]
-        if not self.accepted or subject.fact is None:
+        fact, symbol = self.subject.fact, self.subject.probe.symbol
+        if not self.accepted or fact is None:
             raise ValueError(f"the answer is {self.assessment}; only proofs have constants")
-        symbol = subject.probe.symbol
         try:
             if isinstance(symbol, ClassicalSymbol):
                 known, zero = enclose(symbol, boxes=boxes), multi_indices(self.dim, 2)
                 return {(a, b): known.seminorm(a, b) for a in zero for b in zero}
-            assert subject.expression is not None
-            in_x = subject.fact.in_x
-            return enclose_expression(subject.expression, self.dim, in_x=in_x, boxes=boxes)[1]
+            expression = fact.expression
+            return enclose_expression(expression, self.dim, in_x=fact.in_x, boxes=boxes)[1]
         except (NotEnclosed, ValueError):
             return {}
 
@@ -149,11 +141,28 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Subject:
-    """What was examined."""
+    """What is examined, with what the rules give."""
 
     probe: Probe
     expression: Expression | None
     fact: Fact | None
+    gap: str  # why there is no fact
+    real: bool  # whether it must be smooth on R^n
+
+    @classmethod
+    def of(cls, probe: Probe, t: Time, *, real: bool) -> "Subject":
+        """The formula of a symbol, if it is known, and the order that the rules give."""
+        expression = _expression(probe, t)
+        if expression is None:
+            return cls(probe, None, None, "no proof: the formula is not known", real)
+        try:
+            fact = prove(expression, probe.dim, box=not probe.torus)
+        except NoProof as reason:
+            return cls(probe, expression, None, f"no proof: {reason}", real)
+        if real and fact.lattice:
+            gap = "no proof: the rules hold on the lattice alone"
+            return cls(probe, expression, None, gap, real)
+        return cls(probe, expression, fact, f"the rules give order {fact.order:g}", real)
 
 
 @torch.no_grad()
@@ -194,53 +203,59 @@ def certify(
     symbol = _single_symbol(symbol)
     if isinstance(symbol, SeparatedSymbol) and not symbol.scale.chosen:
         frequency_scale = frequency_scale or 1.0
-    torus = space == "torus"
     probe = make_probe(
-        symbol, dim=dim, t=t, acting=acting, torus=torus, frequency_scale=frequency_scale,
-        generator=generator,
+        symbol, dim=dim, t=t, acting=acting, torus=space == "torus",
+        frequency_scale=frequency_scale, generator=generator,
     )  # fmt: skip
     network = isinstance(symbol, SeparatedSymbol) and not probe.acting
     real = network if frequencies is None else frequencies == "real"
     if real and probe.acting:
         cure = "give frequencies='integer', or leave it out"
         raise ValueError(f"this symbol lives on the lattice: {cure}")
-    expression = _expression(probe, t)
-    fact, gap = _prove(probe, expression, box=not torus, real=real)
-    indices = multi_indices(probe.dim, probe.dim // 2 + 2)
-    x = find_points(probe)
-    bad = _not_finite(probe, x)
-    proved = fact is not None and bad is None and (order is None or order >= fact.order)
+    return _assess(Subject.of(probe, t, real=real), order)
+
+
+def _assess(subject: Subject, order: float | None) -> Certificate:
+    """The proof, or else what a search finds."""
+    probe, fact = subject.probe, subject.fact
+    indices, x = multi_indices(probe.dim, probe.dim // 2 + 2), find_points(probe)
+    witnesses, unclear = _not_finite(probe, x, order or 0.0)
+    broken = bool(witnesses or unclear)
+    proved = fact is not None and not broken and (order is None or order >= fact.order)
+    fact = fact if proved else None
     sequences = (
-        radial(probe) if proved or bad is not None
-        else find_sequences(probe, x, indices, expression)
+        radial(probe) if proved or broken
+        else find_sequences(probe, x, indices, subject.expression)
     )  # fmt: skip
     rows = measure(probe, x, sequences, _box(CORE[probe.dim], probe.dim), indices)
-    fitted = _fitted_order(rows[0])
+    fitted = _fitted_order(rows[0]) if fact is None else fact.order
     if order is None:
-        order = fact.order if proved and fact is not None else fitted
-        order = order if math.isfinite(order) else 0.0
-    witnesses, unclear = ([], []) if proved else _search(probe, x, rows, order, bad, real, torus)
+        order = fitted if math.isfinite(fitted) else 0.0
+    if not (proved or broken):
+        witnesses, unclear = _search(subject, x, rows, order)
     assessment: Assessment = (
         "proved" if proved else "counterexample" if witnesses
         else "undecided" if unclear else "consistent"
     )  # fmt: skip
-    seam = any(witness.kind == "seam" for witness in witnesses)
     middles = 2 * RATIO ** torch.arange(1, SHELLS + 1) * probe.scale.mean()
+    seam = any(witness.kind == "seam" for witness in witnesses)
+    reasons = [fact.line] if fact is not None else [subject.gap] if subject.fact is None else []
+    reasons += [witness.reason for witness in witnesses] or unclear
     return Certificate(
         assessment=assessment,
         requested=order,
-        order=fact.order if proved and fact is not None else fitted,
+        order=fitted,
         dim=probe.dim,
-        proof=tuple(fact.derivation()) if proved and fact is not None else (),
-        gap="" if proved else gap or f"the rules give order {fact.order:g}" if fact else gap,
+        proof=tuple(fact.derivation()) if fact is not None else (),
+        gap="" if proved else subject.gap,
         scope=_scope(probe, proved, order, float(middles[-1])),
         seminorms=_seminorms(rows, order),
         periodic=not seam if probe.depends_on_x else None,
         witnesses=tuple(witnesses),
-        reasons=_reasons(probe, fact if proved else None, gap, witnesses, unclear),
+        reasons=(*reasons, *_remarks(probe)),
         radii=tuple(middles.tolist()),
         curves=_curves(rows, order),
-        subject=Subject(probe, expression, fact),
+        subject=subject,
     )
 
 
@@ -288,74 +303,63 @@ def _expression(probe: Probe, t: Time) -> Expression | None:
     return expression
 
 
-def _prove(
-    probe: Probe, expression: Expression | None, *, box: bool, real: bool
-) -> tuple[Fact | None, str]:
-    """What the rules give, or why they give nothing."""
-    if expression is None:
-        return None, "no proof: the formula is not known"
-    try:
-        fact = prove(expression, probe.dim, box=box)
-    except NoProof as reason:
-        return None, f"no proof: {reason}"
-    if real and fact.lattice:
-        return None, "no proof: the rules hold on the lattice alone"
-    return fact, ""
-
-
 # ---- Tests ----
 
 
 def _search(
-    probe: Probe,
-    x: Tensor,
-    rows: list[Sizes],
-    order: float,
-    bad: Tensor | None,
-    real: bool,
-    torus: bool,
+    subject: Subject, x: Tensor, rows: list[Sizes], order: float
 ) -> tuple[list[Witness], list[str]]:
-    """A witness for each |α| + |β| whose bound fails, if |a| has none; what is unclear."""
-    if bad is not None:
-        point, none = tuple(bad.tolist()), (0,) * probe.dim
-        reason = f"a is not finite at ξ = {show_point(point)}: define its value there"
-        place = (tuple(x[0].tolist()),)
-        return [
-            Witness("not finite", reason, none, none, place, (point,), (math.nan,), (1.0,))
-        ], []
-    witnesses, unclear = dict[int, Witness](), dict[int, str]()
+    """Witnesses for each |α| + |β|, if |a| has none, and of kinks; what is unclear."""
+    probe, witnesses, unclear = subject.probe, dict[int, Witness](), dict[int | str, str]()
     # what steps of |ξ|/16 see as a constant: growth with short ones below that is nothing new
     wide = {row.alpha: 2 * float(row.envelope(order).max()) for row in rows if row.rule == 2}
     for row in rows:
-        total = sum(row.alpha) + sum(row.beta)
-        covered = row.rule < 2 and float(row.envelope(order).max()) <= wide.get(row.alpha, -1.0)
+        total, largest = sum(row.alpha) + sum(row.beta), row.envelope(order)
+        covered = row.rule < 2 and float(largest.max()) <= wide.get(row.alpha, -1.0)
         if total in witnesses or 0 in witnesses or covered:
             continue
-        answer = row.growing(order)
-        witness = None
-        if isinstance(answer, tuple):
-            witness = growth_witness(probe, x, row, order, *answer)
-        if witness is not None:
+        growing, doubtful = row.growing(order)
+        witness = _first_confirmed(row.candidates(probe, x, order, growing), probe)
+        if isinstance(witness, Witness):
             witnesses[total] = witness
-        elif answer != "level":
-            largest = row.envelope(order)
+        elif witness or doubtful:
             ends = f"{float(largest[len(largest) // 2]):.2g} to {float(largest[-1]):.2g}"
             name = f"Δ^{show_point(row.alpha)} ∂_x^{show_point(row.beta)} a"
-            unclear[total] = f"|{name}| ⟨ξ⟩^{sum(row.alpha) - order:g} grows, not steadily: {ends}"
+            size = f"|{name}| ⟨ξ⟩^{sum(row.alpha) - order:g} grows"
+            unclear[total] = f"{size}, {witness or 'not steadily'}: {ends}"
+    kinks = dict[str, Witness]()
+    for candidate in find_kinks(probe, x, real=subject.real, torus=probe.torus):
+        witness = None if candidate.kind in kinks else _first_confirmed([candidate], probe)
+        if isinstance(witness, Witness):
+            kinks[candidate.kind] = witness
+        elif witness:
+            unclear[candidate.kind] = f"a {candidate.kind} in float64, {witness}"
     found = [witnesses[q] for q in sorted(witnesses)]
-    kinks = {witness.kind: witness for witness in find_kinks(probe, x, real=real, torus=torus)}
-    return found + list(kinks.values()), [unclear[q] for q in sorted(unclear)]
+    return found + list(kinks.values()), list(unclear.values())
 
 
-def _not_finite(probe: Probe, x: Tensor) -> Tensor | None:
-    """The lattice point nearest to the origin where a is no number, (d,)."""
+def _first_confirmed(candidates: Iterable[Witness], probe: Probe) -> Witness | str | None:
+    """The first one that is so without rounding, or why that cannot be told."""
+    try:
+        return next(filter(None, (confirmed(candidate, probe) for candidate in candidates)), None)
+    except NoDigits as reason:
+        return f"which cannot be confirmed ({reason})"
+
+
+def _not_finite(probe: Probe, x: Tensor, order: float) -> tuple[list[Witness], list[str]]:
+    """A witness at the lattice point nearest to the origin where a is no number, or a doubt."""
     for part in torch.split(_box(BOX[probe.dim], probe.dim), 1024):
         values = torch.view_as_real(probe.table(x, part))
         bad = part[~torch.isfinite(values).all(dim=-1).all(dim=0).all(dim=0)]
         if len(bad):
-            nearest: Tensor = bad[bad.norm(dim=-1).argmin()]
-            return nearest
-    return None
+            point, none = tuple(bad[bad.norm(dim=-1).argmin()].tolist()), (0,) * probe.dim
+            places = (tuple(x[0].tolist()),), (point,), (math.nan,), (1.0,)
+            witness = Witness("not finite", "", none, none, *places, 0, order)
+            answer = _first_confirmed([witness], probe)
+            if isinstance(answer, Witness):
+                return [answer], []
+            return [], [f"a is not finite at ξ = {show_point(point)}, {answer}"] if answer else []
+    return [], []
 
 
 def _box(edge: int, dim: int) -> Tensor:
@@ -411,20 +415,16 @@ def _scope(probe: Probe, proved: bool, order: float, radius: float) -> str:
     )
 
 
-def _reasons(
-    probe: Probe, fact: Fact | None, gap: str, witnesses: list[Witness], unclear: list[str]
-) -> tuple[str, ...]:
-    """The answer in words, and what a reader should know besides."""
-    reasons = [fact.line] if fact is not None else [gap] if gap else []
-    reasons += [witness.reason for witness in witnesses] or unclear
+def _remarks(probe: Probe) -> tuple[str, ...]:
+    """What a reader should know besides."""
     symbol = probe.symbol
     if isinstance(symbol, Symbol) and probe.dim > 1 and not probe.acting and not symbol.hermitian:
         xi = torch.tensor([[1.0, 2.0, -3.0], [5.0, -1.0, 2.0]])[:, : probe.dim].double()
         x = torch.full((1, probe.dim), 0.3).double()
         here, there = (probe.table(x, (s * probe.scale * xi).round()) for s in (1, -1))
         if bool((here - there.conj()).abs().max() > 1e-9 * here.abs().max()):
-            reasons.append(
+            return (
                 "a(x, -ξ) is not conj a(x, ξ): on real functions its Hermitian completion acts; "
-                "pdno.certify(symbol, acting=True) assesses that"
+                "pdno.certify(symbol, acting=True) assesses that",
             )
-    return tuple(reasons)
+    return ()

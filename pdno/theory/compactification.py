@@ -1,10 +1,12 @@
 """Interval bounds of expressions over all of T^n x R^n: lower bounds, and class constants.
 
-With ω = (1, ξ)/⟨ξ⟩ = (τ, η) the phase space is T^n x {ω : |ω| = 1, τ >= 0}, which is compact. At a
-fixed ξ the numbers ⟨ξ⟩^{|α|-m} ∂_ξ^α a are the derivatives of h -> ⟨ξ⟩^{-m} a(ξ + ⟨ξ⟩ h) at h = 0.
-So they are those of a jet, and sums, products and functions of symbols are those of jets:
+A symbol a of order m is A(τ, ξ) = τ^m a(ξ/τ) at τ = 1, and A is homogeneous of degree m. So
 
-    ξ_j has the jet η_j + h_j,    s² + |ξ|² that of s² τ² + |η + h|²,    order k < m gives τ^{m-k}.
+    |∂_ξ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} = |p|^{|α|-m} |∂_ξ^α ∂_x^β A(p)|,      p = (τ, ξ),
+
+is of degree 0 in p: its supremum is that over the half τ >= 0 of the surface of a cube, which is
+compact. ξ_j remains ξ_j, s² + |ξ|² becomes s² τ² + |ξ|², and lifting a part from order k to m
+multiplies it by τ^{m-k}. Boxes of the surface and of x are halved until the bounds are good.
 """
 
 import functools
@@ -16,15 +18,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pdno.theory.enclosure import SLACK, halve, middles_and_boxes, suprema
 from pdno.theory.expression import Expression
-from pdno.theory.interval import Ball, Jet, join
+from pdno.theory.interval import Ball, Jet, indices_of, join
 from pdno.theory.probe import MultiIndex, multi_indices
 
-FAR = 1 / 16  # of τ/max |η_j|, where infinity begins
+FAR = 1 / 16  # of τ/max |ξ_j|, where infinity begins
 MOST_BOXES = 2**12
 MOST_FACTORS = 8  # of powers that are products
-AT_ONCE = 2**16  # numbers of a jet that are worked on together
+NUMBERS_AT_ONCE = 2**18
+SLACK = 1 + 1e-12  # of the few operations on bounds after the enclosure
+WHOLE = 1e-12  # orders that differ from an integer by less are rounded decimals
+
+Cells = tuple[Tensor, Tensor, Tensor]
+"""Boxes: lower and upper corners, (P, d) or (P, 2d) with x, and their face of the cube."""
+Enclosures = list[tuple[Tensor, Tensor]]
+"""Sizes over boxes from below and from above, one row for each quantity, (2P, C)."""
 
 
 class NotEnclosed(Exception):
@@ -33,91 +41,113 @@ class NotEnclosed(Exception):
 
 @dataclass(frozen=True)
 class Weighted:
-    """⟨ξ⟩^{-m} a over boxes as jets (J, P, C) of its real and imaginary part, None for 0."""
+    """A over boxes as jets (J, 2P, C) of its real and imaginary part, None for 0."""
 
     order: float  #: m
     real: Jet
     imaginary: Jet | None
-    tau: Ball  #: τ of the boxes, (P, 1)
+    at: "Compactified"
 
     def lifted(self, order: float) -> "Weighted":
         """As a symbol of higher order."""
         gain = order - self.order
         if gain == 0:
             return self
-        weight = self.tau.power(gain)
-        return self.mapped(order, lambda part: Ball.__mul__(part, weight))
+        weight = self.at.power_of_tau(gain)
+        return self.mapped(order, lambda part: part * weight)
 
     def mapped(self, order: float, change: Callable[[Jet], Jet]) -> "Weighted":
         """A linear map of both parts."""
         imaginary = None if self.imaginary is None else change(self.imaginary)
-        return Weighted(order, change(self.real), imaginary, self.tau)
+        return Weighted(order, change(self.real), imaginary, self.at)
 
     def __add__(self, other: "Weighted") -> "Weighted":
         order = max(self.order, other.order)
         a, b = self.lifted(order), other.lifted(order)
-        imaginary = [part for part in (a.imaginary, b.imaginary) if part is not None]
-        total = functools.reduce(Jet.__add__, imaginary) if imaginary else None
-        return Weighted(order, a.real + b.real, total, self.tau)
+        parts = [part for part in (a.imaginary, b.imaginary) if part is not None]
+        total = functools.reduce(Jet.__add__, parts) if parts else None
+        return Weighted(order, a.real + b.real, total, self.at)
 
     def __mul__(self, other: "Weighted") -> "Weighted":
-        real, imaginary = self.real * other.real, None
-        if self.imaginary is not None and other.imaginary is not None:
-            real = real - self.imaginary * other.imaginary
-        mixed = [
-            a * b
-            for a, b in ((self.real, other.imaginary), (other.real, self.imaginary))
-            if b is not None
-        ]
-        if mixed:
-            imaginary = functools.reduce(Jet.__add__, mixed)
-        return Weighted(self.order + other.order, real, imaginary, self.tau)
+        real, x, y = self.real * other.real, self.imaginary, other.imaginary
+        if x is not None and y is not None:
+            real = real - x * y
+        mixed = [a * b for a, b in ((self.real, y), (other.real, x)) if b is not None]
+        imaginary = functools.reduce(Jet.__add__, mixed) if mixed else None
+        return Weighted(self.order + other.order, real, imaginary, self.at)
 
     def reciprocal(self) -> "Weighted":
-        """1/a."""
-        if self.imaginary is None:
-            # of either sign
-            square = self.real.square().power(-1.0)
-            return Weighted(-self.order, self.real * square, None, self.tau)
-        inverse = (self.real.square() + self.imaginary.square()).power(-1.0)
-        real, imaginary = self.real * inverse, -(self.imaginary * inverse)
-        return Weighted(-self.order, real, imaginary, self.tau)
+        """1/a, of either sign."""
+        x, y = self.real, self.imaginary
+        inverse = (x.square() if y is None else x.square() + y.square()).power(-1.0)
+        return Weighted(-self.order, x * inverse, None if y is None else -(y * inverse), self.at)
+
+    def derivative(self, alpha: MultiIndex, beta: MultiIndex) -> list[Ball]:
+        """Real and imaginary part of |p|^{|α|-m} ∂_ξ^α ∂_x^β A, (2P, C)."""
+        powers = zip(itertools.count(1), (*alpha, *beta), strict=False)
+        slopes = [self.at.variables[c] for c, power in powers for _ in range(power)]
+        weight = self.at.radius_squared(1.0, (1.0,)).real().power((sum(alpha) - self.order) / 2)
+        parts = [part for part in (self.real, self.imaginary) if part is not None]
+        return [part(*slopes) * weight for part in parts]
 
 
 class Compactified:
-    """Intervals over P boxes of a face of the cube (τ, ξ) and of x, an `Arithmetic`."""
+    """Intervals over P boxes of one face and their middles before them, an `Arithmetic`.
 
-    def __init__(self, face: int, box: Ball, dim: int, *, in_x: bool, jets: bool) -> None:
-        self.dim, sign = dim, -1.0 if face > dim else 1.0
-        unit = Ball.point(torch.ones_like(box.mid[:, :1]))
-        free = [box[:, k : k + 1] for k in range(dim)]
-        # face 0 is τ = 1, then come ξ_j = 1 and ξ_j = -1
+    Coordinates are (τ, ξ, x). Face 0 is τ = 1, then come ξ_j = 1 and ξ_j = -1. Jets have as
+    variables x alone, or (τ, ξ) and what there is of x, or nothing.
+    """
+
+    def __init__(self, face: int, lo: Tensor, hi: Tensor, dim: int, *, jets: str = "all") -> None:
+        box, self.dim = Ball.between(lo, hi), dim
+        free = join([Ball.point(box.mid), box])
+        columns = [free[:, k : k + 1] for k in range(lo.shape[1])]
+        unit = Ball.point(torch.ones_like(free.mid[:, :1]))
         missing = face - dim if face > dim else face
-        points = [*free[:missing], unit * sign, *free[missing:]]
-        shrink = functools.reduce(Ball.__add__, [p.square() for p in points]).power(-0.5)
-        self.tau, *self.eta = (p * shrink for p in points)
-        self.x = [box[:, dim + k : dim + k + 1] for k in range(dim)] if in_x else []
-        self.variables = (dim + len(self.x)) * jets
+        self.points = [
+            *columns[:missing],
+            unit * (-1.0 if face > dim else 1.0),
+            *columns[missing:],
+        ]
+        widths = [*box.rad.unbind(1)]
+        widths.insert(missing, torch.zeros_like(box.rad[:, 0]))
+        first = {"all": 0, "x": 1 + dim, "none": len(self.points)}[jets]
+        self.variables = {c: c - first for c in range(first, len(self.points))}
+        self.half = torch.stack(widths[first:], dim=1) if self.variables else box.rad[:, :0]
 
-    def _variable(self, at: Ball, v: int | None) -> Jet:
-        return Jet.of_variable(at, v if self.variables else None, self.variables)
+    def _variable(self, coordinate: int) -> Jet:
+        at, v = self.points[coordinate], self.variables.get(coordinate)
+        return Jet.of_variable(at, v, len(self.variables))
+
+    def nearer(self, value: Weighted) -> Weighted:
+        """The same by the mean value theorem, where that is smaller."""
+        return value.mapped(value.order, lambda part: part.centred(self.half))
+
+    def power_of_tau(self, exponent: float) -> Jet:
+        """τ^exponent, whose derivatives are those by τ."""
+        whole, tau, rows = round(exponent), self.points[0], list[Ball]()
+        power = float(whole) if abs(exponent - whole) < WHOLE else exponent
+        for index in indices_of(len(self.variables)):
+            factor = math.prod(power - k for k in range(len(index)))
+            factor = 0.0 if any(index) or (index and 0 not in self.variables) else factor
+            zero = Ball.point(torch.zeros_like(tau.mid))
+            rows.append(tau.power(power - len(index)) * Ball.near(factor) if factor else zero)
+        return Jet.of(rows)
 
     def constant(self, values: Tensor) -> Weighted:
-        parts = [values.real, values.imag if values.is_complex() else None]
-        real, imaginary = (
-            None
-            if p is None or (k and not bool(p.any()))
-            else self._variable(Ball.point(p.expand(len(self.tau.mid), -1).clone()), None)
-            for k, p in enumerate(parts)
-        )
-        assert real is not None
-        return Weighted(0.0, real, imaginary, self.tau)
+        rows = len(self.points[0].mid)
+        parts = [
+            Jet.of_variable(Ball.point(part.expand(rows, -1).clone()), None, len(self.variables))
+            for part in ([values.real, values.imag] if values.is_complex() else [values])
+        ]
+        imaginary = parts[1] if len(parts) == 2 and bool(values.imag.any()) else None
+        return Weighted(0.0, parts[0], imaginary, self)
 
     def frequency(self, axis: int) -> Weighted:
-        return Weighted(1.0, self._variable(self.eta[axis], axis), None, self.tau)
+        return Weighted(1.0, self._variable(1 + axis), None, self)
 
     def coordinate(self, axis: int) -> Weighted:
-        return Weighted(0.0, self._variable(self.x[axis], self.dim + axis), None, self.tau)
+        return Weighted(0.0, self._variable(1 + self.dim + axis), None, self)
 
     def harmonic(self, name: str, wave: Sequence[int]) -> Weighted:
         turns = [
@@ -125,30 +155,29 @@ class Compactified:
             for axis, k in enumerate(wave)
         ]
         angle = functools.reduce(Jet.__add__, turns)
-        return Weighted(0.0, angle.apply(name), None, self.tau)
+        return Weighted(0.0, angle.apply(name), None, self)
 
     def radius_squared(self, shift: float, scale: Sequence[float]) -> Weighted:
         sides = list(scale) * (self.dim if len(scale) == 1 else 1)
-        total = self._variable(self.tau.square() * (Ball.near(shift) * Ball.near(shift)), None)
+        total = (self._variable(0) * Ball.near(shift)).square()
         for axis, side in enumerate(sides):
-            total = total + (self.frequency(axis).real * Ball.near(1 / side)).square()
-        return Weighted(2.0, total, None, self.tau)
+            total = total + (self._variable(1 + axis) * Ball.near(1 / side)).square()
+        return Weighted(2.0, total, None, self)
 
     def apply(self, name: str, value: Weighted) -> Weighted:
-        if value.order > 0 or value.imaginary is not None or name == "relu":
+        if value.order > WHOLE or value.imaginary is not None or name == "relu":
             raise NotEnclosed(f"{name} of a part of order {value.order:g}")
-        u = value.lifted(0.0).real
-        return Weighted(0.0, u.exponential() if name == "exp" else u.apply(name), None, self.tau)
+        u = self.nearer(value.lifted(0.0)).real
+        return Weighted(0.0, u.exponential() if name == "exp" else u.apply(name), None, self)
 
     def power(self, value: Weighted, exponent: float) -> Weighted:
         if exponent == int(exponent) and abs(exponent) <= MOST_FACTORS:
             base = value.reciprocal() if exponent < 0 else value
             one = self.constant(torch.ones(1, dtype=torch.float64))
-            factors = [base] * abs(int(exponent))
-            return functools.reduce(Weighted.__mul__, factors) if factors else one
+            return functools.reduce(Weighted.__mul__, [base] * abs(int(exponent)) or [one])
         if value.imaginary is not None:
             raise NotEnclosed(f"power {exponent:g} of a complex part")
-        return Weighted(value.order * exponent, value.real.power(exponent), None, self.tau)
+        return Weighted(value.order * exponent, value.real.power(exponent), None, self)
 
     def affine(self, value: Weighted, weight: Tensor, bias: Tensor) -> Weighted:
         mapped = value.mapped(value.order, lambda part: part.linear(weight))
@@ -159,27 +188,40 @@ class Compactified:
         lifted = [value.lifted(order) for value in values]
         if any(value.imaginary is not None for value in lifted):
             raise NotEnclosed("components that are complex")
-        return Weighted(order, join([value.real for value in lifted], dim=-1), None, self.tau)
+        return Weighted(order, join([value.real for value in lifted], dim=-1), None, self)
 
     def leaf(self, function: Callable[[Tensor, Tensor], Tensor]) -> Weighted:
         raise NotEnclosed("a part without a formula")
 
 
-def _cells(dim: int, *, in_x: bool, far: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Boxes of the faces τ = 1 and ξ_j = ±1 times those of x; with `far` near infinity only."""
-    cells = []
-    for face in range(1 if far else 0, 2 * dim + 1):
-        edge = 1 if not far else FAR
+# ---- Boxes ----
+
+
+def cells(dim: int, *, in_x: bool, far: bool = False, in_xi: bool = True) -> Cells:
+    """Boxes of the faces times those of x; with `far` near infinity, without `in_xi` at ξ = 0."""
+    rows, faces = list[Tensor](), list[int]()
+    for face in range(1 if far else 0, 2 * dim + 1 if in_xi else 1):
+        edge = FAR if far else 1.0
         sides = [(-1.0, 1.0, 0.5)] * dim if face == 0 else [(0.0, edge, edge / 2)]
         sides += [(-1.0, 1.0, 0.5)] * (dim - 1) if face else []
+        sides = sides if in_xi else [(0.0, 0.0, 0.0)] * dim
         sides += [(0.0, 1.0, 0.5)] * dim if in_x else []
         corners = [
-            [(a + k * h, a + (k + 1) * h) for k in range(round((b - a) / h))] for a, b, h in sides
+            [(a + k * h, a + (k + 1) * h) for k in range(round((b - a) / h) if h else 1)]
+            for a, b, h in sides
         ]
-        boxes = torch.tensor(list(itertools.product(*corners)), dtype=torch.float64)
-        cells.append((*boxes.unbind(-1), torch.full((len(boxes),), face)))
-    lo, hi, faces = zip(*cells, strict=True)
-    return torch.cat(lo), torch.cat(hi), torch.cat(faces)
+        rows.append(torch.tensor(list(itertools.product(*corners)), dtype=torch.float64))
+        faces += [face] * len(rows[-1])
+    lo, hi = torch.cat(rows).unbind(-1)
+    return lo, hi, torch.tensor(faces)
+
+
+def halve(lo: Tensor, hi: Tensor, face: Tensor) -> Cells:
+    """Each box cut in two across its longest side."""
+    side = torch.nn.functional.one_hot((hi - lo).argmax(dim=1), lo.shape[1]).bool()
+    middle = 0.5 * (lo + hi)
+    lows = torch.cat([lo, torch.where(side, middle, lo)])
+    return lows, torch.cat([torch.where(side, middle, hi), hi]), face.repeat(2)
 
 
 def least(
@@ -189,32 +231,26 @@ def least(
 
     Everywhere, or `far` out only; with `size` it is a bound of |a|, for each component.
     """
-    lo, hi, faces = _cells(dim, in_x=in_x, far=far)
-    bound, used, order = math.inf, 0, 0.0
+    (lo, hi, faces), bound, used, order = cells(dim, in_x=in_x, far=far), math.inf, 0, 0.0
     while len(lo):
         used += len(lo)
+        rank = faces.argsort(stable=True)
+        (lo, hi, faces), parts = (lo[rank], hi[rank], faces[rank]), list[Tensor]()
         if used > MOST_BOXES:
             return order, 0.0
-        below, middle = [], []
-        for face in sorted(set(faces.tolist())):
-            at, _ = middles_and_boxes(lo[faces == face], hi[faces == face])
-            value = expression.on(Compactified(face, at, dim, in_x=in_x, jets=False))
-            order, (real, imaginary) = value.order, (value.real(), value.imaginary)
-            parts = [real] if imaginary is None else [real, imaginary()]
+        for face in torch.unique(faces).tolist():
+            here = faces == face
+            value = expression.on(Compactified(face, lo[here], hi[here], dim, jets="none"))
+            order, values = value.order, value.derivative((0,) * dim, ())
+            smallest = (values[0].mid - values[0].rad) - 1e-12 * values[0].size()
             if size:
-                sizes = torch.stack([part.mignitude() for part in parts]).square().sum(0).sqrt()
-                smallest = sizes / SLACK
-            else:
-                smallest = (real.mid - real.rad) - 1e-12 * real.size()
-                smallest = smallest if imaginary is None else torch.full_like(smallest, -math.inf)
-            count = int((faces == face).sum())
-            middle.append(smallest[:count].amin(dim=1))
-            below.append(smallest[count:].amin(dim=1))
-        # in the order of faces
-        rank = faces.argsort(stable=True)
-        lo, hi, faces = lo[rank], hi[rank], faces[rank]
-        lower = torch.cat(below).nan_to_num(nan=-math.inf)
-        if not bool((torch.cat(middle) > 0).all()):
+                sizes = torch.stack([part.mignitude() for part in values])
+                smallest = sizes.square().sum(dim=0).sqrt() / SLACK
+            elif len(values) > 1:
+                smallest = torch.full_like(smallest, -math.inf)
+            parts.append(torch.unflatten(smallest.amin(dim=1), 0, (2, -1)))
+        middle, lower = torch.cat(parts, dim=1).nan_to_num(nan=-math.inf)
+        if not bool((middle > 0).all()):
             return order, 0.0
         done = lower > 0
         bound = min(bound, float(lower[done].min())) if bool(done.any()) else bound
@@ -223,6 +259,54 @@ def least(
 
 
 @torch.no_grad()
+def suprema(
+    expression: Expression,
+    dim: int,
+    boxes: Cells,
+    rows: Callable[[Weighted], Enclosures],
+    *,
+    looseness: float,
+    budget: int,
+    jets: str = "all",
+) -> tuple[float, Tensor, int]:
+    """The order, enclosures (rows, 2, C) and the boxes used, by halving the worst of them."""
+    best, done, used, order = torch.zeros(()), torch.zeros(()), 0, 0.0
+    lo, hi, face = boxes
+    variables = lo.shape[1] + 1 if jets == "all" else dim
+    at_once = max(1, NUMBERS_AT_ONCE // (64 * math.comb(variables + 3, 3)))
+    while len(lo):
+        used += len(lo)
+        groups = [(face == number).nonzero()[:, 0] for number in torch.unique(face)]
+        chunks = [chunk for group in groups for chunk in torch.split(group, at_once)]
+        parts = list[Tensor]()
+        for chunk in chunks:
+            at = Compactified(int(face[chunk[0]]), lo[chunk], hi[chunk], dim, jets=jets)
+            value = at.nearer(expression.on(at))
+            order, sizes = value.order, rows(value)
+            low = torch.stack([low[: len(chunk)] for low, _ in sizes]).nan_to_num(nan=0.0)
+            high = torch.stack([high[len(chunk) :] for _, high in sizes])
+            parts.append(torch.stack([low, high.nan_to_num(nan=math.inf, posinf=math.inf)]))
+        lower, upper = torch.cat(parts, dim=2)[:, :, torch.cat(chunks).argsort()]
+        best = torch.maximum(best, lower.amax(dim=1))
+        enough = looseness * best.amax(dim=1) + 1e-6 * best.max()
+        excess = (upper.amax(dim=2) / enough[:, None]).amax(dim=0)
+        worst = excess.argsort(descending=True)
+        again = worst[: min(int((excess > 1).sum()), max(0, (budget - used) // 2))]
+        kept = torch.ones(len(lo), dtype=torch.bool)
+        kept[again] = False
+        if bool(kept.any()):
+            done = torch.maximum(done, upper[:, kept].amax(dim=1))
+        lo, hi, face = halve(lo[again], hi[again], face[again])
+    return order, torch.stack([torch.minimum(best, done), done], dim=1), used
+
+
+def sizes_of(parts: Sequence[Ball]) -> tuple[Tensor, Tensor]:
+    """Euclidean sizes of vectors, from below and from above."""
+    low = torch.stack([part.mignitude() for part in parts]).square().sum(dim=0).sqrt()
+    high = torch.stack([part.size() for part in parts]).square().sum(dim=0).sqrt()
+    return low / SLACK, high * SLACK
+
+
 def enclose_expression(
     expression: Expression, dim: int, *, in_x: bool, looseness: float = 1.5, boxes: int = 2**10
 ) -> tuple[float, dict[tuple[MultiIndex, MultiIndex], tuple[float, float]]]:
@@ -230,27 +314,12 @@ def enclose_expression(
 
     From below they are attained, from above they bound; inf where no bound was found.
     """
-    variables = dim * (1 + in_x)
-    indices = [i for i in multi_indices(variables, 3)]
-    order = 0.0
-
-    def sizes(face: int, lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-        nonlocal order
-        at, _ = middles_and_boxes(lo, hi)
-        value = expression.on(Compactified(face, at, dim, in_x=in_x, jets=True))
-        order, rows = value.order, []
-        for index in indices:
-            slopes = [v for v, power in enumerate(index) for _ in range(power)]
-            parts = [p(*slopes) for p in (value.real, value.imaginary) if p is not None]
-            low = torch.stack([p.mignitude() for p in parts]).square().sum(dim=0).sqrt() / SLACK
-            high = torch.stack([p.size() for p in parts]).square().sum(dim=0).sqrt() * SLACK
-            rows.append((low[..., None], high[..., None]))
-        upper = torch.stack([high[len(lo) :] for _, high in rows])
-        lower = torch.stack([low[: len(lo)] for low, _ in rows])
-        return upper.nan_to_num(nan=math.inf, posinf=math.inf), lower.nan_to_num(nan=0.0)
-
-    at_once = max(1, AT_ONCE // math.comb(variables + 3, 3))
-    found, _ = suprema(sizes, _cells(dim, in_x=in_x, far=False), looseness, boxes, at_once)
-    bounds = found.amax(dim=(2, 3)).tolist()
-    pairs = [(index[:dim], index[dim:] or (0,) * dim) for index in indices]
-    return order, {pair: (low, high) for pair, (low, high) in zip(pairs, bounds, strict=True)}
+    indices = [(index[:dim], index[dim:]) for index in multi_indices(dim * (1 + in_x), 3)]
+    order, bounds, _ = suprema(
+        expression, dim, cells(dim, in_x=in_x),
+        lambda value: [sizes_of(value.derivative(*index)) for index in indices],
+        looseness=looseness, budget=boxes,
+    )  # fmt: skip
+    pairs = [(alpha, beta or (0,) * dim) for alpha, beta in indices]
+    largest = bounds.amax(dim=2).tolist()
+    return order, {pair: (low, high) for pair, (low, high) in zip(pairs, largest, strict=True)}

@@ -18,10 +18,9 @@ from pdno.theory.expression import (
     Expression,
     Frequency,
     Harmonic,
-    Leaf,
+    Opaque,
     Power,
     Product,
-    Riesz,
     Stack,
     Sum,
 )
@@ -108,7 +107,7 @@ class _Prover:
         if isinstance(e, Power):
             return self._power(e)
         if isinstance(e, Apply):
-            return self._function(e, self.prove(e.argument))
+            return self._function(e, self.prove(e.parts[0]))
         return self._leaf(e)
 
     def _leaf(self, e: Expression) -> Fact:
@@ -128,11 +127,8 @@ class _Prover:
             if not self.box:
                 raise NoProof(f"{e} is not periodic: use cos and sin of 2πx, or the box")
             return Fact(e, "lemma 1, smooth on the box", 0.0, in_x=True)
-        if isinstance(e, Riesz):
-            return Fact(e, "lemma 8, cut off at ξ = 0", e.exponent, lattice=True)
-        if isinstance(e, Leaf):
-            order, lattice = e.order, e.lattice
-            return Fact(e, e.lemma, order, real=False, in_x=e.in_x, lattice=lattice)
+        if isinstance(e, Opaque):
+            return Fact(e, e.lemma, e.order, real=e.real, lattice=e.lattice)
         raise NoProof(f"{e}: a {type(e).__name__} has no rule")
 
     def _check_axis(self, axis: int) -> None:
@@ -176,14 +172,14 @@ class _Prover:
 
     def _power(self, e: Power) -> Fact:
         p = e.exponent
-        if isinstance(e.base, Bracket):
+        if isinstance(e.parts[0], Bracket):
             return Fact(e, "lemma 1, a power of ⟨ξ⟩", p)
-        u = self.prove(e.base)
+        u = self.prove(e.parts[0])
         if p >= 0 and p == int(p):
             degree = None if u.degree is None else p * u.degree
             return self._of([u], e, "lemma 2, a product", p * u.order if p else 0.0, degree)
         whole = p == int(p)  # then u may be complex or negative
-        self._require_elliptic(e.base, u, size=whole)
+        self._require_elliptic(e.parts[0], u, size=whole)
         bound = "|u| >= c ⟨ξ⟩^m" if whole else "u >= c ⟨ξ⟩^m"
         return self._of([u], e, f"lemma 4, a power of u with {bound}", p * u.order)
 
@@ -199,12 +195,12 @@ class _Prover:
             order = u.order if name in VANISHING else 0.0
             return self._of([u], e, "lemma 3, a smooth function of u in S^0", order)
         if name == "exp" and 0 < u.order < math.inf:
-            self._require_elliptic(e.argument * -1.0, u, far=True, size=False)
+            self._require_elliptic(e.parts[0] * -1.0, u, far=True, size=False)
             rule = "lemma 6, e^u with Re u <= -c ⟨ξ⟩^m far out"
             return self._of([u], e, rule, -math.inf)
         if name in AFFINE + BOUNDED and u.order > -math.inf:
             inside = name in ROUGH and (u.in_x or u.order <= 0)
-            self._require_elliptic(e.argument, u, far=not inside, size=True)
+            self._require_elliptic(e.parts[0], u, far=not inside, size=True)
             order = 0.0 if name in BOUNDED else u.order
             rule = f"lemma 7, |u| >= c ⟨ξ⟩^m{' far out' * (not inside)}"
             return self._of([u], e, rule, order, lattice=name in ROUGH and not inside)

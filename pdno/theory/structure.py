@@ -39,22 +39,16 @@ from pdno.theory.expression import (
     Expression,
     Frequency,
     Harmonic,
-    Leaf,
+    Opaque,
     Product,
-    Riesz,
     Stack,
     Sum,
     affine,
     apply,
     as_expression,
     perceptron,
+    riesz,
 )
-
-STRUCTURED = {
-    "self_adjoint": "(N + N*)/2",
-    "dissipative": "K - M M*",
-    "elliptic": "(c + M M*) e^K",
-}
 
 
 def structure_of(symbol: Symbol, dim: int, t: Tensor | None = None) -> Expression | None:
@@ -86,9 +80,9 @@ def _formula(symbol: Symbol, dim: int, t: float) -> Expression | None:
         return Stack(tuple(part * (2j * math.pi) for part in xi))
     if type(symbol) is BiotSavart:
         parts = (xi[1] * (0.5j / math.pi), xi[0] * (-0.5j / math.pi))
-        return Stack(parts) * Riesz(-2.0)
+        return Stack(parts) * riesz(-2.0)
     if type(symbol) is FractionalLaplacian:
-        return Riesz(2 * symbol.power) * float((2 * math.pi) ** (2 * symbol.power))
+        return riesz(2 * symbol.power) * float((2 * math.pi) ** (2 * symbol.power))
     if type(symbol) is Resolvent:
         return Bracket(math.sqrt(symbol.shift) / (2 * math.pi)) ** -2 * (0.25 / math.pi**2)
     if type(symbol) is Advection:
@@ -119,7 +113,7 @@ def _table(symbol: TableSymbol) -> Expression:
         return (share * here + (1 - share) * there.conj()).flatten(0, 1).T[None]
 
     name = f"a table of {symbol.modes} modes"
-    return Leaf(values, name, "lemma 8, finitely many modes", -math.inf, lattice=True)
+    return Opaque(values, name, "lemma 8, finitely many modes", -math.inf, lattice=True)
 
 
 # ---- Networks ----
@@ -127,22 +121,22 @@ def _table(symbol: TableSymbol) -> Expression:
 
 def _separated(symbol: SeparatedSymbol, t: Tensor | None) -> Expression:
     """Σ_r b_r(x) c_r(ξ)."""
-    c = _frequency_factor(symbol, t)
+    c = frequency_factor(symbol, t)
     if not symbol.depends_on_x:
         return c
-    b, rank, pairs = _space_factor(symbol, t), symbol.rank, symbol.pairs
+    b, rank, pairs = space_factor(symbol, t), symbol.rank, symbol.pairs
     # b as (R, O or 1, I or 1) and c as (R, O, I): products, then the sum over r
     shape = (rank, symbol.out_channels, symbol.in_channels)
     outputs = b.weight.shape[0] if isinstance(b, Affine) else 1
     if isinstance(symbol, LowRankSymbol):
         rows = torch.arange(outputs).reshape(rank, -1, 1).expand(shape).flatten()
         assert isinstance(b, Affine)
-        b = Affine(b.argument, b.weight[rows], b.bias[rows])
+        b = Affine(b.parts, b.weight[rows], b.bias[rows])
     product = b * c
     if rank == 1:
         return product
     total = torch.eye(pairs, dtype=torch.float64).repeat(1, rank)
-    return Affine(product, total, torch.zeros(pairs, dtype=torch.float64))
+    return Affine((product,), total, torch.zeros(pairs, dtype=torch.float64))
 
 
 def _scaled(symbol: SeparatedSymbol) -> list[Expression]:
@@ -165,13 +159,13 @@ def _network(network: SymbolMLP, inputs: Expression) -> Expression:
     sign = torch.ones(network.linear_in.in_features, dtype=torch.float64)
     assert isinstance(network, ParityMLP)
     sign[1 : 1 + network.dim] = -1.0
-    mirror = Affine(inputs, torch.diag(sign), torch.zeros_like(sign))
+    mirror = Affine((inputs,), torch.diag(sign), torch.zeros_like(sign))
     mirrored = perceptron(network, mirror)
     hidden = perceptron(network, inputs) + (1.0 if parity == "even" else -1.0) * mirrored
     return affine(network.linear_out, 0.5 * hidden)
 
 
-def _frequency_factor(symbol: SeparatedSymbol, t: Tensor | None) -> Expression:
+def frequency_factor(symbol: SeparatedSymbol, t: Tensor | None) -> Expression:
     xi = _scaled(symbol)
     if isinstance(symbol, TrunkSymbol):
         scale = tuple(symbol.scale.frequency.tolist()) if symbol.scale.chosen else (1.0,)
@@ -181,7 +175,7 @@ def _frequency_factor(symbol: SeparatedSymbol, t: Tensor | None) -> Expression:
         values = _network(symbol.trunk, _with(features, t))
         assert isinstance(values, Affine)
         halves = zip(values.weight.chunk(2), values.bias.chunk(2), strict=True)
-        real, imaginary = (Affine(values.argument, weight, bias) for weight, bias in halves)
+        real, imaginary = (Affine(values.parts, weight, bias) for weight, bias in halves)
         return real + 1j * imaginary
     if isinstance(symbol, ClassicalSymbol):
         return _classical(symbol, xi, t)
@@ -190,33 +184,62 @@ def _frequency_factor(symbol: SeparatedSymbol, t: Tensor | None) -> Expression:
 
 
 def _classical(symbol: ClassicalSymbol, xi: list[Expression], t: Tensor | None) -> Expression:
-    """⟨ξ⟩^m b(ω), or for matrices with a structure a leaf with the lemma on it."""
-    if symbol.exact_structure:
-
-        def values(x: Tensor, at: Tensor) -> Tensor:
-            moment = None if t is None else t.reshape(() if t.numel() == 1 else (1, -1))
-            return symbol.evaluate_at(x[:1, 0], at[0], moment).frequency[0].flatten(0, 1).T[None]
-
-        kinds = [text for name, text in STRUCTURED.items() if getattr(symbol, name)]
-        name, order = f"⟨ξ⟩^{symbol.order:g} {kinds[-1]} of networks of ω", symbol.order
-        lemma = "lemma 9, entire functions of smooth matrices of ω"
-        if symbol.takes_time:
-            assert t is not None
-            name, lemma = (
-                f"e^(tA), A = {name}",
-                "lemma 10, the exponential of a dissipative matrix",
-            )
-            order = -math.inf if order > 0 and float(t.flatten()[0]) else 0.0
-        return Leaf(values, name, lemma, order)
+    """⟨ξ⟩^m b(ω); with time, or a unitary factor, an exponential of it."""
     scale = tuple(symbol.scale.frequency.tolist()) if symbol.scale.chosen else (1.0,)
     bracket = Bracket(1.0, scale)
     omega = [part * bracket**-1 for part in (as_expression(1.0), *xi)]
     inputs = _with(omega, None if t is None else t.flatten()[-symbol.pde_parameters or None :])
-    b = _network(symbol.real, inputs) + 1j * _network(symbol.imaginary, inputs)
-    return bracket**symbol.order * b
+    unitary = symbol.elliptic and not (symbol.self_adjoint or symbol.dissipative)
+    if not (symbol.takes_time or unitary):
+        return bracket**symbol.order * _matrix(symbol, inputs, omega)
+
+    def values(x: Tensor, at: Tensor) -> Tensor:
+        moment = None if t is None else t.reshape(() if t.numel() == 1 else (1, -1))
+        return symbol.evaluate_at(x[:1, 0], at[0], moment).frequency[0].flatten(0, 1).T[None]
+
+    name, order = f"⟨ξ⟩^{symbol.order:g} (c + M M*) e^K of networks of ω", symbol.order
+    if unitary and not symbol.takes_time:
+        return Opaque(values, name, "lemma 9, entire functions of smooth matrices of ω", order)
+    assert t is not None
+    name = f"e^(tA), A = ⟨ξ⟩^{symbol.order:g} (K - M M*) of networks of ω"
+    order = -math.inf if order > 0 and float(t.flatten()[0]) else 0.0
+    return Opaque(values, name, "lemma 10, the exponential of a dissipative matrix", order)
 
 
-def _space_factor(symbol: SeparatedSymbol, t: Tensor | None) -> Expression:
+def _matrix(symbol: ClassicalSymbol, inputs: Expression, omega: list[Expression]) -> Expression:
+    """The entries of N, (N + N*)/2, c + M M*, or K - M M* - c |ξ|²/⟨ξ⟩², K = (N - N*)/2."""
+    real, imaginary = _network(symbol.real, inputs), _network(symbol.imaginary, inputs)
+    n, size = real + 1j * imaginary, symbol.in_channels
+    if not symbol.exact_structure:
+        return n
+    entries = torch.arange(size**2).reshape(size, size)
+    adjoint = _chosen(real, entries.T) - 1j * _chosen(imaginary, entries.T)
+    if not (symbol.elliptic or symbol.dissipative):
+        return 0.5 * (n + adjoint)
+    # (M M*)_ij = Σ_k M_ik conj M_jk, all (i, j, k) and then their sums over k
+    left, right = (entries[:, None].expand(size, size, size), entries.expand(size, size, size))
+    x, y = _network(symbol.root_real, inputs), _network(symbol.root_imaginary, inputs)
+    root = _chosen(x, left) + 1j * _chosen(y, left)
+    conjugate = _chosen(x, right) - 1j * _chosen(y, right)
+    sums = torch.eye(size**2, dtype=torch.float64).repeat_interleave(size, dim=1)
+    matrix: Expression = Affine((root * conjugate,), sums, torch.zeros(size**2).double())
+    if symbol.elliptic:
+        unit = as_expression(symbol.log_ellipticity.exp().double() * torch.eye(size).double())
+        square = Sum(tuple(part**2 for part in omega[1:]))
+        matrix = matrix + (unit * square if symbol.dissipative else unit)
+    if not symbol.dissipative:
+        return matrix
+    return -matrix if symbol.self_adjoint else 0.5 * (n - adjoint) - matrix
+
+
+def _chosen(values: Expression, entries: Tensor) -> Expression:
+    """Some components."""
+    count = values.weight.shape[0] if isinstance(values, Affine) else int(entries.max()) + 1
+    weight = torch.nn.functional.one_hot(entries.flatten(), count).double()
+    return Affine((values,), weight, torch.zeros(len(weight)).double())
+
+
+def space_factor(symbol: SeparatedSymbol, t: Tensor | None) -> Expression:
     assert symbol.space is not None
     if isinstance(symbol, ClassicalSymbol):
         waves = [tuple(int(k == axis) for k in range(symbol.dim)) for axis in range(symbol.dim)]

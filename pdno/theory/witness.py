@@ -7,19 +7,21 @@ as numbers go. So each is measured with h = 1, |ξ|^{1/2} and |ξ|/16.
 Where f is smooth the quotients D_q(h) = |Δ_h^q f|/h^q tend to |f^(q)|. Where f^(r) jumps they grow
 like h^{r-q} for q > r. A steep slope looks like a jump until h resolves it: D_q counts only for
 steps below which D_{q-1} no longer changes.
+
+What float64 shows is a witness only if it is so with 50 digits too, where no rounding is left.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from pdno.theory.expression import Digits, Expression
+from pdno.theory.digits import Digits, exact_digits
 from pdno.theory.probe import EPSILON, MultiIndex, Probe, difference_weights
 from pdno.theory.search import RATIO, SHELLS
 
@@ -45,6 +47,9 @@ SPAN = torch.arange(-6, 7, dtype=torch.float64)  # points around a centre, in st
 ROUGH, SMOOTH = 0.45, 0.2  # powers of 1/h by which quotients grow at least, at most
 RATES = 3  # rates, of steps by 4, that show it
 BEYOND_ROUNDING = 30.0
+DIGITS = 50
+SHARPER = 12  # levels below those of float64, by which a kink is confirmed
+TRIED = 3  # sequences of each row that are computed with all digits
 
 
 @dataclass(frozen=True)
@@ -67,16 +72,18 @@ class Witness:
     #: |Δ_h^α ∂_x^β a| / h^|α| ⟨ξ⟩^{|α|-m} there; for kinks and seams D_q as the step shrinks
     values: tuple[float, ...]
     steps: tuple[float, ...]  #: h
-    pair: int = 0  #: of channels, output by output
+    pair: int  #: of channels, output by output; for kinks -1 - k for the k-th function
+    order: float  #: m
 
 
 @dataclass(frozen=True)
 class WitnessCheck:
     """A witness recomputed with independent arithmetic."""
 
-    confirmed: bool  #: whether the values are the same and grow as they did
+    confirmed: bool  #: whether the values are the same and grow, beyond float64 for kinks
+    grows: bool  #: whether they grow, the same or not
     values: tuple[float, ...]
-    digits: int  #: of the values of a; the differences are exact where these have 16
+    digits: int
 
 
 def growth_tendency(sizes: Sequence[float]) -> Tendency:
@@ -128,18 +135,15 @@ class Sizes:
     core: Tensor  # the same around the origin, at core_xi
     core_xi: Tensor
 
-    def _weights(self, xi: Tensor, order: float) -> Tensor:
-        return ((sum(self.alpha) - order) * (1 + xi.square().sum(dim=-1)).log() / 2).exp()
-
     def weighted(self, order: float) -> tuple[Tensor, Tensor]:
         """Sizes times ⟨ξ⟩^{|α|-m}, nan where rounding may hide more than was seen; near 0."""
-        weights = self._weights(self.xi, order)
+        weights = _weights(self.xi, sum(self.alpha) - order)
         values, hidden = self.sizes * weights, self.floor * weights
-        values = torch.where(self.sizes == 0, 0.0, values)
-        largest = torch.where(self.sizes > self.floor, values, 0.0).cummax(dim=1).values
-        unseen = (self.sizes <= self.floor) & (hidden > 0.5 * largest)
-        values = torch.where(self.sizes > self.floor, values, 0.0).masked_fill(unseen, math.nan)
-        return values, self.core * self._weights(self.core_xi, order)
+        visible = torch.where(self.sizes > self.floor, values, 0.0)
+        unseen = (self.sizes <= self.floor) & (self.sizes > 0)
+        unseen &= hidden > 0.5 * visible.cummax(dim=1).values
+        core = self.core * _weights(self.core_xi, sum(self.alpha) - order)
+        return visible.masked_fill(unseen, math.nan), core
 
     def envelope(self, order: float) -> Tensor:
         """The largest weighted size in each shell, with that around the origin first, (1 + J,)."""
@@ -147,22 +151,83 @@ class Sizes:
         start = core.max().reshape(1) if len(core) else torch.zeros(1)
         return torch.cat([start, values.nan_to_num(nan=0.0, posinf=math.inf).amax(dim=0)])
 
-    def growing(self, order: float) -> tuple[int, int] | Tendency:
-        """The sequence that grows most and its length, or how the sizes behave."""
+    def growing(self, order: float) -> tuple[list[tuple[int, int]], bool]:
+        """The sequences that grow most, with their lengths, and whether others are unclear."""
         values, envelope = self.weighted(order)[0], self.envelope(order)
         lengths = SHELLS - values.isnan().flip(1).long().cumprod(dim=1).sum(dim=1)
-        answer: Tendency = "level"
         ends = values.nan_to_num(nan=0.0, posinf=1e300)
         last = ends[torch.arange(len(ends)), (lengths - 1).clamp_min(0)]
+        growing, unclear = list[tuple[int, int]](), False
         for s in last.argsort(descending=True)[:12].tolist():
             n = int(lengths[s])
             series = values[s, :n].nan_to_num(nan=0.0, posinf=math.inf).tolist()
             both = growth_tendency(envelope[: n + 1].tolist()), growth_tendency(series)
             if n >= FEWEST and both == ("growing", "growing"):
-                return s, n
-            if "level" not in both:
-                answer = "unclear"
-        return answer
+                growing.append((s, n))
+            else:
+                unclear |= "level" not in both
+        return growing[:TRIED], unclear or len(growing) > TRIED
+
+    def candidates(
+        self, probe: Probe, x: Tensor, order: float, growing: Sequence[tuple[int, int]]
+    ) -> Iterator["Witness"]:
+        """Those of the sequences whose growth goes on, at the pair and the x that are worst."""
+        for s, n in growing:
+            xi, steps = self.xi[s, :n], self.steps[s, :n]
+            sizes = quotients(probe, x, xi, steps, self.alpha, self.beta)  # (Q, P, n)
+            pair, at = divmod(int(sizes[..., -1].nan_to_num(nan=math.inf).argmax()), len(x))
+            values = sizes[pair, at] * _weights(xi, sum(self.alpha) - order)
+            if self._goes_on(probe, x[at : at + 1], xi[-1:], float(values[-1]), pair, order):
+                kind: Kind = "differences" if any(self.alpha) else "growth"
+                points, place = _points(xi), _points(x[at : at + 1]) * n
+                numbers = tuple(values.tolist()), tuple(steps.tolist())
+                yield Witness(
+                    kind, "", self.alpha, self.beta, place, points, *numbers, pair, order
+                )
+
+    def _goes_on(
+        self, probe: Probe, x: Tensor, xi: Tensor, size: float, pair: int, order: float
+    ) -> bool:
+        """Whether wide steps, where they see the same, see it grow beyond the last shell."""
+
+        def wide(xi: Tensor) -> Tensor:
+            steps = (xi.norm(dim=-1) / PARTS).round().clamp_min(1.0)
+            sizes = quotients(probe, x, xi, steps, self.alpha, self.beta)[pair, 0]
+            weighted: Tensor = sizes.log() + (sum(self.alpha) - order) * xi.norm(dim=-1).log()
+            return weighted.exp()
+
+        if not (math.isfinite(size) and float(wide(xi)) > 0.25 * size):
+            return True
+        radii = torch.tensor(FAR, dtype=torch.float64)[:, None]
+        sizes = wide((normalize(xi, dim=-1) * radii).round())
+        numbers = sizes[~sizes.isnan()]
+        return not len(numbers) or bool((numbers[-2:] > 1.05 * size).all())
+
+
+def _weights(xi: Tensor, power: float) -> Tensor:
+    """⟨ξ⟩^power."""
+    return (power * (1 + xi.square().sum(dim=-1)).log() / 2).exp()
+
+
+def _points(points: Tensor) -> tuple[Point, ...]:
+    return tuple(tuple(point) for point in points.tolist())
+
+
+def quotients(
+    probe: Probe, x: Tensor, xi: Tensor, steps: Tensor, alpha: MultiIndex, beta: MultiIndex
+) -> Tensor:
+    """|Δ_h^α ∂_x^β a| / h^|α| of all pairs, (Q, P, n), β along one axis."""
+    offsets, weights = difference_weights([alpha])
+    points = (xi[:, None] + steps[:, None, None] * offsets).flatten(0, 1)
+    q = sum(beta)
+    shifts = torch.arange(-2, 3, dtype=torch.float64) * DERIVED if q else torch.zeros(1).double()
+    axis = torch.tensor(beta).double() / max(1, q)
+    near = (x[:, None] + shifts[:, None] * axis).flatten(0, 1)
+    values = torch.unflatten(probe.table(near, points, pairs=True), -1, (len(xi), -1))
+    values = torch.unflatten(values, 1, (len(x), -1)) @ weights[:, 0].to(values.dtype)
+    along = torch.tensor(CENTRAL[q - 1] if q else (1.0,)).to(values.dtype) / DERIVED**q
+    sizes: Tensor = (values * along[:, None]).sum(dim=2).abs() / steps ** sum(alpha)
+    return sizes
 
 
 def measure(
@@ -180,16 +245,15 @@ def measure(
             change = _change(probe, x, flat).reshape(shape)
             change = torch.minimum(change, 2 * math.pi * radius.reshape(shape) * around)
             at, _ = probe.differences(x, core, torch.ones(len(core)).double(), indices)
-        noise = (NOISE * (around + change)).nan_to_num(nan=0.0, posinf=0.0)
+        noise, h = (
+            (NOISE * (around + change)).nan_to_num(nan=0.0, posinf=0.0),
+            steps.reshape(shape),
+        )
         for k, alpha in enumerate(indices):
-            if rule and not sum(alpha):
-                continue
-            h = steps.reshape(shape)
-            floor = noise * (2 / h) ** sum(alpha)
-            rows.append(Sizes(alpha, none, rule, sequences, h, sizes[k], floor, at[k], core))
-    if probe.depends_on_x:
-        rows += _in_x(probe, x, sequences, noise, core)
-    return rows
+            if sum(alpha) or not rule:
+                floor = noise * (2 / h) ** sum(alpha)
+                rows.append(Sizes(alpha, none, rule, sequences, h, sizes[k], floor, at[k], core))
+    return rows + (_in_x(probe, x, sequences, noise, core) if probe.depends_on_x else [])
 
 
 def _change(probe: Probe, x: Tensor, xi: Tensor) -> Tensor:
@@ -206,166 +270,83 @@ def _change(probe: Probe, x: Tensor, xi: Tensor) -> Tensor:
 
 def _in_x(probe: Probe, x: Tensor, sequences: Tensor, noise: Tensor, core: Tensor) -> list[Sizes]:
     """∂_x a and ∂_x² a along the axes; where waves in x are too short they are not seen."""
-    rows, flat = list[Sizes](), sequences.flatten(0, 1)
+    rows, both = list[Sizes](), torch.cat([sequences.flatten(0, 1), core])
     offsets, none = torch.arange(-2, 3, dtype=torch.float64) * DERIVED, (0,) * probe.dim
+    weights = torch.tensor(CENTRAL, dtype=torch.complex128)
     inside = x if probe.torus else x.clamp(2 * DERIVED, 1 - 2 * DERIVED)
     for axis in torch.eye(probe.dim, dtype=torch.float64):
         near = (inside[:, None] + offsets[:, None] * axis).flatten(0, 1)
-        parts = torch.split(torch.cat([flat, core]), max(1, 2**16 // len(near)))
-        weights = [
-            torch.tensor(w).to(torch.complex128) / DERIVED**q for q, w in enumerate(CENTRAL, 1)
-        ]
-        found = [[], []]  # type: list[list[Tensor]]
-        for part in parts:
+        parts = list[Tensor]()
+        for part in torch.split(both, max(1, 2**16 // len(near))):
             values = torch.unflatten(probe.table(near, part), 1, (len(x), 5))
-            for q in range(2):
-                sums = torch.einsum("kpsm,s->kpm", values, weights[q])
-                found[q].append(sums.abs().amax(dim=(0, 1)).nan_to_num(nan=math.inf))
-        sizes = [torch.cat(part) for part in found]
-        scale = noise / NOISE
-        unresolved = sizes[1][: len(flat)].reshape(noise.shape) > RESOLVED / DERIVED**2 * 5 * scale
+            sums = torch.einsum("kpsm,qs->qkpm", values, weights).abs().amax(dim=(1, 2))
+            parts.append(sums.nan_to_num(nan=math.inf))
+        sizes = torch.cat(parts, dim=1) / DERIVED ** torch.tensor([[1.0], [2.0]])
+        waves = sizes[1, : noise.numel()].reshape(noise.shape) > RESOLVED * 5 * noise / (
+            NOISE * DERIVED**2
+        )
         for q in (1, 2):
-            floor = noise * 4 / DERIVED**q
-            floor = torch.where(unresolved, math.inf, floor)
-            size, at = torch.split(sizes[q - 1], [len(flat), len(core)])
-            beta = tuple(int(q * k) for k in axis.tolist())
-            ones = torch.ones(noise.shape)
+            floor = torch.where(waves, math.inf, noise * 4 / DERIVED**q)
+            size, at = sizes[q - 1, : noise.numel()], sizes[q - 1, noise.numel() :]
+            beta, ones = tuple(int(q * k) for k in axis.tolist()), torch.ones(noise.shape)
             size = size.reshape(noise.shape)
             rows.append(Sizes(none, beta, 0, sequences, ones, size, floor, at, core))
     return rows
 
 
-def growth_witness(
-    probe: Probe, x: Tensor, row: Sizes, order: float, s: int, n: int
-) -> Witness | None:
-    """The pair and the x that are worst along a sequence, if growth goes on beyond it."""
-    xi, steps = row.xi[s, :n], row.steps[s, :n]
-    sizes = _pairwise(probe, x, xi, steps, row)  # (Q, P, n)
-    pair, at = divmod(int(sizes[..., -1].nan_to_num(nan=math.inf).argmax()), len(x))
-    weights = row._weights(xi, order)
-    values = (sizes[pair, at] * weights).tolist()
-    seen = torch.where(sizes[pair, at] > row.floor[s, :n], sizes[pair, at] * weights, 0.0)
-    if growth_tendency(seen.tolist()) != "growing":
-        return None
-    wide = replace(row, rule=2)
-    widest = (xi.norm(dim=-1) / PARTS).round().clamp_min(1.0)
-    last = _pairwise(probe, x[at : at + 1], xi[-1:], widest[-1:], wide)[pair, 0, 0] * weights[-1]
-    if float(last) > 0.25 * values[-1] and math.isfinite(values[-1]):
-        far = torch.tensor(FAR, dtype=torch.float64)
-        beyond = (normalize(xi[-1], dim=-1) * far[:, None]).round()
-        more = _pairwise(probe, x[at : at + 1], beyond, (far / PARTS).round(), wide)[pair, 0]
-        more = (more.log() + (sum(row.alpha) - order) * far.log()).exp()
-        known = more[~more.isnan()]
-        if len(known) and not bool((known[-2:] > 1.05 * values[-1]).all()):
-            return None
-    radius = xi.norm(dim=-1)
-    tail = max(1, n - 5)
-    speed = (
-        math.log(max(values[-1], 1e-300) / max(values[tail - 1], 1e-300))
-        if math.isfinite(values[-1])
-        else math.inf
-    )
-    speed = (
-        speed / max(1e-9, math.log(float(radius[-1] / radius[tail - 1]))) + order - sum(row.alpha)
-    )
-    how = f"like |ξ|^{speed:.2f}" if speed < EVERY_POWER else "faster than every power"
-    name = (f"Δ^{show_point(row.alpha)} " if any(row.alpha) else "") + (
-        f"∂_x^{show_point(row.beta)} " if any(row.beta) else ""
-    )
-    reason = (
-        f"|{name}a| {'grows' if speed > 0.05 else 'behaves'} {how}, and the bound is "
-        f"|ξ|^{order - sum(row.alpha):g}: its weighted size is {values[n // 2]:.2g} at |ξ| = "
-        f"{float(radius[n // 2]):.2g} and {values[-1]:.2g} at |ξ| = {float(radius[-1]):.2g}, "
-        f"x = {show_point(x[at].tolist())}, ξ = {show_point(xi[-1].tolist())}"
-    )
-    kind: Kind = "differences" if any(row.alpha) else "growth"
-    points = tuple(tuple(point) for point in xi.tolist())
-    place = (tuple(x[at].tolist()),) * n
-    return Witness(
-        kind,
-        reason,
-        row.alpha,
-        row.beta,
-        place,
-        points,
-        tuple(values),
-        tuple(steps.tolist()),
-        pair,
-    )
-
-
-def _pairwise(probe: Probe, x: Tensor, xi: Tensor, steps: Tensor, row: Sizes) -> Tensor:
-    """|Δ_h^α ∂_x^β a| / h^|α| of all pairs, (Q, P, n)."""
-    offsets, weights = difference_weights([row.alpha])
-    points = (xi[:, None] + steps[:, None, None] * offsets).flatten(0, 1)
-    q = sum(row.beta)
-    shifts = torch.arange(-2, 3, dtype=torch.float64) * DERIVED if q else torch.zeros(1).double()
-    axis = torch.tensor(row.beta).double() / max(1, q)
-    near = (x[:, None] + shifts[:, None] * axis).flatten(0, 1)
-    values = probe.table(near, points, pairs=True)
-    values = torch.unflatten(values, -1, (len(xi), -1))
-    values = torch.unflatten(values, 1, (len(x), -1)) @ weights[:, 0].to(values.dtype)
-    along = torch.tensor(CENTRAL[q - 1] if q else (1.0,)).to(values.dtype) / DERIVED**q
-    sizes = torch.einsum("kpsm,s->kpm", values, along).abs() / steps ** sum(row.alpha)
-    return sizes.nan_to_num(nan=math.inf)
-
-
 # ---- Kinks and seams ----
 
 
-def find_kinks(probe: Probe, x: Tensor, *, real: bool, torus: bool) -> list[Witness]:
+@dataclass(frozen=True)
+class Section:
+    """a over its size as a function of ξ alone, at some x, or of x alone, at some ξ."""
+
+    probe: Probe
+    in_x: bool
+    other: Tensor  # the fixed ξ, or x
+    sizes: Tensor  # of a there
+    unit: float  # of length
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """All functions at points (M, d), those of one of the others side by side, (C, M)."""
+        if self.in_x:
+            return (self.probe.table(points, self.other) / self.sizes).movedim(1, -1).flatten(0, 1)
+        return self.probe.table(self.other, points).flatten(0, 1)
+
+
+def find_kinks(probe: Probe, x: Tensor, *, real: bool, torus: bool) -> Iterator[Witness]:
     """Kinks in ξ, if a is assessed on R^n, and in x, and the seam on the torus."""
-    dim, found = probe.dim, list[Witness | None]()
+    dim = probe.dim
     if real:
         radius = 8.0 * float(probe.scale.max())
-        place, ones = x[:2], torch.ones(len(x[:2])).double()
-
-        def of_xi(xi: Tensor) -> Tensor:
-            return probe.table(place, xi).flatten(0, 1)
-
+        section = Section(probe, False, x[:2], torch.ones(len(x[:2])), radius)
         starts = radius * (2 * probe.uniform(1024, dim) - 1)
-        found += [_zoom(probe, of_xi, starts, radius, q, "kink in ξ", place, ones) for q in (2, 4)]
-    if probe.depends_on_x:
-        directions = normalize(probe.normal(3, dim), dim=-1)
-        xi = torch.cat([r * directions * probe.scale for r in (1.0, 7.0, 60.0, 1e3, 1e5)]).round()
-        sizes = probe.table(x, xi).abs().nan_to_num(nan=0.0, posinf=0.0).amax(dim=(0, 1))
-        xi, sizes = xi[sizes > 0], sizes[sizes > 0]
-
-        def of_x(at: Tensor) -> Tensor:
-            return (probe.table(at, xi) / sizes).movedim(1, -1).flatten(0, 1)
-
-        if len(xi):
-            for axis in torch.eye(dim, dtype=torch.float64) if torus else ():
-                centres = (probe.uniform(8, dim) * (1 - axis)).expand(LEVELS, -1, -1)
-                found.append(_quotients(of_x, centres, axis, 1.0, "seam", xi, sizes))
-            inside = (
-                0.2 + 0.6 * probe.uniform(1024, dim) if not torus else probe.uniform(1024, dim)
-            )
-            found += [_zoom(probe, of_x, inside, 1.0, q, "kink in x", xi, sizes) for q in (2, 4)]
-    return [witness for witness in found if witness is not None]
+        yield from (w for q in (2, 4) for w in _zoom(section, starts, q, "kink in ξ"))
+    if not probe.depends_on_x:
+        return
+    directions = normalize(probe.normal(3, dim), dim=-1)
+    xi = torch.cat([r * directions * probe.scale for r in (1.0, 7.0, 60.0, 1e3, 1e5)]).round()
+    sizes = probe.table(x, xi).abs().nan_to_num(nan=0.0, posinf=0.0).amax(dim=(0, 1))
+    section = Section(probe, True, xi[sizes > 0], sizes[sizes > 0], 1.0)
+    if not len(section.other):
+        return
+    for axis in torch.eye(dim, dtype=torch.float64) if torus else ():
+        centres = (probe.uniform(8, dim) * (1 - axis)).expand(LEVELS, -1, -1)
+        yield from _singular_at(section, centres, axis, "seam")
+    inside = probe.uniform(1024, dim) if torus else 0.2 + 0.6 * probe.uniform(1024, dim)
+    yield from (w for q in (2, 4) for w in _zoom(section, inside, q, "kink in x"))
 
 
-def _zoom(
-    probe: Probe,
-    function: Callable[[Tensor], Tensor],
-    starts: Tensor,
-    unit: float,
-    order: int,
-    kind: Kind,
-    other: Tensor,
-    factors: Tensor,
-) -> Witness | None:
+def _zoom(section: Section, starts: Tensor, order: int, kind: Kind) -> Iterator[Witness]:
     """Towards the points where differences of some order are largest, for smaller steps."""
-    dim = starts.shape[1]
+    dim, unit = starts.shape[1], section.unit
     stencil = torch.arange(order + 1, dtype=torch.float64) - order / 2
-    weights = torch.tensor([(-1.0) ** k * math.comb(order, k) for k in range(order + 1)])
 
     def strength(points: Tensor, h: float) -> Tensor:
         """|Δ_h^q f| along each axis, (d, M)."""
         near = [points[:, None] + h * unit * stencil[:, None] * e for e in torch.eye(dim).double()]
-        values = function(torch.cat(near).flatten(0, 1))
-        values = torch.unflatten(values, -1, (dim, len(points), order + 1))
-        values = values @ weights.to(values.dtype)
+        values = section(torch.cat(near).flatten(0, 1))
+        values = torch.unflatten(values, -1, (dim, len(points), order + 1)).diff(n=order)[..., 0]
         return values.abs().amax(dim=0).nan_to_num(nan=0.0, posinf=0.0)
 
     first = strength(starts, WIDEST)
@@ -373,76 +354,46 @@ def _zoom(
         centre, levels = starts[first[axis].topk(4).indices], []
         for level in range(LEVELS):
             h = WIDEST / SHRINK**level
-            drawn = 2 * probe.uniform(4, min(96, 4 ** (dim + 1)), dim) - 1
-            near = centre[:, None] + 2 * h * unit * drawn
-            near = torch.cat([centre[:, None], near], dim=1)
+            drawn = 2 * section.probe.uniform(4, min(96, 4 ** (dim + 1)), dim) - 1
+            near = torch.cat([centre[:, None], centre[:, None] + 2 * h * unit * drawn], dim=1)
             best = strength(near.flatten(0, 1), h / 2)[axis].reshape(4, -1).argmax(dim=1)
             centre = near[torch.arange(4), best]
             levels.append(centre)
         direction = torch.eye(dim, dtype=torch.float64)[axis]
-        witness = _quotients(function, torch.stack(levels), direction, unit, kind, other, factors)
-        if witness is not None:
-            return witness
-    return None
+        yield from _singular_at(section, torch.stack(levels), direction, kind)
 
 
-def _quotients(
-    function: Callable[[Tensor], Tensor],
-    centres: Tensor,
-    axis: Tensor,
-    unit: float,
-    kind: Kind,
-    other: Tensor,
-    factors: Tensor,
-) -> Witness | None:
-    """A witness if quotients D_q around centres (levels, S, d) grow as steps along an axis shrink.
-
-    `other` are the frequencies of a function of x, or the points x of one of ξ; the function is a
-    over the `factors`.
-    """
-    h = unit * WIDEST / SHRINK ** torch.arange(len(centres), dtype=torch.float64)
+def _singular_at(section: Section, centres: Tensor, axis: Tensor, kind: Kind) -> Iterator[Witness]:
+    """Where quotients D_q around centres (levels, S, d) grow as steps along an axis shrink."""
+    h = section.unit * WIDEST / SHRINK ** torch.arange(len(centres), dtype=torch.float64)
     points = centres[:, :, None] + (h[:, None, None, None] * SPAN[:, None]) * axis
     # (C, levels, S, 13)
-    values = torch.unflatten(function(points.flatten(0, 2)), -1, points.shape[:3])
+    values = torch.unflatten(section(points.flatten(0, 2)), -1, points.shape[:3])
     size = values.abs().amax(dim=(1, 2, 3)).clamp_min(1e-300)
+    powers = torch.arange(1, HIGHEST + 1)[:, None]
     for start in range(centres.shape[1]):
         for c in values[:, :, start].var(dim=(1, 2)).argsort(descending=True)[:3].tolist():
-            quotients = torch.stack(
-                [_largest_window(values[c, :, start], q) / h**q for q in range(1, HIGHEST + 1)]
-            )
-            noise = torch.stack(
-                [2.0**q * 4 * EPSILON * size[c] / h**q for q in range(1, HIGHEST + 1)]
-            )
-            rough = _singular(quotients, BEYOND_ROUNDING * noise)
+            rows = [_largest_window(values[c, :, start], q) for q in range(1, HIGHEST + 1)]
+            sizes = torch.stack(rows).nan_to_num(nan=0.0, posinf=0.0) / h**powers
+            rough = _singular(sizes, BEYOND_ROUNDING * 4 * EPSILON * size[c] * (2 / h) ** powers)
             if rough is None:
                 continue
             q, first, last = rough
-            factor = float(factors[c % len(other)])
-            used, order = (
-                (factor * quotients[q - 1, first:last]).tolist(),
-                tuple(int(q * k) for k in axis.tolist()),
+            at, other = c % len(section.other), section.other[c % len(section.other)][None]
+            here, there = _points(centres[first:last, start]), _points(other) * (last - first)
+            index, none = tuple(int(q * k) for k in axis.tolist()), (0,) * len(axis)
+            numbers = (float(section.sizes[at]) * sizes[q - 1, first:last]).tolist()
+            alpha, beta, x, xi = (
+                (none, index, here, there) if section.in_x else (index, none, there, here)
             )
-            here = tuple(tuple(p) for p in centres[first:last, start].tolist())
-            there = (tuple(other[c % len(other)].tolist()),) * len(here)
-            none, steps = (0,) * len(order), h[first:last].tolist()
-            where = "between x = 0 and 1 at x" if kind == "seam" else f"in {kind[-1]} at"
-            reason = (
-                f"a is not smooth {where} = {show_point(here[-1])}: the difference quotient of "
-                f"order {q} grows from {used[-RATES - 1]:.2g} to {used[-1]:.2g} as h shrinks "
-                f"from {steps[-RATES - 1]:.1g} to {steps[-1]:.1g}"
-            )
-            in_x = kind != "kink in ξ"
-            return Witness(
-                kind, reason, none if in_x else order, order if in_x else none,
-                here if in_x else there, there if in_x else here, tuple(used), tuple(steps),
-                -1 - c // len(other),
-            )  # fmt: skip
-    return None
+            steps, pair = tuple(h[first:last].tolist()), -1 - c // len(section.other)
+            yield Witness(kind, "", alpha, beta, x, xi, tuple(numbers), steps, pair, 0.0)
+            return
 
 
 def _largest_window(values: Tensor, q: int) -> Tensor:
     """The largest |Δ^q| of neighbours, (..., 13) -> (...)."""
-    return values.diff(n=q, dim=-1).abs().amax(dim=-1).nan_to_num(nan=0.0, posinf=0.0)
+    return values.diff(n=q, dim=-1).abs().amax(dim=-1)
 
 
 def _singular(quotients: Tensor, noise: Tensor) -> tuple[int, int, int] | None:
@@ -462,122 +413,111 @@ def _singular(quotients: Tensor, noise: Tensor) -> tuple[int, int, int] | None:
     return None
 
 
+# ---- Without rounding ----
+
+
+@torch.no_grad()
+def check(witness: Witness, probe: Probe, digits: int = DIGITS) -> WitnessCheck:
+    """The values of a witness, and whether they grow, with so many digits; else `NoDigits`."""
+    x, xi = (torch.tensor(points, dtype=torch.float64) for points in (witness.x, witness.points))
+    steps = torch.tensor(witness.steps, dtype=torch.float64)
+    with exact_digits(digits) as exact:
+        exact.follow(x, xi, steps)
+        if witness.kind == "not finite":
+            numbers = exact.read(probe.table(x, xi, pairs=True)).flatten()
+            finite = all(bool(torch.isfinite(torch.tensor(complex(n)).abs())) for n in numbers)
+            return WitnessCheck(not finite, not finite, (), digits)
+        if witness.kind in ("growth", "differences"):
+            alpha, power = witness.alpha, sum(witness.alpha) - witness.order
+            sizes = quotients(probe, x[:1], xi, steps, alpha, witness.beta)[witness.pair, 0]
+            weights = (1 + xi.square().sum(dim=-1)) ** (power / 2)
+            values = tuple(float(n) for n in exact.read(sizes * weights))
+            grows = growth_tendency(values) == "growing"
+        else:
+            q, axis = _order_and_axis(witness)
+            at, other = (x, xi[:1]) if any(witness.beta) else (xi, x[:1])
+            sizes = _windows(probe, witness, at, other, steps[:, None] * axis) / steps**q
+            values = tuple(float(n) for n in exact.read(sizes))
+            grows = _grows_on(probe, witness, exact, at[-1:], other, steps[-1:])
+    pairs = list(zip(values, witness.values, strict=True))[-RATES:]
+    close = all(a == b or abs(a - b) <= 0.05 * abs(b) for a, b in pairs)
+    return WitnessCheck(grows and close, grows, values, digits)
+
+
+def _order_and_axis(witness: Witness) -> tuple[int, Tensor]:
+    """q and the direction of the quotients of a kink."""
+    index = witness.beta if any(witness.beta) else witness.alpha
+    return sum(index), torch.tensor(index, dtype=torch.float64) / sum(index)
+
+
+def _windows(probe: Probe, witness: Witness, at: Tensor, other: Tensor, step: Tensor) -> Tensor:
+    """The largest |Δ^q| around points (L, d) of a kink's function, steps (L or 1, d)."""
+    points = (at[:, None] + step[:, None] * SPAN[:, None]).flatten(0, 1)
+    pairs = (points, other) if any(witness.beta) else (other, points)
+    values = probe.table(*pairs)[-1 - witness.pair].reshape(len(at), len(SPAN))
+    return _largest_window(values, _order_and_axis(witness)[0])
+
+
+def _grows_on(
+    probe: Probe, witness: Witness, exact: Digits, centre: Tensor, other: Tensor, h: Tensor
+) -> bool:
+    """Whether quotients grow below the steps of float64 too, towards where they are largest."""
+    (q, axis), sizes = _order_and_axis(witness), []
+    for _ in range(SHARPER):
+        h = h / SHRINK
+        for direction in torch.eye(len(axis), dtype=torch.float64):
+            # along the axis what the last window held, beside it what its centre left open
+            along = bool(direction @ axis)
+            offsets = torch.arange(-20.0, 21.0, 4.0) if along else torch.arange(-4.0, 5.0)
+            near = centre + h * offsets.double()[:, None] * direction
+            numbers = exact.read(_windows(probe, witness, near, other, h * axis[None]) / h**q)
+            best = max(range(len(near)), key=lambda k: numbers[k])
+            centre = near[best : best + 1]
+        sizes.append(max(numbers))
+    if not (sizes[0] > 0 and sizes[-1] > 0):
+        return False
+    log = math.log(float(sizes[-1] / sizes[0]), SHRINK)
+    return log > ROUGH * (SHARPER - 1)
+
+
+def confirmed(witness: Witness, probe: Probe) -> Witness | None:
+    """A witness with its exact values and its reason, if they grow; else `NoDigits` or None."""
+    again = check(witness, probe)
+    if not again.grows:
+        return None
+    witness = replace(witness, values=again.values)
+    return replace(witness, reason=_reason(witness))
+
+
+def _reason(witness: Witness) -> str:
+    """A counterexample in words."""
+    values, steps, last = witness.values, witness.steps, show_point(witness.points[-1])
+    if witness.kind == "not finite":
+        return f"a is not finite at ξ = {last}: define its value there"
+    if witness.kind not in ("growth", "differences"):
+        in_x = any(witness.beta)
+        where = "between x = 0 and 1 at x" if witness.kind == "seam" else f"in {'ξx'[in_x]} at"
+        here = show_point(witness.x[-1]) if in_x else last
+        return (
+            f"a is not smooth {where} = {here}: the difference quotient of order "
+            f"{_order_and_axis(witness)[0]} grows from {values[-RATES - 1]:.2g} to "
+            f"{values[-1]:.2g} as h shrinks from {steps[-RATES - 1]:.1g} to {steps[-1]:.1g}"
+        )
+    radius, bound = [math.hypot(*point) for point in witness.points], sum(witness.alpha)
+    tail, power = max(0, len(values) - 6), witness.order - bound
+    gain = math.log(max(values[-1], 1e-300)) - math.log(max(values[tail], 1e-300))
+    speed = gain / math.log(radius[-1] / radius[tail]) + power
+    how = f"like |ξ|^{speed:.2f}" if speed < EVERY_POWER else "faster than every power"
+    name = f"Δ^{show_point(witness.alpha)} " if bound else ""
+    name += f"∂_x^{show_point(witness.beta)} " if any(witness.beta) else ""
+    middle, here = len(values) // 2, show_point(witness.x[-1])
+    return (
+        f"|{name}a| {'grows' if speed > 0.05 else 'behaves'} {how}, and the bound is "
+        f"|ξ|^{power:g}: its weighted size is {values[middle]:.2g} at |ξ| = {radius[middle]:.2g} "
+        f"and {values[-1]:.2g} at |ξ| = {radius[-1]:.2g}, x = {here}, ξ = {last}"
+    )
+
+
 def show_point(numbers: Sequence[float]) -> str:
     """Coordinates as text."""
     return "(" + ", ".join(f"{number:.12g}" for number in numbers) + ")"
-
-
-# ---- Again, with more digits ----
-
-
-def check(
-    witness: Witness, probe: Probe, expression: Expression | None, order: float, digits: int = 50
-) -> WitnessCheck:
-    """The values of a witness from a(x, ξ) one by one, with many digits if the formula is known.
-
-    Otherwise a has the 16 digits of its function, and the differences are exact.
-    """
-    import mpmath
-
-    with mpmath.workdps(digits):
-        value = _Value(probe, expression, witness.pair)
-        again = [
-            _again(witness, value, k, order)
-            for k in range(len(witness.points) if witness.kind != "not finite" else 0)
-        ]
-    if witness.kind == "not finite":
-        x, xi = (torch.tensor(p[:1]).double() for p in (witness.x, witness.points))
-        finite = bool(torch.isfinite(torch.view_as_real(probe.table(x, xi, pairs=True))).all())
-        return WitnessCheck(not finite, (), 16)
-    close = [
-        a == b or abs(a - b) <= 0.05 * abs(b) for a, b in zip(again, witness.values, strict=True)
-    ]
-    if witness.kind in ("growth", "differences"):
-        grows = growth_tendency(again) == "growing"
-    else:
-        rates = [
-            math.log(b / a, SHRINK) if a > 0 and b > 0 else 0.0
-            for a, b in itertools.pairwise(again)
-        ]
-        grows = min(rates[-RATES:]) > ROUGH
-    return WitnessCheck(grows and all(close[-RATES:]), tuple(again), digits if value.exact else 16)
-
-
-class _Value:
-    """a of one pair at one x and one ξ, as a number of mpmath."""
-
-    def __init__(self, probe: Probe, expression: Expression | None, pair: int) -> None:
-        import mpmath
-
-        self.probe, self.expression, self.pair, self.mp = probe, expression, pair, mpmath
-        self.exact = expression is not None
-        self.known = dict[Any, Any]()
-
-    def __call__(self, x: Sequence[Any], xi: Sequence[Any]) -> Any:
-        key = tuple(x), tuple(xi)
-        if key not in self.known:
-            self.known[key] = self._value(x, xi)
-        return self.known[key]
-
-    def _value(self, x: Sequence[Any], xi: Sequence[Any]) -> Any:
-        if self.probe.torus:
-            x = [c - self.mp.floor(c) for c in x]
-        if self.exact:
-            assert self.expression is not None
-            try:
-                if not self.probe.acting:
-                    return self._component(self.expression.on(Digits(x, xi)))
-                here, there = (
-                    self._component(self.expression.on(Digits(x, [s * c for c in xi])))
-                    for s in (1, -1)
-                )
-                share = self.mp.mpf(int(self.mp.sign(xi[-1])) + 1) / 2
-                return share * here + (1 - share) * self.mp.conj(there)
-            except NotImplementedError:
-                self.exact = False
-        point = [torch.tensor([[float(c) for c in p]], dtype=torch.float64) for p in (x, xi)]
-        number = self.probe.table(*point, pairs=self.pair >= 0)[:, 0, 0]
-        return self.mp.mpmathify(complex(number[self.pair if self.pair >= 0 else -1 - self.pair]))
-
-    def _component(self, values: Any) -> Any:
-        if self.pair >= 0:
-            return values[self.pair if len(values) > 1 else 0]
-        weights = self.probe.weights[-1 - self.pair].tolist()
-        return sum(self.mp.mpf(w) * v for w, v in zip(weights, values, strict=True))
-
-
-def _again(witness: Witness, value: _Value, k: int, order: float) -> float:
-    mp = value.mp
-    h = mp.mpf(witness.steps[k])
-    x, xi = [mp.mpf(c) for c in witness.x[k]], [mp.mpf(c) for c in witness.points[k]]
-    if witness.kind in ("growth", "differences"):
-        q = sum(witness.beta)
-        shifts = (
-            [
-                (s * DERIVED, w / DERIVED**q)
-                for s, w in zip(range(-2, 3), CENTRAL[q - 1], strict=True)
-            ]
-            if q
-            else [(0.0, 1.0)]
-        )
-        offsets, weights = difference_weights([witness.alpha])
-        total = mp.mpf(0)
-        for (shift, factor), (offset, weight) in itertools.product(
-            shifts, zip(offsets.tolist(), weights[:, 0].tolist(), strict=True)
-        ):
-            at = [c + mp.mpf(shift) * b / max(1, q) for c, b in zip(x, witness.beta, strict=True)]
-            to = [c + h * o for c, o in zip(xi, offset, strict=True)]
-            total += mp.mpf(factor) * weight * value(at, to)
-        bracket = mp.sqrt(1 + sum(c * c for c in xi))
-        return float(
-            abs(total) / h ** sum(witness.alpha) * bracket ** (sum(witness.alpha) - order)
-        )
-    in_x = any(witness.beta)
-    q, index = max(sum(witness.beta), sum(witness.alpha)), witness.beta if in_x else witness.alpha
-    row = []
-    for s in SPAN.tolist():
-        moved = [c + h * s * b / q for c, b in zip(x if in_x else xi, index, strict=True)]
-        row.append(value(moved, xi) if in_x else value(x, moved))
-    for _ in range(q):
-        row = [b - a for a, b in itertools.pairwise(row)]
-    return float(max(abs(v) for v in row) / h**q)

@@ -20,7 +20,7 @@ from pdno.symbols import (
     TableSymbol,
     TrunkSymbol,
 )
-from pdno.theory.expression import Bracket, Coordinate, Frequency, Harmonic, Riesz, apply
+from pdno.theory.expression import Bracket, Coordinate, Frequency, Harmonic, apply, riesz
 from pdno.theory.prover import NoProof, prove
 
 XI, ETA, ONE = Frequency(0), Frequency(1), Bracket()
@@ -47,7 +47,7 @@ PROVED = {
     "lemma 5": (apply("gelu", 3 - 2 * XI) * apply("tanh", XI), 1, 1.0),
     "lemma 6": (apply("exp", -(ONE**0.5) * (2 + WAVE)), 1, -math.inf),
     "lemma 7": (apply("softplus", ONE + 0.5 * XI), 2, 1.0),
-    "lemma 8": (Riesz(-0.5) * XI, 3, 0.5),
+    "lemma 8": (riesz(-0.5) * XI, 3, 0.5),
 }
 
 
@@ -97,8 +97,8 @@ def test_complex_arguments_have_no_rule_but_for_entire_functions():
 
 
 def test_lattice_proofs_do_not_answer_for_real_frequencies():
-    assert certify(Riesz(0.5), 0.5, dim=1).accepted
-    assert not certify(Riesz(0.5), 0.5, dim=1, frequencies="real").accepted
+    assert certify(riesz(0.5), 0.5, dim=1).accepted
+    assert not certify(riesz(0.5), 0.5, dim=1, frequencies="real").accepted
 
 
 @pytest.mark.parametrize("dim", [1, 2])

@@ -1,0 +1,299 @@
+"""Torch's operations with any number of digits: what a function is, apart from its rounding.
+
+    with exact_digits(50) as digits:
+        digits.follow(xi)              # from here on the numbers of xi are exact
+        exact = digits.read(a(x, xi))  # numbers of mpmath, while torch computes in float64
+
+Every float64 in memory has a number of mpmath beside it, and operations compute both. Comparisons
+take the exact numbers, so that a function branches as it would without rounding. A float such as
+6.283185307179586 stands for the multiple of π that it rounds. What leaves torch, or has no
+counterpart here, raises `NoDigits`.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import mpmath
+import numpy as np
+import torch
+from mpmath import mp
+from torch import Tensor
+from torch._decomp import decomposition_table
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
+Exact = Any  # a number of mpmath, which has no types
+FLOATS = (torch.float64, torch.complex128)
+
+
+class NoDigits(Exception):
+    """A function does something that is known in float64 alone."""
+
+
+def _power(z: Exact, p: Exact) -> object:
+    return z ** int(p) if mp.isint(p) and abs(p) < 2**20 else mp.power(z, p)
+
+
+NAMES = (
+    "exp expm1 log log1p log10 sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+    "erf erfc floor ceil digamma sign atan2 hypot fmod isfinite isnan"
+)
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+POINTWISE: dict[str, Callable[..., object]] = {
+    **{name: getattr(mp, name) for name in NAMES.split()},
+    **{name: getattr(operator, name) for name in (*COMPARISONS, "neg", "mul")},
+    "abs": abs, "maximum": max, "max": max, "clamp_min": max, "minimum": min, "min": min,
+    "clamp_max": min, "pow": _power, "sgn": mp.sign, "round": mp.nint, "complex": mp.mpc,
+    "conj_physical": mp.conj, "_conj_physical": mp.conj, "angle": mp.arg, "lgamma": mp.loggamma,
+    "reciprocal": lambda z: 1 / z, "rsqrt": lambda z: 1 / mp.sqrt(z),
+    "exp2": lambda z: mp.mpf(2) ** z, "log2": lambda z: mp.log(z, 2),
+    "polar": lambda r, t: mp.mpc(r * mp.cos(t), r * mp.sin(t)),
+    "sigmoid": lambda z: 1 / (1 + mp.exp(-z)), "relu": lambda z: max(z, mp.mpf(0)),
+    "silu": lambda z: z / (1 + mp.exp(-z)), "gelu": lambda z: z * mp.erfc(-z / mp.sqrt(2)) / 2,
+    "softplus": lambda z: mp.log1p(mp.exp(z)), "trunc": lambda z: mp.sign(z) * mp.floor(abs(z)),
+    "remainder": lambda a, b: a - b * mp.floor(a / b), "zero": lambda z: mp.mpf(0),
+    "copy": lambda _, z: z, "fill": lambda _, z: z, "clone": lambda z: z,
+    "contiguous": lambda z: z,
+}  # fmt: skip
+PARAMETERS = ("gelu", "softplus", "round", "clone", "copy")  # whose further arguments do not count
+REDUCED: dict[str, Callable[..., object]] = {
+    "sum": operator.add, "mean": operator.add, "prod": operator.mul, "amax": max, "amin": min,
+}  # fmt: skip
+PRODUCTS = ("mm", "bmm", "mv", "dot")
+MOVES = (
+    "cat", "stack", "index", "index_select", "gather", "flip", "roll", "repeat", "index_put",
+    "tril", "triu", "select_scatter", "slice_scatter", "select_backward",
+)  # fmt: skip
+
+
+class _Refusing(TorchFunctionMode):
+    """Keeps numbers from leaving torch."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        if getattr(func, "__name__", "") in ("numpy", "__array__", "tolist"):
+            raise NoDigits("a function that leaves torch")
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def exact_digits(digits: int) -> Iterator["Digits"]:
+    """Torch with so many digits for what is followed."""
+    with mpmath.workdps(digits), _Refusing(), Digits() as mode:
+        yield mode
+
+
+class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Exact numbers beside the float64 of each storage, two for a complex one."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.memory, self.alive = dict[int, Numbers](), list[Tensor]()
+
+    def follow(self, *tensors: Tensor) -> None:
+        """Take the numbers of tensors as exact."""
+        for tensor in tensors:
+            self._write(tensor, _constants(tensor))
+
+    def read(self, tensor: Tensor) -> Numbers:
+        """The exact numbers of a tensor."""
+        memory = self.memory.get(_storage(tensor)) if tensor.dtype in FLOATS else None
+        if memory is None:
+            return _constants(tensor)
+        slots = _slots(tensor)
+        if not tensor.is_complex():
+            return -memory[slots] if tensor.is_neg() else memory[slots]
+        values = _each(mp.mpc, memory[2 * slots], memory[2 * slots + 1])
+        return _each(mp.conj, values) if tensor.is_conj() else values
+
+    def _write(self, tensor: Tensor, values: Numbers) -> None:
+        """Numbers of a tensor; those of another type are computed, and end here."""
+        values = np.broadcast_to(np.asarray(values, dtype=object), tuple(tensor.shape))
+        if tensor.dtype not in FLOATS:
+            exact = [n if isinstance(n, bool) else int(n) for n in values.flatten()]
+            tensor.copy_(torch.tensor(exact).reshape(tensor.shape))
+            return
+        self.alive.append(tensor)
+        storage = tensor.untyped_storage()
+        if _storage(tensor) not in self.memory:
+            flat = torch.empty(0, dtype=torch.float64).set_(storage)
+            self.memory[_storage(tensor)] = _constants(flat)
+        memory, slots = self.memory[_storage(tensor)], _slots(tensor)
+        if tensor.is_complex():
+            values = _each(mp.mpc, values)
+            values = _each(mp.conj, values) if tensor.is_conj() else values
+            memory[2 * slots], memory[2 * slots + 1] = _each(mp.re, values), _each(mp.im, values)
+        else:
+            # a real function has no root of a negative number
+            memory[slots] = _each(lambda z: mp.nan if mp.im(z) else mp.re(z), values)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        kwargs = kwargs or {}
+        leaves = tree_flatten((args, kwargs))[0]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        followed = [t for t in tensors if t.dtype in FLOATS and _storage(t) in self.memory]
+        name = func._schema.name.split("::")[-1]
+        if not followed:
+            out = func(*args, **kwargs)
+            for tensor in tree_flatten(out)[0]:
+                if isinstance(tensor, Tensor):
+                    self.memory.pop(_storage(tensor), None)
+            return out
+        plain = name.removesuffix("_")
+        try:
+            values = self._compute(plain, func, args, kwargs)
+        except (TypeError, ValueError, IndexError, RuntimeError) as problem:
+            raise NoDigits(f"{name}: {problem}") from None
+        if values is None and func in decomposition_table:
+            with self:
+                return decomposition_table[func](*args, **kwargs)
+        out = func(*args, **kwargs)
+        first = tree_flatten(out)[0][0]
+        if values is not None:
+            if name == plain:
+                self.memory.pop(_storage(first), None)
+            self._write(first, values)
+        elif not isinstance(first, Tensor) or (
+            first.dtype in FLOATS and _storage(first) not in self.memory
+        ):
+            raise NoDigits(f"{name} is known in float64 alone")
+        return out
+
+    def _compute(self, name: str, func: Any, args: Any, kwargs: Any) -> Numbers | None:
+        """The numbers of a result, None for a view or where there are none."""
+        if name in ("add", "sub", "rsub"):
+            a, b = (self._number(part) for part in args[:2])
+            b = b * self._number(kwargs.get("alpha", 1))
+            signs = {"add": (1, 1), "sub": (1, -1), "rsub": (-1, 1)}[name]
+            return np.asarray(a * signs[0] + b * signs[1], dtype=object)
+        if name == "div":
+            quotient = _each(operator.truediv, *(self._number(part) for part in args))
+            mode = kwargs.get("rounding_mode")
+            return _each(POINTWISE[mode], quotient) if mode else quotient
+        if name == "_to_copy":
+            if kwargs.get("dtype") in (torch.float32, torch.float16, torch.bfloat16):
+                raise NoDigits("a function that computes in float32")
+            values = self._number(args[0])
+            return values if kwargs.get("dtype") in (None, *FLOATS) else _each(mp.floor, values)
+        if name == "where":
+            a, b = (self._number(part) for part in args[1:])
+            return np.asarray(np.where(_indices(args[0]), a, b), dtype=object)
+        if name in ("max", "min") and not isinstance((*args, 0)[1], Tensor):
+            return _reduce("a" + name, self._number(args[0]), *args[1:])
+        if name in POINTWISE:
+            count = (2 if name == "copy" else 1) if name in PARAMETERS else len(args)
+            return _each(POINTWISE[name], *(self._number(part) for part in args[:count]))
+        if name in REDUCED and "dtype" not in kwargs:
+            return _reduce(name, self._number(args[0]), *args[1:])
+        if name == "isin":
+            one, many = (self._number(part) for part in args[:2])
+            return _each(set(many.flatten()).__contains__, one)
+        if name == "cumsum":
+            return np.asarray(np.cumsum(self._number(args[0]), axis=args[1]), dtype=object)
+        if name in PRODUCTS:
+            return np.asarray(self._number(args[0]) @ self._number(args[1]), dtype=object)
+        if name == "linalg_matrix_exp":
+            return _matrix_exponential(self._number(args[0]))
+        return self._moved(func, args, kwargs) if name in MOVES else None
+
+    def _moved(self, func: Any, args: Any, kwargs: Any) -> Numbers:
+        """What only moves numbers moves their positions."""
+        pool = list[object]()
+
+        def positions(part: object) -> object:
+            if not isinstance(part, Tensor) or not (part.is_floating_point() or part.is_complex()):
+                return part
+            start = len(pool)
+            pool.extend(self.read(part).flatten())
+            return torch.arange(start, len(pool)).reshape(part.shape)
+
+        where = func(*tree_map(positions, args), **tree_map(positions, kwargs))
+        return np.array(pool, dtype=object)[_indices(where)]
+
+    def _number(self, part: object) -> Numbers:
+        return (
+            self.read(part) if isinstance(part, Tensor) else _each(_known, np.array(part, object))
+        )
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _slots(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Where the numbers of a tensor are in its storage."""
+    slots = np.full(tuple(tensor.shape), tensor.storage_offset())
+    for axis, (count, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        slots = slots + (stride * np.arange(count)).reshape(-1, *[1] * (tensor.dim() - 1 - axis))
+    return slots
+
+
+def _indices(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    return np.array(_list(tensor), dtype=np.int64).reshape(tuple(tensor.shape))
+
+
+def _list(tensor: Tensor) -> list[complex]:
+    with torch._C.DisableTorchFunction():
+        numbers: list[complex] = tensor.flatten().tolist()
+    return numbers
+
+
+def _constants(tensor: Tensor) -> Numbers:
+    """Numbers as they are; one alone may stand for a multiple of π."""
+    values = np.array(_list(tensor.detach().resolve_conj().resolve_neg()), dtype=object)
+    exact = _each(_known if tensor.dim() == 0 else mp.mpmathify, values)
+    return exact.reshape(tuple(tensor.shape))
+
+
+def _known(value: float | complex) -> object:
+    """A number, or the multiple of π with a small denominator that it rounds."""
+    if isinstance(value, complex):
+        return mp.mpc(_known(value.real), _known(value.imag))
+    for q in range(1, 13) if math.isfinite(value) else ():
+        turns = value / float(mp.pi) * q
+        if 0 < abs(round(turns)) < 1e4 and abs(turns - round(turns)) <= 4e-16 * abs(turns):
+            return mp.pi * round(turns) / q
+    return mp.mpmathify(value)
+
+
+def _each(function: Callable[..., object], *values: Numbers) -> Numbers:
+    """A function of numbers, one by one."""
+
+    def safe(*numbers: object) -> object:
+        try:
+            return function(*numbers)
+        except (ZeroDivisionError, ValueError, OverflowError):
+            return mp.nan
+
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.frompyfunc(safe, len(values), 1)(*values), dtype=object)
+
+
+def _reduce(
+    name: str, values: Numbers, axes: Sequence[int] | int | None = None, keep: bool = False
+) -> Numbers:
+    """Sums, products and extrema along axes."""
+    dim = values.ndim
+    chosen = [axes] if isinstance(axes, int) else list(axes or range(dim))
+    chosen = [axis % dim for axis in chosen]
+    left = [axis for axis in range(dim) if axis not in chosen]
+    flat = values.transpose(*left, *chosen).reshape(*(values.shape[axis] for axis in left), -1)
+    total = np.frompyfunc(REDUCED[name], 2, 1).reduce(flat, axis=-1)
+    total = np.asarray(total / flat.shape[-1] if name == "mean" else total, dtype=object)
+    shape = [1 if axis in chosen else n for axis, n in enumerate(values.shape)]
+    return total.reshape(shape) if keep else total
+
+
+def _matrix_exponential(values: Numbers) -> Numbers:
+    out = np.empty_like(values)
+    for index in np.ndindex(values.shape[:-2]):
+        out[index] = np.array(mp.expm(mp.matrix(values[index].tolist())).tolist(), dtype=object)
+    return out
