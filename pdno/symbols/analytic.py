@@ -73,6 +73,12 @@ def _norm_squared(xi: Tensor) -> Tensor:
     return 4 * math.pi**2 * xi.square().sum(dim=-1)
 
 
+def _norm_power(xi: Tensor, power: float) -> Tensor:
+    """(4π²|ξ|²)^power, and 0 at ξ = 0."""
+    squared = _norm_squared(xi)
+    return torch.where(squared == 0, 0.0, squared.where(squared != 0, 1.0) ** power)
+
+
 def _check_axes(name: str, per_axis: tuple[float, ...], xi: Tensor) -> None:
     if len(per_axis) != xi.shape[-1]:
         axes = f"a grid of {xi.shape[-1]} axes"
@@ -90,19 +96,6 @@ class HeatSymbol(AnalyticSymbol):
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         return torch.exp(-self.diffusivity * t * _norm_squared(xi))
-
-
-class Derivative(AnalyticSymbol):
-    """(2πiξ)^α, the derivative ∂^α; of order |α|."""
-
-    def __init__(self, order: Sequence[int]) -> None:
-        super().__init__()
-        self.order, self.dim, self.class_order = tuple(order), len(order), float(sum(order))
-
-    def formula(self, xi: Tensor, t: Tensor) -> Tensor:
-        _check_axes("derivative", self.order, xi)
-        factors = [(2j * math.pi * xi[..., a]) ** power for a, power in enumerate(self.order)]
-        return torch.stack(factors).prod(dim=0)
 
 
 class DifferentialOperator(AnalyticSymbol):
@@ -125,11 +118,19 @@ class DifferentialOperator(AnalyticSymbol):
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         total = torch.zeros(xi.shape[:-1], dtype=torch.complex128, device=xi.device)
         for power, coefficient in zip(self.powers, self.coefficients, strict=True):
-            _check_axes("power", power, xi)
+            _check_axes("derivative", power, xi)
             real = (2 * math.pi * xi).pow(xi.new_tensor(power)).prod(dim=-1)
             # powers of i that are exact: what is real stays real
             total = total + coefficient * real * (1, 1j, -1, -1j)[sum(power) % 4]
         return total
+
+
+class Derivative(DifferentialOperator):
+    """(2πiξ)^α, the derivative ∂^α; of order |α|."""
+
+    def __init__(self, order: Sequence[int]) -> None:
+        super().__init__([order])
+        self.order = tuple(order)
 
 
 class Gradient(AnalyticSymbol):
@@ -159,9 +160,7 @@ class BiotSavart(AnalyticSymbol):
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
         _check_axes("velocity", (1.0, 1.0), xi)
-        squared = _norm_squared(xi)
-        inverse_laplacian = torch.where(squared == 0, 0.0, 1 / squared.where(squared != 0, 1.0))
-        return 2j * math.pi * torch.stack([xi[..., 1], -xi[..., 0]]) * inverse_laplacian
+        return 2j * math.pi * torch.stack([xi[..., 1], -xi[..., 0]]) * _norm_power(xi, -1.0)
 
 
 class FractionalLaplacian(AnalyticSymbol):
@@ -172,8 +171,7 @@ class FractionalLaplacian(AnalyticSymbol):
         self.power, self.class_order = power, 2 * power
 
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
-        squared = _norm_squared(xi)
-        return torch.where(squared == 0, 0.0, squared.where(squared != 0, 1.0) ** self.power)
+        return _norm_power(xi, self.power)
 
 
 class Resolvent(AnalyticSymbol):

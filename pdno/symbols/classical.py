@@ -71,22 +71,11 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
         self.self_adjoint, self.dissipative = self_adjoint, dissipative or self.takes_time
         self.elliptic = elliptic or (self.takes_time and order > 0)
         self.exact_structure = self.self_adjoint or self.elliptic or self.dissipative
-        structures = ("takes_time", "self_adjoint", "dissipative", "elliptic")
-        structure = [name for name in structures if getattr(self, name)]
-        if structure and in_channels != out_channels:
-            channels = f"from {in_channels} to {out_channels} channels"
-            raise ValueError(f"{structure[0]} {channels}: give as many outputs as inputs")
-        if self.depends_on_x and structure and structure != ["elliptic"]:
-            hint = "is a property of a(ξ) alone: give depends_on_x=False"
-            raise ValueError(f"{structure[0]} {hint}")
+        self._check_structure()
         make = partial(ParityMLP, self.dim, self.pde_parameters, self.pairs, self.network)
         even: Parity = "even" if hermitian else "none"
         odd: Parity = "odd" if hermitian else "none"
         self.real, self.imaginary = make(even), make(odd)
-        rough = [name for name in self.real.names if ACTIVATIONS[name].order is None]
-        if rough:
-            problem = f"activation {rough[0]!r} of a classical symbol: it is not smooth"
-            raise ValueError(f"{problem}; take gelu, softplus, silu, tanh or sigmoid")
         if self.dissipative or self.elliptic:
             self.root_real, self.root_imaginary = make(even), make(odd)
         if self.elliptic:
@@ -97,6 +86,22 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
             self.space = SymbolMLP(2 * self.dim + self.pde_parameters, outputs, *self.network)
             with torch.no_grad():  # near 1 at the start; that of an elliptic symbol is e^a1
                 self.space.linear_out.bias.add_(0.0 if self.elliptic else 1.0)
+
+    def _check_structure(self) -> None:
+        structures = ("takes_time", "self_adjoint", "dissipative", "elliptic")
+        structure = [name for name in structures if getattr(self, name)]
+        if structure and self.in_channels != self.out_channels:
+            channels = f"from {self.in_channels} to {self.out_channels} channels"
+            raise ValueError(f"{structure[0]} {channels}: give as many outputs as inputs")
+        if self.depends_on_x and structure and structure != ["elliptic"]:
+            hint = "is a property of a(ξ) alone: give depends_on_x=False"
+            raise ValueError(f"{structure[0]} {hint}")
+        _, _, activation, first = self.network
+        used = first or activation, activation
+        rough = [name for name in used if name in ACTIVATIONS and ACTIVATIONS[name].order is None]
+        if rough:
+            problem = f"activation {rough[0]!r} of a classical symbol: it is not smooth"
+            raise ValueError(f"{problem}; take gelu, softplus, silu, tanh or sigmoid")
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""

@@ -70,7 +70,6 @@ class Certificate:
     gap: str  #: why there is none
     scope: str  #: what the answer rests on: how far was looked, with what resolution
     seminorms: Mapping[Indices, float]  #: largest |Δ^α ∂_x^β a| ⟨ξ⟩^{|α|-m} that was seen
-    periodic: bool | None  #: whether no seam was found at x = 0 and 1; None without x
     witnesses: tuple[Witness, ...]  #: the counterexamples, the first of each kind
     reasons: tuple[str, ...]  #: the answer in words
     radii: tuple[float, ...]  #: |ξ| in the middle of each shell
@@ -81,6 +80,12 @@ class Certificate:
     def accepted(self) -> bool:
         """Whether membership is proved; never for a test, however it ended."""
         return self.assessment == "proved"
+
+    @property
+    def periodic(self) -> bool | None:
+        """Whether no seam was found at x = 0 and 1; None without x."""
+        seams = [witness for witness in self.witnesses if witness.kind == "seam"]
+        return not seams if self.subject.probe.depends_on_x else None
 
     @property
     def witness(self) -> Witness | None:
@@ -238,8 +243,7 @@ def _assess(subject: Subject, order: float | None) -> Certificate:
         else "undecided" if unclear else "consistent"
     )  # fmt: skip
     middles = 2 * RATIO ** torch.arange(1, SHELLS + 1) * probe.scale.mean()
-    seam = any(witness.kind == "seam" for witness in witnesses)
-    reasons = [fact.line] if fact is not None else [subject.gap] if subject.fact is None else []
+    reasons = [fact.line] if fact is not None else [subject.gap] * (subject.fact is None)
     reasons += [witness.reason for witness in witnesses] or unclear
     return Certificate(
         assessment=assessment,
@@ -250,7 +254,6 @@ def _assess(subject: Subject, order: float | None) -> Certificate:
         gap="" if proved else subject.gap,
         scope=_scope(probe, proved, order, float(middles[-1])),
         seminorms=_seminorms(rows, order),
-        periodic=not seam if probe.depends_on_x else None,
         witnesses=tuple(witnesses),
         reasons=(*reasons, *_remarks(probe)),
         radii=tuple(middles.tolist()),

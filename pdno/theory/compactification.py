@@ -87,18 +87,22 @@ class Weighted:
         powers = zip(itertools.count(1), (*alpha, *beta), strict=False)
         slopes = [self.at.variables[c] for c, power in powers for _ in range(power)]
         weight = self.at.radius_squared(1.0, (1.0,)).real().power((sum(alpha) - self.order) / 2)
+        units = [unit**-k for unit, k in zip(self.at.units, alpha, strict=True)]
         parts = [part for part in (self.real, self.imaginary) if part is not None]
-        return [part(*slopes) * weight for part in parts]
+        return [part(*slopes) * weight * Ball.near(math.prod(units)) for part in parts]
 
 
 class Compactified:
     """Intervals over P boxes of one face and their middles before them, an `Arithmetic`.
 
-    Coordinates are (τ, ξ, x). Face 0 is τ = 1, then come ξ_j = 1 and ξ_j = -1. Jets have as
-    variables x alone, or (τ, ξ) and what there is of x, or nothing.
+    Coordinates are (τ, ξ, x), ξ in some units. Face 0 is τ = 1, then come ξ_j = 1 and ξ_j = -1.
+    Jets have as variables x alone, or (τ, ξ) and what there is of x, or nothing.
     """
 
-    def __init__(self, face: int, lo: Tensor, hi: Tensor, dim: int, *, jets: str = "all") -> None:
+    def __init__(
+        self, face: int, lo: Tensor, hi: Tensor, units: Sequence[float], *, jets: str = "all"
+    ) -> None:
+        dim, self.units = len(units), units
         box, self.dim = Ball.between(lo, hi), dim
         free = join([Ball.point(box.mid), box])
         columns = [free[:, k : k + 1] for k in range(lo.shape[1])]
@@ -119,8 +123,13 @@ class Compactified:
         at, v = self.points[coordinate], self.variables.get(coordinate)
         return Jet.of_variable(at, v, len(self.variables))
 
+    def _xi(self, axis: int) -> Jet:
+        return self._variable(1 + axis) * Ball.near(self.units[axis])
+
     def nearer(self, value: Weighted) -> Weighted:
         """The same by the mean value theorem, where that is smaller."""
+        if not self.variables:
+            return value
         return value.mapped(value.order, lambda part: part.centred(self.half))
 
     def power_of_tau(self, exponent: float) -> Jet:
@@ -144,7 +153,7 @@ class Compactified:
         return Weighted(0.0, parts[0], imaginary, self)
 
     def frequency(self, axis: int) -> Weighted:
-        return Weighted(1.0, self._variable(1 + axis), None, self)
+        return Weighted(1.0, self._xi(axis), None, self)
 
     def coordinate(self, axis: int) -> Weighted:
         return Weighted(0.0, self._variable(1 + self.dim + axis), None, self)
@@ -161,7 +170,7 @@ class Compactified:
         sides = list(scale) * (self.dim if len(scale) == 1 else 1)
         total = (self._variable(0) * Ball.near(shift)).square()
         for axis, side in enumerate(sides):
-            total = total + (self._variable(1 + axis) * Ball.near(1 / side)).square()
+            total = total + (self._xi(axis) * Ball.near(1 / side)).square()
         return Weighted(2.0, total, None, self)
 
     def apply(self, name: str, value: Weighted) -> Weighted:
@@ -181,7 +190,7 @@ class Compactified:
 
     def affine(self, value: Weighted, weight: Tensor, bias: Tensor) -> Weighted:
         mapped = value.mapped(value.order, lambda part: part.linear(weight))
-        return mapped + self.constant(bias) if bool(bias.any()) else mapped
+        return self.nearer(mapped + self.constant(bias) if bool(bias.any()) else mapped)
 
     def stack(self, values: Sequence[Weighted]) -> Weighted:
         order = max(value.order for value in values)
@@ -240,7 +249,9 @@ def least(
             return order, 0.0
         for face in torch.unique(faces).tolist():
             here = faces == face
-            value = expression.on(Compactified(face, lo[here], hi[here], dim, jets="none"))
+            value = expression.on(
+                Compactified(face, lo[here], hi[here], (1.0,) * dim, jets="none")
+            )
             order, values = value.order, value.derivative((0,) * dim, ())
             smallest = (values[0].mid - values[0].rad) - 1e-12 * values[0].size()
             if size:
@@ -261,7 +272,7 @@ def least(
 @torch.no_grad()
 def suprema(
     expression: Expression,
-    dim: int,
+    units: Sequence[float],
     boxes: Cells,
     rows: Callable[[Weighted], Enclosures],
     *,
@@ -272,7 +283,7 @@ def suprema(
     """The order, enclosures (rows, 2, C) and the boxes used, by halving the worst of them."""
     best, done, used, order = torch.zeros(()), torch.zeros(()), 0, 0.0
     lo, hi, face = boxes
-    variables = lo.shape[1] + 1 if jets == "all" else dim
+    variables = lo.shape[1] + 1 if jets == "all" else len(units)
     at_once = max(1, NUMBERS_AT_ONCE // (64 * math.comb(variables + 3, 3)))
     while len(lo):
         used += len(lo)
@@ -280,7 +291,7 @@ def suprema(
         chunks = [chunk for group in groups for chunk in torch.split(group, at_once)]
         parts = list[Tensor]()
         for chunk in chunks:
-            at = Compactified(int(face[chunk[0]]), lo[chunk], hi[chunk], dim, jets=jets)
+            at = Compactified(int(face[chunk[0]]), lo[chunk], hi[chunk], units, jets=jets)
             value = at.nearer(expression.on(at))
             order, sizes = value.order, rows(value)
             low = torch.stack([low[: len(chunk)] for low, _ in sizes]).nan_to_num(nan=0.0)
@@ -316,7 +327,7 @@ def enclose_expression(
     """
     indices = [(index[:dim], index[dim:]) for index in multi_indices(dim * (1 + in_x), 3)]
     order, bounds, _ = suprema(
-        expression, dim, cells(dim, in_x=in_x),
+        expression, (1.0,) * dim, cells(dim, in_x=in_x),
         lambda value: [sizes_of(value.derivative(*index)) for index in indices],
         looseness=looseness, budget=boxes,
     )  # fmt: skip

@@ -60,7 +60,7 @@ POINTWISE: dict[str, Callable[..., object]] = {
     "copy": lambda _, z: z, "fill": lambda _, z: z, "clone": lambda z: z,
     "contiguous": lambda z: z,
 }  # fmt: skip
-PARAMETERS = ("gelu", "softplus", "round", "clone", "copy")  # whose further arguments do not count
+COPIES = {"clone": 1, "contiguous": 1, "copy": 2}  # arguments that count
 REDUCED: dict[str, Callable[..., object]] = {
     "sum": operator.add, "mean": operator.add, "prod": operator.mul, "amax": max, "amin": min,
 }  # fmt: skip
@@ -152,7 +152,7 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
             values = self._compute(plain, func, args, kwargs)
         except (TypeError, ValueError, IndexError, RuntimeError) as problem:
             raise NoDigits(f"{name}: {problem}") from None
-        if values is None and func in decomposition_table:
+        if values is None and func in decomposition_table and not func.is_view:
             with self:
                 return decomposition_table[func](*args, **kwargs)
         out = func(*args, **kwargs)
@@ -174,23 +174,25 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
             b = b * self._number(kwargs.get("alpha", 1))
             signs = {"add": (1, 1), "sub": (1, -1), "rsub": (-1, 1)}[name]
             return np.asarray(a * signs[0] + b * signs[1], dtype=object)
-        if name == "div":
+        if name in ("div", "true_divide"):
             quotient = _each(operator.truediv, *(self._number(part) for part in args))
             mode = kwargs.get("rounding_mode")
             return _each(POINTWISE[mode], quotient) if mode else quotient
         if name == "_to_copy":
             if kwargs.get("dtype") in (torch.float32, torch.float16, torch.bfloat16):
                 raise NoDigits("a function that computes in float32")
-            values = self._number(args[0])
-            return values if kwargs.get("dtype") in (None, *FLOATS) else _each(mp.floor, values)
+            name = "clone" if kwargs.get("dtype") in (None, *FLOATS) else "trunc"
+            return _each(POINTWISE[name], self._number(args[0]))
         if name == "where":
             a, b = (self._number(part) for part in args[1:])
             return np.asarray(np.where(_indices(args[0]), a, b), dtype=object)
         if name in ("max", "min") and not isinstance((*args, 0)[1], Tensor):
             return _reduce("a" + name, self._number(args[0]), *args[1:])
-        if name in POINTWISE:
-            count = (2 if name == "copy" else 1) if name in PARAMETERS else len(args)
-            return _each(POINTWISE[name], *(self._number(part) for part in args[:count]))
+        if name == "softplus" and args[1:2] in ((), (1,)):  # without a threshold
+            return _each(POINTWISE[name], self._number(args[0]))
+        if name in COPIES or (name in POINTWISE and name != "softplus" and not kwargs):
+            parts = (self._number(part) for part in args[: COPIES.get(name)])
+            return _each(POINTWISE[name], *parts)
         if name in REDUCED and "dtype" not in kwargs:
             return _reduce(name, self._number(args[0]), *args[1:])
         if name == "isin":

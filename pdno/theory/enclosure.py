@@ -149,7 +149,9 @@ def enclose(
             sizes_of([reduce(Ball.__add__, second)])
         ]
 
-    search = partial(suprema, dim=dim, looseness=looseness, budget=boxes)
+    search = partial(
+        suprema, units=symbol.scale.frequency.tolist(), looseness=looseness, budget=boxes
+    )
     space: dict[MultiIndex | str, Tensor] | None = None
     used = 0
     if symbol.depends_on_x:

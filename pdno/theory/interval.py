@@ -232,12 +232,6 @@ class Jet(Ball):
         of = [self().power(exponent - k) * Ball.near(c) for k, c in enumerate(factors)]
         return self.compose(of)
 
-    def affine(self, weight: Tensor, bias: Tensor) -> "Jet":
-        """W f + b of f (..., I)."""
-        mapped = self.linear(weight)
-        rest = [mapped(*index) for index in indices_of(self.variables)[1:]]
-        return self.of([mapped() + Ball.point(bias), *rest])
-
     def centred(self, half: Tensor) -> "Jet":
         """The same by the mean value theorem, where that is smaller: of second order in h.
 

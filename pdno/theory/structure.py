@@ -71,9 +71,8 @@ def _formula(symbol: Symbol, dim: int, t: float) -> Expression | None:
     xi = [Frequency(axis) for axis in range(dim)]
     if type(symbol) is HeatSymbol:
         return apply("exp", _square(dim, -symbol.diffusivity * t))
-    if type(symbol) is Derivative:
-        return _monomial(symbol.order)
-    if type(symbol) is DifferentialOperator:
+    if type(symbol) in (Derivative, DifferentialOperator):
+        assert isinstance(symbol, DifferentialOperator)
         pairs = zip(symbol.powers, symbol.coefficients, strict=True)
         return Sum(tuple(_monomial(power) * c for power, c in pairs))
     if type(symbol) is Gradient:
