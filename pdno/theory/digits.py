@@ -141,7 +141,7 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         followed = [t for t in tensors if t.dtype in FLOATS and _storage(t) in self.memory]
         name = func._schema.name.split("::")[-1]
-        if not followed:
+        if not followed or name.startswith("new_") or name.endswith("_like"):
             out = func(*args, **kwargs)
             for tensor in tree_flatten(out)[0]:
                 if isinstance(tensor, Tensor):

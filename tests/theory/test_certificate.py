@@ -145,6 +145,22 @@ def test_classical_symbols_are_proved_whatever_their_weights(dim, order):
     assert broken.check_witness().confirmed
 
 
+@pytest.mark.parametrize("structure", [{}, {"elliptic": True}, {"takes_time": True}], ids=str)
+def test_an_order_that_is_too_small_has_a_witness(structure):
+    symbol = network(
+        1,
+        0,
+        kind=ClassicalSymbol,
+        scale=8.0,
+        hidden=8,
+        channels=1,
+        depends_on_x=False,
+        **structure,
+    )
+    certificate = certify(symbol, -0.5, t=0.3 if symbol.takes_time else None)
+    assert certificate.assessment == "counterexample" and certificate.check_witness().confirmed
+
+
 def test_classical_symbols_are_proved_after_training():
     torch.manual_seed(0)
     model = PDNO(2, 1, 1, width=2, layers=2, symbol="classical", order=1.0, symbol_hidden=4)

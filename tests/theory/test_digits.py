@@ -47,6 +47,7 @@ CASES = {
               lambda z: mp.floor(z) if z > 0 else z / 2),
     "reductions": (lambda z: torch.stack([z, z**2]).amax(0) + torch.stack([z, z]).mean(0),
                    lambda z: max(z, z * z) + z),
+    "constants": (lambda z: z * (torch.ones_like(z) + z.new_full((), 2.0)), lambda z: 3 * z),
     "in place": (in_place, None),
     "integers": (lambda z: (z.long() % 3).double() + z.round(), None),
     "norms": (lambda z: torch.stack([z, 2 * z]).norm(dim=0), lambda z: abs(z) * mp.sqrt(5)),
