@@ -112,23 +112,24 @@ class _Prover:
 
     def _leaf(self, e: Expression) -> Fact:
         line = self.dim == 1
-        if isinstance(e, Constant):
-            real = not e.values.is_complex()
-            return Fact(e, "lemma 1, a constant", 0.0, real=real, degree=0.0 if line else None)
-        if isinstance(e, Frequency):
-            self._check_axis(e.axis)
-            return Fact(e, "lemma 1, a frequency", 1.0, degree=1.0 if line else None)
-        if isinstance(e, Bracket):
-            return Fact(e, "lemma 1, a power of ⟨ξ⟩", 1.0)
-        if isinstance(e, Harmonic):
-            self._check_axis(len(e.wave) - 1)
-            return Fact(e, "lemma 1, smooth and periodic in x", 0.0, in_x=True)
-        if isinstance(e, Coordinate):
-            if not self.box:
+        match e:
+            case Constant(values):
+                real, degree = not values.is_complex(), 0.0 if line else None
+                return Fact(e, "lemma 1, a constant", 0.0, real=real, degree=degree)
+            case Frequency(axis):
+                self._check_axis(axis)
+                return Fact(e, "lemma 1, a frequency", 1.0, degree=1.0 if line else None)
+            case Bracket():
+                return Fact(e, "lemma 1, a power of ⟨ξ⟩", 1.0)
+            case Harmonic(_, wave):
+                self._check_axis(len(wave) - 1)
+                return Fact(e, "lemma 1, smooth and periodic in x", 0.0, in_x=True)
+            case Coordinate() if self.box:
+                return Fact(e, "lemma 1, smooth on the box", 0.0, in_x=True)
+            case Coordinate():
                 raise NoProof(f"{e} is not periodic: use cos and sin of 2πx, or the box")
-            return Fact(e, "lemma 1, smooth on the box", 0.0, in_x=True)
-        if isinstance(e, Opaque):
-            return Fact(e, e.lemma, e.order, real=e.real, lattice=e.lattice)
+            case Opaque(_, _, lemma, order, real, lattice):
+                return Fact(e, lemma, order, real=real, lattice=lattice)
         raise NoProof(f"{e}: a {type(e).__name__} has no rule")
 
     def _check_axis(self, axis: int) -> None:

@@ -14,7 +14,6 @@ from torch import Tensor
 from pdno.symbols.analytic import (
     Advection,
     BiotSavart,
-    Derivative,
     DifferentialOperator,
     FractionalLaplacian,
     Gradient,
@@ -69,28 +68,30 @@ def structure_of(symbol: Symbol, dim: int, t: Tensor | None = None) -> Expressio
 
 def _formula(symbol: Symbol, dim: int, t: float) -> Expression | None:
     xi = [Frequency(axis) for axis in range(dim)]
-    if type(symbol) is HeatSymbol:
-        return apply("exp", _square(dim, -symbol.diffusivity * t))
-    if type(symbol) in (Derivative, DifferentialOperator):
-        assert isinstance(symbol, DifferentialOperator)
-        pairs = zip(symbol.powers, symbol.coefficients, strict=True)
-        return Sum(tuple(_monomial(power) * c for power, c in pairs))
-    if type(symbol) is Gradient:
-        return Stack(tuple(part * (2j * math.pi) for part in xi))
-    if type(symbol) is BiotSavart:
-        parts = (xi[1] * (0.5j / math.pi), xi[0] * (-0.5j / math.pi))
-        return Stack(parts) * riesz(-2.0)
-    if type(symbol) is FractionalLaplacian:
-        return riesz(2 * symbol.power) * float((2 * math.pi) ** (2 * symbol.power))
-    if type(symbol) is Resolvent:
-        return Bracket(math.sqrt(symbol.shift) / (2 * math.pi)) ** -2 * (0.25 / math.pi**2)
-    if type(symbol) is Advection:
-        phase = Sum(
-            tuple(
+    match symbol:
+        case _ if type(symbol).__module__ != HeatSymbol.__module__:
+            return None
+        case HeatSymbol():
+            square = Sum(tuple(part**2 for part in xi))
+            return apply("exp", square * (-4 * math.pi**2 * symbol.diffusivity * t))
+        case DifferentialOperator():
+            pairs = zip(symbol.powers, symbol.coefficients, strict=True)
+            return Sum(tuple(_monomial(power) * c for power, c in pairs))
+        case Gradient():
+            return Stack(tuple(part * (2j * math.pi) for part in xi))
+        case BiotSavart():
+            parts = (xi[1] * (0.5j / math.pi), xi[0] * (-0.5j / math.pi))
+            return Stack(parts) * riesz(-2.0)
+        case FractionalLaplacian():
+            return riesz(2 * symbol.power) * float((2 * math.pi) ** (2 * symbol.power))
+        case Resolvent():
+            bracket = Bracket(math.sqrt(symbol.shift) / (2 * math.pi))
+            return bracket**-2 * (0.25 / math.pi**2)
+        case Advection():
+            phases = [
                 part * (-2j * math.pi * t * v) for part, v in zip(xi, symbol.velocity, strict=True)
-            )
-        )
-        return apply("exp", phase)
+            ]
+            return apply("exp", Sum(tuple(phases)))
     return None
 
 
@@ -98,11 +99,6 @@ def _monomial(powers: Sequence[int]) -> Expression:
     """(2πiξ)^α."""
     factors = [(Frequency(a) * (2j * math.pi)) ** power for a, power in enumerate(powers)]
     return Product(tuple(factors))
-
-
-def _square(dim: int, factor: float) -> Expression:
-    """factor · 4π²|ξ|²."""
-    return Sum(tuple(Frequency(axis) ** 2 * (factor * 4 * math.pi**2) for axis in range(dim)))
 
 
 def _table(symbol: TableSymbol) -> Expression:
