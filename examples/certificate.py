@@ -1,9 +1,9 @@
-"""Is the symbol of a trained layer in Hörmander's class S^m? A certificate has a proof, or a test.
+"""Certificates: which trained symbols are in Hörmander's class S^m?
 
     python examples/certificate.py [FOLDER]
 
-Two networks learn the heat operator. One has classical symbols, ⟨ξ⟩^m times a smooth function of
-order 0, whose class is a theorem whatever was learned; the other one the paper's symbol networks.
+Two networks learn the heat operator. Classical symbols are in their class whatever their weights;
+the symbol networks of the paper are tested, and a counterexample is found.
 """
 
 import sys

@@ -1,24 +1,24 @@
-"""The equation of five noisy trajectories: its terms, coefficients with error bars, and symbol.
+"""Discover an equation from five noisy trajectories: terms, coefficients with error bars, symbol.
 
     python examples/discover_equation.py [FOLDER]
 
-The data are solutions of u_t = -u_xx - u_xxxx - u u_x with 1 % noise. Nothing but a library of
-ten terms is known. The learned equation continues unseen states beyond the
-training times.
+The data solve u_t = -u_xx - u_xxxx - u u_x, with 1 % noise. The library has ten terms. The
+discovered equation predicts unseen states beyond the times of the data.
 """
 
 import sys
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 import pdno
+from pdno.figures.style import Figure, figure_style
 
 EXACT = pdno.Generator(["u_xx", "u_xxxx", "u u_x"], [-1.0, -1.0, -1.0], period=22.0)
 SMOOTH = pdno.GaussianField(variance=4e6, tau=7.0, alpha=4.0)
 
 
+@figure_style()
 def main(folder: Path, frames: int = 8) -> pdno.Discovery:
     """Find the equation, draw it, and print it."""
     times = [2.0 * k for k in range(frames + 1)]

@@ -2,22 +2,22 @@
 
     python examples/family_of_equations.py [FOLDER]
 
-The symbols a(x, ξ; ν) of the network see the viscosity of each sample, as they would see a time.
-It is trained on random viscosities and asked about three others, for one initial value.
+The symbols a(x, ξ; ν) are trained on random viscosities and tested on three others.
 """
 
 import sys
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 import pdno
+from pdno.figures.style import Figure, figure_style
 
 GRID, TIMES = pdno.Grid((64,)), [0.2]
 START = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0)
 
 
+@figure_style()
 def main(folder: Path, epochs: int = 30) -> dict[float, float]:
     """Relative L2 errors by viscosity."""
     ranges = {"viscosity": (0.01, 0.2)}
@@ -40,6 +40,7 @@ def main(folder: Path, epochs: int = 30) -> dict[float, float]:
         axes.plot(GRID.axes()[0].numpy(), v.flatten().numpy(), "--", label="network")
         axes.set(title=f"ν = {viscosity}, error {errors[viscosity]:.3f}", xlabel="x")
     axes.legend()
+    panels[0].set_ylabel("velocity u")
     figure.savefig(folder / "family_of_equations.png")
     return errors
 

@@ -2,17 +2,17 @@
 
     python examples/fine_tuning.py [FOLDER]
 
-The operator of results/operators/darcy was trained on 32 x 32 points for permeabilities 3 and 12.
-It is trained further on few samples, and beside it the same network from random weights.
+`results/operators/darcy` was trained on 32 x 32 points for permeabilities 3 and 12. It is trained
+further on few samples, beside the same network from random weights.
 """
 
 import sys
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 import pdno
+from pdno.figures.style import Figure, figure_style
 
 TRAINED = Path(__file__).parents[1] / "results" / "operators" / "darcy"
 CASES = {
@@ -31,6 +31,7 @@ def samples(low: float, high: float, points: int, count: int) -> pdno.OperatorDa
     return pdno.generate(pdno.Darcy(), grid, samples=count, distribution=medium, seed=7)
 
 
+@figure_style()
 def main(folder: Path, train: int = 40, test: int = 20, epochs: int = 10) -> Errors:
     """Relative L2 errors before, after, and from scratch in as many steps."""
     operator, errors = pdno.load(TRAINED), dict[str, dict[str, float]]()
@@ -41,7 +42,7 @@ def main(folder: Path, train: int = 40, test: int = 20, epochs: int = 10) -> Err
         way = {"epochs": epochs, "batch_size": 10}
         scratch = pdno.fit(network, data, normalization="pointwise", **way)
         tuned = pdno.fit(operator, data, learning_rate=1e-3, matrix_learning_rate=1e-2, **way)
-        models = {"as it was": operator, "fine-tuned": tuned, "from scratch": scratch}
+        models = {"before": operator, "fine-tuned": tuned, "from scratch": scratch}
         errors[name] = {label: pdno.evaluate(m, new).mean() for label, m in models.items()}
 
     figure = Figure(figsize=(7.8, 2.6), layout="constrained")

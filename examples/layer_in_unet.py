@@ -1,9 +1,9 @@
-"""One pseudo-differential layer inside a network of your own: the bottom of a small UNet.
+"""A pseudo-differential layer inside your own network: the bottom of a small UNet.
 
     python examples/layer_in_unet.py [FOLDER]
 
-Convolutions see their neighbourhood, the layer K_a the whole domain, and u = (1 - Δ)⁻¹ f depends
-at every point on f everywhere.
+Convolutions see a neighbourhood, the layer the whole domain. The target u = (1 - Δ)⁻¹ f depends on
+f everywhere.
 """
 
 import sys

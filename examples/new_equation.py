@@ -1,8 +1,6 @@
-"""A new equation, Kuramoto's and Sivashinsky's: its symbol and nonlinearity, and chaos.
+"""A new equation, Kuramoto-Sivashinsky u_t = -u_xx - u_xxxx - u u_x, and its chaotic solutions.
 
-    python examples/new_equation.py [FOLDER]
-
-u_t = -u_xx - u_xxxx - u u_x on a period L. Solver, data and networks work with it as they are.
+python examples/new_equation.py [FOLDER]
 """
 
 import sys
@@ -10,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import pdno
 from pdno.equations.base import EvolutionEquation, FlowRates, Semilinear
+from pdno.figures.style import Figure, figure_style
 from pdno.spectral.calculus import band_limits
 from pdno.spectral.fourier import inverse, transform
 
@@ -40,6 +38,7 @@ class KuramotoSivashinsky(EvolutionEquation):
         return Semilinear(k**2 - k**4, modes, nonlinear, rates)
 
 
+@figure_style()
 def main(folder: Path, frames: int = 80) -> Tensor:
     """Two solutions from nearly the same start, (2, frames, 1, 64)."""
     initial = pdno.GaussianField(variance=625.0, tau=5.0, alpha=2.0)

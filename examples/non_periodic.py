@@ -1,9 +1,8 @@
-"""Functions that are not periodic: what to do about the ends of a box.
+"""Non-periodic functions: coordinates, padding and reflections compared.
 
     python examples/non_periodic.py [FOLDER [darcy]]
 
-u(x) = ∫₀ˣ f is Volterra's map, and Darcy's k -> u has u = 0 on the boundary. Fourier modes take
-opposite ends for one point. Six ways to meet that, from nothing to zeros or reflections around.
+The data are Volterra's map u(x) = ∫₀ˣ f, or Darcy flow k -> u with u = 0 on the boundary.
 """
 
 import sys
@@ -12,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 import pdno
+from pdno.figures.style import Figure, figure_style
 
 WAYS: dict[str, dict[str, Any]] = {
-    "nothing": {},
+    "default": {},
     "no coordinates": {"coordinates": "none"},
     "periodic coordinates": {"coordinates": "periodic"},
     "padding 0.25": {"padding": 0.25},
@@ -37,8 +36,9 @@ def make_data(name: str) -> pdno.OperatorDataset:
     return pdno.OperatorDataset.from_arrays(f[:, None], u[:, None], pdno.Grid((65,), False))
 
 
+@figure_style()
 def main(folder: Path, name: str = "volterra", epochs: int = 30) -> dict[str, float]:
-    """Relative L2 errors of each way."""
+    """Relative L2 errors of each option."""
     (train, test), errors = make_data(name).split(test=40 if name == "darcy" else 20), {}
     for way, options in WAYS.items():
         torch.manual_seed(0)
@@ -51,7 +51,7 @@ def main(folder: Path, name: str = "volterra", epochs: int = 30) -> dict[str, fl
         errors[way] = pdno.evaluate(operator, test).mean()
     axes = (figure := Figure(figsize=(6.4, 2.4), layout="constrained")).subplots()
     axes.barh(list(errors), list(errors.values()))
-    axes.set(xlabel=f"relative L2 error, {name}", xscale="log")
+    axes.set(xlabel="relative L2 error on test samples", xscale="log")
     figure.savefig(folder / "non_periodic.png")
     return errors
 

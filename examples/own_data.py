@@ -2,8 +2,8 @@
 
     python examples/own_data.py [FOLDER]
 
-Here the arrays are made up: an operator that smooths its input. They may as well be those of your
-.npz, .mat or HDF5 file; say which array is which and, where it is not (samples, x), the axes.
+The arrays are synthetic: an operator that smooths its input. Yours may be in .npz, .mat or HDF5
+files; name them and, unless they are (samples, x), their axes.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""Physics without data: operators that learn from the residual of an equation.
+"""Physics without data: operators trained on the residual of an equation.
 
     python examples/physics_without_data.py [FOLDER]
 
-u₀ -> u(t) of heat and of Burgers, learned from solutions, from ∂u/∂t - L u - N(u) alone, which
-needs initial values and times only, and from both. All are tested on other initial values.
+Solution operators of heat and Burgers, learned from solutions, from the residual
+∂u/∂t - L u - N(u) alone, and from both, and tested on unseen initial values.
 """
 
 import sys
@@ -11,9 +11,9 @@ import warnings
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 import pdno
+from pdno.figures.style import Figure, figure_style
 from pdno.training.losses import RelativeError, Residual
 
 GRID = pdno.Grid((64,))
@@ -31,6 +31,7 @@ def make_network(name: str) -> torch.nn.Module:
     return pdno.PDNO(1, 1, 1, width=12, layers=3, coordinates="none", symbol="trunk", **symbols)
 
 
+@figure_style()
 def main(folder: Path, samples: int = 64, epochs: int = 60) -> dict[tuple[str, str], float]:
     """Relative L2 errors by equation and loss."""
     warnings.filterwarnings("ignore", ".*torch.jit.script.*")  # of torch.func itself

@@ -1,10 +1,10 @@
-"""The authors' published weights, fed with trajectories of our own Navier-Stokes solver.
+"""The authors' published weights on trajectories of our Navier-Stokes solver.
 
     python examples/published_weights.py [WEIGHTS [SAMPLES [FOLDER]]]
 
-The weights are for viscosity 1e-5: ten frames of vorticity (t = 1..10) to the next one, and then
-the predictions are fed back until t = 20. The paper reports 0.1093, the mean relative L2 error of
-the predicted block, on 200 trajectories of its own. Without WEIGHTS they are random numbers.
+The weights are for viscosity 1e-5: ten frames of vorticity (t = 1..10) to the next one, applied
+until t = 20. The paper reports 0.1093, the mean relative L2 error of the predicted frames, on its
+own 200 trajectories. Without WEIGHTS they are random.
 """
 
 import sys

@@ -1,10 +1,9 @@
-"""A rollout as an animation: the network is fed with its own predictions.
+"""A rollout as an animation: the network is applied to its own predictions.
 
     python examples/rollout_animation.py [FOLDER]
 
-The network learns one step of Burgers' equation from neighbouring frames, with a little noise, and
-is then left alone for all of them. A notebook plays `operator.animate(test)` by itself; here it
-is a GIF, and .html gives a page with buttons.
+The network learns one step of Burgers' equation from neighbouring frames with a little noise.
+Notebooks play `operator.animate(test)`; here it is saved as a GIF, and .html gives buttons.
 """
 
 import sys

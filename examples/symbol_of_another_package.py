@@ -1,19 +1,18 @@
-"""The symbol of a network that is not ours: what did an FNO learn?
+"""The symbol of a third-party network: what did an FNO learn?
 
     python examples/symbol_of_another_package.py [FOLDER]
 
-`pdno.extract_symbol` takes any torch module on the torus, here neuraloperator's FNO where that
-package is installed. It learns the heat operator, of which the symbol is e^{-4π²ξ²ct}.
+An FNO, neuraloperator's if installed, learns the heat operator, whose symbol is e^{-4π²ξ²ct}.
 """
 
 import sys
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import pdno
+from pdno.figures.style import Figure, figure_style
 
 C, T, MODES, POINTS, GRID = 0.002, 1.0, 12, 32, pdno.Grid((32,))
 
@@ -31,6 +30,7 @@ class FourierLayer(nn.Module):
         return self.local(f) + torch.fft.irfft(torch.einsum("oim,bim->bom", table, modes), POINTS)
 
 
+@figure_style()
 def main(folder: Path, network: nn.Module, epochs: int = 30) -> float:
     """Train, extract and return the largest distance to the true symbol, for |ξ| < 12."""
     initial = pdno.GaussianField(1.0, tau=1.0, alpha=0.5, mean_deviation=1.0)  # rough: all modes
@@ -41,10 +41,10 @@ def main(folder: Path, network: nn.Module, epochs: int = 30) -> float:
     true = torch.exp(-4 * torch.pi**2 * xi**2 * C * T)
     axes = (figure := Figure(figsize=(5.2, 2.8), layout="constrained")).subplots()
     axes.plot(xi.numpy(), true.numpy(), label="heat operator")
-    parts, names = torch.view_as_real(learned).numpy(), ["learned, real", "imaginary part"]
-    axes.plot(xi.numpy(), parts, "o", label=names)
-    axes.set(xlabel="ξ", ylabel="a(ξ)")
-    axes.legend(title=type(network).__name__)
+    parts = torch.view_as_real(learned).numpy()
+    axes.plot(xi.numpy(), parts, "o", label=["learned, real part", "learned, imaginary part"])
+    axes.set(xlabel="ξ", ylabel="a(ξ)", title=f"Symbol of {type(network).__name__}")
+    axes.legend()
     figure.savefig(folder / "symbol_of_another_package.png")
     return float((learned - true).abs().max())
 

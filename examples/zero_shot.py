@@ -1,20 +1,21 @@
-"""Zero-shot: trained on a coarse grid, asked on finer ones.
+"""Zero-shot resolution: trained on a coarse grid, evaluated on finer ones.
 
     python examples/zero_shot.py [FOLDER]
 
-The operator sees the finer input, so it may know more than its coarse prediction, interpolated.
-The initial values of Burgers' equation are rough here: 32 points do not show them whole.
+The operator sees the finer input, so it can beat its interpolated coarse prediction. The initial
+values of Burgers' equation are too rough for 32 points here.
 """
 
 import sys
 from pathlib import Path
 
 import torch
-from matplotlib.figure import Figure
 
 import pdno
+from pdno.figures.style import Figure, figure_style
 
 
+@figure_style()
 def main(folder: Path, epochs: int = 30, finest: int = 128) -> dict[int, tuple[float, float]]:
     """Relative L2 errors by resolution: of the operator there, and of the interpolation."""
     initial, grid = pdno.GaussianField(variance=50.0, tau=5.0, alpha=1.5), pdno.Grid((finest,))

@@ -85,9 +85,10 @@ def plot_velocity_law(results: Results) -> Figure:
     row = figure.subplots(1, 3, sharey=True)
     for axes, (title, (values, limit)) in zip(row, panels.items(), strict=True):
         colours: Options = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
-        image = axes.scatter(
-            x, y, c=values[kept][order], marker="s", s=32, linewidths=0, **colours
-        )
+        picture = np.full((int(np.ptp(y)) + 1, int(np.ptp(x)) + 1), np.nan)
+        picture[(y - y.min()).astype(int), (x - x.min()).astype(int)] = values[kept][order]
+        edges = (x.min() - 0.5, x.max() + 0.5, y.min() - 0.5, y.max() + 0.5)
+        image = axes.imshow(picture, origin="lower", extent=edges, aspect="auto", **colours)
         axes.tricontour(x, y, share / share.max(), levels=[EXCITED], colors="black")
         axes.set(title=title, xlabel="ξ₁")
         figure.colorbar(image, ax=axes)
