@@ -74,7 +74,7 @@ def compare(
             for size in AT_ONCE:
                 runs[f"{name} batch {size}"] = partial(solve, first, at_once=size)
             runs[f"{name} alone"] = partial(solve, first[:1], at_once=1)
-            schemes.setdefault(rival.scheme_text, []).append(name)
+            schemes.setdefault(getattr(rival, "scheme", "solver"), []).append(name)
     taken = time_alternately(runs, repeats=turns)
 
     def row(name: str) -> Row:
