@@ -75,8 +75,8 @@ HEADLINE = (
     (
         "Navier-Stokes, ν = 1e-5, 64 × 64",
         "navier-stokes-substeps",
-        "PDNO, 4 substeps",
-        "FNO, 4 substeps",
+        "PDNO, fine state",
+        "FNO, fine state",
     ),
     ("Burgers, 1024 points", "burgers-1024", "PDNO a(x,ξ)", "FNO"),
     ("Heat, 1024 points", "heat-small", "PDIO e^{tA(ξ)}", "PDIO a(x,ξ,t)"),
