@@ -170,40 +170,24 @@ def _table(public: PublicData, folders: Sequence[Path]) -> Table:
     networks = by_network(m for m in metrics if m.experiment == public.name)
     grids = {"test": ("test", public.points)}
     grids |= {f"zero-shot, {n} points": ("zero-shot", n) for n in public.finer}
-    lines = [
-        (
-            network.model,
-            f"{network.parameters or 0:,}",
-            *(summary_text(network.summary(split, resolution=n)) for split, n in grids.values()),
-            number(_mean(network.values("training", "cpu seconds"))),
-            str(len(network.seeds)),
-        )
-        for network in networks
-    ]
-    values = {
-        (network.model, title): network.values(split, ERROR, n)
-        for network in networks
-        for title, (split, n) in grids.items()
-    }
-    theirs = [network.model for network in networks if network.model.startswith(BASELINE)]
-    notes = []
-    for title in grids:
-        other = min(theirs, key=lambda name: _mean(values[name, title]))
-        notes.append(verdict(title, values[OURS, title], other, values[other, title]))
-    best = [
-        min(range(len(lines)), key=lambda k: _mean(values[lines[k][0], title])) for title in grids
-    ]
-    strong = frozenset((line, 2 + k) for k, line in enumerate(best))
+    lines, strong = [list[str]() for _ in networks], set[tuple[int, int]]()
     kind = "a static map" if public.window is None else f"rollouts, {public.window} frames known"
     samples = f"{len(public.train)} training and {len(public.test)} test samples"
     points = " × ".join(map(str, public.train.grid.shape))
-    notes.insert(0, f"{public.name} ({public.source}): {samples}, {points} points, {kind}.")
-    return Table(
-        ("network", "parameters", *grids, "CPU seconds", "seeds"),
-        tuple(lines),
-        tuple(notes),
-        strong,
-    )
+    notes = [f"{public.name} ({public.source}): {samples}, {points} points, {kind}."]
+    for column, (title, (split, n)) in enumerate(grids.items(), start=2):
+        errors = {network.model: network.values(split, ERROR, n) for network in networks}
+        means = {name: _mean(values) for name, values in errors.items()}
+        strong.add((list(means).index(min(means, key=lambda name: means[name])), column))
+        other = min((n for n in means if n.startswith(BASELINE)), key=lambda name: means[name])
+        notes.append(verdict(title, errors[OURS], other, errors[other]))
+    for line, network in zip(lines, networks, strict=True):
+        line += [network.model, f"{network.parameters or 0:,}"]
+        line += [summary_text(network.summary(s, resolution=n)) for s, n in grids.values()]
+        line += [number(_mean(network.values("training", "cpu seconds")))]
+        line += [str(len(network.seeds))]
+    head = ("network", "parameters", *grids, "CPU seconds", "seeds")
+    return Table(head, tuple(map(tuple, lines)), tuple(notes), frozenset(strong))
 
 
 def verdict(title: str, ours: Sequence[float], other: str, theirs: Sequence[float]) -> str:

@@ -50,12 +50,14 @@ class FileSamples(Source):
     samples: range
     whole: Grid
     all_times: tuple[float, ...] | None = None
-    step: int = 1  #: between frames
     every: int = 1
+    window: int = 1  #: frames that are the input
 
     def __post_init__(self) -> None:
         shape = tuple(n // self.every for n in self.whole.shape)
         self.grid = replace(self.whole, shape=shape, offset=self.whole.offset / self.every)
+        # about twenty of the frames, evenly spaced, the first among them
+        self.step = max(1, (len(self.all_times or ()) - 1) // FRAMES)
         self.times = None if self.all_times is None else self.all_times[:: self.step]
         first = self.rows(slice(self.samples[0], self.samples[0] + 1))
         counts = [part.shape[-1 - self.grid.dim] for part in first]
@@ -66,6 +68,10 @@ class FileSamples(Source):
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    def first(self, count: int) -> "FileSamples":
+        """At most so many of the samples."""
+        return replace(self, samples=self.samples[:count])
 
     def read(self, indices: Sequence[int]) -> Pair:
         parts, points = list[Pair](), self.whole.every(self.every)
@@ -88,17 +94,8 @@ class PublicData:
     train: OperatorDataset
     test: OperatorDataset
     window: int | None  #: frames that are the input of a rollout; None for a static map
-
-    @property
-    def points(self) -> int:
-        """Points per axis in training."""
-        return max(self.train.grid.shape)
-
-    @property
-    def finer(self) -> tuple[int, ...]:
-        """Points per axis of the grid that only test samples have."""
-        finest = max(self.test.grid.shape)
-        return (finest,) if finest > self.points else ()
+    points: int  #: per axis in training
+    finer: tuple[int, ...]  #: points per axis of the grid that only test samples have
 
 
 def recognise(folder: Path) -> list[PublicData]:
@@ -119,51 +116,38 @@ def recognise(folder: Path) -> list[PublicData]:
     return data
 
 
-def _thinned(
-    name: str, source: str, train: FileSamples, test: FileSamples, window: int | None = None
-) -> PublicData:
+def _thinned(name: str, source: str, train: FileSamples, test: FileSamples) -> PublicData:
     """Every r-th point of large grids, for testing of the next finer grid, where there is one."""
     shape = train.whole.shape
     allowed = [r for r in range(1, max(shape)) if not any(n % r for n in shape)]
     small = [r for r in allowed if max(shape) // r <= MOST_POINTS[len(shape)]]
     # half of an even spacing is allowed, too
-    every = min(small or [1], key=lambda r: (r > 1 and r % 2, r))
-    train = replace(train, every=every)
-    points, finest = max(train.grid.shape), max(test.whole.shape)
-    test = replace(test, every=max(1, finest // points // 2))
-    return PublicData(name, source, OperatorDataset(train), OperatorDataset(test), window)
+    train = replace(train, every=min(small or [1], key=lambda r: (r > 1 and r % 2, r)))
+    points = max(train.grid.shape)
+    test = replace(test, every=max(1, max(test.whole.shape) // points // 2))
+    finer = tuple(n for n in (max(test.grid.shape),) if n > points)
+    window = None if train.times is None else train.window
+    data = OperatorDataset(train), OperatorDataset(test)
+    return PublicData(name, source, *data, window, points, finer)
 
 
 def _split(samples: FileSamples) -> tuple[FileSamples, FileSamples]:
     """The first and the last samples of a file."""
-    rows = samples.samples
-    test = min(TEST, max(1, len(rows) // 6))
-    first, last = rows[: min(TRAIN, len(rows) - test)], rows[-test:]
-    return replace(samples, samples=first), replace(samples, samples=last)
-
-
-def _step(times: Sequence[float] | None) -> int:
-    """About twenty of the frames, evenly spaced, the first among them."""
-    return 1 if times is None else max(1, (len(times) - 1) // FRAMES)
+    test = min(TEST, max(1, len(samples) // 6))
+    last = replace(samples, samples=samples.samples[-test:])
+    return samples.first(min(TRAIN, len(samples) - test)), last
 
 
 def _tutorials(files: Sequence[Path]) -> Iterator[PublicData]:
     for path in files:
-        if named := re.fullmatch(r"(.+)_train_(\d+)\.pt", path.name):
-            train, tests = _tutorial(path), list[FileSamples]()
-            for other in sorted(path.parent.glob(f"{named[1]}_test_*.pt"), key=_resolution):
-                test = _tutorial(other)
-                # the same samples on a finer grid replace those on the grid of the training
-                if not tests or _refines(test, tests[0]):
-                    tests.append(test)
+        if named := re.fullmatch(r"(.+)_train_\d+\.pt", path.name):
+            of_name = re.compile(rf"{re.escape(named[1])}_test_(\d+)\.pt")
+            found = {int(m[1]): file for file in files if (m := of_name.fullmatch(file.name))}
+            train, tests = _tutorial(path), [_tutorial(file) for _, file in sorted(found.items())]
+            # the same samples on a finer grid replace those on the grid of the training
+            tests = tests[:1] + [test for test in tests[1:] if _refines(test, tests[0])]
             parts = (train, tests[-1]) if tests else _split(train)
-            window = None if train.times is None else 1
-            yield _thinned(named[1], "neuraloperator", *parts, window)
-
-
-def _resolution(path: Path) -> int:
-    number = re.search(r"(\d+)\.pt$", path.name)
-    return int(number[1]) if number else 0
+            yield _thinned(named[1], "neuraloperator", *parts)
 
 
 def _refines(fine: FileSamples, coarse: FileSamples) -> bool:
@@ -182,42 +166,34 @@ def _tutorial(path: Path) -> FileSamples:
     times = None if u.dim() == f.dim() else tuple(torch.linspace(0, 1, u.shape[1]).tolist())
     f, u = f[:, None], u.unsqueeze(1 if times is None else 2)
     grid, samples = Grid(tuple(f.shape[2:])), range(min(len(f), TRAIN))
-    return FileSamples(lambda cut: (f[cut], u[cut]), samples, grid, times, _step(times))
+    return FileSamples(lambda cut: (f[cut], u[cut]), samples, grid, times)
 
 
 def _published(files: Sequence[Path]) -> Iterator[PublicData]:
-    names = {path.name for path in files}
     for path in files:
-        first, second = (
-            path.name.replace(f"smooth{a}", f"smooth{b}") for a, b in ((2, 1), (1, 2))
-        )
-        if path.suffix not in (".mat", ".pt") or (first != path.name and first in names):
+        one, two = (path.with_name(re.sub("smooth[12]", f"smooth{k}", path.name)) for k in (1, 2))
+        if path.suffix not in (".mat", ".pt") or (path != one and one in files):
             continue
         try:
-            samples, window = _published_file(path)
+            samples = _published_file(path)
         except PublishedFileError:
             continue
-        parts = _split(samples)
-        if second != path.name and second in names:
-            test, _ = _published_file(path.with_name(second))
-            parts = (
-                replace(samples, samples=samples.samples[:TRAIN]),
-                replace(test, samples=test.samples[:TEST]),
-            )
-        yield _thinned(path.stem, "FNO", *parts, window)
+        first, last = _split(samples)
+        if path != two and two in files:
+            first, last = samples.first(TRAIN), _published_file(two).first(TEST)
+        yield _thinned(path.stem, "FNO", first, last)
 
 
-def _published_file(path: Path) -> tuple[FileSamples, int | None]:
-    """Samples of a published file, and the frames that are the input."""
+def _published_file(path: Path) -> FileSamples:
     count, first = count_published(path), read_published(path, samples=slice(0, 1))
-    dim, times, window = PROBLEMS[first.kind].dim, first.times, None
+    dim, times, flow = PROBLEMS[first.kind].dim, first.times, first.kind == "navier-stokes"
     if first.outputs.dim() < dim + 3:
         times = None
-    elif times is None:
-        times = tuple(map(float, range(first.outputs.shape[1])))
-    if times is not None:  # of long flows the first frames
-        times = times[: FRAMES + 1] if first.kind == "heat" else times[:FRAMES]
-        window = WINDOW if first.kind == "navier-stokes" and len(times) > WINDOW else 1
+    elif times is None or first.kind == "heat":
+        times = times or tuple(map(float, range(first.outputs.shape[1])))
+    else:  # of long flows the first frames
+        times = times[:FRAMES]
+    window = WINDOW if flow and times and len(times) > WINDOW else 1
     # the points of Darcy flow have both ends of the box: the last one is left out
     inner = (..., *[slice(-1 if first.kind == "darcy" else None)] * dim)
 
@@ -227,7 +203,7 @@ def _published_file(path: Path) -> tuple[FileSamples, int | None]:
         return f[inner], u[inner]
 
     grid = Grid(tuple(first.outputs[inner].shape[-dim:]))
-    return FileSamples(rows, range(count), grid, times), window
+    return FileSamples(rows, range(count), grid, times, window=window)
 
 
 def _pdebench(files: Sequence[Path]) -> Iterator[PublicData]:
@@ -236,8 +212,7 @@ def _pdebench(files: Sequence[Path]) -> Iterator[PublicData]:
             with open_arrays(path) as (_, arrays):
                 shapes = {name: array.shape for name, array in arrays.items()}
             if samples := _pdebench_file(path, shapes):
-                window = None if samples.times is None else 1
-                yield _thinned(path.stem, "PDEBench", *_split(samples), window)
+                yield _thinned(path.stem, "PDEBench", *_split(samples))
 
 
 def _pdebench_file(path: Path, shapes: dict[str, tuple[int, ...]]) -> FileSamples | None:
@@ -266,22 +241,18 @@ def _pdebench_file(path: Path, shapes: dict[str, tuple[int, ...]]) -> FileSample
     # reaction, sorption and shallow water in boxes, flow through a porous medium: cell centres
     grid = Grid.cells(space) if static or groups else Grid(space)
     times = None if static else tuple(map(float, range(frames)))
-    return FileSamples(rows, range(count), grid, times, _step(times))
+    return FileSamples(rows, range(count), grid, times)
 
 
 def _well(path: Path) -> PublicData:
     splits = [split for split in SPLITS if (path / "data" / split).is_dir()]
-    opened = [open_well(path, split) for split in (splits[0], splits[-1])] if splits else []
-    parts = []
-    for data in opened or [open_well(path)]:
-        rows = partial(_rows_of, data)
-        parts.append(FileSamples(rows, range(len(data)), data.grid, data.times, _step(data.times)))
-    train, test = parts if splits else _split(parts[0])
-    train, test = (
-        replace(train, samples=train.samples[:TRAIN]),
-        replace(test, samples=test.samples[:TEST]),
-    )
-    return _thinned(path.stem, "The Well", train, test, None if train.times is None else 1)
+    opened = [open_well(path, split) for split in splits] or [open_well(path)]
+    parts = [
+        FileSamples(partial(_rows_of, data), range(len(data)), data.grid, data.times)
+        for data in (opened[0], opened[-1])
+    ]
+    parts = [parts[0].first(TRAIN), parts[1].first(TEST)] if splits else [*_split(parts[0])]
+    return _thinned(path.stem, "The Well", *parts)
 
 
 def _rows_of(data: OperatorDataset, cut: slice) -> Pair:
