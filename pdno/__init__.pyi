@@ -16,7 +16,7 @@ from .data.dataset import OperatorDataset as OperatorDataset
 from .data.dataset import open_dataset as open_dataset
 from .data.generate import generate as generate
 from .data.generate import generate_dataset as generate_dataset
-from .data.mesh_files import read_meshes as read_meshes
+from .data.read import read_meshes as read_meshes
 from .data.read import read_own as read_own
 from .data.read import read_published as read_published
 from .data.well import open_well as open_well

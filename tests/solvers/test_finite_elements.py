@@ -6,7 +6,7 @@ import pytest
 import pdno
 from pdno.data.generate import collect
 from pdno.data.problems import PROBLEMS
-from pdno.fields.shapes import outline, random_outline
+from pdno.data.shapes import outline, random_outline
 from pdno.solvers.finite_elements import (
     POISSON,
     YOUNG,
