@@ -5,8 +5,6 @@ makes a new view, copies nothing and reads nothing.
 """
 
 import copy
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,14 +19,15 @@ from pdno.data.shards import (
     OWN,
     Manifest,
     ShardSource,
+    geometry_of,
     pack_geometry,
-    write_manifest,
-    write_shard,
+    write_dataset,
 )
 from pdno.data.sources import Channels, Numbers, Source
 from pdno.equations.symmetries import Symmetries, Symmetry
 from pdno.interface.display import html_table, one_line
 from pdno.interface.errors import check_shape
+from pdno.interface.records import Options
 from pdno.spectral.grid import Grid, MaskedGrid
 from pdno.spectral.points import Points
 
@@ -148,10 +147,10 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         rows = self._source_rows(indices)
         return torch.stack([values[rows] for values in self.source.pde_parameters.values()], dim=1)
 
-    def keyword_arguments(self, indices: Sequence[int]) -> dict[str, Any]:
+    def keyword_arguments(self, indices: Sequence[int]) -> Options:
         """The keyword arguments of `predict` for some samples."""
         parameters, (grid, output_grid) = self.pde_parameters(indices), self.grids(indices)
-        extra: dict[str, Any] = {} if parameters is None else {"pde_parameters": parameters}
+        extra: Options = {} if parameters is None else {"pde_parameters": parameters}
         extra |= {} if output_grid is None else {"output_grid": output_grid}
         return {"grid": grid, "times": self.target_times, **extra}
 
@@ -406,7 +405,8 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         target.parent.mkdir(parents=True, exist_ok=True)
         # a slash in the name of a field would be a group of the shard
         inputs, outputs = ([n.replace("/", ".") for n in part] for part in self.channels)
-        geometry, geometric, arrays = pack_geometry(self.grid, len(self))
+        geometry, arrays = geometry_of(self.grid), pack_geometry(self.grid, len(self))
+        geometric = geometry.names if geometry else ()
         taken = {*outputs, *geometric}
         inputs = [f"input_{name}" if name in taken else name for name in inputs]
         plain = Grid(self.grid.shape, self.grid.periodic, self.grid.offset)
@@ -427,17 +427,9 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             before, after = data.batch(rows)
             return torch.cat([arrays[list(rows)].to(before), before], dim=1), after
 
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as parent:
-            new = Path(parent) / target.name
-            new.mkdir()
-            shards = []
-            for plan in manifest.plan():
-                rows = range(plan[1], plan[1] + plan[2])
-                values = self.source.pde_parameters.items()
-                named = {name: part[data._source_rows(rows)].numpy() for name, part in values}
-                shards.append(write_shard(new, manifest, plan, fields(rows), named))
-            write_manifest(new, manifest.listing(shards))
-            os.replace(new, target)
+        values = self.source.pde_parameters.items()
+        named = {name: numbers[self._source_rows(None)] for name, numbers in values}
+        write_dataset(target, manifest, fields, named)
         return target
 
 

@@ -19,7 +19,7 @@ import torch
 
 from pdno.data import shards
 from pdno.data.dataset import OperatorDataset
-from pdno.data.problems import PROBLEMS, Fields, Problem, Sample, make_sample
+from pdno.data.problems import PROBLEMS, Fields, Geometry, Problem, Sample, make_sample
 from pdno.data.shards import MANIFEST, Manifest, ShardPlan, ShardRecord
 from pdno.data.workers import make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
@@ -40,7 +40,7 @@ def collect(
     grid: Grid,
     times: Sequence[float] | None,
     fields: Fields = ((), ()),
-    geometry: Mapping[str, Any] | None = None,
+    geometry: Geometry | None = None,
 ) -> OperatorDataset:
     """A dataset of samples in memory; `fields` are the names of inputs and outputs."""
     inputs, outputs, _, drawn = zip(*samples, strict=True)
@@ -48,7 +48,7 @@ def collect(
     before, after = ((part,) if isinstance(part, str) else part for part in fields)
     f, u, first = torch.stack(inputs), torch.stack(outputs), 0
     if geometry:
-        first = shards.geometry_fields(geometry)
+        first = len(geometry.names)
         grid = shards.unpack_geometry(geometry, f[:, :first], grid)
     names = before[first:], after
     return OperatorDataset.from_arrays(

@@ -12,11 +12,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
-from pdno.interface.records import Record
+from pdno.interface.records import Options, Record
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -74,6 +74,23 @@ def make_sample(
     return Sample(field[0][points], output[0][points], residual, drawn)
 
 
+class Geometry(Record):
+    """What a manifest says of points or masks; their arrays are the first fields of the inputs."""
+
+    kind: Literal["points", "mask"]
+    dim: Annotated[int, Field(ge=1, le=3)] = 2
+    periodic: bool = False
+    transform: Literal["sum", "least-squares"] = "sum"
+    ridge: float = 1e-6
+    shared: bool = False
+    """Whether all samples have the same."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return ("mask",) if self.kind == "mask" else (*"xyz"[: self.dim], "weight")
+
+
 class Problem(Record, ABC):
     """The base class of problems: parameters, physics and samples."""
 
@@ -87,8 +104,8 @@ class Problem(Record, ABC):
         "": "Fourier, 2/3 rule, exponential Runge-Kutta of order 4, steps that follow the flow"
     }
     """Descriptions of the numerical schemes, by the value of `scheme`, if any."""
-    geometry: ClassVar[Mapping[str, Any]] = {}
-    """What manifests say of points that each sample has for itself; none on a grid."""
+    geometry: ClassVar[Geometry | None] = None
+    """Of points that each sample has for itself."""
     published_points: ClassVar[int]
     """Grid points per axis of the solver that resolve the solution."""
 
@@ -107,7 +124,7 @@ class Problem(Record, ABC):
     where the range is positive, else uniform."""
 
     @model_serializer(mode="wrap")
-    def _without_ranges(self, handler: Callable[[object], dict[str, Any]]) -> dict[str, Any]:
+    def _without_ranges(self, handler: Callable[[object], Options]) -> Options:
         left_out = {*self.vary} or {"vary"}  # a parameter that varies has no value of its own
         return {name: value for name, value in handler(self).items() if name not in left_out}
 
@@ -338,10 +355,7 @@ class ShapesProblem(Problem):
     """
 
     dim, periodic, published_points = 2, False, 704
-    geometry: ClassVar[Mapping[str, Any]] = {
-        "kind": "points", "dim": 2, "periodic": False, "transform": "sum", "ridge": 1e-6,
-        "shared": False,
-    }  # fmt: skip
+    geometry: ClassVar[Geometry | None] = Geometry(kind="points")
     parameter_names = ()
     schemes = {"": "quadratic finite elements on triangles, scikit-fem"}
 
@@ -432,7 +446,7 @@ class Layout(Record):
     transform: Literal["sum", "least-squares"] = "sum"
     """How coefficients are computed on scattered points, as in pdno.Points."""
 
-    def keyword_arguments(self) -> dict[str, Any]:
+    def keyword_arguments(self) -> Options:
         """The options that differ from their defaults."""
         return self.model_dump(include=set(Layout.model_fields), exclude_defaults=True)
 
@@ -447,7 +461,7 @@ class DataFile(Layout):
     def _path_alone(cls, values: object) -> object:
         return {"path": values} if isinstance(values, (str, Path)) else values
 
-    def spelled(self) -> str | dict[str, Any]:
+    def spelled(self) -> str | Options:
         """As in a specification: the path alone where there are no options."""
         values = self.model_dump(mode="json", exclude_defaults=True)
         return values if len(values) > 1 else str(self.path)

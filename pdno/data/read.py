@@ -27,6 +27,7 @@ from pdno.data.well import evenly_spaced, is_well, open_well
 from pdno.files.limits import check_memory
 from pdno.files.tensor_file import AGAIN
 from pdno.interface.errors import require
+from pdno.interface.records import Options
 from pdno.spectral.grid import Grid
 from pdno.spectral.points import Points, Transform
 
@@ -156,7 +157,7 @@ def read_points(
     size, names = high - low, (None, None) if own else (layout.weights, layout.mask)
     weights, mask = (None if name is None else np.asarray(arrays[name]) for name in names)
     weights = None if weights is None else weights / size ** x.shape[-1]
-    options: dict[str, Any] = {"periodic": bool(layout.periodic), "transform": layout.transform}
+    options: Options = {"periodic": bool(layout.periodic), "transform": layout.transform}
     return Points((x - low) / size, weights, mask=mask, **options)
 
 
@@ -177,7 +178,7 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
     elif times is not None:
         raise ValueError(f"times are set, but axes {output_axes!r} of the outputs have no t")
     channels = (file.input_channels or names, file.output_channels or output_names)
-    options: dict[str, Any] = {"channels": channels}
+    options: Options = {"channels": channels}
     if file.coordinates is not None:
         grid: Grid = read_points(arrays, file, file.coordinates)
         if own := file.output_coordinates:

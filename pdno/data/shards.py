@@ -7,13 +7,15 @@ disk never leaves half an HDF5 file.
 
 import hashlib
 import math
+import os
 import platform
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import h5py
 import numpy as np
@@ -22,13 +24,13 @@ from pydantic import Field, field_validator, model_serializer, model_validator
 from torch import Tensor
 
 from pdno.data import sources
-from pdno.data.problems import PROBLEMS, Problem
+from pdno.data.problems import PROBLEMS, Geometry, Problem
 from pdno.equations.symmetries import Symmetries
 from pdno.files.atomic import atomic_path, sha256, write_text
 from pdno.files.limits import check_memory, read_text, walk
 from pdno.files.run_folder import with_digest, without_digest
 from pdno.interface.errors import LONGEST_MESSAGE, printable
-from pdno.interface.records import Record, error_message
+from pdno.interface.records import Options, Record, error_message
 from pdno.spectral.grid import Grid, MaskedGrid
 from pdno.spectral.points import OPTIONS, Points
 
@@ -67,7 +69,7 @@ class Manifest(Record):
     format: Literal["pdno-dataset"] = "pdno-dataset"
     version: Literal[1] = 1
     problem: str
-    parameters: dict[str, Any] = {}
+    parameters: Options = {}
     equation: str = ""
     scheme: str = ""
     grid: Grid
@@ -80,8 +82,8 @@ class Manifest(Record):
     versions: dict[str, str] = Field(default_factory=_versions)
     pde_parameters: tuple[str, ...] = ()
     """Names of the PDE parameters that each sample has for itself."""
-    geometry: dict[str, Any] = {}
-    """Of data off a whole grid: a record of `pack_geometry`; its arrays are the first fields."""
+    geometry: Geometry | None = None
+    """Of data off a whole grid."""
     complete: bool = False
     shards: tuple[ShardRecord, ...] = ()
 
@@ -95,7 +97,7 @@ class Manifest(Record):
         return value
 
     @model_serializer(mode="wrap")
-    def _without_geometry(self, handler: Callable[[object], dict[str, Any]]) -> dict[str, Any]:
+    def _without_geometry(self, handler: Callable[[object], Options]) -> Options:
         left_out = () if self.geometry else ("geometry",)
         return {name: value for name, value in handler(self).items() if name not in left_out}
 
@@ -131,7 +133,7 @@ class Manifest(Record):
             samples=problem.samples,
             seed=problem.seed,
             pde_parameters=tuple(problem.vary),
-            geometry=dict(problem.geometry),
+            geometry=problem.geometry,
         )
 
     @property
@@ -194,37 +196,32 @@ class Manifest(Record):
         return []
 
 
-def pack_geometry(grid: Grid, count: int) -> tuple[dict[str, Any], list[str], Tensor]:
-    """What a manifest says of points or masks, and their arrays as fields of each sample.
-
-    Coordinates and weights, zero where there is no point, or the mask: (B, fields, *N).
-    """
+def geometry_of(grid: Grid) -> Geometry | None:
+    """The record of points or masks; None on a whole grid."""
     if isinstance(grid, Points):
-        names = [*AXES[: grid.dim], "weight"]
+        return Geometry(kind="points", dim=grid.dim, shared=grid.sets is None, **grid.options)
+    masked = isinstance(grid, MaskedGrid)
+    return Geometry(kind="mask", shared=grid.sets is None) if masked else None
+
+
+def pack_geometry(grid: Grid, count: int) -> Tensor:
+    """Coordinates and weights, zero where no point is, or masks, as fields (B, fields, *N)."""
+    if isinstance(grid, Points):
         arrays = torch.cat([grid.coordinates, grid.weights[..., None]], dim=-1).mT
-        record = {"kind": "points", "dim": grid.dim, **grid.options}
     elif isinstance(grid, MaskedGrid):
-        names, record, arrays = ["mask"], {"kind": "mask"}, grid.mask.double()
-        arrays = arrays[None] if grid.sets is None else arrays[:, None]
+        arrays = grid.mask.double().unsqueeze(-1 - grid.dim)
     else:
-        return {}, [], torch.empty(count, 0, *grid.shape)
-    shared = grid.sets is None
-    arrays = arrays.expand(count, *arrays.shape) if shared else arrays
-    return {**record, "shared": shared}, names, arrays
+        return torch.empty(count, 0, *grid.shape)
+    return arrays.expand(count, *arrays.shape) if grid.sets is None else arrays
 
 
-def geometry_fields(geometry: Mapping[str, Any]) -> int:
-    """How many of the first fields of the inputs are points or masks."""
-    return 1 if geometry["kind"] == "mask" else int(geometry["dim"]) + 1
-
-
-def unpack_geometry(geometry: Mapping[str, Any], arrays: Tensor, grid: Grid) -> Grid:
+def unpack_geometry(geometry: Geometry, arrays: Tensor, grid: Grid) -> Grid:
     """The grid of `pack_geometry`, from its record and its arrays."""
-    arrays = arrays[0] if geometry["shared"] else arrays
-    if geometry["kind"] == "mask":
+    arrays = arrays[0] if geometry.shared else arrays
+    if geometry.kind == "mask":
         return MaskedGrid(grid, arrays.squeeze(-grid.dim - 1) > 0.5)
-    options = {name: geometry[name] for name in OPTIONS}
     coordinates, weights = arrays.mT[..., :-1], arrays.mT[..., -1]
+    options = geometry.model_dump(include=set(OPTIONS))
     return Points(coordinates.clamp(0, 1), weights, mask=weights > 0, **options)
 
 
@@ -295,6 +292,24 @@ def write_shard(
         temporary.write_bytes(content)
     digest = hashlib.sha256(content).hexdigest()
     return ShardRecord(file=file, first=first, count=count, sha256=digest, residual=residual)
+
+
+def write_dataset(
+    folder: Path,
+    manifest: Manifest,
+    fields: Callable[[range], tuple[Tensor, Tensor]],
+    pde_parameters: Mapping[str, Tensor],
+) -> None:
+    """Write a dataset, whole or not at all; inputs and outputs are a function of their rows."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as parent:
+        new, records = Path(parent) / folder.name, list[ShardRecord]()
+        new.mkdir()
+        for plan in manifest.plan():
+            rows = range(plan[1], plan[1] + plan[2])
+            named = {k: v[rows.start : rows.stop].numpy() for k, v in pde_parameters.items()}
+            records.append(write_shard(new, manifest, plan, fields(rows), named))
+        write_manifest(new, manifest.listing(records))
+        os.replace(new, folder)
 
 
 def build_shard(
@@ -408,8 +423,8 @@ class ShardSource(sources.FileSource):
             self.counts.append(shard.count)
         self.pde_parameters = {name: self._scalars(name) for name in manifest.pde_parameters}
         if geometry := manifest.geometry:
-            count = geometry_fields(geometry)
-            rows = [0] if geometry["shared"] else range(len(self))
+            count = len(geometry.names)
+            rows = [0] if geometry.shared else range(len(self))
             arrays = self.read(rows)[0][:, :count].double()
             self.grid = unpack_geometry(geometry, arrays, self.grid)
             self.fields[0] = self.fields[0][count:]
