@@ -72,11 +72,8 @@ def compare_heat_symbol(
     if not times or len(stated) != len(times):
         raise ValueError(f"{len(times)} times and {len(stated)} network times; expected as many")
     if grid.dim != 1 or any((s.in_channels, s.out_channels) != (1, 1) for s in (symbol, exact)):
-        raise ValueError(
-            "a heat symbol has one channel in and out and one axis: give such symbols"
-        )
-    if not 1 <= limit <= (grid.size - 1) // 2:
-        most = (grid.size - 1) // 2
+        raise ValueError("heat has one channel in and out and one axis: give such symbols")
+    if not 1 <= limit <= (most := (grid.size - 1) // 2):
         raise ValueError(f"limit is {limit} on {grid.size} points; expected 1 to {most}")
     check_shape("excitation", excitation, "B", 1, grid.size)
     t, t_network = (torch.as_tensor(x, dtype=torch.float64) for x in (times, stated))
@@ -93,21 +90,16 @@ def compare_heat_symbol(
     energy = transform(excitation.to(torch.float64).cpu(), 1).abs().square().mean(dim=(0, 1))
     energy = energy * hermitian_weights(grid.modes()[:, 0], grid.size)
     norms = (energy * truth.abs().square()).sum(dim=1, keepdim=True)
-    return SymbolComparison(
-        xi=torch.arange(-limit, limit + 1),
-        times=tuple(float(time) for time in times),
-        learned=_both_signs((mean * a2)[:, : limit + 1]),
-        exact=_both_signs(truth[:, : limit + 1]),
-        weight=_both_signs((energy / norms).sqrt()[:, : limit + 1]),
-        space=a1 / mean,
-    )
+    parts = (mean * a2, truth, (energy / norms).sqrt())
+    learned, exact_values, weight = (_both_signs(part[:, : limit + 1]) for part in parts)
+    xi, at = torch.arange(-limit, limit + 1), tuple(float(time) for time in times)
+    return SymbolComparison(xi, at, learned, exact_values, weight, a1 / mean)
 
 
 def _both_signs(half: Tensor) -> Tensor:
     """Values at ξ >= 0, (T, limit + 1), continued by conjugation to (T, 2·limit + 1)."""
     if half.is_complex():
-        half = half.clone()
-        half[:, 0] = half[:, 0].real.to(half.dtype)
+        half = torch.cat([half[:, :1].real.to(half.dtype), half[:, 1:]], dim=1)
     return torch.cat([half[:, 1:].flip(1).conj(), half], dim=1)
 
 

@@ -49,12 +49,11 @@ def run_experiment(
     """Run an experiment, continue an interrupted one, or return the metrics of a finished one.
 
     Datasets lie in the folder `data`, or else in `data` beside the run folder. Raises if another
-    process writes to the folder; with `wait`, blocks instead.
+    process writes to the folder; with `wait`, blocks instead. What is finished needs no lock.
     """
     folder, digests = Path(folder), specification.data_digests(experiment)
     store = folder.parent / run_folder.DATA if data is None else Path(data)
     with process_group(device) as group, contextlib.ExitStack() as stack:
-        # what is finished is only read, and needs no lock
         if group.is_rank_0 and not _is_finished(folder, experiment, digests):
             stack.enter_context(only_writer(folder, wait=wait))
             if not _is_finished(folder, experiment, digests):  # by the process that held the lock
@@ -82,7 +81,7 @@ def run_experiment(
         if group.is_rank_0:
             _measure_and_save(experiment, operator, samples, folder)
         group.barrier()
-        return list(operator.metrics)
+    return list(operator.metrics)
 
 
 def _is_finished(folder: Path, experiment: Experiment, digests: Mapping[str, str]) -> bool:

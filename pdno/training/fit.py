@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pdno.data.dataset import OperatorDataset, Pairs
+from pdno.data.dataset import Pairs
 from pdno.files import run_folder
 from pdno.files.atomic import only_writer
 from pdno.files.metric_table import Metadata, make_metrics
@@ -85,25 +85,17 @@ def fit(
         callbacks: Called after every epoch with its row of the history and the operator.
         **changes: Settings by name, for example epochs=20.
     """
-    module: object = network
-    if not isinstance(module, nn.Module):
-        expected = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
-        raise ValueError(f"the network is {network!r:.60}; expected {expected}")
     own = [name for name in inspect.signature(fit).parameters if name != "changes"]
     refuse_unknown([*own, *TrainingSettings.model_fields], changes)
     chosen = (settings or TrainingSettings()).with_changes(**changes)
     dtype = torch.float64 if chosen.precision == "float64" else torch.float32
     path = None if folder is None else Path(folder)
     with process_group(device) as group, only_writer(path if group.is_rank_0 else None):
-        lacks = group.device.type == "cuda" and not torch.cuda.is_bf16_supported()
-        if chosen.precision == "bfloat16" and lacks:
-            raise ValueError("this device has no bfloat16: take precision='float32'")
-        samples = Samples(OperatorDataset.from_pairs(train), group.device, dtype)
-        tests = None
-        if test is not None:
-            tests = Samples(OperatorDataset.from_pairs(test), group.device, dtype)
-        usual = network.task if isinstance(network, TrainedOperator) else "static"
-        how = make_task(task or usual)
+        samples = Samples(train, group.device, dtype)
+        tests = None if test is None else Samples(test, group.device, dtype)
+        how = make_task(
+            task or (network.task if isinstance(network, TrainedOperator) else "static")
+        )
         examples = how.examples(samples)
         operator, kind = _start(network, how, samples, normalization)
         move(operator, group.device, dtype)
@@ -123,6 +115,10 @@ def fit(
 def _start(
     network: nn.Module, task: Task, samples: Samples, kind: Normalization | None
 ) -> tuple[TrainedOperator, str]:
+    module: object = network
+    if not isinstance(module, nn.Module):
+        expected = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
+        raise ValueError(f"the network is {network!r:.60}; expected {expected}")
     if isinstance(network, TrainedOperator):
         if kind is not None:
             raise ValueError("a trained operator keeps its normalisers: leave normalization out")
@@ -210,7 +206,10 @@ class TrainingLoop:
     callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
-        settings, operator = self.settings, self.operator
+        settings, operator, device = self.settings, self.operator, self.group.device.type
+        lacks = device == "cuda" and not torch.cuda.is_bf16_supported()
+        if settings.precision == "bfloat16" and lacks:
+            raise ValueError("this device has no bfloat16: take precision='float32'")
         for name, value in (("patience", settings.patience), ("keep", settings.keep)):
             if value not in (None, "last") and self.tests is None:
                 raise ValueError(f"{name}={value} needs test samples to measure")
@@ -229,14 +228,7 @@ class TrainingLoop:
     ) -> TrainingRecord:
         """Take all steps that are left; what `folder` holds is continued."""
         group, settings, operator = self.group, self.settings, self.operator
-        identity = {
-            **settings.model_dump(mode="json", exclude=MAY_CHANGE),
-            **{f"task.{k}": value for k, value in operator.task.model_dump(mode="json").items()},
-            "examples": self.examples,
-            "grid": str(self.samples.data.grid),
-            **({} if folder is None else {"data": self.samples.digest()}),
-            **({} if self.loss is None else {"loss": self.loss.describe()}),
-        }
+        identity = {} if folder is None else self._identity()
         every = settings.checkpoint_seconds
         self.recorder = RunRecorder(folder, identity, group, every, tensorboard)
         self.state = state = self.recorder.resume(operator, self.optimiser)
@@ -268,6 +260,18 @@ class TrainingLoop:
             seconds=state.seconds,
             cpu_seconds=state.cpu_seconds,
         )
+
+    def _identity(self) -> Options:
+        """What must not change when a run continues, as JSON."""
+        task = self.operator.task.model_dump(mode="json")
+        return {
+            **self.settings.model_dump(mode="json", exclude=MAY_CHANGE),
+            **{f"task.{key}": value for key, value in task.items()},
+            "examples": self.examples,
+            "grid": str(self.samples.data.grid),
+            "data": self.samples.digest(),
+            **({} if self.loss is None else {"loss": self.loss.describe()}),
+        }
 
     @contextlib.contextmanager
     def _explained_failures(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pdno.data.dataset import OperatorDataset
+from pdno.data.dataset import OperatorDataset, Pairs
 from pdno.interface.errors import check_at_least
 from pdno.interface.records import Options
 from pdno.spectral.grid import Grid, MaskedGrid
@@ -53,8 +53,9 @@ class Samples:
     """The samples of a dataset on a device, kept in memory where they fit."""
 
     def __init__(
-        self, data: OperatorDataset, device: torch.device, dtype: torch.dtype = torch.float32
+        self, pairs: Pairs, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> None:
+        data = OperatorDataset.from_pairs(pairs)
         self.data, self.device = data.to(dtype), device
         self.keyword_arguments, self.grids = self.data.keyword_arguments, self.data.grids
         self.weigh = self.data.weigh
