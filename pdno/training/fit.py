@@ -93,10 +93,8 @@ def fit(
     with process_group(device) as group, only_writer(path if group.is_rank_0 else None):
         samples = Samples(train, group.device, dtype)
         tests = None if test is None else Samples(test, group.device, dtype)
-        how = make_task(
-            task or (network.task if isinstance(network, TrainedOperator) else "static")
-        )
-        examples = how.examples(samples)
+        usual = network.task if isinstance(network, TrainedOperator) else "static"
+        examples = (how := make_task(task or usual)).examples(samples)
         operator, kind = _start(network, how, samples, normalization)
         move(operator, group.device, dtype)
         if tests is not None and operator.sampling is not None:
