@@ -98,7 +98,7 @@ def verified_path(path: Path) -> Path:
 
 def read_values(path: Path) -> Options:
     """The values of a JSON file of a run, verified; empty where it was not written."""
-    return read_json(verified_path(path)) if path.is_file() else {}
+    return read_json(path) if verified_path(path).is_file() else {}
 
 
 def file_state(path: Path, digest: str | None) -> State:

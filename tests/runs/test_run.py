@@ -251,7 +251,7 @@ def test_a_finished_run_is_not_touched(tmp_path, datasets, darcy, monkeypatch):
         raise AssertionError("trained again")
 
     monkeypatch.setattr(running, "fit", fail)
-    monkeypatch.setattr(running, "ensure_dataset", fail)
+    monkeypatch.setattr(running.specification, "ensure_dataset", fail)
     assert run_experiment(darcy, tmp_path, data=datasets) == rows
     assert fingerprint(tmp_path) == before
 
@@ -353,7 +353,8 @@ def test_every_sample_is_predicted_once_per_resolution(
     if name == "darcy":
         experiment = experiment.with_changes(zero_shot=(8, 16))
     predicted, compared, fitted = [], [], []
-    predict, fit, compare = TrainedOperator.predict, running.fit, measuring.compare_heat_symbol
+    recovery = measuring.symbol_recovery
+    predict, fit, compare = TrainedOperator.predict, running.fit, recovery.compare_heat_symbol
 
     def count(self, inputs, *, grid, **options):
         if fitted:
@@ -364,7 +365,7 @@ def test_every_sample_is_predicted_once_per_resolution(
     monkeypatch.setattr(running, "fit", lambda *a, **k: (fit(*a, **k), fitted.append(1))[0])
     monkeypatch.setattr(measuring, "compare_speed", lambda *arguments: {})
     monkeypatch.setattr(
-        measuring, "compare_heat_symbol", lambda *a, **k: compared.append(1) or compare(*a, **k)
+        recovery, "compare_heat_symbol", lambda *a, **k: compared.append(1) or compare(*a, **k)
     )
     run_experiment(experiment, tmp_path, data=datasets)
     expected = [(32, 3), (32, 2)] if name == "heat" else [(8, 4), (8, 2), (16, 2)]

@@ -256,7 +256,6 @@ def test_a_folder_that_is_removed_before_the_end_is_told(darcy, datasets, tmp_pa
         shutil.rmtree(tmp_path / "run")
         return [], {}
 
-    monkeypatch.setattr(execute, "_environment", lambda folder: {})
     monkeypatch.setattr(execute, "measure", measure)
     with pytest.raises(OSError, match=r"cannot write to .*run \(it was removed meanwhile\)"):
         run_experiment(darcy, tmp_path / "run", data=datasets)

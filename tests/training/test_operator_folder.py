@@ -242,7 +242,7 @@ def test_damage_is_one_clear_message(own):
     operator, weights = own / "operator.json", own / "weights.safetensors"
     text, tensors = operator.read_text(), weights.read_bytes()
     for broken, message in (
-        (text[:-20], r"operator.json is not readable \(it: Invalid JSON"),
+        (text[:-20], r"operator.json is not readable \(Invalid JSON"),
         (text.replace('"format": 1', '"format": 2'), r"\(format: .*or of a newer pdno"),
         (text.replace('"static"', '"dance"'), r"task kind 'dance'; expected one of static, "),
         (
@@ -274,7 +274,7 @@ def test_a_folder_that_is_not_written_to_its_end_holds_no_operator(own, monkeypa
     def fail(*given):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr("pdno.training.trained_operator.model_card", fail)
+    monkeypatch.setattr("pdno.training.operator_record.model_card", fail)
     with pytest.raises(RuntimeError, match="power cut"):
         fitted.save(own)
     with pytest.raises(ValueError, match="holds no finished run"):
