@@ -223,7 +223,7 @@ def _select(full: Fit, validation: Trajectories) -> tuple[Fit, tuple[tuple[int, 
 
 
 def _settle(start: Generator, library: Generator, data: Trajectories, window: int | None) -> Fit:
-    """The fit to all data after terms that do not pay are removed, and those that do are added."""
+    """The fit to all data after negligible terms are removed and significant ones are added."""
     names = [(term.field, term.text) for term in library.listed()]
     final = fit_generator(start, data, window)
     for _ in names:
