@@ -121,19 +121,19 @@ async function play(page) {
   await page.screenshot({ path: `${task.screenshots}/${task.backend}-play.png`, fullPage: true });
 }
 
-// Another operator is chosen while the certificate of the first is on its way.
-async function hesitate(page) {
+// Another operator is chosen while an answer about the first, which a button asks for, is on its way.
+async function hesitate(page, button, path) {
   let release;
   const held = new Promise((resolve) => (release = resolve));
-  await page.route("**/api/certificate*", async (route) => (await held, route.continue()));
-  const answer = page.waitForResponse("**/api/certificate*");
-  await page.click("#certify");
+  await choose(page, task.flow);
+  await page.route(path, async (route) => (await held, route.continue()));
+  const answer = page.waitForResponse(path);
+  await page.click(button);
   await choose(page, task.other);
   release();
   await (await answer).finished();
   await page.waitForTimeout(500);
-  report.steps.hesitated = await page.isHidden("#certificate");
-  await page.unroute("**/api/certificate*");
+  await page.unroute(path);
 }
 
 async function look(page) {
@@ -172,7 +172,11 @@ try {
   await compare(page);
   await play(page);
   await look(page);
-  if (task.backend === "server") await hesitate(page);
+  if (task.backend === "server") {
+    await hesitate(page, "#certify", "**/api/certificate*");
+    await hesitate(page, "#look", "**/api/layer");
+    report.steps.hesitated = (await page.isHidden("#certificate")) && (await page.$$("#inside figure")).length === 0;
+  }
   await manners();
 } catch (problem) {
   report.problems.push(`${problem.stack ?? problem}`);

@@ -330,6 +330,7 @@ async function look() {
   }
   const moment = one.any_time && backend.name === "server" ? { time: times()[Math.min(page.frame, times().length - 1)] } : {};
   const view = await backend.layer(one, page.state, { layer, ...pair, ...(backend.name === "server" ? { ...options(one), ...moment } : {}) });
+  if (one !== operator() || layer !== Number($("layer").value)) return; // another one was chosen meanwhile
   const titles = { space: "a1(x)", real: "Re a2(ξ)", imaginary: "Im a2(ξ)", before: `channel ${pair.input} before the layer`, after: "what this pair makes of it" };
   const names = Object.keys(titles).filter((name) => view[name]);
   for (const name of names) {
