@@ -318,11 +318,20 @@ def discover(
         window: Most steps that are predicted at once; the whole trajectories by default.
         tolerance: Relative error of the numbers besides noise.
     """
-    from pdno.discovery.discover import discover_file
+    from pdno.data.read import read_trajectories
+    from pdno.discovery.discover import discover as discover_equation
+    from pdno.theory.certificate import certify
 
-    data = DataFile(path=file, **layout.keyword_arguments())
-    discovery = discover_file(data, out, terms, period=period, window=window, tolerance=tolerance)
-    print(discovery, f"equation and figures: {out}", sep="\n")
+    u, times = read_trajectories(DataFile(path=file, **layout.keyword_arguments()))
+    discovery = discover_equation(
+        u, times, terms or None, period=period, window=window, tolerance=tolerance
+    )
+    discovery.write(out)
+    print(discovery)
+    for field, name in enumerate(discovery.generator.names if discovery.accepted else ()):
+        symbol = discovery.generator.linear_symbol(field)
+        print(f"A(ξ) of {name}: {certify(symbol, order=symbol.class_order).headline}")
+    print(f"equation and figures: {out}")
 
 
 def serve(runs: Sources, port: int = 8000) -> None:

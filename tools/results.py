@@ -289,7 +289,7 @@ def _discoveries(networks: Sequence[NetworkMetrics]) -> Table:
         "4T": ("generator", errors["4T"]),
         "4N points": ("generator", lambda n: measured("zero-shot", points=4 * n.resolution)(n)),
         "other states": ("generator", measured("outside")),
-        "CPU seconds": ("generator", partial(_effort, "cpu seconds")),
+        "CPU seconds": ("generator", measured("training", "cpu seconds")),
     }
     for model in ("PDNO", "FNO"):
         cells |= {f"{model}, {when}": (model, cell) for when, cell in errors.items()}

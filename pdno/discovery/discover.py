@@ -10,7 +10,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,8 +18,6 @@ import torch
 from scipy.stats import f as f_distribution
 from torch import Tensor
 
-from pdno.data.problems import DataFile
-from pdno.data.read import read_trajectories
 from pdno.discovery.equation import NORMAL_95, Equation
 from pdno.discovery.fit import Fit, GaussNewton, fit_generator, without
 from pdno.discovery.generator import Generator, Terms
@@ -126,23 +124,6 @@ class Discovery:
         return plot_learned_symbol(*numbers, self.reach, truth)
 
 
-def discover_file(
-    file: DataFile,
-    out: Path,
-    terms: Sequence[str] = (),
-    *,
-    period: float = 1.0,
-    window: int | None = None,
-    tolerance: float = 1e-4,
-) -> Discovery:
-    """Find the equation of a file of trajectories and write the result into a folder."""
-    u, times = read_trajectories(file)
-    library = {name: list(terms) for name in field_names(u.shape[2])} if terms else None
-    discovery = discover(u, times, library, period=period, window=window, tolerance=tolerance)
-    discovery.write(out)
-    return discovery
-
-
 def discover(
     u: Tensor,
     times: Sequence[float],
@@ -157,7 +138,8 @@ def discover(
     Arguments:
         u: Trajectories. The first 20 decide on the terms, the last fifth of them by validation.
         times: Times of the frames.
-        terms: The library, as for `pdno.Generator`; `usual_terms` of each field by default.
+        terms: The library, as for `pdno.Generator`, or a list for all fields; by default
+            `usual_terms`.
         period: Length of the box.
         window: Most steps that are predicted at once; the whole trajectories by default.
         tolerance: Relative error of the numbers besides noise: that of their solver, for example.
@@ -194,12 +176,12 @@ def discover(
 
 def _library(terms: Terms | None, data: Trajectories, period: float) -> Generator:
     dim, fields = data.grid.dim, data.u.shape[2]
-    names = field_names(fields)
-    library = terms or {name: usual_terms(dim, names) for name in names}
-    generator = Generator(library, dim=dim, period=period)
-    if generator.fields != fields:
-        raise ValueError(f"terms of {generator.fields} fields for trajectories with {fields}")
-    return generator
+    if not isinstance(terms, Mapping):
+        names = field_names(fields)
+        terms = {name: terms or usual_terms(dim, names) for name in names}
+    if len(terms) != fields:
+        raise ValueError(f"terms of {len(terms)} fields for trajectories with {fields}")
+    return Generator(terms, dim=dim, period=period)
 
 
 def _select(full: Fit, validation: Trajectories) -> tuple[Fit, tuple[tuple[int, float], ...]]:

@@ -91,12 +91,11 @@ class GaussNewton:
         self.segments = data.segments(window)
         steps = [b - a for a, b in zip(data.times, data.times[1:], strict=False)]
         self.growth = GROWTH / min(steps)
-        basis = data.basis() if self.states_free else torch.empty(0, *data.grid.shape)
+        basis = data.basis() if self.states_free else torch.empty(0, *data.grid.shape).double()
         fields = data.u.shape[2]
         # the unit vectors of the initial states, each of one field
-        self.directions = torch.zeros(len(basis) * fields, fields, *data.grid.shape).double()
-        for c in range(fields):
-            self.directions[c * len(basis) : (c + 1) * len(basis), c] = basis
+        each = torch.eye(fields, dtype=torch.float64)
+        self.directions = torch.einsum("cd,m...->cmd...", each, basis).flatten(0, 1)
         pieces = sum(len(s.first) for s in self.segments)
         self.observed = pieces * window * data.modes * fields
 
@@ -120,18 +119,15 @@ class GaussNewton:
         self, generator: Generator, states: list[Tensor], equations: list[_Normal], damping: float
     ) -> tuple[Generator | None, list[Tensor], float]:
         """A step that lowers the sum of squares, or None."""
-        matrix, right = self._eliminated(equations)
-        before = sum(e.squares for e in equations)
+        (matrix, right), before = self._eliminated(equations), sum(e.squares for e in equations)
         size = matrix.diagonal().clamp(min=1e-300).sqrt()
         scaled, c = matrix / size / size[:, None], generator.coefficients.detach()
         for _ in range(12):
             ridge = torch.eye(len(c), dtype=c.dtype) * max(damping, RIDGE)
             change = torch.linalg.solve(scaled + ridge, right / size) / size
             candidate = generator.with_coefficients(c + change)
-            new = [
-                state + self._state_change(e, change)
-                for state, e in zip(states, equations, strict=True)
-            ]
+            pairs = zip(states, equations, strict=True)
+            new = [state + self._state_change(e, change) for state, e in pairs]
             if self.squares(candidate, new) < before:
                 return candidate, new, damping / 30
             damping = max(damping, 1e-6) * 30

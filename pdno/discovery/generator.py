@@ -4,6 +4,7 @@
 states: they solve a linear equation with the same A, so the solver advances them as more fields.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -98,11 +99,7 @@ class Generator(nn.Module, EvolutionEquation):
         """A(ξ) of the linear terms; products, sources and coupling of fields are N."""
         if grid.dim != self.dim:
             raise ValueError(f"a generator in {self.dim} dimensions on {grid}")
-        on_grid = TermsOnGrid(self, grid, device)
-        if not on_grid.explicit:
-            return Semilinear(on_grid.linear, on_grid.modes, band=on_grid.band)
-        rest = on_grid.nonlinear, on_grid.rates, DEFORMATION, on_grid.band
-        return Semilinear(on_grid.linear, on_grid.modes, *rest)
+        return TermsOnGrid(self, grid, device).semilinear()
 
     def equation(self) -> Equation:
         """The equation as text and LaTeX, with the error bars of fitted coefficients."""
@@ -193,29 +190,14 @@ class Sensitivity(EvolutionEquation):
 
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """The linear part is that of the generator, for each of the fields."""
-        t, count = TermsOnGrid(self.generator, grid, device), self.generator.fields
-        real = t.linear.real if t.linear.is_complex() else t.linear
-        linear = t.linear - (real - self.growth).clamp(min=0.0)
-        if count > 1:
-            linear = linear.repeat(1 + self.tangents, *[1] * grid.dim)
-
-        def nonlinear(u_hat: Tensor) -> Tensor:
-            if not self.tangents:
-                return t.nonlinear(u_hat)
-            u_hat = u_hat.reshape(len(u_hat), -1, count, *u_hat.shape[2:])
-            return t.nonlinear(u_hat[:, 0], u_hat[:, 1:]).flatten(1, 2)
-
-        def rates(u_hat: Tensor) -> FlowRates:
-            return t.rates(u_hat[:, :count])
-
-        return Semilinear(linear, t.modes, nonlinear, rates, DEFORMATION, t.band)
+        return TermsOnGrid(self.generator, grid, device).semilinear(self.tangents, self.growth)
 
 
 class TermsOnGrid:
     """The terms of a generator on the kept modes of a grid: tables of symbols, and what they do.
 
-    Factors that several products share are transformed once. u_hat is (B, C, *N^), its tangents
-    (B, P, C, *N^).
+    Factors that several products share are transformed once. u_hat (B, (1 + P) C, *N^) is the
+    state with its P tangents.
     """
 
     def __init__(self, generator: Generator, grid: Grid, device: torch.device | None) -> None:
@@ -272,41 +254,47 @@ class TermsOnGrid:
         axis = -self.grid.dim - 1
         return reduce(torch.add, [f.select(axis, a) * g.select(axis, b) for a, b in pairs])
 
-    def nonlinear(self, u_hat: Tensor, v_hat: Tensor | None = None) -> Tensor:
-        """N(û): products, sources and the coupling of fields, (B, C, *N^).
+    def semilinear(self, tangents: int = 0, growth: float = math.inf) -> Semilinear:
+        """The terms as L and N, for the state and its tangents, with L cut at a growth rate."""
+        real = self.linear.real if self.linear.is_complex() else self.linear
+        linear = self.linear - (real - growth).clamp(min=0.0)
+        if self.fields > 1:
+            linear = linear.repeat(1 + tangents, *[1] * self.grid.dim)
+        if not self.explicit and not tangents:
+            return Semilinear(linear, self.modes, band=self.band)
+        return Semilinear(linear, self.modes, self.nonlinear, self.rates, DEFORMATION, self.band)
 
-        With tangents also their right-hand sides beside A v, (B, 1 + P, C, *N^).
-        """
-        tangents = 0 if v_hat is None else v_hat.shape[1]
-        shape = (len(u_hat), 1 + tangents, self.fields, *self.grid.shape)
+    def nonlinear(self, u_hat: Tensor) -> Tensor:
+        """N(û): products, sources and the coupling of fields, and the same for the tangents."""
+        states = u_hat.reshape(len(u_hat), -1, self.fields, *u_hat.shape[2:])
+        shape = (*states.shape[:3], *self.grid.shape)
         total = torch.zeros(shape, dtype=torch.float64, device=u_hat.device)
-        f, g = self.factors(u_hat), None if v_hat is None else self.factors(v_hat)
+        f, tangents = self.factors(states), states.shape[1] > 1
         for k, o, pairs in self.products:
             assert f is not None
-            value = self._product(pairs, f, f)
-            total[:, 0, o] += self.c[k] * value
-            if g is not None:
-                both = self._product(pairs, f[:, None], g) + self._product(pairs, g, f[:, None])
+            first, rest = f[:, :1], f[:, 1:]
+            value = self._product(pairs, first, first)
+            total[:, :1, o] += self.c[k] * value
+            if tangents:
+                both = self._product(pairs, first, rest) + self._product(pairs, rest, first)
                 total[:, 1:, o] += self.c[k] * both
-                total[:, 1 + k, o] += value
+                total[:, 1 + k, o] += value[:, 0]
         hat = transform(total, self.grid.dim, self.modes)
         for k, o, f_hat in self.sources:
             hat[:, 0, o] += self.c[k] * f_hat
-            if v_hat is not None:
+            if tangents:
                 hat[:, 1 + k, o] += f_hat
         for k, i, o, table in self.linear_terms:
-            moved = table * u_hat[:, i]
             if i != o:
-                hat[:, 0, o] += self.c[k] * moved
-            if v_hat is not None:
-                hat[:, 1 + k, o] += moved
-                if i != o:
-                    hat[:, 1:, o] += self.c[k] * table * v_hat[:, :, i]
-        return hat if v_hat is not None else hat[:, 0]
+                hat[:, :, o] += self.c[k] * table * states[:, :, i]
+            if tangents:
+                hat[:, 1 + k, o] += table * states[:, 0, i]
+        return hat.flatten(1, 2)
 
     def rates(self, u_hat: Tensor) -> FlowRates:
         """How fast products turn the modes, compared with how fast A damps them."""
-        c, dim, kept = self.c.detach().abs(), self.grid.dim, self.band > 0
+        u_hat, kept = u_hat[:, : self.fields], self.band > 0
+        c, dim = self.c.detach().abs(), self.grid.dim
         turn = torch.zeros(len(u_hat), *kept.shape, dtype=torch.float64, device=u_hat.device)
         f = self.factors(u_hat)
         if f is not None and self.tables is not None:

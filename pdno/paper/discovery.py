@@ -10,7 +10,7 @@ states of another distribution ("outside"). A finished folder is not made again.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from pdno.discovery.discover import Discovery, discover
 from pdno.discovery.generator import Generator
 from pdno.fields.distributions import GaussianField, navier_stokes_initial
 from pdno.figures.style import save_figure
-from pdno.files.metric_table import ERROR, Metadata, make_metrics, write_metrics
+from pdno.files.metric_table import ERROR, Metadata, Metric, write_metrics
 from pdno.files.run_folder import METRICS, WITH_CHECKSUMS, is_finished, write_checksums
 from pdno.interface.errors import SolverError
 from pdno.networks.pdno import FNO, PDNO
@@ -126,19 +126,14 @@ def _write(
         return
     folder.mkdir(parents=True, exist_ok=True)
     values = measure(case, case.measured(count, noise), folder)
-    metadata = Metadata(
-        "discovery",
-        dataset=name,
-        sweep={"noise": noise},
-        samples=count,
-        commit=clone_commit() or "",
-    )
-    metrics = []
+    sweep, commit = {"noise": noise}, clone_commit() or ""
+    metadata = Metadata("discovery", name, sweep=sweep, samples=count, commit=commit)
+    experiment, metrics = f"discovery {name} {count} {noise:g}", list[Metric]()
     for (split, metric), value in values.items():
-        common = {"experiment": f"discovery {name} {count} {noise:g}", "model": model, "seed": 0}
         points = case.points[0] * (4 if split == "zero-shot" else 1)
-        common |= {"split": split, "resolution": points, "metadata": metadata}
-        metrics += make_metrics({metric: value}, **common)
+        metrics.append(
+            Metric(experiment, model, points, 0, split, metric, value, metadata=metadata)
+        )
     write_metrics(folder / METRICS, metrics)
     write_checksums(folder, WITH_CHECKSUMS)
 
@@ -151,12 +146,9 @@ def _discover(case: Case, u: Tensor, folder: Path) -> Values:
     discovery.write(folder)
     if case.equation.dim == 1:
         save_figure(discovery.plot(case.equation), folder / "symbol.svg")
-    values = dict(_rollout_errors(case, partial(solve, discovery.generator)))
-    return values | _coefficient_errors(discovery, case.equation) | _effort(seconds)
-
-
-def _effort(seconds: float) -> Values:
-    return {("training", "cpu seconds"): seconds}
+    values = _rollout_errors(case, partial(solve, discovery.generator))
+    values |= _coefficient_errors(discovery, case.equation)
+    return values | {("training", "cpu seconds"): seconds}
 
 
 def _coefficient_errors(discovery: Discovery, exact: Generator) -> Values:
@@ -176,10 +168,9 @@ def _coefficient_errors(discovery: Discovery, exact: Generator) -> Values:
     return {("symbol", name): value for name, value in values.items()}
 
 
-def _rollout_errors(
-    case: Case, predict: Callable[[Tensor, list[float]], Tensor]
-) -> Iterator[tuple[tuple[str, str], float]]:
+def _rollout_errors(case: Case, predict: Callable[[Tensor, list[float]], Tensor]) -> Values:
     """Relative L2 errors of rollouts at T and 4T, infinite where a rollout is not finite."""
+    values: Values = {}
     for split in ("test", "zero-shot", "outside"):
         exact = _exact(case, split)
         try:
@@ -189,7 +180,8 @@ def _rollout_errors(
         for name, frame in ((ERROR, FRAMES), (f"{ERROR} at 4T", 4 * FRAMES)):
             difference = (u[:, frame] - exact[:, frame]).flatten(1).norm(dim=1)
             relative = difference / exact[:, frame].flatten(1).norm(dim=1)
-            yield (split, name), float(relative.mean().nan_to_num(torch.inf))
+            values[split, name] = float(relative.mean().nan_to_num(torch.inf))
+    return values
 
 
 @cache
@@ -208,8 +200,8 @@ def _train(
     _, one = _fit(kind, case, u[:few], 1)
     epochs = max(1, round(seconds / one * few / len(u)))
     operator, spent = _fit(kind, case, u, epochs)
-    values = dict(_rollout_errors(case, partial(_roll_out, operator)))
-    return values | _effort(spent) | {("training", "epochs"): float(epochs)}
+    values = _rollout_errors(case, partial(_roll_out, operator))
+    return values | {("training", "cpu seconds"): spent, ("training", "epochs"): float(epochs)}
 
 
 def _fit(

@@ -29,7 +29,10 @@ def test_an_equation_is_found_in_a_file(trajectories, tmp_path, capsys):
     arrays = ["--outputs", "u", "--output-axes", "ntx"]
     words = ["discover", str(tmp_path / "u.npz"), "--out", str(tmp_path / "out"), *arrays, *TERMS]
     assert main(words) == 0
-    assert "u_t = 0.5 u_x + 0.02 u_xx" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert (
+        "u_t = 0.5 u_x + 0.02 u_xx" in printed and "A(ξ) of u: S^2_{1,0}, n = 1: proved" in printed
+    )
     assert (tmp_path / "out/equation.tex").read_text().startswith("u_t = ")
     assert (tmp_path / "out/symbol.svg").stat().st_size > 1000
     record = json.loads((tmp_path / "out/discovery.json").read_text())
