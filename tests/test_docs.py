@@ -253,6 +253,12 @@ def test_the_reader_of_names_can_tell(name, expected):
 
 
 @every_page
+def test_marks_of_numbers_begin_no_line(page):
+    """A comment at the beginning of a line would end the paragraph."""
+    assert not re.search(r"^\s*<!-- =", page.read_text(encoding="utf-8"), re.M)
+
+
+@every_page
 def test_nothing_is_left_open(page):
     text = page.read_text(encoding="utf-8")
     assert not re.search(r"\b(TODO|FIXME|TBD|XXX)\b", text)
