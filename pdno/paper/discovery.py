@@ -127,7 +127,14 @@ def _write(
     folder.mkdir(parents=True, exist_ok=True)
     values = measure(case, case.measured(count, noise), folder)
     sweep, commit = {"noise": noise}, clone_commit() or ""
-    metadata = Metadata("discovery", name, sweep=sweep, samples=count, commit=commit)
+    metadata = Metadata(
+        "discovery",
+        name,
+        sweep=sweep,
+        samples=count,
+        training_resolution=case.points[0],
+        commit=commit,
+    )
     experiment, metrics = f"discovery {name} {count} {noise:g}", list[Metric]()
     for (split, metric), value in values.items():
         points = case.points[0] * (4 if split == "zero-shot" else 1)
