@@ -13,7 +13,7 @@ part, too.
 import argparse
 import math
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -50,7 +50,10 @@ class Row(NamedTuple):
 
 
 def compare(
-    predictors: Mapping[str, Predict], data: OperatorDataset, problem: Problem, turns: int
+    predictors: Mapping[str, Predict],
+    data: OperatorDataset,
+    problems: Sequence[Problem],
+    turns: int,
 ) -> tuple[list[Row], dict[str, list[Row]]]:
     """Rows of the predictors, all the same operator, and those of the solver by its scheme."""
     inputs, targets = data.batch()
@@ -64,10 +67,10 @@ def compare(
         for group, frames in groups.items()
     }
     schemes: dict[str, list[str]] = {}
-    for rival in _schemes(problem):
+    for rival in problems:
         for points in GRIDS:
             name = f"{getattr(rival, 'scheme', 'solver')}, {points} x {points}"
-            first = resample(inputs[:, -1:].double(), (points,) * problem.dim)
+            first = resample(inputs[:, -1:].double(), (points,) * rival.dim)
             solve = partial(_solve, rival, times=[t - start for t in times])
             solved = sample_at_grid(solve(first, at_once=5).double(), inputs.shape[2:])
             errors[name] = _error(solved, targets)
@@ -114,11 +117,11 @@ def at_error(curve: Mapping[float, float], error: float) -> float:
     return math.exp((1 - share) * math.log(most) + share * math.log(least))
 
 
-def _schemes(problem: Problem) -> list[Problem]:
-    """The problem with each of its schemes."""
+def _schemes(problem: Problem, chosen: Sequence[str]) -> list[Problem]:
+    """The problem with each of its schemes, or with those that are chosen."""
     if len(problem.schemes) == 1:
         return [problem]
-    return [problem.model_copy(update={"scheme": scheme}) for scheme in problem.schemes]
+    return [problem.with_changes(scheme=scheme) for scheme in chosen or problem.schemes]
 
 
 def _solve(problem: Problem, first: Tensor, *, times: list[float], at_once: int) -> Tensor:
@@ -149,6 +152,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=20)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--truth", type=int, help="points per axis of the solver of new flows")
+    parser.add_argument("--schemes", nargs="+", default=(), help="of the solver; all by default")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tune_allocator()
@@ -165,7 +169,8 @@ def main() -> None:
             frames = len(data.target_times or ())
             file = _by_file(run, Path(folder), arguments.format, frames)
             predictors[f"operator, {arguments.format}"] = file
-        rows, solved = compare(predictors, data, problem, arguments.turns)
+        problems = _schemes(problem, arguments.schemes)
+        rows, solved = compare(predictors, data, problems, arguments.turns)
     count, turns = arguments.batch, arguments.turns
     print(f"{count} new flows, seconds per flow on one thread, best of {turns} turns")
     print(f"{'':24}{'relative L2':>12}{'batch':>10}{'alone':>10}")
