@@ -43,7 +43,8 @@ def test_an_exact_operator_has_no_error_and_finer_solvers_have_less(monkeypatch)
     )
     truth = data.batch()[1]
     exact = {"torch": lambda f: truth[: len(f)]}
-    (row,), solved = equal_error.compare(exact, data, [problem], 1)
+    problems = [problem, problem.with_changes(scheme="accurate")]
+    (row,), solved = equal_error.compare(exact, data, problems, 1)
     assert row.error == 0 and len(solved) == len(problem.schemes)
     for coarse, fine in solved.values():
         assert fine.error < coarse.error < 1 and min(coarse.batch, coarse.alone, fine.batch) > 0
