@@ -108,7 +108,7 @@ def test_a_window_is_not_saved_and_nothing_is_left_of_a_failure(tmp_path, monkey
     data = OperatorDataset.from_arrays(u[:, 0], u, Grid((X,)), range(T))
     with pytest.raises(ValueError, match="save the whole dataset, then take it"):
         data.window(inputs=1).save(tmp_path / "saved")
-    monkeypatch.setattr("pdno.data.dataset.write_manifest", lambda *_: 1 / 0)
+    monkeypatch.setattr("pdno.data.shards.write_manifest", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         data.save(tmp_path / "saved")
     assert list(tmp_path.iterdir()) == []
