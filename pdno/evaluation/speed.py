@@ -107,17 +107,21 @@ def time_alternately(
     repeats: int = 5,
     seconds: float = 0.0,
     warm_up: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """Best seconds of each contender; they take turns, for so many `seconds` at least."""
+    """Best seconds of each contender; they take turns, for so many `seconds` at least.
+
+    The clock may be `time.process_time`, which other processes disturb less.
+    """
     best, spent = ({name: start for name in contenders} for start in (math.inf, 0.0))
     for run in contenders.values() if warm_up else ():
         run()
     turns, left = 0, dict(contenders)
     while left:
         for name, run in left.items():
-            start = time.perf_counter()
+            start = clock()
             run()
-            elapsed = time.perf_counter() - start
+            elapsed = clock() - start
             best[name], spent[name] = min(best[name], elapsed), spent[name] + elapsed
         turns += 1
         left = {n: left[n] for n in left if turns < repeats or spent[n] < seconds}

@@ -77,7 +77,10 @@ class PreparedStep:
         inner, self.below = network.inner_grid(below), below
         layers = [(layer, layer.values_at_nodes(inner, t)) for layer in network.layers]
         self.nbytes = sum(values.nbytes for _, values in layers)
-        self.operators = [layer.prepare(values, inner) for layer, values in layers]
+        self.operators = [
+            layer.prepare(values, inner) or partial(layer, grid=inner, t=t)
+            for layer, values in layers
+        ]
         weight, channels = network.lift.weight, network.in_channels
         channels += 0 if network.head is None else network.head.options.inputs(network.dim)
         self.lift = weight[:, :channels].contiguous()
@@ -174,7 +177,7 @@ class NeuralOperator(ExactScales):
         outputs = out_channels if options is None else options.outputs(dim, out_channels)
         self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
         self.head = None if options is None else options.attach(dim, out_channels, self.project)
-        self._prepared = Kept[PreparedStep](_size, MOST_KEPT * len(operators))
+        self._prepared = Kept[PreparedStep](MOST_KEPT * len(operators))
 
     def forward(
         self,
@@ -393,10 +396,6 @@ class NeuralOperator(ExactScales):
             return pad(v, self.inner_grid(grid))
         sign = 1.0 if self.extension == "even" else -1.0
         return extend(v, grid.dim, sign, ends=_has_ends(grid))
-
-
-def _size(step: PreparedStep) -> int:
-    return step.nbytes
 
 
 def _has_ends(grid: Grid) -> bool:

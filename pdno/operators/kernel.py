@@ -141,10 +141,10 @@ def prepare_values(
     What `apply_values` looks up for every f is looked up once; None where it is needed.
     """
     values = _like(values, like)
-    _check_shapes(values, like, grid, modes)
     c, b, dim = values.frequency, values.space, grid.dim
     if c.dim() != 3 + dim or (b is not None and (len(c) > 1 or b.shape[2] == 1)):
         return None
+    _check_shapes(values, like, grid, modes)
     kept = kept_per_axis(grid.shape, modes)
     analyse, synthesise = (partial(native.transform, grid.shape, kept, back) for back in (1, 0))
     if b is None:

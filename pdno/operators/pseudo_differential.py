@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -92,7 +92,17 @@ def _find_memcmp() -> Callable[[int, int, int], int] | None:
 
 _MEMCMP = _find_memcmp()
 Key = tuple[object, ...]
-Result = TypeVar("Result")
+
+
+class HasSize(Protocol):
+    """What says how many bytes it has."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes."""
+
+
+Result = TypeVar("Result", bound=HasSize)
 
 
 class _State(NamedTuple, Generic[Result]):
@@ -103,11 +113,11 @@ class _State(NamedTuple, Generic[Result]):
 class Kept(Generic[Result]):
     """What functions of the weights of a module gave, by a key, until one of its weights changes.
 
-    The oldest results go where all are larger than `most`. Copies and files have none.
+    The oldest results go where all have more than `most` bytes. Copies and files have none.
     """
 
-    def __init__(self, size: Callable[[Result], int], most: int) -> None:
-        self.size, self.most = size, most
+    def __init__(self, most: int) -> None:
+        self.most = most
         self._state: _State[Result] | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -128,7 +138,7 @@ class Kept(Generic[Result]):
                 state.results[key] = result
                 self._state = state
                 for oldest in list(state.results):
-                    if sum(map(self.size, list(state.results.values()))) > self.most:
+                    if sum(kept.nbytes for kept in list(state.results.values())) > self.most:
                         state.results.pop(oldest, None)
         return result
 
@@ -141,8 +151,17 @@ class Kept(Generic[Result]):
         self._state = None
 
 
-def _size(result: tuple[SymbolValues, CachedLayer]) -> int:
-    return result[0].nbytes
+class Evaluated(NamedTuple):
+    """Values of a symbol on a grid, what freezing did to them, and K by the compiled kernels."""
+
+    values: SymbolValues
+    layer: CachedLayer
+    apply: Callable[[Tensor], Tensor] | None = None  #: for dense fields, without gradients
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values."""
+        return self.values.nbytes
 
 
 class PseudoDifferentialOperator(RecordsArguments, nn.Module):
@@ -160,7 +179,7 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
     ) -> None:
         super().__init__()
         self.method, self.symbol = method, symbol
-        self.cache, self._tolerances = Kept(_size, MOST_KEPT), dict[Key, float]()
+        self.cache, self._tolerances = Kept[Evaluated](MOST_KEPT), dict[Key, float]()
         self.modes: Modes = modes if modes is None or isinstance(modes, int) else tuple(modes)
 
     @property
@@ -183,6 +202,8 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         where = grid or Grid(tuple(f.shape[2:]))
         if isinstance(where, Points) or output_grid is not None:
             return self._between_points(f, where, t, output_grid)
+        if t is None and (prepared := self._prepared(f, where)) is not None:
+            return prepared(f.contiguous())
         modes = self.modes_on(where)
         # half precision has too few digits for a Fourier transform
         with _full_precision(f.device):
@@ -237,20 +258,18 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         if torch.compiler.is_compiling():  # weights are constants of the graph, or its inputs
             key = values_key(grid, None)
             frozen = self.cache.results().get((backend, key)) if key in self._tolerances else None
-            return evaluate()[0] if frozen is None or t is not None else frozen[0]
+            return evaluate().values if frozen is None or t is not None else frozen.values
         shared = _SHARED.get({}).get(id(self.cache))
         if t is None and shared is not None and shared[0] == grid:
             return shared[1]
         wanted = torch.is_grad_enabled() and any(p.requires_grad for p in symbol.parameters())
         if wanted or is_transformed() or isinstance(grid, Points):
-            return evaluate()[0]
+            return evaluate().values
         if isinstance(symbol, TableSymbol):  # its own value: keeping it would only cost time
-            return evaluate()[0]
-        return self.cache.get(symbol, (backend, values_key(grid, t)), evaluate)[0]
+            return evaluate().values
+        return self.cache.get(symbol, (backend, values_key(grid, t)), evaluate).values
 
-    def _evaluate(
-        self, grid: Grid, modes: Modes, t: Time, backend: Backend
-    ) -> tuple[SymbolValues, CachedLayer]:
+    def _evaluate(self, grid: Grid, modes: Modes, t: Time, backend: Backend) -> Evaluated:
         symbol = self.symbol
         tolerance = self._tolerances.get(values_key(grid, None), 0.0) if t is None else 0.0
         with _full_precision(next(symbol.parameters(), torch.empty(0)).device):
@@ -265,8 +284,10 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
                     most = most_nodes(grid.shape, kept, symbol.in_channels)
                 values = symbol.evaluate(grid, modes, t, most_nodes=most, smooth=True)
         if torch.is_grad_enabled():
-            return values, CachedLayer(0, 0, 0.0)
-        return lower_rank(values.on_grid() if tolerance > 0 else values.on_rows(), tolerance)
+            return Evaluated(values, CachedLayer(0, 0, 0.0))
+        values, layer = lower_rank(values.on_grid() if tolerance else values.on_rows(), tolerance)
+        native = backend == "native" and not is_traced()
+        return Evaluated(values, layer, self.prepare(values, grid) if native else None)
 
     def cache_values(self, grid: Grid, tolerance: float = 0.0) -> CachedLayer:
         """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
@@ -278,22 +299,34 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         self.cache.clear()
         self._tolerances = {**self._tolerances, key: tolerance}
         evaluate = partial(self._evaluate, grid, modes, None, backend)
-        return self.cache.get(self.symbol, (backend, key), evaluate)[1]
+        return self.cache.get(self.symbol, (backend, key), evaluate).layer
 
     def forget_values(self) -> None:
         """Forget all values and tolerances."""
         self.cache.clear()
         self._tolerances = {}
 
-    def prepare(self, values: SymbolValues, grid: Grid) -> Callable[[Tensor], Tensor]:
-        """K_a with these values, on a grid, for dense fields and without gradients."""
-        modes = self.modes_on(grid)
-        like = torch.empty(1, self.symbol.in_channels, *grid.shape)
+    def prepare(self, values: SymbolValues, grid: Grid) -> Callable[[Tensor], Tensor] | None:
+        """K_a with these values by the compiled kernels, for dense fields on a grid."""
+        like, modes = torch.empty(1, self.symbol.in_channels, *grid.shape), self.modes_on(grid)
         native = choose_backend(like, grid, modes, method=self.method) == "native"
-        prepared = prepare_values(values, like, grid, modes) if native else None
-        return prepared or partial(
-            apply_values, values, grid=grid, modes=modes, method=self.method
-        )
+        return prepare_values(values, like, grid, modes) if native else None
+
+    def _prepared(self, f: Tensor, grid: Grid) -> Callable[[Tensor], Tensor] | None:
+        """The same with the values of now, where nothing is differentiated; None for other f."""
+        if (
+            not len(f)
+            or torch.is_grad_enabled()
+            or is_traced()
+            or id(self.cache) in _SHARED.get({})
+            or isinstance(self.symbol, TableSymbol)
+            or f.shape[1:] != (self.symbol.in_channels, *grid.shape)
+            or choose_backend(f, grid, modes := self.modes_on(grid), method=self.method)
+            != "native"
+        ):
+            return None
+        evaluate = partial(self._evaluate, grid, modes, None, "native")
+        return self.cache.get(self.symbol, ("native", values_key(grid, None)), evaluate).apply
 
 
 def values_key(grid: Grid, t: Time) -> Key:
