@@ -92,7 +92,8 @@ SETTINGS = {
 
 NEURALOPERATOR, STRAIGHT = "neuraloperator FNO", "straight a(x,xi)"
 COMPILED = ", torch.compile"
-NEIGHBOURS = (NEURALOPERATOR + COMPILED, "neuraloperator TFNO", "neuraloperator TFNO" + COMPILED)
+# torch cannot compile the TFNO
+NEIGHBOURS = (NEURALOPERATOR + COMPILED, "neuraloperator TFNO")
 SPACE_AND_FREQUENCY, FREQUENCY = "PDNO a(x,xi)", "PDNO a(xi)"
 ROUGH, ROUGHNESS = "PDNO a(x,xi), rough a1", 8.0  # times larger first weights, as after training
 FINAL_TIME = 20.0  # of the trajectory of the solvers
@@ -477,28 +478,6 @@ def bench_tables(measured: Mapping[str, JSON]) -> str:
             table = Table(("contender", *head, "asked"), tuple(lines))
             text += f"\n## {title}\n\n{table.markdown()}"
     return text
-
-
-def summary(measured: Mapping[str, JSON]) -> str:
-    """A Markdown table of all settings: ratios of a step, of memory and with two threads."""
-
-    def ratio(title: str, quantity: str, name: str) -> str:
-        values = measured.get(title, {}).get(quantity, {})
-        known = name in values and NEURALOPERATOR in values
-        return f"{values[name] / values[NEURALOPERATOR]:.2f}" if known else MISSING
-
-    lines = []
-    for title in (s.title for s in SETTINGS.values() if s.title in measured):
-        cells = [title]
-        for name in OURS:
-            two = ratio(f"{title}, 2 threads", "step", name)
-            cells += [ratio(title, "step", name), two, ratio(title, "memory", name)]
-            cells += [ratio(title, "prediction", name)]
-        lines.append(tuple(cells))
-    names = [
-        f"{name}, {of}" for name in OURS for of in ("step", "2 threads", "memory", "inference")
-    ]
-    return Table(("setting", *names), tuple(lines)).markdown()
 
 
 @figure_style()
