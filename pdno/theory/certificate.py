@@ -297,10 +297,11 @@ def _expression(probe: Probe, t: Time) -> Expression | None:
     values = probe.table(x, xi, pairs=True)
     again = expression(x[:, None], xi[None])
     again = again.movedim(-1, 0) if again.dim() == 3 else again[None]
-    if not isinstance(symbol, TableSymbol) and probe.acting:
-        return expression if symbol.hermitian or probe.dim == 1 else None
-    far = (again - values).abs() > 1e-9 * (1 + values.abs().amax())
-    if bool(far.any()):
+    far = bool(((again - values).abs() > 1e-9 * (1 + values.abs().amax())).any())
+    if probe.acting and not isinstance(symbol, TableSymbol):
+        # what acts is in the class of a, if n = 1, or is a itself
+        return expression if probe.dim == 1 or not far else None
+    if far:
         name = type(symbol).__name__
         raise ValueError(f"structure() of {name} has other values than the symbol itself")
     return expression

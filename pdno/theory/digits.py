@@ -12,9 +12,8 @@ counterpart here, raises `NoDigits`.
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -22,12 +21,14 @@ import torch
 from mpmath import mp
 from torch import Tensor
 from torch._decomp import decomposition_table
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 Numbers = np.ndarray[tuple[int, ...], np.dtype[np.object_]]
-Exact = Any  # a number of mpmath, which has no types
+Arguments = tuple[object, ...]
+Keywords = Mapping[str, object]
 FLOATS = (torch.float64, torch.complex128)
 
 
@@ -35,7 +36,7 @@ class NoDigits(Exception):
     """A function does something that is known in float64 alone."""
 
 
-def _power(z: Exact, p: Exact) -> object:
+def _power(z: mpmath.mpf, p: mpmath.mpf) -> object:
     return z ** int(p) if mp.isint(p) and abs(p) < 2**20 else mp.power(z, p)
 
 
@@ -75,7 +76,11 @@ class _Refusing(TorchFunctionMode):
     """Keeps numbers from leaving torch."""
 
     def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: Arguments = (),
+        kwargs: Keywords | None = None,
     ) -> object:
         if getattr(func, "__name__", "") in ("numpy", "__array__", "tolist"):
             raise NoDigits("a function that leaves torch")
@@ -134,7 +139,11 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
             memory[slots] = _each(lambda z: mp.nan if mp.im(z) else mp.re(z), values)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        self,
+        func: OpOverload[..., object],
+        types: object,
+        args: Arguments = (),
+        kwargs: Keywords | None = None,
     ) -> object:
         kwargs = kwargs or {}
         leaves = tree_flatten((args, kwargs))[0]
@@ -167,7 +176,9 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise NoDigits(f"{name} is known in float64 alone")
         return out
 
-    def _compute(self, name: str, func: Any, args: Any, kwargs: Any) -> Numbers | None:
+    def _compute(
+        self, name: str, func: Callable[..., object], args: Arguments, kwargs: Keywords
+    ) -> Numbers | None:
         """The numbers of a result, None for a view or where there are none."""
         if name in ("add", "sub", "rsub"):
             a, b = (self._number(part) for part in args[:2])
@@ -177,7 +188,7 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if name in ("div", "true_divide"):
             quotient = _each(operator.truediv, *(self._number(part) for part in args))
             mode = kwargs.get("rounding_mode")
-            return _each(POINTWISE[mode], quotient) if mode else quotient
+            return _each(POINTWISE[str(mode)], quotient) if mode else quotient
         if name == "_to_copy":
             if kwargs.get("dtype") in (torch.float32, torch.float16, torch.bfloat16):
                 raise NoDigits("a function that computes in float32")
@@ -185,28 +196,29 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return _each(POINTWISE[name], self._number(args[0]))
         if name == "where":
             a, b = (self._number(part) for part in args[1:])
-            return np.asarray(np.where(_indices(args[0]), a, b), dtype=object)
+            return np.asarray(np.where(self._number(args[0]).astype(bool), a, b), dtype=object)
         if name in ("max", "min") and not isinstance((*args, 0)[1], Tensor):
-            return _reduce("a" + name, self._number(args[0]), *args[1:])
+            return _reduce("a" + name, self._number(args[0]), args[1:])
         if name == "softplus" and args[1:2] in ((), (1,)):  # without a threshold
             return _each(POINTWISE[name], self._number(args[0]))
         if name in COPIES or (name in POINTWISE and name != "softplus" and not kwargs):
             parts = (self._number(part) for part in args[: COPIES.get(name)])
             return _each(POINTWISE[name], *parts)
         if name in REDUCED and "dtype" not in kwargs:
-            return _reduce(name, self._number(args[0]), *args[1:])
+            return _reduce(name, self._number(args[0]), args[1:])
         if name == "isin":
             one, many = (self._number(part) for part in args[:2])
             return _each(set(many.flatten()).__contains__, one)
         if name == "cumsum":
-            return np.asarray(np.cumsum(self._number(args[0]), axis=args[1]), dtype=object)
+            axis = int(str(args[1]))
+            return np.asarray(np.cumsum(self._number(args[0]), axis=axis), dtype=object)
         if name in PRODUCTS:
             return np.asarray(self._number(args[0]) @ self._number(args[1]), dtype=object)
         if name == "linalg_matrix_exp":
             return _matrix_exponential(self._number(args[0]))
         return self._moved(func, args, kwargs) if name in MOVES else None
 
-    def _moved(self, func: Any, args: Any, kwargs: Any) -> Numbers:
+    def _moved(self, func: Callable[..., object], args: Arguments, kwargs: Keywords) -> Numbers:
         """What only moves numbers moves their positions."""
         pool = list[object]()
 
@@ -218,6 +230,7 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return torch.arange(start, len(pool)).reshape(part.shape)
 
         where = func(*tree_map(positions, args), **tree_map(positions, kwargs))
+        assert isinstance(where, Tensor)
         return np.array(pool, dtype=object)[_indices(where)]
 
     def _number(self, part: object) -> Numbers:
@@ -279,13 +292,12 @@ def _each(function: Callable[..., object], *values: Numbers) -> Numbers:
         return np.asarray(np.frompyfunc(safe, len(values), 1)(*values), dtype=object)
 
 
-def _reduce(
-    name: str, values: Numbers, axes: Sequence[int] | int | None = None, keep: bool = False
-) -> Numbers:
-    """Sums, products and extrema along axes."""
+def _reduce(name: str, values: Numbers, options: Arguments) -> Numbers:
+    """Sums, products and extrema along axes, which may be kept."""
+    axes, keep = (*options, None, False)[:2]
+    several = [axes] if isinstance(axes, int) else axes if isinstance(axes, list) else []
     dim = values.ndim
-    chosen = [axes] if isinstance(axes, int) else list(axes or range(dim))
-    chosen = [axis % dim for axis in chosen]
+    chosen = [axis % dim for axis in several or range(dim)]
     left = [axis for axis in range(dim) if axis not in chosen]
     flat = values.transpose(*left, *chosen).reshape(*(values.shape[axis] for axis in left), -1)
     total = np.frompyfunc(REDUCED[name], 2, 1).reduce(flat, axis=-1)

@@ -48,7 +48,8 @@ ROUGH, SMOOTH = 0.45, 0.2  # powers of 1/h by which quotients grow at least, at 
 RATES = 3  # rates, of steps by 4, that show it
 BEYOND_ROUNDING = 30.0
 DIGITS = 50
-SHARPER = 12  # levels below those of float64, by which a kink is confirmed
+SLOW = 0.3  # growth, on the logarithmic scale, over four shells in terms of those before
+SHARPER = 8  # levels below those of float64, by which a kink is confirmed
 TRIED = 3  # sequences of each row that are computed with all digits
 
 
@@ -432,7 +433,7 @@ def check(witness: Witness, probe: Probe, digits: int = DIGITS) -> WitnessCheck:
             sizes = quotients(probe, x[:1], xi, steps, alpha, witness.beta)[witness.pair, 0]
             weights = (1 + xi.square().sum(dim=-1)) ** (power / 2)
             values = tuple(float(n) for n in exact.read(sizes * weights))
-            grows = growth_tendency(values) == "growing"
+            grows = growth_tendency(values) == "growing" and not _slows(values)
         else:
             q, axis = _order_and_axis(witness)
             at, other = (x, xi[:1]) if any(witness.beta) else (xi, x[:1])
@@ -462,14 +463,15 @@ def _grows_on(
     probe: Probe, witness: Witness, exact: Digits, centre: Tensor, other: Tensor, h: Tensor
 ) -> bool:
     """Whether quotients grow below the steps of float64 too, towards where they are largest."""
-    (q, axis), sizes = _order_and_axis(witness), []
+    (q, axis), sizes, seam = _order_and_axis(witness), [], witness.kind == "seam"
     for _ in range(SHARPER):
         h = h / SHRINK
-        for direction in torch.eye(len(axis), dtype=torch.float64):
+        for direction in torch.eye(len(axis), dtype=torch.float64)[: 1 if seam else None]:
             # along the axis what the last window held, beside it what its centre left open
-            along = bool(direction @ axis)
-            offsets = torch.arange(-20.0, 21.0, 4.0) if along else torch.arange(-4.0, 5.0)
-            near = centre + h * offsets.double()[:, None] * direction
+            reach, step = (24.0, 8.0) if bool(direction @ axis) else (4.0, 2.0)
+            offsets = torch.arange(-reach, reach + 1, step, dtype=torch.float64)
+            offsets = offsets[:1] * 0 if seam else offsets  # the place of a seam is known
+            near = centre + h * offsets[:, None] * direction
             numbers = exact.read(_windows(probe, witness, near, other, h * axis[None]) / h**q)
             best = max(range(len(near)), key=lambda k: numbers[k])
             centre = near[best : best + 1]
@@ -480,8 +482,43 @@ def _grows_on(
     return log > ROUGH * (SHARPER - 1)
 
 
+def _slows(values: Sequence[float]) -> bool:
+    """Whether exact values come to rest, as those of a steep slope do once steps resolve it."""
+    most = list(itertools.accumulate(values, max))
+    if len(most) < 9 or not 0 < most[-9] <= most[-1] < math.inf:
+        return False
+    return math.log(most[-1] / most[-5]) < SLOW * math.log(most[-5] / most[-9])
+
+
+@torch.no_grad()
+def _narrowed(witness: Witness, probe: Probe) -> Witness:
+    """The last shells with unit steps, where they see most of what wider steps see.
+
+    Δ_h^α is a sum of Δ_1^α in its box, so one of these is as large in terms of h^|α|. Only for
+    them does growth speak against the class whatever the scale of the function.
+    """
+    x, xi = (torch.tensor(points, dtype=torch.float64) for points in (witness.x, witness.points))
+    xi, steps = xi[-10:], torch.tensor(witness.steps[-10:], dtype=torch.float64)
+    sides = [torch.arange(3.0 * power + 1) for power in witness.alpha]
+    grid = torch.cartesian_prod(*sides).reshape(-1, len(sides)).double()
+    with exact_digits(DIGITS) as exact:
+        while float(steps.max()) > 1:
+            steps = (steps / SHRINK).ceil()
+            near = (xi[:, None] + steps[:, None, None] * grid).flatten(0, 1)
+            exact.follow(near)
+            wide = steps.repeat_interleave(len(grid))
+            sizes = quotients(probe, x[:1], near, wide, witness.alpha, witness.beta)
+            rows = exact.read(sizes[witness.pair, 0]).reshape(len(xi), -1).tolist()
+            best = torch.tensor([max(range(len(row)), key=row.__getitem__) for row in rows])
+            xi = near.reshape(len(xi), len(grid), -1)[torch.arange(len(xi)), best]
+    ones = (1.0,) * len(xi)
+    return replace(witness, x=witness.x[-10:], points=_points(xi), steps=ones, values=ones)
+
+
 def confirmed(witness: Witness, probe: Probe) -> Witness | None:
     """A witness with its exact values and its reason, if they grow; else `NoDigits` or None."""
+    if witness.kind == "differences" and max(witness.steps) > 1:
+        witness = _narrowed(witness, probe)
     again = check(witness, probe)
     if not again.grows:
         return None
