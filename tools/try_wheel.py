@@ -25,7 +25,8 @@ problem: {name: heat, samples: 24, resolution: 32, frames: 4}
 train: 16
 test: 4
 resolution: 32
-network: {kind: pdio, symbol: classical, order: 2.0, takes_time: true, modes: 8}
+network:
+  {kind: pdio, symbol: classical, order: 2.0, depends_on_x: false, takes_time: true, modes: 8}
 task: {kind: one-shot}
 training: {epochs: 2}
 """
