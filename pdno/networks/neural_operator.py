@@ -321,6 +321,7 @@ class NeuralOperator(ExactScales):
             or choose_backend(self.lift.weight) != "native"
             or torch.is_autocast_enabled("cpu")
             or (t is not None and t.dim() == 2 and len(t) > 1)
+            or (t is None and any(o.pde_parameters for o in self.layers))  # of shared values
             or type(self).forward is not NeuralOperator.forward
             or any(type(o).forward is not own for o in self.operators)
             or any(m._forward_pre_hooks or m._forward_hooks for m in modules)
