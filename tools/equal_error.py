@@ -13,6 +13,7 @@ part, too.
 import argparse
 import math
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -78,7 +79,7 @@ def compare(
                 runs[f"{name} batch {size}"] = partial(solve, first, at_once=size)
             runs[f"{name} alone"] = partial(solve, first[:1], at_once=1)
             schemes.setdefault(getattr(rival, "scheme", "solver"), []).append(name)
-    taken = time_alternately(runs, repeats=turns)
+    taken = time_alternately(runs, repeats=turns, clock=time.process_time)
 
     def row(name: str) -> Row:
         batch = min(taken[run] for run in runs if run.startswith(f"{name} batch"))

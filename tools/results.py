@@ -80,7 +80,12 @@ HEADLINE = (
     ),
     ("Burgers, 1024 points", "burgers-1024", "PDNO a(x,ξ)", "FNO"),
     ("Heat, 1024 points", "heat-small", "PDIO e^{tA(ξ)}", "PDIO a(x,ξ,t)"),
-    ("Darcy, neuraloperator's tutorial data, 16 × 16", "public-data", "PDNO classical", "FNO as published"),
+    (
+        "Darcy, neuraloperator's tutorial data, 16 × 16",
+        "public-data",
+        "PDNO classical",
+        "FNO as published",
+    ),
 )
 """Problem, folder, network and its baseline; without the folder there is no line."""
 MARKED = re.compile(

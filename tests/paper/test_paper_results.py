@@ -44,7 +44,7 @@ def test_runs_are_found_in_a_run_a_study_and_a_parent_once_each(tmp_path, make_r
 def test_no_finished_run_is_an_error_that_says_what_to_give(tmp_path, make_run):
     with pytest.raises(ValueError, match=f"no finished run in {tmp_path}.*pdno reproduce"):
         find_runs([tmp_path])
-    with pytest.raises(ValueError, match="no finished run in nothing"):
+    with pytest.raises(ValueError, match="no folder is named: give folders of finished runs"):
         find_runs([])
     with pytest.raises(ValueError, match="absent is not a folder"):
         find_runs([tmp_path / "absent"])
