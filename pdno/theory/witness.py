@@ -494,8 +494,8 @@ def _slows(values: Sequence[float]) -> bool:
 def _narrowed(witness: Witness, probe: Probe) -> Witness:
     """The last shells with unit steps, where they see most of what wider steps see.
 
-    Δ_h^α is a sum of Δ_1^α in its box, so one of these is as large in terms of h^|α|. Only for
-    them does growth speak against the class whatever the scale of the function.
+    Δ_h^α is a sum of Δ_1^α in its box, so one of these is as large in terms of h^|α|. Only their
+    growth contradicts the class whatever the scale of the function.
     """
     x, xi = (torch.tensor(points, dtype=torch.float64) for points in (witness.x, witness.points))
     xi, steps = xi[-10:], torch.tensor(witness.steps[-10:], dtype=torch.float64)

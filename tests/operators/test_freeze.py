@@ -198,3 +198,12 @@ def test_a_change_of_any_weight_is_noticed():
             before = network(f)
             weight.data.view(-1)[-1] += 0.5  # which no version counter of torch counts
             assert not torch.equal(network(f), before)
+
+
+def test_values_are_kept_until_they_are_forgotten():
+    torch.manual_seed(0)
+    layer = pdno.PDIO(1, 1, 1, modes=4, symbol_hidden=4)
+    layer.cache_values(pdno.Grid((16,)))
+    assert layer.cache.results()
+    layer.forget_values()
+    assert not layer.cache.results()
