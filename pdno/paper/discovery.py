@@ -3,7 +3,7 @@
     OUT/generator-EQUATION-COUNT-NOISE/    metrics.csv, and the files of `pdno discover`
     OUT/PDNO-EQUATION-COUNT-NOISE/         metrics.csv; FNO likewise
 
-Errors are relative L2 errors of rollouts from ten unseen states at the last time T of the training
+Errors are relative L2 errors of rollouts from unseen states at the last time T of the training
 and at 4T: on the grid of the training, on one with 4N points per axis ("zero-shot"), and from
 states of another distribution ("outside"). A finished folder is not made again.
 """
@@ -35,7 +35,7 @@ from pdno.training.task import Markov
 from pdno.training.trained_operator import TrainedOperator
 
 SMOOTH, ROUGHER = GaussianField(4e6, tau=7.0, alpha=4.0), GaussianField(4.5e4, tau=7.0, alpha=3.0)
-TEST, FRAMES = 10, 10
+TEST, FRAMES = {1: 10, 2: 3}, 10  # trajectories by dimension, and frames up to T
 COUNTS, MANY, NOISE = (5, 20, 100), 1000, 0.01
 SECONDS = 15.0  # of the CPU for each network
 Values = dict[tuple[str, str], float]  # by split and metric
@@ -55,16 +55,16 @@ class Case:
     def solve(
         self, first: int, count: int, *, until: int = 1, finer: int = 1, other: bool = False
     ) -> Tensor:
-        """Trajectories until a multiple of T, solved on at least 2N points in half steps."""
+        """Trajectories until a multiple of T, solved on 4N points or on 2N in half steps."""
         factor = 2 if finer == 1 else 1  # a finer grid is fine enough by itself
         fine = Grid(tuple(factor * finer * n for n in self.points))
         distribution = self.other if other else self.usual
         u0 = self.states(distribution.sample(fine, seed=0, indices=range(first, first + count)))
-        return solve(self.equation, u0, self.times(until), refine=2)[fine.every(factor)]
+        return solve(self.equation, u0, self.times(until), refine=factor)[fine.every(factor)]
 
     def measured(self, count: int, noise: float) -> Tensor:
         """The trajectories of the training, with white noise."""
-        u = self.solve(TEST, count)
+        u = self.solve(TEST[1], count)
         errors = torch.randn(u.shape, generator=torch.Generator().manual_seed(1), dtype=u.dtype)
         return u + noise * u.square().mean().sqrt() * errors
 
@@ -196,7 +196,7 @@ def _rollout_errors(
 def _exact(case: Case, split: str) -> Tensor:
     """Unseen trajectories up to 4T."""
     finer, other = 4 if split == "zero-shot" else 1, split == "outside"
-    return case.solve(0, TEST, until=4, finer=finer, other=other)
+    return case.solve(0, TEST[case.equation.dim], until=4, finer=finer, other=other)
 
 
 def _train(
