@@ -126,7 +126,7 @@ def _begin(
 ) -> None:
     """Write the specification and the environment, to which a run that continues adds its own."""
     run_folder.reopen(folder)
-    more = {"commit": _commit(), "device": str(group.device), "processes": group.size}
+    more = {"commit": clone_commit(), "device": str(group.device), "processes": group.size}
     now: dict[str, Any] = {**describe_environment(), **more, "native": str(status())}
     now["data"] = dict(digests)
     began = _environment(folder) if _has_checkpoint(folder) else now
@@ -236,7 +236,7 @@ def show_environment(*, as_json: bool = False) -> str:
     return text if as_json else yaml.safe_dump(json.loads(text), sort_keys=False).rstrip()
 
 
-def _commit() -> str | None:
+def clone_commit() -> str | None:
     """The commit of the clone that this package is run from; None where it was installed."""
     root = Path(__file__).resolve().parents[2]
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=7"]
