@@ -1,12 +1,14 @@
 """An equation from trajectories: fit a library of terms, remove negligible ones, assess.
 
 1. All terms of a library are fitted to the first trajectories (`pdno.discovery.fit`).
-2. Terms are removed one by one, the least significant first. The smallest equation whose
-   predictions of the last trajectories are as good as the best, to one standard error, is kept.
-3. It is fitted to all trajectories, and refused where its residuals are larger than noise and
-   tolerance explain. Terms that act alike on these data are named.
+2. Terms are removed one by one, the least significant first, while they lower the sum of squares
+   by less than log n each (Schwarz, 1978). The smallest equation whose predictions of the last
+   trajectories are as good as the best, to one standard error, is kept.
+3. It is fitted to all trajectories, with terms that pay after all, and refused where residuals
+   are larger than noise and tolerance explain. Terms that act alike on these data are named.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,13 +16,14 @@ import torch
 from scipy.stats import f as f_distribution
 from torch import Tensor
 
-from pdno.discovery.equation import NORMAL_95, Equation
+from pdno.discovery.equation import Equation
 from pdno.discovery.fit import Fit, GaussNewton, fit_generator, without
 from pdno.discovery.generator import Generator, Terms
 from pdno.discovery.terms import field_names, usual_terms
 from pdno.discovery.trajectories import Trajectories
 
 CERTAINTY = 0.999  # of the test of the residuals
+MOST_FOR_TERMS = 20  # trajectories by which terms are chosen, as more cost time
 SLACK = 1.2  # by what the residuals may be larger, as the noise is not exactly known
 VISIBLE = 4.0  # squared: a coefficient of natural size is seen at two standard errors
 SHARE = 0.2  # of a direction without information from which on a term counts as part of it
@@ -94,7 +97,7 @@ def discover(
     """Find the evolution equation of trajectories u (B, T, C, *N) on a periodic grid.
 
     Arguments:
-        u: Trajectories; the last fifth of them is for validation.
+        u: Trajectories. The first 20 decide on the terms, the last fifth of them by validation.
         times: Times of the frames.
         terms: The library, as for `pdno.Generator`; `usual_terms` of each field by default.
         period: Length of the box.
@@ -110,14 +113,16 @@ def discover(
         u_t = 0.01 u_xx
     """
     data = Trajectories(u, tuple(map(float, times)), tolerance)
-    held = max(1, len(u) // 5) if len(u) > 1 else 0
-    train = data.subset(range(len(u) - held))
-    validation = data.subset(range(len(u) - held, len(u))) if held else train
-    full = fit_generator(_library(terms, data, period), train, window)
+    few = data.subset(range(min(len(u), MOST_FOR_TERMS)))
+    held = max(1, len(few.u) // 5) if len(u) > 1 else 0
+    train = few.subset(range(len(few.u) - held))
+    validation = few.subset(range(len(few.u) - held, len(few.u))) if held else train
+    library = _library(terms, data, period)
+    full = fit_generator(library, train, window)
     chosen, path = _select(full, validation)
-    final = fit_generator(chosen.generator, data, window)
-    while len(final.generator.terms) > 1 and (weak := _weakest(final))[1] < NORMAL_95**2:
-        final = fit_generator(without(final, weak[0]).generator, data, window)
+    final = _settle(chosen.generator, library, few, window)
+    if len(few.u) < len(u):
+        final = fit_generator(final.generator, data, window)
     limit = _limit(final, data)
     generator = final.generator.with_coefficients(final.generator.coefficients)
     generator.covariance = final.covariance
@@ -133,6 +138,28 @@ def discover(
         _alike(full),
         path,
     )
+
+
+def _settle(start: Generator, library: Generator, data: Trajectories, window: int | None) -> Fit:
+    """The fit to all data after terms that do not pay are removed, and those that do are added."""
+    names = [(term.field, term.text) for term in library.listed()]
+    final = fit_generator(start, data, window)
+    for _ in names:
+        weak, significance = _weakest(final)
+        kept = {(t.field, t.text): c for t, c in final.generator.pairs()}
+        if significance < _price(final) and len(kept) > 1:
+            final = fit_generator(without(final, weak).generator, data, window)
+            continue
+        everything = library.with_coefficients(torch.tensor([kept.get(n, 0.0) for n in names]))
+        absent = [k for k, name in enumerate(names) if name not in kept]
+        gains = GaussNewton(data, final.window).gains(everything, final.states, absent)
+        best = max(absent, key=gains.__getitem__, default=0)
+        if not absent or gains[best] < 2 * _price(final) * final.unit:
+            break
+        rows = [k for k in range(len(names)) if k == best or k not in absent]
+        c = everything.coefficients.detach()[rows]
+        final = fit_generator(library.with_coefficients(c, rows), data, window)
+    return final
 
 
 def _library(terms: Terms | None, data: Trajectories, period: float) -> Generator:
@@ -157,7 +184,9 @@ def _select(full: Fit, validation: Trajectories) -> tuple[Fit, tuple[tuple[int, 
     best = errors[min(range(len(errors)), key=means.__getitem__)]
     allowed = PAYS * validation.modes * validation.u.shape[2]
     chosen = 0
-    for k, e in enumerate(errors):
+    for k, (fit, e) in enumerate(zip(fits, errors, strict=True)):
+        if fit.squares > full.squares + k * _price(full) * full.unit:
+            break  # the terms that are left out pay for the data that they were fitted to
         worse = e - best
         spread = float(worse.std() / len(worse) ** 0.5) if len(worse) > 1 else 0.0
         if bool(e.isfinite().all()) and float(worse.mean()) <= spread + allowed:
@@ -194,6 +223,11 @@ def _weakest(fit: Fit) -> tuple[int, float]:
     return k, float(squared[k])
 
 
+def _price(fit: Fit) -> float:
+    """By how much the sum of squares has to fall for a term, log n (Schwarz, 1978)."""
+    return math.log(max(fit.freedom, 2))
+
+
 def _alike(full: Fit) -> tuple[tuple[str, ...], ...]:
     """Groups of terms whose coefficients of natural size would change nothing that is visible.
 
@@ -217,7 +251,5 @@ def _alike(full: Fit) -> tuple[tuple[str, ...], ...]:
 
 def _limit(fit: Fit, data: Trajectories) -> float:
     """The largest misfit that noise and tolerance explain."""
-    frames = data.u.shape[:3].numel()
-    measured = max(1, frames * (data.grid.size - data.modes))
-    quantile = float(f_distribution.ppf(CERTAINTY, max(fit.freedom, 1), measured))
+    quantile = float(f_distribution.ppf(CERTAINTY, max(fit.freedom, 1), data.unexplained))
     return SLACK * quantile

@@ -43,7 +43,7 @@ class Fit:
 
     `matrix` is the normal matrix of the coefficients, initial states eliminated, in units of the
     expected errors; `single` its diagonal before any elimination, and `motion` the sum of squares
-    of the changes that are to be explained.
+    of the changes that are to be explained; `widening` is the one of `Trajectories`.
     """
 
     generator: Generator
@@ -53,6 +53,8 @@ class Fit:
     matrix: Tensor
     single: Tensor
     motion: float
+    widening: float
+    states: list[Tensor]
 
     @property
     def misfit(self) -> float:
@@ -60,9 +62,14 @@ class Fit:
         return self.squares / max(self.freedom, 1)
 
     @property
+    def unit(self) -> float:
+        """Variance of an error, by the residuals, which count as no smaller than expected."""
+        return max(self.misfit, 1.0) * self.widening
+
+    @property
     def covariance(self) -> Tensor:
-        """That of the coefficients, by the residuals, which count as no smaller than expected."""
-        return max(self.misfit, 1.0) * invert(self.matrix)
+        """That of the coefficients."""
+        return self.unit * invert(self.matrix)
 
 
 def invert(matrix: Tensor) -> Tensor:
@@ -106,7 +113,7 @@ class GaussNewton:
             after = sum(e.squares for e in equations)
             if after > before * (1 - ENOUGH) or after < ENOUGH * self.observed:
                 break  # or the rest is far below what noise and tolerance explain
-        return self._result(generator, equations)
+        return self._result(generator, equations, states)
 
     def _step(
         self, generator: Generator, states: list[Tensor], equations: list[_Normal], damping: float
@@ -128,6 +135,16 @@ class GaussNewton:
                 return candidate, new, damping / 30
             damping = max(damping, 1e-6) * 30
         return None, states, damping
+
+    def gains(self, generator: Generator, states: list[Tensor], absent: list[int]) -> Tensor:
+        """By how much each of the absent terms, beside the others, would lower the squares."""
+        matrix, right = self._eliminated(self._equations(generator, states))
+        present = [k for k in range(len(right)) if k not in absent]
+        mixed = matrix[:, present] @ invert(matrix[present][:, present])
+        slope = right - mixed @ right[present]
+        curvature = matrix.diagonal() - (mixed * matrix[:, present]).sum(dim=1)
+        gains: Tensor = slope.square() / curvature.clamp(min=1e-9 * matrix.diagonal() + 1e-300)
+        return gains
 
     def _state_change(self, e: _Normal, change: Tensor) -> Tensor | float:
         count = len(change)
@@ -213,7 +230,7 @@ class GaussNewton:
         turns = torch.minimum(rates.carry, rates.damped) + rates.deform / parts.deformation
         return bool((turns * duration < MOST_STEPS).all())
 
-    def _result(self, generator: Generator, equations: list[_Normal]) -> Fit:
+    def _result(self, generator: Generator, equations: list[_Normal], states: list[Tensor]) -> Fit:
         matrix, _ = self._eliminated(equations)
         count = len(matrix)
         single = sum(e.matrix[:, :count, :count].sum(dim=0).diagonal() for e in equations)
@@ -222,7 +239,8 @@ class GaussNewton:
         squares = sum(e.squares for e in equations)
         freedom = self.observed - count
         assert isinstance(single, Tensor)
-        return Fit(generator, self.window, squares, freedom, matrix, single, motion)
+        sizes = single, motion, self.data.widening(self.observed)
+        return Fit(generator, self.window, squares, freedom, matrix, *sizes, states)
 
 
 def fit_generator(generator: Generator, data: Trajectories, window: int | None = None) -> Fit:

@@ -80,6 +80,10 @@ class Generator(nn.Module, EvolutionEquation):
         """The terms in the order of the coefficients."""
         return [term for term in self.terms if isinstance(term, Term)]
 
+    def pairs(self) -> list[tuple[Term, float]]:
+        """Each term with its coefficient."""
+        return list(zip(self.listed(), self.coefficients.tolist(), strict=True))
+
     def with_coefficients(
         self, coefficients: Tensor, keep: Sequence[int] | None = None
     ) -> "Generator":

@@ -1,23 +1,27 @@
 """Measured trajectories: their noise, the modes above it, and segments to fit.
 
-White noise is as large in all modes, solutions are smooth. So modes with |ξ_j| >= N_j/3, which a
-generator leaves out, show the noise; modes within are fitted where they stand out of it.
+White noise is as large in all modes, solutions are smooth. So the highest modes, |ξ_j| >= 5N_j/12,
+show the noise, and the others are fitted where they stand out of it. Equations are solved on 3N/2
+points if modes |ξ_j| >= N_j/3 do, as a generator leaves these out.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from pdno.spectral.calculus import band_mask
+from pdno.discovery.equation import NORMAL_95
+from pdno.spectral.calculus import band_mask, resample
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid, hermitian_weights
 
 EXCITED = 4.0  # energy of a mode in terms of that of the noise from which on it stands out
 SMALLEST_SHARE = 1e-9  # of the largest amplitude below which a mode does not stand out
+FLAT = 2.0  # by what the energies of modes differ at most, where they are white noise
 
 
 @dataclass(frozen=True)
@@ -32,21 +36,21 @@ class Segment:
     later: Tensor
 
 
-@dataclass(frozen=True, eq=False)
 class Trajectories:
-    """Trajectories u (B, T, C, *N) at increasing times, as measured.
+    """Trajectories u (B, T, C, *N) at increasing times, as measured, on the grid to solve on.
 
-    `tolerance` bounds the error of the numbers besides white noise, relative to their size: that
-    of the solver or the instrument.
+    Errors of the numbers are white noise, and systematic ones of any shape: those of the solver or
+    the instrument, below `tolerance` times the root mean square, and modes that are not resolved.
+
+    Attributes:
+        noise: Standard deviation of the white noise of each field at a point, (C,).
+        systematic: Root mean square of the systematic errors, (C,).
+        scale: That of the fields, (C,).
+        reach: The largest |ξ_j| on each axis of a mode above the noise, (d,).
+        unexplained: How many numbers the noise was measured from.
     """
 
-    u: Tensor
-    times: tuple[float, ...]
-    tolerance: float = 1e-4
-    reference: "Trajectories | None" = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        u, times = self.u, self.times
+    def __init__(self, u: Tensor, times: tuple[float, ...], tolerance: float = 1e-4) -> None:
         if u.dim() < 4 or u.shape[1] != len(times) or len(times) < 2:
             expected = "expected (B, T, C, *N) with at least 2 frames"
             raise ValueError(f"u has shape {tuple(u.shape)}, {len(times)} times; {expected}")
@@ -56,60 +60,74 @@ class Trajectories:
             raise ValueError(f"times {times} do not increase")
         if not bool(u.isfinite().all()):
             raise ValueError("trajectories have NaN or infinity; expected finite numbers")
-        object.__setattr__(self, "u", u.double())
+        self.u, self.times = u.double(), times
+        self.scale = self.u.transpose(0, 2).flatten(1).square().mean(dim=1).sqrt()
+        self.scale = self.scale.clamp(min=1e-300)
+        self.points, shape = self.grid.size, self.grid.shape
+        energy = transform(self.u, self.grid.dim).abs().square().mean(dim=0)  # (T, C, *N^)
+        outside, highest = self._measure_noise(energy)
+        allowed = (tolerance * self.scale).square()
+        if bool((outside > allowed).any()):
+            self.u = resample(self.u, [3 * n // 2 for n in shape])
+            outside = highest
+            energy = transform(self.u, self.grid.dim).abs().square().mean(dim=0)
+        self.systematic = (outside + allowed).sqrt()
+        least = EXCITED * self.noise.square() / self.points
+        least = least + SMALLEST_SHARE**2 * energy.amax(dim=0).flatten(1).amax(dim=1)
+        above = (energy.amax(dim=0) > least.reshape(-1, *[1] * self.grid.dim)).any(dim=0)
+        above = above & (band_mask(self.grid) > 0)
+        self.reach = (self.grid.modes().abs() * above[..., None]).flatten(0, -2).amax(dim=0)
+
+    def _measure_noise(self, energy: Tensor) -> tuple[Tensor, Tensor]:
+        """Measure the noise; mean squares of modes |ξ_j| >= N_j/3 and the highest beside it, (C,).
+
+        Frames that are rough by themselves, as many initial states, count for nothing: it is the
+        median over the times. Where energies fall with |ξ|, they are not those of noise.
+        """
+        part = 2 * (self.grid.modes().abs() / torch.tensor(self.grid.shape)).amax(dim=-1)
+        weights = hermitian_weights(self.grid.modes()[..., -1], self.grid.shape[-1])
+        counts, sums = list[float](), list[Tensor]()
+        for chosen in (part >= 2 / 3, part >= 5 / 6):
+            counts.append(float((chosen * weights).sum()))
+            sums.append((energy * chosen * weights).sum(tuple(range(-self.grid.dim, 0))))
+        highest = (sums[1] / max(counts[1], 1)).quantile(0.5, dim=0)
+        lower = ((sums[0] - sums[1]) / max(counts[0] - counts[1], 1)).quantile(0.5, dim=0)
+        level = torch.where(lower > FLAT * highest, 0.0, highest)
+        self.noise = (level * self.points).sqrt()
+        self.unexplained = int(counts[1]) * self.u.shape[:3].numel()
+        means = [(s.mean(dim=0), n * level) for s, n in zip(sums, counts, strict=True)]
+        outside, rest = (torch.where(mean > FLAT * own, mean - own, 0.0) for mean, own in means)
+        return outside, rest
 
     @property
     def grid(self) -> Grid:
-        """The periodic grid of the states."""
+        """The periodic grid to solve on."""
         return Grid(tuple(self.u.shape[3:]))
 
     def subset(self, rows: Sequence[int]) -> "Trajectories":
         """Some of the trajectories, with noise and modes measured on all of them."""
-        reference = self.reference or self
-        return Trajectories(self.u[list(rows)], self.times, self.tolerance, reference)
-
-    @cached_property
-    def noise(self) -> Tensor:
-        """Standard deviation of the white noise of each field at a point, (C,).
-
-        Frames that are rough by themselves, as many initial states, count for nothing: it is the
-        lower quartile over the times.
-        """
-        if self.reference is not None:
-            return self.reference.noise
-        outside = 1 - band_mask(self.grid)
-        size = float((outside * self._weights()).sum())
-        energy = (self._energy() * outside * self._weights()).sum(self._axes)
-        return (energy.quantile(0.25, dim=0) * self.grid.size / max(size, 1)).sqrt()
-
-    @cached_property
-    def scale(self) -> Tensor:
-        """Root mean square of each field, (C,)."""
-        if self.reference is not None:
-            return self.reference.scale
-        return self.u.transpose(0, 2).flatten(1).square().mean(dim=1).sqrt().clamp(min=1e-300)
+        part = copy(self)
+        part.u = self.u[list(rows)]
+        return part
 
     @cached_property
     def deviation(self) -> Tensor:
-        """Expected error of the numbers, by noise and tolerance, (C,)."""
-        return (self.noise.square() + (self.tolerance * self.scale).square()).sqrt()
+        """Expected error of the numbers, (C,)."""
+        return (self.noise.square() + self.systematic.square()).sqrt()
 
     @property
     def noisy(self) -> bool:
-        """Whether the noise is larger than the tolerance, so that initial states are fitted."""
-        return bool((self.noise > self.tolerance * self.scale).any())
+        """Whether the noise is the larger error, so that initial states are fitted."""
+        return bool((self.noise > self.systematic).any())
 
-    @cached_property
-    def reach(self) -> Tensor:
-        """The largest |ξ_j| on each axis, within the band, of a mode above the noise, (d,)."""
-        if self.reference is not None:
-            return self.reference.reach
-        energy = self._energy().amax(dim=0)
-        least = EXCITED * self.noise.square() / self.grid.size
-        least = least + SMALLEST_SHARE**2 * energy.flatten(1).amax(dim=1)
-        above = (energy > least.reshape(-1, *[1] * self.grid.dim)).any(dim=0)
-        above = above & (band_mask(self.grid) > 0)
-        return (self.grid.modes().abs() * above[..., None]).flatten(0, -2).amax(dim=0)
+    def widening(self, count: int) -> float:
+        """By how much variances exceed those of `count` white errors of the expected size.
+
+        Bars add 1.96 standard errors by noise to the bound on what systematic errors e do, whose
+        shape is not known: by Cauchy and Schwarz at most |e| standard errors by unit noise.
+        """
+        white, bound = self.noise / self.deviation, self.systematic / self.deviation
+        return float((white + count**0.5 * bound / NORMAL_95).amax()) ** 2
 
     @cached_property
     def excited(self) -> Tensor:
@@ -128,20 +146,8 @@ class Trajectories:
     @cached_property
     def modes(self) -> int:
         """Real numbers in the compared modes of a field."""
-        return round(float((self.mask * self._weights()).sum()))
-
-    @property
-    def _axes(self) -> tuple[int, ...]:
-        return tuple(range(-self.grid.dim, 0))
-
-    def _weights(self) -> Tensor:
-        """How many real numbers stand for each mode of the half spectrum."""
         last = self.grid.modes()[..., -1]
-        return hermitian_weights(last, self.grid.shape[-1])
-
-    def _energy(self) -> Tensor:
-        """Mean of |û|² over the trajectories, (T, C, *N^)."""
-        return transform(self.u, self.grid.dim).abs().square().mean(dim=0)
+        return round(float((self.mask * hermitian_weights(last, self.grid.shape[-1])).sum()))
 
     def project(self, f: Tensor) -> Tensor:
         """Fields (..., *N) on the modes of initial states; without noise on the whole band."""
@@ -151,6 +157,7 @@ class Trajectories:
     def weigh(self, f: Tensor) -> Tensor:
         """Differences (..., C, *N) on the compared modes, in units of their expected error."""
         compared = inverse(transform(f, self.grid.dim) * self.mask, self.grid.shape)
+        compared = compared * (self.points / self.grid.size) ** 0.5  # Σ over points of the data
         return compared / self.deviation.reshape(-1, *[1] * self.grid.dim)
 
     def basis(self) -> Tensor:
