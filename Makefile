@@ -87,7 +87,7 @@ install-hooks: $(VENV)/.dev  ## Run the linters before each commit
 	$(BIN)/pre-commit install
 
 bench: $(VENV)/.bench  ## Measure speed and memory against other implementations
-	$(BIN)/pdno bench --out bench
+	$(BIN)/pdno speed --out bench
 
 results: $(VENV)/.run  ## Write tables and figures of README and manual from results/
 	$(BIN)/python tools/results.py

@@ -1,4 +1,4 @@
-"""`pdno bench`: what is compared, the measurements, their tables and the scaling plot.
+"""`pdno speed`: what is compared, the measurements, their tables and the scaling plot.
 
 Allocator, threads and peak memory belong to a process, so that each measurement has its own:
 `python -m pdno.benchmark FUNCTION OPTIONS`, with options in JSON, prints one line of JSON, by

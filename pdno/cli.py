@@ -100,8 +100,24 @@ def demo(
         print(try_pages(runs_for_pages(out, preset=preset), out))
 
 
-def bench(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, ...] = ()) -> None:
-    """Measure speed and memory as ratios in one run.
+def benchmark(
+    folder: Source, out: Path = Path("benchmark"), seconds: float = 60.0, seeds: int = 3
+) -> None:
+    """Compare the errors of PDNO, FNO and MWT on public data files (see `speed` for times).
+
+    Arguments:
+        folder: Files of neuraloperator, FNO, PDEBench or The Well, which are recognised.
+        out: Folder for runs, table and page; what is finished there is kept.
+        seconds: CPU seconds of each training.
+        seeds: Number of runs of each network.
+    """
+    from pdno.paper.public_benchmark import run_benchmark
+
+    print(run_benchmark(folder, out, seconds=seconds, seeds=seeds))
+
+
+def speed(out: Path = Path("bench"), quick: bool = False, settings: tuple[str, ...] = ()) -> None:
+    """Measure speed and memory of networks on this machine, as ratios in one run.
 
     Arguments:
         quick: Fewer repetitions and only the paper's Navier-Stokes setting.
@@ -335,7 +351,7 @@ def verify(paths: Sources) -> int:
 
 
 LEARNING = (reproduce, train, evaluate, predict, symbol, discover, report, export, serve)
-OTHERS = (verify, generate, data, demo, bench, info)
+OTHERS = (verify, generate, data, demo, benchmark, speed, info)
 COMMANDS: dict[str, Callable[..., int | None]]
 COMMANDS = {"list": list_experiments} | {f.__name__: f for f in (*LEARNING, *OTHERS)}
 

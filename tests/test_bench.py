@@ -1,4 +1,4 @@
-"""What `pdno bench` compares is what it says: the same numbers by the straight formula."""
+"""What `pdno speed` compares is what it says: the same numbers by the straight formula."""
 
 import json
 import math

@@ -285,6 +285,12 @@ def read_published(
     return PublishedData(layout.kind, inputs, outputs, times and times[:frames], notes)
 
 
+def count_published(path: str | Path) -> int:
+    """The number of samples of a published file."""
+    with open_arrays(path) as (file_format, arrays):
+        return _recognise(Path(path), file_format, arrays)[1]["n"]
+
+
 def _read_finite(array: Array, axes: str, rows: range, frames: int | None) -> Tensor:
     """Some samples and frames of an array as float32 (n, [t,] c, x, ...), all finite."""
     parts = {"n": slice(rows.start, rows.stop, rows.step), "t": slice(frames)}

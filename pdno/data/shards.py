@@ -37,6 +37,7 @@ OWN = "own data"  # the problem of data that no problem of ours made
 REPAIR = "run the dataset's `pdno generate` command again to repair it"
 SHARD_BYTES, SHARDS_AT_LEAST = 32 * 2**20, 32
 OVERHEAD = 32 * 2**10  # at most what a shard takes besides its numbers
+CHUNK_RECORDS = 128  # bytes by which HDF5 finds the chunks of a sample
 AXES, NOTHING = ("x", "y", "z"), np.array([], dtype="S1")
 CONSTANT = {"sample_varying": False, "time_varying": False}
 FieldKey: TypeAlias = Literal["input", "output"]
@@ -165,7 +166,8 @@ class Manifest(Record):
     def shard_bytes(self, count: int) -> int:
         """The most that a shard takes, with its record in the manifest."""
         axes = 9 * sum(self.grid.shape) + 8 * len(self.times or ())
-        return self.sample_bytes() * count + 8 * len(self.pde_parameters) * count + axes + OVERHEAD
+        of_sample = self.sample_bytes() + 8 * len(self.pde_parameters) + CHUNK_RECORDS
+        return of_sample * count + axes + OVERHEAD
 
     def plan(self) -> list[ShardPlan]:
         """All shards, whoever makes them."""

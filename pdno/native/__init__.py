@@ -21,7 +21,7 @@ def tune_allocator() -> bool:
     """Let the C library keep released memory; returns whether it does.
 
     The C library of Linux maps large blocks anew at every allocation, and the page faults cost
-    more than the arithmetic: training is 1.1 to 3 times faster without them (see `pdno bench`).
+    more than the arithmetic: training is 1.1 to 3 times faster without them (see `pdno speed`).
     Commands call this unless PDNO_ALLOCATOR=default; a library must not change its user's
     process, so call it at the start of a script to have it there too.
     """

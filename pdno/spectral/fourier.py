@@ -24,7 +24,7 @@ from pdno.spectral.tracing import is_traced
 Method = Literal["auto", "fft", "matrix"]
 _Kept = tuple[int | None, ...]
 
-# flops of the products per |N| log2 |N| up to which they beat the FFT (see `pdno bench`)
+# flops of the products per |N| log2 |N| up to which they beat the FFT (see `pdno speed`)
 MATRIX_UP_TO = 16.0
 
 

@@ -7,8 +7,9 @@ import random
 import h5py
 import numpy as np
 import pytest
+import torch
 
-from pdno.data.dataset import open_dataset
+from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.problems import (
     BurgersProblem,
     DarcyProblem,
@@ -16,6 +17,7 @@ from pdno.data.problems import (
     NavierStokesProblem,
 )
 from pdno.data.shards import Manifest, ShardRecord, build_shard, write_manifest
+from pdno.spectral.grid import Grid
 
 PROBLEMS = [
     HeatProblem(samples=6, resolution=16, frames=3),
@@ -253,3 +255,9 @@ def test_a_shape_too_large_for_memory_is_refused_before_it_is_allocated(dataset)
             file.require_group("t0_fields").create_dataset(name, huge, "f4", chunks=(1, 8, 8))
     with pytest.raises(ValueError, match="the manifest says"):
         open_dataset(dataset[0], verify=False).batch()
+
+
+def test_many_small_samples_are_read_back(tmp_path):
+    f = torch.arange(1500.0).reshape(1500, 1, 1).expand(-1, -1, 8)
+    OperatorDataset.from_arrays(f, -f, Grid((8,))).save(tmp_path / "data")
+    assert torch.equal(open_dataset(tmp_path / "data").batch([1499])[1], -f[1499:])
