@@ -314,6 +314,9 @@ def test_a_run_starts_from_the_operator_of_another(trained, tmp_path, darcy):
     assert torch.allclose(tuned.predict(f), start.predict(f), rtol=1e-3)
     # the folder describes the run without the first one, which only a start needs
     assert load_run(tmp_path / "tuned").experiment == experiment
+    padded = experiment.with_changes(network=experiment.network.with_changes(padding=0.25))
+    run_experiment(padded, tmp_path / "padded", data=tmp_path / "data")
+    assert load_run(tmp_path / "padded").operator.network.padding == (0.25, 0.25)
     other = experiment.with_changes(network=experiment.network.with_changes(width=5))
     with pytest.raises(ValueError, match="a network of other weights: leave network out"):
         run_experiment(other, tmp_path / "other", data=tmp_path / "data")
