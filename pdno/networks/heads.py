@@ -158,12 +158,13 @@ class Transport(HeadModule):
         """The next frame, from the input f (B, k·C, *N)."""
         whole = Grid(tuple(f.shape[2:])).shape
         coarse = self.network_grid(Grid(whole)).shape
-        past = self.resample(f[:, : -self.channels], coarse)
         u, substeps = f[:, -self.channels :], self.options.substeps
+        earlier = f[:, : -self.channels]
+        past = [self.resample(earlier, coarse)] if earlier.shape[1] else []
         for _ in range(substeps):
             smooth = self.resample(u, coarse)
             flow = [] if self.options.velocity is None else [self.flow_midway(smooth)]
-            outputs = network(torch.cat([past, smooth, *flow], dim=1))
+            outputs = network(torch.cat([*past, smooth, *flow], dim=1))
             displacement = outputs[:, : self.dim] * (REACH / substeps)
             if flow:
                 displacement = displacement + self.pace * (REACH / substeps) * flow[0]

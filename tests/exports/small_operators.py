@@ -59,6 +59,9 @@ OPERATORS = {
     "fine state": lambda: recurrent(
         carried(velocity="biot-savart", coarsen=2, refine=1), pdno.Rollout(), 2
     ),
+    "fine state of one frame": lambda: recurrent(
+        flow(head=pdno.TransportHead(coarsen=2)), pdno.Markov(residual=False), 2
+    ),
     "space-time": lambda: recurrent(
         pdno.FNO(3, 2, 1, width=4, layers=2, modes=(4, 4, 2)), pdno.SpaceTime(), 2
     ),

@@ -62,7 +62,9 @@ def test_frozen_operators_predict_as_they_did(family, points):
     with torch.no_grad():
         result = frozen(f[:, -frozen.input_channels :])
     assert result.shape == expected.shape and relative(result, expected) < 5e-6
-    if in_turn and operator.task.kind != "space-time":
+    # a file of one step drops the scales between frames that only a finer state holds
+    whole = getattr(operator.network, "coarsen", 1) == 1
+    if in_turn and operator.task.kind != "space-time" and whole:
         with torch.no_grad():
             window, step = f[:, -frozen.input_channels :], freeze(operator, points)
             for frame in expected.unbind(1):
