@@ -276,7 +276,7 @@ class FrozenPredictor(nn.Module):
         super().__init__()
         assert operator.sampling is not None
         self.task, self.grid, self.times = operator.task, grid, times
-        self.frame_grid, self.recurrent = grid, hasattr(operator.task, "residual")
+        self.frame_grid, recurrent = grid, hasattr(operator.task, "residual")
         frames, net = getattr(self.task, "frames", None), operator.on(grid)
         self.output_channels = operator.sampling.output_channels
         self.input_channels = operator.sampling.input_channels
@@ -294,7 +294,7 @@ class FrozenPredictor(nn.Module):
         elif isinstance(self.task, SpaceTime):
             grid = Grid((*grid.shape, len(times or ())))
         # recurrent tasks carry frames on the grid that a head wants
-        self.finer = int(getattr(net.network, "coarsen", 1)) if self.recurrent else 1
+        self.finer = int(getattr(net.network, "coarsen", 1)) if recurrent else 1
         if self.finer > 1:
             for axis, n in enumerate(grid.shape):
                 self.register_buffer(f"interpolated_{axis}", resampling_matrix(n, self.finer * n))

@@ -15,6 +15,7 @@ With `coarsen` the network and the velocity see only the modes of u that a coars
 δ and r are interpolated back. The warp moves the fine scales of u all the same.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -43,7 +44,7 @@ Velocity = Literal["field", "biot-savart", "learned"]
 Network = Callable[[Tensor], Tensor]
 
 
-class Head(Record):
+class Head(Record, ABC):
     """The options of a head; `attach` makes its module after the last layer of a network."""
 
     if TYPE_CHECKING:  # each has its own as a field, which specifications name it by
@@ -57,8 +58,9 @@ class Head(Record):
         """Outputs of the network below the head."""
         return out_channels
 
+    @abstractmethod
     def attach(self, dim: int, out_channels: int, last: nn.Module) -> "HeadModule":
-        raise NotImplementedError
+        """The module of the head, after the last layer of a network."""
 
 
 class HeadModule(nn.Module):
