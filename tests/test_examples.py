@@ -88,6 +88,11 @@ def test_predictions_where_nothing_was_measured(tmp_path):
     check_picture(tmp_path / "scattered_points.png")
 
 
+def test_the_stress_of_unseen_plates(tmp_path):
+    assert load("elasticity.py").main(tmp_path, samples=24, epochs=4) < 0.4
+    check_picture(tmp_path / "elasticity.png")
+
+
 def test_a_unet_learns_with_a_layer_of_ours(tmp_path):
     assert load("layer_in_unet.py").main(tmp_path) < 0.1
     check_picture(tmp_path / "layer_in_unet.png")
@@ -183,7 +188,7 @@ def test_the_equation_of_noisy_trajectories(tmp_path, capsys):
 
 def test_the_gallery_has_every_example_and_its_picture():
     page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
-    assert len(EXAMPLES) == 14
+    assert len(EXAMPLES) == 15
     assert sorted(re.findall(r"literalinclude} \.\./examples/(\w+)\.py", page)) == [
         path.stem for path in EXAMPLES
     ]
