@@ -32,7 +32,7 @@ MOST_FOR_TERMS = 20  # trajectories by which terms are chosen, as more cost time
 SLACK = 1.2  # by what the residuals may be larger, as the noise is not exactly known
 VISIBLE = 4.0  # squared: a coefficient of natural size is seen at two standard errors
 SHARE = 0.2  # of a direction without information from which on a term counts as part of it
-PAYS = 0.01  # of the expected errors: less does not pay for a term
+WORTHWHILE = 0.01  # reduction of the prediction error, in units of the expected one, for a term
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,8 +120,9 @@ class Discovery:
         xi = torch.arange(max(4, round(1.5 * self.reach)) + 1)[:, None]
         learned, bars = self.generator.symbol_with_bars(xi)
         truth = None if exact is None else exact.symbol_with_bars(xi)[0].numpy()
-        numbers = xi[:, 0].numpy(), learned.numpy(), bars.numpy()
-        return plot_learned_symbol(*numbers, self.reach, truth)
+        return plot_learned_symbol(
+            xi[:, 0].numpy(), learned.numpy(), bars.numpy(), self.reach, truth
+        )
 
 
 def discover(
@@ -154,24 +155,33 @@ def discover(
     """
     data = Trajectories(u, tuple(map(float, times)), tolerance)
     count = min(len(u), MOST_FOR_TERMS)
-    held = max(1, count // 5) if count > 1 else 0
-    few, train = data.subset(range(count)), data.subset(range(count - held))
+    trained = count - max(1, count // 5) if count > 1 else count
+    first, train = data.subset(range(count)), data.subset(range(trained))
     library = _library(terms, data, period)
     full = fit_generator(library, train, window)
-    validation = data.subset(range(count - held, count)) if held else train
+    validation = data.subset(range(trained, count)) if trained < count else train
     chosen, path = _select(full, validation)
     if full.misfit > _limit(full, data):  # not even all terms together fit
-        final = fit_generator(chosen.generator, few, window)
+        final = fit_generator(chosen.generator, first, window)
     else:
-        final = _settle(chosen.generator, library, few, window)
+        final = _settle(chosen.generator, library, first, window)
     if count < len(u):
         final = fit_generator(final.generator, data, window)
     limit = _limit(final, data)
     generator = final.generator.with_coefficients(final.generator.coefficients)
     generator.covariance = final.covariance
-    noise, reach = tuple((data.noise / data.scale).tolist()), int(data.reach.max())
-    numbers = final.misfit <= limit, final.misfit, limit, final.window, noise, reach
-    return Discovery(generator, *numbers, len(u), _alike(full), path)
+    return Discovery(
+        generator,
+        accepted=final.misfit <= limit,
+        misfit=final.misfit,
+        limit=limit,
+        window=final.window,
+        noise=tuple((data.noise / data.scale).tolist()),
+        reach=int(data.reach.max()),
+        trajectories=len(u),
+        alike=_alike(full),
+        path=path,
+    )
 
 
 def _library(terms: Terms | None, data: Trajectories, period: float) -> Generator:
@@ -193,7 +203,7 @@ def _select(full: Fit, validation: Trajectories) -> tuple[Fit, tuple[tuple[int, 
     errors = [problem.frame_squares(fit.generator) for fit in fits]
     means = [float(e.mean()) for e in errors]
     best = errors[min(range(len(errors)), key=means.__getitem__)]
-    allowed, chosen = PAYS * validation.modes * validation.u.shape[2], 0
+    allowed, chosen = WORTHWHILE * validation.modes * validation.u.shape[2], 0
     for k, (fit, e) in enumerate(zip(fits, errors, strict=True)):
         if fit.squares > full.squares + k * _price(full) * full.unit:
             break
@@ -221,8 +231,8 @@ def _settle(start: Generator, library: Generator, data: Trajectories, window: in
         best = max(absent, key=gains.__getitem__, default=0)
         if not absent or gains[best] < 2 * _price(final) * final.unit:
             break
-        rows = [k for k in range(len(names)) if k == best or k not in absent]
-        final = fit_generator(library.with_coefficients(c[rows], rows), data, window)
+        chosen = [k for k in range(len(names)) if k == best or k not in absent]
+        final = fit_generator(library.with_coefficients(c[chosen], chosen), data, window)
     return final
 
 

@@ -37,11 +37,7 @@ class Coefficient:
         return f"({size:.{digits}f} {plus_minus} {self.bar:.{digits}f})"
 
     def simple(self) -> float | None:
-        """The number with the fewest digits, at most three, within the bar, if it is the only one.
-
-        None where there is none, where the bar also holds others with as many digits, or where the
-        coefficient has no bar.
-        """
+        """The number with the fewest digits, at most three, if the bar holds only one such."""
         if not 0 < self.bar < WIDEST * abs(self.value) or not self.identified:
             return None
         for digits in range(1, MOST_DIGITS + 1):
@@ -90,7 +86,7 @@ class Equation:
         for c in self.coefficients:
             if c.field == field:
                 sign = "-" if c.value < 0 else "+" if side else ""
-                term = "" if c.term == "1" else _latex(c.term) if latex else _spelled(c.term)
+                term = "" if c.term == "1" else _spell(c.term, latex=latex)
                 number = c.number(r"\pm" if latex else "±")
                 number = "" if number == "1" and term else number
                 words = " ".join(filter(None, (number, term)))
@@ -106,16 +102,13 @@ def _phase(numbers: str) -> str:
     return parts
 
 
-def _spelled(term: str) -> str:
-    """The text of a term with the phase of a wave written out."""
-    wave = re.fullmatch(r"(cos|sin)\((.+)\)", term)
-    return f"{wave[1]} 2π({_phase(wave[2])})" if wave else term
-
-
-def _latex(term: str) -> str:
-    wave = re.fullmatch(r"(cos|sin)\((.+)\)", term)
-    if wave:
-        return rf"\{wave[1]} 2\pi({_phase(wave[2])})"
+def _spell(term: str, *, latex: bool) -> str:
+    """The text of a term, with the phase of a wave written out."""
+    if wave := re.fullmatch(r"(cos|sin)\((.+)\)", term):
+        phase = _phase(wave[2])
+        return rf"\{wave[1]} 2\pi({phase})" if latex else f"{wave[1]} 2π({phase})"
+    if not latex:
+        return term
     words = [re.sub(r"_([xyz]+)", r"_{\1}", word) for word in term.split()]
     text = r" \, ".join(words).replace("Δ²", r"\Delta^2 ").replace("Δ", r"\Delta ")
     return text.replace("v·∇", r"v \cdot \nabla ")

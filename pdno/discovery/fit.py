@@ -103,22 +103,22 @@ class GaussNewton:
         """Levenberg and Marquardt, from the coefficients of a generator."""
         states, damping = [segment.first for segment in self.segments], 1e-6
         equations = self._equations(generator, states)
-        after = sum(e.squares for e in equations)
+        squares = sum(e.squares for e in equations)
         for _ in range(MOST_ITERATIONS):
-            step, new, damping = self._step(generator, states, equations, damping)
+            step = self._step(generator, states, equations, damping)
             if step is None:
                 break
-            generator, states, before = step, new, after
+            (generator, states, damping), before = step, squares
             equations = self._equations(generator, states)
-            after = sum(e.squares for e in equations)
-            if after > before * (1 - ENOUGH) or after < ENOUGH * self.observed:
+            squares = sum(e.squares for e in equations)
+            if squares > before * (1 - ENOUGH) or squares < ENOUGH * self.observed:
                 break  # or the rest is far below what noise and tolerance explain
         return self._result(generator, equations, states)
 
     def _step(
         self, generator: Generator, states: list[Tensor], equations: list[_Normal], damping: float
-    ) -> tuple[Generator | None, list[Tensor], float]:
-        """A step that lowers the sum of squares, or None."""
+    ) -> tuple[Generator, list[Tensor], float] | None:
+        """A step that lowers the sum of squares, if there is one, and the next damping."""
         (matrix, right), before = self._eliminated(equations), sum(e.squares for e in equations)
         size = matrix.diagonal().clamp(min=1e-300).sqrt()
         scaled, c = matrix / size / size[:, None], generator.coefficients.detach()
@@ -131,7 +131,7 @@ class GaussNewton:
             if self.squares(candidate, new) < before:
                 return candidate, new, damping / 30
             damping = max(damping, 1e-6) * 30
-        return None, states, damping
+        return None
 
     def gains(self, generator: Generator, states: list[Tensor], absent: list[int]) -> Tensor:
         """By how much each of the absent terms, beside the others, would lower the squares."""
@@ -144,9 +144,9 @@ class GaussNewton:
         return gains
 
     def _state_change(self, e: _Normal, change: Tensor) -> Tensor | float:
-        count = len(change)
         if not len(self.directions):
             return 0.0
+        count = len(change)
         right = e.right[:, count:] - e.matrix[:, count:, :count] @ change
         along = torch.linalg.solve(e.matrix[:, count:, count:], right)
         return torch.einsum("bm,mc...->bc...", along, self.directions)
@@ -159,8 +159,8 @@ class GaussNewton:
             h, g = e.matrix[:, :count, :count], e.right[:, :count]
             if free:
                 mixed = e.matrix[:, :count, count:]
-                known = torch.cat([mixed.mT, e.right[:, count:, None]], dim=2)
-                solved = torch.linalg.solve(e.matrix[:, count:, count:], known)
+                both = torch.cat([mixed.mT, e.right[:, count:, None]], dim=2)
+                solved = torch.linalg.solve(e.matrix[:, count:, count:], both)
                 h = h - mixed @ solved[..., :count]
                 g = g - (mixed @ solved[..., count:])[..., 0]
             total, right = total + h.sum(dim=0), right + g.sum(dim=0)
@@ -185,9 +185,9 @@ class GaussNewton:
         squares = float(residual.square().sum())
         if free:
             first = data.weigh(segment.first - states).flatten(1)
-            known = data.weigh(self.directions).flatten(1)
-            matrix[:, count:, count:] += known @ known.T
-            right[:, count:] += first @ known.T
+            waves = data.weigh(self.directions).flatten(1)
+            matrix[:, count:, count:] += waves @ waves.T
+            right[:, count:] += first @ waves.T
             squares += float(first.square().sum())
         return _Normal(matrix, right, squares)
 
@@ -224,15 +224,20 @@ class GaussNewton:
     def _result(self, generator: Generator, equations: list[_Normal], states: list[Tensor]) -> Fit:
         matrix, _ = self._eliminated(equations)
         count = len(matrix)
-        single = sum(e.matrix[:, :count, :count].sum(dim=0).diagonal() for e in equations)
+        singles = [e.matrix[:, :count, :count].sum(dim=0).diagonal() for e in equations]
         changes = [self.data.weigh(s.later - s.first[:, None]) for s in self.segments]
-        motion = sum(float(change.square().sum()) for change in changes)
-        squares = sum(e.squares for e in equations)
-        freedom = self.observed - count
-        assert isinstance(single, Tensor)
-        numbers = self.observed * self.data.points // max(self.data.modes, 1)
-        sizes = single, motion, self.data.widening(numbers)
-        return Fit(generator, self.window, squares, freedom, matrix, *sizes, states)
+        values = self.observed * self.data.points // max(self.data.modes, 1)
+        return Fit(
+            generator,
+            self.window,
+            squares=sum(e.squares for e in equations),
+            freedom=self.observed - count,
+            matrix=matrix,
+            single=torch.stack(singles).sum(dim=0),
+            motion=sum(float(change.square().sum()) for change in changes),
+            widening=self.data.widening(values),
+            states=states,
+        )
 
 
 def fit_generator(generator: Generator, data: Trajectories, window: int | None = None) -> Fit:

@@ -6,11 +6,11 @@ states: they solve a linear equation with the same A, so the solver advances the
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.functional import jacobian
 
 from pdno.discovery.equation import NORMAL_95, Coefficient, Equation
 from pdno.discovery.terms import Term, parse_term
@@ -21,7 +21,7 @@ from pdno.spectral.grid import Grid
 from pdno.symbols.analytic import DifferentialOperator
 
 Terms = Sequence[str | Term] | Mapping[str, Sequence[str | Term]]
-Pairs = Sequence[tuple[int, int]]
+Pairs = Sequence[Sequence[int]]
 LinearTerm = tuple[int, int, int, Tensor]
 """Number of the coefficient, input, field and a(ξ)."""
 Product = tuple[int, int, Pairs]
@@ -106,10 +106,11 @@ class Generator(nn.Module, EvolutionEquation):
         errors: Sequence[float | None] = [None] * len(self.terms)
         if self.covariance is not None:
             errors = self.covariance.diagonal().sqrt().tolist()
-        values = zip(self.listed(), self.coefficients.tolist(), errors, strict=True)
-        return Equation(
-            self.names, tuple(Coefficient(t.text, t.field, c, error) for t, c, error in values)
-        )
+        coefficients = [
+            Coefficient(term.text, term.field, c, error)
+            for (term, c), error in zip(self.pairs(), errors, strict=True)
+        ]
+        return Equation(self.names, tuple(coefficients))
 
     def linear_symbol(self, field: int = 0) -> DifferentialOperator:
         """A(ξ/L) of one field as a symbol of integer modes, for `pdno.certify` and others."""
@@ -129,16 +130,14 @@ class Generator(nn.Module, EvolutionEquation):
 
         Both are complex: bars of the real part are real, those of the imaginary part imaginary.
         """
-        rows = [k for k, t in enumerate(self.listed()) if t.diagonal and t.field == 0]
-        learned = torch.zeros(len(xi), dtype=torch.complex128)
-        if not rows:
-            return learned, learned
-        scaled = xi.double() / self.period
-        values = [self.listed()[k].tables(scaled, self.dim)[0][0].detach() for k in rows]
-        tables, c = torch.stack(values), self.coefficients.detach()[rows]
+        tables = torch.zeros(len(self.terms), len(xi), dtype=torch.complex128)
+        for k, term in enumerate(self.listed()):
+            if term.diagonal and term.field == 0:
+                tables[k] = term.tables(xi.double() / self.period, self.dim)[0][0].detach()
+        c = self.coefficients.detach()
         learned = torch.einsum("k,km->m", c.to(tables.dtype), tables)
-        zero = torch.zeros(len(c), len(c), dtype=c.dtype)
-        covariance = zero if self.covariance is None else self.covariance[rows][:, rows]
+        covariance = torch.zeros(len(c), len(c), dtype=c.dtype)
+        covariance = covariance if self.covariance is None else self.covariance
         parts = [
             torch.einsum("km,kl,lm->m", part, covariance, part).clamp(min=0).sqrt()
             for part in (tables.real, tables.imag)
@@ -155,13 +154,11 @@ class Generator(nn.Module, EvolutionEquation):
         A is dissipative.
         """
 
-        def jacobian(state: Tensor) -> Tensor:
-            state = state.detach().requires_grad_()
-            rates = self.rate(state[None]).flatten()
-            rows = [torch.autograd.grad(rate, state, retain_graph=True)[0] for rate in rates]
-            return torch.stack(rows).flatten(1)
+        def rate(state: Tensor) -> Tensor:
+            return self.rate(state[None]).flatten()
 
-        matrices = torch.stack([jacobian(state) for state in u.double()])
+        rows = [jacobian(rate, state) for state in u.double()]  # type: ignore[no-untyped-call]
+        matrices = torch.stack(rows).flatten(2)
         largest: Tensor = torch.linalg.eigvalsh((matrices + matrices.mT) / 2)[:, -1]
         return largest.clamp(min=0.0)
 
@@ -169,7 +166,6 @@ class Generator(nn.Module, EvolutionEquation):
         return f"Generator({', '.join(f'{c:.6g} {term.text}' for term, c in self.pairs())})"
 
 
-@dataclass(frozen=True)
 class Sensitivity(EvolutionEquation):
     """u_t = G(u; c) with its tangents by c and, if the start of tangents is not 0, by u(0):
 
@@ -179,14 +175,9 @@ class Sensitivity(EvolutionEquation):
     first. Growth rates Re A(ξ) are cut at `growth`, so that bad first guesses do not blow up.
     """
 
-    generator: Generator
-    tangents: int
-    growth: float
-
-    @property
-    def fields(self) -> int:  # type: ignore[override]
-        """u and its tangents, each with all fields of the generator."""
-        return (1 + self.tangents) * self.generator.fields
+    def __init__(self, generator: Generator, tangents: int, growth: float) -> None:
+        self.generator, self.tangents, self.growth = generator, tangents, growth
+        self.fields = (1 + tangents) * generator.fields
 
     def discretise(self, grid: Grid, device: torch.device | None = None) -> Semilinear:
         """The linear part is that of the generator, for each of the fields."""
@@ -208,29 +199,26 @@ class TermsOnGrid:
         self.band = band_mask(grid, device)[..., : self.modes[-1]]
         self.lowest = xi.abs().amax(dim=-1) <= 1
         self.sources, self.linear_terms = list[tuple[int, int, Tensor]](), list[LinearTerm]()
-        self.products: list[Product] = []
-        tables, keys = list[Tensor](), dict[tuple[int, bytes], int]()
+        self.products, factors = list[Product](), dict[tuple[int, bytes], tuple[int, Tensor]]()
+
+        def number(field: int, table: Tensor) -> int:
+            """The number of a factor."""
+            key = field, table.detach().cpu().numpy().tobytes()
+            return factors.setdefault(key, (len(factors), table))[0]
+
         for k, term in enumerate(generator.listed()):
-            values = term.tables(xi / generator.period, grid.dim)
+            tables = term.tables(xi / generator.period, grid.dim)
             if term.source is not None:
                 f = term.source.values(grid).to(xi.device)
                 self.sources.append((k, term.field, transform(f, grid.dim, self.modes)))
             elif term.linear:
-                self.linear_terms.append((k, term.inputs[0], term.field, values[0][0]))
+                self.linear_terms.append((k, term.inputs[0], term.field, tables[0][0]))
             else:
-                pairs = []
-                for components in zip(*values, strict=True):
-                    pair = []
-                    for i, table in zip(term.inputs, components, strict=True):
-                        key = (i, table.detach().cpu().numpy().tobytes())
-                        if key not in keys:
-                            keys[key] = len(tables)
-                            tables.append(table)
-                        pair.append(keys[key])
-                    pairs.append((pair[0], pair[1]))
+                components = zip(*tables, strict=True)
+                pairs = [list(map(number, term.inputs, pair)) for pair in components]
                 self.products.append((k, term.field, pairs))
-        self.inputs = torch.tensor([i for i, _ in keys], dtype=torch.long, device=xi.device)
-        self.tables = torch.stack(tables) if tables else None
+        self.inputs = torch.tensor([i for i, _ in factors], dtype=torch.long, device=xi.device)
+        self.tables = torch.stack([table for _, table in factors.values()]) if factors else None
         coupled = any(i != o for _, i, o, _ in self.linear_terms)
         self.explicit = bool(self.products or self.sources or coupled)
         zero = torch.zeros_like(self.band, dtype=torch.complex128)
@@ -300,10 +288,10 @@ class TermsOnGrid:
         if f is not None and self.tables is not None:
             largest, sizes = f.detach().abs().flatten(2).amax(dim=2), self.tables.detach().abs()
             for k, _, pairs in self.products:
-                for a, b in pairs:
-                    for one, other in ((a, b), (b, a)):
-                        speed = c[k] * largest[:, one]
-                        turn = turn + speed[(..., *[None] * dim)] * sizes[other]
+                for factors in pairs:
+                    for a, b in (factors, factors[::-1]):
+                        speed = c[k] * largest[:, a]
+                        turn = turn + speed[(..., *[None] * dim)] * sizes[b]
         for k, i, o, table in self.linear_terms:
             if i != o:
                 turn = turn + c[k] * table.detach().abs()

@@ -52,15 +52,12 @@ class Term(nn.Module):
     ) -> None:
         super().__init__()
         if len(symbols) > 2 or bool(symbols) == (source is not None):
-            problem = f"term {text!r} has {len(symbols)} symbols, source {source}"
-            raise ValueError(f"{problem}; expected one or two symbols, or a source")
-        for symbol in symbols:
-            if symbol.in_channels != 1 or symbol.depends_on_x or symbol.takes_time:
-                wrong = f"a symbol of term {text!r} has several inputs, or depends on x or t"
-                raise ValueError(f"{wrong}; expected a(ξ) of one field")
-        if len({symbol.out_channels for symbol in symbols}) > 1 or (
-            len(symbols) == 1 and symbols[0].out_channels > 1
-        ):
+            wrong = f"term {text!r} has {len(symbols)} symbols, source {source}"
+            raise ValueError(f"{wrong}; expected one or two symbols, or a source")
+        if any(s.in_channels != 1 or s.depends_on_x or s.takes_time for s in symbols):
+            raise ValueError(f"term {text!r}: expected symbols a(ξ) of one field")
+        lengths = {symbol.out_channels for symbol in symbols}
+        if len(lengths) > 1 or (len(symbols) == 1 and lengths != {1}):
             raise ValueError(f"the factors of term {text!r} differ in length")
         self.text, self.source, self.field = text, source, field
         self.symbols = nn.ModuleList(symbols)
@@ -112,29 +109,21 @@ def parse_term(text: str, dim: int, names: Sequence[str] = ("u",), field: int = 
         if dim != 2:
             raise ValueError(f"term {text!r} in {dim} dimensions; expected a flow in the plane")
         return Term(text, [BiotSavart(), Gradient(2)], [names.index(flow[1])] * 2, field=field)
-    factors = [_parse_factor(part, text, dim, names) for part in text.split()]
-    return Term(text, [s for s, _ in factors], [i for _, i in factors], field=field)
-
-
-def _parse_factor(
-    part: str, text: str, dim: int, names: Sequence[str]
-) -> tuple[DifferentialOperator, int]:
+    symbols, inputs = list[Symbol](), list[int]()
     pattern = rf"(Δ²|Δ|)({'|'.join(map(re.escape, names))})(?:_([{AXES[:dim]}]+))?"
-    match = re.fullmatch(pattern, part)
-    if match is None:
-        examples = f"{names[0]}_x, Δ{names[0]}, v·∇{names[0]}, cos({','.join('1' * dim)})"
-        raise ValueError(
-            f"cannot read {part!r} of term {text!r} with the fields {', '.join(names)} in {dim} "
-            f"dimensions; expected words such as {examples}"
+    for part in text.split():
+        factor = re.fullmatch(pattern, part)
+        if factor is None:
+            fields = f"the fields {', '.join(names)} in {dim} dimensions"
+            example = f"{names[0]}_x, Δ{names[0]}, v·∇{names[0]}, cos({','.join('1' * dim)})"
+            raise ValueError(f"cannot read {part!r} with {fields}; expected words as {example}")
+        powers = Counter(
+            tuple((factor[3] or "").count(AXES[k]) + 2 * axes.count(k) for k in range(dim))
+            for axes in product(range(dim), repeat=("", "Δ", "Δ²").index(factor[1]))
         )
-    base = [(match[3] or "").count(axis) for axis in AXES[:dim]]
-    powers = Counter(
-        tuple(n + 2 * axes.count(axis) for axis, n in enumerate(base))
-        for axes in product(range(dim), repeat=("", "Δ", "Δ²").index(match[1]))
-    )
-    return DifferentialOperator(list(powers), list(map(float, powers.values()))), names.index(
-        match[2]
-    )
+        symbols.append(DifferentialOperator(list(powers), list(map(float, powers.values()))))
+        inputs.append(names.index(factor[2]))
+    return Term(text, symbols, inputs, field=field)
 
 
 def field_names(count: int) -> tuple[str, ...]:

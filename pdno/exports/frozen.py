@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
 from pdno.networks.heads import Transport, diffuse
-from pdno.networks.neural_operator import NeuralOperator, cut
+from pdno.networks.neural_operator import NeuralOperator
 from pdno.operators.pseudo_differential import PseudoDifferentialOperator, truncate_rank
 from pdno.operators.warp import interpolation_coefficients, read_between
 from pdno.spectral.calculus import every_point, resampling_matrix
@@ -176,11 +176,9 @@ class FrozenLift(nn.Module):
 
     def __init__(self, network: NeuralOperator, grid: Grid) -> None:
         super().__init__()
-        weight, channels = network.lift.weight, network.in_channels
-        channels += 0 if network.head is None else network.head.options.inputs(network.dim)
-        bias = network.enter(weight.new_zeros(1, channels, *grid.shape), grid)
-        self.register_buffer("weight", weight[:, :channels])
-        self.register_buffer("bias", cut(bias, grid).flatten(2))
+        weight, bias = network.lift_on(grid)
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", bias)
 
     def forward(self, f: Tensor) -> Tensor:
         lifted = self.get_buffer("weight") @ f.flatten(2) + self.get_buffer("bias")
@@ -192,7 +190,7 @@ class FrozenNetwork(nn.Module):
 
     def __init__(self, network: NeuralOperator, grid: Grid, t: Time, shared: SharedTables) -> None:
         super().__init__()
-        self.grid, below = grid, grid if network.head is None else network.head.network_grid(grid)
+        self.grid, below = grid, network.grid_below(grid)
         inner = network.inner_grid(below)
         self.network = copy.deepcopy(network, {id(p): p for p in network.parameters()})
         self.network.coordinates = "none"

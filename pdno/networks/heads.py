@@ -15,9 +15,8 @@ With `coarsen` the network and the velocity see only the modes of u that a coars
 δ and r are interpolated back. The warp moves the fine scales of u all the same.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny
@@ -44,11 +43,8 @@ Velocity = Literal["field", "biot-savart", "learned"]
 Network = Callable[[Tensor], Tensor]
 
 
-class Head(Record, ABC):
-    """The options of a head; `attach` makes its module after the last layer of a network."""
-
-    if TYPE_CHECKING:  # each has its own as a field, which specifications name it by
-        kind: str
+class Head(Record):
+    """The options of a head; those of this class are for networks without one."""
 
     def inputs(self, dim: int) -> int:
         """Inputs of the network beyond f."""
@@ -58,9 +54,9 @@ class Head(Record, ABC):
         """Outputs of the network below the head."""
         return out_channels
 
-    @abstractmethod
-    def attach(self, dim: int, out_channels: int, last: nn.Module) -> "HeadModule":
+    def attach(self, dim: int, out_channels: int, last: nn.Module) -> "HeadModule | None":
         """The module of the head, after the last layer of a network."""
+        return None
 
 
 class HeadModule(nn.Module):
@@ -121,10 +117,10 @@ HEADS: dict[str, type[Head]] = {"transport": TransportHead}
 AnyHead = Annotated[SerializeAsAny[Head] | str | None, BeforeValidator(by_kind("head", HEADS))]
 
 
-def make_head(head: AnyHead) -> Head | None:
-    """The options of a head, of its kind, or of a record {"kind": ..., ...}; None has none."""
-    options: object = by_kind("head", HEADS)(head)
-    if options is not None and not isinstance(options, Head):
+def make_head(head: AnyHead) -> Head:
+    """The options of a head, of its kind, or of a record {"kind": ..., ...}; None is no head."""
+    options = Head() if head is None else by_kind("head", HEADS)(head)
+    if not isinstance(options, Head):
         raise ValueError(f"head is {head!r}; expected None, 'transport' or a TransportHead")
     return options
 

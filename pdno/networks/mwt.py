@@ -63,7 +63,7 @@ class MWT(RecordsArguments, nn.Module):
     ) -> None:
         super().__init__()
         options = make_head(head)
-        if space_time and options is not None:
+        if space_time and head is not None:
             raise ValueError("a head predicts one frame, a space-time network all: leave one out")
         check_at_least("blocks", blocks)
         self.dim, self.in_channels, self.space_time = dim, in_channels, space_time
@@ -72,16 +72,15 @@ class MWT(RecordsArguments, nn.Module):
         operator = partial(operator, coarsest=coarsest, base=base, space_time=space_time)
         self.operators = nn.ModuleList(operator() for _ in range(blocks))
         pointwise, channels = CONVOLUTION[self.axes], width * wavelets**dim
-        lifted = in_channels + self.axes * append_coordinates
-        lifted += 0 if options is None else options.inputs(dim)
+        lifted = in_channels + self.axes * append_coordinates + options.inputs(dim)
         self.lift = pointwise(lifted, channels, 1)
         self.norms = nn.ModuleList(nn.BatchNorm3d(channels) for _ in range(blocks * space_time))
-        outputs = out_channels if options is None else options.outputs(dim, out_channels)
-        hidden, output = pointwise(channels, HIDDEN, 1), pointwise(HIDDEN, outputs, 1)
+        hidden = pointwise(channels, HIDDEN, 1)
+        output = pointwise(HIDDEN, options.outputs(dim, out_channels), 1)
         nn.init.xavier_normal_(hidden.weight)
         nn.init.xavier_normal_(output.weight)
         self.project = nn.Sequential(hidden, nn.ReLU(), output)
-        self.head = None if options is None else options.attach(dim, out_channels, output)
+        self.head = options.attach(dim, out_channels, output)
 
     def forward(self, f: Tensor) -> Tensor:
         """Map f (B, in_channels, *N) to u (B, out_channels, *N)."""

@@ -8,7 +8,7 @@ With a feed-forward part F = W₂ σ(W₁ · + b₁) + b₂ (not in the paper) a
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Annotated, Literal
 
@@ -66,25 +66,19 @@ class PointwiseLinear(nn.Module):
 
 
 class PreparedStep:
-    """A `NeuralOperator` on a grid and at a time: nothing is left to be found or checked.
-
-    The kernels of each K are looked up, and the coordinates are part of the bias of P.
-    """
+    """A `NeuralOperator` on a grid and at a time, with kernels and coordinates looked up."""
 
     def __init__(self, network: "NeuralOperator", grid: Grid, t: Tensor | None) -> None:
         self.network, self.grid, self.t = network, grid, t
-        below = grid if network.head is None else network.head.network_grid(grid)
-        inner, self.below = network.inner_grid(below), below
+        self.below = network.grid_below(grid)
+        inner = network.inner_grid(self.below)
         layers = [(layer, layer.values_at_nodes(inner, t)) for layer in network.layers]
         self.nbytes = sum(values.nbytes for _, values in layers)
         self.operators = [
             layer.prepare(values, inner) or partial(layer, grid=inner, t=t)
             for layer, values in layers
         ]
-        weight, channels = network.lift.weight, network.in_channels
-        channels += 0 if network.head is None else network.head.options.inputs(network.dim)
-        self.lift = weight[:, :channels].contiguous()
-        self.bias = network.lifted(weight.new_zeros(1, channels, *below.shape), below).flatten(2)
+        self.weight, self.bias = network.lift_on(self.below)
 
     def __call__(self, f: Tensor) -> Tensor:
         """u, (B, C, *N) -> (B, O, *N)."""
@@ -102,20 +96,10 @@ class PreparedStep:
 
     def outputs(self, f: Tensor) -> Tensor:
         """Those of Q."""
-        network, grid = self.network, self.below
-        lift, flat = self.lift.expand(f.shape[0], -1, -1), f.flatten(2)
-        v = torch.baddbmm(self.bias, lift, flat).reshape(f.shape[0], -1, *grid.shape)
-        v = network.surround(v, grid)
-        for layer, (operator, local) in enumerate(
-            zip(self.operators, network.locals, strict=True)
-        ):
-            if network.expand:
-                mapped = local(v, operator(v))
-                v = v + perceptron(network.expand[layer], network.contract[layer], mapped)
-            else:
-                v = network.activation(v) if layer else v
-                v = local(v, operator(v))
-        return perceptron(network.project_hidden, network.project, cut(v, grid))
+        network, weight = self.network, self.weight.expand(f.shape[0], -1, -1)
+        v = torch.baddbmm(self.bias, weight, f.flatten(2))
+        v = network.surround(v.reshape(f.shape[0], -1, *self.below.shape), self.below)
+        return network.run_blocks(v, self.operators, self.below)
 
 
 class NeuralOperator(ExactScales):
@@ -161,22 +145,21 @@ class NeuralOperator(ExactScales):
         self.padding, self.width = zeros, width
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
-        options = make_head(head)
 
         def pointwise(inputs: int, outputs: int, layers: int = len(operators)) -> nn.ModuleList:
             return nn.ModuleList(PointwiseLinear(inputs, outputs) for _ in range(layers))
 
         residual = len(operators) if feed_forward else 0
-        velocity = 0 if options is None else options.inputs(dim)
-        self.lift = PointwiseLinear(in_channels + columns[coordinates] + velocity, width)
+        options = make_head(head)
+        self.lifted_channels = in_channels + options.inputs(dim)
+        self.lift = PointwiseLinear(self.lifted_channels + columns[coordinates], width)
         self.operators = nn.ModuleList(operators)
         self.locals = pointwise(width, width)
         self.expand = pointwise(width, feed_forward, residual)
         self.contract = pointwise(feed_forward, width, residual)
         self.project_hidden = PointwiseLinear(width, PROJECT_HIDDEN)
-        outputs = out_channels if options is None else options.outputs(dim, out_channels)
-        self.project = PointwiseLinear(PROJECT_HIDDEN, outputs)
-        self.head = None if options is None else options.attach(dim, out_channels, self.project)
+        self.project = PointwiseLinear(PROJECT_HIDDEN, options.outputs(dim, out_channels))
+        self.head = options.attach(dim, out_channels, self.project)
         self._prepared = Kept[PreparedStep](MOST_KEPT * len(operators))
 
     def forward(
@@ -200,7 +183,7 @@ class NeuralOperator(ExactScales):
             return prepared.run(f)
         if self.head is None:
             return self._outputs(f, where, t)
-        network = partial(self._outputs, grid=self.head.network_grid(where), t=t)
+        network = partial(self._outputs, grid=self.grid_below(where), t=t)
         if torch.compiler.is_compiling():  # the compiler sees that symbols are evaluated again
             frame: Tensor = self.head(f, network)
             return frame
@@ -225,15 +208,23 @@ class NeuralOperator(ExactScales):
 
     def _outputs(self, f: Tensor, grid: Grid, t: Tensor | float | None = None) -> Tensor:
         """The outputs of Q, from all channels that are lifted."""
-        v, inner = self.enter(f, grid), self.inner_grid(grid)
-        for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
-            if self.expand:
-                mapped = local(v, operator(v, inner, t))
-                v = v + perceptron(self.expand[layer], self.contract[layer], mapped)
-            else:
-                v = self.activation(v) if layer else v
-                v = local(v, operator(v, inner, t))
+        return self.run_blocks(self.enter(f, grid), self.operators, grid, self.inner_grid(grid), t)
+
+    def run_blocks(
+        self, v: Tensor, operators: Iterable[Callable[..., Tensor]], grid: Grid, *where: object
+    ) -> Tensor:
+        """All blocks, each K called with v and `where`, and Q on the grid without its padding."""
+        for layer, operator in enumerate(operators):
+            v = self.activation(v) if layer and not self.expand else v
+            v = self._after(layer, v, operator(v, *where))
         return perceptron(self.project_hidden, self.project, cut(v, grid))
+
+    def _after(self, layer: int, v: Tensor, term: Tensor) -> Tensor:
+        """W v + K v, the `term`, or with a feed-forward part v + F[(W + K) v]."""
+        mapped: Tensor = self.locals[layer](v, term)
+        if not self.expand:
+            return mapped
+        return v + perceptron(self.expand[layer], self.contract[layer], mapped)
 
     def _between_points(
         self, f: Tensor, t: Tensor | float | None, grid: Grid, output_grid: Grid
@@ -243,16 +234,12 @@ class NeuralOperator(ExactScales):
             raise ValueError(f"{self.head.__class__.__name__} needs a grid: leave the head out")
         points = Points.of(grid)
         where = points if output_grid is grid else Points.of(output_grid)
-        v, inner, last = self.enter(f.flatten(2), points), self.inner_points(points), where
-        for layer, (operator, local) in enumerate(zip(self.operators, self.locals, strict=True)):
-            last = self.inner_points(where) if layer + 1 == len(self.locals) else inner
+        v, inner = self.enter(f.flatten(2), points), self.inner_points(points)
+        for layer, operator in enumerate(self.operators):
+            last = self.inner_points(where) if layer + 1 == len(self.operators) else inner
             v = self.activation(v) if layer and not self.expand else v
-            here = inner.interpolate(v, last)
-            mapped = local(here, operator(v, inner, t, output_grid=last))
-            if self.expand:
-                v = here + perceptron(self.expand[layer], self.contract[layer], mapped)
-            else:
-                v = mapped
+            term = operator(v, inner, t, output_grid=last)
+            v = self._after(layer, inner.interpolate(v, last), term)
         u = perceptron(self.project_hidden, self.project, v)
         return u.reshape(*u.shape[:2], *output_grid.shape)
 
@@ -260,7 +247,7 @@ class NeuralOperator(ExactScales):
         self, grid: Grid, t: Tensor | float | None = None
     ) -> list[tuple[PseudoDifferentialOperator, Grid, SymbolValues]]:
         """The values of all symbols on their grids, with their graph, for several calls."""
-        grid = grid if self.head is None else self.head.network_grid(grid)
+        grid = self.grid_below(grid)
         inner = self.inner_grid(grid)
         values = [(layer, inner, layer.values_at_nodes(inner, t)) for layer in self.layers]
         if self.velocity is not None:
@@ -275,11 +262,11 @@ class NeuralOperator(ExactScales):
         """
         if self.takes_time or self.pde_parameters:
             raise ValueError("symbols of time or PDE parameters vary: do not freeze them")
-        grid = grid if self.head is None else self.head.network_grid(grid)
-        inner = self.inner_grid(grid)
+        below = self.grid_below(grid)
         self._prepared.clear()
         if self.velocity is not None:
-            self.velocity.cache_values(grid)
+            self.velocity.cache_values(below)
+        inner = self.inner_grid(below)
         return [operator.cache_values(inner, tolerance) for operator in self.layers]
 
     def unfreeze(self) -> None:
@@ -355,6 +342,10 @@ class NeuralOperator(ExactScales):
         """How many times as fine the grid of a recurrence is as that of the blocks."""
         return 1 if self.head is None else getattr(self.head.options, "coarsen", 1)
 
+    def grid_below(self, grid: Grid) -> Grid:
+        """The grid of the network below its head, for fields on a grid."""
+        return grid if self.head is None else self.head.network_grid(grid)
+
     def inner_grid(self, grid: Grid) -> Grid:
         """The grid of the blocks: that of f with the padding, or twice as many points."""
         if self.extension is not None:
@@ -390,6 +381,12 @@ class NeuralOperator(ExactScales):
             f = torch.cat([f, x.to(f.dtype).expand(len(f), *x.shape[axis:])], dim=1)
         lifted: Tensor = self.lift(f)
         return lifted
+
+    def lift_on(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        """P [f, x] on a grid as W f + b, (width, C) and (1, width, N): b has the coordinates."""
+        weight, channels = self.lift.weight, self.lifted_channels
+        nothing = weight.new_zeros(1, channels, *grid.shape)
+        return weight[:, :channels].contiguous(), self.lifted(nothing, grid).flatten(2)
 
     def surround(self, v: Tensor, grid: Grid) -> Tensor:
         """v with what is around it in the blocks: zeros, or its reflections."""
