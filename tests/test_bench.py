@@ -33,8 +33,8 @@ from pdno.benchmark import (
     time_training,
 )
 from pdno.evaluation.speed import time_alternately
+from pdno.native.build import load_library
 from pdno.networks.neural_operator import count_parameters
-from pdno.operators.native import native_library
 from pdno.spectral.grid import Grid
 
 SHAPES = [(32,), (32, 32), (16, 16, 16)]
@@ -240,7 +240,7 @@ def test_the_scaling_plot_has_a_curve_per_network():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["PDNO a(x,xi)", "PDNO a(xi)"])
 def test_the_compiled_kernels_take_less_time_than_plain_torch(name):
-    if native_library() is None:
+    if load_library() is None:
         pytest.skip("no compiled kernels here")
     setting = Setting((48, 48), 12, width=16, batch=8)
     f, steps = setting.inputs(), {}

@@ -4,7 +4,7 @@ pseudo_differential    K_a of a symbol, its values cached, and the Fourier integ
 kernel                 what is summed where, and by which backend
 compiled               compiled kernels and GPU kernels as operators of torch
 reference              plain torch
-native, axes           compiled kernels for a CPU, and how they transform an axis
+native                 compiled kernels for a CPU, and their plan
 triton                 kernels for a GPU
 multiwavelet           the operator of MWT and its filters
 """

@@ -29,7 +29,7 @@ Tensors = Sequence[Tensor]
 
 
 def _operator(
-    fake: Callable[Arguments, object],
+    fake: Callable[..., object],
     *,
     backward: Callable[..., Tensors] | None = None,
     in_reference: Callable[..., Tensor] | None = None,
@@ -37,8 +37,8 @@ def _operator(
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """A function as a custom operator of torch; `fake` gives tensors like those of its result.
 
-    The gradients are those of `backward`, or where they are differentiated again those of the
-    reference; a linear operator of one tensor has an `adjoint`.
+    Gradients are those of `backward`, or of `in_reference` where they are differentiated again; a
+    linear operator of one tensor has an `adjoint`.
     """
 
     def save(ctx: Any, inputs: tuple[object, ...], output: object = None) -> None:
@@ -116,15 +116,11 @@ def _check(
         )
 
 
-def _spectrum(shape: Ints, kept: Ints) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
-    """The kept modes of a grid, which are checked, and the sizes of its spectrum."""
-    return _spectrum_of(tuple(shape), tuple(kept))
-
-
 @lru_cache(maxsize=256)
-def _spectrum_of(
+def _spectrum(
     shape: tuple[int, ...], kept: tuple[int, ...]
 ) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
+    """The kept modes of a grid, which are checked, and the sizes of its spectrum."""
     grid = Grid(shape)
     modes = kept_per_axis(grid.shape, tuple(None if k == ALL else k for k in kept))
     return modes, spectrum_shape(grid.shape, modes)
@@ -138,12 +134,18 @@ def _new_dense(field: Tensor) -> Tensor:
     return torch.empty_like(field, memory_format=torch.contiguous_format)
 
 
+def _new_gradients(*inputs: Tensor | int) -> tuple[Tensor, ...]:
+    """Like the operands of an operator, after which comes the gradient of its result."""
+    *operands, _ = (item for item in inputs if isinstance(item, Tensor))
+    return tuple(map(_new_dense, operands))
+
+
 # ---- the operator with x-factors ----
 
 
 def _sizes(c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, kept: Ints) -> Sizes:
     """The sizes of an operator, after a check of all shapes."""
-    (modes, spectrum), places = _spectrum(shape, kept), list(shape)
+    (modes, spectrum), places = _spectrum(tuple(shape), tuple(kept)), list(shape)
     outputs, inputs = (*c.shape[:2], 0, 0)[:2]
     check = partial(_check, device="cuda" if c.device.type == "cuda" else "cpu")
     check("c", c, torch.complex64, outputs, inputs, *spectrum)
@@ -169,11 +171,14 @@ def channels_last(b: Tensor, rows: Tensors) -> Tensor:
     return interpolate_rows(b.movedim((0, 1), (-2, -1)).resolve_neg().contiguous(), rows)
 
 
-def _new_channels_last(b: Tensor) -> Tensor:
-    return b.new_empty(*b.shape[2:], *b.shape[:2]).movedim((-2, -1), (0, 1))
+def _new_pairwise_gradients(
+    c: Tensor, b: Tensor, f_hat: Tensor, *_: object
+) -> tuple[Tensor, Tensor, Tensor]:
+    b_bar = b.new_empty(*b.shape[2:], *b.shape[:2]).movedim((-2, -1), (0, 1))
+    return _new_dense(c), b_bar, _new_dense(f_hat)
 
 
-@_operator(lambda c, b, f_hat, *_: (_new_dense(c), _new_channels_last(b), _new_dense(f_hat)))
+@_operator(_new_pairwise_gradients)
 def pairwise_backward(
     c: Tensor, b: Tensor, f_hat: Tensor, grad: Tensor, tables: Tensors, shape: Ints, kept: Ints
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,7 +201,8 @@ def _pairwise_reference(
 ) -> Tensor:
     space = SymbolValues(c, b, tables[0] if tables else None, tuple(tables[1:])).on_grid().space
     assert space is not None
-    return reference.pairwise(c, space, f_hat, tuple(shape), _spectrum(shape, kept)[0])
+    modes, _ = _spectrum(tuple(shape), tuple(kept))
+    return reference.pairwise(c, space, f_hat, tuple(shape), modes)
 
 
 @_operator(
@@ -223,7 +229,7 @@ def pairwise(
 # ---- sums in frequency space ----
 
 
-@_operator(lambda c, f_hat, grad: (_new_dense(c), _new_dense(f_hat)))
+@_operator(_new_gradients)
 def contract_backward(c: Tensor, f_hat: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of c and f̂."""
     _check("c", c, torch.complex64, *(*c.shape, 0, 0)[: max(2, c.dim())])
@@ -257,7 +263,7 @@ def _check_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor)
     _check("b2", b2, torch.float32, outputs)
 
 
-@_operator(lambda *tensors: tuple(map(_new_dense, tensors[:-1])))
+@_operator(_new_gradients)
 def project_backward(
     v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, grad: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -281,44 +287,40 @@ def project(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor
 # ---- transforms of fields ----
 
 
-def _transformed(fields: Tensor, shape: Ints, kept: Ints, scaled: bool, *, back: bool) -> Tensor:
-    modes, _ = _spectrum(shape, kept)
-    return native.transform(tuple(shape), modes, back, _dense(fields), scaled=scaled)
-
-
-def _analyse(grad: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
-    return analyse(grad, shape, kept, scaled)
+def _analyse(grad: Tensor, *rest: Any) -> Tensor:
+    return analyse(grad, *rest)
 
 
 @_operator(
-    lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape), adjoint=_analyse
+    lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape),
+    adjoint=_analyse,
 )
 def synthesise(f_hat: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """F⁻¹, (B, C, *K) -> (B, C, *N); scaled, the transpose of F."""
-    _, spectrum = _spectrum(shape, kept)
+    modes, spectrum = _spectrum(tuple(shape), tuple(kept))
     _check("f_hat", f_hat, torch.complex64, *(*f_hat.shape, 0, 0)[:2], *spectrum)
-    return _transformed(f_hat, shape, kept, scaled, back=False)
+    return native.transform(tuple(shape), modes, False, _dense(f_hat), scaled)
 
 
 def _new_spectra(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
-    _, spectrum = _spectrum(shape, kept)
+    _, spectrum = _spectrum(tuple(shape), tuple(kept))
     return q.new_empty(*q.shape[:2], *spectrum, dtype=q.dtype.to_complex())
 
 
 @_operator(_new_spectra, adjoint=synthesise)
 def analyse(q: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """The transpose of F⁻¹, (B, C, *N) -> (B, C, *K); scaled, F."""
+    modes, _ = _spectrum(tuple(shape), tuple(kept))
     _check("f", q, torch.float32, *(*q.shape, 0, 0)[:2], *shape)
-    return _transformed(q, shape, kept, scaled, back=True)
+    return native.transform(tuple(shape), modes, True, _dense(q), scaled)
 
 
 # ---- fields between the points of a grid ----
 
 
 def _check_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> None:
-    batch, dim, *points = (
-        (*displacement.shape, 0, 0) if displacement.dim() < 2 else displacement.shape
-    )
+    missing = (0,) * (2 - displacement.dim())
+    batch, dim, *points = (*displacement.shape, *missing)
     nodes = coefficients.shape[2:]
     _check("coefficients", coefficients, torch.float32, batch, *coefficients.shape[1:])
     _check("displacement", displacement, torch.float32, batch, len(nodes), *points)
@@ -329,18 +331,13 @@ def _check_spline(coefficients: Tensor, displacement: Tensor, degree: int) -> No
     check_choice("degree", degree, (0, 3, 5))
 
 
-@_operator(
-    lambda coefficients, displacement, grad, degree: tuple(
-        map(_new_dense, (coefficients, displacement))
-    )
-)
+@_operator(_new_gradients)
 def read_spline_backward(
     coefficients: Tensor, displacement: Tensor, grad: Tensor, degree: int
 ) -> tuple[Tensor, Tensor]:
     """The gradients of coefficients and displacement."""
     _check_spline(coefficients, displacement, degree)
-    expected = (*coefficients.shape[:2], *displacement.shape[2:])
-    _check("grad", grad, torch.float32, *expected)
+    _check("grad", grad, torch.float32, *coefficients.shape[:2], *displacement.shape[2:])
     operands = _dense(coefficients), _dense(displacement), _dense(grad)
     return native.read_spline_backward(*operands, degree)
 

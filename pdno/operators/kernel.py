@@ -8,6 +8,7 @@ and added up at once (`pairwise`): no (B, O, I, *N) tensor exists, forward or ba
 nodes of each row, the sum over i comes before the rows are transformed.
 """
 
+import math
 import os
 from collections.abc import Callable
 from functools import partial, reduce
@@ -18,10 +19,9 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from pdno.interface.errors import check_shape
-from pdno.native.build import warn_if_slow
+from pdno.native.build import load_library, warn_if_slow
 from pdno.operators import compiled, native, reference, triton
-from pdno.operators.axes import can_plan
-from pdno.operators.native import Sizes
+from pdno.operators.native import Sizes, can_plan
 from pdno.spectral.fourier import Method, Modes, choose_method, inverse, spectrum_shape, transform
 from pdno.spectral.grid import Grid, kept_per_axis
 from pdno.spectral.tracing import is_traced, is_transformed
@@ -35,7 +35,6 @@ def choose_backend(
     f: Tensor,
     grid: Grid | None = None,
     modes: Modes = None,
-    *,
     method: Method = "auto",
     work: int = 0,
 ) -> Backend:
@@ -50,75 +49,96 @@ def choose_backend(
     if f.device.type == "cpu":
         fits = grid is None or can_plan(grid.shape, kept_per_axis(grid.shape, modes))
         return "native" if fits and _has_native_code(work) else "reference"
-    if f.device.type == "cuda" and grid is not None and choose_method(grid.shape, modes) != "fft":
-        wanted = triton.available() and os.environ.get("PDNO_TRITON", "1") != "0"
-        return "triton" if wanted else "reference"
-    return "reference"
+    wanted = triton.available() and os.environ.get("PDNO_TRITON", "1") != "0"
+    if f.device.type != "cuda" or grid is None or not wanted:
+        return "reference"
+    return "reference" if choose_method(grid.shape, modes) == "fft" else "triton"
 
 
 # torch.compile need not look inside
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _has_native_code(work: int) -> bool:
-    if native.native_library() is not None:
+    if load_library() is not None:
         return True
     warn_if_slow(work)
     return False
 
 
-class _Fourier(NamedTuple):
-    """F and F⁻¹ on the kept modes, and the backend of the operator."""
+class Plan(NamedTuple):
+    """Where an operator acts, on which modes, and by which backend; F and F⁻¹ there."""
 
     grid: Grid
     modes: Modes
     method: Method
     backend: Backend
 
+    @classmethod
+    def of(
+        cls, f: Tensor, grid: Grid, modes: Modes, method: Method = "auto", work: int = 0
+    ) -> "Plan":
+        """The plan for fields like f, by `choose_backend`."""
+        return cls(grid, modes, method, choose_backend(f, grid, modes, method, work))
+
     @property
-    def kept(self) -> list[int]:
-        kept = kept_per_axis(self.grid.shape, self.modes)
-        return [compiled.ALL if k is None else k for k in kept]
+    def kept(self) -> tuple[int | None, ...]:
+        """The kept modes of each axis."""
+        return kept_per_axis(self.grid.shape, self.modes)
+
+    @property
+    def sizes(self) -> tuple[tuple[int, ...], list[int]]:
+        """The grid and its kept modes, as compiled operators take them."""
+        return self.grid.shape, [compiled.ALL if k is None else k for k in self.kept]
+
+    def check(self, values: SymbolValues, channels: tuple[int, int] = (-1, -1)) -> None:
+        """ValueError unless these are values of a symbol for outputs and inputs, -1 for any."""
+        values.check(channels, spectrum_shape(self.grid.shape, self.kept), self.grid.shape)
 
     def forward(self, f: Tensor) -> Tensor:
+        """F[f]."""
         if self.backend == "native":
-            return compiled.analyse(f, self.grid.shape, self.kept, True)
+            return compiled.analyse(f, *self.sizes, True)
         return transform(f, self.grid.dim, self.modes, method=self.method)
 
     def inverse(self, f_hat: Tensor) -> Tensor:
+        """F⁻¹[f̂]."""
         if self.backend == "native":
-            return compiled.synthesise(f_hat, self.grid.shape, self.kept, False)
+            return compiled.synthesise(f_hat, *self.sizes, False)
         return inverse(f_hat, self.grid.shape, self.modes, method=self.method)
 
 
 def apply_values(
-    values: SymbolValues,
-    f: Tensor,
-    grid: Grid,
-    modes: Modes = None,
-    *,
-    method: Method = "auto",
-    backend: Backend | None = None,
-    which: Tensor | None = None,
+    values: SymbolValues, f: Tensor, grid: Grid, modes: Modes = None, *, method: Method = "auto"
 ) -> Tensor:
     """K[f] for the values of a symbol on this grid and these modes, (B, I, *N) -> (B, O, *N).
 
-    The method "fft" or "matrix" is one of plain torch; "auto" takes the cheapest of all. Values at
-    several times are those of the samples one by one, or `which` (B,) says whose they are.
+    The method "fft" or "matrix" is one of plain torch; "auto" takes the cheapest of all.
     """
-    _check_shapes(values, f, grid, modes)
+    outputs = values.frequency.shape[-grid.dim - 2 : -grid.dim - 1]
+    work = 0 if values.space is None else f.numel() * math.prod(outputs)
+    return apply_planned(values, f, Plan.of(f, grid, modes, method, work))
+
+
+def apply_planned(
+    values: SymbolValues, f: Tensor, plan: Plan, which: Tensor | None = None
+) -> Tensor:
+    """K[f] by a plan; values at several times are those of samples `which` (B,), or of each."""
+    grid = plan.grid
+    plan.check(values)
+    inputs = values.frequency.shape[-grid.dim - 1]
+    check_shape("f", f, "B", inputs, *grid.shape, cure="channels first")
+    if not len(f):
+        raise ValueError("the batch is empty: give at least one sample")
     values = _like(values, f)
     c, b, dim = values.frequency, values.space, grid.dim
     of_pairs = b is not None and b.shape[-dim - 1] > 1
-    work = c.shape[-dim - 2] * f.numel() if of_pairs else 0
-    backend = backend or choose_backend(f, grid, modes, method=method, work=work)
-    fourier = _Fourier(grid, modes, method, backend)
-    f_hat = fourier.forward(f)
+    f_hat = plan.forward(f)
     if c.dim() == 3 + dim:
-        return (_sum_pairs if of_pairs else _sum_terms)(values, f_hat, fourier)
+        return (_sum_pairs if of_pairs else _sum_terms)(values, f_hat, plan)
     # one time per sample: each has a symbol of its own, or one with all of the same time
     if not of_pairs:
         c = c.sum(dim=1, keepdim=True) if b is None and c.shape[1] > 1 else c
         product = torch.einsum("broi...,bi...->bro...", c if which is None else c[which], f_hat)
-        parts = fourier.inverse(product.flatten(1, 2)).reshape(*product.shape[:3], *grid.shape)
+        parts = plan.inverse(product.flatten(1, 2)).reshape(*product.shape[:3], *grid.shape)
         b = values.on_grid().space
         if b is not None:
             parts = parts * (b if which is None else b[which])[:, :, :, 0]
@@ -127,25 +147,21 @@ def apply_values(
     sizes = [1] * len(f) if which is None else which.bincount().tolist()
     assert b is not None
     outputs = [
-        _sum_pairs(SymbolValues(c_t, b_t, values.basis, values.rows), f_hat_t, fourier)
+        _sum_pairs(SymbolValues(c_t, b_t, values.basis, values.rows), f_hat_t, plan)
         for c_t, b_t, f_hat_t in zip(c, b, torch.split(f_hat[order], sizes), strict=True)
     ]
     return torch.cat(outputs)[order.argsort()]
 
 
-def prepare_values(
-    values: SymbolValues, like: Tensor, grid: Grid, modes: Modes = None
-) -> Callable[[Tensor], Tensor] | None:
-    """K[f] without gradients by the compiled kernels alone, for dense f `like` this one.
+def prepare_values(values: SymbolValues, plan: Plan) -> Callable[[Tensor], Tensor] | None:
+    """K[f] without gradients by the compiled kernels alone, for dense f.
 
-    What `apply_values` looks up for every f is looked up once; None where it is needed.
+    What `apply_planned` looks up for every f is looked up once; None where it is needed.
     """
-    values = _like(values, like)
-    c, b, dim = values.frequency, values.space, grid.dim
-    if c.dim() != 3 + dim or (b is not None and (len(c) > 1 or b.shape[2] == 1)):
+    values = _like(values, torch.empty(0, dtype=torch.float32))
+    c, b, grid, kept = values.frequency, values.space, plan.grid, plan.kept
+    if c.dim() != 3 + grid.dim or (b is not None and (len(c) > 1 or b.shape[2] == 1)):
         return None
-    _check_shapes(values, like, grid, modes)
-    kept = kept_per_axis(grid.shape, modes)
     analyse, synthesise = (partial(native.transform, grid.shape, kept, back) for back in (1, 0))
     if b is None:
         total = (c[0] if len(c) == 1 else c.sum(dim=0)).resolve_conj().contiguous()
@@ -172,25 +188,15 @@ def _like(values: SymbolValues, f: Tensor) -> SymbolValues:
     return SymbolValues(frequency, space, basis, tuple(table.to(f) for table in values.rows))
 
 
-def _check_shapes(values: SymbolValues, f: Tensor, grid: Grid, modes: Modes) -> None:
-    """Raise a ValueError unless the values of a symbol are those for fields f on a grid."""
-    spectrum = spectrum_shape(grid.shape, kept_per_axis(grid.shape, modes))
-    values.check((-1, -1), spectrum, grid.shape)
-    inputs = values.frequency.shape[-grid.dim - 1]
-    check_shape("f", f, "B", inputs, *grid.shape, cure="channels first")
-    if not len(f):
-        raise ValueError("the batch is empty: give at least one sample")
-
-
-def _sum_terms(values: SymbolValues, f_hat: Tensor, fourier: _Fourier) -> Tensor:
+def _sum_terms(values: SymbolValues, f_hat: Tensor, plan: Plan) -> Tensor:
     """Σ_r b_rj F⁻¹[Σ_i c_rji f̂_i]; a large rank a few terms at a time, recomputed backward."""
-    contract = compiled.contract if fourier.backend == "native" else reference.contract
-    c, b, size = values.frequency, values.on_grid().space, fourier.grid.size
+    contract = compiled.contract if plan.backend == "native" else reference.contract
+    c, b, size = values.frequency, values.on_grid().space, plan.grid.size
     if b is None:
-        return fourier.inverse(contract(c.squeeze(0) if len(c) == 1 else c.sum(dim=0), f_hat))
+        return plan.inverse(contract(c.squeeze(0) if len(c) == 1 else c.sum(dim=0), f_hat))
 
     def some(c: Tensor, b: Tensor, f_hat: Tensor) -> Tensor:
-        parts = fourier.inverse(contract(c.flatten(0, 1), f_hat))
+        parts = plan.inverse(contract(c.flatten(0, 1), f_hat))
         return (parts.reshape(len(f_hat), *c.shape[:2], *parts.shape[2:]) * b[:, :, 0]).sum(dim=1)
 
     step = max(1, LOW_RANK_BUDGET // (b.element_size() * len(f_hat) * c.shape[1] * size))
@@ -202,22 +208,20 @@ def _sum_terms(values: SymbolValues, f_hat: Tensor, fourier: _Fourier) -> Tensor
     return total
 
 
-def _sum_pairs(values: SymbolValues, f_hat: Tensor, fourier: _Fourier) -> Tensor:
+def _sum_pairs(values: SymbolValues, f_hat: Tensor, plan: Plan) -> Tensor:
     """Σ_r Σ_i b_rji F⁻¹[c_rji f̂_i], with b on the grid or at nodes."""
-    grid, modes, method, backend = fourier
-    values = values if backend == "native" else values.on_grid()
+    values = values if plan.backend == "native" else values.on_grid()
     c, b = values.frequency, values.space
     assert b is not None
     b = b.expand(-1, c.shape[1], *b.shape[2:])
     # the gradient of c[0] would be copied into zeros of the size of c
     terms = [(c.squeeze(0), b.squeeze(0))] if len(c) == 1 else list(zip(c, b, strict=True))
-    if backend == "reference":
-        rest = f_hat, grid.shape, modes, method
+    if plan.backend == "reference":
+        rest = f_hat, plan.grid.shape, plan.modes, plan.method
         parts = [reference.pairwise(c_r, b_r, *rest) for c_r, b_r in terms]
     else:
         tables = [] if values.basis is None else [values.basis, *values.rows]
-        sizes = grid.shape, fourier.kept
-        parts = [compiled.pairwise(c_r, b_r, f_hat, tables, *sizes) for c_r, b_r in terms]
+        parts = [compiled.pairwise(c_r, b_r, f_hat, tables, *plan.sizes) for c_r, b_r in terms]
     return parts[0] if len(parts) == 1 else torch.stack(parts).sum(dim=0)
 
 

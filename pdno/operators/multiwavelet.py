@@ -7,10 +7,9 @@ large. Three kernels couple them at every level and one map acts on the coarsest
     s <- T s                                                 at the coarsest level
     s <- W⁻¹ (s + U_s, U_d)                                  up again
 
-W are the filters of `make_filters`; A, B, C and T (detail_to_detail, average_to_detail,
-detail_to_average, average_to_average) are the same on all levels. The k^d coefficients of a cell
-are channels: channel c k^d + i is coefficient i of function c. In space-time the wavelets act on x
-and y only. What a kernel is made of depends on the problem of the published operator:
+W are the filters of `make_filters`; A, B, C and T are the same on all levels. The k^d
+coefficients of a cell are channels: channel c k^d + i is coefficient i of function c. In
+space-time the wavelets act on x and y only. A kernel is made of what is published:
 
     1D             A, B, C = R                     R a multiplication of Fourier modes, linear
     2D             A = Linear ∘ ReLU ∘ R,          B, C = Linear ∘ ReLU ∘ (3x3 convolution)
@@ -123,16 +122,12 @@ class MultiwaveletOperator(nn.Module):
 
     def count_levels(self, shape: Sequence[int]) -> int:
         """Number of levels below a field of `shape` (B, C, *N), which is checked."""
-        space = tuple(shape[2 : 2 + self.dim])
+        space, least = tuple(shape[2 : 2 + self.dim]), 2**self.coarsest
         if len(shape) != 2 + self.axes or shape[1] != self.channels:
-            expected = (
-                f"{2 + self.axes} axes: batch, {self.channels} channels, {self.axes} of the grid"
-            )
-            raise ValueError(f"field has shape {tuple(shape)}; expected {expected}")
-        if any(n < 2**self.coarsest or n & (n - 1) for n in space):
-            need = (
-                f"multiwavelets need a power of two, at least {2**self.coarsest}, along every axis"
-            )
+            axes = f"batch, {self.channels} channels, {self.axes} of the grid"
+            raise ValueError(f"field is {tuple(shape)}; expected {2 + self.axes} axes: {axes}")
+        if any(n < least or n & (n - 1) for n in space):
+            need = f"expected a power of two, at least {least}, along every axis"
             raise ValueError(f"grid is {space}; {need}: resample the field or take coarsest lower")
         return min(space).bit_length() - 1 - self.coarsest
 
@@ -146,9 +141,8 @@ class SpectralKernel(nn.Module):
 
     R keeps ξ = 0 .. α-1 on the last axis and two blocks of α rows on every other one, ξ >= 0 and
     ξ < 0. On an axis of N < 2α points the published blocks overlap and the later one wins: with
-    l = min(α, N/2 + 1) the last l rows belong to the second block, counted from ITS FIRST row, and
-    the first block has what is left. So the rows of the second block mean other frequencies on
-    coarse levels than on fine ones; trained weights need it to stay so.
+    l = min(α, N/2 + 1) the last l rows are the FIRST l of the second block, which then mean other
+    frequencies than on fine levels, as trained weights expect; the first block has what is left.
     """
 
     def __init__(self, channels: int, modes: int, *, axes: int) -> None:
@@ -202,19 +196,16 @@ def make_kernel(channels: int, modes: int, *, axes: int, spectral: bool = True) 
 class MultiwaveletFilters:
     """How k polynomials per cell become k averages and k details per two cells.
 
-    On a cell a function is a sum of k scaling functions φ_i, orthonormal polynomials of degree
-    i < k on [0, 1]. On the two halves of a cell it is a sum of their copies √2 φ_j(2x),
-    √2 φ_j(2x - 1), twice as many; the k wavelets ψ_i, a polynomial on each half, fill the gap:
+    The scaling functions φ_i are orthonormal polynomials of degree i < k on [0, 1], the wavelets
+    ψ_i polynomials on each half:
 
         φ_i(x) = √2 Σ_j [ H0_ij φ_j(2x) + H1_ij φ_j(2x - 1) ],    ψ_i the same with G0, G1
 
-    So W = [[H0, H1], [G0, G1]] turns the inner products of a function with the copies into those
-    with φ and ψ, one step down. With Φ = diag(Φ0, Φ1), the Gram matrix of the copies, W Φ Wᵀ = I
-    because φ and ψ are orthonormal; hence W⁻¹ = Φ Wᵀ is the step up.
+    W = [[H0, H1], [G0, G1]] is the step down. With the Gram matrix Φ = diag(Φ0, Φ1) of the copies
+    √2 φ_j(2x), √2 φ_j(2x - 1), W Φ Wᵀ = I; hence W⁻¹ = Φ Wᵀ is the step up.
 
-    Legendre: the inner product is ∫ f g dx, Φ = I and W is orthogonal. Chebyshev: it is the sum
-    over the 2k nodes of T_2k with equal weights π/(4k), as published; the copies are not
-    orthonormal in it, and W is not orthogonal. No node is 1/2, for odd k as well.
+    Legendre: the inner product is ∫ f g dx and Φ = I. Chebyshev: it is the sum over the 2k nodes
+    of T_2k with equal weights π/(4k), as published, and W is not orthogonal.
 
     Shapes: h (H0 and H1), g and phi each (2, k, k), float64.
     """
@@ -226,9 +217,8 @@ class MultiwaveletFilters:
     def analysis(self, dim: int) -> Array:
         """One matrix for a step down, 2^d parts of a cell -> (averages, details), (2K, 2^d K).
 
-        In d dimensions the filters are the Kronecker products H⊗H and G⊗G with K = k^d rows; the
-        parts are ordered 00, 01, 10, 11. For d > 1 the mixed bands H⊗G and G⊗H are dropped, as
-        published, so that a step down and up is then a projection instead of the identity.
+        For d > 1 it has the Kronecker products H⊗H and G⊗G, over the parts 00, 01, 10, 11; without
+        H⊗G and G⊗H, as published, a step down and up is a projection instead of the identity.
         """
         return np.concatenate([_over_parts(self.h, dim), _over_parts(self.g, dim)])
 
@@ -241,9 +231,8 @@ class MultiwaveletFilters:
 def make_filters(base: str, k: int) -> MultiwaveletFilters:
     """Filters of k scaling functions and k wavelets, entries below 1e-8 set to zero.
 
-    The wavelets are the Gram-Schmidt process of √2 φ_i(2x) on the left half against all φ_j and
-    the earlier wavelets, a QR decomposition of the values at the nodes of the inner product. The
-    coefficients of each piece in the scaling functions of its half are the filters.
+    Wavelets come from the Gram-Schmidt process of √2 φ_i(2x) on the left half against all φ_j and
+    earlier wavelets, a QR decomposition of values at the nodes of the inner product.
 
     Example:
         >>> make_filters("legendre", 1).g.ravel().round(3).tolist()

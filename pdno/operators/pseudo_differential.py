@@ -2,8 +2,7 @@
 
     K_a[f]_j(x) = Σ_i a1_ij(x) F⁻¹[ a2_ij(ξ) F[f_i](ξ) ](x)                             (eq. 16)
 
-and the same for every other symbol of the separated form (see `symbols.base`); with a table for a
-symbol it is the Fourier integral operator of FNO.
+and the same for every other separated symbol (see `symbols.base`), such as the table of FNO.
 """
 
 import contextlib
@@ -19,11 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.operators.axes import most_nodes
-from pdno.operators.kernel import Backend, apply_values, choose_backend, prepare_values
+from pdno.operators.kernel import Plan, apply_planned, apply_values, prepare_values
+from pdno.operators.native import most_nodes
 from pdno.operators.scattered import apply_on_points
-from pdno.spectral.fourier import Method, Modes, spectrum_shape
-from pdno.spectral.grid import Grid, kept_per_axis, most_modes
+from pdno.spectral.fourier import Method, Modes
+from pdno.spectral.grid import Grid, most_modes
 from pdno.spectral.points import Points
 from pdno.spectral.tracing import is_traced, is_transformed
 from pdno.symbols.base import FullSymbol, Symbol, SymbolValues, Time, apply_directly
@@ -50,8 +49,7 @@ class CachedLayer:
 class Weights:
     """All that a module holds, and copies of its numbers, to see whether anything has changed.
 
-    Objects are compared by identity and numbers byte by byte, for a version counter of torch does
-    not count what is written through `p.data` or NumPy.
+    Numbers are compared byte by byte: torch does not count what is written by `p.data` or NumPy.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -152,11 +150,10 @@ class Kept(Generic[Result]):
 
 
 class Evaluated(NamedTuple):
-    """Values of a symbol on a grid, what freezing did to them, and K by the compiled kernels."""
+    """Values of a symbol on a grid, and what freezing did to them."""
 
     values: SymbolValues
     layer: CachedLayer
-    apply: Callable[[Tensor], Tensor] | None = None  #: for dense fields, without gradients
 
     @property
     def nbytes(self) -> int:
@@ -202,19 +199,12 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         where = grid or Grid(tuple(f.shape[2:]))
         if isinstance(where, Points) or output_grid is not None:
             return self._between_points(f, where, t, output_grid)
-        if t is None and (prepared := self._prepared(f, where)) is not None:
-            return prepared(f.contiguous())
-        modes = self.modes_on(where)
-        # half precision has too few digits for a Fourier transform
         with _full_precision(f.device):
-            full = f if f.dtype in (torch.float32, torch.float64) else f.float()
+            full = _widened(f)
             t, which = _distinct(t, len(f))
             work = f.numel() * self.symbol.out_channels if self.symbol.depends_on_x else 0
-            backend = choose_backend(full, where, modes, method=self.method, work=work)
-            values = self.values_at_nodes(where, t, backend)
-            return apply_values(
-                values, full, where, modes, method=self.method, backend=backend, which=which
-            )
+            plan = self.plan(full, where, work)
+            return apply_planned(self._planned_values(plan, t), full, plan, which)
 
     def _between_points(self, f: Tensor, grid: Grid, t: Time, output_grid: Grid | None) -> Tensor:
         """K_a[f] from points to points, those of grids among them."""
@@ -222,9 +212,16 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         where = points if output is grid else Points.of(output)
         flat = f.flatten(2) if grid.space_axes > 1 else f
         with _full_precision(f.device):
-            full = flat if f.dtype in (torch.float32, torch.float64) else flat.float()
-            u = apply_on_points(self.symbol, full, points, self.modes, t, output_points=where)
+            u = apply_on_points(self.symbol, _widened(flat), points, self.modes, t, where)
         return u.reshape(*u.shape[:2], *output.shape)
+
+    def plan(self, f: Tensor, grid: Grid, work: int = 0) -> Plan:
+        """How K_a acts on fields like f on a grid."""
+        return Plan.of(f, grid, self.modes_on(grid), self.method, work)
+
+    def _plan_values(self, grid: Grid) -> Plan:
+        """The plan for fields in the precision and on the device of the weights."""
+        return self.plan(next(self.symbol.parameters(), torch.empty(0)), grid)
 
     def modes_on(self, grid: Grid) -> Modes:
         """The kept modes that a grid can hold; where these are not all of them, a warning."""
@@ -241,65 +238,60 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
 
     def values(self, grid: Grid, t: Time = None) -> SymbolValues:
         """The values of the symbol on all modes and points of a grid, at time t if it has one."""
-        return self.values_at_nodes(grid, t, "reference").on_grid()
+        plan = self._plan_values(grid)._replace(backend="reference")
+        return self._planned_values(plan, t).on_grid()
 
-    def values_at_nodes(
-        self, grid: Grid, t: Time = None, backend: Backend | None = None
-    ) -> SymbolValues:
-        """The values as the operator takes them, shared or cached ones where they hold.
+    def values_at_nodes(self, grid: Grid, t: Time = None) -> SymbolValues:
+        """The values as the operator takes them: for compiled kernels factors at few nodes."""
+        return self._planned_values(self._plan_values(grid), t)
 
-        The compiled kernels, unless another backend is given, take factors at few nodes.
-        """
-        symbol, modes = self.symbol, self.modes_on(grid)
-        if backend is None:
-            like = next(symbol.parameters(), torch.empty(0))
-            backend = choose_backend(like, grid, modes, method=self.method)
-        evaluate = partial(self._evaluate, grid, modes, t, backend)
+    def _planned_values(self, plan: Plan, t: Time) -> SymbolValues:
+        """The values by a plan, shared or cached ones where they hold."""
+        symbol, grid = self.symbol, plan.grid
         if torch.compiler.is_compiling():  # weights are constants of the graph, or its inputs
             key = values_key(grid, None)
-            frozen = self.cache.results().get((backend, key)) if key in self._tolerances else None
-            return evaluate().values if frozen is None or t is not None else frozen.values
+            frozen = self.cache.results().get((plan.backend, key))
+            if frozen is None or key not in self._tolerances or t is not None:
+                return self._evaluate(plan, t).values
+            return frozen.values
         shared = _SHARED.get({}).get(id(self.cache))
         if t is None and shared is not None and shared[0] == grid:
             return shared[1]
         wanted = torch.is_grad_enabled() and any(p.requires_grad for p in symbol.parameters())
-        if wanted or is_transformed() or isinstance(grid, Points):
-            return evaluate().values
-        if isinstance(symbol, TableSymbol):  # its own value: keeping it would only cost time
-            return evaluate().values
-        return self.cache.get(symbol, (backend, values_key(grid, t)), evaluate).values
+        # a table is its own value: keeping it would only cost time
+        own = isinstance(symbol, TableSymbol) or isinstance(grid, Points)
+        if wanted or own or is_transformed():
+            return self._evaluate(plan, t).values
+        return self._cached(plan, t).values
 
-    def _evaluate(self, grid: Grid, modes: Modes, t: Time, backend: Backend) -> Evaluated:
-        symbol = self.symbol
+    def _cached(self, plan: Plan, t: Time = None) -> Evaluated:
+        key = plan.backend, values_key(plan.grid, t)
+        return self.cache.get(self.symbol, key, partial(self._evaluate, plan, t))
+
+    def _evaluate(self, plan: Plan, t: Time) -> Evaluated:
+        symbol, grid = self.symbol, plan.grid
         tolerance = self._tolerances.get(values_key(grid, None), 0.0) if t is None else 0.0
+        evaluate: Callable[..., SymbolValues] = symbol.evaluate
+        native = plan.backend == "native" and not is_traced()
+        if native and isinstance(symbol, SeparatedSymbol):
+            of_pairs = symbol.depends_on_x and not isinstance(symbol, LowRankSymbol)
+            most = most_nodes(grid.shape, plan.kept, symbol.in_channels) if of_pairs else 0
+            evaluate = partial(evaluate, most_nodes=most, smooth=True)
         with _full_precision(next(symbol.parameters(), torch.empty(0)).device):
-            if backend != "native" or is_traced() or not isinstance(symbol, SeparatedSymbol):
-                values = symbol.evaluate(grid, modes, t)
-                spectrum = spectrum_shape(grid.shape, kept_per_axis(grid.shape, modes))
-                values.check((symbol.out_channels, symbol.in_channels), spectrum, grid.shape)
-            else:
-                most = 0
-                if symbol.depends_on_x and not isinstance(symbol, LowRankSymbol):
-                    kept = kept_per_axis(grid.shape, modes)
-                    most = most_nodes(grid.shape, kept, symbol.in_channels)
-                values = symbol.evaluate(grid, modes, t, most_nodes=most, smooth=True)
+            values = evaluate(grid, plan.modes, t)
+            plan.check(values, (symbol.out_channels, symbol.in_channels))
         if torch.is_grad_enabled():
             return Evaluated(values, CachedLayer(0, 0, 0.0))
-        values, layer = lower_rank(values.on_grid() if tolerance else values.on_rows(), tolerance)
-        native = backend == "native" and not is_traced()
-        return Evaluated(values, layer, self.prepare(values, grid) if native else None)
+        values = values.on_grid() if tolerance else values.on_rows()
+        return Evaluated(*lower_rank(values, tolerance))
 
     def cache_values(self, grid: Grid, tolerance: float = 0.0) -> CachedLayer:
         """Evaluate the symbol once, for inference on one grid (see `NeuralOperator.freeze`)."""
         if isinstance(self.symbol, TableSymbol):
             return CachedLayer(1, 1, 0.0)
-        like, modes = next(self.symbol.parameters(), torch.empty(0)), self.modes_on(grid)
-        backend = choose_backend(like, grid, modes, method=self.method)
-        key = values_key(grid, None)
         self.cache.clear()
-        self._tolerances = {**self._tolerances, key: tolerance}
-        evaluate = partial(self._evaluate, grid, modes, None, backend)
-        return self.cache.get(self.symbol, (backend, key), evaluate).layer
+        self._tolerances = {**self._tolerances, values_key(grid, None): tolerance}
+        return self._cached(self._plan_values(grid)).layer
 
     def forget_values(self) -> None:
         """Forget all values and tolerances."""
@@ -308,25 +300,8 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
 
     def prepare(self, values: SymbolValues, grid: Grid) -> Callable[[Tensor], Tensor] | None:
         """K_a with these values by the compiled kernels, for dense fields on a grid."""
-        like, modes = torch.empty(1, self.symbol.in_channels, *grid.shape), self.modes_on(grid)
-        native = choose_backend(like, grid, modes, method=self.method) == "native"
-        return prepare_values(values, like, grid, modes) if native else None
-
-    def _prepared(self, f: Tensor, grid: Grid) -> Callable[[Tensor], Tensor] | None:
-        """The same with the values of now, where nothing is differentiated; None for other f."""
-        if (
-            not len(f)
-            or torch.is_grad_enabled()
-            or is_traced()
-            or id(self.cache) in _SHARED.get({})
-            or isinstance(self.symbol, TableSymbol)
-            or f.shape[1:] != (self.symbol.in_channels, *grid.shape)
-            or choose_backend(f, grid, modes := self.modes_on(grid), method=self.method)
-            != "native"
-        ):
-            return None
-        evaluate = partial(self._evaluate, grid, modes, None, "native")
-        return self.cache.get(self.symbol, ("native", values_key(grid, None)), evaluate).apply
+        plan = self.plan(torch.empty(0, dtype=torch.float32), grid)
+        return prepare_values(values, plan) if plan.backend == "native" else None
 
 
 def values_key(grid: Grid, t: Time) -> Key:
@@ -338,12 +313,9 @@ def values_key(grid: Grid, t: Time) -> Key:
 
 @lru_cache(maxsize=256)
 def _warn_of_modes(kept: Modes, fitting: Modes, shape: tuple[int, ...]) -> None:
-    points = " x ".join(map(str, shape))
-    message = (
-        f"modes={kept} on a grid of {points} points: it holds {fitting}, and the operator leaves "
-        "the higher ones out; take a finer grid to have them all"
-    )
-    warnings.warn(message, stacklevel=3)
+    grid = f"a grid of {' x '.join(map(str, shape))} points"
+    cure = "the operator leaves the higher ones out; take a finer grid to have them all"
+    warnings.warn(f"modes={kept} on {grid}: it holds {fitting}, and {cure}", stacklevel=3)
 
 
 class FourierIntegralOperator(PseudoDifferentialOperator):
@@ -379,26 +351,31 @@ def apply_symbol(
         if t is not None:
             raise ValueError("a symbol evaluated pair by pair has no time: leave t out")
         return apply_directly(symbol.values(where, modes), f, where, modes)
-    times = torch.as_tensor(t, dtype=torch.float64) if t is not None else None
-    own = times is not None and (times.dim() == 1 or (times.dim() == 2 and len(times) > 1))
-    if times is not None and own and len(times) != len(f):
-        raise ValueError(f"{len(times)} times for {len(f)} samples: give one, or one per sample")
-    if symbol.in_channels != 1 or symbol.out_channels != 1:
-        return apply_values(symbol.evaluate(where, modes, times), f, where, modes)
-    if times is not None and own:
-        times = times.repeat_interleave(f.shape[1], dim=0)
-    values = symbol.evaluate(where, modes, times)
-    return apply_values(values, f.reshape(-1, 1, *where.shape), where, modes).reshape(f.shape)
+    scalar = symbol.in_channels == symbol.out_channels == 1
+    times = None if t is None else torch.as_tensor(t, dtype=torch.float64)
+    if times is not None and (times.dim() == 1 or (times.dim() == 2 and len(times) > 1)):
+        if len(times) != len(f):
+            given = f"{len(times)} times for {len(f)} samples"
+            raise ValueError(f"{given}: give one, or one per sample")
+        times = times.repeat_interleave(f.shape[1], dim=0) if scalar else times
+    fields = f.reshape(-1, 1, *where.shape) if scalar else f
+    u = apply_values(symbol.evaluate(where, modes, times), fields, where, modes)
+    return u.reshape(f.shape) if scalar else u
 
 
 def _distinct(t: Time, samples: int) -> tuple[Time, Tensor | None]:
     """The different ones among the times of the samples, and which of them each sample has."""
-    if not isinstance(t, Tensor) or t.dim() == 0 or not len(t) == samples > 1:
-        return t, None
-    if is_traced() or t.requires_grad:  # how many there are must be known
+    own = isinstance(t, Tensor) and t.dim() > 0 and len(t) == samples > 1
+    # how many there are must be known
+    if not isinstance(t, Tensor) or not own or is_traced() or t.requires_grad:
         return t, None
     distinct, which = torch.unique(t, dim=0, return_inverse=True)
     return distinct, which
+
+
+def _widened(f: Tensor) -> Tensor:
+    """f in a precision with enough digits for a Fourier transform."""
+    return f if f.dtype in (torch.float32, torch.float64) else f.float()
 
 
 def _full_precision(device: torch.device) -> contextlib.AbstractContextManager[None]:
@@ -424,21 +401,20 @@ def share_values(
 def lower_rank(values: SymbolValues, tolerance: float) -> tuple[SymbolValues, CachedLayer]:
     """The values with x-factors of the least rank within `tolerance`, where that is cheaper.
 
-    For each output j the matrix b_ji(x) of inputs by points is replaced by its truncated singular
-    value decomposition Σ_r u_ir σ_r v_r(x), so that the sum over i moves into frequency space, and
-    R·O inverse transforms do instead of I·O. `tolerance` is the relative error allowed in the
-    x-factors of each output channel; 0 keeps them.
+    For each output j the matrix b_ji(x) of inputs by points becomes its truncated singular value
+    decomposition Σ_r u_ir σ_r v_r(x), so that R·O inverse transforms do instead of I·O. A
+    `tolerance` of 0 keeps the x-factors.
     """
     c, b = values.frequency, values.space
-    rank = c.shape[0] * (c.shape[2] if b is not None and b.shape[2] > 1 else 1)
-    if tolerance > 0 and b is not None and b.shape[2] > 1 and len(c) == 1:
+    of_pairs = b is not None and b.shape[2] > 1
+    rank = c.shape[0] * (c.shape[2] if of_pairs else 1)
+    if tolerance > 0 and b is not None and of_pairs and len(c) == 1:
         weights, space, error = truncate_rank(b[0].expand(c.shape[1], *b.shape[2:]), tolerance)
-        lowest = weights.shape[-1]
-        if 0 < lowest < rank:
-            weights = weights.permute(2, 0, 1)  # (R, O, I)
+        weights = weights.permute(2, 0, 1)  # (R, O, I)
+        if 0 < len(weights) < rank:
             frequency = weights.reshape(*weights.shape, *[1] * (c.dim() - 3)) * c[0]
             lowered = SymbolValues(frequency, space.transpose(0, 1).unsqueeze(2))
-            return lowered, CachedLayer(lowest, rank, error)
+            return lowered, CachedLayer(len(weights), rank, error)
     return values, CachedLayer(rank, rank, 0.0)
 
 

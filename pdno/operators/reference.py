@@ -2,8 +2,8 @@
 
     K[f]_j(x) = Σ_r Σ_i b_rij(x) F⁻¹[ c_rij(ξ) F[f_i](ξ) ](x)
 
-`apply_straight` is the formula written straight down, the oracle of tests and benchmarks;
-`pairwise` gives the same numbers some outputs at a time, once more backward: memory is bounded.
+`apply_straight` is the formula as written, the oracle of tests and benchmarks; `pairwise` has
+bounded memory: it takes some outputs at a time, and once more backward.
 """
 
 import math

@@ -22,12 +22,10 @@ def apply_on_points(
     f: Tensor,
     points: Points,
     modes: Modes,
-    t: Time = None,
-    *,
-    output_points: Points | None = None,
+    t: Time,
+    where: Points,
 ) -> Tensor:
-    """K[f], (B, I, P) -> (B, O, Q), at the output points, by default those of the input."""
-    where = points if output_points is None else output_points
+    """K[f], (B, I, P) -> (B, O, Q), from values at `points` to values at those of `where`."""
     dim = points.dim
     if where.dim != dim:
         raise ValueError(f"inputs lie in {dim} dimensions, outputs in {where.dim}; expected alike")
@@ -36,10 +34,9 @@ def apply_on_points(
     # a grid knows the order of the modes, also for symbols that have no values between them
     c = symbol.evaluate(torus(points, kept), kept, t).frequency
     b = _space_factor(symbol, where, t, f) if symbol.depends_on_x else None
-    alike = SymbolValues(
-        c[0] if c.dim() == dim + 4 else c, b[0] if b is not None and b.dim() == 5 else b
-    )
-    alike.check((symbol.out_channels, symbol.in_channels), f_hat.shape[2:], where.shape[-1:])
+    one_b = b[0] if b is not None and b.dim() == 5 else b
+    one = SymbolValues(c[0] if c.dim() == dim + 4 else c, one_b)
+    one.check((symbol.out_channels, symbol.in_channels), f_hat.shape[2:], where.shape[-1:])
     c = c.to(f_hat)
     if b is not None and b.shape[-2] > 1:
         return _sum_pairs(c, b, f_hat, where, kept)
@@ -80,14 +77,13 @@ def _sum_pairs(
 def _space_factor(symbol: Symbol, points: Points, t: Time, like: Tensor) -> Tensor:
     """b at the points, (R, O or 1, I or 1, P), or (B, R, O or 1, I or 1, P)."""
     x = points.coordinates.to(like.device)
-    zero, own = x.new_zeros(1, points.dim), isinstance(t, Tensor) and t.dim() > 0
-    if points.sets and isinstance(t, Tensor) and own and len(t) == len(x):
+    zero = x.new_zeros(1, points.dim)
+    if points.sets and isinstance(t, Tensor) and t.dim() > 0 and len(t) == len(x):
         # points and parameters of each sample
         rows = [symbol.evaluate_at(x[k], zero, t[k : k + 1]).space for k in range(len(x))]
         return torch.stack([row if row.dim() == 4 else row[0] for row in rows if row is not None])
     b = symbol.evaluate_at(x.flatten(0, -2), zero, t).space
     if b is None:
-        problem = "evaluate_at of the symbol gives no space factor"
-        raise ValueError(f"{problem}: return b, or set depends_on_x = False")
+        raise ValueError("evaluate_at gives no space factor: return b, or set depends_on_x=False")
     b = b.to(like)
     return torch.unflatten(b, -1, x.shape[:2]).movedim(-2, 0) if points.sets else b

@@ -2,10 +2,10 @@
 
     out_bj(x) = Σ_i b_ji(x) F⁻¹[c_ji f̂_bi](x)
 
-No triple (b, j, i) goes through memory: a program sums over the kept modes on a tile of the grid,
-multiplies by b and adds, input after input. A grid is seen as planes s, rows r and columns x:
-columns are the half axis, rows the axis before it, planes all others together. With the phases e
-of the planes and a of the rows, and the weights w of the Hermitian rule (`pdno.spectral.fourier`),
+A program sums over the kept modes on a tile of the grid, multiplies by b and adds, input after
+input. A grid is seen as planes s, rows r and columns x: columns are the half axis, rows the axis
+before it, planes all others together. With the phases e of the planes and a of the rows, and the
+weights w of the Hermitian rule (`pdno.spectral.fourier`),
 
     q_mk = Σ_n e_sn c_nmk f̂_nmk,    h_rk = Σ_m a_rm q_mk,
     g_rx = Σ_k w_k [ cos(2πkx) Re h_rk - sin(2πkx) Im h_rk ].
@@ -361,14 +361,11 @@ class _Layer:
         for j, n in product(output_blocks, _blocks(sizes.samples, most_samples)):
             outputs, samples = j.stop - j.start, n.stop - n.start
             yield self._analysis(u, grad[n], j)
-            of_c: Any = {
-                "total": c_bar[j],
-                "factor": self.f_hat[n],
-                "steps": (samples, samples, 1),
-            }
-            of_f: Any = {"total": f_bar[n], "factor": self.c[j], "steps": (outputs, 1, samples)}
-            yield self._launch(_reduce, outputs * programs, (tile,), u=u, **of_c)
-            yield self._launch(_reduce, samples * programs, (tile,), u=u, **of_f)
+            of_c = c_bar[j], self.f_hat[n], (samples, samples, 1)
+            of_f = f_bar[n], self.c[j], (outputs, 1, samples)
+            for count, (total, factor, steps) in ((outputs, of_c), (samples, of_f)):
+                operands: Any = {"u": u, "total": total, "factor": factor, "steps": steps}
+                yield self._launch(_reduce, count * programs, (tile,), **operands)
 
     def _analysis(self, u: Tensor, grad: Tensor, outputs: slice) -> _Launch:
         sizes = self.sizes._replace(samples=len(grad))

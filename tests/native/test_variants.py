@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pdno.operators.native import native_library
+from pdno.native.build import load_library
 
 TESTS = Path(__file__).parents[1] / "operators" / "test_native.py"
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(native_library() is None, reason="no compiled kernels here")
+@pytest.mark.skipif(load_library() is None, reason="no compiled kernels here")
 @pytest.mark.parametrize(
     "flags", ["-DLANES=16", "-DLANES=8", "-march=x86-64-v3", "-march=x86-64", "-O1"]
 )

@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from pdno import PDNO, Grid, rollout
 from pdno.native import build
+from pdno.native.build import load_library
 from pdno.operators import compiled
-from pdno.operators.native import native_library
 from pdno.spectral.grid import kept_per_axis
 
 THREADS = (1, 2, 3, 4, 8)
@@ -48,7 +48,7 @@ SIZES = [(5, 12, 10), (9, 3, 8)]
 NODES = 8
 HIDDEN = 128
 
-needs_native = pytest.mark.skipif(native_library() is None, reason="no compiled kernels here")
+needs_native = pytest.mark.skipif(load_library() is None, reason="no compiled kernels here")
 needs_fork = pytest.mark.skipif(sys.platform != "linux", reason="forks are the way of Linux only")
 
 

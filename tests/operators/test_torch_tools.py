@@ -176,9 +176,9 @@ def test_several_python_threads_on_one_model(case):
 
 
 def test_the_custom_operators_pass_the_checks_of_torch():
-    from pdno.operators.native import native_library
+    from pdno.native.build import load_library
 
-    if native_library() is None:
+    if load_library() is None:
         pytest.skip("no compiled kernels here")
     compiled = torch.ops.pdno
     c = torch.randn(3, 2, 4, 3, dtype=torch.complex64, requires_grad=True)
