@@ -30,7 +30,7 @@ from pdno.runs.run import Run, find_runs, load_run
 from pdno.spectral.fourier import inverse, transform
 from pdno.spectral.grid import Grid
 from pdno.symbols.base import SymbolValues, Time
-from pdno.theory.certificate import Certificate, certify
+from pdno.theory.certificate import certify
 from pdno.training.operator_record import symbol_arguments
 
 LARGEST = {1: 4096, 2: 256}  # points per axis that a reader may ask for, by dimension
@@ -39,7 +39,7 @@ MOST_BYTES = 4 * 2**20  # of a request
 MOST_FRAMES = 40
 SAMPLES = 3
 STATES = GaussianField(625.0, tau=5.0, alpha=2.0)  # where the distribution is not known
-JSON = TypeAdapter(object)
+to_json = TypeAdapter(object).dump_json
 
 Number = Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE, allow_inf_nan=False)]
 Moment = Annotated[float, Field(gt=0, le=1e4, allow_inf_nan=False)]
@@ -74,26 +74,30 @@ class ServedOperator:
         if frames > 1 and self.problem is None:
             wrong = f"{run.folder} sees several frames, and no solver is known that makes them"
             raise ValueError(f"{wrong}: train it by `pdno train` with a problem")
+        self.layers = self.operator.operators
         #: frames that the solver has to compute before the operator can predict
         self.window = frames if frames > 1 else 0
         #: constants that are channels, after the state
         self.channels = 0 if self.sampling.input_frames else self.sampling.input_channels - 1
         names = names or tuple(f"μ{k + 1}" for k in range(self.channels))
-        ranges = list(zip(self.sampling.pde_parameters, self.sampling.ranges, strict=True))
         #: names and ranges of constants: further channels of the input, and PDE parameters
         self.constants = [(name, -5.0, 5.0) for name in names[: self.channels]]
-        self.constants += [] if pde_parameters else [(name, *ends) for name, ends in ranges]
+        if not pde_parameters:
+            ranges = zip(self.sampling.pde_parameters, self.sampling.ranges, strict=True)
+            self.constants += [(name, low, high) for name, (low, high) in ranges]
         self.times = None if task.times_wanted == "none" else list(self.sampling.times or ())
         self.any_time = task.times_wanted == "any"
         points = max(grid.shape)
-        candidates = [points * factor // 4 for factor in (2, 4, 8, 16)]
         most = max(points, LARGEST[grid.dim])
         #: points of the longest axis, half to four times those of the training
-        proportional = [n for n in candidates if not any(m * n % points for m in grid.shape)]
-        self.resolutions = [n for n in proportional if 8 <= n <= most]
+        self.resolutions = [
+            n
+            for n in (points // 2, points, 2 * points, 4 * points)
+            if 8 <= n <= most and not any(m * n % points for m in grid.shape)
+        ]
         states = self.problem.physics()[0] if self.problem else None
-        known = isinstance(states, GaussianField | TwoPhaseField)
-        self.input = states if known else STATES  #: the distribution of random states
+        #: the distribution of random states
+        self.input = states if isinstance(states, GaussianField | TwoPhaseField) else STATES
         self.key, self.pde_parameters = key, pde_parameters or {}
 
     @property
@@ -120,11 +124,6 @@ class ServedOperator:
             "samples": self._samples(),
         }
 
-    @property
-    def layers(self) -> list[PseudoDifferentialOperator]:
-        """Its pseudo-differential layers."""
-        return self.operator.operators
-
     def layer(self, number: int) -> PseudoDifferentialOperator:
         """One of them, by a number that may be too large."""
         if number >= len(self.layers):
@@ -143,10 +142,11 @@ class ServedOperator:
             for f, u in zip(inputs[0], targets, strict=False)
         ]
 
-    def certify(self, number: int) -> Certificate:
-        """Whether the symbol of a layer is in S^1."""
+    def certify(self, number: int) -> dict[str, object]:
+        """Whether the symbol of a layer is in S^1: the certificate, without what was examined."""
         symbol, dim = self.layers[number].symbol, self.sampling.grid.dim
-        return certify(symbol, 1.0, dim=dim, t=self.symbol_arguments())
+        certificate = certify(symbol, 1.0, dim=dim, t=self.symbol_arguments())
+        return {f.name: getattr(certificate, f.name) for f in fields(certificate) if f.compare}
 
     def symbol_arguments(self) -> Time:
         """What the symbols see beside x and ξ, at the first time of the training."""
@@ -154,13 +154,11 @@ class ServedOperator:
         return symbol_arguments(operator.network, operator.task, times[0])
 
 
-def certify_run(folder: Path, number: int, modules: Sequence[str]) -> bytes:
-    """The certificate of a layer as JSON, in another process, which imports plug-ins first."""
+def certify_run(folder: Path, number: int, modules: Sequence[str]) -> dict[str, object]:
+    """The certificate of a layer, in another process, which imports plug-ins first."""
     for module in modules:
         import_module(module)
-    certificate = ServedOperator("", load_run(folder)).certify(number)
-    answers = {f.name: getattr(certificate, f.name) for f in fields(certificate) if f.compare}
-    return JSON.dump_json(answers)
+    return ServedOperator("", load_run(folder)).certify(number)
 
 
 def select_pair(values: SymbolValues, j: int, i: int) -> tuple[Tensor, Tensor | None]:
@@ -179,10 +177,8 @@ def view_symbol(c: Tensor, b: Tensor | None) -> dict[str, Array]:
 def view_layer(
     layer: PseudoDifferentialOperator, pair: tuple[int, int], predict: Callable[[], object]
 ) -> dict[str, Array]:
-    """The symbol of a pair (j, i) of channels of a layer in a prediction, v_i and K_ji v_i.
-
-    Of several steps it is the first.
-    """
+    """The symbol of a pair (j, i) of channels of a layer in the first step of a prediction, v_i
+    and K_ji v_i."""
     views = list[dict[str, Array]]()
 
     def view(f: Tensor, grid: Grid | None = None, t: Time = None, **_: object) -> None:
@@ -262,9 +258,8 @@ class State:
     def conditions(self, time: float | None = None) -> Conditions:
         """How to predict from it: at the wanted times, or at one of them."""
         times = self.times if self.served.any_time else [float(k + 1) for k in range(self.frames)]
-        chosen = None if self.served.times is None else (time,) if time else tuple(times)
-        parameters = tuple(self.pde_parameters.items())
-        return Conditions(self.served.operator, self.grid, chosen, parameters)
+        chosen = None if self.served.times is None else [time] if time else times
+        return Conditions(self.served.operator, self.grid, chosen, self.pde_parameters or None)
 
     def solver_times(self, problem: Problem) -> list[float] | None:
         """The times at which a solver has to give frames, those of the window first."""

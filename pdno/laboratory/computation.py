@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -44,14 +44,13 @@ class Conditions:
 
     operator: TrainedOperator
     grid: Grid
-    times: tuple[float, ...] | None = None
-    pde_parameters: tuple[tuple[str, float], ...] = ()
+    times: Sequence[float] | None = None
+    pde_parameters: Mapping[str, float] | None = None
 
     def predict(self, inputs: Tensor) -> Tensor:
         """(B, C, *N) -> (B, T, *N); a static operator predicts one frame."""
-        parameters = dict(self.pde_parameters) or None
         prediction = self.operator.predict(
-            inputs, grid=self.grid, times=self.times, pde_parameters=parameters
+            inputs, grid=self.grid, times=self.times, pde_parameters=self.pde_parameters
         )
         frames = prediction[:, None] if self.times is None else prediction
         return frames[:, :, 0].float()
@@ -71,12 +70,12 @@ class Batches:
         try:
             async with self.lock:
                 if not own.done():  # by the batch of another request
-                    alike = [one for one, (c, _) in self.waiting.items() if c == conditions]
-                    batch = [one for one in alike if not one.done()][: self.most]
-                    samples = torch.cat([self.waiting[one][1] for one in batch])
+                    equal = {r: f for r, (c, f) in self.waiting.items() if c == conditions}
+                    batch = [request for request in equal if not request.done()][: self.most]
+                    samples = torch.cat([equal[request] for request in batch])
                     predictions = await self.run(lambda: conditions.predict(samples))
-                    for one, prediction in zip(batch, predictions, strict=True):
-                        one.set_result(prediction)
+                    for request, prediction in zip(batch, predictions, strict=True):
+                        request.set_result(prediction)
             return await own
         finally:  # also where the reader has left
             del self.waiting[own]
@@ -106,13 +105,14 @@ def reference_solution(
     limit = min(SOLVER_POINTS[grid.dim] * (2 if static else 1), problem.solver_points)
     factor = max(1, limit // max(grid.shape))
     points, values = tuple(factor * n for n in grid.shape), torch.tensor(state).double()
-    for axis in range(grid.dim if static else 0):
-        values = values.repeat_interleave(factor, dim=axis)
-    values = values if static else resample(values, points)
+    if static:
+        for axis in range(grid.dim):
+            values = values.repeat_interleave(factor, dim=axis)
+    else:
+        values = resample(values, points)
     frames = problem.solve(values[None, None], times)[0].reshape(-1, *points)
-    frames = (
-        interpolate(frames, Grid.cells(points), grid) if static else frames[grid.every(factor)]
-    )
+    fine = Grid.cells(points)
+    frames = interpolate(frames, fine, grid) if static else frames[grid.every(factor)]
     if not bool(frames.isfinite().all()):
         raise SolverError(0, "has no finite solution")
     return Solution(frames.float().numpy(), points, time.perf_counter() - start)

@@ -22,7 +22,7 @@ import torch
 
 from pdno.exports.export import export
 from pdno.files.atomic import write_text
-from pdno.laboratory.catalogue import JSON, ServedOperator, select_pair, view_symbol
+from pdno.laboratory.catalogue import ServedOperator, select_pair, to_json, view_symbol
 from pdno.native.build import cache_path
 from pdno.runs.run import load_run
 
@@ -63,7 +63,7 @@ def write_page(
         files, description = _describe(served, f"operator-{number}", resolution)
         operators.append(description)
         inside |= files
-    inside["operators.json"] = JSON.dump_json(operators)
+    inside["operators.json"] = to_json(operators)
     inside |= {path.name: path.read_bytes() for path in runtime}
     out.parent.mkdir(parents=True, exist_ok=True)
     write_text(out, one_file(page_files(), inside))
@@ -124,7 +124,7 @@ def _describe(
             for j, i in product(*map(range, sizes))
         ]
         layers.append({"pairs": pairs, "certificate": served.certify(number)})
-    files[f"{stem}-inside.json"] = JSON.dump_json(layers)
+    files[f"{stem}-inside.json"] = to_json(layers)
     return files, {
         **served.description,
         "resolutions": list(models),

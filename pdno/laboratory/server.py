@@ -25,7 +25,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pdno.interface.errors import SolverError
 from pdno.laboratory.catalogue import (
-    JSON,
     MOST_BYTES,
     Index,
     Key,
@@ -36,6 +35,7 @@ from pdno.laboratory.catalogue import (
     certify_run,
     pack,
     serve_runs,
+    to_json,
     view_layer,
 )
 from pdno.laboratory.computation import Batches, Refused, Solution, Worker, reference_solution
@@ -88,7 +88,7 @@ class Laboratory:
     def __init__(self, served: dict[str, ServedOperator], batches: Batches | None = None) -> None:
         self.served, self.batches = served, batches or Batches()
         self.solver, self.certifier = Worker(), Worker()
-        self.files, self.certificates = page_files(), dict[tuple[str, int], bytes]()
+        self.files, self.certificates = page_files(), dict[tuple[str, int], object]()
         self.running, self.readers = dict[Request, asyncio.Task[Content]](), Counter[Request]()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -103,7 +103,7 @@ class Laboratory:
             kind, content = await self._share(request, receive)
         except (Refused, SolverError, ValidationError) as error:
             status, kind = getattr(error, "status", 422), "application/json"
-            content = JSON.dump_json({"detail": explain(error)})
+            content = to_json({"detail": explain(error)})
             headers = [(b"connection", b"close")]  # what was not read yet is not waited for
         headers.append((b"content-type", kind.encode()))
         headers.append((b"content-length", b"%d" % len(content)))
@@ -155,9 +155,7 @@ class Laboratory:
         values, read = dict(parse_qsl(query.decode("latin-1"))), model.model_validate_json
         request = read(body) if method == "POST" else model.model_validate(values)
         content = await getattr(self, path.removeprefix("/api/"))(request)
-        return "application/json", content if isinstance(content, bytes) else JSON.dump_json(
-            content
-        )
+        return "application/json", to_json(content)
 
     async def operators(self, _: Query) -> object:
         """All operators."""
@@ -188,7 +186,7 @@ class Laboratory:
         predict = partial(conditions.predict, await self._inputs(state))
         return await self.batches.run(partial(view_layer, layer, pair, predict))
 
-    async def certificate(self, request: CertificateRequest) -> bytes:
+    async def certificate(self, request: CertificateRequest) -> object:
         """The certificate of the symbol of a layer."""
         key, served = (request.operator, request.layer), self._served(request.operator)
         served.layer(request.layer)

@@ -24,7 +24,7 @@ from pdno.laboratory.computation import Batches, Conditions, Worker, reference_s
 httpx = pytest.importorskip("httpx", reason="pip install 'pdno[test]'")
 pytest.importorskip("uvicorn", reason="pip install 'pdno[serve]'")
 
-from pdno.laboratory import server  # noqa: E402
+from pdno.laboratory import page, server  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +198,23 @@ def test_certificates_are_given_in_words(client):
         and result["reasons"]
     )
     assert len(result["radii"]) == len(result["curves"]["0"])
+
+
+def test_a_page_has_the_certificates_of_the_server(client, catalogue, monkeypatch):
+    """Its models are left out: ONNX Runtime is an extra."""
+
+    class File:
+        inputs = torch.zeros(1, 1, 32)
+
+    def write(_, out, **options):
+        out.write_bytes(b"model")
+        return File
+
+    monkeypatch.setattr(page, "export", write)
+    files, _ = page._describe(catalogue["heat-PDIO"], "operator-0", None)
+    (layer,) = json.loads(files["operator-0-inside.json"])
+    result = client.get("/api/certificate", params={"operator": "heat-PDIO", "layer": 0})
+    assert layer["certificate"] == result.json()
 
 
 def test_predictions_that_wait_are_made_together(catalogue, monkeypatch):
