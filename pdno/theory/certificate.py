@@ -19,9 +19,8 @@ from pdno.operators.pseudo_differential import PseudoDifferentialOperator
 from pdno.symbols.base import FullSymbol, Symbol, Time
 from pdno.symbols.classical import ClassicalSymbol
 from pdno.symbols.network import SeparatedSymbol, TableSymbol
-from pdno.theory.compactification import NotEnclosed, enclose_expression
 from pdno.theory.digits import NoDigits
-from pdno.theory.enclosure import enclose
+from pdno.theory.enclosure import NotEnclosed, enclose, enclose_expression
 from pdno.theory.expression import Expression
 from pdno.theory.probe import AnySymbol, MultiIndex, Probe, make_probe, multi_indices
 from pdno.theory.prover import Fact, NoProof, prove

@@ -48,24 +48,33 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 POINTWISE: dict[str, Callable[..., object]] = {
     **{name: getattr(mp, name) for name in NAMES.split()},
     **{name: getattr(operator, name) for name in (*COMPARISONS, "neg", "mul")},
+    "add": lambda a, b, alpha=1: a + alpha * b, "sub": lambda a, b, alpha=1: a - alpha * b,
     "abs": abs, "maximum": max, "max": max, "clamp_min": max, "minimum": min, "min": min,
     "clamp_max": min, "pow": _power, "sgn": mp.sign, "round": mp.nint, "complex": mp.mpc,
     "conj_physical": mp.conj, "_conj_physical": mp.conj, "angle": mp.arg, "lgamma": mp.loggamma,
-    "reciprocal": lambda z: 1 / z, "rsqrt": lambda z: 1 / mp.sqrt(z),
+    "reciprocal": lambda z: 1 / z, "rsqrt": lambda z: 1 / mp.sqrt(z), "div": operator.truediv,
     "exp2": lambda z: mp.mpf(2) ** z, "log2": lambda z: mp.log(z, 2),
     "polar": lambda r, t: mp.mpc(r * mp.cos(t), r * mp.sin(t)),
     "sigmoid": lambda z: 1 / (1 + mp.exp(-z)), "relu": lambda z: max(z, mp.mpf(0)),
     "silu": lambda z: z / (1 + mp.exp(-z)), "gelu": lambda z: z * mp.erfc(-z / mp.sqrt(2)) / 2,
-    "softplus": lambda z: mp.log1p(mp.exp(z)), "trunc": lambda z: mp.sign(z) * mp.floor(abs(z)),
+    "softplus": lambda z, beta=1, threshold=20: mp.log1p(mp.exp(beta * z)) / beta,
+    "trunc": lambda z: mp.sign(z) * mp.floor(abs(z)), "where": lambda c, a, b: a if c else b,
     "remainder": lambda a, b: a - b * mp.floor(a / b), "zero": lambda z: mp.mpf(0),
-    "copy": lambda _, z: z, "fill": lambda _, z: z, "clone": lambda z: z,
-    "contiguous": lambda z: z,
+    "fill": lambda _, z: z, "copy": lambda _, z: z, "clone": lambda z: z,
 }  # fmt: skip
-COPIES = {"clone": 1, "contiguous": 1, "copy": 2}  # arguments that count
+COPIES = {"clone": 1, "copy": 2}  # arguments that count
 REDUCED: dict[str, Callable[..., object]] = {
     "sum": operator.add, "mean": operator.add, "prod": operator.mul, "amax": max, "amin": min,
 }  # fmt: skip
-PRODUCTS = ("mm", "bmm", "mv", "dot")
+ARRAYS: dict[str, Callable[..., object]] = {
+    **dict.fromkeys(("mm", "bmm", "mv", "dot"), operator.matmul),
+    "cumsum": lambda values, axis: np.cumsum(values, axis=int(axis)),
+    "isin": lambda ones, many: _each(set(many.flatten()).__contains__, ones),
+    "linalg_matrix_exp": np.vectorize(
+        lambda a: np.array(mp.expm(mp.matrix(a.tolist())).tolist(), dtype=object),
+        otypes=[object], signature="(n,n)->(n,n)",
+    ),
+}  # fmt: skip
 MOVES = (
     "cat", "stack", "index", "index_select", "gather", "flip", "roll", "repeat", "index_put",
     "tril", "triu", "select_scatter", "slice_scatter", "select_backward",
@@ -180,58 +189,44 @@ class Digits(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, name: str, func: Callable[..., object], args: Arguments, kwargs: Keywords
     ) -> Numbers | None:
         """The numbers of a result, None for a view or where there are none."""
-        if name in ("add", "sub", "rsub"):
-            a, b = (self._number(part) for part in args[:2])
-            b = b * self._number(kwargs.get("alpha", 1))
-            signs = {"add": (1, 1), "sub": (1, -1), "rsub": (-1, 1)}[name]
-            return np.asarray(a * signs[0] + b * signs[1], dtype=object)
-        if name in ("div", "true_divide"):
-            quotient = _each(operator.truediv, *(self._number(part) for part in args))
-            mode = kwargs.get("rounding_mode")
-            return _each(POINTWISE[str(mode)], quotient) if mode else quotient
+        if name in MOVES:
+            return self._moved(func, args, kwargs)
+        if name in ("max", "min") and not (len(args) > 1 and isinstance(args[1], Tensor)):
+            name = "a" + name
+        if name in REDUCED and "dtype" not in kwargs:
+            return _reduce(name, self._number(args[0]), *args[1:])
         if name == "_to_copy":
             if kwargs.get("dtype") in (torch.float32, torch.float16, torch.bfloat16):
                 raise NoDigits("a function that computes in float32")
-            name = "clone" if kwargs.get("dtype") in (None, *FLOATS) else "trunc"
-            return _each(POINTWISE[name], self._number(args[0]))
-        if name == "where":
-            a, b = (self._number(part) for part in args[1:])
-            return np.asarray(np.where(self._number(args[0]).astype(bool), a, b), dtype=object)
-        if name in ("max", "min") and not isinstance((*args, 0)[1], Tensor):
-            return _reduce("a" + name, self._number(args[0]), args[1:])
-        if name == "softplus" and args[1:2] in ((), (1,)):  # without a threshold
-            return _each(POINTWISE[name], self._number(args[0]))
-        if name in COPIES or (name in POINTWISE and name != "softplus" and not kwargs):
-            parts = (self._number(part) for part in args[: COPIES.get(name)])
-            return _each(POINTWISE[name], *parts)
-        if name in REDUCED and "dtype" not in kwargs:
-            return _reduce(name, self._number(args[0]), args[1:])
-        if name == "isin":
-            one, many = (self._number(part) for part in args[:2])
-            return _each(set(many.flatten()).__contains__, one)
-        if name == "cumsum":
-            axis = int(str(args[1]))
-            return np.asarray(np.cumsum(self._number(args[0]), axis=axis), dtype=object)
-        if name in PRODUCTS:
-            return np.asarray(self._number(args[0]) @ self._number(args[1]), dtype=object)
-        if name == "linalg_matrix_exp":
-            return _matrix_exponential(self._number(args[0]))
-        return self._moved(func, args, kwargs) if name in MOVES else None
+            whole = kwargs.get("dtype") not in (None, *FLOATS)
+            return _each(POINTWISE["trunc" if whole else "clone"], self._number(args[0]))
+        if name in COPIES:
+            args, kwargs = args[: COPIES[name]], {}
+        mode = kwargs.get("rounding_mode")
+        alpha = [kwargs["alpha"]] if "alpha" in kwargs else []
+        if not (name in POINTWISE or name in ARRAYS) or kwargs.keys() - {"alpha", "rounding_mode"}:
+            return None
+        parts = [self._number(part) for part in (*args, *alpha)]
+        if name in ARRAYS:
+            return np.asarray(ARRAYS[name](*parts), dtype=object)
+        values = _each(POINTWISE[name], *parts)
+        return _each(POINTWISE[str(mode)], values) if mode else values
 
     def _moved(self, func: Callable[..., object], args: Arguments, kwargs: Keywords) -> Numbers:
         """What only moves numbers moves their positions."""
         pool = list[object]()
 
-        def positions(part: object) -> object:
+        def numbered(part: object) -> object:
             if not isinstance(part, Tensor) or not (part.is_floating_point() or part.is_complex()):
                 return part
             start = len(pool)
             pool.extend(self.read(part).flatten())
             return torch.arange(start, len(pool)).reshape(part.shape)
 
-        where = func(*tree_map(positions, args), **tree_map(positions, kwargs))
+        where = func(*tree_map(numbered, args), **tree_map(numbered, kwargs))
         assert isinstance(where, Tensor)
-        return np.array(pool, dtype=object)[_indices(where)]
+        positions = np.array(_list(where), dtype=np.int64).reshape(tuple(where.shape))
+        return np.array(pool, dtype=object)[positions]
 
     def _number(self, part: object) -> Numbers:
         return (
@@ -245,14 +240,8 @@ def _storage(tensor: Tensor) -> int:
 
 def _slots(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Where the numbers of a tensor are in its storage."""
-    slots = np.full(tuple(tensor.shape), tensor.storage_offset())
-    for axis, (count, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
-        slots = slots + (stride * np.arange(count)).reshape(-1, *[1] * (tensor.dim() - 1 - axis))
-    return slots
-
-
-def _indices(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    return np.array(_list(tensor), dtype=np.int64).reshape(tuple(tensor.shape))
+    strides, indices = np.array(tensor.stride(), dtype=np.int64), np.indices(tuple(tensor.shape))
+    return np.asarray(tensor.storage_offset() + np.tensordot(strides, indices, 1))
 
 
 def _list(tensor: Tensor) -> list[complex]:
@@ -292,22 +281,11 @@ def _each(function: Callable[..., object], *values: Numbers) -> Numbers:
         return np.asarray(np.frompyfunc(safe, len(values), 1)(*values), dtype=object)
 
 
-def _reduce(name: str, values: Numbers, options: Arguments) -> Numbers:
+def _reduce(name: str, values: Numbers, axes: object = None, keep: object = False) -> Numbers:
     """Sums, products and extrema along axes, which may be kept."""
-    axes, keep = (*options, None, False)[:2]
     several = [axes] if isinstance(axes, int) else axes if isinstance(axes, list) else []
-    dim = values.ndim
-    chosen = [axis % dim for axis in several or range(dim)]
-    left = [axis for axis in range(dim) if axis not in chosen]
-    flat = values.transpose(*left, *chosen).reshape(*(values.shape[axis] for axis in left), -1)
-    total = np.frompyfunc(REDUCED[name], 2, 1).reduce(flat, axis=-1)
-    total = np.asarray(total / flat.shape[-1] if name == "mean" else total, dtype=object)
-    shape = [1 if axis in chosen else n for axis, n in enumerate(values.shape)]
-    return total.reshape(shape) if keep else total
-
-
-def _matrix_exponential(values: Numbers) -> Numbers:
-    out = np.empty_like(values)
-    for index in np.ndindex(values.shape[:-2]):
-        out[index] = np.array(mp.expm(mp.matrix(values[index].tolist())).tolist(), dtype=object)
-    return out
+    chosen = tuple(several or range(values.ndim))
+    combine = np.frompyfunc(REDUCED[name], 2, 1, identity=None)
+    total = np.asarray(combine.reduce(values, axis=chosen, keepdims=bool(keep)), dtype=object)
+    count = values.size // total.size if name == "mean" else 1
+    return np.asarray(total / count, dtype=object)

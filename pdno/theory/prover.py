@@ -7,7 +7,7 @@ with the reason: there is none for what may fail, such as a function of an unbou
 import math
 from dataclasses import dataclass
 
-from pdno.theory.compactification import NotEnclosed, least
+from pdno.theory.enclosure import NotEnclosed, least
 from pdno.theory.expression import (
     ROUGH,
     Affine,
@@ -50,11 +50,16 @@ class Fact:
     degree: float | None = None
 
     @property
+    def membership(self) -> str:
+        """The class in words."""
+        order = "every S^m" if self.order == -math.inf else f"S^{self.order:g}"
+        return order + " on the lattice" * self.lattice
+
+    @property
     def line(self) -> str:
         """The last step in words."""
-        order = "every S^m" if self.order == -math.inf else f"S^{self.order:g}"
-        where = "" if not self.lattice else " on the lattice"
-        return f"a ∈ {order}{where} by {len(self.derivation())} steps; the last: {self.rule}"
+        steps = f"{len(self.derivation())} steps; the last: {self.rule}"
+        return f"a ∈ {self.membership} by {steps}"
 
     def derivation(self) -> list[str]:
         """The proof, one step a line, in terms of the numbers of earlier ones."""
@@ -62,13 +67,10 @@ class Fact:
 
         def name(fact: "Fact") -> str:
             if id(fact) not in names:
-                parts = [name(premise) for premise in fact.premises]
-                text = fact.expression.label(parts)
+                text = fact.expression.label([name(premise) for premise in fact.premises])
                 if isinstance(fact.expression, Constant):
                     return text
-                order = "every S^m" if fact.order == -math.inf else f"S^{fact.order:g}"
-                lattice = " on the lattice" * fact.lattice
-                lines.append(f"[{len(lines) + 1}] {text} ∈ {order}{lattice}: {fact.rule}")
+                lines.append(f"[{len(lines) + 1}] {text} ∈ {fact.membership}: {fact.rule}")
                 names[id(fact)] = f"[{len(lines)}]"
             return names[id(fact)]
 
@@ -98,31 +100,35 @@ class _Prover:
     def prove(self, e: Expression) -> Fact:
         """The fact of an expression, once for each that is used several times."""
         if id(e) not in self.facts:
-            self.facts[id(e)] = self._prove(e)
+            match e:
+                case Power((Bracket(),), exponent):
+                    fact = Fact(e, "lemma 1, a power of ⟨ξ⟩", exponent)
+                case Power():
+                    fact = self._power(e, self.prove(e.parts[0]))
+                case Apply():
+                    fact = self._function(e, self.prove(e.parts[0]))
+                case Sum() | Product() | Stack() | Affine():
+                    fact = self._combined(e, [self.prove(part) for part in e.parts])
+                case _:
+                    fact = self._leaf(e)
+            self.facts[id(e)] = fact
         return self.facts[id(e)]
-
-    def _prove(self, e: Expression) -> Fact:
-        if isinstance(e, (Sum, Product, Stack, Affine)):
-            return self._combined(e, [self.prove(part) for part in e.parts])
-        if isinstance(e, Power):
-            return self._power(e)
-        if isinstance(e, Apply):
-            return self._function(e, self.prove(e.parts[0]))
-        return self._leaf(e)
 
     def _leaf(self, e: Expression) -> Fact:
         line = self.dim == 1
         match e:
+            case Frequency(axis) if axis >= self.dim:
+                raise NoProof(f"axis {axis + 1} of n = {self.dim}")
+            case Harmonic(_, wave) if len(wave) > self.dim:
+                raise NoProof(f"axis {len(wave)} of n = {self.dim}")
             case Constant(values):
                 real, degree = not values.is_complex(), 0.0 if line else None
                 return Fact(e, "lemma 1, a constant", 0.0, real=real, degree=degree)
-            case Frequency(axis):
-                self._check_axis(axis)
+            case Frequency():
                 return Fact(e, "lemma 1, a frequency", 1.0, degree=1.0 if line else None)
             case Bracket():
                 return Fact(e, "lemma 1, a power of ⟨ξ⟩", 1.0)
-            case Harmonic(_, wave):
-                self._check_axis(len(wave) - 1)
+            case Harmonic():
                 return Fact(e, "lemma 1, smooth and periodic in x", 0.0, in_x=True)
             case Coordinate() if self.box:
                 return Fact(e, "lemma 1, smooth on the box", 0.0, in_x=True)
@@ -132,17 +138,13 @@ class _Prover:
                 return Fact(e, lemma, order, real=real, lattice=lattice)
         raise NoProof(f"{e}: a {type(e).__name__} has no rule")
 
-    def _check_axis(self, axis: int) -> None:
-        if axis >= self.dim:
-            raise NoProof(f"axis {axis + 1} of n = {self.dim}")
-
     def _combined(self, e: Expression, facts: list[Fact]) -> Fact:
         orders, degrees = [f.order for f in facts], [f.degree for f in facts]
         known = [d for d in degrees if d is not None]
-        order, degree, rule = max(orders), max(known, default=0.0), "lemma 2, a sum"
         if isinstance(e, Product):
-            order, degree = -math.inf if -math.inf in orders else sum(orders), sum(known)
-            rule = "lemma 2, a product"
+            order, degree, rule = sum(orders), sum(known), "lemma 2, a product"
+        else:
+            order, degree, rule = max(orders), max(known, default=0.0), "lemma 2, a sum"
         if isinstance(e, Stack):
             rule = "component by component"
         if isinstance(e, Affine) and bool(e.bias.any()):
@@ -160,26 +162,16 @@ class _Prover:
         lattice: bool = False,
     ) -> Fact:
         """What follows from facts, with their properties that carry over."""
-        return Fact(
-            e,
-            rule,
-            order,
-            tuple(facts),
-            real=all(fact.real for fact in facts),
-            in_x=any(fact.in_x for fact in facts),
-            lattice=lattice or any(fact.lattice for fact in facts),
-            degree=degree,
-        )
+        real, in_x = all(fact.real for fact in facts), any(fact.in_x for fact in facts)
+        lattice = lattice or any(fact.lattice for fact in facts)
+        return Fact(e, rule, order, tuple(facts), real, in_x, lattice, degree)
 
-    def _power(self, e: Power) -> Fact:
-        p = e.exponent
-        if isinstance(e.parts[0], Bracket):
-            return Fact(e, "lemma 1, a power of ⟨ξ⟩", p)
-        u = self.prove(e.parts[0])
-        if p >= 0 and p == int(p):
+    def _power(self, e: Power, u: Fact) -> Fact:
+        p, whole = e.exponent, e.exponent == int(e.exponent)
+        if p >= 0 and whole:
             degree = None if u.degree is None else p * u.degree
             return self._of([u], e, "lemma 2, a product", p * u.order if p else 0.0, degree)
-        whole = p == int(p)  # then u may be complex or negative
+        # u of a whole power may be complex or negative
         self._require_elliptic(e.parts[0], u, size=whole)
         bound = "|u| >= c ⟨ξ⟩^m" if whole else "u >= c ⟨ξ⟩^m"
         return self._of([u], e, f"lemma 4, a power of u with {bound}", p * u.order)
@@ -195,8 +187,8 @@ class _Prover:
         if u.order <= 0 and name not in ROUGH:
             order = u.order if name in VANISHING else 0.0
             return self._of([u], e, "lemma 3, a smooth function of u in S^0", order)
-        if name == "exp" and 0 < u.order < math.inf:
-            self._require_elliptic(e.parts[0] * -1.0, u, far=True, size=False)
+        if name == "exp" and u.order > 0:
+            self._require_elliptic(-e.parts[0], u, far=True)
             rule = "lemma 6, e^u with Re u <= -c ⟨ξ⟩^m far out"
             return self._of([u], e, rule, -math.inf)
         if name in AFFINE + BOUNDED and u.order > -math.inf:

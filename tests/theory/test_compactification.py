@@ -6,7 +6,7 @@ import pytest
 import torch
 from own_symbols import expressions
 
-from pdno.theory.compactification import enclose_expression, least
+from pdno.theory.enclosure import enclose_expression, least
 from pdno.theory.expression import Bracket, Frequency, Harmonic, apply
 from pdno.theory.prover import prove
 
