@@ -242,10 +242,8 @@ def _price(fit: Fit) -> float:
 
 
 def _weakest(fit: Fit) -> tuple[int, float]:
-    """The number of the least significant coefficient, and its squared ratio to its error.
-
-    Of those without significance it is that of the most complex term.
-    """
+    """The least significant coefficient, or the most complex of those without significance, and
+    its squared ratio to its error."""
     squared = fit.generator.coefficients.detach().square() / fit.covariance.diagonal()
     insignificant = [k for k, value in enumerate(squared.tolist()) if value < 1]
     terms = fit.generator.listed()
@@ -254,10 +252,9 @@ def _weakest(fit: Fit) -> tuple[int, float]:
 
 
 def _alike(full: Fit) -> tuple[tuple[str, ...], ...]:
-    """Groups of terms whose coefficients of natural size would change nothing that is visible.
+    """Groups of terms whose coefficients could change without a visible effect.
 
-    The natural size of a coefficient is that with which its term alone would move the states as
-    much as they moved.
+    Natural coefficients are those whose terms alone would move the states as far as they moved.
     """
     natural = (full.motion / full.single.clamp(min=1e-12 * full.motion)).sqrt()
     natural = torch.where(full.single > 1e-12 * full.motion, natural, 0.0)

@@ -20,7 +20,7 @@ from pdno.discovery.generator import Generator, Sensitivity
 from pdno.discovery.trajectories import Segment, Trajectories
 from pdno.interface.errors import SolverError
 from pdno.solvers.solve import solve
-from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.calculus import resample
 
 MOST_ITERATIONS = 25
 GROWTH = 7.0  # logarithm of the largest linear growth between two frames while fitting
@@ -289,7 +289,7 @@ def starting_values(generator: Generator, data: Trajectories) -> Tensor:
     weights = data.deviation.reshape(-1, *[1] * data.grid.dim)
 
     def vector(f: Tensor) -> Tensor:
-        return (inverse(transform(f, data.grid.dim) * smooth, data.grid.shape) / weights).flatten()
+        return (resample(f, data.grid.shape, multiplier=smooth) / weights).flatten()
 
     matrix, right = torch.stack([vector(c) for c in columns], dim=1), vector(u.diff(dim=1))
     norms = matrix.norm(dim=0).clamp(min=1e-300)

@@ -219,16 +219,16 @@ class TermsOnGrid:
                 self.products.append((k, term.field, pairs))
         self.inputs = torch.tensor([i for i, _ in factors], dtype=torch.long, device=xi.device)
         self.tables = torch.stack([table for _, table in factors.values()]) if factors else None
-        coupled = any(i != o for _, i, o, _ in self.linear_terms)
-        self.explicit = bool(self.products or self.sources or coupled)
-        zero = torch.zeros_like(self.band, dtype=torch.complex128)
-        parts = [zero] * self.fields
+        self.linear = self._linear()
+
+    def _linear(self) -> Tensor:
+        """A(ξ) of each field, (*N^) for one field, else (C, *N^); real if it can be."""
+        parts = [torch.zeros_like(self.band, dtype=torch.complex128)] * self.fields
         for k, i, o, table in self.linear_terms:
             if i == o:
                 parts[o] = parts[o] + self.c[k] * table
         total = parts[0] if self.fields == 1 else torch.stack(parts)
-        self.linear = total if bool(total.imag.any()) else total.real
-        """A(ξ) of each field, (*N^) for one field, else (C, *N^); real if it can be."""
+        return total if bool(total.imag.any()) else total.real
 
     def factors(self, u_hat: Tensor) -> Tensor | None:
         """The factors of all products at the points, (..., C, *N^) -> (..., F, *N)."""
@@ -248,7 +248,8 @@ class TermsOnGrid:
         linear = self.linear - (real - growth).clamp(min=0.0)
         if self.fields > 1:
             linear = linear.repeat(1 + tangents, *[1] * self.grid.dim)
-        if not self.explicit and not tangents:
+        coupled = any(i != o for _, i, o, _ in self.linear_terms)
+        if not (self.products or self.sources or coupled or tangents):
             return Semilinear(linear, self.modes, band=self.band)
         return Semilinear(linear, self.modes, self.nonlinear, self.rates, DEFORMATION, self.band)
 

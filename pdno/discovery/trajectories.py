@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pdno.discovery.equation import NORMAL_95
 from pdno.spectral.calculus import band_mask, resample
-from pdno.spectral.fourier import inverse, transform
+from pdno.spectral.fourier import transform
 from pdno.spectral.grid import Grid, hermitian_weights
 
 EXCITED = 4.0  # energy of a mode in terms of that of the noise from which on it stands out
@@ -51,11 +51,9 @@ class Trajectories:
     """
 
     def __init__(self, u: Tensor, times: tuple[float, ...], tolerance: float = 1e-4) -> None:
-        if u.dim() < 4 or u.shape[1] != len(times) or len(times) < 2:
+        if u.dim() < 4 or not len(u) or u.shape[1] != len(times) or len(times) < 2:
             expected = "expected (B, T, C, *N) with at least 2 frames"
             raise ValueError(f"u has shape {tuple(u.shape)}, {len(times)} times; {expected}")
-        if not len(u):
-            raise ValueError("u has no trajectories; expected at least one")
         if not all(a < b for a, b in zip(times, times[1:], strict=False)):
             raise ValueError(f"times {times} do not increase")
         if not bool(u.isfinite().all()):
@@ -136,10 +134,7 @@ class Trajectories:
 
     @cached_property
     def mask(self) -> Tensor:
-        """1 at the compared modes, else 0, (*N^): those up to twice the reach, in the band.
-
-        Products of excited modes would be seen there, so what is not there counts, too.
-        """
+        """1 at the compared modes, else 0, (*N^): what products of two excited ones reach."""
         near = (self.grid.modes().abs() <= 2 * self.reach).all(dim=-1).double()
         return near * band_mask(self.grid)
 
@@ -152,12 +147,12 @@ class Trajectories:
     def project(self, f: Tensor) -> Tensor:
         """Fields (..., *N) on the modes of initial states; without noise on the whole band."""
         kept = self.excited if self.noisy else band_mask(self.grid)
-        return inverse(transform(f, self.grid.dim) * kept, self.grid.shape)
+        return resample(f, self.grid.shape, multiplier=kept)
 
     def weigh(self, f: Tensor) -> Tensor:
         """Differences (..., C, *N) on the compared modes, in units of their expected error."""
-        compared: Tensor = inverse(transform(f, self.grid.dim) * self.mask, self.grid.shape)
-        compared = compared * (self.points / self.grid.size) ** 0.5  # Σ over points of the data
+        share: float = (self.points / self.grid.size) ** 0.5  # Σ over points of the data
+        compared = resample(f, self.grid.shape, multiplier=self.mask) * share
         return compared / self.deviation.reshape(-1, *[1] * self.grid.dim)
 
     def basis(self) -> Tensor:
@@ -172,11 +167,7 @@ class Trajectories:
         return basis
 
     def segments(self, window: int) -> list[Segment]:
-        """Pieces of `window` steps in time.
-
-        Noisy ones share no frame, so that their errors are independent; without noise the last
-        frame of one is the first of the next.
-        """
+        """Pieces of `window` steps in time; noisy ones share no frame, for independent errors."""
         stride = window + 1 if self.noisy else window
         pieces: dict[tuple[float, ...], list[int]] = {}
         for start in range(0, len(self.times) - window, stride):

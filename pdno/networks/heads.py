@@ -64,10 +64,6 @@ class HeadModule(nn.Module):
 
     options: Head
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.velocity: nn.Module | None = None
-
     def network_grid(self, grid: Grid) -> Grid:
         """The grid of the network below, for fields on a grid."""
         return grid
@@ -142,13 +138,13 @@ class Transport(HeadModule):
         self.log_c = nn.Parameter(torch.zeros(channels)) if options.diffusion else None
         if options.velocity is not None:
             self.pace = nn.Parameter(torch.ones(()))
-        self.velocity = make_velocity(options, dim, channels)
+        self.velocity: nn.Module | None = make_velocity(options, dim, channels)
 
     def network_grid(self, grid: Grid) -> Grid:
         coarsen = self.options.coarsen
         if any(n % coarsen for n in grid.shape):
             raise ValueError(
-                f"{grid} for a head with coarsen={coarsen}: expected multiples of {coarsen} points"
+                f"{grid} for coarsen={coarsen}: expected multiples of {coarsen} points"
             )
         return grid if coarsen == 1 else Grid(tuple(n // coarsen for n in grid.shape))
 
@@ -177,10 +173,7 @@ class Transport(HeadModule):
         return f if tuple(f.shape[2:]) == shape else resample_by_axis(f, shape)
 
     def flow(self, u: Tensor) -> Tensor:
-        """The displacement -Δt K_b[u] by the velocity of a frame, in units of the `REACH`.
-
-        Shapes: (B, C, *N) -> (B, d, *N).
-        """
+        """-Δt K_b[u] of a frame in units of the `REACH`, (B, C, *N) -> (B, d, *N)."""
         velocity = u if self.velocity is None else self.velocity(u)
         return -self.options.time_step / REACH * velocity
 
@@ -208,8 +201,8 @@ def make_velocity(
 ) -> PseudoDifferentialOperator | None:
     """K_b of a velocity that is not the field itself."""
     if options.velocity == "field" and channels != dim:
-        cure = f"it takes {dim} of them, one for each axis: learn the velocity instead"
-        raise ValueError(f"the velocity is the field itself, of {channels} channels; {cure}")
+        wrong = f"velocity 'field' of {channels} channels"
+        raise ValueError(f"{wrong}: it takes {dim}, one for each axis; or learn the velocity")
     if options.velocity == "biot-savart":
         if (dim, channels) != (2, 1):
             wrong = f"{channels} channels in dimension {dim}"

@@ -105,12 +105,8 @@ class PreparedStep:
 class NeuralOperator(ExactScales):
     """Q ∘ σ(W + K) ∘ ... ∘ P (eq. 1), with one K of `operators` per block.
 
-    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). Coordinates are appended inside, times
-    the `coordinate_scale`; "periodic" ones are cos 2πx and sin 2πx, "none" are left out. `padding`
-    are zeros after the last point of an axis: a fraction of the domain or, as an int, a number of
-    points as published. "even" or "odd" reflects what is lifted at the last point of each axis
-    instead, as v or as -v. `feed_forward` is the hidden width of F in residual blocks; 0 has the
-    blocks of the paper. With a `head` the outputs of Q are what it needs (see `networks.heads`).
+    Shapes: (B, in_channels, *N) -> (B, out_channels, *N). The options are those of `PDNO`; the
+    `coordinate_scale` multiplies appended coordinates.
     """
 
     coordinate_scale: Tensor
@@ -133,16 +129,10 @@ class NeuralOperator(ExactScales):
         columns = {"appended": dim, "periodic": 2 * dim, "none": 0}
         check_choice("coordinates", coordinates, columns)
         check_at_least("feed_forward", feed_forward, 0)
-        self.coordinates = coordinates
         self.dim, self.in_channels, self.out_channels = dim, in_channels, out_channels
         self.extension = padding if isinstance(padding, str) else None
-        zeros = (0.0,) if isinstance(padding, str) else padding
-        zeros = tuple(zeros) if isinstance(zeros, Sequence) else (zeros,)
-        zeros = zeros * dim if len(zeros) == 1 else zeros
-        if self.extension not in (None, "even", "odd") or len(zeros) != dim or min(zeros) < 0:
-            expected = "'even', 'odd', a fraction >= 0 or a number of points, or one for each axis"
-            raise ValueError(f"padding is {padding!r}; expected {expected}")
-        self.padding, self.width = zeros, width
+        self.padding, self.width = _padding_per_axis(padding, dim), width
+        self.coordinates = coordinates
         self.register_buffer("coordinate_scale", scale_per_axis(coordinate_scale, dim))
         self.activation: Callable[[Tensor], Tensor] = functional.gelu
 
@@ -170,10 +160,9 @@ class NeuralOperator(ExactScales):
         grid: Grid | None = None,
         output_grid: Grid | None = None,
     ) -> Tensor:
-        """u on the grid of f, which is periodic unless given; t for networks that take time.
+        """u on the grid of f, periodic by default, or on the `output_grid`; both may be `Points`.
 
-        The grid may be scattered `Points`, and u is on the `output_grid` where there is one.
-        Symbols that see PDE parameters get (B, P) numbers for t, time first where they take it.
+        Symbols that see time or PDE parameters get these as t, (B, P), time first.
         """
         self.check(f, grid)
         where = grid or Grid(tuple(f.shape[2:]))
@@ -255,9 +244,8 @@ class NeuralOperator(ExactScales):
         return values
 
     def freeze(self, grid: Grid, *, tolerance: float = 0.0) -> list[CachedLayer]:
-        """Evaluate all symbols once, for inference on one grid; the rank and error of each layer.
+        """Evaluate all symbols once, for inference on one grid, until weights change.
 
-        Values are evaluated anew when weights change, and not used for gradients of the symbols.
         `tolerance` is the relative error allowed in the x-factors; 0 keeps the operator.
         """
         if self.takes_time or self.pde_parameters:
@@ -276,10 +264,7 @@ class NeuralOperator(ExactScales):
             operator.forget_values()
 
     def shared_step(self, grid: Grid, pde_parameters: Tensor | None = None) -> Step:
-        """The network on a grid, with its symbols evaluated once for all calls, with their graph.
-
-        They are evaluated at these PDE parameters, (B, P), where they see such.
-        """
+        """The network on a grid, its symbols evaluated once, with their graph, for all calls."""
         if self.takes_time:
             raise ValueError("a network that takes time predicts in one shot, not by a rollout")
         if isinstance(grid, Points):  # where symbols are evaluated at each call
@@ -296,9 +281,9 @@ class NeuralOperator(ExactScales):
         return step
 
     def prepared_step(self, grid: Grid, t: Tensor | None = None) -> PreparedStep | None:
-        """The network on a grid and at t, ready for many calls without gradients.
+        """The network on a grid and at t, for calls without gradients until a weight changes.
 
-        It is kept until a weight changes. None where torch has to see every step of it.
+        None where torch has to see every operation of it.
         """
         modules: list[nn.Module] = [self, *self.layers]
         own = PseudoDifferentialOperator.forward
@@ -334,7 +319,7 @@ class NeuralOperator(ExactScales):
     @property
     def velocity(self) -> PseudoDifferentialOperator | None:
         """The velocity K_b of a transport head that has one."""
-        velocity = None if self.head is None else self.head.velocity
+        velocity = getattr(self.head, "velocity", None)
         return velocity if isinstance(velocity, PseudoDifferentialOperator) else None
 
     @property
@@ -348,8 +333,7 @@ class NeuralOperator(ExactScales):
 
     def inner_grid(self, grid: Grid) -> Grid:
         """The grid of the blocks: that of f with the padding, or twice as many points."""
-        if self.extension is not None:
-            # on a box with both ends these are not repeated
+        if self.extension is not None:  # the ends of a box are not repeated
             return Grid(tuple(2 * n - 2 * _has_ends(grid) for n in grid.shape))
         pairs = zip(grid.shape, self.padding, strict=True)
         points = tuple(n + (p if isinstance(p, int) else round(p * n)) for n, p in pairs)
@@ -390,10 +374,26 @@ class NeuralOperator(ExactScales):
 
     def surround(self, v: Tensor, grid: Grid) -> Tensor:
         """v with what is around it in the blocks: zeros, or its reflections."""
-        if self.extension is None:
-            return pad(v, self.inner_grid(grid))
-        sign = 1.0 if self.extension == "even" else -1.0
-        return extend(v, grid.dim, sign, ends=_has_ends(grid))
+        if self.extension is not None:
+            sign = 1.0 if self.extension == "even" else -1.0
+            return extend(v, grid.dim, sign, ends=_has_ends(grid))
+        inner = self.inner_grid(grid).shape
+        zeros = [
+            n for axis in range(-1, -1 - grid.dim, -1) for n in (0, inner[axis] - v.shape[axis])
+        ]
+        return functional.pad(v, zeros) if any(zeros) else v
+
+
+def _padding_per_axis(padding: Padding, dim: int) -> tuple[float, ...]:
+    """The zeros after each axis; none where the input is reflected."""
+    zeros = 0.0 if isinstance(padding, str) else padding
+    per_axis = tuple(zeros) if isinstance(zeros, Sequence) else (zeros,)
+    per_axis = per_axis * dim if len(per_axis) == 1 else per_axis
+    unknown = isinstance(padding, str) and padding not in ("even", "odd")
+    if unknown or len(per_axis) != dim or min(per_axis) < 0:
+        expected = "'even', 'odd', a fraction >= 0 or a number of points, or one for each axis"
+        raise ValueError(f"padding is {padding!r}; expected {expected}")
+    return per_axis
 
 
 def _has_ends(grid: Grid) -> bool:
@@ -420,12 +420,6 @@ def perceptron(hidden: nn.Module, last: nn.Module, v: Tensor) -> Tensor:
         return projected
     u = apply_projection(v.flatten(2), hidden.weight, hidden.bias, last.weight, last.bias)
     return u.reshape(*u.shape[:2], *v.shape[2:])
-
-
-def pad(v: Tensor, grid: Grid) -> Tensor:
-    """Zeros after the last point of each axis, up to a larger grid."""
-    zeros = [n for axis in range(1, grid.dim + 1) for n in (0, grid.shape[-axis] - v.shape[-axis])]
-    return functional.pad(v, zeros) if any(zeros) else v
 
 
 def cut(v: Tensor, grid: Grid) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from pdno.files.tensor_file import read_tensor_file
 from pdno.interface.errors import check_shape
+from pdno.interface.records import Options
 from pdno.networks.mwt import MWT, Base
 from pdno.networks.pdno import FNO, PDNO
 from pdno.operators.multiwavelet import make_filters
@@ -65,24 +66,16 @@ def load_published(
     kept = _as_real(state[_TABLE]).shape[2:-1] if _TABLE in state else ()
     if not kept and _SYMBOL not in state:
         kinds = f"PDNO (fc0, {_SYMBOL}), FNO (fc0, {_TABLE}) or MWT (Lk, MWT_CZ)"
-        names = ", ".join(list(state)[:4])
-        raise ValueError(f"weights named {names}, ... are none of {kinds}: give one of these")
+        raise ValueError(f"weights named {', '.join(list(state)[:4])}, ...; expected {kinds}")
     dim = len(kept) or state.matrix(_SYMBOL).shape[1]
     shape = (resolution,) * dim if isinstance(resolution, int) else tuple(resolution)
     if len(shape) != dim or min(shape) < 2:
         raise ValueError(f"resolution {resolution} for weights of {dim} axes: give one per axis")
     make: Callable[..., nn.Module] = partial(FNO, modes=tuple(kept))
     if not kept:
-        make = partial(
-            PDNO,
-            modes=modes,
-            symbol_layers=sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
-            symbol_hidden=len(state[_SYMBOL]),
-            activation=activation,
-            first_activation=first_activation,
-            depends_on_x="conv0.net_out.linear_in.weight" in state,
-            frequency_scale=shape,
-        )
+        activations = {"activation": activation, "first_activation": first_activation}
+        symbol = _symbol_options(state) | activations
+        make = partial(PDNO, modes=modes, frequency_scale=shape, **symbol)
     width, channels = state.matrix("fc0.weight").shape
     network = make(
         dim,
@@ -94,9 +87,16 @@ def load_published(
         padding=padding,
     )
     if unknown := set(state) - _fill(network, dict(network.named_parameters()), state):
-        cure = "or theirs are missing; leave out what the network does not use"
-        raise ValueError(f"published weights do not fit: unknown {sorted(unknown)[:3]}, {cure}")
+        raise ValueError(f"published weights that the network does not use: {sorted(unknown)[:3]}")
     return network.eval()
+
+
+def _symbol_options(state: _Weights) -> Options:
+    return {
+        "symbol_layers": sum(name.startswith("conv0.net_real.hidden") for name in state) // 2,
+        "symbol_hidden": len(state[_SYMBOL]),
+        "depends_on_x": "conv0.net_out.linear_in.weight" in state,
+    }
 
 
 def _read(source: str | Path | Mapping[str, object]) -> _Weights:
@@ -176,9 +176,8 @@ def _load_mwt(state: _Weights, base: str | None) -> MWT:
     candidates = [candidate for candidate in get_args(Base) if base in (None, candidate)]
     bases = [candidate for candidate in candidates if has_filters(candidate)]
     if not bases:
-        wrong = f"the filters of the state (k={wavelets}, dim={dim}) are not those of"
-        cure = "leave base out to have it recognised"
-        raise ValueError(f"{wrong} {base or ' or '.join(candidates)}; {cure}")
+        wrong = f"the filters (k={wavelets}, dim={dim}) are not those of {base or candidates}"
+        raise ValueError(f"{wrong}; leave base out to have it recognised")
     model = MWT(
         dim, lift.shape[1], len(state["Lc1.weight"]), width=len(lift) // wavelets**dim,
         wavelets=wavelets, modes=table.shape[2], blocks=len(blocks), base=bases[0],
