@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -30,15 +31,14 @@ from pdno.symbols.network import LowRankSymbol, NetworkSymbol, TableSymbol, Trun
 from pdno.symbols.scale import InputScale
 
 Order = Annotated[float, Field(ge=-8, le=8)]
-STRUCTURE = ("hermitian", "elliptic", "self_adjoint", "dissipative")
-SYMBOLS: dict[str, tuple[Callable[..., Symbol], tuple[str, ...]]] = {
-    "network": (NetworkSymbol, ("depends_on_x",)),
-    "trunk": (TrunkSymbol, ("depends_on_x", "space_hidden")),
-    "low-rank": (LowRankSymbol, ("depends_on_x", "rank", "shared")),
-    "table": (TableSymbol, ()),
-    "classical": (ClassicalSymbol, ("depends_on_x", "order", *STRUCTURE)),
+SYMBOLS: dict[str, Callable[..., Symbol]] = {
+    "network": NetworkSymbol,
+    "trunk": TrunkSymbol,
+    "low-rank": LowRankSymbol,
+    "table": TableSymbol,
+    "classical": ClassicalSymbol,
 }
-"""Symbols by name, each with the options that it alone has; `pdno.register` adds others."""
+"""Symbols by name; `pdno.register` adds others. They get the options that they name."""
 
 
 def check_symbol(name: str) -> str:
@@ -90,25 +90,21 @@ class SymbolSpecification:
         """The symbol from one number of channels to another, on the kept modes."""
         kind, frequency = check_symbol(self.symbol), self.frequency_scale
         modes = (kept,) * dim if isinstance(kept, int) else kept
-        if kind == "table":
-            if modes is None or self.takes_time or self.pde_parameters:
-                least = "a table symbol needs modes, for example modes=12, and no time"
-                raise ValueError(f"{least} or PDE parameters, which it cannot see")
-            return TableSymbol(in_channels, out_channels, modes=modes)
+        if kind == "table" and (modes is None or self.takes_time or self.pde_parameters):
+            needed = "a table symbol needs modes, for example modes=12, and no time"
+            raise ValueError(f"{needed} or PDE parameters, which it cannot see")
         if kind != "classical" and (self.elliptic or self.self_adjoint or self.dissipative):
             raise ValueError(f"{kind} symbols have no structure: take symbol='classical'")
         if frequency is None and kind == "trunk":
             frequency = 1.0  # its features have scales of their own, in units of single modes
-        make, own = SYMBOLS[kind]
-        names = {"activation", "first_activation", "takes_time", "pde_parameters", *own}
-        return make(
-            in_channels,
-            out_channels,
-            scale=InputScale(dim, self.coordinate_scale, frequency, modes),
-            layers=self.symbol_layers,
-            hidden=self.symbol_hidden,
-            **{name: getattr(self, name) for name in names},
-        )
+        options = vars(self) | {
+            "scale": InputScale(dim, self.coordinate_scale, frequency, modes),
+            "layers": self.symbol_layers,
+            "hidden": self.symbol_hidden,
+            "modes": modes,
+        }
+        named = signature(SYMBOLS[kind]).parameters.keys() & options
+        return SYMBOLS[kind](in_channels, out_channels, **{name: options[name] for name in named})
 
 
 class PDNO(NeuralOperator, options=SymbolSpecification):

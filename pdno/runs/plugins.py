@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from importlib.metadata import entry_points
 from inspect import isclass, isfunction, signature
 from pathlib import Path
@@ -81,7 +81,7 @@ def register(thing: Any = None, *, name: str | None = None) -> Any:
 
 def _register_learning(thing: Any, name: str | None) -> None:
     # these import torch, which the help of the command line does without
-    from pdno.networks import pdno as networks
+    from pdno.networks.pdno import SYMBOLS
     from pdno.networks.specification import NETWORKS, SIZES, record_class
     from pdno.symbols.base import Symbol
     from pdno.training.task import TASKS, Task
@@ -102,21 +102,13 @@ def _register_learning(thing: Any, name: str | None) -> None:
         record_class(name, thing)  # refuses options that no file can hold
         _add(NETWORKS, "network kind", name, thing)
     else:
-
-        @wraps(thing, updated=())
-        def make(in_channels: int, out_channels: int, **options: object) -> object:
-            chosen = {key: value for key, value in options.items() if key in arguments}
-            return thing(in_channels, out_channels, **chosen)
-
-        own = set(networks.SymbolSpecification.__dataclass_fields__) & {*arguments}
-        _add(networks.SYMBOLS, "symbol", name, (make, tuple(sorted(own))))
+        _add(SYMBOLS, "symbol", name, thing)
 
 
 def _add(registry: MutableMapping[str, Any], what: str, name: str, thing: object) -> None:
     """A name means one thing; the same code may be registered again, as notebooks do."""
 
     def origin(entry: object) -> tuple[str, str]:
-        entry = entry[0] if isinstance(entry, tuple) else entry
         return getattr(entry, "__module__", ""), getattr(entry, "__qualname__", "")
 
     if name in registry and origin(registry[name]) != origin(thing):

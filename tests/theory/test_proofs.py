@@ -17,7 +17,7 @@ def test_the_table_has_every_network_and_every_symbol():
     words = {options.get("symbol", "network") for _, options, _ in proofs.NETWORKS.values()}
     text = proofs.MANUAL.read_text(encoding="utf-8")
     assert all(f"| {name} |" in text for name in proofs.NETWORKS)
-    own = {name for name, (make, _) in SYMBOLS.items() if make.__module__.startswith("pdno.")}
+    own = {name for name, make in SYMBOLS.items() if make.__module__.startswith("pdno.")}
     kinds = {name for name, make in KINDS.items() if make.__module__.startswith("pdno.")}
     assert own <= words and kinds <= {kind for kind, _, _ in proofs.NETWORKS.values()}
 
