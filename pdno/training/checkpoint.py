@@ -101,9 +101,8 @@ def read_history(folder: Path) -> History:
         rows = [{name: cell or None for name, cell in line.items()} for line in lines]
         return History(TypeAdapter(list[EpochRow]).validate_python(rows))
     except ValidationError as problem:
-        reason = error_message(problem)[:LONGEST_MESSAGE]
-        cure = "remove the folder and run it again"
-        raise ValueError(f"{path} is not readable as a history ({reason}): {cure}") from problem
+        reason = f"is not readable as a history ({error_message(problem)[:LONGEST_MESSAGE]})"
+        raise ValueError(f"{path} {reason}: remove the folder and run it again") from problem
 
 
 @dataclass
@@ -138,9 +137,9 @@ class RunRecorder:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        if self.tensorboard and self.folder is None:
-            raise ValueError("tensorboard needs a folder for its event files: give one")
         if self.tensorboard:
+            if self.folder is None:
+                raise ValueError("tensorboard needs a folder for its event files: give one")
             self.writer = require("torch.utils.tensorboard", "track").SummaryWriter
         self.target = self.folder if self.group.is_rank_0 else None  # where this process writes
         self.saved_at = time.monotonic()
@@ -158,15 +157,12 @@ class RunRecorder:
             sweep(self.target)
             sweep(checkpoints)
             for draft in checkpoints.glob("step-*.draft"):
-                draft.unlink(missing_ok=True)
+                draft.unlink()
         self.group.barrier()
         checkpoint = load_checkpoint(checkpoints, self.group.device)
         if checkpoint is None:
             return TrainingState()
-        then, now = checkpoint.state.pop("identity"), self.identity
-        names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-        if names:
-            changes = [f"{name} was {then.get(name)}, is {now.get(name)}" for name in names]
+        if changes := differences(checkpoint.state.pop("identity"), self.identity):
             raise ValueError(f"{self.folder} holds another run ({', '.join(changes)}): {ANEW}")
         parts = split_names(checkpoint.tensors)
         try:
@@ -186,9 +182,8 @@ class RunRecorder:
         if self.target is None:
             return
         folder = self.target / CHECKPOINTS
-        tensors = {f"operator.{name}": value for name, value in operator.state_dict().items()}
-        remembered = optimiser.tensors(operator)
-        tensors |= {f"optimiser.{name}": value for name, value in remembered.items()}
+        parts = {"operator": operator.state_dict(), "optimiser": optimiser.tensors(operator)}
+        tensors = {f"{part}.{name}": t for part, some in parts.items() for name, t in some.items()}
         if not all(bool(value.isfinite().all()) for value in tensors.values()):
             raise FloatingPointError(f"the network is not finite at step {state.step}")
         draft = folder / f"step-{state.step:08d}.draft"
@@ -217,6 +212,12 @@ class RunRecorder:
                     for name, value in asdict(row).items():
                         if name not in ("epoch", "step") and value is not None:
                             events.add_scalar(name, value, row.epoch)
+
+
+def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """The keys in which two runs differ, with both values."""
+    keys = (key for key in sorted({**before, **now}) if before.get(key) != now.get(key))
+    return [f"{key} was {before.get(key)}, is {now.get(key)}" for key in keys]
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint | None:

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from pdno.data.dataset import Pairs
 from pdno.files import run_folder
 from pdno.files.atomic import only_writer
-from pdno.files.metric_table import Metadata, make_metrics
+from pdno.files.metric_table import Metadata, Metric
 from pdno.interface.display import Advance, track
 from pdno.interface.errors import TrainingStopped, check_choice
 from pdno.interface.records import Options, refuse_unknown
@@ -98,7 +99,7 @@ def fit(
         operator, kind = _start(network, how, samples, normalization)
         move(operator, group.device, dtype)
         if tests is not None and operator.sampling is not None:
-            operator.sampling.check(tests.batch([0])[0], tests.grids([0])[0])
+            operator.sampling.check(tests.batch([0])[0], tests.data.grids([0])[0])
         with _frozen(operator.network, chosen.frozen):
             loop = TrainingLoop(operator, samples, examples, tests, chosen, group, loss, callbacks)
             operator.training_record = loop.run(path, title, tensorboard, kind)
@@ -111,10 +112,9 @@ def fit(
 
 
 def _start(
-    network: nn.Module, task: Task, samples: Samples, kind: Normalization | None
+    network: object, task: Task, samples: Samples, kind: Normalization | None
 ) -> tuple[TrainedOperator, str]:
-    module: object = network
-    if not isinstance(module, nn.Module):
+    if not isinstance(network, nn.Module):
         expected = "a torch module, for example pdno.PDNO(dim=1, in_channels=1, out_channels=1)"
         raise ValueError(f"the network is {network!r:.60}; expected {expected}")
     if isinstance(network, TrainedOperator):
@@ -139,13 +139,12 @@ def _frozen(network: nn.Module, parts: Sequence[str]) -> Iterator[None]:
         frozen |= inside
     if parts and len(frozen) == len(weights):
         raise ValueError("frozen has all parts of the network: leave one out, to be trained")
+    chosen = nn.ParameterList(frozen.values())
     try:
-        for weight in frozen.values():
-            weight.requires_grad_(False)
+        chosen.requires_grad_(False)
         yield
     finally:
-        for weight in frozen.values():
-            weight.requires_grad_(True)
+        chosen.requires_grad_(True)
 
 
 def _warn_of_size(samples: Samples) -> None:
@@ -162,31 +161,32 @@ def _record_errors(operator: TrainedOperator, samples: Samples, tests: Samples |
     """The errors after the last epoch, and the arrays of a sample; saving names them."""
     last, record = operator.history[-1], operator.training_record
     assert record is not None
-    test = last.best if record.settings.keep == "best" else last.test
     points = max(samples.data.grid.shape)
-    values = {"training": {"relative_l2 of the last epoch": last.train}}
-    values |= {} if test is None else {"test": {"relative_l2": test}}
-    about = Metadata(
-        dataset="own data",
-        mode=operator.task.kind,
-        samples=record.samples,
-        epochs=last.epoch,
-        training_resolution=points,
+    metric = partial(
+        Metric,
+        experiment="operator",
+        model=type(operator.network).__name__,
+        resolution=points,
+        seed=record.settings.seed,
+        seconds=record.seconds,
+        parameters=count_parameters(operator.network, complex_once=False),
+        metadata=Metadata(
+            dataset="own data",
+            mode=operator.task.kind,
+            samples=record.samples,
+            epochs=last.epoch,
+            training_resolution=points,
+        ),
     )
-    common: Options = {
-        "experiment": "operator",
-        "model": type(operator.network).__name__,
-        "resolution": points,
-        "seed": record.settings.seed,
-        "seconds": record.seconds,
-        "parameters": count_parameters(operator.network, complex_once=False),
-    }
-    made = (make_metrics(e, split=split, metadata=about, **common) for split, e in values.items())
-    operator.metrics = tuple(metric for metrics in made for metric in metrics)
+    train = metric(split="training", metric="relative_l2 of the last epoch", value=last.train)
+    operator.metrics = (train,)
+    test = last.best if record.settings.keep == "best" else last.test
+    if test is not None:
+        operator.metrics += (metric(split="test", metric="relative_l2", value=test),)
     drawn = tests or samples
     prediction, target = next(predict_batches(operator, drawn, rows=[0]))
+    error = relative_l2(*(drawn.data.weigh(field, [0]) for field in (prediction, target)))
     arrays = {"input": drawn.data.batch([0])[0], "target": target, "prediction": prediction}
-    error = relative_l2(drawn.weigh(prediction, [0]), drawn.weigh(target, [0]))
     operator.sample_arrays = arrays | {"error": error}
 
 
@@ -204,9 +204,8 @@ class TrainingLoop:
     callbacks: Sequence[Callback] = ()
 
     def __post_init__(self) -> None:
-        settings, operator, device = self.settings, self.operator, self.group.device.type
-        lacks = device == "cuda" and not torch.cuda.is_bf16_supported()
-        if settings.precision == "bfloat16" and lacks:
+        settings, operator, cuda = self.settings, self.operator, self.group.device.type == "cuda"
+        if settings.precision == "bfloat16" and cuda and not torch.cuda.is_bf16_supported():
             raise ValueError("this device has no bfloat16: take precision='float32'")
         for name, value in (("patience", settings.patience), ("keep", settings.keep)):
             if value not in (None, "last") and self.tests is None:
@@ -214,12 +213,12 @@ class TrainingLoop:
         if self.loss is not None and settings.loss_order:
             order = f"{settings.loss_order:g}"
             raise ValueError(f"loss_order={order} and a loss: give loss=RelativeError({order})")
-        make = operator.task.batch
-        self.batch = augmented(make, self.samples) if settings.augment else make
+        batch = operator.task.batch
+        self.batch = augmented(batch, self.samples) if settings.augment else batch
         self.steps_per_epoch = math.ceil(self.examples / settings.batch_size)
         self.optimiser = Optimiser(operator, settings)
-        many = self.group.size > 1
-        self.wrapped: nn.Module = DistributedDataParallel(operator) if many else operator
+        parallel = operator if self.group.size == 1 else DistributedDataParallel(operator)
+        self.wrapped: nn.Module = parallel
 
     def run(
         self, folder: Path | None, title: str, tensorboard: bool, normalization: str
@@ -230,15 +229,15 @@ class TrainingLoop:
         every = settings.checkpoint_seconds
         self.recorder = RunRecorder(folder, identity, group, every, tensorboard)
         self.state = state = self.recorder.resume(operator, self.optimiser)
-        if state.history:  # its patience may be another one now
-            state.finished = self._is_over()
+        state.finished = self._is_over()  # its patience may be another one now
         if self.recorder.target is not None and not state.finished:
             run_folder.reopen(self.recorder.target)
         self.recorder.write_history(state)
-        total, cuda = settings.epochs * self.steps_per_epoch, group.device.type == "cuda"
+        total = settings.epochs * self.steps_per_epoch
+        devices = [group.device] if group.device.type == "cuda" else []
         with contextlib.ExitStack() as stack:
             self.signals = stack.enter_context(_stop_signals(listen=folder is not None))
-            stack.enter_context(torch.random.fork_rng(devices=[group.device] if cuda else []))
+            stack.enter_context(torch.random.fork_rng(devices=devices))
             advance: Advance = lambda amount, note=None: None  # noqa: E731
             if group.is_rank_0:
                 advance = stack.enter_context(track(title, total=total, done=state.step))
@@ -276,18 +275,18 @@ class TrainingLoop:
         """Raise a loss that is not finite, or too little memory, with a remedy."""
         try:
             yield
-        except FloatingPointError as problem:
+        except FloatingPointError as error:
             kept = f" The last good checkpoint is in {self.recorder.folder}."
-            kept = kept if self.recorder.has_checkpoint else ""
+            kept *= self.recorder.has_checkpoint
             cure = "Try a smaller learning_rate, clip=1.0 or float64; look for NaN in the data"
-            raise TrainingStopped(f"{problem}.{kept} {cure}", resumable=False) from problem
-        except (MemoryError, RuntimeError) as problem:
-            if not OUT_OF_MEMORY.search(f"{type(problem).__name__} {problem}"):
+            raise TrainingStopped(f"{error}.{kept} {cure}", resumable=False) from error
+        except (MemoryError, RuntimeError) as error:
+            if not OUT_OF_MEMORY.search(f"{type(error).__name__} {error}"):
                 raise
             batches = f"batches of {self.settings.batch_size} examples"
+            wrong = f"not enough memory for step {self.state.step + 1} with {batches}"
             cure = "take a smaller batch_size or network, or Rollout(recompute=True)"
-            message = f"not enough memory for step {self.state.step + 1} with {batches}: {cure}"
-            raise TrainingStopped(f"there is {message}", resumable=False) from problem
+            raise TrainingStopped(f"{wrong}: {cure}", resumable=False) from error
 
     def _epoch(self, advance: Advance) -> None:
         # a checkpoint may lie between the last step of an epoch and its end
@@ -302,19 +301,15 @@ class TrainingLoop:
         name, error = ("train", row.train) if row.test is None else ("test", row.test)
         note = f"{name} error {error:.4g}"
         if self.state.finished and error > LARGE_ERROR:  # said once, at the end
-            faster = (
-                ", or take Markov() or OneShot()" if self.operator.task.kind == "rollout" else ""
-            )
-            note += f" (predicting zero has 1: train longer{faster})"
+            other = ", or take Markov() or OneShot()" * (self.operator.task.kind == "rollout")
+            note += f" (predicting zero has 1: train longer{other})"
         advance(int(first < steps), note)
 
     def _step(self, epoch: int, indices: Sequence[int]) -> None:
         state = self.state
         with self._timed():
-            sums = self._backward(epoch, indices)
-            *sums, received, due = self.group.sum(
-                [*sums, len(self.signals), self.recorder.is_due()]
-            )
+            mine = [*self._backward(epoch, indices), len(self.signals), self.recorder.is_due()]
+            *sums, received, due = self.group.sum(mine)
             if not math.isfinite(sums[0]):
                 raise FloatingPointError(f"the loss is not finite at step {state.step + 1}")
             rate = learning_rate(self.settings, state.step, self.steps_per_epoch)
@@ -387,7 +382,7 @@ class TrainingLoop:
         waiting = iter(share := self.group.share(range(len(tests))))
         for pair in predict_batches(self.operator, tests, rows=share):
             rows = list(islice(waiting, len(pair[0])))
-            errors[rows] = relative_l2(*(tests.weigh(field, rows) for field in pair)).double()
+            errors[rows] = relative_l2(*(tests.data.weigh(field, rows) for field in pair)).double()
         return float(self.group.all_reduce(errors).mean())
 
     def _save_and_stop(self, *, due: bool, received: float) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from pdno.data.dataset import OperatorDataset, Pairs
-from pdno.interface.errors import check_at_least
+from pdno.interface.errors import check_at_least, check_shape
 from pdno.interface.records import Options
 from pdno.spectral.grid import Grid, MaskedGrid
 
@@ -36,9 +36,7 @@ MOST_IN_MEMORY = 4 * 2**30  # bytes up to which the samples of a dataset are rea
 class Batch:
     """Inputs (B, C, *N), targets (B, C, *N) or (B, T, C, *N), times (B,), PDE parameters (B, P).
 
-    Its grids, of inputs and of outputs where that is another one, are those of these samples.
-
-    The loss of a rollout measures its targets `frame_by_frame`.
+    Its grids are those of these samples. A rollout's loss measures targets `frame_by_frame`.
     """
 
     inputs: Tensor
@@ -57,21 +55,17 @@ class Samples:
     ) -> None:
         data = OperatorDataset.from_pairs(pairs)
         self.data, self.device = data.to(dtype), device
-        self.keyword_arguments, self.grids = self.data.keyword_arguments, self.data.grids
-        self.weigh = self.data.weigh
         parameters = data.pde_parameters()
         self._pde_parameters = None if parameters is None else parameters.to(device, dtype)
         self._kept: tuple[Tensor, Tensor] | None = None
         self._trajectories: Tensor | None = None
-        size = sum(part.nbytes for part in self.data.batch([0])) * len(data)
-        if size > MOST_IN_MEMORY:
+        if sum(part.nbytes for part in self.data.batch([0])) * len(data) > MOST_IN_MEMORY:
             return
-        if data.input_frames is None:
+        if (window := data.input_frames) is None:
             self._kept = self.batch()
         else:  # views of the trajectories, so that nothing is kept twice
-            window, whole = data.input_frames, self.trajectories()
+            self._trajectories = whole = self.trajectories()
             self._kept = whole[:, :window].flatten(1, 2), whole[:, window:]
-            self._trajectories = whole
 
     def digest(self) -> str:
         """A SHA-256 of at most a thousand samples, evenly spread, which identifies data."""
@@ -94,6 +88,11 @@ class Samples:
         rows = torch.as_tensor(indices, device=self.device)
         return self._kept[0][rows], self._kept[1][rows]
 
+    def examples(self, indices: Sequence[int]) -> Batch:
+        """Some samples as a batch of examples."""
+        grids = self.data.grids(indices)
+        return Batch(*self.batch(indices), None, self.pde_parameters(indices), grids=grids)
+
     def pde_parameters(self, indices: Sequence[int]) -> Tensor | None:
         """The PDE parameters of some samples, (B, P); None where they have none."""
         return None if self._pde_parameters is None else self._pde_parameters[list(indices)]
@@ -104,15 +103,14 @@ class Samples:
             return self._trajectories
         return self.data.trajectories(indices).to(self.device)
 
-    def frames(self, indices: Sequence[int], first: Sequence[int], count: int) -> Tensor:
-        """`count` frames of some trajectories, each from its own first one on, (B, k, C, *N)."""
+    def frames(self, indices: Sequence[int], starts: Sequence[int], count: int) -> Tensor:
+        """`count` frames of some trajectories, each from its own start on, (B, k, C, *N)."""
         whole = self._trajectories
         if whole is None:  # every trajectory is read once, however many of its windows are wanted
             rows = {index: row for row, index in enumerate(dict.fromkeys(indices))}
             whole, indices = self.trajectories(list(rows)), [rows[index] for index in indices]
-        starts = torch.as_tensor(first, device=self.device)[:, None]
-        chosen = torch.as_tensor(indices, device=self.device)[:, None]
-        return whole[chosen, starts + torch.arange(count, device=self.device)]
+        chosen, first = (torch.tensor(x, device=self.device)[:, None] for x in (indices, starts))
+        return whole[chosen, first + torch.arange(count, device=self.device)]
 
 
 def augmented(make: Callable[..., Batch], samples: Samples) -> Callable[..., Batch]:
@@ -124,8 +122,7 @@ def augmented(make: Callable[..., Batch], samples: Samples) -> Callable[..., Bat
     # flips of a subsampled box are exact on its finer grid alone: the data are turned there
     turned = [Samples(view, samples.device, data.dtype) for view in data.turns()] or [samples]
     if len(symmetries) * len(turned) == 1:
-        cure = "name them with data.with_symmetries(...)"
-        raise ValueError(f"augment=True, but this dataset has no symmetries: {cure}")
+        raise ValueError("augment=True, but no symmetries: name some by data.with_symmetries(...)")
 
     def move(index: int, *, seed: int, epoch: int) -> Batch:
         draw = np.random.default_rng([seed, epoch, index, 2])
@@ -136,10 +133,8 @@ def augmented(make: Callable[..., Batch], samples: Samples) -> Callable[..., Bat
 
     def batch(samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         parts = [move(index, seed=seed, epoch=epoch) for index in indices]
-        joined: Options = {}
-        for name in ("inputs", "targets", "t", "pde_parameters"):
-            tensors = [getattr(part, name) for part in parts]
-            joined[name] = None if tensors[0] is None else torch.cat(tensors)
+        names = [name for name, value in vars(parts[0]).items() if isinstance(value, Tensor)]
+        joined: Options = {n: torch.cat([getattr(part, n) for part in parts]) for n in names}
         return replace(parts[0], **joined)
 
     return batch
@@ -175,14 +170,13 @@ def predict_batches(
     """Predictions and targets of some rows, on the CPU; `device` is where to predict."""
     check_at_least("batch_size", batch_size)
     rows = range(len(data)) if rows is None else rows
+    view = data.data if isinstance(data, Samples) else data
     for first in range(0, len(rows), batch_size):
         some = rows[first : first + batch_size]
         inputs, targets = data.batch(some)
         with evaluation_mode(predictor):
-            prediction = predictor.predict(inputs.to(device), **data.keyword_arguments(some))
-        if prediction.shape != targets.shape:
-            expected = f"expected that of the targets, {tuple(targets.shape)}"
-            raise ValueError(f"the prediction has shape {tuple(prediction.shape)}; {expected}")
+            prediction = predictor.predict(inputs.to(device), **view.keyword_arguments(some))
+        check_shape("the prediction", prediction, *targets.shape)
         yield prediction.detach().cpu(), targets.cpu()
 
 

@@ -60,11 +60,9 @@ class NormalizedNetwork:
         return replace(self, shared=self.network.shared_step(self.grid, self.in_symbols))
 
     def encode(self, f: Tensor) -> Tensor:
-        """Inputs as the network sees them."""
         return self.grid.cover(f if self.inputs is None else self.inputs.encode(f, self.grid))
 
     def decode(self, u: Tensor) -> Tensor:
-        """Outputs of the network in the units of the data."""
         grid = self.target_grid
         return grid.cover(u if self.outputs is None else self.outputs.decode(u, grid))
 
@@ -86,7 +84,7 @@ class NormalizedNetwork:
         return torch.cat([constant.expand(f.shape[0], -1, *f.shape[2:]), f], dim=1)
 
     def apply(self, f: Tensor, t: Tensor | None = None) -> Tensor:
-        """The network alone, on encoded fields; one that knows no grid gets the field alone."""
+        """The network alone, on encoded fields; it gets those of the grids that it takes."""
         f, numbers = self.with_channels(f), self.in_symbols
         if self.shared is not None:
             return self.shared(f)
@@ -136,13 +134,12 @@ class Task(Record, ABC):
 
     def examples(self, samples: Samples) -> int:
         """How many examples the samples have; ValueError where they do not fit the task."""
-        self._check(samples.data.target_times)
+        self._need(samples.data.target_times)
         return len(samples)
 
     def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         """Some examples, with the noise of an epoch, if any."""
-        parameters, grids = samples.pde_parameters(indices), samples.grids(indices)
-        return Batch(*samples.batch(indices), None, parameters, grids=grids)
+        return samples.examples(indices)
 
     def normalizers(self, samples: Samples, kind: Normalization) -> Normalizers:
         """The normalisers of inputs and outputs, fitted to the training samples."""
@@ -159,14 +156,10 @@ class Task(Record, ABC):
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
         """The prediction of all targets of some samples."""
 
-    def _check(self, times: Times) -> None:
-        """Refuse times of frames that this task cannot predict."""
-        self._need(times)
-
     def _need(self, times: Times) -> Sequence[float]:
         if times is None:
-            name = type(self).__name__
-            raise ValueError(f"{name} needs times; a static dataset has none: take StaticMap")
+            wrong = f"{type(self).__name__} needs times; a static dataset has none"
+            raise ValueError(f"{wrong}: take StaticMap")
         return times
 
 
@@ -175,6 +168,10 @@ class StaticMap(Task):
 
     kind: Literal["static"] = "static"
     times_wanted = "none"
+
+    def examples(self, samples: Samples) -> int:
+        self._check(samples.data.target_times)
+        return len(samples)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
         output = net(batch.inputs)
@@ -262,28 +259,27 @@ class _OneStep(_Recurrent):
         window = _check_window(samples)
         count = window if self.frames is None else self.frames
         if count > window:
-            cure = f"take data.window(inputs={count})"
-            raise ValueError(f"frames={count} of a window with {window} frames: {cure}")
+            wrong = f"frames={count} of a window with {window} frames"
+            raise ValueError(f"{wrong}: take data.window(inputs={count})")
         frames = len(samples.data.times or ())
         if count + self.unroll > frames:
-            problem = f"unroll={self.unroll} after {count} frames of trajectories of {frames}"
-            raise ValueError(f"{problem}: unroll at most {frames - count}")
+            wrong = f"unroll={self.unroll} after {count} frames of {frames}"
+            raise ValueError(f"{wrong}: unroll at most {frames - count}")
         return len(samples) * (frames - count - self.unroll + 1)
 
     def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         count = self.frames or _check_window(samples)
         per_sample = len(samples.data.times or ()) - count - self.unroll + 1
         rows, starts = zip(*(divmod(index, per_sample) for index in indices), strict=True)
-        frames, grids = samples.frames(rows, starts, count + self.unroll), samples.grids(rows)
-        inputs, targets = frames[:, :count].flatten(1, 2).contiguous(), frames[:, count:]
+        frames = samples.frames(rows, starts, count + self.unroll)
+        inputs, many = frames[:, :count].flatten(1, 2).contiguous(), self.unroll > 1
+        targets = frames[:, count:] if many else frames[:, count]
         if self.noise:  # in double, where squares of no unit overflow
             deviation = inputs.double().flatten(1).std(dim=1).to(inputs)
             noise = example_noise(inputs, indices, seed=seed, epoch=epoch)
             inputs = inputs + self.noise * deviation.reshape(-1, *[1] * (inputs.dim() - 1)) * noise
-        parameters = samples.pde_parameters(rows)
-        if self.unroll > 1:
-            return Batch(inputs, targets.contiguous(), None, parameters, True, grids)
-        return Batch(inputs, targets[:, 0].contiguous(), None, parameters, grids=grids)
+        parameters, grids = samples.pde_parameters(rows), samples.data.grids(rows)
+        return Batch(inputs, targets.contiguous(), None, parameters, many, grids)
 
     def forward(self, net: NormalizedNetwork, batch: Batch) -> Tensor:
         frames = self._frames(net, batch.inputs, self.unroll)
@@ -341,12 +337,11 @@ class OneShot(Task):
     def batch(self, samples: Samples, indices: Sequence[int], *, seed: int, epoch: int) -> Batch:
         times = self._trained(samples)
         rows, frames = zip(*(divmod(index, len(times)) for index in indices), strict=True)
-        inputs, targets = samples.batch(rows)
-        chosen = torch.tensor(frames, device=inputs.device) * self.train_every
-        t = inputs.new_tensor([times[frame] for frame in frames])
-        each = torch.arange(len(rows), device=inputs.device)
-        parameters, grids = samples.pde_parameters(rows), samples.grids(rows)
-        return Batch(inputs, targets[each, chosen], t, parameters, grids=grids)
+        whole = samples.examples(rows)
+        t = whole.inputs.new_tensor([times[frame] for frame in frames])
+        each = torch.arange(len(rows), device=t.device)
+        chosen = torch.tensor(frames, device=t.device) * self.train_every
+        return replace(whole, targets=whole.targets[each, chosen], t=t)
 
     def _trained(self, samples: Samples) -> Sequence[float]:
         return self._need(samples.data.target_times)[:: self.train_every]

@@ -80,8 +80,7 @@ class TrainedOperator(nn.Module):
         count, seen = 0 if pde_scale is None else len(pde_scale.low), count_seen(network)
         if seen not in (0, count):
             problem = f"the symbols see {seen} PDE parameters, the samples have {count}"
-            cure = f"build the network with pde_parameters={count}, or take data with {seen}"
-            raise ValueError(f"{problem}: {cure}")
+            raise ValueError(f"{problem}: build the network with pde_parameters={count}")
         if inputs is not None or outputs is not None:
             NORMALISED.add(network)
 
@@ -102,8 +101,7 @@ class TrainedOperator(nn.Module):
         before, now = self._trained_sampling, Sampling.of(samples.data)
         before.check(samples.batch([0])[0], now.grid)
         for name in ("input_channels", "output_channels", "pde_parameters"):
-            old, new = getattr(before, name), getattr(now, name)
-            if old != new:
+            if (old := getattr(before, name)) != (new := getattr(now, name)):
                 wrong = f"these samples have {name.replace('_', ' ')} {new}"
                 raise ValueError(f"{wrong}; expected {old}, as in the training of this operator")
         return TrainedOperator(
@@ -118,8 +116,7 @@ class TrainedOperator(nn.Module):
     @property
     def operators(self) -> list[PseudoDifferentialOperator]:
         """Its pseudo-differential layers, from the first to the last."""
-        modules = self.network.modules()
-        return [module for module in modules if isinstance(module, PseudoDifferentialOperator)]
+        return [m for m in self.network.modules() if isinstance(m, PseudoDifferentialOperator)]
 
     def on(
         self,
@@ -191,7 +188,7 @@ class TrainedOperator(nn.Module):
             for first in range(0, max(len(f), 1), batch_size):
                 some = slice(first, first + batch_size)
                 rows = range(len(f))[some]
-                there = None if output_grid is None else output_grid.of_samples(rows)
+                there = output_grid and output_grid.of_samples(rows)
                 given = None if numbers is None else numbers[some].to(like)
                 member = self.on(grid.of_samples(rows), given, there)
                 parts.append(self.task.predict(member, f[some].to(like), times).to(f))
