@@ -30,9 +30,10 @@ from pdno.networks.neural_operator import count_parameters
 from pdno.runs import specification
 from pdno.runs.measure import measure
 from pdno.runs.specification import Experiment, ExperimentData
-from pdno.training.checkpoint import KEPT_THERE
+from pdno.training.checkpoint import KEPT_THERE, differences
 from pdno.training.distributed import ProcessGroup, process_group
 from pdno.training.fit import fit
+from pdno.training.operator_record import Sampling
 from pdno.training.statistics import Normalization
 from pdno.training.trained_operator import TrainedOperator
 
@@ -90,7 +91,7 @@ def _is_finished(folder: Path, experiment: Experiment, digests: Mapping[str, str
     if not path.is_file() or not (finished or _has_checkpoint(folder)):
         return False
     earlier = specification.read_experiment(verified_path(path))
-    if changes := specification.differences(earlier, experiment):
+    if changes := differences(*(e.model_dump(mode="json") for e in (earlier, experiment))):
         wrong = f"{folder} holds a run with another specification ({', '.join(changes)})"
         raise ValueError(f"{wrong}: take another folder, or remove this one")
     trained = run_folder.read_values(folder / run_folder.ENVIRONMENT).get("data", {})
@@ -118,11 +119,8 @@ def _begin(
     changes = {k: v for k, v in now.items() if k != "data" and last.get(k) != v}
     if changes:
         before, after = (", ".join(f"{k} {some.get(k)}" for k in changes) for some in (last, now))
-        print(
-            f"pdno: this run began with {before} and continues with {after}: its last digits may "
-            "differ from those of an uninterrupted run",
-            file=sys.stderr,
-        )
+        message = f"pdno: this run began with {before} and continues with {after}"
+        print(f"{message}: its last digits may differ", file=sys.stderr)
         began.setdefault("continued", []).append(changes)
     write_text(path, json.dumps(began, indent=2) + "\n")
     write_text(folder / run_folder.SPECIFICATION, experiment.model_dump_json(indent=2) + "\n")
@@ -130,14 +128,13 @@ def _begin(
 
 def _build_network(experiment: Experiment, samples: ExperimentData) -> torch.nn.Module:
     """PDE parameters are further input channels of a network whose symbols do not take them."""
-    data, network = samples.train, experiment.network
-    inputs, targets = data[0]
-    out_channels = targets.shape[-data.target_grid.space_axes - 1]
-    frames = getattr(experiment.task, "frames", None)
-    in_channels = inputs.shape[0] if frames is None else frames * out_channels
+    sampling, network = Sampling.of(samples.train), experiment.network
+    inputs, outputs = sampling.input_channels, sampling.output_channels
+    if (frames := getattr(experiment.task, "frames", None)) is not None:
+        inputs = frames * outputs
     if not network.option("pde_parameters"):
-        in_channels += len(data.pde_parameter_names)
-    return network.build(data.grid.dim, in_channels, out_channels, seed=experiment.seed)
+        inputs += len(sampling.pde_parameters)
+    return network.build(sampling.grid.dim, inputs, outputs, seed=experiment.seed)
 
 
 def _start(
@@ -154,8 +151,8 @@ def _start(
         try:
             network.load_state_dict(operator.network.state_dict())
         except RuntimeError as error:
-            cure = "leave network out, or change options alone that no weight depends on"
-            raise ValueError(f"start={folder} has a network of other weights: {cure}") from error
+            wrong = f"start={folder} has a network of other weights"
+            raise ValueError(f"{wrong}: leave network out") from error
         operator.network = network
     if record is not None and record.normalization != experiment.normalization:
         raise ValueError(f"start={folder} has its own normalisers: leave normalization out")

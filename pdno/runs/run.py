@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor, nn
 
 from pdno.data.array_files import read_arrays
@@ -17,18 +18,19 @@ from pdno.data.dataset import OperatorDataset
 from pdno.data.problems import DataFile
 from pdno.data.read import open_file, read_inputs, read_points
 from pdno.data.shards import MANIFEST, read_manifest
+from pdno.data.sources import not_finite
 from pdno.evaluation.evaluate import evaluate
 from pdno.exports.export import FORMATS, Exported, Format, export
 from pdno.files import run_folder
 from pdno.files.atomic import atomic_path
 from pdno.files.metric_table import Metadata, Metric, metrics_of_run
 from pdno.files.run_folder import verified_path
-from pdno.interface.errors import check_at_least
 from pdno.interface.records import Options
-from pdno.runs.specification import Experiment, open_experiment_data, read_experiment
+from pdno.runs.specification import Experiment, on_points, open_experiment_data, read_experiment
 from pdno.spectral.grid import Grid
 from pdno.training.checkpoint import History, read_history, read_tensors
 from pdno.training.distributed import check_device
+from pdno.training.operator_record import SavedGrid
 from pdno.training.task import Times
 from pdno.training.trained_operator import PDEParameters, TrainedOperator
 
@@ -57,17 +59,16 @@ class Run:
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}: give one of `pdno.fit` or `pdno train`")
         if not run_folder.is_finished(path):
-            begun = any((path / name).exists() for name in run_folder.WITH_CHECKSUMS)
+            names = (*run_folder.WITH_CHECKSUMS, run_folder.CHECKPOINTS)
+            if not any((path / name).exists() for name in names):
+                cure = "give a folder of `pdno.fit`, `save` or `pdno train`"
+                raise ValueError(f"{path} holds no run: {cure}")
             missing = f"no finished run ({run_folder.CHECKSUMS} is missing)"
-            cure = "finish it with the command that began it"
-            if not begun and not (path / run_folder.CHECKPOINTS).exists():
-                missing, cure = "no run", "give a folder of `pdno.fit`, `save` or `pdno train`"
-            raise ValueError(f"{path} holds {missing}: {cure}")
+            raise ValueError(f"{path} holds {missing}: finish it with the command that began it")
         check_device(device)
-        metrics = tuple(metrics_of_run(path))
-        if not metrics:
+        if not (metrics := metrics_of_run(path)):
             raise ValueError(f"{path} has no metric: remove the folder and run it again")
-        return cls(path, metrics, str(device))
+        return cls(path, tuple(metrics), str(device))
 
     @cached_property
     def experiment(self) -> Experiment | None:
@@ -98,7 +99,7 @@ class Run:
     @cached_property
     def _samples(self) -> tuple[dict[str, Tensor], dict[str, str]]:
         path = verified_path(self.folder / run_folder.SAMPLES)
-        return read_tensors(path, "cpu") if path.is_file() else ({}, {})
+        return read_tensors(path) if path.is_file() else ({}, {})
 
     @property
     def array_names(self) -> tuple[str, ...]:
@@ -155,30 +156,26 @@ class Run:
         """
         file = DataFile(path=file) if isinstance(file, Path) else file
         data = self._open_data(file)
-        if resolution is not None:
-            check_at_least("resolution", resolution)
-        finest = max(data.grid.shape)
-        points = resolution or (self.resolution if file is None else finest)
-        if finest % points:
-            raise ValueError(f"resolution {points} does not divide the {data.grid.shape} grid")
-        errors = evaluate(self.operator, data.subsample(finest // points), device=self.device)
+        if resolution is None:
+            resolution = self.resolution if file is None else max(data.grid.shape)
+        errors = evaluate(self.operator, on_points(data, resolution), device=self.device)
         split = "test" if file is None else file.path.name
-        first = replace(self.metrics[0], split=split, resolution=points)
+        first = replace(self.metrics[0], split=split, resolution=resolution)
         return [replace(first, metric=name, value=x) for name, x in errors.metrics().items()]
 
     def _open_data(self, file: DataFile | None) -> OperatorDataset:
         """The samples of a file with the window of the training, or the test samples."""
-        experiment, sampling = self.experiment, self.operator.sampling
-        if file is not None:
-            if experiment is not None:
-                return experiment.open_file(file)
-            data, frames = open_file(file), None if sampling is None else sampling.input_frames
-            return data if frames is None or data.input_frames else data.window(frames)
-        if experiment is None:
+        if self.experiment is not None:
+            store = self.folder.resolve().parent / run_folder.DATA
+            if file is None:
+                return open_experiment_data(self.experiment, store).finest_test
+            return self.experiment.open_file(file)
+        if file is None:
             missing = f"{self.folder} does not hold the test samples, which were in memory"
             raise ValueError(f"{missing}: give a dataset with --file")
-        store = self.folder.resolve().parent / run_folder.DATA
-        return open_experiment_data(experiment, store).finest_test
+        data, sampling = open_file(file), self.operator.sampling
+        frames = None if sampling is None else sampling.input_frames
+        return data if frames is None or data.input_frames else data.window(frames)
 
     def predict(
         self,
@@ -196,7 +193,9 @@ class Run:
         those `at` which the prediction is wanted from another one, the only array of it or of the
         same name.
         """
-        f, layout, grid, output_grid = self._read_inputs(inputs, array), self._layout(), None, None
+        file = None if self.experiment is None else self.experiment.file
+        layout = file or DataFile(path=self.folder)
+        f, grid, output_grid = self._read_inputs(inputs, array, layout), None, None
         if layout.coordinates is not None and layout.coordinates in (own := read_arrays(inputs)):
             grid = read_points(own, layout, layout.coordinates)
         if at is not None:
@@ -209,25 +208,18 @@ class Run:
         prediction = self.operator.predict(
             f, grid=grid, output_grid=output_grid, times=times, pde_parameters=pde_parameters
         )
-        for name, field in ((f"the inputs in {inputs}", f), ("the prediction", prediction)):
-            finite = field.isfinite().flatten(1).all(dim=1)
-            if not finite.all():
-                wrong = f"{name} has NaN or infinity in sample {int(finite.int().argmin())}"
-                raise ValueError(f"{wrong}: nothing was written; leave such inputs out")
-        with atomic_path(out) as temporary, open(temporary, "wb") as file:
-            np.save(file, prediction.numpy())
+        if (bad := not_finite(prediction)) is not None:
+            wrong = f"the prediction of sample {bad} has NaN or infinity"
+            raise ValueError(f"{wrong}: nothing was written; leave this input out")
+        with atomic_path(out) as temporary, open(temporary, "wb") as target:
+            np.save(target, prediction.numpy())
         return tuple(prediction.shape)
 
-    def _layout(self) -> DataFile:
-        file = None if self.experiment is None else self.experiment.file
-        return file or DataFile(path=self.folder)
-
-    def _read_inputs(self, path: Path, name: str | None) -> Tensor:
+    def _read_inputs(self, path: Path, name: str | None, layout: DataFile) -> Tensor:
         """The inputs (B, C, *N) of a file, where no array is named those of the training data."""
         arrays = read_arrays(path, None if name is None else [name])
-        trained = None if self.experiment is None else self.experiment.file
-        if name is None and trained and trained.inputs and {*trained.inputs} <= {*arrays}:
-            return read_inputs(arrays, trained)
+        if name is None and layout.inputs and {*layout.inputs} <= {*arrays}:
+            return read_inputs(arrays, layout)
         if len(arrays) != 1:
             existing = f"{path} has the arrays of real numbers {', '.join(arrays) or 'none'}"
             example = f"for example --array {next(iter(arrays), 'NAME')}"
@@ -249,8 +241,7 @@ class Run:
         tensors, header = self._samples
         if "input" not in tensors:
             return None
-        grid = json.loads(header["grid"])
-        return tensors["input"][:count], Grid(**{**grid, "shape": tuple(grid["shape"])})
+        return tensors["input"][:count], TypeAdapter(SavedGrid).validate_json(header["grid"])
 
 
 def load(

@@ -24,14 +24,13 @@ from pdno.files import run_folder
 from pdno.files.atomic import sha256
 from pdno.files.limits import DEEPEST, check_plain, read_json, read_text
 from pdno.files.metric_table import Metadata, check_cell
-from pdno.interface.errors import unknown_name
+from pdno.interface.errors import check_at_least, unknown_name
 from pdno.interface.records import Record
 from pdno.networks.specification import AnyNetwork
 from pdno.training.settings import TrainingSettings
 from pdno.training.statistics import Normalization
 from pdno.training.task import AnyTask, OneShot, SpaceTime, StaticMap
 
-JSON = Mapping[str, object]
 LETTERS = str.maketrans({"ξ": "xi", "ν": "nu", "μ": "mu"})  # that names of folders have
 RECURRENT = ("rollout", "teacher-forcing", "markov")  # kinds of tasks with frames as the input
 OF_START = ("model", "network", "task", "normalization", "window", "targets")
@@ -230,21 +229,9 @@ class Experiment(Record):
         return self.frames_of(open_file(file))
 
 
-def differences(before: Experiment, now: Experiment) -> list[str]:
-    """The keys in which two specifications differ, with both values."""
-
-    def flat(value: object, path: str = "") -> dict[str, object]:
-        if not isinstance(value, dict):
-            return {path.removeprefix("."): value}
-        parts = [flat(part, f"{path}.{key}") for key, part in value.items()]
-        return {key: part for some in parts for key, part in some.items()}
-
-    a, b = flat(before.model_dump(mode="json")), flat(now.model_dump(mode="json"))
-    keys = (key for key in sorted({*a, *b}) if a.get(key) != b.get(key))
-    return [f"{key} was {a.get(key)}, is {b.get(key)}" for key in keys]
-
-
-def read_experiment(path: Path, training: JSON | None = None, **changes: object) -> Experiment:
+def read_experiment(
+    path: Path, training: Mapping[str, object] | None = None, **changes: object
+) -> Experiment:
     """Read a specification from a JSON or YAML file, with some settings changed."""
     text, kind = read_text(path), "json" if path.suffix == ".json" else "yaml"
     try:
@@ -298,18 +285,17 @@ def ensure_dataset(problem: Problem, folder: Path, *, engine: Engine = "processe
 
 def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData:
     """The samples of an experiment; the dataset of a problem is a folder of `folder`."""
-    if experiment.problem is not None:
+    if experiment.file is not None:
+        finest = experiment.open_file(experiment.file)
+    else:
+        assert experiment.problem is not None
         path = dataset_folder(experiment.problem, folder)
         if not path.is_dir():
             raise ValueError(f"{path} is missing or was moved: give other data with --file")
-        data = open_dataset(path, verify=False)
-    else:
-        assert experiment.file is not None
-        data = open_file(experiment.file)
-    finest, points = experiment.frames_of(data), experiment.resolution
+        finest = experiment.frames_of(open_dataset(path, verify=False))
     experiment.check_samples(size := len(finest))
-    every = _step(max(finest.grid.shape), points)
-    train = finest.subset(range(experiment.train)).subsample(every)
+    points = experiment.resolution
+    train = on_points(finest.subset(range(experiment.train)), points)
 
     def part(file: DataFile | None, first: int, count: int) -> OperatorDataset:
         if file is None:
@@ -317,16 +303,16 @@ def open_experiment_data(experiment: Experiment, folder: Path) -> ExperimentData
         data = experiment.open_file(file)
         if count > len(data):
             raise ValueError(f"{file.path} has {len(data)} samples; {count} are asked for")
-        coarse = data.subsample(_step(max(data.grid.shape), points))
-        own, wanted = ((d.grid, d.times, *(tuple(p.shape) for p in d[0])) for d in (coarse, train))
+        both = on_points(data, points), train
+        own, wanted = ((d.grid, d.times, *(tuple(p.shape) for p in d[0])) for d in both)
         if own != wanted:
-            what = f"{file.path} has the grid, times and shapes {own}"
-            raise ValueError(f"{what}; those of the training are {wanted}")
+            wrong = f"{file.path} has the grid, times and shapes {own}"
+            raise ValueError(f"{wrong}; those of the training are {wanted}")
         return data.subset(range(count or len(data)))
 
     test = part(experiment.test_file, size - experiment.test, experiment.test)
     watched = part(experiment.validation_file, experiment.pooled, experiment.validation)
-    coarse, watched = (d.subsample(max(d.grid.shape) // points) for d in (test, watched))
+    coarse, watched = (on_points(d, points) for d in (test, watched))
     return ExperimentData(train, coarse, test, watched if len(watched) else None)
 
 
@@ -342,7 +328,13 @@ def data_digests(experiment: Experiment) -> dict[str, str]:
     return digests
 
 
+def on_points(data: OperatorDataset, resolution: int) -> OperatorDataset:
+    """The samples at every n-th point, so many along the longest axis."""
+    return data.subsample(_step(max(data.grid.shape), resolution))
+
+
 def _step(points: int, resolution: int) -> int:
+    check_at_least("resolution", resolution)
     if points % resolution:
         wrong = f"resolution {resolution} is not among the points of data stored at {points}"
         raise ValueError(f"{wrong}: take a divisor")
@@ -358,4 +350,4 @@ def unseen_samples(
     problem = problem.model_copy(update={"seed": seed, "samples": count})
     samples = [problem.sample(index) for index in range(count)]
     data = collect(samples, problem.grid(), problem.times, problem.fields, problem.geometry)
-    return experiment.frames_of(data).subsample(problem.resolution // experiment.resolution)
+    return on_points(experiment.frames_of(data), experiment.resolution)

@@ -131,7 +131,7 @@ class RunRecorder:
     """The checkpoints and the history of a run; what `identity` says must not change."""
 
     folder: Path | None
-    identity: Mapping[str, object]
+    identity: Options
     group: ProcessGroup
     every: float
     tensorboard: bool = False
@@ -214,10 +214,18 @@ class RunRecorder:
                             events.add_scalar(name, value, row.epoch)
 
 
-def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """The keys in which two runs differ, with both values."""
-    keys = (key for key in sorted({**before, **now}) if before.get(key) != now.get(key))
-    return [f"{key} was {before.get(key)}, is {now.get(key)}" for key in keys]
+def differences(before: Options, now: Options) -> list[str]:
+    """The keys in which two runs differ, with both values; "task.kind" is one in a dict."""
+
+    def flat(value: object, path: str) -> Options:
+        if not isinstance(value, dict):
+            return {path[1:]: value}
+        parts = [flat(part, f"{path}.{key}") for key, part in value.items()]
+        return {key: part for some in parts for key, part in some.items()}
+
+    a, b = flat(before, ""), flat(now, "")
+    keys = [key for key in sorted({*a, *b}) if a.get(key) != b.get(key)]
+    return [f"{key} was {a.get(key)}, is {b.get(key)}" for key in keys]
 
 
 def load_checkpoint(folder: Path, device: torch.device | str = "cpu") -> Checkpoint | None:

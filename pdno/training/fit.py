@@ -260,10 +260,9 @@ class TrainingLoop:
 
     def _identity(self) -> Options:
         """What must not change when a run continues, as JSON."""
-        task = self.operator.task.model_dump(mode="json")
         return {
             **self.settings.model_dump(mode="json", exclude=MAY_CHANGE),
-            **{f"task.{key}": value for key, value in task.items()},
+            "task": self.operator.task.model_dump(mode="json"),
             "examples": self.examples,
             "grid": str(self.samples.data.grid),
             "data": self.samples.digest(),

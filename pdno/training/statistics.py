@@ -40,14 +40,9 @@ class Normalizer(nn.Module):
     repeated over the frames of a window (B, k·C, *N).
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self, mean: Tensor, std: Tensor, grid: Grid) -> None:
         super().__init__()
-        self.grid = grid
-        self.register_buffer("mean", mean)
-        self.register_buffer("std", std)
+        self.mean, self.std, self.grid = nn.Buffer(mean), nn.Buffer(std), grid
 
     def encode(self, u: Tensor, grid: Grid) -> Tensor:
         """u in units of the training samples."""
@@ -70,8 +65,8 @@ class Normalizer(nn.Module):
             mean, std = (part.reshape(*part.shape[:-own], *ones) for part in (mean, std))
         elif grid != self.grid:
             least = float(std.min()) / 2  # a spline through a spike swings below zero
-            mean = interpolate(mean, self.grid, grid)
-            std = interpolate(std, self.grid, grid).clamp_min(least)
+            mean, std = (interpolate(part, self.grid, grid) for part in (mean, std))
+            std = std.clamp_min(least)
         channel = -grid.space_axes - 1
         frames = like.shape[channel] // mean.shape[channel]
         if frames > 1:
@@ -125,13 +120,9 @@ class ParameterScale(nn.Module):
     Shapes: low and high (P,), those of the training samples.
     """
 
-    low: Tensor
-    high: Tensor
-
     def __init__(self, low: Tensor, high: Tensor) -> None:
         super().__init__()
-        self.register_buffer("low", low)
-        self.register_buffer("high", high)
+        self.low, self.high = nn.Buffer(low), nn.Buffer(high)
 
     def forward(self, pde_parameters: Tensor) -> Tensor:
         """PDE parameters (B, P) as networks see them, in [-1, 1] for those of the training."""
@@ -151,16 +142,10 @@ class ErrorBars(nn.Module):
     Shapes: field and point (C, *N), or (T, C, *N), on the grid of the calibration.
     """
 
-    field: Tensor
-    point: Tensor
-    coverage: Tensor
-
     def __init__(self, field: Tensor, point: Tensor, coverage: Tensor, grid: Grid) -> None:
         super().__init__()
-        self.grid = grid
-        self.register_buffer("field", field)
-        self.register_buffer("point", point)
-        self.register_buffer("coverage", coverage)
+        self.field, self.point, self.grid = nn.Buffer(field), nn.Buffer(point), grid
+        self.coverage = nn.Buffer(coverage)
 
     @classmethod
     def fit(

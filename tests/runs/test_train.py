@@ -110,8 +110,8 @@ def test_evaluation_on_other_data(trained, tmp_path, flow):
     [
         (0, "resolution is 0; expected at least 1"),
         (-8, "resolution is -8; expected at least 1"),
-        (12, r"resolution 12 does not divide the \(16, 16\) grid"),
-        (32, r"resolution 32 does not divide the \(16, 16\) grid"),
+        (12, "resolution 12 is not among the points of data stored at 16"),
+        (32, "resolution 32 is not among the points of data stored at 16"),
     ],
 )
 def test_resolutions_that_the_data_do_not_have_are_refused(trained, darcy, resolution, message):
