@@ -1,8 +1,7 @@
 """Array files: a MAT, HDF5, torch or NumPy file, or a folder of .npy files, as a table of arrays.
 
-The first bytes of a file say its format. Axes are those of the program that wrote it: MATLAB
-counts the first axis fastest and HDF5 the last one, so all axes of MAT v7.3, which is HDF5 behind
-512 bytes, are reversed. MAT v5 is parsed here, as a damaged byte can crash SciPy's reader and the
+Axes are those of the program that wrote the file: all axes of MAT v7.3, which is HDF5 behind 512
+bytes, are reversed. MAT v5 is parsed here, as a damaged byte can crash SciPy's reader and the
 process with it. Headers are not trusted: nothing is allocated before its declared size has been
 compared with that of the file and with the memory that readers may use (`pdno.files.limits`).
 """
@@ -35,7 +34,7 @@ Shape: TypeAlias = tuple[int, ...]
 BARE = "(tensor)"  # the name of a tensor that is in no dict
 # Deflate, the only compression of these formats, shrinks nothing by more than 1032 to 1.
 _EXPANSION = 1100
-_LONGEST_HEADER, _PIECE = 10_000, 1 << 24
+_LONGEST_HEADER = 10_000
 
 
 class PublishedFileError(ValueError):
@@ -71,8 +70,7 @@ def check_array(name: str, size: int) -> None:
 
 def _check_size(name: str, size: int, most: int) -> None:
     if size > most:
-        declared = f"array {name} declares {size:,} bytes, more than its file can hold"
-        raise PublishedFileError(f"{declared}; {AGAIN}")
+        raise PublishedFileError(f"array {name} declares {size:,} bytes, too many; {AGAIN}")
 
 
 @contextmanager
@@ -126,10 +124,8 @@ def _arrays(path: Path, file: BinaryIO | None, stack: ExitStack) -> tuple[str, I
         return "MAT v5", _mat5_arrays(file, size)
     if 0 in head[:4]:
         raise PublishedFileError("it may be a MAT v4 file: save it with -v7 in MATLAB")
-    raise PublishedFileError(
-        f"it starts with {head[:12]!r} and is no MAT v5, MAT v7.3, HDF5 or torch file; "
-        "download it again: a server may have sent a web page instead"
-    )
+    expected = "expected a NumPy, MAT, HDF5 or torch file, not a web page: download it again"
+    raise PublishedFileError(f"it starts with {head[:12]!r}; {expected}")
 
 
 def _numpy_file(path: Path) -> Array:
@@ -163,14 +159,12 @@ def _numpy_array(name: str, opened: Callable[[], IO[bytes]], most: int) -> Array
         if shape and not fortran:  # the rows up to the last requested one lie first
             rows = range(*cut[0].indices(shape[0]))
             wanted = (1 + max(rows[0], rows[-1]) if rows else 0, *shape[1:])
-        count, numbers = math.prod(wanted) * dtype.itemsize, bytearray()
+        count = math.prod(wanted) * dtype.itemsize
         check_array(name, count)
         with opened() as stream:
             stream.read(head.tell())
-            while len(numbers) < count:
-                if not (piece := stream.read(min(_PIECE, count - len(numbers)))):
-                    raise PublishedFileError(f"array {name} is cut off; {AGAIN}")
-                numbers += piece
+            if len(numbers := stream.read(count)) < count:
+                raise PublishedFileError(f"array {name} is cut off; {AGAIN}")
             if wanted == shape:
                 stream.read(1)  # the end, where zipfile compares the checksum
         order: Literal["F", "C"] = "F" if fortran else "C"
@@ -242,8 +236,7 @@ def _cell_array(name: str, dataset: h5py.Dataset, size: int) -> Array:
 # its data, which are four elements, flags with the class, axes, name and numbers, or those
 # compressed. Numbers may be stored in a smaller type than their class.
 _MATRIX, _COMPRESSED, _COMPLEX, _FIRST_BYTES = 14, 15, 1 << 11, 1024
-# NumPy's letter for each type of numbers, and the name of each class, by their codes.
-_NUMBER_TYPES = " bBhHiIf d  qQ"
+_NUMBER_TYPES = " bBhHiIf d  qQ"  # NumPy's letter for each type, by its code
 _OTHERS = ["", "cell", "struct", "object", "char", "sparse"]
 _INTEGERS = [f"{sign}int{8 << k}" for k in range(4) for sign in ("", "u")]
 _CLASSES = [*_OTHERS, "double", "single", *_INTEGERS, "function", "opaque"]
@@ -274,26 +267,18 @@ def _mat5_array(
     file: BinaryIO, order: str, head: bytes, span: tuple[int, int], *, packed: bool
 ) -> Array:
     """The variable between two bytes of a file; its first bytes, unpacked, are `head`."""
-
-    def element(start: int) -> tuple[int, int, int, int]:
-        """Type, bytes of data, first byte of data and end of the element at `start`."""
-        kind, count = struct.unpack_from(f"{order}II", head, start)
-        if kind >> 16:  # up to four bytes of data are part of the tag
-            return kind & 0xFFFF, kind >> 16, start + 4, start + 8
-        return kind, count, start + 8, start + 8 + -(-count // 8) * 8
-
-    _, _, at, after = element(8)
+    _, _, at, after = _mat5_element(order, head, 8)
     (flags,) = struct.unpack_from(f"{order}I", head, at)
     label = _CLASSES[flags & 0xFF]
     if label in ("function", "opaque"):
         return Array("", (), label)
-    _, count, at, after = element(after)
+    _, count, at, after = _mat5_element(order, head, after)
     shape: Shape = struct.unpack_from(f"{order}{min(count // 4, 64)}i", head, at)
-    _, count, at, after = element(after)
+    _, count, at, after = _mat5_element(order, head, after)
     name = head[at : at + count].decode("ascii")
     if label in _OTHERS or not math.prod(shape) or flags & _COMPLEX:
         return Array(name, shape, "complex " * bool(flags & _COMPLEX) + label)
-    kind, count, at, _ = element(after)
+    kind, count, at, _ = _mat5_element(order, head, after)
     dtype, numbers = np.dtype(order + _NUMBER_TYPES[kind]), math.prod(shape)
     inside = packed or span[0] + at + count <= span[1]
     if min(shape) < 0 or numbers * dtype.itemsize != count or not inside:
@@ -311,6 +296,14 @@ def _mat5_array(
         return np.frombuffer(data, dtype, numbers, at).reshape(shape, order="F")[cut]
 
     return Array(name, shape, label, block)
+
+
+def _mat5_element(order: str, head: bytes, start: int) -> tuple[int, int, int, int]:
+    """Type, bytes of data, first byte of data and end of the element at `start`."""
+    kind, count = struct.unpack_from(f"{order}II", head, start)
+    if kind >> 16:  # up to four bytes of data are part of the tag
+        return kind & 0xFFFF, kind >> 16, start + 4, start + 8
+    return kind, count, start + 8, start + 8 + -(-count // 8) * 8
 
 
 def read_arrays(path: Path | str, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:

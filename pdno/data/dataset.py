@@ -15,14 +15,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from pdno.data import sources
-from pdno.data.shards import (
-    OWN,
-    Manifest,
-    ShardSource,
-    geometry_of,
-    pack_geometry,
-    write_dataset,
-)
+from pdno.data.problems import Geometry
+from pdno.data.shards import OWN, Manifest, ShardSource, pack_geometry, write_dataset
 from pdno.data.sources import Channels, Numbers, Source
 from pdno.equations.symmetries import Symmetries, Symmetry
 from pdno.interface.display import html_table, one_line
@@ -94,18 +88,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         f = sources.checked_field("inputs", inputs, grid, in_time=False)
         there, in_time = output_grid or grid, times is not None
         u = sources.checked_field("outputs", outputs, there, in_time=in_time)
-        count, parameters = len(u), dict[str, Tensor]()
-        if len(f) != count:
-            raise ValueError(f"{len(f)} inputs but {count} outputs; expected as many")
+        if len(f) != len(u):
+            raise ValueError(f"{len(f)} inputs but {len(u)} outputs; expected as many")
         if frames is not None and len(frames) != u.shape[1]:
-            wrong = f"{len(frames)} times but {u.shape[1]} frames of outputs"
-            raise ValueError(f"{wrong}; expected one per frame")
-        for name, numbers in (pde_parameters or {}).items():
-            what = f"PDE parameter {name}"
-            values = parameters[name] = sources.as_tensor(what, numbers).double()
-            if values.shape != (count,) or not bool(values.isfinite().all()):
-                shape = f"{what} has shape {tuple(values.shape)}"
-                raise ValueError(f"{shape}; expected a finite number for each of {count} samples")
+            raise ValueError(f"{len(frames)} times but {u.shape[1]} frames of outputs")
+        parameters = sources.checked_parameters(pde_parameters or {}, len(u))
         names = Channels(
             sources.channel_names("input", channels[0], f.shape[1]),
             sources.channel_names("output", channels[1], u.shape[-1 - there.space_axes]),
@@ -208,7 +195,6 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         return torch.cat([inputs.reshape(len(inputs), -1, *outputs.shape[2:]), outputs], dim=1)
 
     def _read(self, indices: Sequence[int] | None) -> tuple[Tensor, Tensor]:
-        """Inputs and outputs at the points and times of this view."""
         inputs, outputs = self.source.read(self._source_rows(indices))
         if self._turn is not None:
             inputs, outputs = (self._turn.apply(f, self.source.grid) for f in (inputs, outputs))
@@ -256,21 +242,19 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
                 wrong = f"{name}={rows} of {size} samples"
                 raise ValueError(f"{wrong}: expected how many, or which ones{cure}")
             if not 0 < len(rows) < size:
-                wrong = f"{name}={choice if isinstance(choice, int) else f'{len(rows)} chosen'}"
-                raise ValueError(f"{wrong} of {size} samples: expected 1 to {size - 1}")
+                count = choice if isinstance(choice, int) else f"{len(rows)} chosen"
+                raise ValueError(f"{name}={count} of {size} samples: expected 1 to {size - 1}")
             chosen[name] = rows
         first, second = self.subset(chosen["train"]), self.subset(chosen["test"])
         if common := len(set(first._rows) & set(second._rows)):
-            share = f"training and test sets of {size} samples share {common} samples"
+            share = f"training and test sets share {common} samples"
             raise ValueError(f"{share}: ask for fewer so that they are disjoint")
         return first, second
 
     def subsample(self, every: int) -> "OperatorDataset":
         """Every r-th grid point along each axis, starting with the first, as in the paper."""
         if self.output_grid is not None:
-            raise ValueError(
-                "outputs lie on points of their own: subsample takes one grid for all"
-            )
+            raise ValueError("subsample takes one grid, but outputs lie on points of their own")
         return self._view(grid=self.grid.coarsen(every), _every=self._every * every)
 
     def window(self, inputs: int, outputs: int | None = None) -> "OperatorDataset":
@@ -323,16 +307,13 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         from pdno.figures.fields import plot_sample
 
         fields, names = self._shown(index, prediction)
-        width, times = None if band is None else band.detach().cpu().numpy(), self.target_times
-        grids = [grid.of_samples([index]) for grid in (self.grid, self.target_grid)]
-        points = None
+        width, points = None if band is None else band.detach().cpu().numpy(), None
         if isinstance(self.grid, Points) or isinstance(self.target_grid, Points):
-            sets = [Points.of(grid) for grid in grids]
+            sets = [Points.of(g.of_samples([index])) for g in (self.grid, self.target_grid)]
             x = [part.coordinates.reshape(-1, part.dim)[part.mask.flatten()] for part in sets]
             points = [part.detach().cpu().numpy() for part in x]
-            fields = [f.reshape(*f.shape[:-1], -1) for f in fields]
         return plot_sample(
-            *fields, times=times, names=names, title=title, band=width, points=points
+            *fields, times=self.target_times, names=names, title=title, band=width, points=points
         )
 
     def animate(
@@ -403,14 +384,25 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         if target.is_file() or (target.is_dir() and any(target.iterdir())):
             raise ValueError(f"{folder} already exists: choose a new or an empty folder")
         target.parent.mkdir(parents=True, exist_ok=True)
+        geometry, arrays = pack_geometry(self.grid, len(self))
+        data, rows = self.to(self.source.dtype), self._source_rows(None)
+
+        def fields(rows: range) -> tuple[Tensor, Tensor]:
+            before, after = data.batch(rows)
+            return torch.cat([arrays[list(rows)].to(before), before], dim=1), after
+
+        parameters = {name: x[rows] for name, x in self.source.pde_parameters.items()}
+        write_dataset(target, self._manifest(geometry), fields, parameters)
+        return target
+
+    def _manifest(self, geometry: Geometry | None) -> Manifest:
         # a slash in the name of a field would be a group of the shard
         inputs, outputs = ([n.replace("/", ".") for n in part] for part in self.channels)
-        geometry, arrays = geometry_of(self.grid), pack_geometry(self.grid, len(self))
         geometric = geometry.names if geometry else ()
         taken = {*outputs, *geometric}
         inputs = [f"input_{name}" if name in taken else name for name in inputs]
         plain = Grid(self.grid.shape, self.grid.periodic, self.grid.offset)
-        manifest = Manifest(
+        return Manifest(
             problem=OWN,
             grid=plain,
             solver_grid=plain,
@@ -421,27 +413,16 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             pde_parameters=self.pde_parameter_names,
             geometry=geometry,
         )
-        data = self.to(self.source.dtype)
-
-        def fields(rows: range) -> tuple[Tensor, Tensor]:
-            before, after = data.batch(rows)
-            return torch.cat([arrays[list(rows)].to(before), before], dim=1), after
-
-        values = self.source.pde_parameters.items()
-        named = {name: numbers[self._source_rows(None)] for name, numbers in values}
-        write_dataset(target, manifest, fields, named)
-        return target
 
 
 def _inside(field: Tensor, grid: Grid) -> np.ndarray:
     """A field of one sample as an array: without padding, NaN outside of a mask."""
     inside = grid.inside(field[None])
-    if inside is None:
-        return field.cpu().numpy()
-    if isinstance(grid, Points):
-        return field[..., inside.flatten()].cpu().numpy()
-    mask = inside.reshape(grid.shape) if inside.dim() > grid.dim else inside
-    return torch.where(mask, field, torch.nan).cpu().numpy()
+    if inside is not None and isinstance(grid, Points):
+        field = field[..., inside.flatten()]
+    elif inside is not None:
+        field = torch.where(inside.reshape(grid.shape), field, torch.nan)
+    return field.cpu().numpy()
 
 
 def _describe_grid(grid: Grid) -> str:

@@ -12,8 +12,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,16 +22,14 @@ import numpy as np
 
 from pdno.files.limits import LIMIT, TIME_LIMIT, memory_limit, time_limit
 
-try:
-    import resource
-except ImportError:  # no limits on this system
-    resource = None  # type: ignore[assignment]
-
 # the process imports our modules, and never those in the folder of the data
 START = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import main; main()"
 PROGRAM = 2**30  # bytes of addresses that the process has beside those of the file
 DAMAGED = 3  # the exit code of a process that names the damage on its standard error
 CHECKSUM = 4  # bytes at the end of a chunk
+tolerant = suppress(  # of damaged bytes; MemoryError is none of these
+    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError
+)
 _State = tuple[int, int, int]
 _checked: dict[str, tuple[_State, str]] = {}  # the state of a file, and why it is refused
 
@@ -84,28 +82,23 @@ def _reason(ended: "subprocess.CompletedProcess[bytes]") -> str:
 def main() -> None:
     """Walk through the files that standard input names; a byte for each that is done."""
     for path in sys.stdin.buffer.read().split(b"\0"):
-        seconds = math.ceil(time.process_time() + time_limit())
-        limits = {"CORE": 0, "AS": memory_limit() + PROGRAM, "CPU": seconds}
-        for name, most in limits.items() if resource else ():
-            kind = getattr(resource, f"RLIMIT_{name}")
-            _, hard = resource.getrlimit(kind)
-            with suppress(ValueError, OSError):  # not every system has every limit
-                resource.setrlimit(kind, (most if hard < 0 else min(most, hard), hard))
-        with _tolerant(), h5py.File(os.fsdecode(path), "r") as file:
+        _limit_process()
+        with tolerant, h5py.File(os.fsdecode(path), "r") as file:
             _visit(file, set())
             file.visititems(lambda *_: None)
         os.write(1, b".")
 
 
-@contextmanager
-def _tolerant() -> Iterator[None]:
-    """Ignore the many errors of damaged bytes, which are no matter here."""
-    try:
-        yield
-    except MemoryError:
-        raise
-    except Exception:
-        pass
+def _limit_process() -> None:
+    seconds = math.ceil(time.process_time() + time_limit())
+    limits = {"CORE": 0, "AS": memory_limit() + PROGRAM, "CPU": seconds}
+    for name, most in limits.items():
+        with suppress(ImportError, ValueError, OSError):  # not every system has every limit
+            import resource
+
+            kind = getattr(resource, f"RLIMIT_{name}")
+            _, hard = resource.getrlimit(kind)
+            resource.setrlimit(kind, (most if hard < 0 else min(most, hard), hard))
 
 
 def _visit(item: h5py.Group | h5py.Dataset, visited: set[int]) -> None:
@@ -113,13 +106,13 @@ def _visit(item: h5py.Group | h5py.Dataset, visited: set[int]) -> None:
     if hash(item.id) in visited:
         return
     visited.add(hash(item.id))
-    with _tolerant():
+    with tolerant:
         for name in item.attrs:
-            with _tolerant():
+            with tolerant:
                 item.attrs[name]
     if isinstance(item, h5py.Group):
         for name in item:
-            with _tolerant():
+            with tolerant:
                 if isinstance(item.get(name, getlink=True), h5py.HardLink):
                     _visit(item[name], visited)
         return
@@ -127,7 +120,7 @@ def _visit(item: h5py.Group | h5py.Dataset, visited: set[int]) -> None:
         item.id.chunk_iter(partial(_check_chunk, least=CHECKSUM if item.fletcher32 else 0))
     if h5py.check_ref_dtype(item.dtype) is h5py.Reference:
         for reference in np.ravel(item[()]):
-            with _tolerant():
+            with tolerant:
                 _visit(item.file[reference], visited)
 
 

@@ -124,8 +124,7 @@ def generate_dataset(
         raise ValueError(f"{folder} is a file; expected a folder: choose another name")
     foreign = sorted(path.name for path in folder.glob("[!.]*"))
     if foreign and MANIFEST not in foreign:
-        names = ", ".join(foreign[:3])
-        raise ValueError(f"{folder} holds other files ({names}): choose an empty or a new folder")
+        raise ValueError(f"{folder} holds other files ({foreign[0]}): choose an empty one")
     with only_writer(folder, wait=wait):
         sweep(folder)
         try:
@@ -166,10 +165,8 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     if (folder / MANIFEST).exists():
         existing = shards.read_manifest(folder)
         if differences := wanted.differences(existing):
-            raise ValueError(
-                f"{folder} holds another dataset ({'; '.join(differences)}): choose another "
-                "folder, delete this one, or ask for the same data"
-            )
+            other = f"{folder} holds another dataset ({'; '.join(differences)})"
+            raise ValueError(f"{other}: choose another folder, or delete this one")
     planned = set(wanted.plan())
     manifest = wanted.listing(
         shard
@@ -192,8 +189,7 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
     needed = sum(manifest.shard_bytes(count) for _, _, count in missing)
     if needed > (free := shutil.disk_usage(folder).free):
         needs = f"the dataset needs {-(-needed // 2**20):,} MiB more but {folder} has"
-        cure = "free some space, or lower samples or resolution"
-        raise ValueError(f"{needs} {free // 2**20:,} MiB free: {cure}")
+        raise ValueError(f"{needs} {free // 2**20:,} MiB free: free some space")
     with (
         track(f"generate {problem.name}", total=problem.samples, done=manifest.made) as advance,
         contextlib.closing(_make_all(problem, folder, missing, workers)) as records,

@@ -56,12 +56,10 @@ def make_sample(
     grid: "Grid",
     times: Sequence[float] | None,
     key: tuple[int, int],
-    *,
-    every: int = 1,
 ) -> Sample:
-    """Draw PDE parameters and input with key (seed, index), and solve.
+    """Draw PDE parameters and input with key (seed, index), and solve on the grid.
 
-    `physics` is a function of the parameters; every r-th point of `grid` is returned.
+    `physics` is a function of the parameters.
     """
     from pdno.fields.distributions import draw_parameters
     from pdno.solvers.solve import solve_with_residual
@@ -70,8 +68,7 @@ def make_sample(
     distribution, equation = physics(drawn)
     field = distribution.sample(grid, seed=key[0], indices=[key[1]])
     output, residual = solve_with_residual(equation, field, times)
-    points = grid.every(every)
-    return Sample(field[0][points], output[0][points], residual, drawn)
+    return Sample(field[0], output[0], residual, drawn)
 
 
 class Geometry(Record):
@@ -145,13 +142,12 @@ class Problem(Record, ABC):
         for corner in itertools.product(*self.vary.values()) if self.vary else ():
             self.at(dict(zip(self.vary, corner, strict=True)))
         if self.solver_points % self.resolution:
-            wrong = f"solver_resolution {self.solver_points} is not a multiple of resolution"
-            raise ValueError(f"{wrong} {self.resolution}: stored points must be the solver's")
+            both = f"solver_resolution {self.solver_points} is not a multiple of resolution"
+            raise ValueError(f"{both} {self.resolution}: stored points must be the solver's")
         numbers = len(self.times or (0,)) * self.solver_points**self.dim
         if numbers > MOST_NUMBERS:
-            wrong = f"one sample has {numbers:,} numbers on the grid of the solver"
-            cure = "lower the resolution or the number of frames"
-            raise ValueError(f"{wrong}; expected at most {MOST_NUMBERS:,}: {cure}")
+            size = f"one sample has {numbers:,} numbers on the grid of the solver"
+            raise ValueError(f"{size}; expected at most {MOST_NUMBERS:,}: lower the resolution")
         return self
 
     @property
@@ -198,12 +194,14 @@ class Problem(Record, ABC):
 
     def sample(self, index: int) -> Sample:
         """Sample `index` on the stored grid, solved now."""
-        every, key = self.solver_points // self.resolution, (self.seed, index)
 
         def physics(drawn: Mapping[str, float]) -> "Physics":
             return (self.at(drawn) if drawn else self).physics()
 
-        return make_sample(physics, self.vary, self.solver_grid(), self.times, key, every=every)
+        grid = self.solver_grid()
+        whole = make_sample(physics, self.vary, grid, self.times, (self.seed, index))
+        points = grid.every(self.solver_points // self.resolution)
+        return whole._replace(input=whole.input[points], output=whole.output[points])
 
     def solve(
         self, data: "Tensor", times: Sequence[float] | None = None

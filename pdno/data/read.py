@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -22,7 +23,7 @@ from pdno.data.array_files import BARE, Array, PublishedFileError, open_arrays, 
 from pdno.data.dataset import OperatorDataset, open_dataset
 from pdno.data.problems import NAME_THEM, PROBLEMS, DataFile, Layout
 from pdno.data.shards import MANIFEST, describe_dataset, read_manifest
-from pdno.data.sources import not_finite
+from pdno.data.sources import not_finite, numbered
 from pdno.data.well import evenly_spaced, is_well, open_well
 from pdno.files.limits import check_memory
 from pdno.files.tensor_file import AGAIN
@@ -46,7 +47,7 @@ _SPACED = "{} frames per unit of time: whole times are at the indices {}, {}, {}
 
 
 class _Published(NamedTuple):
-    """A layout: names of inputs and outputs, and the axes of the outputs; inputs have no time."""
+    """A layout by names of arrays and the axes of the outputs; inputs have no time."""
 
     kind: Kind
     inputs: str | None
@@ -67,11 +68,10 @@ _PUBLISHED = (
 
 @dataclass(frozen=True, eq=False)
 class PublishedData:
-    """The samples of a published file, float32, and what a user of the file should know (`notes`).
+    """The samples of a published file, float32, and `notes` for its users.
 
     Shapes: inputs (N, 1, *s), None where the file has none; outputs (N, 1, *s), or (N, T, 1, *s)
-    for trajectories. `times` is None where time means nothing or is not known; where a file does
-    not store them, they are those of the recipe of the data set, and a note says so.
+    for trajectories. `times` are stored or those of the recipe of the data, None if unknown.
     """
 
     kind: Kind
@@ -127,16 +127,16 @@ def read_trajectories(file: DataFile) -> tuple[Tensor, tuple[float, ...]]:
         arrays = read_arrays(file.path, file.outputs)
         frames, _, axes = _fields(arrays, file.outputs, "output_axes", file.output_axes)
         times = file.times or tuple(map(float, range(frames.shape[1])))
-        periodic = file.periodic is not False
+        in_time, periodic = "t" in axes, file.periodic is not False
     else:
         data = open_file(file)
-        axes = "t" if data.times is not None and data.input_frames is None else ""
-        frames, times = data.trajectories() if axes else torch.empty(0), (0.0, *(data.times or ()))
+        in_time, periodic = data.times is not None, data.grid.periodic
+        frames = data.trajectories() if in_time else torch.empty(0)
+        times = (0.0, *(data.times or ()))
         if len(times) > 1 and times[1] == 0.0:  # which are the inputs again
             frames, times = frames[:, 1:], times[1:]
-        periodic = data.grid.periodic
-    if "t" not in axes or not periodic:
-        wrong = "no frames in time" if "t" not in axes else "points in a box"
+    if not in_time or not periodic:
+        wrong = "points in a box" if in_time else "no frames in time"
         raise ValueError(f"{file.path} has {wrong}; expected trajectories on a periodic grid")
     return frames.double(), times
 
@@ -154,11 +154,12 @@ def read_points(
     low, high = layout.box or (0.0, 1.0)
     if not low < high:
         raise ValueError(f"box is {layout.box}; expected the lowest coordinate, then the highest")
-    size, names = high - low, (None, None) if own else (layout.weights, layout.mask)
+    names = (None, None) if own else (layout.weights, layout.mask)
     weights, mask = (None if name is None else np.asarray(arrays[name]) for name in names)
-    weights = None if weights is None else weights / size ** x.shape[-1]
+    if weights is not None:
+        weights = weights / (high - low) ** x.shape[-1]
     options: Options = {"periodic": bool(layout.periodic), "transform": layout.transform}
-    return Points((x - low) / size, weights, mask=mask, **options)
+    return Points((x - low) / (high - low), weights, mask=mask, **options)
 
 
 def _open_arrays(file: DataFile) -> OperatorDataset:
@@ -204,11 +205,9 @@ def _refuse_scattered(file: DataFile, inputs: Tensor) -> None:
             elif len(sizes) == 2 and len(shape) == 1 and shape[0] in sizes:
                 even = min(sizes) > len(SPACE)
             if not even:
-                raise PublishedFileError(
-                    f"its array {name} {array.shape} has coordinates of points that are not evenly"
-                    f" spaced: name it, coordinates={name!r} or --coordinates {name}, and its "
-                    "points are taken as they are"
-                )
+                wrong = f"its array {name} {array.shape} is not evenly spaced"
+                cure = f"give scattered points as coordinates={name!r} or --coordinates {name}"
+                raise PublishedFileError(f"{wrong}: {cure}")
 
 
 def _fields(
@@ -219,19 +218,14 @@ def _fields(
     first = shapes[names[0]]
     usual = None if 1 in first[1:] else USUAL_AXES.get(len(first))  # 1 is no number of points
     if (axes := axes or usual) is None:
-        raise ValueError(
-            f"array {names[0]!r} has shape {first}: say what its axes are with {option}, for "
-            "example 'ncx' or 'ncxy' for channels first, 'nxyc' for last, 'nxyt' for frames"
-        )
+        examples = "'ncx' or 'ncxy' for channels first, 'nxyc' for last, 'nxyt' for frames"
+        cure = f"say what its axes are with {option}, for example {examples}"
+        raise ValueError(f"array {names[0]!r} has shape {first}: {cure}")
     parts, channel = [_in_order(arrays[name], axes, name) for name in names], 1 + ("t" in axes)
     if len({part.shape[:channel] + part.shape[channel + 1 :] for part in parts}) > 1:
         raise ValueError(f"{shapes} cannot be channels of one field: their axes {axes!r} differ")
-    channels = [
-        name if part.shape[channel] == 1 else f"{name}_{k}"
-        for name, part in zip(names, parts, strict=True)
-        for k in range(part.shape[channel])
-    ]
-    return torch.cat(parts, dim=channel), tuple(channels), axes
+    channels = map(numbered, names, (part.shape[channel] for part in parts))
+    return torch.cat(parts, dim=channel), tuple(chain.from_iterable(channels)), axes
 
 
 def _in_order(array: np.ndarray, axes: str, name: str) -> Tensor:
@@ -243,8 +237,8 @@ def _in_order(array: np.ndarray, axes: str, name: str) -> Tensor:
         expected = "n samples, t time, c channels, x y z space, for example 'nxy' or 'nxyt'"
         raise ValueError(f"axes {axes!r} of {name!r}; expected letters once each: {expected}")
     if len(letters) != array.ndim:
-        shape = f"array {name!r} has shape {array.shape}"
-        raise ValueError(f"{shape}, but {axes!r} names {len(letters)} axes")
+        count = f"{axes!r} names {len(letters)} axes"
+        raise ValueError(f"array {name!r} has shape {array.shape}, but {count}")
     dtype = np.float64 if array.dtype == np.float64 else np.float32
     check_memory(f"array {name}", array.size * np.dtype(dtype).itemsize)
     tensor = torch.from_numpy(np.require(array.transpose(order), dtype, ["C", "W"]))
@@ -256,9 +250,8 @@ def read_published(
 ) -> PublishedData:
     """Read some samples (a slice) and the first `frames` of a published file; all by default.
 
-    Of MAT v7.3 and uncompressed MAT v5 files no more is read. A file that is damaged, not of a
-    published layout, or holds values that are not finite, and samples or frames that it does not
-    have, are a ValueError.
+    Of MAT v7.3 and uncompressed MAT v5 files no more is read. A file that is damaged, of another
+    layout or not finite, and samples or frames that it does not have, are a ValueError.
     """
     with open_arrays(path) as (file_format, arrays):
         layout, sizes, times, notes = _recognise(Path(path), file_format, arrays)
@@ -266,8 +259,7 @@ def read_published(
             raise PublishedFileError(f"samples={samples!r}; give a slice, e.g. slice(0, 100)")
         rows = range(sizes["n"])[samples or slice(None)]
         if not rows or rows.step < 0:
-            stored = f"it has samples 0 to {sizes['n'] - 1}"
-            raise PublishedFileError(f"samples={samples} selects none or goes backwards; {stored}")
+            raise PublishedFileError(f"samples={samples}; expected some of 0 to {sizes['n'] - 1}")
         if frames is not None and not 1 <= frames <= sizes["t"]:
             raise PublishedFileError(f"frames={frames}; its outputs have {sizes['t']} frames")
         outputs = _read_finite(arrays[layout.outputs], layout.axes, rows, frames)
@@ -290,9 +282,8 @@ def _read_finite(array: Array, axes: str, rows: range, frames: int | None) -> Te
     block = array.read(tuple(parts.get(axis, slice(None)) for axis in axes))
     values = _in_order(block, axes, array.name).float()
     if (bad := not_finite(values)) is not None:
-        wrong = f"array {array.name} has values that are not finite in float32, first in sample"
-        cure = "download the file again or leave it out with samples=slice(...)"
-        raise PublishedFileError(f"{wrong} {rows[bad]}; {cure}")
+        wrong = f"array {array.name} is not finite in float32, first in sample {rows[bad]}"
+        raise PublishedFileError(f"{wrong}; leave it out with samples=slice(...)")
     return values
 
 
@@ -301,8 +292,9 @@ def _recognise(
 ) -> tuple[_Published, dict[str, int], tuple[float, ...] | None, tuple[str, ...]]:
     """The one published layout that the names and shapes fit, sizes of its axes, times, notes."""
     if file_format == "HDF5":
-        unknown = "it is HDF5 without the header of MATLAB 7.3: the order of its axes is not known"
-        raise PublishedFileError(f"{unknown}; give the published .mat file")
+        raise PublishedFileError(
+            "it is HDF5, but not of MATLAB: the order of its axes is not known"
+        )
     shapes = {n: a.shape for n, a in arrays.items() if a.block and math.prod(a.shape)}
     if any(name.endswith(".weight") for name in shapes):
         total = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
@@ -335,10 +327,11 @@ def _times_and_notes(
     """The time of each frame, None where it is not known, and what a user should know."""
     times: tuple[float, ...] | None = (1.0,) if layout.kind == "burgers" else None
     notes, used = list[str](), {layout.inputs, layout.outputs}
-    if layout.kind == "heat":
-        recipe = frames == 21  # which records 0:0.05:1
-        times = tuple(k / 20 for k in range(21)) if recipe else None
-        notes = ["the file stores no times" + ": 0, 0.05, ..., 1 by its recipe" * recipe]
+    if layout.kind == "heat" and frames == 21:
+        times = tuple(k / 20 for k in range(21))
+        notes = ["the file stores no times: 0, 0.05, ..., 1 by its recipe"]
+    elif layout.kind == "heat":
+        notes = ["the file stores no times"]
     elif layout.kind == "navier-stokes":
         used.add("t")
         times, notes = _vorticity_times(arrays[layout.outputs].shape, arrays.get("t"))
@@ -395,30 +388,30 @@ def _open_published(path: Path) -> OperatorDataset:
 
 def describe_data(file: DataFile) -> str:
     """The arrays of a file or folder with shapes and ranges, and the dataset they make."""
-    path, own, data = file.path, bool(file.keyword_arguments()), None
+    path, own = file.path, bool(file.keyword_arguments())
     if (path / MANIFEST).is_file():
         manifest, lines = read_manifest(path), [describe_dataset(path)]
         # partial or damaged datasets are not read
         if manifest.complete and all((path / shard.file).is_file() for shard in manifest.shards):
-            data = open_dataset(path, verify=False)
+            lines += _channel_lines(open_dataset(path, verify=False))
     elif is_well(path) and file.input_axes is None:
         data = open_file(file)
-        lines = [f"{path}: in The Well's layout", repr(data)]
+        lines = [f"{path}: in The Well's layout", repr(data), *_channel_lines(data)]
     else:
         lines = list(_file_lines(path, own=own or path.is_dir()))
         if own:
             data = open_file(file)
-            lines.append(repr(data))
-    if data is not None:
-        rows = min(len(data), max(1, MOST_READ // sum(part.numel() for part in data[0])))
-        part = f" in the first {rows} of {len(data)} samples" * (rows < len(data))
-        fields = data.batch(range(rows))
-        for kind, names, field in zip(("input", "output"), data.channels, fields, strict=True):
-            axes = (data.grid if kind == "input" else data.target_grid).space_axes
-            for name, values in zip(names, field.unbind(-1 - axes), strict=True):
-                shape = f"{name} {tuple(values.shape[1:])}"
-                lines.append(f"  {kind:10} {shape}: {_range(values.numpy())}{part}")
+            lines += [repr(data), *_channel_lines(data)]
     return "\n".join(lines)
+
+
+def _channel_lines(data: OperatorDataset) -> Iterator[str]:
+    rows, part = _first_rows(len(data), sum(part.numel() for part in data[0]), "samples")
+    parts = zip(("input", "output"), data.channels, data.batch(range(rows)), strict=True)
+    for kind, names, field in parts:
+        axes = (data.grid if kind == "input" else data.target_grid).space_axes
+        for name, values in zip(names, field.unbind(-1 - axes), strict=True):
+            yield f"  {kind:10} {name} {tuple(values.shape[1:])}: {_range(values.numpy())}{part}"
 
 
 def _file_lines(path: Path, *, own: bool) -> Iterator[str]:
@@ -434,9 +427,14 @@ def _file_lines(path: Path, *, own: bool) -> Iterator[str]:
             yield from _published_lines(path, file_format, arrays)
         for name, array in arrays.items():
             if array.block is not None and array.shape and 0 not in array.shape:
-                rows = min(array.shape[0], max(1, MOST_READ // math.prod(array.shape[1:])))
-                part = f" in the first {rows} of {array.shape[0]} rows" * (rows < array.shape[0])
+                rows, part = _first_rows(array.shape[0], math.prod(array.shape[1:]), "rows")
                 yield f"  {name}: {_range(array.read((slice(rows),)))}{part}"
+
+
+def _first_rows(count: int, size: int, what: str) -> tuple[int, str]:
+    """How many rows of `size` numbers are read for ranges, and a remark if that is not all."""
+    rows = min(count, max(1, MOST_READ // size))
+    return rows, f" in the first {rows} of {count} {what}" * (rows < count)
 
 
 def _published_lines(path: Path, file_format: str, arrays: Mapping[str, Array]) -> Iterator[str]:
@@ -497,23 +495,18 @@ def read_meshes(
         [torch.from_numpy(np.concatenate([data[name] for name in names])) for _, _, data in meshes]
         for names in (inputs, outputs)
     )
-    sizes = {name: len(values) for name, values in meshes[0][2].items()}
-    channels = [
-        [n if sizes[n] == 1 else f"{n}_{k}" for n in part for k in range(sizes[n])]
-        for part in (inputs, outputs)
-    ]
-    return OperatorDataset.from_arrays(f, u, points, channels=(channels[0], channels[1]))
+    names = {name: numbered(name, len(values)) for name, values in meshes[0][2].items()}
+    before, after = ([n for name in part for n in names[name]] for part in (inputs, outputs))
+    return OperatorDataset.from_arrays(f, u, points, channels=(before, after))
 
 
 def _read_mesh(
     file: Path, names: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Vertices (P, d), cells (M, d + 1) and point data (C, P) of a file."""
-    require("meshio", "points")
-    import meshio
-
+    meshio = require("meshio", "points")
     try:
-        mesh: Any = meshio.read(file)
+        mesh = meshio.read(file)
     except (SystemExit, Exception) as problem:  # meshio ends the process where it cannot read
         raise ValueError(f"{file} is no mesh that meshio can read ({problem})") from problem
     x = np.asarray(mesh.points, dtype=float)

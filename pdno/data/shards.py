@@ -196,23 +196,19 @@ class Manifest(Record):
         return []
 
 
-def geometry_of(grid: Grid) -> Geometry | None:
-    """The record of points or masks; None on a whole grid."""
+def pack_geometry(grid: Grid, count: int) -> tuple[Geometry | None, Tensor]:
+    """The record of points or masks, and as fields (B, fields, *N) coordinates and weights, zero
+    where no point is, or masks; None and no fields on a whole grid."""
+    shared = grid.sets is None
     if isinstance(grid, Points):
-        return Geometry(kind="points", dim=grid.dim, shared=grid.sets is None, **grid.options)
-    masked = isinstance(grid, MaskedGrid)
-    return Geometry(kind="mask", shared=grid.sets is None) if masked else None
-
-
-def pack_geometry(grid: Grid, count: int) -> Tensor:
-    """Coordinates and weights, zero where no point is, or masks, as fields (B, fields, *N)."""
-    if isinstance(grid, Points):
+        geometry = Geometry(kind="points", dim=grid.dim, shared=shared, **grid.options)
         arrays = torch.cat([grid.coordinates, grid.weights[..., None]], dim=-1).mT
     elif isinstance(grid, MaskedGrid):
+        geometry = Geometry(kind="mask", shared=shared)
         arrays = grid.mask.double().unsqueeze(-1 - grid.dim)
     else:
-        return torch.empty(count, 0, *grid.shape)
-    return arrays.expand(count, *arrays.shape) if grid.sets is None else arrays
+        return None, torch.empty(count, 0, *grid.shape)
+    return geometry, arrays.expand(count, *arrays.shape) if shared else arrays
 
 
 def unpack_geometry(geometry: Geometry, arrays: Tensor, grid: Grid) -> Grid:
@@ -237,10 +233,8 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = Manifest.model_validate_json(text)
     except (ValueError, RecursionError) as error:
         reason = printable(error_message(error)[:LONGEST_MESSAGE])
-        raise ValueError(
-            f"{path} is damaged or not a manifest of ours ({reason}): bring it back from a copy, "
-            "or delete the folder and generate it again"
-        ) from error
+        cure = "restore it from a copy, or delete the folder and generate it again"
+        raise ValueError(f"{path} is damaged or not a manifest ({reason}): {cure}") from error
     check_memory(f"one sample of {folder}", manifest.sample_bytes())
     return manifest
 
@@ -331,7 +325,7 @@ def build_shard(
         _write_root(file, manifest, first, len(inputs), pde_parameters)
         _write_axes(file, manifest.grid, manifest.times)
         fields = file.create_group("t0_fields")
-        fields.attrs["field_names"] = [name for names in manifest.channels for name in names]
+        fields.attrs["field_names"] = list(chain(*manifest.channels))
         # the order in which datasets are closed, at the end of a call, is part of the bytes
         _write_fields(fields, manifest, 0, inputs)
         _write_fields(fields, manifest, 1, outputs)
@@ -394,10 +388,9 @@ class ShardSource(sources.FileSource):
     def __init__(self, folder: Path, *, verify: bool = True, partial: bool = False) -> None:
         self.manifest = manifest = read_manifest(folder)
         if not manifest.complete and not partial:
-            raise ValueError(
-                f"{folder} is partial: {manifest.made} of {manifest.samples} samples; run its "
-                "`pdno generate` command again to finish it, or open it with partial=True"
-            )
+            made = f"{folder} is partial: {manifest.made} of {manifest.samples} samples"
+            cure = "run its `pdno generate` command again, or open it with partial=True"
+            raise ValueError(f"{made}; {cure}")
         self.times, self.grid, self.channels = manifest.times, manifest.grid, manifest.channels
         self.dtype, dim = getattr(torch, manifest.dtype), self.grid.dim
         self.fields = [
@@ -416,9 +409,7 @@ class ShardSource(sources.FileSource):
                 raise ValueError(f"{path} is missing: {REPAIR}")
             larger = path.stat().st_size > manifest.shard_bytes(shard.count)
             if verify and (larger or sha256(path) != shard.sha256):
-                raise ValueError(
-                    f"{path} is damaged (its SHA-256 is not in the manifest): {REPAIR}"
-                )
+                raise ValueError(f"{path} is damaged (its SHA-256 is not listed): {REPAIR}")
             self.files.append(path)
             self.counts.append(shard.count)
         self.pde_parameters = {name: self._scalars(name) for name in manifest.pde_parameters}
@@ -431,7 +422,6 @@ class ShardSource(sources.FileSource):
             self.channels = self.channels._replace(inputs=self.channels.inputs[count:])
 
     def _scalars(self, name: str) -> Tensor:
-        """One number of each sample, (B,) float64."""
         columns = [np.empty(0)]
         for number in range(len(self.files)):
             with self.opened(number) as file:

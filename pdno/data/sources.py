@@ -2,11 +2,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import accumulate, compress, pairwise, product
+from itertools import compress, pairwise, product
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -139,15 +138,14 @@ class FileSource(Source):
             for ahead, names in zip(((), frames), self.channels, strict=True)
         )
         parts = (inputs, self.fields[0], 0), (outputs, self.fields[1], slice(None))
-        starts = [0, *accumulate(self.counts)]
-        rows: dict[int, dict[int, int]] = {}  # by file: its row for each row of the result
-        for target, index in enumerate(indices):
-            number = bisect_right(starts, index) - 1
-            rows.setdefault(number, {})[target] = index - starts[number]
-        for number, chosen in rows.items():
+        ends = np.cumsum(self.counts)
+        numbers = np.searchsorted(ends, np.asarray(indices, dtype=int), side="right")
+        for number in dict.fromkeys(numbers.tolist()):
+            first = int(ends[number]) - self.counts[number]
             with self.opened(number) as file:
-                for target, row in chosen.items():
+                for target in np.flatnonzero(numbers == number).tolist():
                     for part, fields, cut in parts:
+                        row = indices[target] - first
                         values = [field.read(file, row, cut, shape) for field in fields]
                         out = part[target].numpy()
                         np.concatenate(values, -1 - len(shape), out=out, casting="unsafe")
@@ -158,19 +156,15 @@ def stacked_pairs(source: object) -> tuple[Tensor, Tensor]:
     """Inputs and targets of all samples of a torch Dataset, DataLoader or iterable of pairs."""
     if isinstance(source, DataLoader):
         if not isinstance(source.sampler, (SequentialSampler, RandomSampler)):
-            raise ValueError(
-                f"the DataLoader chooses its samples by a {type(source.sampler).__name__}: give "
-                "its dataset, or torch.utils.data.Subset(dataset, indices)"
-            )
+            sampler = type(source.sampler).__name__
+            raise ValueError(f"the DataLoader has a {sampler}: give a Subset of its dataset")
         source = source.dataset
     kind = type(source).__name__
     if isinstance(source, Dataset) and (size := getattr(source, "__len__", None)):
         source = map(source.__getitem__, range(size()))
     if not isinstance(source, Iterable) or isinstance(source, (Tensor, np.ndarray, str, Path)):
-        raise ValueError(
-            f"a {kind} is no dataset: give an OperatorDataset, which OperatorDataset.from_arrays "
-            "makes of arrays and pdno.read_own of files, or pairs (input, target)"
-        )
+        cure = "give pairs (input, target), or use OperatorDataset.from_arrays or pdno.read_own"
+        raise ValueError(f"a {kind} is no dataset: {cure}")
     samples = [(s.get("x"), s.get("y")) if isinstance(s, Mapping) else s for s in source]
     if not samples:
         raise ValueError(f"the {kind} has no samples; expected at least one")
@@ -184,9 +178,13 @@ def stacked_pairs(source: object) -> tuple[Tensor, Tensor]:
         reason = str(problem)[:LONGEST_MESSAGE]
     raise ValueError(
         f"the samples of the {kind} are no pairs (input, target) of arrays (C, *N), alike on one "
-        f"grid, or dicts with x and y ({reason}): arrays of all samples go into "
-        "OperatorDataset.from_arrays"
+        f"grid, or dicts with x and y ({reason}): OperatorDataset.from_arrays takes whole arrays"
     )
+
+
+def numbered(name: str, count: int) -> tuple[str, ...]:
+    """Names of `count` channels: the name alone of one, name_0, name_1, ... of several."""
+    return (name,) if count == 1 else tuple(f"{name}_{k}" for k in range(count))
 
 
 def channel_names(kind: str, names: Sequence[str], count: int) -> tuple[str, ...]:
@@ -194,7 +192,7 @@ def channel_names(kind: str, names: Sequence[str], count: int) -> tuple[str, ...
     if names and (len(names) != count or len(set(names)) != count or not all(names)):
         listed = f"names {', '.join(names)} of {count} {kind} channels"
         raise ValueError(f"{listed}: expected {count} different ones")
-    return tuple(names) or ((kind,) if count == 1 else tuple(f"{kind}_{k}" for k in range(count)))
+    return tuple(names) or numbered(kind, count)
 
 
 def as_tensor(name: str, numbers: object) -> Tensor:
@@ -209,12 +207,12 @@ def as_tensor(name: str, numbers: object) -> Tensor:
         # torch knows neither foreign byte orders nor negative strides, and warns of read-only ones
         return torch.from_numpy(np.require(array, array.dtype.newbyteorder("="), ["C", "W"]))
     except TypeError as problem:
-        raise ValueError(_not_floats(name, array.dtype)) from problem
+        raise _not_floats(name, array.dtype) from problem
 
 
-def _not_floats(name: str, dtype: object) -> str:
+def _not_floats(name: str, dtype: object) -> ValueError:
     cure = "convert them with .float(), or astype('float32') in NumPy"
-    return f"{name} are of type {dtype}; expected real floats: {cure}"
+    return ValueError(f"{name} are of type {dtype}; expected real floats: {cure}")
 
 
 def checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> Tensor:
@@ -228,7 +226,7 @@ def checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> T
     if field.shape[-grid.space_axes :] == grid.shape and grid.sets in (None, len(field)):
         field = grid.cover(field)
     if not field.dtype.is_floating_point:
-        raise ValueError(_not_floats(name, field.dtype))
+        raise _not_floats(name, field.dtype)
     cure = ""
     if field.shape[first:] == grid.shape:
         cure = f"{name}[:, {':, ' * in_time}None] has the axis of channels"
@@ -236,13 +234,24 @@ def checked_field(name: str, numbers: object, grid: Grid, *, in_time: bool) -> T
         cure = f"channels come before space, as in numpy.moveaxis({name}, -1, {first})"
     check_shape(name, field, "B", *["T"] * in_time, "C", *grid.shape, cure=cure)
     if grid.sets not in (None, len(field)):
-        problem = f"{name} of {len(field)} samples on {grid.sets} sets of points or masks"
-        raise ValueError(f"{problem}; expected as many, or one for all samples")
+        raise ValueError(f"{name} of {len(field)} samples on {grid.sets} sets of points or masks")
     if (bad := not_finite(field)) is not None:
         mask = "Points(..., mask=)" if isinstance(grid, Points) else "mask="
         cure = f"leave it out, or, where it is outside of the domain, give {mask}"
         raise ValueError(f"{name} of sample {bad} have NaN or infinity: {cure}")
     return field
+
+
+def checked_parameters(numbers: Mapping[str, Numbers], count: int) -> dict[str, Tensor]:
+    """PDE parameters of `count` samples, (B,) float64 and finite, or ValueError."""
+    parameters = {}
+    for name, values in numbers.items():
+        what = f"PDE parameter {name}"
+        parameters[name] = column = as_tensor(what, values).double()
+        if column.shape != (count,) or not bool(column.isfinite().all()):
+            shape = f"{what} has shape {tuple(column.shape)}"
+            raise ValueError(f"{shape}; expected a finite number for each of {count} samples")
+    return parameters
 
 
 def not_finite(field: Tensor) -> int | None:
@@ -253,7 +262,6 @@ def not_finite(field: Tensor) -> int | None:
 
 def check_times(times: Sequence[float] | None) -> None:
     """Refuse times of frames that do not increase."""
-    if times is not None:
-        increasing = all(a < b for a, b in pairwise(times))
-        if not times or not increasing or not all(map(math.isfinite, times)):
-            raise ValueError(f"times {times}: expected one or more finite, increasing times")
+    increasing = times is None or (len(times) > 0 and all(a < b for a, b in pairwise(times)))
+    if not increasing or not all(map(math.isfinite, times or ())):
+        raise ValueError(f"times {times}: expected one or more finite, increasing times")

@@ -55,8 +55,7 @@ def open_well(path: Path | str, split: str | None = None, **layout: Any) -> Oper
         return open_dataset(folder)
     files = _files(folder)
     if not files:
-        inside = f"data/{'|'.join(SPLITS)}"
-        raise ValueError(f"{folder} has no HDF5 files; The Well has them in {inside}")
+        raise ValueError(f"{folder} has no HDF5 files; The Well has them in data/train")
     return OperatorDataset(WellSource(files, Layout(**layout)))
 
 
@@ -146,10 +145,8 @@ def _grid(path: Path, axes: dict[str, np.ndarray], *, periodic: bool) -> Grid:
     offsets = []
     for name, x in axes.items():
         if not evenly_spaced(x):
-            raise ValueError(
-                f"the coordinates {name} of {path} are not evenly spaced, as grids are here: name "
-                "arrays and their axes, for example inputs='t0_fields/NAME', input_axes='nxy'"
-            )
+            cure = "name arrays and axes, for example inputs='t0_fields/NAME', input_axes='nxy'"
+            raise ValueError(f"the coordinates {name} of {path} are not evenly spaced: {cure}")
         offsets.append(float(x[0] / np.diff(x).mean()))
     # points are centres of cells only where they begin half a cell from the origin
     shape = tuple(map(len, axes.values()))
@@ -172,8 +169,7 @@ class WellSource(FileSource):
         for header in others:
             for name in ("axes", "grid", "fields") + ("times",) * (layout.times is None):
                 if getattr(header, name) != getattr(first, name):
-                    both = f"{header.path} and {first.path}"
-                    raise ValueError(f"{both} have different {name}: read them one by one")
+                    raise ValueError(f"{header.path} and {first.path} have different {name}")
         chosen = _choose(first, layout)
         self.fields = [[first.fields[name] for name in names] for names in chosen]
         self.times = (layout.times or first.times) if self.fields[1][0].by_time else None

@@ -35,10 +35,8 @@ def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
     try:
         yield pool
     except BrokenProcessPool as error:
-        raise ValueError(
-            "a worker process died: run the same command again, with fewer workers if the memory "
-            "was short; a script must start its work below `if __name__ == '__main__':`"
-        ) from error
+        cure = "with fewer workers if memory was short; scripts need `if __name__ == '__main__':`"
+        raise ValueError(f"a worker process died: run the same command again, {cure}") from error
     except BaseException:
         held.close()
         raise

@@ -29,7 +29,7 @@ class Symmetry:
         """T f for fields (..., *N) on a grid that is mapped to itself."""
         cannot = f"{self} does not map {grid} to itself"
         if tuple(grid.shape[axis] for axis in self.axes) != grid.shape:
-            raise ValueError(f"{self} exchanges axes of different length on {grid}")
+            raise ValueError(f"{cannot}: axes of different length")
         centred = grid.offset in (0.0, 0.5) or not any(self.flips)
         if not grid.periodic and (any(self.shift) or not centred):
             raise ValueError(f"{cannot}: flips of a box need offset 0 or 1/2, it has no shifts")

@@ -109,7 +109,6 @@ class TwoPhaseField:
     high: float = 12.0
 
     def sample(self, grid: Grid, *, seed: int, indices: Iterable[int]) -> Tensor:
-        """Samples `indices` of `seed` on `grid`, shape (B, 1, *N), float64 on the CPU."""
         g = self.gaussian.sample(grid, seed=seed, indices=indices)
         return torch.where(g >= 0, self.high, self.low).to(torch.float64)
 

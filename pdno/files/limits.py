@@ -77,8 +77,7 @@ def read_text(path: Path | str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as problem:
-        reason = f"{path} is not readable as text in UTF-8 ({problem})"
-        raise ValueError(f"{reason}: it is damaged, or no text") from problem
+        raise ValueError(f"{path} is not readable as text in UTF-8: {problem}") from problem
 
 
 def read_json(path: Path | str) -> Options:
@@ -102,8 +101,8 @@ def walk(values: object) -> Iterator[object]:
         if isinstance(value, (dict, list, tuple, set)):
             count += len(value)
             if count > MOST_VALUES or depth > DEEPEST:
-                most = f"at most {MOST_VALUES:,} values in {DEEPEST} levels"
-                raise MemoryLimitError(f"is nested too deep, or too large; expected {most}")
+                most = f"{MOST_VALUES:,} values in {DEEPEST} levels"
+                raise MemoryLimitError(f"is nested too deep, or too large; at most {most}")
             parts = value.values() if isinstance(value, dict) else value
             waiting += ((part, depth + 1) for part in parts)
 

@@ -29,8 +29,10 @@ def check_cell(name: str, text: str) -> None:
     if any(mark in text for mark in "\r\n\0"):
         raise ValueError(f"{name} is {text!r}; expected one line of text")
     if text.startswith(("=", "+", "-", "@", "\t")):
-        formula = "which a spreadsheet would take for a formula: begin it with a letter"
-        raise ValueError(f"{name} is {text!r}, {formula}")
+        cure = "begin it with a letter"
+        raise ValueError(
+            f"{name} is {text!r}, which a spreadsheet would take for a formula: {cure}"
+        )
 
 
 def _cell(text: str, info: ValidationInfo) -> str:
@@ -191,9 +193,8 @@ class NetworkMetrics:
         for m in self.metrics:
             if (m.split, m.metric, m.resolution) == (split, metric, points):
                 if m.seed in values:
-                    double = f"two values of {split} {metric} for seed {m.seed}"
-                    cure = "give runs with other settings another name"
-                    raise ValueError(f"{self.model} has {double}: {cure}")
+                    double = f"{self.model} has two values of {split} {metric} for seed {m.seed}"
+                    raise ValueError(f"{double}: name runs with other settings differently")
                 values[m.seed] = m.value
         return list(values.values())
 

@@ -81,8 +81,8 @@ def read_checksums(path: Path) -> dict[str, str]:
     try:
         return _Checksums.model_validate_json(text if right else "").files
     except ValueError as problem:
-        reason = f"{path} is damaged, so that no file beside it can be trusted"
-        raise ValueError(f"{reason}: {CURE}") from problem
+        trust = "so that no file beside it can be trusted"
+        raise ValueError(f"{path} is damaged, {trust}: {CURE}") from problem
 
 
 def verified_path(path: Path) -> Path:
@@ -91,8 +91,7 @@ def verified_path(path: Path) -> Path:
     if record.is_file():
         state = file_state(path, read_checksums(record).get(path.name))
         if state in _PROBLEMS and (state != "unknown" or path.exists()):
-            more = f"`pdno verify {path.parent}` checks all files"
-            raise ValueError(f"{path} {_PROBLEMS[state]}; {more}")
+            raise ValueError(f"{path} {_PROBLEMS[state]}; `pdno verify` checks all files")
     return path
 
 

@@ -54,11 +54,9 @@ def read_tensor_file(path: str | Path) -> Contents:
             start, size = file.read(4), file.seek(0, 2)
             if start[:1] == b"\x80":
                 old = "this is a bare pickle, as torch.save wrote before torch 1.6; refused"
-                cure = "ask its author to save it again with torch >= 1.6"
-                raise TensorFileError(f"{old} because loading it could run code: {cure}")
+                raise TensorFileError(f"{old} because loading it could run code: save it again")
             if start != b"PK\x03\x04":
-                problem = f"it starts with {start!r}, which no torch.save file does"
-                raise TensorFileError(f"{problem}; {AGAIN}")
+                raise TensorFileError(f"it starts with {start!r}, unlike torch.save; {AGAIN}")
             check_memory("its tensors", size)  # records are not packed
             with zipfile.ZipFile(file) as archive:
                 contents = _Machine(archive, size).run()
@@ -84,14 +82,12 @@ class _Machine:
         self.memo, self.storages = dict[object, object](), dict[object, Tensor]()
         roots = [name[: -len("data.pkl")] for name in self.records if name.endswith("/data.pkl")]
         if len(roots) != 1 or len(self.records) != len(infos):
-            problem = "it is a zip archive without the single data.pkl of torch.save"
-            raise TensorFileError(f"{problem}; if a data file is inside, unpack it first")
+            raise TensorFileError("it is a zip archive, but not of torch.save: unpack it first")
         self.root = roots[0]
         # zipfile makes room for what is declared to be packed before it reads
         packed = any(info.compress_type or info.compress_size != info.file_size for info in infos)
         if packed or sum(info.file_size for info in infos) > file_size:
-            problem = "its records are compressed or larger than the file, which torch.save"
-            raise TensorFileError(f"{problem} never writes; save the tensors again with it")
+            raise TensorFileError("its records are compressed or too large; save it again")
         order = f"{self.root}byteorder"
         if order in self.records and archive.read(order) != b"little":
             raise TensorFileError("its numbers are big-endian; save it on a little-endian machine")
@@ -190,8 +186,7 @@ def _tensor(
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     count, held = math.prod(list(size)), storage.numel()
     if count > held or (count > 0 and last >= held):
-        problem = f"a tensor of size {size} at {offset} does not fit its storage of {held} numbers"
-        raise TensorFileError(f"{problem}; save tensor.contiguous()")
+        raise TensorFileError(f"a tensor {size} exceeds its storage; save tensor.contiguous()")
     return storage.as_strided(size, stride, offset)
 
 

@@ -48,8 +48,7 @@ def solve_elliptic(
     check_shape("permeability", permeability, "B", 1, "*N", cure="add axes with unsqueeze")
     k = permeability.detach().to("cpu", torch.float64)
     for sample in (~(k.isfinite() & (k > 0))).flatten(1).any(dim=1).nonzero():
-        wrong = "has values from {} to {}".format(*k[sample].aminmax())
-        raise ValueError(f"permeability of sample {int(sample)} {wrong}; expected numbers > 0")
+        raise ValueError(f"permeability of sample {int(sample)} has values that are not > 0")
     if equation.scheme == "published":
         solution, residuals = _solve_published(equation, k, tolerance)
         return solution.to(permeability.device), residuals.to(permeability.device)
@@ -59,9 +58,9 @@ def solve_elliptic(
         u, sizes, allowed = _solve(source, k[samples, 0], direct, tolerance)
         for missed in (~(sizes <= allowed)).nonzero():
             way = "elimination" if direct else "conjugate gradients"
-            reason = f"has relative residual {float(sizes[missed]):.1e} after {way}; expected at "
-            reason += f"most {tolerance:.1e}: try method='direct' or a larger tolerance"
-            raise SolverError(int(samples[missed]), reason)
+            reason = f"has relative residual {float(sizes[missed]):.1e} after {way}"
+            cure = f"expected at most {tolerance:.1e}: try method='direct'"
+            raise SolverError(int(samples[missed]), f"{reason}; {cure}")
         solution[samples, 0], residuals[samples] = u, sizes
     return solution.to(permeability.device), residuals.to(permeability.device)
 
@@ -257,8 +256,7 @@ def _solve_published(equation: Darcy, k: Tensor, tolerance: float) -> tuple[Tens
     """
     shape, cure = tuple(k.shape[2:]), "use Darcy(scheme='conservative')"
     if len(shape) != 2 or min(shape) < 4:
-        needed = "the published scheme needs two axes of at least 4 cells"
-        raise ValueError(f"permeability has a grid of {shape}; {needed}: {cure}")
+        raise ValueError(f"the published scheme needs two axes of 4 cells, not {shape}: {cure}")
     cells, nodes = Grid.cells(shape), Grid(shape, periodic=False)
     source = interpolate(equation.source(cells), cells, nodes)[1:-1, 1:-1].numpy().ravel()
     inside = np.arange(nodes.size).reshape(shape)[1:-1, 1:-1].ravel()

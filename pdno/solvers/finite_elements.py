@@ -47,10 +47,7 @@ def ring_mesh(inner: Array, outer: Array, rings: int) -> Mesh:
 
 def disc_mesh(outline: Callable[[Array], Array], centre: Array, refinements: int) -> Mesh:
     """The unit disc of scikit-fem, stretched along rays to an outline of points at angles."""
-    require("skfem", "points")
-    import skfem
-
-    disc = skfem.MeshTri.init_circle(refinements)
+    disc = require("skfem", "points").MeshTri.init_circle(refinements)
     x, y = disc.p
     vertices = centre + np.hypot(x, y)[:, None] * (outline(np.arctan2(y, x)) - centre)
     return Mesh(vertices, disc.t.T.copy())
@@ -58,8 +55,7 @@ def disc_mesh(outline: Callable[[Array], Array], centre: Array, refinements: int
 
 def solve_poisson(mesh: Mesh, forcing: Function) -> Solution:
     """u at the vertices, (1, P)."""
-    require("skfem", "points")
-    import skfem
+    skfem = require("skfem", "points")
     from skfem.helpers import dot, grad
 
     basis = skfem.Basis(_mesh(mesh), skfem.ElementTriP2(), intorder=4)
@@ -80,8 +76,7 @@ def solve_elasticity(
     Functions of points x (2, ...) and normals n (2, ...): whether the boundary is clamped there,
     the traction g(x, n) on the rest, and the force b(x).
     """
-    require("skfem", "points")
-    import skfem
+    skfem = require("skfem", "points")
     from skfem.helpers import ddot, dot, eye, sym_grad, trace
 
     element = skfem.ElementVector(skfem.ElementTriP2())
@@ -108,15 +103,13 @@ def solve_elasticity(
 
 
 def _mesh(mesh: Mesh) -> Any:
-    import skfem
-
-    return skfem.MeshTri(np.ascontiguousarray(mesh.vertices.T), mesh.triangles.T.copy())
+    points = np.ascontiguousarray(mesh.vertices.T)
+    return require("skfem", "points").MeshTri(points, mesh.triangles.T.copy())
 
 
 def _solve(matrix: Any, load: Array, held: Array) -> tuple[Array, float]:
     """The solution that is zero at the held unknowns, and its relative residual."""
-    import skfem
-
+    skfem = require("skfem", "points")
     u: Array = skfem.solve(*skfem.condense(matrix, load, D=held))
     free = np.setdiff1d(np.arange(len(load)), held)
     rest = (matrix @ u - load)[free]

@@ -159,7 +159,7 @@ def test_a_network_is_trained_and_evaluated_on_a_loader():
     [
         (
             PAIRS[0],
-            "a Tensor is no dataset: give an OperatorDataset, which OperatorDataset.from_arr",
+            "a Tensor is no dataset: give pairs .*, or use OperatorDataset.from_arr",
         ),
         (7, "a int is no dataset"),
         ([], "the list has no samples"),
@@ -169,7 +169,7 @@ def test_a_network_is_trained_and_evaluated_on_a_loader():
         ([(torch.randn(1, X), torch.randn(T, 1, X))], r"which is \(T, C, \*N\): give the times"),
         (
             DataLoader(TensorDataset(*PAIRS), sampler=SubsetRandomSampler([0])),
-            "chooses its samples by a SubsetRandomSampler: give its dataset",
+            "the DataLoader has a SubsetRandomSampler: give a Subset of its dataset",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,

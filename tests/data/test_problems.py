@@ -198,7 +198,7 @@ def test_a_forcing_may_be_negative_but_must_be_finite_and_not_huge(problem, valu
         ),
         (
             lambda: NavierStokesProblem(resolution=16384),
-            "numbers on the grid of the solver.*lower the resolution or the number of frames",
+            "numbers on the grid of the solver.*lower the resolution",
         ),
         (lambda: HeatProblem(resolution=65536, frames=100_000), "lower the resolution"),
         (lambda: HeatProblem(frames=0), "frames"),
