@@ -31,8 +31,6 @@ INLINE void add_over_samples(float *to, vector v, const int samples)
     else *(four *)to += sum_of_fours(v);
 }
 
-INLINE long batch_blocks(const layer *s, const int n) { return blocks_of(s->batch, n); }
-
 /* ---- packing ---- */
 
 INLINE long column_size(const layer *s)
@@ -106,7 +104,7 @@ INLINE void unpack_samples(float *f, const float *from, long terms, const layer 
                            const int samples)
 {
     const long size = 2 * s->inputs * modes_of(s), count = column_size(s);
-    const long packed = gradient_size(s, samples), term = batch_blocks(s, samples) * packed;
+    const long packed = gradient_size(s, samples), term = blocks_of(s->batch, samples) * packed;
     for (long n = 0; n < s->batch; n++, f += size)
         FOR_COLUMNS(s, at)
         {

@@ -1,21 +1,5 @@
-/* Matrix products for every mode, in complex numbers: LANES modes at a time.
- *
- * All are (rows, columns, modes). The matrices of LANES modes are copied first, so that they lie
- * together in the cache, with real and imaginary parts taken apart within fours, which is undone
- * when the sums are stored.
- */
-#if LANES == 16
-#define PARTS_RE 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30
-#define PARTS_IM 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31
-#define FRONT 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29
-#define REAR 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31
-#else
-#define PARTS_RE 0, 2, 8, 10, 4, 6, 12, 14
-#define PARTS_IM 1, 3, 9, 11, 5, 7, 13, 15
-#define FRONT 0, 8, 1, 9, 4, 12, 5, 13
-#define REAR 2, 10, 3, 11, 6, 14, 7, 15
-#endif
-
+/* Matrix products (rows, columns) for every mode, in complex numbers, LANES modes at a time: these
+ * are copied, to lie together in the cache, with real and imaginary parts taken apart in fours. */
 INLINE complex_vector load_modes(const float *from, long count)
 {
     vector v[2];
@@ -25,7 +9,7 @@ INLINE complex_vector load_modes(const float *from, long count)
     } else {
         v[0] = ((const vector *)from)[0], v[1] = ((const vector *)from)[1];
     }
-    return (complex_vector){MIX(v[0], v[1], PARTS_RE), MIX(v[0], v[1], PARTS_IM)};
+    return (complex_vector){MIX(v[0], v[1], EVENS), MIX(v[0], v[1], ODDS)};
 }
 
 INLINE void store_modes(float *to, complex_vector value, long count)

@@ -1,9 +1,8 @@
 /* Fourier transforms of fields, LANES at a time: synthesis is the sum over the kept half spectrum,
  * with the Hermitian rule, and back goes its transpose in the real inner products.
  *
- * With `scaled`, coefficients are multiplied by 1/(w |N|), w the weights of the Hermitian rule,
- * before synthesis or after its transpose, which then is the transform F itself. Fields and
- * coefficients are dense; they are the batch of the layer, which has one input and one output.
+ * With `scaled`, coefficients are multiplied by 1/(w |N|), w the weights of the Hermitian rule:
+ * then back is the transform F itself. Fields are the batch of a layer with one input and output.
  */
 
 /* modes of up to LANES fields to vectors, or back: two neighbours and four fields at once */
@@ -23,10 +22,10 @@ static void move_modes(float *c, long fields, complex_vector *modes, const layer
                     v[0] = quarter(one->re, q), v[1] = quarter(one->im, q);
                     v[2] = quarter(two->re, q), v[3] = quarter(two->im, q);
                     transpose(v);
-                    store_fours(v, at, 2 * columns * K3, fields - 4 * q, numbers);
+                    move_fours(v, at, 2 * columns * K3, fields - 4 * q, numbers, 1);
                     continue;
                 }
-                load_fours(v, at, 2 * columns * K3, fields - 4 * q, numbers);
+                move_fours(v, at, 2 * columns * K3, fields - 4 * q, numbers, 0);
                 transpose(v);
                 ((four *)&one->re)[q] = v[0], ((four *)&one->im)[q] = v[1];
                 if (both) ((four *)&two->re)[q] = v[2], ((four *)&two->im)[q] = v[3];

@@ -23,15 +23,13 @@ typedef struct {
 
 /* ---- fast ---- */
 
-INLINE void butterfly4(complex_vector *a0, complex_vector *a1, complex_vector *a2,
-                       complex_vector *a3, const float sign)
+/* the Fourier sum of 4 numbers, in place */
+INLINE void butterfly4(complex_vector *a, const float sign)
 {
-    const vector sr = a0->re + a2->re, si = a0->im + a2->im;
-    const vector dr = a0->re - a2->re, di = a0->im - a2->im;
-    const vector tr = a1->re + a3->re, ti = a1->im + a3->im;
-    const vector ur = sign * (a1->re - a3->re), ui = sign * (a1->im - a3->im);
-    *a0 = (complex_vector){sr + tr, si + ti}, *a2 = (complex_vector){sr - tr, si - ti};
-    *a1 = (complex_vector){dr - ui, di + ur}, *a3 = (complex_vector){dr + ui, di - ur};
+    const complex_vector s = add(a[0], a[2]), d = subtract(a[0], a[2]), t = add(a[1], a[3]);
+    const vector re = sign * (a[1].re - a[3].re), im = sign * (a[1].im - a[3].im);
+    a[0] = add(s, t), a[2] = subtract(s, t);
+    a[1] = (complex_vector){d.re - im, d.im + re}, a[3] = (complex_vector){d.re + im, d.im - re};
 }
 
 /* e + w o and e - w o for the eighth roots w = exp(sign i pi k/4) */
@@ -67,10 +65,9 @@ INLINE void odd_butterfly(complex_vector *a, const int radix, const int sign)
     const int half = radix / 2;
     complex_vector sums[4], differences[4], first = a[0];
     for (int k = 1; k <= half; k++) {
-        sums[k] = (complex_vector){a[k].re + a[radix - k].re, a[k].im + a[radix - k].im};
-        differences[k] = (complex_vector){a[k].re - a[radix - k].re, a[k].im - a[radix - k].im};
+        sums[k] = add(a[k], a[radix - k]), differences[k] = subtract(a[k], a[radix - k]);
     }
-    for (int k = 1; k <= half; k++) a[0].re += sums[k].re, a[0].im += sums[k].im;
+    for (int k = 1; k <= half; k++) a[0] = add(a[0], sums[k]);
     for (int q = 1; q <= half; q++) {
         complex_vector even = first, odd = {{0}, {0}};
         for (int k = 1; k <= half; k++) {
@@ -78,8 +75,7 @@ INLINE void odd_butterfly(complex_vector *a, const int radix, const int sign)
             even.re += c * sums[k].re, even.im += c * sums[k].im;
             odd.re -= s * differences[k].im, odd.im += s * differences[k].re;
         }
-        a[q] = (complex_vector){even.re + odd.re, even.im + odd.im};
-        a[radix - q] = (complex_vector){even.re - odd.re, even.im - odd.im};
+        a[q] = add(even, odd), a[radix - q] = subtract(even, odd);
     }
 }
 
@@ -90,11 +86,11 @@ INLINE void butterfly(complex_vector *a, const int radix, const int sign)
         const complex_vector u = a[0], v = a[1];
         halves(u, v, &a[0], &a[1], 0, sign);
     } else if (radix == 4) {
-        butterfly4(&a[0], &a[1], &a[2], &a[3], sign);
+        butterfly4(a, sign);
     } else if (radix == 8) {
         complex_vector e[4] = {a[0], a[2], a[4], a[6]}, o[4] = {a[1], a[3], a[5], a[7]};
-        butterfly4(&e[0], &e[1], &e[2], &e[3], sign);
-        butterfly4(&o[0], &o[1], &o[2], &o[3], sign);
+        butterfly4(e, sign);
+        butterfly4(o, sign);
         halves(e[0], o[0], &a[0], &a[4], 0, sign);
         halves(e[1], o[1], &a[1], &a[5], 1, sign);
         halves(e[2], o[2], &a[2], &a[6], 2, sign);
@@ -125,29 +121,18 @@ typedef void (*emitter)(const void *to, long k, complex_vector value);
     default: function(__VA_ARGS__, 8); break;                                                    \
     }
 
-INLINE void first_pass(complex_vector *line, const axis *t, const fetcher fetch, const void *from,
-                       const int radix)
+/* the first pass of synthesis, or the last one of analysis; from `fetch`, to `emit`, or in place */
+INLINE void first_pass(complex_vector *line, const axis *t, const fetcher fetch,
+                       const emitter emit, const void *state, const int sign, const int radix)
 {
     const long stride = t->points / radix;
     for (long g = 0; g < stride; g++) {
-        complex_vector a[8], *to = line + radix * t->order[g];
-        for (int m = 0; m < radix; m++) a[m] = fetch(from, g + m * stride);
-        butterfly(a, radix, 1);
-        for (int m = 0; m < radix; m++) to[m] = a[m];
-    }
-}
-
-/* the last pass of analysis, the transpose of first_pass */
-INLINE void gather_pass(complex_vector *line, const axis *t, const emitter emit, const void *to,
-                        const int radix)
-{
-    const long stride = t->points / radix;
-    for (long g = 0; g < stride; g++) {
-        complex_vector a[8];
-        const complex_vector *at = line + radix * t->order[g];
-        for (int m = 0; m < radix; m++) a[m] = at[m];
-        butterfly(a, radix, -1);
-        for (int m = 0; m < radix; m++) emit(to, g + m * stride, a[m]);
+        complex_vector a[8], *at = line + radix * t->order[g];
+        for (int m = 0; m < radix; m++) a[m] = fetch ? fetch(state, g + m * stride) : at[m];
+        butterfly(a, radix, sign);
+        for (int m = 0; m < radix; m++)
+            if (emit) emit(state, g + m * stride, a[m]);
+            else at[m] = a[m];
     }
 }
 
@@ -211,20 +196,6 @@ INLINE void end_pass(complex_vector *line, const axis *t, const emitter emit, co
     }
 }
 
-/* all passes of synthesis but the last */
-INLINE void fast_start(complex_vector *line, const axis *t, const fetcher fetch, const void *from)
-{
-    FOR_RADIX(t->radix[0], first_pass, line, t, fetch, from)
-    middle_passes(line, t, 1);
-}
-
-/* all passes of analysis but the first */
-INLINE void fast_end(complex_vector *line, const axis *t, const emitter emit, const void *to)
-{
-    middle_passes(line, t, -1);
-    FOR_RADIX(t->radix[0], gather_pass, line, t, emit, to)
-}
-
 /* ---- direct ---- */
 
 #define FOURS(count) (((count) + 3) / 4 * 4)
@@ -270,16 +241,14 @@ static void direct_synthesis(const complex_vector *in, complex_vector *out, long
         complex_vector plus = {{0}, {0}}, minus = {{0}, {0}};
         if (m < t->up) plus = in[m];
         if (m > 0 && m <= down) minus = in[t->modes - m];
-        sums[m] = (complex_vector){plus.re + minus.re, plus.im + minus.im};
+        sums[m] = add(plus, minus);
         differences[m] = (complex_vector){minus.im - plus.im, plus.re - minus.re};
     }
     multiply_complex(t->cosines, half, count, sums, even);
     multiply_complex(t->sines, half, count, differences, odd);
     for (long x = 0; x < half; x++) {
-        const complex_vector a = even[x], b = odd[x];
-        out[x * stride] = (complex_vector){a.re + b.re, a.im + b.im};
-        if (x > 0 && 2 * x < t->points)
-            out[(t->points - x) * stride] = (complex_vector){a.re - b.re, a.im - b.im};
+        out[x * stride] = add(even[x], odd[x]);
+        if (x > 0 && 2 * x < t->points) out[(t->points - x) * stride] = subtract(even[x], odd[x]);
     }
 }
 
@@ -294,8 +263,7 @@ static void direct_analysis(const complex_vector *in, long stride, complex_vecto
         even[x] = a, odd[x] = (complex_vector){{0}, {0}};
         if (x > 0 && 2 * x < t->points) {
             const complex_vector b = in[(t->points - x) * stride];
-            even[x] = (complex_vector){a.re + b.re, a.im + b.im};
-            odd[x] = (complex_vector){a.re - b.re, a.im - b.im};
+            even[x] = add(a, b), odd[x] = subtract(a, b);
         }
     }
     multiply_complex(t->cosines_back, count, half, even, sums);
@@ -357,7 +325,8 @@ static __attribute__((noinline)) void synthesise_column(const complex_vector *in
     }
     const kept_line from = {(complex_vector *)in, t->up, t->points - t->modes};
     const strided_line to = {out, stride};
-    fast_start(line, t, fetch_kept, &from);
+    FOR_RADIX(t->radix[0], first_pass, line, t, fetch_kept, 0, &from, 1)
+    middle_passes(line, t, 1);
     FOR_RADIX(t->radix[t->passes - 1], end_pass, line, t, emit_strided, 0, &to)
 }
 
@@ -373,7 +342,8 @@ static __attribute__((noinline)) void analyse_column(const complex_vector *in, l
     const strided_line from = {(complex_vector *)in, stride};
     const kept_line to = {out, t->up, t->points - t->modes};
     FOR_RADIX(t->radix[t->passes - 1], end_pass, line, t, 0, fetch_strided, &from)
-    fast_end(line, t, emit_kept, &to);
+    middle_passes(line, t, -1);
+    FOR_RADIX(t->radix[0], first_pass, line, t, 0, emit_kept, &to, -1)
 }
 
 /* complex vectors that a transform needs as its `line` */

@@ -1,9 +1,9 @@
-/* What the operators work on: a grid of three axes, of which the first ones may be missing.
+/* What the operators work on: a grid (N1, N2, N3) with kept modes (K1, K2, K3), of which the first
+ * ones may be missing: then N = K = 1.
  *
- * A grid (N1, N2, N3) with kept modes (K1, K2, K3); a plane has N1 = K1 = 1, a line also
- * N2 = K2 = 1. The outer and the inner axis are complex, the last one is the half axis of a real
- * function, transformed two rows at a time: u + i v is one complex line for the real rows u and v.
- * A slab is what the last two axes make of the grid, its rows are those of the last one.
+ * The outer and the inner axis are complex, the last one is the half axis of a real function,
+ * transformed two rows at a time: u + i v is one complex line for the real rows u and v. A slab is
+ * what the last two axes make of the grid, its rows are those of the last one.
  */
 #include "fourier.h"
 
@@ -36,20 +36,13 @@ INLINE complex_vector fetch_two_rows(const void *from, long k)
     return (complex_vector){{0}, {0}};
 }
 
-typedef struct { complex_vector *line; const long *place; } place_target;
-
-INLINE void emit_in_place(const void *to, long k, complex_vector value)
-{
-    const place_target *s = to;
-    s->line[s->place[k]] = value;
-}
-
 /* all passes but the last of the synthesis of u + i v */
 static __attribute__((noinline)) void start_rows(const complex_vector *u, const complex_vector *v,
                                                  complex_vector *line, const layer *s)
 {
     const two_rows from = {u, v, s->row.modes, s->row.points};
-    fast_start(line, &s->row, fetch_two_rows, &from);
+    FOR_RADIX(s->row.radix[0], first_pass, line, &s->row, fetch_two_rows, 0, &from, 1)
+    middle_passes(line, &s->row, 1);
 }
 
 /* all passes but the first of its transpose, with the weights of the half spectrum */
@@ -57,16 +50,14 @@ static __attribute__((noinline)) void end_rows(complex_vector *line, complex_vec
                                                complex_vector *v, const layer *s)
 {
     const long *place = s->row.place;
-    const place_target to = {line, place};
-    fast_end(line, &s->row, emit_in_place, &to);
+    middle_passes(line, &s->row, -1);
+    FOR_RADIX(s->row.radix[0], first_pass, line, &s->row, 0, 0, 0, -1)
     for (long k = 0; k < s->row.modes; k++) {
         const complex_vector z = line[place[k]], y = line[place[k ? s->row.points - k : 0]];
         u[k] = (complex_vector){z.re + y.re, z.im - y.im};
         v[k] = (complex_vector){z.im + y.im, y.re - z.re};
-        if (is_edge(s, k)) {
-            u[k] = (complex_vector){0.5f * u[k].re, {0}};
-            v[k] = (complex_vector){0.5f * v[k].re, {0}};
-        }
+        if (!is_edge(s, k)) continue;
+        u[k] = (complex_vector){0.5f * u[k].re, {0}}, v[k] = (complex_vector){0.5f * v[k].re, {0}};
     }
 }
 

@@ -208,7 +208,7 @@ INLINE void nodes_backward(const tensors *a, char *space, const layer *s, long b
     memset(w.c_bar, 0, I * modes_of(s) * 2 * OUTPUTS * sizeof(float));
     memset(w.a_bar, 0, factors * sizeof(vector));
     if (s->dim == 1) memset(w.part, 0, I * s->nodes * sizeof(vector));
-    for (long n = 0; n < batch_blocks(s, samples); n++) {
+    for (long n = 0; n < blocks_of(s->batch, samples); n++) {
         const coefficients all = block_of(a, &w, s, n, samples);
         if (s->dim == 3) move_slabs(all, 0, I, slab_step(s, I), &w, s, 0, samples);
         for (long slab = 0; slab < s->outer.points; slab++) {

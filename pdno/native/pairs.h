@@ -58,7 +58,7 @@ INLINE long together(const layer *s, long most)
 INLINE char *lay_out_pairs(char *at, workspace *w, const layer *s, const int backward,
                            const int samples)
 {
-    const long blocks = batch_blocks(s, samples), N = points_of(s);
+    const long blocks = blocks_of(s->batch, samples), N = points_of(s);
     const long lines = together(s, backward ? blocks : (s->inputs + 1) / 2) * pair_size(s);
     const long factors = factors_at_once(s, samples) * N * OUTPUTS * (long)sizeof(float);
     const long symbol = s->inputs * modes_of(s) * 2 * OUTPUTS * (long)sizeof(float);
@@ -155,7 +155,7 @@ INLINE void pairs_backward(const tensors *a, char *space, const layer *s, long b
 {
     const long I = s->inputs, N = points_of(s), N3 = s->row.points, rows = s->inner.points;
     const long modes = modes_of(s), slabs = s->outer.points;
-    const long blocks = batch_blocks(s, samples), many = together(s, blocks);
+    const long blocks = blocks_of(s->batch, samples), many = together(s, blocks);
     const long some = factors_at_once(s, samples), step = slab_step(s, 2);
     workspace w;
     lay_out_pairs(space, &w, s, 1, samples);

@@ -127,19 +127,20 @@ INLINE void read_points(const spline *s, const float *c, const float *d, const f
     }
 }
 
+/* read_points, with the degree of the spline as a constant */
+#define READ(back, ...)                                                                          \
+    (s->degree == 0   ? read_points(s, __VA_ARGS__, 0, back)                                     \
+     : s->degree == 3 ? read_points(s, __VA_ARGS__, 3, back)                                     \
+                      : read_points(s, __VA_ARGS__, 5, back))
+
 void read_spline(const spline *s, const float *c, const float *d, float *out, long first, long last)
 {
-    if (s->degree == 0) read_points(s, c, d, 0, out, 0, 0, first, last, 0, 0);
-    else if (s->degree == 3) read_points(s, c, d, 0, out, 0, 0, first, last, 3, 0);
-    else read_points(s, c, d, 0, out, 0, 0, first, last, 5, 0);
+    READ(0, c, d, 0, out, 0, 0, first, last);
 }
 
 /* c_bar is added to */
 void read_spline_backward(const spline *s, const float *c, const float *d, const float *grad,
                           float *c_bar, float *d_bar)
 {
-    const long points = s->n[0] * s->n[1] * s->n[2];
-    if (s->degree == 0) read_points(s, c, d, grad, 0, c_bar, d_bar, 0, points, 0, 1);
-    else if (s->degree == 3) read_points(s, c, d, grad, 0, c_bar, d_bar, 0, points, 3, 1);
-    else read_points(s, c, d, grad, 0, c_bar, d_bar, 0, points, 5, 1);
+    READ(1, c, d, grad, 0, c_bar, d_bar, 0, s->n[0] * s->n[1] * s->n[2]);
 }

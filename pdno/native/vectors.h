@@ -22,6 +22,16 @@ INLINE long blocks_of(long count, long size) { return (count + size - 1) / size;
 
 INLINE vector same(float x) { return x - (vector){0}; }
 
+INLINE complex_vector add(complex_vector a, complex_vector b)
+{
+    return (complex_vector){a.re + b.re, a.im + b.im};
+}
+
+INLINE complex_vector subtract(complex_vector a, complex_vector b)
+{
+    return (complex_vector){a.re - b.re, a.im - b.im};
+}
+
 /* 4 numbers, as often as they fit */
 INLINE vector repeat_four(const float *p)
 {
@@ -62,16 +72,19 @@ INLINE four sum_of_fours(vector v)
     return sum;
 }
 
-/* in each four: the sums of neighbours, two of a and two of b */
-INLINE vector sum_neighbours(vector a, vector b)
-{
+/* in each four: the even or odd numbers of two vectors, and what undoes that */
 #if LANES == 16
-    return MIX(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30)
-        + MIX(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+#define EVENS 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30
+#define ODDS 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31
+#define FRONT 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29
+#define REAR 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31
 #else
-    return MIX(a, b, 0, 2, 8, 10, 4, 6, 12, 14) + MIX(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+#define EVENS 0, 2, 8, 10, 4, 6, 12, 14
+#define ODDS 1, 3, 9, 11, 5, 7, 13, 15
+#define FRONT 0, 8, 1, 9, 4, 12, 5, 13
+#define REAR 2, 10, 3, 11, 6, 14, 7, 15
 #endif
-}
+INLINE vector sum_neighbours(vector a, vector b) { return MIX(a, b, EVENS) + MIX(a, b, ODDS); }
 
 /* keep a value in a register: gcc would load it again for each use */
 #if (LANES == 16 && defined(__AVX512F__)) || (LANES == 8 && defined(__AVX512VL__))
@@ -91,22 +104,18 @@ INLINE void transpose(four v[4])
     v[2] = MIX(b, d, 0, 1, 4, 5), v[3] = MIX(b, d, 2, 3, 6, 7);
 }
 
-/* up to 4 rows of up to 4 numbers, 0 beyond them; and back */
-INLINE void load_fours(four v[4], const float *at, long stride, long rows, long columns)
+/* up to 4 rows of up to 4 numbers, 0 beyond them; or back */
+INLINE void move_fours(four v[4], float *at, long stride, long rows, long columns, const int back)
 {
     const int all = rows >= 4 && columns >= 4;
-    for (int n = 0; n < 4; n++)
-        if (all) v[n] = *(const four *)(at + n * stride);
-        else if (v[n] = (four){0}, n < rows)
-            memcpy(v + n, at + n * stride, smaller(columns, 4) * sizeof(float));
-}
-
-INLINE void store_fours(const four v[4], float *at, long stride, long rows, long columns)
-{
-    const int all = rows >= 4 && columns >= 4;
-    for (int n = 0; n < 4; n++)
-        if (all) *(four *)(at + n * stride) = v[n];
-        else if (n < rows) memcpy(at + n * stride, v + n, smaller(columns, 4) * sizeof(float));
+    for (int n = 0; n < 4; n++, at += stride)
+        if (all && back) *(four *)at = v[n];
+        else if (all) v[n] = *(const four *)at;
+        else {
+            if (!back) v[n] = (four){0};
+            float *from = back ? (float *)(v + n) : at, *to = back ? at : (float *)(v + n);
+            if (n < rows) memcpy(to, from, smaller(columns, 4) * sizeof(float));
+        }
 }
 
 /* rows to fours that are `step` apart, one for each column and 0 beyond the rows, or back */
@@ -114,9 +123,9 @@ INLINE void transpose_fours(float *rows_at, long stride, long rows, long columns
                             long step, const int back)
 {
     four v[4];
-    if (back) load_fours(v, fours_at, step, columns, 4);
-    else load_fours(v, rows_at, stride, rows, columns);
+    if (back) move_fours(v, fours_at, step, columns, 4, 0);
+    else move_fours(v, rows_at, stride, rows, columns, 0);
     transpose(v);
-    if (back) store_fours(v, rows_at, stride, rows, columns);
-    else store_fours(v, fours_at, step, columns, 4);
+    if (back) move_fours(v, rows_at, stride, rows, columns, 1);
+    else move_fours(v, fours_at, step, columns, 4, 1);
 }

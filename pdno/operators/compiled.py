@@ -292,8 +292,7 @@ def _analyse(grad: Tensor, *rest: Any) -> Tensor:
 
 
 @_operator(
-    lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape),
-    adjoint=_analyse,
+    lambda f_hat, shape, *_: f_hat.real.new_empty(*f_hat.shape[:2], *shape), adjoint=_analyse
 )
 def synthesise(f_hat: Tensor, shape: Ints, kept: Ints, scaled: bool) -> Tensor:
     """F⁻¹, (B, C, *K) -> (B, C, *N); scaled, the transpose of F."""

@@ -18,9 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from pdno.interface.arguments import RecordsArguments
-from pdno.operators.kernel import Plan, apply_planned, apply_values, prepare_values
+from pdno.operators.kernel import (
+    Plan,
+    apply_on_points,
+    apply_planned,
+    apply_values,
+    prepare_values,
+)
 from pdno.operators.native import most_nodes
-from pdno.operators.scattered import apply_on_points
 from pdno.spectral.fourier import Method, Modes
 from pdno.spectral.grid import Grid, most_modes
 from pdno.spectral.points import Points

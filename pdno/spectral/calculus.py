@@ -48,9 +48,8 @@ def band_mask(grid: Grid, device: Device = None, dealiasing: Dealiasing = "two-t
 def resample(f: Tensor, shape: Sequence[int], *, multiplier: Tensor | None = None) -> Tensor:
     """The trigonometric polynomial through the samples f, on another grid, (..., *N) -> (..., *M).
 
-    Going finer interpolates, going coarser drops the modes that the new grid cannot hold. A mode
-    at N/2 of an even grid stands for its two signs in equal parts. A `multiplier` (*N^), the same
-    at both signs, multiplies the modes of f.
+    Modes that the new grid cannot hold are dropped; one at N/2 of an even grid stands for both
+    signs. A `multiplier` (*N^), the same at both signs, multiplies the modes of f.
     """
     new = Grid(tuple(shape)).shape
     f_hat = transform(f, len(new))
@@ -85,10 +84,9 @@ def every_point(f: Tensor, step: int, dim: int) -> Tensor:
 
 
 def sample_at_grid(f: Tensor, shape: Sequence[int]) -> Tensor:
-    """The trigonometric polynomial through the samples f, at the points of another grid.
+    """As `resample`, but modes that the new grid cannot hold stay, aliased to lower ones.
 
-    As `resample`, but modes that the new grid cannot hold stay and look like lower ones there, as
-    they do in data that are every r-th point of a solver's grid. (..., *N) -> (..., *M).
+    So they do in data that are every r-th point of a solver's grid. (..., *N) -> (..., *M).
     """
     new = Grid(tuple(shape)).shape
     common = [math.lcm(n, m) for n, m in zip(f.shape[-len(new) :], new, strict=True)]
@@ -123,9 +121,8 @@ def interpolate(f: Tensor, old: Grid, new: Grid) -> Tensor:
     old.check(f, "f")
     if new.dim != old.dim or new.periodic != old.periodic:
         cure = "make both periodic, or both a box, as in Grid(shape, periodic=False)"
-        raise ValueError(
-            f"cannot interpolate from {old} to {new}: expected the same kind of box; {cure}"
-        )
+        cannot = f"cannot interpolate from {old} to {new}"
+        raise ValueError(f"{cannot}: expected the same kind of box; {cure}")
     if new == old:
         return f
     for axis in range(old.dim):

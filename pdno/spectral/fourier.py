@@ -2,10 +2,9 @@
 
     f̂(ξ) = F[f](ξ) = 1/|N| Σ_x f(x) e^{-2πi ξ·x},      f(x) = F⁻¹[f̂](x) = Σ_ξ f̂(ξ) e^{2πi ξ·x}
 
-The factor 1/|N| is in F, so a coefficient does not depend on the grid. Real functions keep the
-half spectrum ξ_d >= 0 and follow the Hermitian rule of `inverse`. `modes=k` keeps -k <= ξ_j < k on
-the full axes and 0 <= ξ_d < k on the half axis, as the published operators; the rest is zero. With
-few kept modes, products with small tables are cheaper than the FFT (`choose_method`).
+Real functions keep the half spectrum ξ_d >= 0 and follow the Hermitian rule of `inverse`.
+`modes=k` keeps -k <= ξ_j < k on the full axes and 0 <= ξ_d < k on the half axis, as the published
+operators. With few of them, products with small tables are cheaper than the FFT.
 """
 
 import math
@@ -140,16 +139,16 @@ def spectrum_shape(shape: Sequence[int], kept: _Kept) -> tuple[int, ...]:
 
 
 def _check_coefficients(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> None:
-    expected = spectrum_shape(shape, kept)
-    if f_hat.shape[-len(shape) :] != expected:
-        needed = f"a {tuple(shape)} grid with modes {kept} needs last axes {expected}"
-        raise ValueError(f"coefficients have shape {tuple(f_hat.shape)}; {needed}")
+    expected, given = spectrum_shape(shape, kept), tuple(f_hat.shape)
+    if given[-len(shape) :] != expected:
+        grid = f"a {tuple(shape)} grid with modes {kept}"
+        raise ValueError(f"coefficients have shape {given}; {grid} needs last axes {expected}")
 
 
 def _real_lines(f_hat: Tensor, n: int) -> Tensor:
     """Drop the imaginary part at ξ_d = 0 and n/2."""
-    last = torch.arange(f_hat.shape[-1], device=f_hat.device)
-    return torch.complex(f_hat.real, f_hat.imag * (hermitian_weights(last, n) == 2))
+    weights = half_weights(n, f_hat.shape[-1], f_hat.real.dtype, f_hat.device)
+    return torch.complex(f_hat.real, f_hat.imag * (weights == 2))
 
 
 def _synthesis(f_hat: Tensor, shape: Sequence[int], kept: _Kept) -> Tensor:

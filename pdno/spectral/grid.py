@@ -48,8 +48,7 @@ class Grid:
             expected = "expected points per axis: Grid((32,)) has one axis, Grid((32, 32)) two"
             raise ValueError(f"Grid shape is {given}; {expected}") from problem
         if not 1 <= len(self.shape) <= 3:
-            counts = "numbers of points, no coordinates"
-            raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3 {counts}")
+            raise ValueError(f"Grid has {len(self.shape)} axes; expected 1, 2 or 3 point counts")
         if min(self.shape) < 2:
             raise ValueError(f"Grid shape {self.shape} has an axis with fewer than 2 points")
         if not 0.0 <= self.offset < 1.0:
@@ -154,17 +153,16 @@ class Grid:
 
     def check(self, field: Tensor, name: str = "field") -> None:
         """ValueError unless the last axes of `field` are those of this grid."""
-        axes = self.space_axes
-        if field.shape[-axes:] != self.shape:
+        axes, shape = self.space_axes, tuple(field.shape)
+        if shape[-axes:] != self.shape:
             expected = f"its last {axes} axes must be {self.shape}"
-            raise ValueError(f"{name} has shape {tuple(field.shape)}; {expected}")
+            raise ValueError(f"{name} has shape {shape}; {expected}")
 
 
 class MaskedGrid(Grid):
     """A grid of a box that holds a domain of any shape: the points where `mask` is true.
 
-    Shapes: mask (*N), or (B, *N) with a domain for each sample. Fields are zero outside, which
-    losses, normalisers, metrics and figures leave out.
+    Shapes: mask (*N), or (B, *N) with a domain for each sample. What lies outside is left out.
     """
 
     mask: Tensor

@@ -67,7 +67,6 @@ def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int
     radius = grid.modes(device=target.device).abs().amax(dim=-1)
     ends = [*edges[1:], int(radius.max()) + 1]
     inside = [(radius >= low) & (radius < high) for low, high in zip(edges, ends, strict=True)]
-
     weights = half_weights(grid.shape[-1], None, target.dtype, target.device)
 
     def bands(u: Tensor) -> Tensor:

@@ -2,10 +2,9 @@
 
     f̂(ξ) = Σ_p w_p f(x_p) e^{-2πi ξ·x_p},        f(x) = Σ_ξ w(ξ_d) Re[ f̂(ξ) e^{2πi ξ·x} ]
 
-On points that form a periodic grid these are F and F⁻¹ of `pdno.spectral.fourier`, with the same
-kept modes and the same Hermitian rule. Instead of the sum, f̂ may be fitted by least squares (see
-`Points`). Both are products with one table of waves, P by M complex numbers, or with many modes
-the non-uniform FFT of FINUFFT (extra points), whose cost hardly depends on M.
+On points that form a periodic grid these are F and F⁻¹ of `pdno.spectral.fourier`. Instead of the
+sum, f̂ may be fitted by least squares (see `Points`). Both are products with one table of waves, P
+by M complex numbers, or with many modes the non-uniform FFT of FINUFFT (extra points).
 """
 
 import importlib.util
@@ -42,9 +41,8 @@ def transform_points(
     coefficients = weighted @ wave_table(points, kept, f)
     if points.transform == "least-squares":
         coefficients = _solve(points, kept, coefficients * _rule(kept).to(f))
-    return torch.view_as_complex(
-        torch.unflatten(coefficients, -1, (*spectrum(kept), 2)).contiguous()
-    )
+    pairs = torch.unflatten(coefficients, -1, (*spectrum(kept), 2))
+    return torch.view_as_complex(pairs.contiguous())
 
 
 def inverse_points(
@@ -52,16 +50,16 @@ def inverse_points(
 ) -> Tensor:
     """F⁻¹[f̂] at the points, (B, ..., *K) complex -> (B, ..., P) real."""
     kept = kept_modes(points, modes)
-    f_hat = f_hat.flatten(-len(kept)) if len(kept) > 1 else f_hat
+    f_hat = f_hat.flatten(-len(kept))
     middle = f_hat.shape[1:-1]
-    pairs = torch.view_as_real(f_hat.flatten(1, -2) if len(middle) > 1 else f_hat).flatten(-2)
+    pairs = torch.view_as_real(f_hat.flatten(1, -2)).flatten(-2)
     pairs = pairs * _rule(kept).to(pairs)
     if _choose(points, kept, method) == "nufft":
         whole = torch.view_as_complex(torch.unflatten(pairs, -1, (*spectrum(kept), 2)))
         values = _fast(whole, points, kept, False).real
     else:
         values = pairs @ wave_table(points, kept, pairs).mT
-    return torch.unflatten(values, 1, middle) if len(middle) > 1 else values
+    return torch.unflatten(values, 1, middle)
 
 
 def spectrum(kept: Sequence[int]) -> tuple[int, ...]:

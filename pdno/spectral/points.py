@@ -1,13 +1,8 @@
 """Scattered points of the unit box, with quadrature weights.
 
 A `Points` stands wherever a `Grid` does. Fields have one axis of space, (B, C, P). The box is the
-torus of the Fourier transform unless the points are embedded in a larger one (`embedded`, the
-`padding` of a network). Sums over points approximate integrals over the domain D,
-
-    ∫_D f(x) dx ≈ Σ_p w_p f(x_p),
-
-with quadrature weights w: given, of the cells of a mesh, or the volumes of Voronoi cells. Sets of
-different sizes are padded to the largest one by points of weight zero.
+torus of the Fourier transform unless the points are embedded in a larger one (the `padding` of a
+network). Integrals over the domain are ∫_D f(x) dx ≈ Σ_p w_p f(x_p) with quadrature weights w.
 """
 
 import itertools
@@ -95,16 +90,11 @@ class Points(Grid):
 
     @classmethod
     def of_mesh(
-        cls,
-        vertices: ArrayLike,
-        cells: ArrayLike,
-        *,
-        transform: Transform = "sum",
+        cls, vertices: ArrayLike, cells: ArrayLike, *, transform: Transform = "sum"
     ) -> "Points":
         """The vertices (P, d) of a simplicial mesh with cells (M, d + 1).
 
-        Each weight is the volume of the cells around the vertex, divided among their corners, so
-        that the weights add up to the volume of the domain.
+        The volume of a cell is divided among its corners: weights add up to that of the domain.
         """
         x, c = _numbers("vertices", vertices), torch.as_tensor(cells).long()
         dim = x.shape[-1]
@@ -182,19 +172,16 @@ class Points(Grid):
         parts = [torch.as_tensor(f) for f in fields]
         sizes = self.counts * (len(parts) if self.sets is None else 1)
         if len(parts) != len(sizes):
-            wrong = f"fields of {len(parts)} samples on {len(sizes)} sets of points"
-            raise ValueError(f"{wrong}: expected one for each set")
+            raise ValueError(f"fields of {len(parts)} samples on {len(sizes)} sets of points")
         for number, (part, count) in enumerate(zip(parts, sizes, strict=True)):
-            if part.shape[-1] != count:
-                wrong = f"sample {number} has {part.shape[-1]} values on {count} points"
-                raise ValueError(f"{wrong}: expected one value for each point")
+            if (values := part.shape[-1]) != count:
+                raise ValueError(f"sample {number} has {values} values on {count} points")
         return torch.stack([functional.pad(p, (0, self.shape[0] - p.shape[-1])) for p in parts])
 
     def interpolate(self, v: Tensor, points: "Points") -> Tensor:
         """v at other points, from the nearest ones, (B, C, P) -> (B, C, Q).
 
-        By moving least squares of degree one: linear functions are exact, and so are values at
-        points of this set.
+        By moving least squares of degree one, exact for linear functions and at own points.
         """
         if points is self:
             return v
@@ -214,18 +201,14 @@ class Points(Grid):
             pairs = [_moving_least_squares(*triple, period) for triple in triples]
             least = min(index.shape[1] for index, _ in pairs)
             both = zip(*((index[:, :least], w[:, :least]) for index, w in pairs), strict=True)
-            self.cache[key] = (
-                points,
-                *map(torch.stack, both),
-            )  # with the points, which keep their id
+            # with the points, which keep their id
+            self.cache[key] = (points, *map(torch.stack, both))
         _, index, weights = self.cache[key]
         return index, weights
 
     def axes(self, *, device: Device = None) -> NoReturn:
-        raise ValueError(
-            "scattered points have no axes, and this needs a grid: take a pdno.Grid, or "
-            "interpolate to one, for example with scipy.interpolate.griddata"
-        )
+        cure = "take a pdno.Grid, or interpolate to one, as by scipy.interpolate.griddata"
+        raise ValueError(f"scattered points have no axes, and this needs a grid: {cure}")
 
     def modes(self, kept: Modes = None, *, half: bool = True, device: Device = None) -> Tensor:
         return torus(self, kept).modes(kept, half=half, device=device)
@@ -298,8 +281,8 @@ def check_enough_points(points: Points, kept: Sequence[int]) -> None:
     """ValueError unless each set has at least as many points as the kept modes have numbers."""
     unknowns = math.prod(2 * k for k in kept[:-1]) * (2 * kept[-1] - 1)
     if (least := min(points.counts)) < unknowns:
-        problem = f"{least} points are too few for modes={tuple(kept)}, which have {unknowns}"
-        raise ValueError(f"{problem} numbers: keep fewer modes, or give more points")
+        problem = f"{least} points are too few for modes={tuple(kept)}: {unknowns} numbers"
+        raise ValueError(f"{problem}; keep fewer modes, or give more points")
 
 
 def _numbers(name: str, values: object) -> Tensor:
@@ -342,9 +325,9 @@ def _as_sets(coordinates: ArrayLike, mask: ArrayLike | None) -> tuple[Tensor, Te
 
 def _check_coordinates(x: Tensor, valid: Tensor, *, periodic: bool) -> None:
     """Refuse NaN, points outside of the box, and duplicate points."""
+    pads = "where they pad sets of different sizes, give mask="
     if not bool(x.isfinite().all()):
-        cure = "leave these points out; where they pad sets of different sizes, give mask="
-        raise ValueError(f"coordinates have NaN or infinity: {cure}")
+        raise ValueError(f"coordinates have NaN or infinity: leave these points out; {pads}")
     x = x.detach()
     low, high = float(x.min()), float(x.max())
     if low < 0 or high > 1:
@@ -354,13 +337,9 @@ def _check_coordinates(x: Tensor, valid: Tensor, *, periodic: bool) -> None:
     for number, (part, there) in enumerate(sets):
         distinct = part[there] % 1.0 if periodic else part[there]
         if twice := len(distinct) - len(torch.unique(distinct, dim=0)):
-            where = f" of set {number}" if x.dim() == 3 else ""
-            cure = "leave the duplicates out"
-            if x.dim() == 3:
-                cure += ", or, where they pad sets of different sizes, give mask="
-            if periodic:
-                cure += ", also those at 0 and 1, which are one point of a torus"
-            raise ValueError(f"{twice} points{where} are duplicates: {cure}")
+            where, cure = (f" of set {number}", f"; {pads}") if x.dim() == 3 else ("", "")
+            torus = " (0 and 1 are one point of a torus)" if periodic else ""
+            raise ValueError(f"{twice} points{where} are duplicates{torus}: leave them out{cure}")
 
 
 def _weights(x: Tensor, valid: Tensor, weights: ArrayLike | None, *, periodic: bool) -> Tensor:

@@ -80,9 +80,8 @@ def _norm_power(xi: Tensor, power: float) -> Tensor:
 
 
 def _check_axes(name: str, per_axis: tuple[float, ...], xi: Tensor) -> None:
-    if len(per_axis) != xi.shape[-1]:
-        axes = f"a grid of {xi.shape[-1]} axes"
-        raise ValueError(f"a {name} {per_axis} on {axes}: give one number each")
+    if (axes := xi.shape[-1]) != len(per_axis):
+        raise ValueError(f"a {name} {per_axis} on a grid of {axes} axes: give one number each")
 
 
 class HeatSymbol(AnalyticSymbol):

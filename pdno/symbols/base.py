@@ -44,18 +44,13 @@ class SymbolValues:
     rows: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
-        factors: dict[str, object]
-        factors = {"frequency": self.frequency, "space": self.space, "basis": self.basis}
-        for name, factor in factors.items():
-            if factor is not None and not isinstance(factor, Tensor):
-                wrong = f"the {name} factor of a symbol is of type {type(factor).__name__}"
-                raise ValueError(f"{wrong}; expected a tensor")
+        for name in ("frequency", "space", "basis"):
+            if not isinstance(factor := getattr(self, name), Tensor | None):
+                given = f"is of type {type(factor).__name__}; expected a tensor"
+                raise ValueError(f"the {name} factor of a symbol {given}")
 
     def check(self, channels: Ints, spectrum: Ints, points: Ints) -> None:
-        """ValueError unless these are values for outputs and inputs, modes and points.
-
-        A negative number of channels stands for any.
-        """
+        """ValueError unless these are values for outputs and inputs (-1: any), modes, points."""
         c, b, sizes = self.frequency, self.space, list(points)
         leading = ("B", "R") if c.dim() == 4 + len(spectrum) else ("R",)
         sides = [n if n >= 0 else name for n, name in zip(channels, "OI", strict=True)]
@@ -130,8 +125,7 @@ class Symbol(RecordsArguments, nn.Module):
     def evaluate(self, grid: Grid, modes: Modes = None, t: Time = None) -> SymbolValues:
         """The values on `grid` and its kept `modes`, at time t (one, or one per sample).
 
-        A symbol with PDE parameters takes (B, P) numbers, time first if it depends on it; a single
-        row stands for all samples.
+        With PDE parameters t is (B, P), time first if the symbol takes it; one row is for all.
         """
 
     def evaluate_at(self, x: Tensor, xi: Tensor, t: Time = None) -> SymbolValues:
@@ -219,7 +213,6 @@ def apply_directly(a: Tensor, f: Tensor, grid: Grid, modes: Modes = None) -> Ten
 
 
 def _check_size(grid: Grid, xi: Tensor) -> None:
-    pairs = grid.size * (xi.numel() // grid.dim)
-    if pairs > POINT_MODE_PAIRS:
+    if (pairs := grid.size * (xi.numel() // grid.dim)) > POINT_MODE_PAIRS:
         problem = f"{pairs} pairs of a point and a mode: the direct sum is for small grids"
         raise ValueError(f"{problem}; use a separated symbol, a coarser grid or fewer modes")

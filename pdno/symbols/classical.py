@@ -1,8 +1,4 @@
-"""Symbols in S^m_{1,0} for all weights and in every dimension.
-
-The theorem behind them, and the structure that they may have, is proven in
-docs/theory_symbol_classes.md.
-"""
+"""Symbols in S^m_{1,0} for all weights and in every dimension: docs/theory_symbol_classes.md."""
 
 import math
 from functools import partial
@@ -96,12 +92,10 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
         if self.depends_on_x and structure and structure != ["elliptic"]:
             hint = "is a property of a(ξ) alone: give depends_on_x=False"
             raise ValueError(f"{structure[0]} {hint}")
-        _, _, activation, first = self.network
-        used = first or activation, activation
-        rough = [name for name in used if name in ACTIVATIONS and ACTIVATIONS[name].order is None]
-        if rough:
-            problem = f"activation {rough[0]!r} of a classical symbol: it is not smooth"
-            raise ValueError(f"{problem}; take gelu, softplus, silu, tanh or sigmoid")
+        for name in self.network[2:]:
+            if name in ACTIVATIONS and ACTIVATIONS[name].order is None:
+                cure = "it is not smooth; take gelu, softplus, silu, tanh or sigmoid"
+                raise ValueError(f"activation {name!r} of a classical symbol: {cure}")
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """⟨ξ⟩^m a2(ω), or its exponential, at ξ."""
@@ -171,8 +165,8 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
         """A, or e^{tA}, from its parts, (1, O, I, *K), B after I if t is (B, P)."""
         time = t[..., 0] if t is not None and self.takes_time else None
         if time is not None and bool((time < 0).any()):
-            least = f"t is {float(time.min()):g}; expected t >= 0"
-            raise ValueError(f"{least}: e^{{tA}} of a dissipative A grows without bound backwards")
+            why = "e^{tA} of a dissipative A grows without bound backwards"
+            raise ValueError(f"t is {float(time.min()):g}; expected t >= 0: {why}")
         a, skew = parts[0], parts[-1]
         if self.dissipative:
             a = -a if self.self_adjoint else skew - a

@@ -1,8 +1,7 @@
 """Symbols made of networks, a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ), and FNO's table of numbers.
 
-Networks see x and ξ scaled (see `symbols.scale`), and at every point the same parameters: the
-time, if the symbol `takes_time`, and so many PDE parameters μ. Without `depends_on_x` the symbol
-is c(ξ). The other options are those of `SymbolMLP`.
+Networks see x and ξ scaled (see `symbols.scale`), and at every point the time, if the symbol
+`takes_time`, and PDE parameters μ. Without `depends_on_x` the symbol is c(ξ).
 """
 
 from collections.abc import Callable, Sequence
@@ -53,12 +52,9 @@ class SeparatedSymbol(Symbol):
     def __init__(self, in_channels: int, out_channels: int, **options: Any) -> None:
         super().__init__(in_channels, out_channels)
         record = NetworkOptions(**options)
-        self.scale, self.dim, self.depends_on_x = (
-            record.scale,
-            record.scale.dim,
-            record.depends_on_x,
-        )
-        self.takes_time, self.pde_parameters = record.takes_time, record.pde_parameters
+        self.scale, self.dim = record.scale, record.scale.dim
+        self.depends_on_x, self.takes_time = record.depends_on_x, record.takes_time
+        self.pde_parameters = record.pde_parameters
         self.pairs = in_channels * out_channels
         self.inputs = self.dim + self.takes_time + self.pde_parameters  # of a network of x or ξ
         self.network = record.layers, record.hidden, record.activation, record.first_activation
@@ -102,8 +98,8 @@ class SeparatedSymbol(Symbol):
         With `smooth` both may be interpolated along the line of one dimension, to float32.
         """
         like = next(self.parameters())
-        p, xi, line = as_parameters(t, self, like), self.scale.xi(grid, modes, like), grid.dim == 1
-        between = smooth and line
+        p, xi = as_parameters(t, self, like), self.scale.xi(grid, modes, like)
+        between = smooth and grid.dim == 1
         if between and not self.exact_structure:
             c = _interpolate(self.frequency_factor, xi, p)
         else:
@@ -206,9 +202,8 @@ class NetworkSymbol(SeparatedSymbol, options=NetworkOptions):
 class LowRankSymbol(SeparatedSymbol, options=NetworkOptions):
     """a_ij(x, ξ) = Σ_{r<=R} b_jr(x) c_ijr(ξ), or with shared factors Σ_r b_r(x) c_ijr(ξ).
 
-    The sum over i stays in frequency space, so R·O inverse transforms do instead of I·O:
-    x-dependence at about the price of a(ξ). b_1 starts near the constant 1 and the others near 0,
-    so that the operator starts as an a(ξ).
+    R·O inverse transforms do instead of I·O: x-dependence at about the price of a(ξ). b_1 starts
+    near the constant 1 and the others near 0, so that the operator starts as an a(ξ).
     """
 
     space: SymbolMLP
@@ -270,10 +265,10 @@ class TrunkSymbol(SeparatedSymbol, options=NetworkOptions):
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
         """a2."""
-        squares = xi.square().sum(dim=-1, keepdim=True)
-        roots = [(s * s + squares).sqrt() for s in SCALES]
-        scales = zip(SCALES, roots, strict=True)
-        features = [part for s, root in scales for part in (xi / root, s / root)]
+        squares, features = xi.square().sum(dim=-1, keepdim=True), list[Tensor]()
+        for s in SCALES:
+            root = (s * s + squares).sqrt()
+            features += [xi / root, s / root]
         values = self.trunk.fields(append_parameters(torch.cat(features, dim=-1), t))
         return self._by_pairs(join_parts(*values.chunk(2)))
 

@@ -1,7 +1,7 @@
 """Input scaling of symbol networks: x · coordinate_scale and ξ / frequency_scale.
 
-The scales belong to the model and never to the grid, so a trained model is the same operator on
-every grid. Published at a training resolution s are s/(s-1) and s.
+The scales belong to the model, so that it is the same operator on every grid. Published at a
+training resolution s are s/(s-1) and s.
 """
 
 import math
@@ -70,8 +70,8 @@ class InputScale(ExactScales):
     def frequencies(self, xi: Tensor, like: Tensor) -> Tensor:
         """ξ / frequency_scale of frequencies (..., d)."""
         if not self.chosen:
-            problem = "this symbol has not chosen its frequency_scale yet"
-            raise ValueError(f"{problem}: build it with one, or use it on a grid first")
+            cure = "build it with one, or use it on a grid first"
+            raise ValueError(f"this symbol has not chosen its frequency_scale yet: {cure}")
         return (xi.to(like.device) / self.frequency.to(like.device)).to(like.dtype)
 
     def x(self, grid: Grid, like: Tensor) -> Tensor:
