@@ -143,7 +143,6 @@ def _zipped_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
 
 
 def _numpy_array(name: str, opened: Callable[[], IO[bytes]], most: int) -> Array:
-    """The array of a stream of at most `most` bytes."""
     with opened() as stream:
         head = io.BytesIO(stream.read(_LONGEST_HEADER))
     first = np.lib.format.read_magic(head) == (1, 0)
@@ -226,10 +225,8 @@ def _cell_array(name: str, dataset: h5py.Dataset, size: int) -> Array:
     if len(parts) != math.prod(shape) or len(kinds) != 1 or parts[0].block is None:
         return Array(name, shape, "cell")
     whole = (len(parts), *parts[0].shape)
-    label = f"cell of {parts[0].dtype}"
-    return Array(
-        name, whole, label, lambda cut: np.stack([p.read(cut[1:]) for p in parts[cut[0]]])
-    )
+    kind = f"cell of {parts[0].dtype}"
+    return Array(name, whole, kind, lambda cut: np.stack([p.read(cut[1:]) for p in parts[cut[0]]]))
 
 
 # A MAT v5 file is a header of 128 bytes, then one element per variable: a tag (type, bytes) and
@@ -243,7 +240,6 @@ _CLASSES = [*_OTHERS, "double", "single", *_INTEGERS, "function", "opaque"]
 
 
 def _mat5_arrays(file: BinaryIO, size: int) -> Iterator[Array]:
-    """The named arrays of a file of `size` bytes, readable as long as it is open."""
     file.seek(126)
     order = "<" if file.read(2) == b"IM" else ">"
     end = 128

@@ -7,7 +7,7 @@ makes a new view, copies nothing and reads nothing.
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 import torch
@@ -155,7 +155,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """Targets or predictions of some samples times the roots of their quadrature weights."""
         return self.target_grid.of_samples(indices).weigh(fields)
 
-    def without_pde_parameters(self) -> "OperatorDataset":
+    def without_pde_parameters(self) -> Self:
         """The same samples for networks that do not see the parameters of their equations."""
         source = copy.copy(self.source)
         source.pde_parameters = {}
@@ -204,7 +204,6 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         return inputs[before].to(self.dtype), outputs[after].to(self.dtype)
 
     def _source_rows(self, rows: Sequence[int] | None, *, negative: bool = True) -> list[int]:
-        """Rows of the source for rows of this view, by default all."""
         size = len(self)
         rows = range(size) if rows is None else rows
         for row in rows:
@@ -212,19 +211,17 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
                 raise ValueError(f"sample {row} of a dataset with {size} samples")
         return [self._rows[row] for row in rows]
 
-    def _view(self, **changes: object) -> "OperatorDataset":
+    def _view(self, **changes: object) -> Self:
         view = copy.copy(self)
         view.__dict__.update(changes)
         return view
 
-    def subset(self, rows: Sequence[int]) -> "OperatorDataset":
+    def subset(self, rows: Sequence[int]) -> Self:
         """The samples `rows` of this dataset."""
         chosen, (grid, output_grid) = self._source_rows(rows, negative=False), self.grids(rows)
         return self._view(_rows=chosen, grid=grid, output_grid=output_grid)
 
-    def split(
-        self, train: Rows | None = None, *, test: Rows
-    ) -> tuple["OperatorDataset", "OperatorDataset"]:
+    def split(self, train: Rows | None = None, *, test: Rows) -> tuple[Self, Self]:
         """Disjoint training and test sets: numbers of first and of last samples, or which ones.
 
         Without `train` it is all samples that are not for testing.
@@ -251,22 +248,22 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
             raise ValueError(f"{share}: ask for fewer so that they are disjoint")
         return first, second
 
-    def subsample(self, every: int) -> "OperatorDataset":
+    def subsample(self, every: int) -> Self:
         """Every r-th grid point along each axis, starting with the first, as in the paper."""
         if self.output_grid is not None:
             raise ValueError("subsample takes one grid, but outputs lie on points of their own")
         return self._view(grid=self.grid.coarsen(every), _every=self._every * every)
 
-    def window(self, inputs: int, outputs: int | None = None) -> "OperatorDataset":
+    def window(self, inputs: int, outputs: int | None = None) -> Self:
         """The first `inputs` frames as channels, the next `outputs` (None: all) as the target."""
         if self.times is None:
             raise ValueError("a static dataset has no frames to take a window of")
         if self.input_frames is not None:
             raise ValueError("this dataset is a window already: take it of the whole dataset")
-        more = "" if outputs is None else f" and {outputs} as the target"
-        total, window = len(self.times), f"a window of {inputs} input frames{more}"
+        total = len(self.times)
         end = total if outputs is None else inputs + outputs
         if not 0 < inputs < end <= total:
+            window = f"a window of {inputs} input frames and {outputs or 'all others'}"
             raise ValueError(f"{window} does not fit {total} frames: leave one for the target")
         return self._view(input_frames=inputs, times=self.times[:end])
 
@@ -274,11 +271,11 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
         """The maps of fields on this grid that turn samples into samples; at least x -> x."""
         return self._symmetries(self.grid)
 
-    def with_symmetries(self, symmetries: Callable[[Grid], Symmetries]) -> "OperatorDataset":
+    def with_symmetries(self, symmetries: Callable[[Grid], Symmetries]) -> Self:
         """The same samples, with symmetries of one's own: a function of a grid."""
         return self._view(_symmetries=symmetries)
 
-    def turns(self) -> "list[OperatorDataset]":
+    def turns(self) -> list[Self]:
         """These samples, reflected in all ways that are exact only before points are left out.
 
         Every r-th point of a box does not lie symmetrically in it, so reflected samples are other
@@ -364,7 +361,7 @@ class OperatorDataset(Dataset[tuple[Tensor, Tensor]]):
     def _repr_html_(self) -> str:
         return html_table("OperatorDataset", self._summary())
 
-    def to(self, dtype: torch.dtype) -> "OperatorDataset":
+    def to(self, dtype: torch.dtype) -> Self:
         """The same samples in another number type (float32 by default)."""
         if not dtype.is_floating_point:
             raise ValueError(f"dtype is {dtype}; expected a real one, for example torch.float64")

@@ -30,42 +30,35 @@ CHECKSUM = 4  # bytes at the end of a chunk
 tolerant = suppress(  # of damaged bytes; MemoryError is none of these
     ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError
 )
-_State = tuple[int, int, int]
-_checked: dict[str, tuple[_State, str]] = {}  # the state of a file, and why it is refused
+_Key = tuple[str, int, int, int]
+_checked: dict[_Key, str] = {}  # why a file in some state is refused; empty if it is not
 
 
 def open_hdf5(path: str | Path) -> h5py.File:
     """Open a third-party file to read; ValueError where another process failed at it."""
     look_through([path])
-    if problem := _problem(os.path.abspath(path)):
+    if problem := _checked.get(_key(path)):
         raise ValueError(problem)
     return h5py.File(path, "r")
 
 
 def look_through(paths: Sequence[str | Path]) -> None:
     """Let one process walk through all files that are going to be opened."""
-    waiting = [path for path in map(os.path.abspath, paths) if _problem(path) is None]
+    waiting = [key for key in map(_key, paths) if key not in _checked]
     while waiting:
-        states = [_state(path) for path in waiting]
         command = [sys.executable, "-c", START, *map(str, sys.path)]
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-        names = b"\0".join(map(os.fsencode, waiting))
+        names = b"\0".join(os.fsencode(path) for path, *_ in waiting)
         ended = subprocess.run(command, input=names, capture_output=True, env=environment)
         done = len(ended.stdout)  # a byte for each file
         reasons = ["" for _ in waiting[:done]] + [_reason(ended)]
-        _checked.update(zip(waiting, zip(states, reasons, strict=False), strict=False))
+        _checked.update(zip(waiting, reasons, strict=False))
         waiting = waiting[done + 1 :]
 
 
-def _state(path: str) -> _State:
+def _key(path: str | Path) -> _Key:
     status = os.stat(path)
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _problem(path: str) -> str | None:
-    """Why a file is refused, empty if it is not; None if it was not checked in its state."""
-    state, problem = _checked.get(path, (None, None))
-    return problem if state == _state(path) else None
+    return os.path.abspath(path), status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _reason(ended: "subprocess.CompletedProcess[bytes]") -> str:

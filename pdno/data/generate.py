@@ -25,9 +25,9 @@ from pdno.data.workers import make_on_cluster, worker_pool
 from pdno.equations.base import EvolutionEquation
 from pdno.equations.darcy import Darcy
 from pdno.fields.distributions import Distribution, Ranges
-from pdno.files.atomic import explained, only_writer, sha256, sweep
+from pdno.files.atomic import explained, only_writer, sweep
 from pdno.interface.display import track
-from pdno.interface.errors import SolverError, check_at_least
+from pdno.interface.errors import SolverError, check_at_least, check_choice
 from pdno.spectral.grid import Grid
 
 Equation: TypeAlias = EvolutionEquation | Darcy
@@ -77,9 +77,9 @@ def generate(
     check_at_least("samples", samples)
     record: Any = equation
     chosen, ranges, made = distribution or usual_distribution(equation), vary or {}, list[Sample]()
-    names = {field.name for field in dataclasses.fields(record)} if ranges else set()
-    if unknown := ranges.keys() - names:
-        raise ValueError(f"{type(equation).__name__} has no number {min(unknown)!r} to vary")
+    for name in ranges:
+        options = [field.name for field in dataclasses.fields(record)]
+        check_choice(f"vary of {type(equation).__name__}", name, options)
 
     def physics(drawn: Mapping[str, float]) -> tuple[Distribution, Equation]:
         return chosen, dataclasses.replace(record, **drawn) if drawn else equation
@@ -171,10 +171,7 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
     manifest = wanted.listing(
         shard
         for shard in (existing.shards if existing else ())
-        if (shard.file, shard.first, shard.count) in planned
-        and (folder / shard.file).is_file()
-        and (folder / shard.file).stat().st_size <= wanted.shard_bytes(shard.count)
-        and sha256(folder / shard.file) == shard.sha256
+        if (shard.file, shard.first, shard.count) in planned and wanted.has_intact(folder, shard)
     )
     if manifest != existing:
         with explained(folder, KEPT):
@@ -183,7 +180,6 @@ def _start_or_resume(problem: Problem, folder: Path) -> Manifest:
 
 
 def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | None) -> Manifest:
-    """Make the missing shards and list each as soon as it is there."""
     done = {shard.file: shard for shard in manifest.shards}
     missing = [entry for entry in manifest.plan() if entry[0] not in done]
     needed = sum(manifest.shard_bytes(count) for _, _, count in missing)
@@ -206,7 +202,6 @@ def _finish(problem: Problem, folder: Path, manifest: Manifest, workers: int | N
 def _make_all(
     problem: Problem, folder: Path, missing: list[ShardPlan], workers: int | None
 ) -> Generator[ShardRecord, None, None]:
-    """Records of shards as they are finished; a cluster makes them where `workers` is None."""
     if workers is None:
         yield from make_on_cluster(make_shard, problem, folder, missing)
         return

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
+from pdno.interface.errors import check_choice
 from pdno.interface.records import Options, Record
 
 if TYPE_CHECKING:
@@ -133,9 +134,7 @@ class Problem(Record, ABC):
     @model_validator(mode="after")
     def _check(self) -> "Problem":
         for name, (low, high) in self.vary.items():
-            if name not in self.parameter_names:
-                names = ", ".join(self.parameter_names)
-                raise ValueError(f"vary {name!r} of {self.name}; expected some of {names}")
+            check_choice(f"vary of {self.name}", name, self.parameter_names)
             if not low < high:
                 raise ValueError(f"vary {name} from {low:g} to {high:g}; expected a lower first")
         # all draws lie between the corners, which have to be valid problems
@@ -164,9 +163,7 @@ class Problem(Record, ABC):
     @property
     def parameters(self) -> dict[str, float]:
         """The PDE parameters that are the same for all samples."""
-        return {
-            name: getattr(self, name) for name in self.parameter_names if name not in self.vary
-        }
+        return {n: getattr(self, n) for n in self.parameter_names if n not in self.vary}
 
     @property
     def times(self) -> tuple[float, ...] | None:

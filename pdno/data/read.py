@@ -27,7 +27,7 @@ from pdno.data.sources import not_finite, numbered
 from pdno.data.well import evenly_spaced, is_well, open_well
 from pdno.files.limits import check_memory
 from pdno.files.tensor_file import AGAIN
-from pdno.interface.errors import require
+from pdno.interface.errors import check_choice, require
 from pdno.interface.records import Options
 from pdno.spectral.grid import Grid
 from pdno.spectral.points import Points, Transform
@@ -106,10 +106,8 @@ def open_file(file: DataFile) -> OperatorDataset:
     if file.inputs and file.outputs:
         return _open_arrays(file)
     if path.is_dir() or options:
-        names, missing = ", ".join(read_arrays(path)), "outputs" if file.inputs else "inputs"
-        raise ValueError(
-            f"{path} has the arrays {names}, but not which are {missing}: {NAME_THEM}"
-        )
+        names, part = ", ".join(read_arrays(path)), "outputs" if file.inputs else "inputs"
+        raise ValueError(f"{path} has the arrays {names}, but not which are {part}: {NAME_THEM}")
     try:
         return _open_published(path)
     except PublishedFileError as problem:
@@ -192,7 +190,6 @@ def _open_arrays(file: DataFile) -> OperatorDataset:
 
 
 def _refuse_scattered(file: DataFile, inputs: Tensor) -> None:
-    """Refuse fields beside coordinates that are not those of a grid."""
     count, shape, even = len(inputs), inputs.shape[2:], True
     with open_arrays(file.path) as (_, arrays):
         for name, array in arrays.items():
@@ -292,9 +289,7 @@ def _recognise(
 ) -> tuple[_Published, dict[str, int], tuple[float, ...] | None, tuple[str, ...]]:
     """The one published layout that the names and shapes fit, sizes of its axes, times, notes."""
     if file_format == "HDF5":
-        raise PublishedFileError(
-            "it is HDF5, but not of MATLAB: the order of its axes is not known"
-        )
+        raise PublishedFileError("it is HDF5, not of MATLAB: the order of its axes is not known")
     shapes = {n: a.shape for n, a in arrays.items() if a.block and math.prod(a.shape)}
     if any(name.endswith(".weight") for name in shapes):
         total = f"{len(shapes)} tensors with {sum(map(math.prod, shapes.values())):,} numbers"
@@ -372,7 +367,6 @@ def _vorticity_times(
 
 
 def _open_published(path: Path) -> OperatorDataset:
-    """A published file with the grid of its problem."""
     published = read_published(path)
     outputs, times, dim = published.outputs, published.times, PROBLEMS[published.kind].dim
     frames, shape = outputs.dim() == dim + 3, tuple(outputs.shape[-dim:])
@@ -415,7 +409,6 @@ def _channel_lines(data: OperatorDataset) -> Iterator[str]:
 
 
 def _file_lines(path: Path, *, own: bool) -> Iterator[str]:
-    """The arrays of a file, the published data they are unless they are `own`, their ranges."""
     with open_arrays(path) as (file_format, arrays):
         size = "" if path.is_dir() else f", {os.path.getsize(path):,} bytes"
         yield f"{path.name}: {file_format}{size}"
@@ -517,9 +510,8 @@ def _read_mesh(
         existing = ", ".join(mesh.cells_dict) or "none"
         raise ValueError(f"{file} has cells of the types {existing}; expected {kind}")
     cells = np.asarray(mesh.cells_dict[kind])
-    if missing := [name for name in names if name not in mesh.point_data]:
-        existing = ", ".join(mesh.point_data) or "none"
-        raise ValueError(f"{file} has no point data {missing[0]!r}; it has {existing}")
+    for name in names:
+        check_choice(f"point data of {file}", name, mesh.point_data)
     used, numbers = np.unique(cells, return_inverse=True)
     data = {
         name: np.asarray(mesh.point_data[name], dtype=float).reshape(len(x), -1)[used].T

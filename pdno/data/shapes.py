@@ -6,13 +6,7 @@ import numpy as np
 import torch
 from scipy.spatial import cKDTree
 
-from pdno.solvers.finite_elements import (
-    Mesh,
-    disc_mesh,
-    ring_mesh,
-    solve_elasticity,
-    solve_poisson,
-)
+from pdno.solvers import finite_elements
 from pdno.spectral.points import Points
 
 Array = np.ndarray
@@ -70,12 +64,12 @@ def poisson(seed: int, index: int, points: int) -> Solved:
     hole = random_outline(generator, centre, generator.uniform(0.06, 0.12), 0.2)
     forcing, edges = random_waves(generator), [outer]
     if generator.random() < 0.5:
-        mesh = disc_mesh(outer, MIDDLE, level)
+        mesh = finite_elements.disc_mesh(outer, MIDDLE, level)
     else:
         count, rings = _layers(level)
         angles, edges = np.arange(count) * (2 * np.pi / count), [outer, hole]
-        mesh = ring_mesh(hole(angles), outer(angles), rings)
-    solution = solve_poisson(mesh, forcing)
+        mesh = finite_elements.ring_mesh(hole(angles), outer(angles), rings)
+    solution = finite_elements.solve_poisson(mesh, forcing)
     f = forcing(*mesh.vertices.T)
     return _sample(mesh, [f, _distance(mesh, edges)], solution.values, solution.residual, points)
 
@@ -90,13 +84,13 @@ def plate(seed: int, index: int, points: int) -> Solved:
     corners = [(side, zero), (one, side), (1 - side, one), (zero, 1 - side)]
     square = np.concatenate([np.stack(pair, axis=-1) for pair in corners])
     rays = square - centre
-    mesh = ring_mesh(hole(np.arctan2(rays[:, 1], rays[:, 0])), square, rings)
+    mesh = finite_elements.ring_mesh(hole(np.arctan2(rays[:, 1], rays[:, 0])), square, rings)
 
     def pull(x: Array, normal: Array) -> Array:
         """Traction 1 upwards at the upper side."""
         return np.stack([0 * x[0], np.where(x[1] > 1 - 1e-9, 1.0, 0.0)])
 
-    solution = solve_elasticity(mesh, lambda x: x[1] < 1e-9, pull)
+    solution = finite_elements.solve_elasticity(mesh, lambda x: x[1] < 1e-9, pull)
     stress = solution.values[-1:]
     return _sample(mesh, [_distance(mesh, [hole])], stress, solution.residual, points)
 
@@ -106,15 +100,14 @@ def _layers(level: int) -> tuple[int, int]:
     return 2 ** (level + 2), 5 * 2 ** (level - 3)
 
 
-def _distance(mesh: Mesh, edges: list[Curve]) -> Array:
-    """Distance of the vertices to the nearest of some curves."""
+def _distance(mesh: finite_elements.Mesh, edges: list[Curve]) -> Array:
     boundary = np.concatenate([edge(DENSE) for edge in edges])
     distance: Array = cKDTree(boundary).query(mesh.vertices)[0]
     return distance
 
 
 def _sample(
-    mesh: Mesh, inputs: list[Array], outputs: Array, residual: float, points: int
+    mesh: finite_elements.Mesh, inputs: list[Array], outputs: Array, residual: float, points: int
 ) -> Solved:
     """Coordinates, weights and inputs, and outputs, padded by points of weight zero."""
     weights = Points.of_mesh(mesh.vertices, mesh.triangles).weights.numpy()

@@ -172,6 +172,12 @@ class Manifest(Record):
         numbers = (self.sample_bytes() + 8 * len(self.pde_parameters)) * count
         return numbers + fields + axes + OVERHEAD
 
+    def has_intact(self, folder: Path, shard: ShardRecord) -> bool:
+        """Whether the file of a shard agrees with its SHA-256; one that is too large does not."""
+        path = folder / shard.file
+        small = path.is_file() and path.stat().st_size <= self.shard_bytes(shard.count)
+        return small and sha256(path) == shard.sha256
+
     def plan(self) -> list[ShardPlan]:
         """All shards, whoever makes them."""
         # many workers make the samples of a problem, one process writes own data
@@ -370,9 +376,7 @@ def _write_axes(file: h5py.File, grid: Grid, times: tuple[float, ...] | None) ->
         boundary.create_dataset("mask", data=np.isin(np.arange(n), (0, n - 1)))
 
 
-def _write_fields(
-    group: h5py.Group, manifest: Manifest, part: Literal[0, 1], values: np.ndarray
-) -> None:
+def _write_fields(group: h5py.Group, manifest: Manifest, part: int, values: np.ndarray) -> None:
     names, shape, dim = manifest.channels[part], manifest.stored_shapes[part], manifest.grid.dim
     data = np.asarray(values).reshape(len(values), *shape[:-dim], len(names), *shape[-dim:])
     for name, channel in zip(names, np.moveaxis(data, -1 - dim, 0), strict=True):
@@ -407,8 +411,7 @@ class ShardSource(sources.FileSource):
             path = folder / shard.file
             if not path.is_file():
                 raise ValueError(f"{path} is missing: {REPAIR}")
-            larger = path.stat().st_size > manifest.shard_bytes(shard.count)
-            if verify and (larger or sha256(path) != shard.sha256):
+            if verify and not manifest.has_intact(folder, shard):
                 raise ValueError(f"{path} is damaged (its SHA-256 is not listed): {REPAIR}")
             self.files.append(path)
             self.counts.append(shard.count)

@@ -30,6 +30,7 @@ from pdno.data.shards import MANIFEST
 from pdno.data.sources import Channels, Field, FileSource, not_finite
 from pdno.files.atomic import write_text
 from pdno.files.limits import check_memory
+from pdno.interface.errors import check_choice
 from pdno.spectral.grid import Grid
 
 SPLITS = ("train", "valid", "test")
@@ -85,8 +86,6 @@ def _opened(path: Path) -> Iterator[h5py.File]:
 
 
 class _Header(NamedTuple):
-    """The metadata of a file."""
-
     path: Path
     samples: int
     axes: tuple[str, ...]
@@ -199,18 +198,13 @@ class WellSource(FileSource):
 
 
 def _choose(header: _Header, layout: Layout) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fields that are inputs and outputs."""
     spatial = [name for name, f in header.fields.items() if not f.path.startswith("scalars")]
     varying = tuple(name for name in spatial if header.fields[name].by_time)
     constant = tuple(name for name in spatial if not header.fields[name].by_time)
     inputs, outputs = layout.inputs or constant + varying, layout.outputs or varying
     for name in (*inputs, *outputs):
-        if name not in header.fields:
-            existing = ", ".join(header.fields)
-            raise ValueError(f"{header.path} has no field {name!r}: it has {existing}")
-    fields = (
-        f"in time vary {', '.join(varying) or 'none'}, and not {', '.join(constant) or 'none'}"
-    )
+        check_choice(f"field of {header.path}", name, header.fields)
+    fields = f"{', '.join(varying) or 'none'} vary in time, {', '.join(constant) or 'none'} do not"
     if not outputs:
         raise ValueError(f"{header.path}: name inputs and outputs; {fields}")
     alike = len({header.fields[name].by_time for name in outputs}) == 1

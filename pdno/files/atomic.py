@@ -52,7 +52,6 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 
 def _is_dead(process: str) -> bool:
-    """Whether this is the number of no process, where a harmless signal can test it."""
     try:
         if os.name == "posix":
             os.kill(int(process), 0)

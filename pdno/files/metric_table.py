@@ -30,9 +30,7 @@ def check_cell(name: str, text: str) -> None:
         raise ValueError(f"{name} is {text!r}; expected one line of text")
     if text.startswith(("=", "+", "-", "@", "\t")):
         cure = "begin it with a letter"
-        raise ValueError(
-            f"{name} is {text!r}, which a spreadsheet would take for a formula: {cure}"
-        )
+        raise ValueError(f"{name} is {text!r}, which a spreadsheet may take for a formula: {cure}")
 
 
 def _cell(text: str, info: ValidationInfo) -> str:

@@ -51,8 +51,6 @@ def _beside(name: str) -> str:
 
 
 class _Checksums(BaseModel):
-    """What a record says: files beside it, by name."""
-
     files: dict[Annotated[str, AfterValidator(_beside)], Annotated[str, Field(pattern=_SHA256)]]
 
 

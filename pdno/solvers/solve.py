@@ -30,14 +30,12 @@ def solve(
     step: float | None = None,
     refine: int = 1,
 ) -> Tensor:
-    """Solve an equation for a batch of initial states or coefficients.
+    """Solve an equation for initial states on a periodic grid, or permeabilities at cell centres.
 
-    Shapes: evolution (B, C, *N) -> (B, T, C, *N); Darcy (B, 1, *N) -> (B, 1, *N); float64, or as
-    the scheme of the equation says.
+    Shapes: evolution (B, C, *N) -> (B, T, C, *N); Darcy (B, 1, *N) -> (B, 1, *N).
 
-    Data are initial states on a periodic grid, or the permeability at cell centres. `times` of an
-    evolution equation increase from 0 on. Without a fixed `step` the steps follow the flow,
-    divided by `refine`; a fixed one is rounded down to divide every interval.
+    `times` of an evolution equation increase from 0 on. Without a fixed `step` the steps follow
+    the flow, divided by `refine`; a fixed one is rounded down to divide every interval.
 
     Example:
         >>> from pdno.equations.evolution import Heat
@@ -54,14 +52,13 @@ def solve(
     if (step is not None and not step > 0) or refine < 1:
         raise ValueError(f"step {step} and refine {refine}: expected positive numbers")
     system, dtype = equation.discretise(equation.check(data), data.device), equation.scheme.dtype
-    shape, state, u_hat = data.shape[2:], data.to(torch.float64), system.coefficients(data)
+    shape, u_hat = data.shape[2:], system.coefficients(data)
     if system.nonlinear is None:
         propagators = [_functions(system.linear * t, data.dim(), 0)[0] for t in moments]
         moved = torch.stack([apply_linear(table, u_hat) for table in propagators], dim=1)
         return inverse(moved, shape, system.modes)
-    u_hat, state = u_hat.to(dtype.to_complex()), state.to(dtype)
-    stepper = _Stepper(system, step, refine, equation.scheme)
-    frames = [state] if moments[0] == 0.0 else []
+    u_hat, stepper = u_hat.to(dtype.to_complex()), _Stepper(system, step, refine, equation.scheme)
+    frames = [data.to(dtype)] if moments[0] == 0.0 else []
     for start, end in pairwise([0.0, *moments]):
         if end > 0.0:
             u_hat = stepper.advance(u_hat, start, end)
@@ -95,9 +92,9 @@ class _Stepper:
         if system.nonlinear is None or system.rates is None:
             raise ValueError("an equation with a nonlinear term needs the rates of its flow")
         self.rates, self.fixed_step, self.refine = system.rates, step, refine
-        self.system, self.nonlinear, self.fastest = system, system.nonlinear, 0
-        self.scheme = scheme
+        self.system, self.nonlinear, self.scheme = system, system.nonlinear, scheme
         self.tables: _Tables | None = None
+        self.fastest = 0
         # real tables multiply real and imaginary parts alike, several times faster than complex
         dim = len(system.modes)
         self.real = not system.linear.is_complex() and system.linear.dim() < dim + 2
@@ -195,7 +192,6 @@ class _Tables:
 
 
 def _add(total: Tensor, table: Tensor, u: Tensor) -> Tensor:
-    """Add a function of L times u to `total`, in place."""
     if table.dim() < u.dim():
         return total.addcmul_(table, u)
     return total.add_(apply_linear(table, u))

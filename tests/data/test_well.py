@@ -232,7 +232,7 @@ def test_boundaries_and_coordinates_say_the_grid(tmp_path, kinds, first, grid):
 def test_what_is_not_alike_or_not_there_is_refused(tmp_path):
     write_well(tmp_path / "flow.h5")
     for options, message in (
-        ({"inputs": "speed"}, "has no field 'speed': it has pressure, density, velocity"),
+        ({"inputs": "speed"}, "is 'speed'; expected one of pressure, density, velocity"),
         ({"outputs": ["density", "pressure"]}, "are not alike: name fields that all vary in time"),
         ({"outputs": "gamma"}, "are not alike"),
         ({"times": [1.0]}, "1 times for 3 frames"),
