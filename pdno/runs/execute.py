@@ -93,7 +93,7 @@ def _is_finished(folder: Path, experiment: Experiment, digests: Mapping[str, str
     earlier = specification.read_experiment(verified_path(path))
     if changes := differences(*(e.model_dump(mode="json") for e in (earlier, experiment))):
         wrong = f"{folder} holds a run with another specification ({', '.join(changes)})"
-        raise ValueError(f"{wrong}: take another folder, or remove this one")
+        raise ValueError(f"{wrong}: take another folder")
     trained = run_folder.read_values(folder / run_folder.ENVIRONMENT).get("data", {})
     if other := [name for name, digest in digests.items() if trained.get(name, digest) != digest]:
         wrong = f"{folder} holds a run on other data: {', '.join(other)} changed since it began"

@@ -112,14 +112,13 @@ def _outside(
     count, seed = min(8 if problem.dim > 1 else 20, experiment.test), problem.seed + 1
 
     def errors(**changes: object) -> Evaluation:
-        changed = problem.model_copy(update=changes)
-        data = unseen_samples(experiment, count, changed, seed=seed)
-        return evaluate(operator, data)
+        other = problem.model_copy(update=changes)
+        return evaluate(operator, unseen_samples(experiment, count, other, seed=seed))
 
     for name, (low, high) in problem.vary.items():
         for a, b in [(low / BEYOND, low), (high, BEYOND * high)] if low > 0 else []:
-            error = errors(vary={**problem.vary, name: (a, b)}).mean()
-            yield f"relative_l2 {name} {a:.3g} to {b:.3g}", error
+            outside = errors(vary={**problem.vary, name: (a, b)})
+            yield f"relative_l2 {name} {a:.3g} to {b:.3g}", outside.mean()
     if operator.task.times_wanted == "any" and problem.times is not None:
         last = problem.times[-1]
         later = errors(final_time=BEYOND * last, frames=8)

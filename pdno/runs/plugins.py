@@ -139,7 +139,7 @@ def load_plugins(modules: Iterable[str] = ()) -> None:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as missing:
+            wrong = f" needs {missing.name}: install it"
             if f"{name}.".startswith(f"{missing.name}."):
-                where = f"is installed or in {folder}"
-                raise ValueError(f"--plugin {module}: no module {name!r} {where}") from missing
-            raise ValueError(f"--plugin {module} needs {missing.name}: install it") from missing
+                wrong = f": no module {name!r} is installed or in {folder}"
+            raise ValueError(f"--plugin {module}{wrong}") from missing

@@ -37,6 +37,7 @@ from pdno.training.trained_operator import PDEParameters, TrainedOperator
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 SAMPLES_OF_EXPORT = 4  # inputs that an exported file is compared on
 Finding = tuple[Path, run_folder.State, str]  # a file, its state, and what to do about it
+BEGUN = (run_folder.SPECIFICATION, run_folder.OPERATOR)  # a folder with one is that of a run
 RECORDS = {
     run_folder.CHECKSUMS: "bring it back from a copy, or remove the folder and run it again",
     f"*.{run_folder.CHECKSUMS}": "bring it back from a copy, or export it again",
@@ -61,8 +62,7 @@ class Run:
         if not run_folder.is_finished(path):
             names = (*run_folder.WITH_CHECKSUMS, run_folder.CHECKPOINTS)
             if not any((path / name).exists() for name in names):
-                cure = "give a folder of `pdno.fit`, `save` or `pdno train`"
-                raise ValueError(f"{path} holds no run: {cure}")
+                raise ValueError(f"{path} holds no run: give a folder of `pdno.fit` or `train`")
             missing = f"no finished run ({run_folder.CHECKSUMS} is missing)"
             raise ValueError(f"{path} holds {missing}: finish it with the command that began it")
         check_device(device)
@@ -209,8 +209,7 @@ class Run:
             f, grid=grid, output_grid=output_grid, times=times, pde_parameters=pde_parameters
         )
         if (bad := not_finite(prediction)) is not None:
-            wrong = f"the prediction of sample {bad} has NaN or infinity"
-            raise ValueError(f"{wrong}: nothing was written; leave this input out")
+            raise ValueError(f"the prediction of sample {bad} has NaN or infinity: leave it out")
         with atomic_path(out) as temporary, open(temporary, "wb") as target:
             np.save(target, prediction.numpy())
         return tuple(prediction.shape)
@@ -292,10 +291,8 @@ def verify(paths: Sequence[Path]) -> tuple[str, bool]:
     for path in paths:
         if not path.exists():
             raise ValueError(f"there is no {path}: give a dataset, a run, or an exported file")
-        folders = {path if path.is_dir() else path.parent}
-        if path.is_dir():
-            names = (*RECORDS, run_folder.SPECIFICATION, run_folder.OPERATOR)
-            folders |= {record.parent for name in names for record in path.rglob(name)}
+        folders, names = {path if path.is_dir() else path.parent}, (*RECORDS, *BEGUN)
+        folders |= {record.parent for name in names for record in path.rglob(name)}
         checked = [finding for folder in sorted(folders) for finding in _check(folder)]
         mine = [finding for finding in checked if path.is_dir() or finding[0] == path]
         if all(state == "unknown" for _, state, _ in mine):
@@ -326,12 +323,10 @@ def _check(folder: Path) -> Iterator[Finding]:
         for name, state in states.items():
             named.add(folder / name)
             yield folder / name, state, "" if state == "right" else cure
-    finished = run_folder.is_finished(folder)
     cure = f"it is not listed in {run_folder.CHECKSUMS}: remove it"
-    if not finished:
+    if not (finished := run_folder.is_finished(folder)):
         cure = f"its run has no {run_folder.CHECKSUMS}: finish it by the command that began it"
-    begun = (run_folder.SPECIFICATION, run_folder.OPERATOR)
-    is_run = finished or any((folder / name).is_file() for name in begun)
+    is_run = finished or any((folder / name).is_file() for name in BEGUN)
     for path in sorted(folder.iterdir()):
         if path not in named and path.is_file() and not path.name.startswith("."):
             yield path, "unknown", cure * (is_run and path.name in run_folder.WITH_CHECKSUMS)

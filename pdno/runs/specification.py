@@ -162,8 +162,7 @@ class Experiment(Record):
         count, most = self.network.option("pde_parameters") or 0, len(problem.vary)
         if count not in (0, most):
             varied = f"the problem varies {', '.join(problem.vary) or 'nothing'}"
-            cure = f"give {most}, or 0 for constant channels"
-            raise ValueError(f"pde_parameters={count} of the network, but {varied}: {cure}")
+            raise ValueError(f"pde_parameters={count}, but {varied}: give {most}, or 0")
         frames, targets = len(problem.times or ()), self.targets or 1
         if self.window is not None and self.window + targets > frames:
             window = f"window={self.window} and targets={targets} or more"

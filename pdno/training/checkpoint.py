@@ -168,7 +168,7 @@ class RunRecorder:
         try:
             operator.load_state_dict(parts["operator"])
         except RuntimeError as problem:
-            other = f"the checkpoint is of another network or normalisation ({problem})"
+            other = "the checkpoint is of another network or normalisation"
             raise ValueError(f"{other}: {ANEW}") from problem
         optimiser.load_tensors(operator, parts["optimiser"])
         history = History(EpochRow(**row) for row in checkpoint.state.pop("history"))

@@ -62,12 +62,10 @@ class RelativeError(Loss):
     order: float = 0.0
 
     def terms(self, net: NormalizedNetwork, batch: Batch, output: Tensor) -> Tensor:
-        keep = 2 if batch.frame_by_frame else 1
-        grid, fields = net.target_grid, (output, batch.targets)
+        keep, grid = 2 if batch.frame_by_frame else 1, net.target_grid
         if self.order and type(grid) is not Grid:
-            wrong = f"a norm of order {self.order:g} needs a whole grid"
-            raise ValueError(f"{wrong}: take order 0 on scattered points and masked grids")
-        pair = [grid.weigh(field) for field in fields]
+            raise ValueError("a norm in H^s needs a whole grid: take order 0 on scattered points")
+        pair = [grid.weigh(field) for field in (output, batch.targets)]
         errors = relative_error(*pair, dim=grid.space_axes, s=self.order, keep=keep)
         return errors.reshape(len(errors), -1)
 
@@ -96,8 +94,8 @@ class Residual(Loss):
         if type(net.grid) is not Grid:
             raise ValueError("a residual needs a whole grid: it has derivatives in space")
         if batch.t is None:
-            cure = "take task=OneShot() and a network with takes_time=True"
-            raise ValueError(f"a residual needs ∂/∂t, this task gives the network no time: {cure}")
+            cure = "take task=OneShot() and takes_time=True"
+            raise ValueError(f"this task gives the network no time for ∂/∂t: {cure}")
         u0, solution = batch.inputs, partial(net, batch.inputs)
         v, v_t, *_ = torch.func.jvp(solution, (batch.t,), (torch.ones_like(batch.t),))
         size, dim = u0.flatten(1).norm(dim=1), net.grid.dim

@@ -27,7 +27,7 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from pdno.data.dataset import OperatorDataset
 from pdno.data.sources import not_finite
 from pdno.files import run_folder
-from pdno.files.limits import read_text
+from pdno.files.limits import MemoryLimitError, read_text
 from pdno.files.metric_table import Metric
 from pdno.files.run_folder import verified_path
 from pdno.interface.arguments import rebuild
@@ -51,7 +51,6 @@ SampleArrays = dict[str, Tensor]
 
 
 def plain_grid(grid: Grid) -> Options:
-    """A grid as plain numbers, scattered points among them."""
     if isinstance(grid, Points):
         return grid.to_plain()
     return {"shape": grid.shape, "periodic": grid.periodic, "offset": grid.offset}
@@ -112,7 +111,7 @@ class Sampling:
         for side, names in (("input", inputs), ("output", outputs)):
             count = getattr(self, f"{side}_channels")
             if isinstance(names, str) or len(names) not in (0, count):
-                expected = f"one name for each of {count} {side} channels, for example ['u']"
+                expected = f"one name for each of {count} {side} channels"
                 raise ValueError(f"{side}s are named {names!r}; expected {expected}")
         return replace(self, input_names=tuple(inputs), output_names=tuple(outputs))
 
@@ -128,8 +127,7 @@ class Sampling:
             check_shape("inputs", inputs, "B", channels, "*N", cure=cure)
         covered = inputs if grid is None or inputs.dim() <= axes else grid.cover(inputs)
         if inputs.dim() > 1 and (bad := not_finite(covered)) is not None:
-            cure = "leave it out, or, where it is outside of the domain, give a masked grid"
-            raise ValueError(f"inputs of sample {bad} have NaN or infinity: {cure}")
+            raise ValueError(f"inputs of sample {bad} have NaN or infinity: leave it out")
 
     def grid_of(self, inputs: Tensor) -> Grid:
         """The grid of inputs (B, C, *N), which begins at the first point of the training.
@@ -181,10 +179,6 @@ class TrainingRecord(BaseModel, frozen=True, extra="forbid"):
     cpu_seconds: float
 
 
-class _TooLarge(ValueError):
-    """A network has more parameters than its file of weights."""
-
-
 class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
     """A trained operator without its weights and errors: operator.json."""
 
@@ -204,8 +198,7 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
         """The network with any weights, at most so many; the global generator is left alone."""
         cure = f"make one and call pdno.load(folder, network={self.network_class}(...))"
         if self.network is None:
-            problem = f"holds the weights of a {self.network_class}, and not how to make one"
-            raise ValueError(f"{folder} {problem}: {cure}")
+            raise ValueError(f"{folder} holds weights of a {self.network_class}, no more: {cure}")
         count, thread = 0, threading.get_ident()
 
         def check(module: nn.Module, name: str, weight: nn.Parameter | None) -> None:
@@ -213,7 +206,8 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
             if weight is not None and thread == threading.get_ident():
                 count += weight.numel()
                 if count > REPLACED * most:
-                    raise _TooLarge(f"it has more parameters than the {most} of its weights")
+                    wrong = f"it has more parameters than the {most} of its weights"
+                    raise MemoryLimitError(wrong)
 
         try:
             hook = register_module_parameter_registration_hook(check)
@@ -221,14 +215,14 @@ class OperatorRecord(BaseModel, frozen=True, extra="forbid"):
                 try:  # first without memory for its parameters
                     with torch.device("meta"):
                         rebuild(self.network)
-                except _TooLarge:
+                except MemoryLimitError:
                     raise
                 except Exception:  # not every class of others can be made there
                     pass
                 count = 0
                 return cast(nn.Module, rebuild(self.network))
         except (KeyError, TypeError, ValueError) as problem:
-            wrong = f"cannot make the network of {folder / run_folder.OPERATOR} ({problem})"
+            wrong = f"cannot make the network of {folder} ({problem})"
             raise ValueError(f"{wrong}: {cure}") from problem
 
 
@@ -237,9 +231,8 @@ def read_record(folder: Path) -> OperatorRecord:
     try:
         return OperatorRecord.model_validate_json(read_text(verified_path(path)))
     except ValidationError as problem:
-        reason = error_message(problem)[:LONGEST_MESSAGE]
-        cure = "it is damaged, or of a newer pdno"
-        raise ValueError(f"{path} is not readable ({reason}): {cure}") from problem
+        reason = f"is not readable ({error_message(problem)[:LONGEST_MESSAGE]})"
+        raise ValueError(f"{path} {reason}: it is damaged, or of a newer pdno") from problem
 
 
 def model_card(record: OperatorRecord, metrics: Sequence[Metric]) -> str:
@@ -272,9 +265,7 @@ def symbol_arguments(network: nn.Module, task: Task, time: float | None) -> Time
 @torch.no_grad()
 def symbol_arrays(network: nn.Module, task: Task, grid: Grid, times: Times) -> SampleArrays:
     """The first rank term of all symbols, at the last time and middle PDE parameters."""
-    if isinstance(task, SpaceTime) or isinstance(
-        grid, Points
-    ):  # these have one axis more than the arrays
+    if isinstance(task, SpaceTime) or isinstance(grid, Points):  # of other axes than the arrays
         return {}
     t, blocks = symbol_arguments(network, task, float(times[-1]) if times else None), []
     operators = [m for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]

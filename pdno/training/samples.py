@@ -53,13 +53,12 @@ class Samples:
     def __init__(
         self, pairs: Pairs, device: torch.device, dtype: torch.dtype = torch.float32
     ) -> None:
-        data = OperatorDataset.from_pairs(pairs)
-        self.data, self.device = data.to(dtype), device
-        parameters = data.pde_parameters()
+        self.data = data = OperatorDataset.from_pairs(pairs).to(dtype)
+        self.device, parameters = device, data.pde_parameters()
         self._pde_parameters = None if parameters is None else parameters.to(device, dtype)
         self._kept: tuple[Tensor, Tensor] | None = None
         self._trajectories: Tensor | None = None
-        if sum(part.nbytes for part in self.data.batch([0])) * len(data) > MOST_IN_MEMORY:
+        if sum(part.nbytes for part in data.batch([0])) * len(data) > MOST_IN_MEMORY:
             return
         if (window := data.input_frames) is None:
             self._kept = self.batch()
@@ -80,13 +79,11 @@ class Samples:
 
     def batch(self, indices: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
         """Inputs and targets of some samples, or of all."""
-        if self._kept is None:
-            inputs, targets = self.data.batch(indices)
-            return inputs.to(self.device), targets.to(self.device)
-        if indices is None:
-            return self._kept
-        rows = torch.as_tensor(indices, device=self.device)
-        return self._kept[0][rows], self._kept[1][rows]
+        inputs, targets = self._kept or self.data.batch(indices)
+        if self._kept is not None and indices is not None:
+            rows = torch.as_tensor(indices, device=self.device)
+            return inputs[rows], targets[rows]
+        return inputs.to(self.device), targets.to(self.device)
 
     def examples(self, indices: Sequence[int]) -> Batch:
         """Some samples as a batch of examples."""

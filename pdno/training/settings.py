@@ -81,8 +81,7 @@ class TrainingSettings(Record):
         for name, schedule in SCHEDULE_OF.items():
             value = getattr(self, name)
             if value != type(self).model_fields[name].default and self.schedule != schedule:
-                other = f"belongs to schedule {schedule!r}, not {self.schedule!r}"
-                raise ValueError(f"{name}={value} {other}: leave it out")
+                raise ValueError(f"{name}={value} belongs to schedule {schedule!r}: leave it out")
         if self.patience is not None and self.patience < self.evaluate_every:
             less = f"patience={self.patience} is less than evaluate_every={self.evaluate_every}"
             raise ValueError(f"{less}: the run would stop before it is measured twice")

@@ -184,8 +184,7 @@ class StaticMap(Task):
 
     def _check(self, times: Times) -> None:
         if times is not None and len(times) != 1:
-            frames = f"the dataset wants {len(times)}"
-            raise ValueError(f"a static map gives one frame, {frames}: take Rollout or OneShot")
+            raise ValueError(f"a static map gives one frame, not {len(times)}: take Rollout")
 
 
 class _Recurrent(Task):

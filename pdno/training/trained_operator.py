@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -180,7 +180,9 @@ class TrainedOperator(nn.Module):
         if self.sampling is not None:
             self.sampling.check(f, grid)
         if grid is None:
-            grid, times = self._as_trained(f, times)
+            grid, wanted = self._trained_sampling.grid_of(f), self.task.times_wanted
+            if wanted == "in turn" or (wanted == "any" and times is None):
+                times = self._trained_sampling.frames_at(times)
         numbers = self._numbers(pde_parameters, len(f))
         like = next((p for p in self.parameters() if p.is_floating_point()), f)
         parts = []
@@ -225,14 +227,13 @@ class TrainedOperator(nn.Module):
         *,
         kind: Kind = "field",
         grid: Grid | None = None,
-        times: Times = None,
-        pde_parameters: PDEParameters = None,
+        **options: Any,
     ) -> tuple[Tensor, Tensor]:
-        """The lower and upper end of the error bars, for whole fields or for each point alone."""
+        """The ends of the error bars, for whole fields or each point; `options` of `predict`."""
         if self.bars is None:
             raise ValueError("no error bars yet: call calibrate(data) with samples never seen")
-        where = grid or self._as_trained(inputs, times)[0]
-        middle = self.predict(inputs, grid=grid, times=times, pde_parameters=pde_parameters)
+        middle = self.predict(inputs, grid=grid, **options)
+        where = grid or self._trained_sampling.grid_of(inputs)
         width = self.bars.band(where, kind).to(middle)
         return middle - width, middle + width
 
@@ -323,14 +324,12 @@ class TrainedOperator(nn.Module):
         weights = verified_path(folder / run_folder.WEIGHTS)
         if (state := run_folder.file_state(weights, record.sha256)) != "right":
             problem = "missing" if state == "missing" else "damaged, or of another operator"
-            cure = "copy the whole folder again, or save it anew"
-            raise ValueError(f"cannot read {weights}, which is {problem}: {cure}")
+            raise ValueError(f"cannot read {weights}, which is {problem}: copy the whole folder")
         tensors, _ = checkpoint.read_tensors(weights, device)
         grid, parts = record.sampling.grid, checkpoint.split_names(tensors)
         most = sum(tensor.numel() for tensor in parts["network"].values())
         normalizer = partial(Normalizer, grid=grid)
-        kinds: Options = {"inputs": normalizer, "outputs": normalizer}
-        kinds["pde_scale"] = ParameterScale
+        kinds: Options = {"inputs": normalizer, "outputs": normalizer, "pde_scale": ParameterScale}
         try:
             operator = cls(
                 record.build(folder, most) if network is None else network,
@@ -375,11 +374,6 @@ class TrainedOperator(nn.Module):
             raise ValueError("this network was not trained by pdno.fit: give a grid")
         return self.sampling
 
-    def _as_trained(self, inputs: Tensor, times: Times) -> tuple[Grid, Times]:
-        grid, wanted = self._trained_sampling.grid_of(inputs), self.task.times_wanted
-        free = wanted == "any" and times is not None or wanted == "none"
-        return grid, times if free else self._trained_sampling.frames_at(times)
-
     def _facts(self) -> dict[str, str]:
         facts = {
             "network": type(self.network).__name__,
@@ -389,9 +383,9 @@ class TrainedOperator(nn.Module):
         }
         if (sampling := self.sampling) is not None:
             kind = "periodic" if sampling.grid.periodic else "box"
+            kind = "points" if isinstance(sampling.grid, Points) else kind
             facts["channels"] = f"{sampling.input_channels} -> {sampling.output_channels}"
-            points = "points" * isinstance(sampling.grid, Points)
-            facts["trained on"] = f"{' x '.join(map(str, sampling.grid.shape))} {points or kind}"
+            facts["trained on"] = f"{' x '.join(map(str, sampling.grid.shape))} {kind}"
         errors = [metric for metric in self.metrics if metric.metric == "relative_l2"]
         return facts | {f"error of {m.split} {m.resolution}": f"{m.value:.4g}" for m in errors}
 

@@ -247,7 +247,7 @@ def test_space_time_gives_all_frames_of_a_repeated_input(kind):
 @pytest.mark.parametrize(
     ("task", "make", "message"),
     [
-        (StaticMap(), trajectories, "wants 5: take Rollout or OneShot"),
+        (StaticMap(), trajectories, "one frame, not 5: take Rollout"),
         (OneShot(), static, "OneShot needs times; a static dataset has none: take StaticMap"),
         (SpaceTime(), static, "SpaceTime needs times; a static dataset has none: take StaticMap"),
     ],
