@@ -20,13 +20,11 @@ _state: Literal["tuned", "default"] = "default"
 def tune_allocator() -> bool:
     """Let the C library keep released memory; returns whether it does.
 
-    The C library of Linux maps large blocks anew at every allocation, and the page faults cost
-    more than the arithmetic: training is 1.1 to 3 times faster without them (see `pdno speed`).
-    Commands call this unless PDNO_ALLOCATOR=default; a library must not change its user's
-    process, so call it at the start of a script to have it there too.
+    Without the page faults of newly mapped blocks training is 1.1 to 3 times faster on Linux (see
+    `pdno speed`). Commands call this unless PDNO_ALLOCATOR=default; scripts may at their start.
     """
     global _state
-    if os.environ.get("PDNO_ALLOCATOR", "tuned") == "default":
+    if os.environ.get("PDNO_ALLOCATOR") == "default":
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt

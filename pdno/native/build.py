@@ -1,13 +1,10 @@
-"""The compiled kernels of this machine.
+"""The compiled kernels of this machine, from the first of these places that has them:
 
-A library comes from the first of these places that has one:
-
-1. the wheel: `hatch_build.py` puts libraries into the folder `lib` with an index, best first, and
-   the first one whose needs the processor meets is loaded;
-2. the cache folder of the user, under a digest of all that it depends on, so it is never stale.
-   A compilation that failed is cached as well, as NAME.failed, unless the failure may pass;
-3. the C compiler (`pdno.native.compiler`), once, while other processes wait for the result. Where
-   the cache folder cannot be used, into a temporary folder for this process alone.
+1. the wheel: libraries in the folder `lib` with an index, best first, by `hatch_build.py`;
+2. the cache folder of the user, under a digest of all that they depend on. A compilation that
+   failed is cached as NAME.failed, unless the failure may pass;
+3. the C compiler, once, while other processes wait for the result. Where the cache folder cannot
+   be used, into a temporary folder for this process alone.
 
 A missing library is never an error: `status` has the reason, `warn_if_slow` reports it.
 PDNO_NATIVE=0 does without it; PDNO_NATIVE=rebuild compiles, whatever is shipped or cached.
@@ -85,11 +82,9 @@ def warn_if_slow(work: int) -> None:
 @lru_cache(maxsize=1)
 def _warn_once() -> None:
     if not (now := status()).available:
-        message = (
-            "the operator takes longer than it could, because the compiled kernels are not "
-            f"available: {now.reason}. `pdno info` shows this, too; PDNO_NATIVE=0 silences it"
-        )
-        warnings.warn(message, NativeCodeWarning, stacklevel=3)
+        slow = f"the operator is slow, as the compiled kernels are not available: {now.reason}"
+        silence = "`pdno info` shows this, too; PDNO_NATIVE=0 silences it"
+        warnings.warn(f"{slow}. {silence}", NativeCodeWarning, stacklevel=3)
 
 
 Loaded = tuple[ctypes.CDLL | None, NativeStatus]
@@ -135,10 +130,8 @@ def _load(source: Path) -> Loaded:
 def _switch() -> str:
     switch = os.environ.get("PDNO_NATIVE", "") or "1"
     if switch not in ("0", "1", "rebuild"):
-        raise ValueError(
-            f"PDNO_NATIVE is {switch!r}; expected 0 (do without the compiled kernels), 1 or "
-            "rebuild (compile them again): correct or unset it"
-        )
+        expected = "expected 0 (no compiled kernels), 1 or rebuild (compile them again)"
+        raise ValueError(f"PDNO_NATIVE is {switch!r}; {expected}: correct or unset it")
     return switch
 
 
@@ -193,10 +186,9 @@ def cache_path() -> Path:
 class CacheFolder:
     """A folder whose files are loaded as code, and so must be ours; OSError where it is not.
 
-    The folder and every file that is read must belong to this user and be writable by nobody
-    else, links are not followed, and what was checked is the open file, not a name that may mean
-    another file a moment later. Several processes, on several machines with one home directory,
-    may use it at once: files appear whole, and a lock lets one process work while others wait.
+    Files that are read belong to this user and are writable by nobody else, links are not
+    followed, and what was checked is the open file, not its name. Processes on several machines
+    may share it: files appear whole, and a lock lets one of them work while others wait.
     """
 
     def __init__(self, path: Path) -> None:
@@ -376,8 +368,7 @@ def _compile(plan: _Build, cache: CacheFolder | None, refusal: str = "") -> Load
             reason = f"CC is {command!r}: {problem}" if command else str(problem)
             _print(f"that failed, so torch does the work, more slowly: {reason}")
             # a full disk or a killed compiler is no property of the compiler
-            lasting = isinstance(problem, CompilationError) and not problem.passing
-            if cache is not None and isinstance(problem, CompilationError) and lasting:
+            if cache and isinstance(problem, CompilationError) and not problem.passing:
                 with contextlib.suppress(OSError):
                     text = f"{reason}\n\n{problem.output[:LONGEST_RECORD]}\n"
                     cache.write(f"{plan.name}.failed", text.encode())

@@ -3,10 +3,8 @@
     CC                  the command, with arguments if need be; else the first of cc, gcc, clang
     PDNO_NATIVE_FLAGS   more arguments for the compiler, for example -fsanitize=address
 
-Written for gcc 12 and clang 14 and newer; others are tried. Warnings are switched off for users,
-whose compiler may know more of them than ours; `tests/native/test_sources.py` makes them errors.
-`hatch_build.py` uses this file where pdno and torch are not installed, so it imports nothing but
-the standard library.
+Written for gcc 12 and clang 14 and newer; others are tried. Warnings are errors in our tests only.
+`hatch_build.py` uses this file without pdno and torch: it imports the standard library alone.
 """
 
 import contextlib
@@ -67,11 +65,7 @@ class Compiler:
 
 @dataclass(frozen=True)
 class Sources:
-    """C files of a folder and their headers, contents by name; `main` names the library.
-
-    Copies of them are compiled, so that a library belongs to its digest even where somebody edits
-    the files meanwhile.
-    """
+    """C files and headers by name, of which copies are compiled; `main` names the library."""
 
     main: str
     texts: Mapping[str, bytes]
@@ -113,8 +107,8 @@ def find_compiler() -> Compiler:
         try:
             return _compiler(shlex.split(command))
         except (CompilationError, ValueError) as problem:
-            message = f"CC is {command!r}: {problem}; correct or unset it"
-            raise CompilationError(message) from problem
+            wrong = f"CC is {command!r}: {problem}"
+            raise CompilationError(f"{wrong}; correct or unset it") from problem
     for name in CANDIDATES:
         with contextlib.suppress(CompilationError):
             return _compiler([name])

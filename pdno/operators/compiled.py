@@ -1,9 +1,8 @@
 """The compiled kernels and GPU kernels as custom operators of torch, with their gradients.
 
-So `torch.compile` sees nodes with known shapes. Shapes and precisions are checked before anything
-is read. Derivatives beyond the first go through the reference, as does what torch transforms (see
-`pdno.spectral.tracing`). Hidden layers and x-factors on all rows are made again in the backward
-pass: for one sample they would be most of what a step keeps.
+Shapes and precisions are checked before anything is read. Derivatives beyond the first go through
+the reference. Hidden layers and x-factors on all rows are made again in the backward pass: for one
+sample they would be most of what a step keeps.
 """
 
 from collections.abc import Callable, Sequence
@@ -156,11 +155,11 @@ def _sizes(c: Tensor, b: Tensor, f_hat: Tensor, tables: Tensors, shape: Ints, ke
         if table.numel():
             places[axis] = table.shape[-1]
             check(f"table {axis}", table, torch.float32, shape[axis], places[axis])
+    nodes = 0
     if tables:
-        places[-1] = tables[0].shape[0] if tables[0].dim() else 0
-        check("basis", tables[0], torch.float32, places[-1], shape[-1])
+        places[-1] = nodes = tables[0].shape[0] if tables[0].dim() else 0
+        check("basis", tables[0], torch.float32, nodes, shape[-1])
     check("b", b, torch.float32, outputs, inputs, *places)
-    nodes = places[-1] if tables else 0
     if nodes % 4:
         raise ValueError(f"there are {nodes} nodes; the compiled operator takes a multiple of 4")
     return Sizes(tuple(shape), modes, len(f_hat), inputs, outputs, nodes)
@@ -215,8 +214,7 @@ def pairwise(
 ) -> Tensor:
     """Σ_i b_ji F⁻¹[c_ji f̂_i], (O, I, *K), (O, I, *N), (B, I, *K) -> (B, O, *N).
 
-    With tables, the basis ℓ (M, N_d) and those of the rows, it is b_ji = Σ_m A_jim ℓ_m, and
-    A (O, I, *P, M) is given for b.
+    With tables, ℓ (M, N_d) and those of rows, b_ji = Σ_m A_jim ℓ_m is given as A (O, I, *P, M).
     """
     sizes = _sizes(c, b, f_hat, tables, shape, kept)
     c, f_hat = _dense(c), _dense(f_hat)

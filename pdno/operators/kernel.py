@@ -2,10 +2,10 @@
 
     K[f]_j(y) = Σ_r Σ_i b_rij(y) F⁻¹[ c_rij(ξ) F[f_i](ξ) ](y)
 
-Where b does not depend on i, the sum over i is taken in frequency space (`contract`), and only the
-R·O results are transformed back. Where it does, I·O inverse transforms are needed, multiplied by b
-and added up at once (`pairwise`): no (B, O, I, *N) tensor exists, forward or backward. With b at
-nodes of each row, the sum over i comes before the rows are transformed.
+Where b does not depend on i, the sum over i is taken in frequency space (`contract`) before R·O
+inverse transforms. Where it does, I·O of them are multiplied by b and added up at once
+(`pairwise`): no (B, O, I, *N) tensor exists. With b at nodes of each row, the sum over i comes
+before the rows are transformed.
 
 On scattered points F takes values at those of the input, and F⁻¹ and b are evaluated at those of
 the output: the two sets need not have a point in common.
@@ -45,9 +45,8 @@ def choose_backend(
 ) -> Backend:
     """What computes an operator for fields like f on a grid, or a pointwise layer.
 
-    "native" are the compiled kernels, for float32 on a CPU, "triton" the GPU kernels, for float32
-    on CUDA and few modes, over which they sum; "reference" is plain torch: every device, precision
-    and method, any number of derivatives. Large `work` without the native code is warned of, once.
+    "native" are the compiled kernels, for float32 on a CPU, "triton" those for float32 on CUDA and
+    few modes; "reference" is plain torch. Large `work` without native code is warned of, once.
     """
     if method != "auto" or f.dtype != torch.float32 or is_transformed():
         return "reference"
@@ -159,10 +158,7 @@ def apply_planned(
 
 
 def prepare_values(values: SymbolValues, plan: Plan) -> Callable[[Tensor], Tensor] | None:
-    """K[f] without gradients by the compiled kernels alone, for dense f.
-
-    What `apply_planned` looks up for every f is looked up once; None where it is needed.
-    """
+    """`apply_planned` for dense f without gradients, all looked up before; None if it cannot."""
     values = _like(values, torch.empty(0, dtype=torch.float32))
     c, b, grid, kept = values.frequency, values.space, plan.grid, plan.kept
     if c.dim() != 3 + grid.dim or (b is not None and (len(c) > 1 or b.shape[2] == 1)):
@@ -237,11 +233,8 @@ def apply_projection(v: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) 
         return compiled.project(v, *weights)
     if is_traced() or v.device.type != "cpu":
         return reference.project(v, *weights)
-    samples = [(sample[None], *weights) for sample in v]
-    if not torch.is_grad_enabled():
-        return torch.cat([reference.project(*sample) for sample in samples])
-    parts = [checkpoint(reference.project, *sample, use_reentrant=False) for sample in samples]
-    return torch.cat(parts)
+    once = partial(checkpoint, reference.project, use_reentrant=False)
+    return torch.cat([once(sample, *weights) for sample in torch.split(v, 1)])
 
 
 # ---- scattered points ----

@@ -140,9 +140,8 @@ class Kernels:
     def _pack(self, f_hat: Tensor, basis: Tensor | None) -> tuple[Tensor, Tensor]:
         packed = _floats(self._call("packed_size", self.layer, 0))
         self._call("pack", f_hat, packed, self.layer)
-        if basis is None:
-            return packed, _floats(0)
-        return packed, basis.reshape(-1, 2, basis.shape[1]).transpose(1, 2).contiguous()
+        pairs = _floats(0, 1) if basis is None else basis
+        return packed, pairs.reshape(-1, 2, pairs.shape[1]).transpose(1, 2).contiguous()
 
     def forward(self, c: Tensor, b: Tensor, f_hat: Tensor, basis: Tensor | None = None) -> Tensor:
         """Out."""
@@ -203,10 +202,7 @@ def transform(
     source: Tensor,
     scaled: bool | None = None,
 ) -> Tensor:
-    """F⁻¹ of fields (B, C, *K), or `back`, of (B, C, *N), F.
-
-    Scaled otherwise they are the transposes of each other in the real inner products.
-    """
+    """F⁻¹, (B, C, *K) -> (B, C, *N), or `back`, F; scaled otherwise their transposes."""
     batch, channels = source.shape[:2]
     kernels = find_kernels(Sizes(shape, kept, batch * channels, 1, 1, fields=True))
     scaled = bool(back) if scaled is None else scaled
@@ -348,12 +344,7 @@ def _best_lanes(sizes: Sizes) -> tuple[str, int, int]:
 
 @dataclass(frozen=True)
 class Axis:
-    """N points, the kept modes and how many of them are >= 0.
-
-    A fast transform has two passes or more, and for tables the twiddle factors, the reversed
-    digits, where each frequency is left and the radices of the passes. A direct one has no passes,
-    and cosines, sines and the transposes of both.
-    """
+    """N points, the kept modes and how many of them are >= 0; tables as `make_axis` takes them."""
 
     points: int
     modes: int

@@ -40,10 +40,9 @@ MOST_KEPT = 64 * 2**20  # bytes of values that a symbol keeps
 
 @dataclass(frozen=True)
 class CachedLayer:
-    """What caching did to one operator.
+    """What caching did: from `full_rank` to `rank` inverse transforms per output channel.
 
-    It had `full_rank` and has `rank` inverse transforms per output channel; the `error` of the
-    x-factors is the largest one of an output channel, relative, in L2 over inputs and points.
+    The `error` of x-factors is the largest of an output, relative, in L2 over inputs and points.
     """
 
     rank: int
@@ -101,8 +100,7 @@ class HasSize(Protocol):
     """What says how many bytes it has."""
 
     @property
-    def nbytes(self) -> int:
-        """Bytes."""
+    def nbytes(self) -> int: ...
 
 
 Result = TypeVar("Result", bound=HasSize)
@@ -114,9 +112,9 @@ class _State(NamedTuple, Generic[Result]):
 
 
 class Kept(Generic[Result]):
-    """What functions of the weights of a module gave, by a key, until one of its weights changes.
+    """Results of functions of a module by a key, until one of its weights changes.
 
-    The oldest results go where all have more than `most` bytes. Copies and files have none.
+    The oldest ones go where all have more than `most` bytes. Copies and files have none.
     """
 
     def __init__(self, most: int) -> None:
@@ -197,10 +195,7 @@ class PseudoDifferentialOperator(RecordsArguments, nn.Module):
         *,
         output_grid: Grid | None = None,
     ) -> Tensor:
-        """K_a[f] on the grid of f, which is periodic unless given; or at the `output_grid`.
-
-        Each may be scattered `Points`; values are wanted on another grid through them.
-        """
+        """K_a[f] on the grid of f, periodic unless given, or on another; both may be `Points`."""
         where = grid or Grid(tuple(f.shape[2:]))
         if isinstance(where, Points) or output_grid is not None:
             return self._between_points(f, where, t, output_grid)

@@ -51,11 +51,8 @@ def pairwise(
     step = max(1, BUDGET // item)
     if step >= len(c) or is_traced():
         return some(c, b, f_hat)
-    parts = []
-    for j in range(0, len(c), step):
-        part = (c[j : j + step], b[j : j + step], f_hat)
-        with_graph = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in part)
-        parts.append(checkpoint(some, *part, use_reentrant=False) if with_graph else some(*part))
+    blocks = zip(torch.split(c, step), torch.split(b, step), strict=True)
+    parts = [checkpoint(some, *block, f_hat, use_reentrant=False) for block in blocks]
     return torch.cat(parts, dim=1)
 
 

@@ -17,9 +17,8 @@ The gradient ḡ_bj of the result goes the transposed way,
     p_nmk = Σ_s conj(e_sn) u_smk,    c̄_ji = Σ_b conj(f̂_bi) p_bji,    f̂̄_bi = Σ_j conj(c_ji) p_bji,
     b̄_ji(x) = Σ_b ḡ_bj(x) g_bji(x).
 
-Only u is in memory, within `BUDGET`. Each number of a result belongs to one program that adds in a
-fixed order, in full float32, so the same operands give the same bits. Shapes are checked in
-`compiled`. With `TRITON_INTERPRET=1` before the import the kernels run slowly on CPU tensors.
+Only u is in memory, within `BUDGET`. Each number of a result is added up by one program in a fixed
+order, in full float32. With `TRITON_INTERPRET=1` before the import the kernels run on CPU tensors.
 """
 
 from __future__ import annotations  # triton's names are not there where it is not installed

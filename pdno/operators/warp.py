@@ -3,9 +3,8 @@
     v(x) = Σ_k c_k Π_a β(M_a x_a - k_a),    ĉ(ξ) = v̂(ξ) / Π_a Σ_j β(j) cos(2πj ξ_a/M_a)
 
 The nodes k are those of a grid of M = refine · N points per axis, β is the centred B-spline of
-degree 3 ("cubic") or 5 ("quintic"). The spline passes through the trigonometric polynomial of v at
-all nodes: its prefilter is a division in frequency space, where the finer grid is made anyway.
-"keys" is cubic convolution, of order three, which has no prefilter.
+degree 3 ("cubic") or 5 ("quintic"), which passes through the trigonometric polynomial of v at all
+nodes. "keys" is cubic convolution, of order three, which has no prefilter.
 """
 
 import math

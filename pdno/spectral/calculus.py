@@ -114,10 +114,7 @@ def _resize_axis(f_hat: Tensor, position: int, n: int, m: int) -> Tensor:
 
 
 def interpolate(f: Tensor, old: Grid, new: Grid) -> Tensor:
-    """The spline through the samples f on `old`, at the points of `new`, (..., *N) -> (..., *M).
-
-    Cubic, axis by axis; it extrapolates beyond the first and the last point of a box.
-    """
+    """The cubic spline through f on `old`, at the points of `new`, (..., *N) -> (..., *M)."""
     old.check(f, "f")
     if new.dim != old.dim or new.periodic != old.periodic:
         cure = "make both periodic, or both a box, as in Grid(shape, periodic=False)"

@@ -1,8 +1,7 @@
 """Grids of the unit box [0, 1]^d: points x and integer modes ξ.
 
 A *periodic* grid samples the torus at x_i = (i + offset) / N, without the right end. A grid of a
-*box* includes both ends, x_i = i / (N - 1), or has its points inside cells, x_i = (i + offset) / N
-with offset 1/2 for cell centres. Lengths other than one belong to an equation.
+*box* includes both ends, x_i = i / (N - 1), or has its points in cells, x_i = (i + offset) / N.
 
 Frequencies ξ ∈ Z^d stand for e^{2πi ξ·x}. Real functions need only half of them: the last axis
 holds ξ_d = 0 .. N_d // 2, the others the order of the FFT (0, 1, ..., -2, -1).
@@ -137,10 +136,7 @@ class Grid:
         return field if inside is None else torch.where(inside, field, 0.0)
 
     def weigh(self, field: Tensor) -> Tensor:
-        """w^{1/2} u with quadrature weights w, so that sums of squares are integrals.
-
-        On a grid the weights are all alike and left out; outside of the domain they are zero.
-        """
+        """w^{1/2} u with quadrature weights w of points; on grids these are left out."""
         return self.cover(field)
 
     def by_sample(self, values: Tensor, field: Tensor) -> Tensor:

@@ -60,8 +60,8 @@ def sobolev_weights(grid: Grid, power: float, *, device: Device = None) -> Tenso
 def band_errors(prediction: Tensor, target: Tensor, *, dim: int, edges: list[int]) -> Tensor:
     """Share of the error that lies in each band of frequencies, relative to the whole target.
 
-    Shapes: (B, ..., *N) -> (B, bands). Band b holds edges[b] <= max_j |ξ_j| < edges[b + 1], the
-    last one goes on to the end; their squares add up to the square of the relative L2 error.
+    Shapes: (B, ..., *N) -> (B, bands). Band b holds edges[b] <= max_j |ξ_j| < edges[b + 1]; the
+    squares add up to that of the relative L2 error.
     """
     grid = Grid(tuple(target.shape[-dim:]))
     radius = grid.modes(device=target.device).abs().amax(dim=-1)

@@ -165,10 +165,7 @@ class Points(Grid):
         return self.cover(field) * self.by_sample(self.weights.sqrt(), field).to(field.dtype)
 
     def pad(self, fields: Sequence[Tensor | np.ndarray]) -> Tensor:
-        """Fields (C, P_b) of sets of different sizes as (B, C, P), with zeros where no point is.
-
-        A field (T, C, P_b) has frames.
-        """
+        """Fields (C, P_b) or (T, C, P_b) of sets of different sizes as (B, ..., P), with zeros."""
         parts = [torch.as_tensor(f) for f in fields]
         sizes = self.counts * (len(parts) if self.sets is None else 1)
         if len(parts) != len(sizes):

@@ -15,8 +15,7 @@ from pdno.symbols.base import Symbol, SymbolValues, Time, as_parameters
 class AnalyticSymbol(Symbol):
     """A symbol a(ξ) given by a formula, in float64.
 
-    On an even grid the mode N/2 stands for both signs in equal parts, so a symbol has the mean of
-    its two values there (of four where two axes meet); so does the spectral derivative.
+    On an even grid the mode N/2 stands for both signs: the value there is the mean of both.
     """
 
     hermitian = True
@@ -26,10 +25,7 @@ class AnalyticSymbol(Symbol):
 
     @abstractmethod
     def formula(self, xi: Tensor, t: Tensor) -> Tensor:
-        """a at integers ξ (*N^, d), as values (*N^), or (B, *N^) for times t (B, 1, ..., 1).
-
-        Symbols without time get t = 0; those of several outputs give (O, *N^).
-        """
+        """a at integers ξ (*N^, d): (*N^), (O, *N^), or (B, *N^) for times t (B, 1, ..., 1)."""
 
     def space(self, x: Tensor) -> Tensor | None:
         """b at points (*N, d), as values (*N); None for 1."""
@@ -147,10 +143,7 @@ class Gradient(AnalyticSymbol):
 
 
 class BiotSavart(AnalyticSymbol):
-    """2πi (ξ₂, -ξ₁) / 4π²|ξ|², the velocity (∂₂ψ, -∂₁ψ), -Δψ = ω, of a vorticity; of order -1.
-
-    In the plane, from one channel to two; zero at ξ = 0.
-    """
+    """2πi (ξ₂, -ξ₁) / 4π²|ξ|², 0 at ξ = 0: the velocity (∂₂ψ, -∂₁ψ), -Δψ = ω, of a vorticity."""
 
     class_order, dim = -1.0, 2
 

@@ -1,7 +1,7 @@
 """Symbols: the functions a(x, ξ) that define an operator K[f](x) = Σ_ξ a(x, ξ) f̂(ξ) e^{2πi ξ·x}.
 
 Fast operators need the separated form a_ij(x, ξ) = Σ_r b_rij(x) c_rij(ξ) (eq. 16 has one term)
-for each pair of an output j and an input i, in this order, as in the published weights.
+for each output j and input i; in tensors j comes first.
 """
 
 import math
@@ -138,18 +138,12 @@ class Symbol(RecordsArguments, nn.Module):
         return self.evaluate(grid, modes, t)
 
     def structure(self, t: Tensor | None = None) -> object:
-        """The same symbol as a `pdno.theory.expression.Expression`, for proofs; None without one.
-
-        Its components are the channel pairs, inputs last; t (P,) are time and PDE parameters.
-        """
+        """A `pdno.theory.expression.Expression` of the same symbol, all pairs, for proofs."""
         return None
 
 
 def as_parameters(t: Time, symbol: Symbol, like: Tensor) -> Tensor | None:
-    """Time and PDE parameters of a symbol: (P,) for all samples or (B, P), None without any.
-
-    A single one may come without the last axis, () or (B,).
-    """
+    """Time and PDE parameters, (P,) or (B, P); a single one may come as () or (B,)."""
     count = symbol.takes_time + symbol.pde_parameters
     names = f"{'time and ' if symbol.takes_time else ''}{symbol.pde_parameters} PDE parameters"
     if (t is None) == bool(count):
@@ -200,7 +194,7 @@ def full_values(values: SymbolValues, grid: Grid) -> Tensor:
 def apply_directly(a: Tensor, f: Tensor, grid: Grid, modes: Modes = None) -> Tensor:
     """K[f]_j(x) = Σ_i Σ_ξ a_ij(x, ξ) f̂_i(ξ) e^{2πi ξ·x} (eq. 11) by the double sum.
 
-    With values a (O, I, *N, *N^); (B, I, *N) -> (B, O, *N). O(|N|²) work and memory.
+    (O, I, *N, *N^), (B, I, *N) -> (B, O, *N) with O(|N|²) work and memory.
     """
     xi = grid.modes(modes).to(torch.float64).reshape(-1, grid.dim)
     _check_size(grid, xi)

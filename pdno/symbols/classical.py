@@ -108,8 +108,8 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
     def frequency_on(self, grid: Grid, modes: Modes, xi: Tensor, t: Tensor | None) -> Tensor:
         """The same on a grid, where structured symbols keep their structure.
 
-        ξ_j = N_j/2 stands for both signs: P and K, or (N + N*)/2, are their means there. With kept
-        modes k < N_j/2 the mode ξ_j = -k has no partner and would act by half at ξ_d = 0: it is 0.
+        ξ_j = N_j/2 stands for both signs: P and K, or (N + N*)/2, are means there. With kept modes
+        k < N_j/2 the mode ξ_j = -k has no partner: it is 0.
         """
         if not self.exact_structure:
             return self.frequency_factor(xi, t)
@@ -142,10 +142,7 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
         return None if t is None or not self.pde_parameters else t[..., -self.pde_parameters :]
 
     def _parts(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """What A ⟨ξ⟩^{-m} is made of, (N + N*)/2, or P (+ c) and K: (1 or 2, *K, C, C).
-
-        The matrices come with a leading B where each sample has PDE parameters of its own.
-        """
+        """Parts of A ⟨ξ⟩^{-m}: (N + N*)/2, or P (+ c) and K, (1 or 2, [B,] *K, C, C)."""
         omega, _ = _compactify(xi, self.order)
         points = append_parameters(omega, self._without_time(t))
         n = self.complex_matrix(self.real, self.imaginary, points)[0].movedim((0, 1), (-2, -1))
@@ -181,9 +178,8 @@ class ClassicalSymbol(SeparatedSymbol, options=NetworkOptions):
 class ParityMLP(SymbolMLP):
     """(N(ω) ± N(ω')) / 2 with ω' = (1, -ξ)/⟨ξ⟩, "even" or "odd" in ξ, or N(ω) itself, "none".
 
-    Re a even and Im a odd make a(x, -ξ) = conj a(x, ξ), so that real functions are mapped to real
-    ones. The last map of N is linear: to symmetrise the last hidden layer is enough; an odd
-    network has no bias there. N may depend on PDE parameters, after ω.
+    The last map of N is linear: to symmetrise the last hidden layer is enough; an odd network has
+    no bias there. N may depend on PDE parameters, after ω.
     """
 
     def __init__(

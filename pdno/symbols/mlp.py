@@ -1,8 +1,7 @@
 """The fully connected networks inside a symbol, and their activations with their orders.
 
 The order is that of a1(x) a2(ξ) for one frequency axis (proposition 1, appendix E). With more axes
-the derivatives of a unit σ(w·ξ + b) do not decay along rays orthogonal to w, and only the order of
-the values holds.
+only that of the values holds: derivatives of σ(w·ξ + b) do not decay along rays orthogonal to w.
 """
 
 from collections.abc import Callable
@@ -48,8 +47,7 @@ def get_activation(name: str) -> Callable[[Tensor], Tensor]:
 class SymbolMLP(nn.Module):
     """linear_in, σ, `layers` times (linear, σ), linear_out; (..., d) -> (..., out_features).
 
-    `layers` counts as the paper's "#layers" does. `first_activation` comes after `linear_in`; the
-    published 2D code has GELU there whatever σ is.
+    `first_activation` comes after `linear_in`; the published 2D code has GELU there.
     """
 
     def __init__(

@@ -60,11 +60,7 @@ class SeparatedSymbol(Symbol):
         self.network = record.layers, record.hidden, record.activation, record.first_activation
 
     def frequency_factor(self, xi: Tensor, t: Tensor | None) -> Tensor:
-        """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex.
-
-        Here that of two networks, `real` and `imaginary`, of ξ and the parameters t, (P,), or
-        (B, P), which puts B after I; None without any.
-        """
+        """c at ξ / frequency_scale, (*K, d) -> (R, O, I, *K) complex; t (B, P) puts B after I."""
         return self.complex_matrix(self.real, self.imaginary, append_parameters(xi, t))
 
     def complex_matrix(self, real: SymbolMLP, imaginary: SymbolMLP, points: Tensor) -> Tensor:
@@ -238,10 +234,8 @@ class TrunkSymbol(SeparatedSymbol, options=NetworkOptions):
 
         (Re a2, Im a2) = linear(trunk(φ(ξ))),    φ(ξ) = ( ξ/⟨ξ⟩_s, s/⟨ξ⟩_s  for s = 1, 4 )
 
-    where ⟨ξ⟩_s = (s² + |ξ|²)^{1/2}. φ lies on half spheres, where R^d is a bounded set with the
-    directions of infinity as its rim, so with a smooth activation a2 is in S^0_{1,0} in every
-    dimension (docs/theory_symbol_classes.md). `space_hidden` is the width of a1; None for that of
-    the trunk.
+    where ⟨ξ⟩_s = (s² + |ξ|²)^{1/2}. With a smooth activation a2 is in S^0_{1,0} in every dimension
+    (docs/theory_symbol_classes.md). `space_hidden` is the width of a1; None for that of the trunk.
     """
 
     def __init__(
@@ -276,8 +270,7 @@ class TrunkSymbol(SeparatedSymbol, options=NetworkOptions):
 class TableSymbol(Symbol):
     """a_ij(ξ) = R_ij(ξ), one free complex number per pair and kept mode (eq. 3).
 
-    Stored as real numbers (O, I, *K^, 2); rows hold ξ = 0..k-1 and then -k..-1, so the published
-    corner blocks lie one after the other. Nothing makes R smooth in ξ.
+    Stored as real numbers (O, I, *K^, 2); rows hold ξ = 0..k-1 and then -k..-1.
     """
 
     hermitian = True  # it is defined by what acts; of every order, as it is finite

@@ -1,9 +1,8 @@
 """Interpolation of smooth factors from few nodes along an axis, b(r, y) = Σ_m ℓ_m(y) b(r, y_m).
 
-Where M nodes of each row give b to the precision of float32, a network of x is evaluated there
-only, and the operator needs M transforms of rows instead of one for each input channel. Nodes are
-Chebyshev's, for periodic b equally spaced ones. M is measured from weights alone, so that a
-resumed run makes the same choices.
+Where M nodes of each row give b to the precision of float32, the operator needs M transforms of
+rows instead of one per input channel. Nodes are Chebyshev's, for periodic b equally spaced ones. M
+is measured from weights alone, so that a resumed run makes the same choices.
 """
 
 import math

@@ -35,8 +35,8 @@ class ExactScales(RecordsArguments, nn.Module):
 class InputScale(ExactScales):
     """The scales of one model, one or one per axis, as buffers that are saved with its weights.
 
-    Without a frequency scale the kept modes span [-4, 4]; where all are kept, those of the first
-    grid that the model is used on. Until then the scale is saved as 0.
+    Without a frequency scale the kept modes span [-4, 4], or all modes of the first grid that the
+    model is used on; until then the scale is saved as 0.
     """
 
     coordinate: Tensor
