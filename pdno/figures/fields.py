@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -67,23 +68,23 @@ Show = Callable[[Panel], None]
 
 def signed(*fields: Array) -> Style:
     """A diverging map with the same range on both sides of zero, for some arrays together."""
-    largest = max((float(np.abs(_numbers(field)).max()) for field in fields), default=0.0)
+    largest = max((max(map(abs, _ends(field))) for field in fields), default=0.0)
     limit = largest if 0 < largest < np.inf else 1.0
     return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
 
 
 def field_style(truth: Array) -> Style:
     """Diverging for a field with both signs, sequential for others, also nearly so."""
-    low, high = float(_numbers(truth).min()), float(_numbers(truth).max())
+    low, high = _ends(truth)
     if min(-low, high) > ONE_SIGN * max(-low, high):
         return signed(truth)
     return {"cmap": "viridis", "vmin": low, "vmax": high}
 
 
-def _numbers(field: Array) -> Array:
-    """The values that are not NaN, as outside of a domain; all where none is a number."""
+def _ends(field: Array) -> tuple[float, float]:
+    """Least and largest value; values outside of a domain are NaN."""
     numbers = field[~np.isnan(field)]
-    return numbers if numbers.size else field
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else (np.nan, np.nan)
 
 
 def draw_field(axes: Axes, panel: Panel) -> Show:
@@ -97,30 +98,33 @@ def draw_field(axes: Axes, panel: Panel) -> Show:
     if panel.points is not None and panel.points.shape[1] > 1:
         return _draw_points(axes, panel)
     if len(shape) == 1:
-        axes.set_xlabel(x, labelpad=1, fontsize=8)
+        _label(axes, x)
         return _draw_lines(axes, panel)
-    extent, edges = None, np.cumsum((shape[0], shape[0], shape[1]))
+    extent = None
     if len(shape) == 3:
-        axes.set(yticks=[], xticks=edges + (0, 1, 2) - np.array(shape)[[0, 0, 1]] / 2 - 0.5)
-        axes.set_xlabel("slices through the middle", labelpad=1, fontsize=8)
-        axes.set_xticklabels([f"{x}₁, {x}₂", f"{x}₁, {x}₃", f"{x}₂, {x}₃"])
-    elif low is None:
+        middles = np.cumsum((shape[0], shape[0], shape[1])) - np.array(shape)[[0, 0, 1]] / 2
+        names = [f"{x}₁, {x}₂", f"{x}₁, {x}₃", f"{x}₂, {x}₃"]
+        axes.set(yticks=[], xticks=middles + (0, 1, 2) - 0.5, xticklabels=names)
+        _label(axes, "slices through the middle")
+    else:
+        _label(axes, f"{x}₁", f"{x}₂")
+    if len(shape) == 2 and low is None:
         extent = (0.0, 1.0, 0.0, 1.0)
         axes.set(xticks=[0, 1], yticks=[0, 1])
-    else:
+    elif len(shape) == 2 and low is not None:
         extent = (low[0] - 0.5, low[0] + shape[0] - 0.5, low[1] - 0.5, low[1] + shape[1] - 0.5)
-    if len(shape) == 2:
-        axes.set_xlabel(f"{x}₁", labelpad=1, fontsize=8)
-        axes.set_ylabel(f"{x}₂", labelpad=1, fontsize=8)
     image = axes.imshow(_as_image(panel), extent=extent, **panel.style)
     _add_colour_bar(axes, image)
     return lambda panel: image.set_data(_as_image(panel))
 
 
+def _label(axes: Axes, x: str, y: str = "") -> None:
+    axes.set_xlabel(x, labelpad=1, fontsize=8)
+    axes.set_ylabel(y, labelpad=1, fontsize=8)
+
+
 def _add_colour_bar(axes: Axes, drawn: ScalarMappable) -> None:
-    figure = axes.get_figure()
-    assert figure is not None
-    figure.colorbar(drawn, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)
+    axes.figure.colorbar(drawn, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)
 
 
 def _draw_points(axes: Axes, panel: Panel) -> Show:
@@ -128,8 +132,7 @@ def _draw_points(axes: Axes, panel: Panel) -> Show:
     assert panel.points is not None
     x, y = panel.points[:, 0], panel.points[:, 1]
     axes.set(xlim=(0, 1), ylim=(0, 1), xticks=[0, 1], yticks=[0, 1], aspect="equal")
-    axes.set_xlabel("x₁", labelpad=1, fontsize=8)
-    axes.set_ylabel("x₂", labelpad=1, fontsize=8)
+    _label(axes, "x₁", "x₂")
     drawn: ScalarMappable
     if panel.points.shape[1] == 2 and len(x) > 3:
         triangles = Triangulation(x, y)
@@ -198,18 +201,18 @@ def panels_of(
     Of one axis they share a panel, with error bars around the prediction; of more axes those have
     a map.
     """
-    style = field_style(target)
+    panel, style = partial(Panel, points=points), field_style(target)
     if prediction is None:
-        return [Panel(name, target, style)]
+        return [panel(name, target, style)]
     error = prediction - target
-    last = Panel("error", error, signed(error))
+    last = panel("error", error, signed(error))
     if target.ndim == 2 and (points is None or points.shape[1] == 1):
         ends = prediction if band is None else np.stack([prediction - band, prediction + band])
         style["vmin"] = min(style["vmin"], float(ends.min()))
         style["vmax"] = max(style["vmax"], float(ends.max()))
-        return [Panel(name, prediction, style, band=band, target=target), last]
-    panels = [Panel(name, target, style), Panel("prediction", prediction, style), last]
-    return panels if band is None else [*panels, Panel("error bars ±", band, field_style(band))]
+        return [panel(name, prediction, style, band=band, target=target), last]
+    panels = [panel(name, target, style), panel("prediction", prediction, style), last]
+    return panels if band is None else [*panels, panel("error bars ±", band, field_style(band))]
 
 
 def draw_panels(rows: Iterable[Iterable[Axes]], panels: Sequence[Sequence[Panel | None]]) -> None:
@@ -250,7 +253,6 @@ def plot_sample(
         panels = list[Panel]()
         if c < counts[1]:
             panels = panels_of(after, *(field[:, c] for field in frames), points=after_points)
-            panels = [panel._replace(points=after_points) for panel in panels]
         if not times:
             rows.append([first, *(panel.at(0) for panel in panels)])
         for row, panel in enumerate(panels if times else ()):
@@ -258,14 +260,20 @@ def plot_sample(
             labels = [f", t = {t:g}" * (row == 0) for t in times or ()]
             line = [p._replace(title=panel.title + labels[k]) for k, p in shown.items()]
             rows.append([None if row else first, *line])
-    return _figure_of(rows, title)
+    return draw_rows(rows, title)
 
 
-def _figure_of(rows: Sequence[Sequence[Panel | None]], title: str = "") -> Figure:
+def draw_rows(
+    rows: Sequence[Sequence[Panel | None]], title: str = "", names: Sequence[str] = ()
+) -> Figure:
+    """A figure with these rows of panels, which may have names."""
     width = max(map(len, rows))
     volume = any(panel is not None and panel.values.ndim == 3 for row in rows for panel in row)
     figure = Figure(figsize=((4.2 if volume else 2.3) * width, 2.0 * len(rows) + 0.3))
-    draw_panels(figure.subplots(len(rows), width, squeeze=False), rows)
+    axes = figure.subplots(len(rows), width, squeeze=False)
+    draw_panels(axes, rows)
+    for (first, *_), name in zip(axes, names, strict=False):
+        first.set_ylabel(name)
     figure.suptitle(title, fontsize=10)
     return figure
 
@@ -344,8 +352,7 @@ def animate_sample(
 
 def centred(values: Array) -> Array:
     """From the order 0, 1, ..., -2, -1 of all frequency axes but the last to -k, ..., k - 1."""
-    axes = tuple(range(2, values.ndim - 1))
-    return np.roll(values, [values.shape[axis] // 2 for axis in axes], axes)
+    return np.fft.fftshift(values, tuple(range(2, values.ndim - 1)))
 
 
 def lowest_modes(values: Array) -> list[float]:
@@ -371,7 +378,7 @@ def plot_symbol_layer(frequency: Array, space: Array | None) -> Figure:
         ]
         for j in range(outputs)
     ]
-    return _figure_of(rows)
+    return draw_rows(rows)
 
 
 @figure_style()
@@ -382,20 +389,16 @@ def plot_phase_space(symbols: Mapping[str, Mapping[str, Any]]) -> Figure:
     """
     figure = Figure(figsize=(8.4, 2.5 * len(symbols)))
     rows = figure.subplots(len(symbols), 3, squeeze=False)
+    titles = {"learned": "learned |a(x, ξ)|", "true": "solver", "difference": "|learned - solver|"}
     for row, (name, symbol) in zip(rows, symbols.items(), strict=True):
         most = float(np.max([symbol["learned"], symbol["true"]]))
-        maps = {
-            "learned |a(x, ξ)|": (symbol["learned"], most),
-            "solver": (symbol["true"], most),
-            "|learned - solver|": (symbol["difference"], None),
-        }
         extent = (0.0, 1.0, symbol["xi"][0] - 0.5, symbol["xi"][-1] + 0.5)
-        for axes, (title, (values, limit)) in zip(row, maps.items(), strict=True):
-            image = axes.imshow(
-                np.transpose(values), extent=extent, aspect="auto", vmin=0.0, vmax=limit
-            )
+        for axes, (key, title) in zip(row, titles.items(), strict=True):
+            style = {"vmin": 0.0, "vmax": None if key == "difference" else most}
+            values = np.transpose(symbol[key])
+            image = axes.imshow(values, extent=extent, aspect="auto", **style)
             figure.colorbar(image, ax=axes)
             axes.set_title(title, fontsize=8)
             axes.set(xlabel="x₁", ylabel="ξ₁")
-        row[0].set_ylabel(f"{name}\nξ₁" if name else "ξ₁")
+        row[0].set_ylabel(f"{name}\nξ₁".lstrip())
     return figure

@@ -6,8 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from pdno.data.problems import PROBLEMS
-from pdno.figures.style import Figure
-from pdno.paper import figures_errors, figures_fields, figures_symbols, tables
+from pdno.paper import figures_errors, figures_fields, tables
 from pdno.paper.claims import CLAIMS, Assessment, assess, claims_table
 from pdno.paper.published import SOURCE, Budget, describe_budgets
 from pdno.paper.results import Exhibit, Results
@@ -17,17 +16,16 @@ from pdno.report.tables import MISSING, Table, html_note
 from pdno.runs.run import Run
 
 LINK = "https://arxiv.org/abs/2201.11967"
-AnyExhibit = Exhibit[Table] | Exhibit[Figure]
 
 
-def _exhibits(*modules: ModuleType) -> list[AnyExhibit]:
+def _exhibits(*modules: ModuleType) -> list[Exhibit]:
     """Those of the paper by their number, then ours as they stand in the modules."""
     exhibits = [x for module in modules for x in vars(module).values() if isinstance(x, Exhibit)]
     return sorted(exhibits, key=lambda x: (not x.number, x.key if x.number else ""))
 
 
 TABLES = _exhibits(tables)
-FIGURES = _exhibits(figures_fields, figures_errors, figures_symbols)
+FIGURES = _exhibits(figures_errors, figures_fields)
 
 
 def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run]) -> None:
@@ -45,12 +43,11 @@ def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run])
     claims = claims._replace(body=claims_table(tested).html())
     page.chapters.append(Chapter("Claims of the paper", [claims] * bool(tested)))
     sections = {exhibit.key: _section(page, exhibit, results) for exhibit in every}
-    groups: dict[str, Sequence[AnyExhibit]] = {
-        "Tables of the paper": TABLES,
-        "Figures of the paper": [x for x in FIGURES if x.number],
-        "More figures": [x for x in FIGURES if not x.number],
-    }
-    for title, exhibits in groups.items():
+    for title, exhibits in (
+        ("Tables of the paper", TABLES),
+        ("Figures of the paper", [x for x in FIGURES if x.number]),
+        ("More figures", [x for x in FIGURES if not x.number]),
+    ):
         made = [section for x in exhibits if (section := sections[x.key])]
         page.chapters.append(Chapter(title, made))
     missing = [x for x in every if sections[x.key] is None]
@@ -61,26 +58,25 @@ def add_paper_chapters(page: Page, folders: Sequence[Path], runs: Sequence[Run])
         f'The paper: <a href="{LINK}">{SOURCE}</a>. A budget is the amount of training: '
         "paper is as much as in the paper, small is less, smoke shows only that all runs."
     )
-    left_out = (run.folder.name for n in results.left_out if (run := results.run(n)))
-    if names := html.escape(", ".join(sorted(left_out))):
-        larger = "as there are larger trainings of the same"
-        page.introduction.append(f"Not in the tables of the paper, {larger}: {names}.")
+    left_out = [run.folder.name for n in results.left_out if (run := results.run(n))]
+    if left_out:
+        why = "Not in the tables of the paper, as there are larger trainings of the same"
+        page.introduction.append(f"{why}: {html.escape(', '.join(sorted(left_out)))}.")
 
 
-def _section(page: Page, exhibit: AnyExhibit, results: Results) -> Section | None:
+def _section(page: Page, exhibit: Exhibit, results: Results) -> Section | None:
     """A table or figure with the commands that make such runs and the budget of its runs."""
     made = exhibit(results)
     if made is None:
         return None
     networks = {study: ours for study in exhibit.studies if (ours := results.study(study))}
-    codes = [_code(s, *sorted({Budget.of(n).level for n in ours})) for s, ours in networks.items()]
+    codes, budgets = list[str](), list[tuple[str, Budget]]()
+    for study, ours in networks.items():
+        some = [(study if len(networks) > 1 else n.model, Budget.of(n)) for n in ours]
+        codes.append(_code(study, *sorted({budget.level for _, budget in some})))
+        budgets += some
     if not codes:
         codes = [_code(s) for s in exhibit.studies if s in ("resources", SYMBOL_COMMAND)]
-    budgets = [
-        (study if len(networks) > 1 else network.model, Budget.of(network))
-        for study, ours in networks.items()
-        for network in ours
-    ]
     note = f"Such runs: {', '.join(codes)}." if codes else ""
     if budgets:
         note += f" Budget: {html.escape(describe_budgets(budgets))}."
@@ -90,7 +86,7 @@ def _section(page: Page, exhibit: AnyExhibit, results: Results) -> Section | Non
     return page.figure(exhibit.key, exhibit.heading, made, exhibit.caption, note)
 
 
-def _not_run(missing: Sequence[AnyExhibit], untested: Sequence[Assessment]) -> Section | None:
+def _not_run(missing: Sequence[Exhibit], untested: Sequence[Assessment]) -> Section | None:
     """One folded list of the tables, figures and claims that other runs would fill."""
     lines = [f"{html.escape(x.heading)}: {' or '.join(map(_code, x.studies))}" for x in missing]
     for claim, _, numbers, budget in untested:

@@ -1,19 +1,39 @@
-"""Fields: test samples as the networks see them, and the symbol of the heat equation."""
+"""Fields and symbols: test samples, learned symbols and certificates, and the diagrams 2 and 6."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import matplotlib
 import numpy as np
 
-from pdno.figures.fields import Array, Panel, Style, draw_panels, field_style, signed
-from pdno.figures.style import Axes, Figure, spread
-from pdno.paper.results import Results, exhibit, require
+from pdno.data.problems import PROBLEMS
+from pdno.evaluation.symbol_recovery import EXCITED
+from pdno.figures.curves import draw_growth
+from pdno.figures.fields import (
+    Array,
+    Panel,
+    Style,
+    draw_rows,
+    field_style,
+    lowest_modes,
+    plot_phase_space,
+    signed,
+)
+from pdno.figures.style import COLOURS, Axes, Figure, grid_of_panels, spread
+from pdno.interface.records import Options
+from pdno.paper.published import PDNO
+from pdno.paper.results import Results, exhibit, of_network, require
+from pdno.report.page import symbol_values
 from pdno.runs.run import Run
 
 Choice = Literal["lowest", "median", "highest"]
-EXCITED = 0.1  # weight from which on a mode counts as excited, see pdno.evaluation
+LARGEST_DRAWN = 16  # |ξ_j| of a velocity law
+MOVING = 0.01  # share of the mode that moves the flow most, above which data excite a mode
+DRAWN_CHANNELS = ((0, 0), (0, 1))
+"""Output and input channel of the drawn pairs."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +87,6 @@ def plot_comparison(results: Results) -> Figure:
     return draw_rows([above, below])
 
 
-@exhibit("figure-12-lowest")
-def plot_lowest(results: Results) -> Figure:
-    return plot_frames(results, "lowest")
-
-
-@exhibit("figure-13-highest")
-def plot_highest(results: Results) -> Figure:
-    return plot_frames(results, "highest")
-
-
 def plot_frames(results: Results, choice: Choice) -> Figure:
     """One test sample at a few times, and the predictions of it."""
     sample = choose_sample(results, "navier-stokes", choice)
@@ -84,25 +94,16 @@ def plot_frames(results: Results, choice: Choice) -> Figure:
     require(sample.target.ndim == 3)
     styles = {k: field_style(sample.target[k]) for k in spread(len(times), 4)}
     truth = [Panel(f"t = {times[k]:g}", sample.target[k], style) for k, style in styles.items()]
-    predicted = [
-        [
-            Panel(f"{sample.frame_error(run, k):.3g}", frames[k], style)
-            for k, style in styles.items()
-        ]
-        for run, frames in sample.predictions.items()
-    ]
-    names = [f"{name}\nx₂" for name in ("truth", *(run.model for run in sample.predictions))]
-    return draw_rows([truth, *predicted], names)
+    rows, names = [truth], ["truth\nx₂"]
+    for run, frames in sample.predictions.items():
+        errors = {k: f"{sample.frame_error(run, k):.3g}" for k in styles}
+        rows.append([Panel(errors[k], frames[k], style) for k, style in styles.items()])
+        names.append(f"{run.model}\nx₂")
+    return draw_rows(rows, names=names)
 
 
-def draw_rows(panels: Sequence[Sequence[Panel | None]], names: Sequence[str] = ()) -> Figure:
-    columns = max(map(len, panels))
-    figure = Figure(figsize=(max(2.1 * columns + 0.3, 4.0), 1.9 * len(panels) + 0.3))
-    rows = figure.subplots(len(panels), columns, squeeze=False)
-    draw_panels(rows, panels)
-    for row, name in zip(rows, names, strict=False):
-        row[0].set_ylabel(name)
-    return figure
+plot_lowest = exhibit("figure-12-lowest")(partial(plot_frames, choice="lowest"))
+plot_highest = exhibit("figure-13-highest")(partial(plot_frames, choice="highest"))
 
 
 @exhibit("figure-08-heat-solution")
@@ -119,7 +120,7 @@ def plot_heat_solution(results: Results) -> Figure:
         (f"predicted, error {error:.3g}", predicted, values),
         ("predicted − exact", predicted - truth, signed(predicted - truth)),
     )
-    _draw_over_time(figure.subplots(1, 3, sharey=True), "x", x, times, panels)
+    _draw_maps(figure.subplots(1, 3, sharey=True), ("x", "t"), (x, times), panels)
     return figure
 
 
@@ -141,19 +142,23 @@ def plot_heat_symbol(results: Results) -> Figure:
     )
     figure = Figure(figsize=(6.2, 6.6))
     rows = figure.subplots(3, 1, sharex=True)
-    _draw_over_time(rows, "ξ", xi, times, panels)
+    _draw_maps(rows, ("ξ", "t"), (xi, times), panels)
     if weight.min() < EXCITED <= weight.max():
         rows[-1].contour(xi, times, weight, levels=[EXCITED], colors="black", linewidths=1)
     return figure
 
 
-def _draw_over_time(
-    row: Iterable[Axes], name: str, x: Array, t: Array, panels: Sequence[tuple[str, Array, Style]]
+def _draw_maps(
+    row: Iterable[Axes],
+    names: tuple[str, str],
+    positions: tuple[Array, Array],
+    panels: Sequence[tuple[str, Array, Style]],
 ) -> None:
+    """Title, values and colours of each panel, over two axes by their names and positions."""
     for axes, (title, values, style) in zip(row, panels, strict=True):
-        image = axes.pcolormesh(x, t, values, shading="nearest", **style)
+        image = axes.pcolormesh(*positions, values, shading="nearest", **style)
         axes.figure.colorbar(image, ax=axes)
-        axes.set(title=title, xlabel=name, ylabel="t")
+        axes.set(title=title, xlabel=names[0], ylabel=names[1])
 
 
 @exhibit("figure-07-heat-space")
@@ -171,4 +176,166 @@ def plot_heat_space(results: Results) -> Figure:
     left.legend()
     right.plot(times, space.std(axis=1), marker="o", markersize=3)
     right.set(xlabel="t", ylabel="standard deviation over x")
+    return figure
+
+
+@exhibit("figure-05-symbols")
+def plot_symbols(results: Results) -> Figure:
+    networks = [of_network(results.shown("navier-stokes"), name) for name in (PDNO, "FNO")]
+    rows, names = [], []
+    for run in [run for network in networks if network and (run := results.run(network))]:
+        blocks = symbol_values(run)
+        for j, i in DRAWN_CHANNELS if blocks and blocks[0].ndim == 4 else ():
+            if j < blocks[0].shape[0] and i < blocks[0].shape[1]:
+                low, values = lowest_modes(blocks[0]), [block[j, i] for block in blocks]
+                panels = [Panel(f"block {k}", v, signed(v), low) for k, v in enumerate(values, 1)]
+                rows.append(panels)
+                # the paper counts from 1 and names the input first
+                names.append(f"{run.model}\na_{i + 1}{j + 1}\nξ₂")
+    return draw_rows(require(rows), names=names)
+
+
+def _inspected(results: Results, part: str) -> list[tuple[str, Options]]:
+    """Name and report of each network that `pdno symbol` has looked into, where it has a part."""
+    runs = [run for network in results.every_network if (run := results.run(network))]
+    reports = [(f"{run.metadata.study}: {run.model}", run.symbol_report) for run in runs]
+    return require([(name, report) for name, report in reports if report.get(part)])
+
+
+@exhibit("phase-space")
+def plot_phase_spaces(results: Results) -> Figure:
+    reports = _inspected(results, "phase_space")
+    return plot_phase_space({name: report["phase_space"] for name, report in reports})
+
+
+@exhibit("certificates")
+def plot_certificates(results: Results) -> Figure:
+    reports = _inspected(results, "layers")
+    figure, panels = grid_of_panels(len(reports), 3, 3.0, 2.6)
+    for axes, (name, report) in zip(panels, reports, strict=True):
+        layer = report["layers"][0]
+        draw_growth(axes, layer["radii"], layer["curves"])
+        answer = "proved" if layer["accepted"] else layer.get("assessment", "not proved")
+        axes.set_title(f"{name}\nS^{float(report['order']):g}: {answer}", fontsize=8)
+        axes.set_xlabel("|ξ|")
+        axes.legend(fontsize=6)
+    return figure
+
+
+@exhibit("velocity-law")
+def plot_velocity_law(results: Results) -> Figure:
+    run = results.best_run("navier-stokes-substeps", "velocity.learned")
+    xi, learned, exact, weight = (
+        run.array(f"velocity.{name}") for name in ("xi", "learned", "exact", "weight")
+    )
+    size = np.linalg.norm(xi, axis=-1)
+    kept = (np.abs(xi) <= LARGEST_DRAWN).all(axis=-1) & (size > 0)
+    x, y = xi[kept].T.astype(int)
+    positions = np.arange(x.min(), x.max() + 1), np.arange(y.min(), y.max() + 1)
+
+    def scaled(b: Array) -> Array:
+        """2π|ξ| b₁(ξ), for Biot-Savart i ξ₂/|ξ|: as large at every frequency."""
+        values = np.full((len(positions[1]), len(positions[0])), np.nan)
+        values[y - y.min(), x - x.min()] = (2 * np.pi * size * b[0])[kept]
+        return values
+
+    law, truth = scaled(learned), scaled(exact)
+    style: Style = {"cmap": "RdBu_r", "vmin": -1.2, "vmax": 1.2}
+    panels = (
+        ("learned 2π|ξ| Im b₁(ξ)", law, style),
+        ("Biot-Savart, ξ₂/|ξ|", truth, style),
+        ("learned − exact", law - truth, Style(cmap="RdBu_r", vmin=-0.2, vmax=0.2)),
+    )
+    figure = Figure(figsize=(9.6, 2.6))
+    row = figure.subplots(1, 3, sharey=True)
+    _draw_maps(row, ("ξ₁", "ξ₂"), positions, panels)
+    share = np.linalg.norm(weight * exact, axis=0)[kept]
+    for axes in row:
+        axes.tricontour(x, y, share / share.max(), levels=[MOVING], colors="black")
+    return figure
+
+
+# Diagrams, drawn from the specification of a run
+
+BLACK, (BLUE, ORANGE, GREEN) = "black", COLOURS[:3]
+DRAWN_INPUTS, DRAWN_OUTPUTS = 3, 2  # as in the paper
+STUDIES = ("navier-stokes", "darcy", "burgers", "heat")
+"""A run of the first one that there is is drawn."""
+Node = tuple[float, float, str, str]
+"""Place, text and colour of a box."""
+
+
+def _specified(results: Results, *kinds: str) -> tuple[Run, Options]:
+    runs = [run for study in STUDIES for n in results.shown(study) if (run := results.run(n))]
+    networks = [(run, run.experiment.network.model_dump()) for run in runs if run.experiment]
+    pairs = [pair for pair in networks if pair[1]["kind"] in kinds and pair[1]["depends_on_x"]]
+    # the paper's way of training first; the networks are the same
+    return min(require(pairs), key=lambda pair: not pair[0].metadata.of_paper)
+
+
+@exhibit("figure-02-operator")
+def plot_operator(results: Results) -> Figure:
+    run, network = _specified(results, "pdno", "pdio")
+    hidden = [network["symbol_hidden"]] * (int(network["symbol_layers"]) + 1)
+    dim = PROBLEMS[run.metadata.study].dim + bool(network.get("takes_time"))
+    chain = " → ".join(map(str, [dim, *hidden, int(network.get("width", 1)) ** 2]))
+    signs = ("f(x)", "F", "×", "F⁻¹", "×", "K f(x)")
+    nodes: list[Node] = [
+        (2.1 * k + 0.8, 1.0, sign, ORANGE if sign.startswith("F") else BLACK)
+        for k, sign in enumerate(signs)
+    ]
+    text = f"{chain}\n{network['activation']}"
+    nodes += [(5.0, 3.0, f"a2(ξ)\n{text}, Re and Im", BLUE), (9.2, 3.0, f"a1(x)\n{text}", BLUE)]
+    edges = [*itertools.pairwise(range(len(signs))), (6, 2), (7, 4)]
+    kept = "all modes" if network.get("modes") is None else f"k_max = {network['modes']}"
+    return _diagram(f"{run.metadata.study}: {run.model}", nodes, edges, note=kept)
+
+
+@exhibit("figure-06-block")
+def plot_block(results: Results) -> Figure:
+    run, network = _specified(results, "pdno")
+    width = int(network["width"])
+    inputs, outputs = min(width, DRAWN_INPUTS), min(width, DRAWN_OUTPUTS)
+    nodes: list[Node] = []
+    for i in range(inputs):
+        nodes += [(0.9, -2.0 * i, f"v_{i + 1}", BLACK), (2.8, -2.0 * i, "F", ORANGE)]
+    for j in range(outputs):
+        y = -2.0 * inputs / outputs * (j + 0.25)
+        nodes += [(9.5, y, "Σ, σ", GREEN), (11.3, y, f"v_{j + 1}", BLACK)]
+    sums = [2 * (inputs + j) for j in range(outputs)]
+    pairs = list(itertools.product(range(inputs), range(outputs)))
+    edges = [(k, k + 1) for k in (*range(0, 2 * inputs, 2), *sums)]
+    edges += [(2 * i + 1, sums[j]) for i, j in pairs]
+    for i, j in pairs:  # on the way from F to the sum
+        (x, y, *_), (end, down, *_) = nodes[2 * i + 1], nodes[sums[j]]
+        share = 0.24 + 0.42 * j
+        text = f"a2_{i + 1}{j + 1}, F⁻¹, a1_{i + 1}{j + 1}"
+        nodes.append((x + share * (end - x), y + share * (down - y), text, BLUE))
+    title = f"{run.metadata.study}: {run.model}: {network['layers']} blocks of {width} channels"
+    note = f"{inputs} of {width} inputs and {outputs} of {width} outputs drawn; dashed: W"
+    return _diagram(title, nodes, edges, [(2 * i, sums[j]) for i, j in pairs], note)
+
+
+def _diagram(
+    title: str,
+    nodes: Sequence[Node],
+    edges: Iterable[tuple[int, int]],
+    dashed: Iterable[tuple[int, int]] = (),
+    note: str = "",
+) -> Figure:
+    """Boxes, and arrows between them by their numbers."""
+    heights = [y for _, y, _, _ in nodes]
+    low, high = min(heights) - 1.5, max(heights) + 1
+    figure = Figure(figsize=(7.2, max(2.8, 0.7 * (high - low))))
+    axes = figure.subplots()
+    axes.set(xlim=(0, 12.2), ylim=(low, high), title=title)
+    axes.set_axis_off()
+    for x, y, text, colour in nodes:
+        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": colour}
+        axes.text(x, y, text, fontsize=8, bbox=box, ha="center", va="center", zorder=3)
+    for line, pairs in (("-", edges), ("--", dashed)):
+        arrow = {"arrowstyle": "->", "linestyle": line, "shrinkA": 14, "shrinkB": 14}
+        for start, end in pairs:
+            axes.annotate("", nodes[end][:2], nodes[start][:2], arrowprops=arrow, zorder=1)
+    axes.text(6.0, low + 0.3, note, ha="center", va="center", fontsize=8)
     return figure

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import NamedTuple, TypeVar
 
 import yaml
 
@@ -36,7 +36,6 @@ FLOW_STUDIES = (
 )
 Curve = Sequence[tuple[float, float | None]]
 T = TypeVar("T")
-Made = TypeVar("Made", Table, Figure)
 
 
 class MissingRunsError(LookupError):
@@ -57,12 +56,20 @@ def run_name(metric: Metric) -> str:
     return f"{metric.experiment}{model} s={points} seed={metric.seed}"
 
 
+class Epoch(NamedTuple):
+    """The errors of an epoch."""
+
+    epoch: float
+    train: float
+    test: float
+
+
 @dataclass(frozen=True, eq=False)
 class StoredRun:
     """A run without its folder: metrics, errors by epoch, and a few arrays."""
 
     metrics: list[Metric] = field(default_factory=list)
-    epochs: list[tuple[float, float, float]] = field(default_factory=list)  #: epoch, train, test
+    history: list[Epoch] = field(default_factory=list)
     arrays: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
@@ -73,8 +80,8 @@ class StoredRun:
             runs.setdefault(run_name(metric), cls()).metrics.append(metric)
         if (path := folder / run_folder.HISTORY).is_file():
             for line in csv.DictReader(read_text(path).splitlines()):
-                epoch, train, test = (float(line[name]) for name in ("epoch", "train", "test"))
-                runs[line["run"]].epochs.append((epoch, train, test))
+                row = Epoch(*(float(line[name]) for name in Epoch._fields))
+                runs[line["run"]].history.append(row)
         if (path := folder / run_folder.SAMPLES).is_file():
             for key, tensor in read_tensors(path)[0].items():
                 name, _, array = key.rpartition("/")
@@ -84,8 +91,7 @@ class StoredRun:
 
 def metrics_of(run: Run | StoredRun) -> Sequence[Metric]:
     """The metrics of a run, with the result of `pdno symbol`."""
-    layers = run.symbol_report.get("layers") if isinstance(run, Run) else None
-    if not isinstance(run, Run) or not layers:
+    if not isinstance(run, Run) or not (layers := run.symbol_report.get("layers")):
         return run.metrics
     accepted = {"layers": len(layers), "accepted layers": sum(x["accepted"] for x in layers)}
     values = {**accepted, "order": float(run.symbol_report["order"])}
@@ -179,10 +185,7 @@ class Results:
 
     def curve(self, network: NetworkMetrics, split: str) -> Curve:
         """Epochs and errors of the first seed; empty where they were not kept."""
-        run, train = self.runs[network], split == "train"
-        if isinstance(run, StoredRun):
-            return [(epoch, a if train else b) for epoch, a, b in run.epochs]
-        return [(row.epoch, row.train if train else row.test) for row in run.history]
+        return [(row.epoch, getattr(row, split)) for row in self.runs[network].history]
 
 
 def _stored_studies(folders: Iterable[Path]) -> list[Path]:
@@ -208,8 +211,7 @@ def grouped(
 
 def of_network(networks: Sequence[NetworkMetrics], name: str) -> NetworkMetrics | None:
     """A network of the paper, trained its way; None where there is none."""
-    ours = (n for n in networks if n.metadata.of_paper and n.metadata.network == name)
-    return next(ours, None)
+    return next((n for n in networks if n.metadata.of_paper and n.metadata.network == name), None)
 
 
 def of_viscosity(
@@ -225,10 +227,9 @@ def by_setting(
     networks: Sequence[NetworkMetrics], name: str, network: str = ""
 ) -> dict[float, NetworkMetrics]:
     """Networks by the value of a swept setting, in order; infinity, which is "all", comes last."""
-    ours = [
-        n for n in networks if name in n.metadata.sweep and network in ("", n.metadata.network)
-    ]
-    return {n.metadata.sweep[name]: n for n in sorted(ours, key=lambda n: n.metadata.sweep[name])}
+    ours = [n for n in networks if network in ("", n.metadata.network)]
+    values = {sweep[name]: n for n in ours if name in (sweep := n.metadata.sweep)}
+    return dict(sorted(values.items()))
 
 
 # What the report shows of them
@@ -254,12 +255,15 @@ def line_of(metadata: Metadata, split: str = "test") -> MarkerStyle:
     return {**style, "linestyle": "--" if split == "train" else "-"}
 
 
+Maker = Callable[[Results], Table | Figure]
+
+
 @dataclass(frozen=True)
-class Exhibit(Generic[Made]):
+class Exhibit:
     """A table or figure of the report, as exhibits.yaml describes it, and what makes it."""
 
     key: str
-    make: Callable[[Results], Made]
+    make: Maker
     title: str
     studies: Sequence[str]
     caption: str = ""
@@ -274,7 +278,7 @@ class Exhibit(Generic[Made]):
     def heading(self) -> str:
         return f"{self.number}. {self.title}".removeprefix(". ")
 
-    def __call__(self, results: Results) -> Made | None:
+    def __call__(self, results: Results) -> Table | Figure | None:
         """The table or figure; None where runs are missing."""
         with figure_style(), contextlib.suppress(MissingRunsError):
             return self.make(results)
@@ -284,6 +288,6 @@ class Exhibit(Generic[Made]):
 EXHIBITS = yaml.safe_load(Path(__file__).with_name("exhibits.yaml").read_text(encoding="utf-8"))
 
 
-def exhibit(key: str) -> Callable[[Callable[[Results], Made]], Exhibit[Made]]:
+def exhibit(key: str) -> Callable[[Maker], Exhibit]:
     """The decorator of a function that makes a table or figure."""
     return lambda make: Exhibit(key, make, **EXHIBITS[key])

@@ -21,11 +21,12 @@ from pdno.paper.claims import CLAIMS, assess
 from pdno.paper.figures_errors import plot_error_by_time, plot_resolutions, plot_samples
 from pdno.paper.figures_fields import (
     choose_sample,
+    plot_certificates,
     plot_frames,
     plot_heat_solution,
     plot_heat_symbol,
+    plot_phase_spaces,
 )
-from pdno.paper.figures_symbols import plot_certificates, plot_phase_spaces
 from pdno.paper.published import TABLE_6
 from pdno.paper.tables import TRAINING, command_of
 from pdno.report import page as report_page

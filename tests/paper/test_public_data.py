@@ -11,8 +11,7 @@ import torch
 import pdno
 from pdno.files.metric_table import read_metrics
 from pdno.paper import public_benchmark
-from pdno.paper.public_benchmark import networks_on, run_benchmark, verdict
-from pdno.paper.public_data import recognise
+from pdno.paper.public_benchmark import networks_on, recognise, run_benchmark, verdict
 
 
 def fields(*shape):
