@@ -1,14 +1,11 @@
 """`pdno speed`: settings, measurements, tables and the scaling plot.
 
-Allocator, threads and peak memory belong to a process, so that each measurement has its own:
-`python -m pdno.benchmark FUNCTION OPTIONS`, with options in JSON, prints one line of JSON, by
-quantity and contender.
+Allocator, threads and peak memory belong to a process, so each measurement has its own. It returns
+numbers by quantity and contender.
 """
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -17,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -27,7 +24,7 @@ from torch.nn import functional
 
 from pdno.equations.darcy import Darcy
 from pdno.equations.evolution import NavierStokes
-from pdno.evaluation.speed import peak_growth, time_alternately
+from pdno.evaluation.speed import in_own_process, peak_growth, time_alternately
 from pdno.exports.export import BATCHES, Format, export
 from pdno.exports.export import FORMATS as FILE_FORMATS
 from pdno.fields.distributions import darcy_permeability, navier_stokes_initial
@@ -161,20 +158,13 @@ class StraightPDNO(PDNO):
     (B, O, I, *N) tensors. It has the parameters of `pdno.PDNO` and gives the same numbers.
     """
 
-    def forward(
-        self,
-        f: Tensor,
-        t: object = None,
-        *,
-        grid: Grid | None = None,
-        output_grid: Grid | None = None,
-    ) -> Tensor:
+    def forward(self, f: Tensor, t: object = None, **_: Any) -> Tensor:
         """u, with everything materialised, on the grid of f."""
 
         def linear(layer: Any, v: Tensor) -> Tensor:
             return functional.linear(v, layer.weight, layer.bias)
 
-        grid, network = grid or Grid(tuple(f.shape[2:])), cast(Any, self)
+        grid, network = Grid(tuple(f.shape[2:])), cast(Any, self)
         convolve = getattr(functional, f"conv{grid.dim}d")
         x = (grid.points() * network.coordinate_scale).to(f.dtype).expand(len(f), *grid.shape, -1)
         v = linear(network.lift, torch.cat([f.movedim(1, -1), x], dim=-1)).movedim(-1, 1)
@@ -200,6 +190,10 @@ def _clock() -> Callable[[], float]:
     return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
+def _alternate(runs: Mapping[str, Callable[[], object]], repeats: int, seconds: float) -> JSON:
+    return {**time_alternately(runs, repeats=repeats, seconds=seconds, clock=_clock())}
+
+
 def time_training(setting: str, names: list[str], repeats: int, seconds: float) -> JSON:
     """Seconds of a training step, and of a prediction once symbols have been evaluated."""
     size = SETTINGS[setting]
@@ -207,11 +201,10 @@ def time_training(setting: str, names: list[str], repeats: int, seconds: float) 
     calls = {name: partial(network, f) for name, network in networks.items()}
     steps = {name: _train_step(network, calls[name]) for name, network in networks.items()}
     forwards = {name: torch.no_grad()(call) for name, call in calls.items()}
-    again = partial(time_alternately, clock=_clock())
-    step = again(steps, repeats=repeats, seconds=seconds)
+    step = _alternate(steps, repeats, seconds)
     for network in networks.values():
         network.zero_grad(set_to_none=True)
-    prediction = again(forwards, repeats=repeats, seconds=seconds / 2)
+    prediction = _alternate(forwards, repeats, seconds / 2)
     counts = {name: count_parameters(n, complex_once=False) for name, n in networks.items()}
     return {"step": step, "prediction": prediction, "parameters": counts}
 
@@ -235,8 +228,7 @@ def time_predictions(operator: str, formats: list[str], repeats: int, seconds: f
             start = _clock()()
             contenders[PREDICT]()
             first.setdefault(PREDICT, _clock()() - start)
-            again = partial(time_alternately, clock=_clock(), repeats=repeats, seconds=seconds)
-            runs[f"batch of {batch}"] = again(contenders)
+            runs[f"batch of {batch}"] = _alternate(contenders, repeats, seconds)
     return {**runs, "first call": first}
 
 
@@ -249,9 +241,8 @@ def measure_memory(setting: str, name: str, steps: int = 0, recompute: bool = Fa
 
     def step(size: Setting) -> Callable[[], None]:
         network, f = build(name, size), size.inputs()
-        if steps:
-            return _train_step(network, partial(rollout, network, f, steps, recompute=recompute))
-        return _train_step(network, partial(network, f))
+        unrolled = partial(rollout, network, f, steps, recompute=recompute)
+        return _train_step(network, unrolled if steps else partial(network, f))
 
     size = SETTINGS[setting]
     few = None if size.modes is None else 4
@@ -268,8 +259,7 @@ def time_rollout(batch: int, frames: int, names: list[str], repeats: int, second
         name: torch.no_grad()(partial(rollout, network, window, frames))
         for name, network in networks.items()
     }
-    again = partial(time_alternately, clock=_clock())
-    return {"seconds": again(runs, repeats=repeats, seconds=seconds)}
+    return {"seconds": _alternate(runs, repeats, seconds)}
 
 
 def time_scaling(repeats: int) -> JSON:
@@ -339,11 +329,10 @@ ROLLOUT = "rollout of ten frames, 64x64, k 12, width 20, batch "
 FLOW, DARCY = "Navier-Stokes 128², ν = 1e-5, to T = 20, float64", "Darcy 512², contrast 4, float64"
 OURS = (SPACE_AND_FREQUENCY, FREQUENCY)
 # the largest ratios to the neuraloperator FNO that are aimed at
-LIMITS = {s.title: dict(zip(OURS, s.limits, strict=True)) for s in SETTINGS.values()}
-# and with two threads
-LIMITS |= {
-    f"{s.title}, 2 threads": dict(zip(OURS, (x + 0.1 for x in s.limits), strict=True))
+LIMITS = {
+    f"{s.title}{threads}": {name: x + more for name, x in zip(OURS, s.limits, strict=True)}
     for s in SETTINGS.values()
+    for threads, more in (("", 0.0), (", 2 threads", 0.1))
 }
 LIMITS[f"{ROLLOUT}1"] = dict.fromkeys(OURS, 1.5)
 REFERENCES = {FLOW: "published", DARCY: "splu"}
@@ -363,26 +352,25 @@ class Task:
     """A measurement in its own process, and the title of its table."""
 
     title: str
-    measurement: str
+    measurement: Callable[..., JSON]
     options: JSON = field(default_factory=dict)
-    allocator: str = "tuned"
+    allocator: Literal["tuned", "default"] = "tuned"
     threads: int = 1
 
     def run(self) -> JSON:
-        """What the process prints; it is pinned where that is possible."""
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(self.threads))
-        command = ["pdno.benchmark", self.measurement, json.dumps(self.options)]
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            env={**os.environ, "PDNO_ALLOCATOR": self.allocator, **threads},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise ValueError(f"{' '.join(command[1:])} failed: {done.stderr.strip()[-500:]}")
-        result: JSON = json.loads(done.stdout.strip().splitlines()[-1])
-        return result
+        return in_own_process(_measure, self)
+
+
+def _measure(task: Task) -> JSON:
+    """Measure in this process, on one core where it has one thread and can be pinned."""
+    os.environ["PDNO_ALLOCATOR"] = task.allocator
+    tune_allocator()
+    torch.set_num_threads(task.threads)
+    if task.threads == 1 and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    warnings.filterwarnings("ignore")  # of the other packages' imports
+    torch.manual_seed(0)
+    return task.measurement(**task.options)
 
 
 def run_bench(folder: Path, *, quick: bool = False, settings: Collection[str] = ()) -> str:
@@ -420,43 +408,43 @@ def _tasks(part: str, *, quick: bool) -> Iterator[Task]:
     names, title = contenders_of(setting), SETTINGS[setting].title
     if part in SETTINGS:
         names = [name for name in names if not quick or name not in SLOWEST]
-        yield Task(title, "time_training", {"setting": part, "names": names, **enough})
+        yield Task(title, time_training, {"setting": part, "names": names, **enough})
         for name in names:
             if name in ALWAYS or (part == MAIN and not quick):
-                yield Task(title, "measure_memory", {"setting": part, "name": name}, "default")
+                yield Task(title, measure_memory, {"setting": part, "name": name}, "default")
     elif part == "rollout":
         names = [name for name in names if name in ALWAYS]
         for batch in (1, 20):
             options = {"batch": batch, "frames": FRAMES, "names": names, **enough}
-            yield Task(f"{ROLLOUT}{batch}", "time_rollout", options)
+            yield Task(f"{ROLLOUT}{batch}", time_rollout, options)
         for recompute in () if quick else (True, False):
             options = {"setting": MAIN, "name": OURS[0], "steps": FRAMES, "recompute": recompute}
-            yield Task("training by rollout", "measure_memory", options, "default")
+            yield Task("training by rollout", measure_memory, options, "default")
     elif part == "allocator":
         options = {"setting": MAIN, "names": names, **enough}
-        yield Task(f"{title}, default allocator", "time_training", options, "default")
+        yield Task(f"{title}, default allocator", time_training, options, "default")
     elif part == "threads":
         # cores that this process may use
         cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
         for setting, size in SETTINGS.items() if (len(cores) or os.cpu_count() or 1) > 1 else ():
             names = [name for name in contenders_of(setting) if name in ALWAYS]
             options = {"setting": setting, "names": names, **enough}
-            yield Task(f"{size.title}, 2 threads", "time_training", options, threads=2)
+            yield Task(f"{size.title}, 2 threads", time_training, options, threads=2)
     elif part == "predictions":
         for folder in sorted(OPERATORS.glob("*/")):
             options = {"operator": str(folder), "formats": ["onnx", "aoti"], **enough}
-            yield Task(f"{PREDICTION}{folder.name}", "time_predictions", options)
+            yield Task(f"{PREDICTION}{folder.name}", time_predictions, options)
     elif part == "solvers":
-        yield Task(FLOW, "time_navier_stokes")
-        yield Task(DARCY, "time_darcy")
+        yield Task(FLOW, time_navier_stokes)
+        yield Task(DARCY, time_darcy)
     else:
-        yield Task(SCALING, "time_scaling", {"repeats": 2 if quick else 3})
+        yield Task(SCALING, time_scaling, {"repeats": 2 if quick else 3})
 
 
 def bench_tables(measured: Mapping[str, JSON]) -> str:
     """A Markdown table per title: contenders, and their ratios to a reference."""
-    text = "Processor times of one thread with the tuned allocator, memory with the default one; "
-    text += (
+    text = (
+        "Processor times of one thread with the tuned allocator, memory with the default one; "
         "nFNO is the FNO of neuraloperator.\n✗ marks a ratio above the one that is asked for.\n"
     )
     for title, quantities in measured.items():
@@ -497,12 +485,3 @@ def plot_scaling(scaling: JSON) -> Figure:
     base = ", ".join(f"{key} {value}" for key, value in scaling["base"].items())
     figure.suptitle(f"Cost of a training step, one thread; base: {base}")
     return figure
-
-
-if __name__ == "__main__":
-    tune_allocator()
-    if os.environ.get("OMP_NUM_THREADS") == "1" and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    warnings.filterwarnings("ignore")  # of the other packages' imports
-    torch.manual_seed(0)
-    print(json.dumps(globals()[sys.argv[1]](**json.loads(sys.argv[2]))))

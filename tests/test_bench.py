@@ -30,6 +30,7 @@ from pdno.benchmark import (
     time_darcy,
     time_navier_stokes,
     time_rollout,
+    time_scaling,
     time_training,
 )
 from pdno.evaluation.speed import time_alternately
@@ -164,10 +165,10 @@ def measured(monkeypatch):
     def pretend(task):
         tasks.append(task)
         seconds = dict.fromkeys(task.options.get("names", ("ours",)), 1.0)
-        if task.measurement == "time_scaling":
+        if task.measurement is time_scaling:
             curve = {"values": [1, 2], "seconds": {"a": [1.0, 2.0]}}
             return {"base": {"batch": 1}, "curves": {"batch": curve, "width": curve}}
-        if task.measurement == "measure_memory":
+        if task.measurement is measure_memory:
             return {"memory": {task.options["name"]: 2**20}}
         return {"step": seconds}
 
@@ -178,7 +179,7 @@ def measured(monkeypatch):
 def test_a_bench_measures_every_setting_and_memory(measured, tmp_path):
     table = run_bench(tmp_path)
     assert all(f"## {setting.title}\n" in table for setting in SETTINGS.values())
-    memory = [task for task in measured if task.measurement == "measure_memory"]
+    memory = [task for task in measured if task.measurement is measure_memory]
     pairs = {(task.options["setting"], task.options["name"]) for task in memory}
     installed = ALWAYS if find_spec("neuralop") else ALWAYS[1:]
     assert pairs >= {(setting, name) for setting in SETTINGS for name in installed}
@@ -205,7 +206,7 @@ def test_a_quick_bench_has_one_setting_its_rollout_and_the_solvers(measured, tmp
 def test_a_bench_of_some_settings_measures_only_those(measured, tmp_path):
     table = run_bench(tmp_path, settings=["3d-32-k8", "rollout"])
     kinds = {task.measurement for task in measured}
-    assert kinds == {"time_training", "measure_memory", "time_rollout"}
+    assert kinds == {time_training, measure_memory, time_rollout}
     rollout = {"setting": MAIN, "name": "PDNO a(x,xi)", "steps": 10, "recompute": True}
     assert rollout in [task.options for task in measured]
     assert table.count("## ") == 4 and "Darcy" not in table

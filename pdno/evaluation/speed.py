@@ -9,8 +9,11 @@ same solver on a coarser grid (`coarse_solves`).
 import math
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +27,8 @@ from pdno.spectral.metrics import relative_l2
 from pdno.training.samples import Predictor, evaluation_mode
 from pdno.training.trained_operator import as_predictor
 
+S = TypeVar("S")
+T = TypeVar("T")
 FINEST = 4  # times the points of the data, of the solver that is a rival
 
 
@@ -127,6 +132,12 @@ def time_alternately(
         turns += 1
         left = {n: left[n] for n in left if turns < repeats or spent[n] < seconds}
     return best
+
+
+def in_own_process(function: Callable[[S], T], argument: S) -> T:
+    """What a function returns in a fresh process, whose memory and settings are its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, argument).result()
 
 
 def peak_growth(run: Callable[[], object]) -> int:

@@ -13,6 +13,7 @@ The velocity K_b[ω] that a transport head learned is compared with Biot-Savart'
 the weight w(ξ)² = m(ξ)⟨|ω̂(ξ)|²⟩, so that the error over all modes is that of the velocity at rms.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ class SymbolComparison:
         excited = difference[self.weight >= EXCITED]
         return {
             "symbol difference": float(difference.max()),
-            "symbol difference excited": float(excited.max()) if len(excited) else float("nan"),
+            "symbol difference excited": float(excited.max()) if len(excited) else math.nan,
             "symbol variation over x": float(self.space.std(dim=1, correction=0).max()),
         }
 
@@ -86,14 +87,18 @@ def compare_heat_symbol(
     a2 = values.frequency.flatten(1).to(torch.complex128).cpu()
     space = torch.ones(len(a2), grid.size) if values.space is None else values.space
     a1 = space.flatten(1).to(torch.float64).cpu()
-    mean = a1.mean(dim=1, keepdim=True)
-    energy = transform(excitation.to(torch.float64).cpu(), 1).abs().square().mean(dim=(0, 1))
-    energy = energy * hermitian_weights(grid.modes()[:, 0], grid.size)
+    mean, energy = a1.mean(dim=1, keepdim=True), _energy(excitation, grid)
     norms = (energy * truth.abs().square()).sum(dim=1, keepdim=True)
     parts = (mean * a2, truth, (energy / norms).sqrt())
     learned, exact_values, weight = (_both_signs(part[:, : limit + 1]) for part in parts)
-    xi, at = torch.arange(-limit, limit + 1), tuple(float(time) for time in times)
+    xi, at = torch.arange(-limit, limit + 1), tuple(map(float, times))
     return SymbolComparison(xi, at, learned, exact_values, weight, a1 / mean)
+
+
+def _energy(excitation: Tensor, grid: Grid) -> Tensor:
+    """m(ξ) ⟨|û(ξ)|²⟩ of real fields (B, 1, *N), on the half spectrum."""
+    spectrum = transform(excitation.double().cpu(), grid.dim).abs().square().mean(dim=(0, 1))
+    return spectrum * hermitian_weights(grid.modes()[..., -1], grid.shape[-1])
 
 
 def _both_signs(half: Tensor) -> Tensor:
@@ -131,15 +136,11 @@ def compare_velocity_law(
     if grid.dim != 2 or head.channels != 1:
         raise ValueError(f"{head.channels} fields in {grid.dim}D: it takes a vorticity in 2D")
     check_shape("excitation", excitation, "B", 1, *grid.shape)
-    xi = grid.modes()
     with torch.no_grad():
         learned = head.pace.double() / deviation * head.velocity.values(grid).frequency[0, :, 0]
     exact = BiotSavart().evaluate(grid).frequency[0, :, 0]
-    energy = transform(excitation.double().cpu(), 2).abs().square().mean(dim=(0, 1))
-    energy = energy * hermitian_weights(xi[..., 1], grid.shape[-1])
-    return VelocityLaw(
-        xi.flatten(0, 1), learned.cpu().flatten(1), exact.flatten(1), energy.sqrt().flatten()
-    )
+    xi, weight = grid.modes().flatten(0, 1), _energy(excitation, grid).sqrt().flatten()
+    return VelocityLaw(xi, learned.cpu().flatten(1), exact.flatten(1), weight)
 
 
 def roughness(symbol: Tensor) -> float:
@@ -156,4 +157,4 @@ def roughness(symbol: Tensor) -> float:
         steps = torch.cat([pair.diff(dim=axis).flatten() for axis in range(pair.dim())])
         if (deviation := pair.std(correction=0)) > 0:
             ratios.append(float(steps.square().mean().sqrt() / (2**0.5 * deviation)))
-    return sum(ratios) / len(ratios) if ratios else float("nan")
+    return sum(ratios) / len(ratios) if ratios else math.nan

@@ -16,9 +16,9 @@ def draw_training(axes: Axes, errors: Errors) -> None:
     for split, pairs in errors.items():
         measured = [(epoch, e) for epoch, e in pairs if e is not None and np.isfinite(e)]
         if measured:
-            marker = {"marker": "o", "markersize": 3} if len(measured) < 8 else {}
-            line = "--" if split == "train" else "-"
-            axes.plot(*zip(*measured, strict=True), label=split, linestyle=line, **marker)  # type: ignore[arg-type]
+            epochs, values = zip(*measured, strict=True)
+            line, marker = "--" if split == "train" else "-", "o" if len(measured) < 8 else ""
+            axes.plot(epochs, values, line, label=split, marker=marker, markersize=3)
     axes.set_xlabel("epoch", labelpad=1, fontsize=8)
     axes.locator_params(axis="x", integer=True)
     axes.tick_params(labelsize=7)

@@ -49,8 +49,7 @@ def demo(preset: str = "small") -> Study:
     heat_map, flow = (make_study(name, preset) for name in ("heat-map", "darcy-map"))
     symbol = study_of("heat", preset).experiments[0]
     if preset != "smoke":
-        settings = symbol.training.model_copy(update={"epochs": EPOCHS})
-        symbol = symbol.with_changes(training=settings)
+        symbol = symbol.with_changes(training=symbol.training.with_changes(epochs=EPOCHS))
     pairs = zip(heat_map.experiments, flow.experiments, strict=True)
     return replace(flow, name="demo", experiments=(symbol, *itertools.chain(*pairs)))
 
@@ -61,18 +60,16 @@ def runs_for_pages(
     """The runs to be shown in a browser, by the name of the page, after `run_demo`."""
     flows = [run for run in demo(preset).experiments if run.name == "darcy"]
     pages = {"darcy": [run_folder(flow, folder / "runs") for flow in flows]}
-    flagship = operators / "navier-stokes"
-    return pages | ({"navier-stokes": [flagship]} if is_finished(flagship) else {})
+    if is_finished(flagship := operators / "navier-stokes"):
+        pages["navier-stokes"] = [flagship]
+    return pages
 
 
 def show_operator(folder: Path, operators: Path = OPERATORS) -> str:
     """Draw a trained operator on an unseen sample beside the solution; a sentence about it."""
     chosen = next((operators / name for name in SHOWN if is_finished(operators / name)), None)
     if chosen is None:
-        return (
-            "no trained operator to show: they are in a clone of the repository, in "
-            "results/operators, and not in the package"
-        )
+        return "no trained operator to show: only a clone of the repository has results/operators"
     run = load_run(chosen)
     experiment, operator = run.experiment, run.operator
     assert experiment is not None and experiment.problem is not None

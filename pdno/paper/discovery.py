@@ -11,8 +11,9 @@ states of another distribution ("outside"). A finished folder is not made again.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -30,15 +31,17 @@ from pdno.networks.pdno import FNO, PDNO
 from pdno.runs.execute import clone_commit
 from pdno.solvers.solve import solve
 from pdno.spectral.grid import Grid
+from pdno.spectral.metrics import relative_l2
 from pdno.training.fit import fit
 from pdno.training.task import Markov
 from pdno.training.trained_operator import TrainedOperator
 
 SMOOTH, ROUGHER = GaussianField(4e6, tau=7.0, alpha=4.0), GaussianField(4.5e4, tau=7.0, alpha=3.0)
 TEST, FRAMES = {1: 10, 2: 3}, 10  # trajectories by dimension, and frames up to T
-COUNTS, MANY, NOISE = (5, 20, 100), 1000, 0.01
+COUNTS, MANY, NOISE = [5, 20, 100], 1000, 0.01
 SECONDS = 15.0  # of the CPU for each network
 Values = dict[tuple[str, str], float]  # by split and metric
+Kind = type[PDNO] | type[FNO]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,19 +100,15 @@ CASES = {
 def measure_discovery(preset: str, out: Path) -> None:
     """All cases of a preset: smoke has one equation, two trajectories and hardly any training."""
     smoke = preset == "smoke"
-    counts, many = ((2,), ()) if smoke else (COUNTS, (MANY,))
-    for noise in (0.0, NOISE):
-        for name in ["burgers"] if smoke else CASES:
-            for count in counts:
-                # in the plane, initial states of noisy flows have too many unknowns for minutes
-                if CASES[name].equation.dim == 1 or not noise:
-                    _write("generator", name, count, noise, out, _discover)
-    for noise, trained in ((0.0, (*counts, *many)), (NOISE, counts[-1:])):
-        for name in ["burgers"] if smoke else CASES:
-            for count in trained:
-                for kind in (PDNO, FNO):
-                    train = partial(_train, kind, 0.0 if smoke else SECONDS)
-                    _write(kind.__name__, name, count, noise, out, train)
+    names, counts = (["burgers"], [2]) if smoke else (list(CASES), COUNTS)
+    for noise, name, count in product((0.0, NOISE), names, counts):
+        # in the plane, initial states of noisy flows have too many unknowns for minutes
+        if CASES[name].equation.dim == 1 or not noise:
+            _write("generator", name, count, noise, out, _discover)
+    for noise, trained in ((0.0, counts if smoke else [*counts, MANY]), (NOISE, counts[-1:])):
+        for name, count, kind in product(names, trained, (PDNO, FNO)):
+            train = partial(_train, kind, 0.0 if smoke else SECONDS)
+            _write(kind.__name__, name, count, noise, out, train)
 
 
 def _write(
@@ -125,22 +124,14 @@ def _write(
     if is_finished(folder):
         return
     folder.mkdir(parents=True, exist_ok=True)
-    values = measure(case, case.measured(count, noise), folder)
-    sweep, commit = {"noise": noise}, clone_commit() or ""
-    metadata = Metadata(
-        "discovery",
-        name,
-        sweep=sweep,
-        samples=count,
-        training_resolution=case.points[0],
-        commit=commit,
-    )
-    experiment, metrics = f"discovery {name} {count} {noise:g}", list[Metric]()
-    for (split, metric), value in values.items():
-        points = case.points[0] * (4 if split == "zero-shot" else 1)
-        metrics.append(
-            Metric(experiment, model, points, 0, split, metric, value, metadata=metadata)
-        )
+    values, points = measure(case, case.measured(count, noise), folder), case.points[0]
+    about = Metadata("discovery", name, sweep={"noise": noise}, samples=count)
+    about = replace(about, training_resolution=points, commit=clone_commit() or "")
+    metric = partial(Metric, f"discovery {name} {count} {noise:g}", model, metadata=about)
+    metrics = [
+        metric(points * (4 if split == "zero-shot" else 1), 0, split, name, value)
+        for (split, name), value in values.items()
+    ]
     write_metrics(folder / METRICS, metrics)
     write_checksums(folder, WITH_CHECKSUMS)
 
@@ -170,8 +161,8 @@ def _coefficient_errors(discovery: Discovery, exact: Generator) -> Values:
     values["largest coefficient error"] = max(errors) if len(both) == len(truth) else math.inf
     values["terms too many"] = float(len(ours.keys() - truth.keys()))
     values["terms missing"] = float(len(truth.keys() - ours.keys()))
-    held = [abs(ours[term].value - truth[term]) <= ours[term].bar for term in both]
-    values["bars that hold the truth"] = float(sum(held))
+    held = sum(abs(ours[term].value - truth[term]) <= ours[term].bar for term in both)
+    values["bars that hold the truth"] = float(held)
     return {("symbol", name): value for name, value in values.items()}
 
 
@@ -185,9 +176,8 @@ def _rollout_errors(case: Case, predict: Callable[[Tensor, list[float]], Tensor]
         except SolverError:
             u = torch.full_like(exact, torch.inf)
         for name, frame in ((ERROR, FRAMES), (f"{ERROR} at 4T", 4 * FRAMES)):
-            difference = (u[:, frame] - exact[:, frame]).flatten(1).norm(dim=1)
-            relative = difference / exact[:, frame].flatten(1).norm(dim=1)
-            values[split, name] = float(relative.mean().nan_to_num(torch.inf))
+            error = relative_l2(u[:, frame], exact[:, frame]).mean()
+            values[split, name] = float(error.nan_to_num(torch.inf))
     return values
 
 
@@ -198,22 +188,23 @@ def _exact(case: Case, split: str) -> Tensor:
     return case.solve(0, TEST[case.equation.dim], until=4, finer=finer, other=other)
 
 
-def _train(
-    kind: type[PDNO] | type[FNO], seconds: float, case: Case, u: Tensor, folder: Path
-) -> Values:
+def _train(kind: Kind, seconds: float, case: Case, u: Tensor, folder: Path) -> Values:
     """Train a network on steps between frames for some CPU seconds and measure its rollouts."""
     few = min(len(u), 20)
     _fit(kind, case, u[:few], 1)  # the first is slower
     _, one = _fit(kind, case, u[:few], 1)
     epochs = max(1, round(seconds / one * few / len(u)))
     operator, spent = _fit(kind, case, u, epochs)
-    values = _rollout_errors(case, partial(_roll_out, operator))
+
+    def roll_out(u0: Tensor, times: list[float]) -> Tensor:
+        later = operator.predict(u0.float(), grid=Grid(tuple(u0.shape[2:])), times=times[1:])
+        return torch.cat([u0[:, None], later.double()], dim=1)
+
+    values = _rollout_errors(case, roll_out)
     return values | {("training", "cpu seconds"): spent, ("training", "epochs"): float(epochs)}
 
 
-def _fit(
-    kind: type[PDNO] | type[FNO], case: Case, u: Tensor, epochs: int
-) -> tuple[TrainedOperator, float]:
+def _fit(kind: Kind, case: Case, u: Tensor, epochs: int) -> tuple[TrainedOperator, float]:
     """A network trained for some epochs, and the CPU seconds of that."""
     data = OperatorDataset.from_arrays(u[:, 0], u, Grid(case.points), case.times())
     torch.manual_seed(0)
@@ -221,9 +212,3 @@ def _fit(
     task, pairs = Markov(noise=0.0), data.window(inputs=1)
     operator = fit(network, pairs, task=task, epochs=epochs, schedule="one-cycle", save=False)
     return operator, time.process_time() - start
-
-
-def _roll_out(operator: TrainedOperator, u0: Tensor, times: list[float]) -> Tensor:
-    grid = Grid(tuple(u0.shape[2:]))
-    later = operator.predict(u0.float(), grid=grid, times=times[1:])
-    return torch.cat([u0[:, None], later.double()], dim=1)

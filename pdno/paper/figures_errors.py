@@ -22,8 +22,6 @@ from pdno.paper.results import (
 )
 
 STUDIES = tuple(TABLE_5)
-SEVERAL = ("darcy", "navier-stokes", "burgers")
-FLOW = ("navier-stokes",)
 SPLITS = ("test", "train")
 MOST_MARKERS = 20  # of one curve
 Networks = Sequence[NetworkMetrics]
@@ -34,13 +32,13 @@ Curve = tuple[str, Errors, MarkerStyle]  # with its label
 
 @exhibit("cost")
 def plot_cost(results: Results) -> Figure:
-    shown = {study: [n for n in results.shown(study) if n.summary()] for study in STUDIES}
+    tested = [[n for n in results.shown(study) if n.summary()] for study in STUDIES]
     # one network alone, without a solver, compares with nothing
-    shown = require({k: ours for k, ours in shown.items() if ours[1:] or _solver(ours)})
+    shown = require([ours for ours in tested if ours[1:] or _solver(ours)])
     heads = ("training, seconds", "one prediction, seconds", "parameters (real numbers)")
     figure = Figure(figsize=(7.4, 2.6 * len(shown) + 0.7))
     panels = figure.subplots(len(shown), len(heads), squeeze=False, sharey="row")
-    for row, (study, networks) in zip(panels, shown.items(), strict=True):
+    for row, networks in zip(panels, shown, strict=True):
         errors = {network: require(network.summary()).mean for network in networks}
         for network, error in errors.items():
             style: MarkerStyle = {**line_of(network.metadata), "linestyle": ""}
@@ -56,7 +54,7 @@ def plot_cost(results: Results) -> Figure:
             logarithmic(axes, "y")
             axes.tick_params(axis="x", labelrotation=45, labelsize=7)
             axes.set_xlabel(head)
-        level = Budget.of(networks[0]).level
+        study, level = networks[0].metadata.study, Budget.of(networks[0]).level
         row[0].set_ylabel(f"{study}, s = {networks[0].resolution}\n({level} budget)\ntest error")
     shared_legend(figure, panels.ravel())
     return figure
@@ -93,10 +91,9 @@ def plot_resolutions(results: Results) -> Figure:
 
     def finer(network: NetworkMetrics, split: str) -> dict[int, Summary]:
         """Errors by resolution, that of the training first; empty without others."""
-        points = (network.resolution, *network.resolutions(split))
-        splits = {s: "test" if s == network.resolution else split for s in points}
-        errors = {s: e for s in points if (e := network.summary(splits[s], resolution=s))}
-        return errors if len(errors) > 1 and network.resolution in errors else {}
+        points, test = network.resolutions(split), network.summary()
+        errors = {s: e for s in points if (e := network.summary(split, resolution=s))}
+        return {network.resolution: test, **errors} if test and errors else {}
 
     def curves(networks: Networks) -> Iterator[Curve]:
         for network in networks:
@@ -234,9 +231,10 @@ def _panels(
             if errors:
                 axes.plot(list(errors), means, label=label or None, **style)
             if errors and all(error.count > 1 for error in errors.values()):
-                bars: MarkerStyle = {"fmt": "none", "color": style["color"], "capsize": 2}
-                deviations = [error.deviation for error in errors.values()]
-                axes.errorbar(list(errors), means, yerr=deviations, **bars)
+                bars = [error.deviation for error in errors.values()]
+                axes.errorbar(
+                    list(errors), means, bars, fmt="none", color=style["color"], capsize=2
+                )
             values |= {*errors}
         ticks(axes, sorted(values))
         if log:

@@ -4,22 +4,19 @@
     OUT/<run>/            one folder per run, see `pdno.files.run_folder`
     OUT/metrics.csv       the metrics of all finished runs
 
-Finished runs are skipped and interrupted ones continued, so the same command may be repeated. With
-the extra `cluster` the runs spread over a Ray cluster that shares the folder; without, they run
-one after another. The resource table measures one training step of each network in a process of
-its own; the paper measured a GPU, so the ratios of PDNO and FNO are what can be compared.
+Finished runs are skipped and interrupted ones continued, so the same command may be repeated. The
+resource table measures one training step of each network in a process of its own; the paper
+measured a GPU, so the ratios of PDNO and FNO are what can be compared.
 """
 
-from concurrent.futures import ProcessPoolExecutor
 from inspect import signature
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from pdno.data.workers import start_ray
-from pdno.evaluation.speed import peak_growth, time_alternately
+from pdno.evaluation.speed import in_own_process, peak_growth, time_alternately
 from pdno.files.atomic import only_writer
 from pdno.files.metric_table import Metadata, Metric, make_metrics, metrics_of_run, write_metrics
 from pdno.files.run_folder import (
@@ -95,18 +92,17 @@ def run_study(
     out = Path(out)
     if study.measure != "training" and (engine != "serial" or device is not None):
         raise ValueError(f"{study.name}: measured here on the CPU, leave engine and device out")
+    out.mkdir(parents=True, exist_ok=True)
     if study.measure == "discovery":
         measure_discovery(study.preset, out)
-        return gather_metrics(out)
-    if study.measure == "resources":
+    elif study.measure == "resources":
         measure_resources(study, out / f"resources{'-smoke' * (study.preset == 'smoke')}")
-        return gather_metrics(out)
-    out.mkdir(parents=True, exist_ok=True)
-    if engine == "ray":
+    elif engine == "ray":
         _run_with_ray(study, out, device)
-    for experiment in study.experiments if engine == "serial" else ():
-        _run_in(out, experiment, device)
-        gather_metrics(out)
+    else:
+        for experiment in study.experiments:
+            _run_in(out, experiment, device)
+            gather_metrics(out)
     return gather_metrics(out)
 
 
@@ -130,19 +126,18 @@ def _run_with_ray(study: Study, out: Path, device: str | None) -> None:
     for experiment in study.experiments:
         if experiment.problem is not None:
             ensure_dataset(experiment.problem, out / DATA, engine="ray")
+    # runs are resumable, so they may be tried again
     task, path = ray.remote(max_retries=3)(_run_text), str(out.resolve())
     ray.get([task.remote(e.model_dump_json(), path, device) for e in study.experiments])
 
 
-def _run_text(specification: str, out: str, device: str | None) -> str:
-    """One run, by its specification; runs are resumable, so it may be tried again."""
-    return str(_run_in(Path(out), Experiment.model_validate_json(specification), device))
+def _run_text(specification: str, out: str, device: str | None) -> None:
+    _run_in(Path(out), Experiment.model_validate_json(specification), device)
 
 
-def _run_in(out: Path, experiment: Experiment, device: str | None) -> Path:
+def _run_in(out: Path, experiment: Experiment, device: str | None) -> None:
     folder = run_folder(experiment, out)
     run_experiment(experiment, folder, data=out / DATA, device=device, wait=True)
-    return folder
 
 
 def measure_resources(study: Study, folder: Path) -> None:
@@ -154,24 +149,17 @@ def measure_resources(study: Study, folder: Path) -> None:
     metrics: list[Metric] = []
     with track("resources", total=len(study.experiments)) as advance:
         for run in study.experiments:
-            values, parameters = _in_own_process(run)
-            about = run.metadata
+            values, parameters = in_own_process(_measure, run)
+            kept = {name: getattr(run.metadata, name) for name in ("family", "variant", "sweep")}
             metrics += make_metrics(
                 values,
                 **{"experiment": study.name, "model": run.model, "resolution": run.resolution},
                 **{"seed": run.seed, "split": "train", "parameters": parameters},
-                metadata=Metadata(
-                    study.name, family=about.family, variant=about.variant, sweep=about.sweep
-                ),
+                metadata=Metadata(study.name, **kept),
             )
             advance(1)
     write_metrics(folder / METRICS, metrics)
     write_checksums(folder, WITH_CHECKSUMS)
-
-
-def _in_own_process(experiment: Experiment) -> tuple[dict[str, float], int]:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_measure, experiment).result()
 
 
 def _measure(experiment: Experiment) -> tuple[dict[str, float], int]:
@@ -188,10 +176,10 @@ def _measure(experiment: Experiment) -> tuple[dict[str, float], int]:
         operator.zero_grad(set_to_none=True)
         operator(Batch(inputs, targets, frame_by_frame=True), grid)[0].sum().backward()
 
-    memory = peak_growth(step)
+    memory = peak_growth(step) / 2**20
     best = time_alternately({"step": step}, repeats=2, warm_up=False)["step"]
     values = {
-        "peak memory MB": memory / 2**20,
+        "peak memory MB": memory,
         "seconds per step": best,
         "seconds per epoch": best * STEPS_PER_EPOCH,
         "parameters, complex once": float(count_parameters(network)),

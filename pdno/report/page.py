@@ -1,16 +1,16 @@
 """The page of a report: tables and figures as files and in one HTML file.
 
-    OUT/report.html            everything in one file
+    OUT/report.html            everything in one file, without scripts
     OUT/tables/KEY.md, .tex    each table
     OUT/figures/KEY.png, .pdf  each figure
     OUT/metrics.csv            all metrics that it rests on
 
-The same runs give the same bytes. The page needs no network and no script, and is readable on a
-phone and on paper.
+The same runs give the same bytes.
 """
 
 import base64
 import html
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,9 +81,8 @@ class Page:
         save_figure(figure, path.with_suffix(".pdf"))
         data = base64.b64encode(path.read_bytes()).decode("ascii")
         image = f'<img src="data:image/png;base64,{data}" alt="{html.escape(title)}">'
-        image = f'<div class="wide">{image}</div>'
-        text = f"<figcaption>{html_note(caption)}</figcaption>"
-        return Section(key, title, f"<figure>{image}\n{text}</figure>\n{note}")
+        text = f'<div class="wide">{image}</div>\n<figcaption>{html_note(caption)}</figcaption>'
+        return Section(key, title, f"<figure>{text}</figure>\n{note}")
 
     def discard(self, key: str) -> None:
         """Remove the files of a section of an older report in the same folder."""
@@ -124,14 +123,11 @@ def write_report(
     page = Page(out, f"Report: {', '.join(names[:MOST_NAMES])}{more}")
     page.discard("runs-*")
     count = f"{len(runs)} finished run" + "s" * (len(runs) > 1)
-    page.introduction.append(f"{count.capitalize()}. {_best(runs)}{ABOUT}")
-    figures = [
-        page.figure(f"runs-{k}", title, plot_runs(block), CAPTION)
-        for k, (title, block) in enumerate(runs_by_data(runs), start=1)
-    ]
-    page.chapters.append(
-        Chapter("Your runs", [page.table("runs", "Errors", runs_table(runs)), *figures])
-    )
+    page.introduction.append(f"{count}. {_best(runs)}{ABOUT}")
+    sections = [page.table("runs", "Errors", runs_table(runs))]
+    for k, (title, block) in enumerate(runs_by_data(runs), start=1):
+        sections.append(page.figure(f"runs-{k}", title, plot_runs(block), CAPTION))
+    page.chapters.append(Chapter("Your runs", sections))
     if add_chapters is not None:
         add_chapters(page, folders, runs)
     if unfinished := find_unfinished(folders):
@@ -142,9 +138,7 @@ def write_report(
 
 def runs_table(runs: Sequence[Run]) -> Table:
     """Every run with its task, its errors and its training."""
-    head: tuple[str, ...]
-    head = ("data", "s", "network", "task", "seed", "train", "test", "parameters", "epochs")
-    lines, machines = [], dict[str, list[str]]()
+    lines, machines = [], defaultdict[str, list[str]](list)
     for run in sorted(runs, key=lambda run: (run.metrics[0].experiment, run.resolution)):
         first, last, machine = run.metrics[0], run.history[-1:], run.environment
         errors = [number(_error(run, split)) for split in SPLITS]
@@ -160,23 +154,24 @@ def runs_table(runs: Sequence[Run]) -> Table:
         lines.append((first.experiment, str(run.resolution), *about, *errors, *effort))
         if {"torch", "device", "threads"} <= set(machine):
             words = "torch {torch}, {device}, {threads} threads".format(**machine)
-            machines.setdefault(words, []).append(run.folder.name)
+            machines[words].append(run.folder.name)
     several = len(machines) > 1
     notes = [f"{m}: {', '.join(names)}" if several else m for m, names in machines.items()]
     if any("*" in cell for line in lines for cell in line):
         notes.append("*: mean over the last epoch, each batch before its update")
-    head = (*head, "samples", "seconds", "folder")
+    effort = ["parameters", "epochs", "samples", "seconds", "folder"]
+    head = ("data", "s", "network", "task", "seed", *SPLITS, *effort)
     return Table(head, tuple(lines), tuple(f"{note}." for note in notes))
 
 
 def _best(runs: Sequence[Run]) -> str:
     """The sentence that a reader looks for first, where the runs are of the same data."""
-    errors = [(error, run) for run in runs if (error := _error(run, "test")) is not None]
+    errors = {run: error for run in runs if (error := _error(run, "test")) is not None}
     if not errors or len({run.metrics[0].experiment for run in runs}) > 1:
         return ""
-    error, run = min(errors, key=lambda pair: pair[0])
+    run = min(errors, key=lambda run: errors[run])
     which = html.escape(f"{run.model} ({run.folder.name})")
-    return f"Smallest test error: {number(error)}, {which}. "
+    return f"Smallest test error: {number(errors[run])}, {which}. "
 
 
 def _error(run: Run, split: str) -> float | None:
@@ -190,11 +185,10 @@ def runs_by_data(runs: Sequence[Run]) -> Iterator[tuple[str, list[Run]]]:
     run_of = {id(metric): run for run in runs for metric in run.metrics}
     networks = by_network(metric for run in runs for metric in run.metrics)
     shown = dict.fromkeys(run_of[id(network.metrics[0])] for network in networks)
-    blocks: dict[tuple[str, int], list[Run]] = {}
+    blocks = defaultdict[tuple[str, int], list[Run]](list)
     for run in sorted(shown, key=lambda run: run.model):
         if run.history or run.array_names:
-            key = (run.metrics[0].experiment, run.resolution)
-            blocks.setdefault(key, []).append(run)
+            blocks[run.metrics[0].experiment, run.resolution].append(run)
     for (name, points), block in sorted(blocks.items()):
         for start in range(0, len(block), MOST_ROWS):
             yield f"{name}, s = {points}", block[start : start + MOST_ROWS]
@@ -206,9 +200,13 @@ def plot_runs(runs: Sequence[Run]) -> Figure:
     samples = [_sample(run) for run in runs]
     worst = fields.signed(*(panels[-1].values for panels in samples if panels))
     rows = [
-        [*panels[:-1], *(error._replace(style=worst) for error in panels[-1:]), *_symbol(run)]
-        for panels, run in zip(samples, runs, strict=True)
+        [*panels[:-1], *(error._replace(style=worst) for error in panels[-1:])]
+        for panels in samples
     ]
+    for row, run in zip(rows, runs, strict=True):
+        for a in symbol_values(run)[:1]:
+            style, low = fields.signed(a[0, 0]), fields.lowest_modes(a)
+            row.append(fields.Panel("Re a2_11", a[0, 0], style, low))
     columns = 1 + max(map(len, rows))
     figure = Figure(figsize=(max(1.95 * columns, 5.0), 1.85 * len(runs) + 0.2))
     axes = figure.subplots(len(runs), columns, squeeze=False)
@@ -234,13 +232,6 @@ def _sample(run: Run) -> list[fields.Panel]:
     size = float(np.linalg.norm(panels[-1].values) / np.linalg.norm(target))
     panels[-1] = panels[-1]._replace(title=f"error, {size:.3g}")
     return [fields.Panel(before[last], inputs[last], fields.field_style(inputs[last])), *panels]
-
-
-def _symbol(run: Run) -> list[fields.Panel]:
-    return [
-        fields.Panel("Re a2_11", a[0, 0], fields.signed(a[0, 0]), fields.lowest_modes(a))
-        for a in symbol_values(run)[:1]
-    ]
 
 
 def symbol_values(run: Run) -> list[fields.Array]:

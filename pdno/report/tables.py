@@ -5,10 +5,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from pdno.files.metric_table import ERROR, Metric, NetworkMetrics, Summary, by_network
 
 MISSING = "–"
+Columns = Mapping[str, tuple[str, str, int | None]]
 _MATHEMATICS = {
     **{"ξ": r"\xi", "ν": r"\nu", "σ": r"\sigma", "±": r"\pm", "×": r"\times", "−": "-"},
     **{"≤": r"\le", "≥": r"\ge", "₁": "_1", "₂": "_2", "²": "^2", "∞": r"\infty"},
@@ -78,11 +80,10 @@ class Table:
 
     def _styled(self, escape: Callable[[str], str], strong: str) -> list[list[str]]:
         """Head and cells in a notation; `strong` is how a cell stands out, with {} for it."""
-        body = [
-            [strong.format(escape(c)) if (i, j) in self.strong else escape(c) for j, c in cells]
-            for i, cells in enumerate(map(enumerate, self.lines))
-        ]
-        return [list(map(escape, self.head)), *body]
+        cells = [list(map(escape, line)) for line in (self.head, *self.lines)]
+        for line, column in self.strong:
+            cells[line + 1][column] = strong.format(cells[line + 1][column])
+        return cells
 
     def text(self) -> str:
         """Columns below each other, without notes."""
@@ -127,19 +128,19 @@ def summarise(metrics: Sequence[Metric]) -> str:
         networks = by_network(metric for metric in metrics if metric.experiment == experiment)
         times = list(dict.fromkeys(t for n in networks for t in n.names("test", f"{ERROR} t=")))
         step = math.ceil(len(times) / 10) or 1
+        few = times[step - 1 :: step]
         points = sorted({s for network in networks for s in network.resolutions("zero-shot")})
-        pairs = [(split, ERROR, s) for s in points for split in ("zero-shot", "interpolated")]
+        splits = product(points, ("zero-shot", "interpolated"))
         other = "train" if experiment == "resources" else "symbol"
         names = dict.fromkeys(name for network in networks for name in network.names(other, ""))
-        errors_at = {t: ("test", f"{ERROR} t={t}", None) for t in times[step - 1 :: step]}
-        tables = (
-            _errors(networks),
-            _by_network("test error at t", networks, errors_at),
-            _by_network(
-                "other resolutions", networks, {f"{s} {k}": (k, m, s) for k, m, s in pairs}
-            ),
-            _by_network("model", networks, {name: (other, name, None) for name in names}),
-        )
+        columns: dict[str, Columns] = {
+            "test error at t": {
+                t: ("test", f"{ERROR} t={t}", None) for t in times[step - 1 :: step]
+            },
+            "other resolutions": {f"{s} {split}": (split, ERROR, s) for s, split in splits},
+            "model": {name: (other, name, None) for name in names},
+        }
+        tables = [_errors(networks), *(_by_network(x, networks, y) for x, y in columns.items())]
         texts.append(f"{experiment}\n" + "\n\n".join(t.text() for t in tables if t.lines))
     return "\n\n".join(texts) if texts else "no finished run"
 
@@ -156,11 +157,7 @@ def _errors(networks: Sequence[NetworkMetrics]) -> Table:
     return Table(head, tuple(lines))
 
 
-def _by_network(
-    first: str,
-    networks: Sequence[NetworkMetrics],
-    columns: Mapping[str, tuple[str, str, int | None]],
-) -> Table:
+def _by_network(first: str, networks: Sequence[NetworkMetrics], columns: Columns) -> Table:
     """Columns of split, metric and resolution; networks with the points of their training."""
     several, lines = len({network.resolution for network in networks}) > 1, []
     for network in networks:

@@ -257,14 +257,14 @@ def test_time_adds_one_input_to_each_symbol_network():
 def test_table_6(monkeypatch, tmp_path):
     """The six networks of the resource table, by their printed numbers of parameters."""
 
-    def count(experiment):
+    def count(_, experiment):
         sizes = (experiment.resolution, experiment.training.batch_size, experiment.targets)
         assert sizes == (64, 20, 10)
         with torch.device("meta"):
             made = experiment.network.build(2, 10, 1)
         return {"once": count_parameters(made)}, count_parameters(made, complex_once=False)
 
-    monkeypatch.setattr("pdno.paper.reproduce._in_own_process", count)
+    monkeypatch.setattr("pdno.paper.reproduce.in_own_process", count)
     assert {row.model: row.value for row in reproduce("resources", tmp_path, preset="paper")} == {
         "PDNO k_max=12 width=20": 189_653,
         "PDNO k_max=12 width=30": 391_103,

@@ -13,7 +13,7 @@ MODELS = ["PDNO k_max=4 width=4", "FNO k_max=4 width=4"]
 @pytest.fixture
 def here(monkeypatch):
     """Measure in this process, which saves the time of starting others."""
-    monkeypatch.setattr(measuring, "_in_own_process", measuring._measure)
+    monkeypatch.setattr(measuring, "in_own_process", lambda measure, run: measure(run))
 
 
 def check(rows):
@@ -47,7 +47,7 @@ def test_the_table_is_measured_once(tmp_path, here, monkeypatch):
     def fail(*given):
         raise AssertionError("measured again")
 
-    monkeypatch.setattr(measuring, "_in_own_process", fail)
+    monkeypatch.setattr(measuring, "in_own_process", fail)
     assert reproduce("resources", tmp_path, preset="smoke") == rows
 
 
