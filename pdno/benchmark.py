@@ -63,13 +63,11 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """What a table calls it."""
         points = "x".join(map(str, self.shape))
         modes = "all modes" if self.modes is None else f"k {self.modes}"
         return f"{len(self.shape)}D {points}, {modes}, width {self.width}, batch {self.batch}"
 
     def inputs(self) -> Tensor:
-        """Random input fields."""
         return torch.randn(self.batch, self.in_channels, *self.shape)
 
 
@@ -152,10 +150,9 @@ def build(name: str, setting: Setting) -> nn.Module:
 
 
 class StraightPDNO(PDNO):
-    """A direct implementation of the published network, the reference of all ratios.
+    """The published network, with the (B, O, I, *N) tensors of its formula.
 
-    Linear layers on the last axis, 1x1 convolutions, and the formula of the operator with its
-    (B, O, I, *N) tensors. It has the parameters of `pdno.PDNO` and gives the same numbers.
+    It has the parameters of `pdno.PDNO` and gives the same numbers.
     """
 
     def forward(self, f: Tensor, t: object = None, **_: Any) -> Tensor:
@@ -235,8 +232,7 @@ def time_predictions(operator: str, formats: list[str], repeats: int, seconds: f
 def measure_memory(setting: str, name: str, steps: int = 0, recompute: bool = False) -> JSON:
     """Growth of the resident size during the first training step, of a rollout if it has steps.
 
-    A tiny network of the same kind has loaded all libraries before, so that only the step
-    itself counts: what it keeps for the backward pass, the gradients, and all it works with.
+    A tiny network of the same kind has loaded all libraries before.
     """
 
     def step(size: Setting) -> Callable[[], None]:
@@ -409,9 +405,8 @@ def _tasks(part: str, *, quick: bool) -> Iterator[Task]:
     if part in SETTINGS:
         names = [name for name in names if not quick or name not in SLOWEST]
         yield Task(title, time_training, {"setting": part, "names": names, **enough})
-        for name in names:
-            if name in ALWAYS or (part == MAIN and not quick):
-                yield Task(title, measure_memory, {"setting": part, "name": name}, "default")
+        for name in [name for name in names if name in ALWAYS or (part == MAIN and not quick)]:
+            yield Task(title, measure_memory, {"setting": part, "name": name}, "default")
     elif part == "rollout":
         names = [name for name in names if name in ALWAYS]
         for batch in (1, 20):

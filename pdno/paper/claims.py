@@ -87,9 +87,11 @@ def heat_error(results: Results, limit: float) -> Finding:
     train, test = (require(network.summary(split)) for split in ("train", "test"))
     trained = network.summary("train", f"{ERROR} trained times") or train
     pairs = network.per_pair() or test
-    text = f"train at the trained times {summary_text(trained)}, test per pair of state and time "
-    whole = f"train {summary_text(train)}, test {summary_text(test)}; limit {limit:g}"
-    text += f"{summary_text(pairs)}; trajectories of all times: {whole}"
+    text = (
+        f"train at the trained times {summary_text(trained)}, test per pair of state and time "
+        f"{summary_text(pairs)}; trajectories of all times: train {summary_text(train)}, "
+        f"test {summary_text(test)}; limit {limit:g}"
+    )
     return Finding(max(trained.mean, pairs.mean) < limit, text, [network])
 
 
@@ -244,31 +246,25 @@ def falls_with_width(results: Results) -> Finding:
 
 def symbol_classes(results: Results) -> Finding:
     """Certificates of all layers that `pdno symbol` has looked into, of the paper's networks."""
-    counts: dict[NetworkMetrics, tuple[float, ...]] = {}
+    texts, holds = [], True
     for network in (n for n in results.networks if n.metadata.of_paper):
         names = ("accepted layers", "layers", "order")
-        values = [network.values("symbol class", name)[:1] for name in names]
-        if all(values):
-            counts[network] = tuple(value for (value,) in values)
-    texts = [
-        f"{n.metadata.study}, {n.model}: {accepted:g} of {layers:g} layers in S^{order:g}"
-        for n, (accepted, layers, order) in require(counts).items()
-    ]
-    holds, budget = all(a == b for a, b, _ in counts.values()), "whatever the training"
-    return Finding(holds, "; ".join(texts), budget=budget)
+        values = (network.values("symbol class", name)[:1] for name in names)
+        for accepted, layers, order in zip(*values, strict=True):
+            inside = f"{accepted:g} of {layers:g} layers in S^{order:g}"
+            texts.append(f"{network.metadata.study}, {network.model}: {inside}")
+            holds &= accepted == layers
+    return Finding(holds, "; ".join(require(texts)), budget="whatever the training")
 
 
 def parameters_by_modes(results: Results) -> Finding:
     """Most over fewest parameters of PDNO with the same channels and several k_max."""
-    ours = {
-        key[1:]: r.parameters for key, r in resource_numbers(results).items() if key[0] == "PDNO"
-    }
-    ratios = {}
-    for width in sorted({width for _, width in ours}):
-        counts = {modes: count for (modes, w), count in sorted(ours.items()) if w == width}
-        if len(counts) > 1:
-            label = f"{width} channels, k_max {', '.join(map(str, counts))}"
-            ratios[label] = max(counts.values()) / min(counts.values())
+    measured, ratios = sorted(resource_numbers(results).items()), {}
+    for width in sorted({width for (_, _, width), _ in measured}):
+        ours = {k: r.parameters for (name, k, w), r in measured if (name, w) == ("PDNO", width)}
+        if len(ours) > 1:
+            label = f"{width} channels, k_max {', '.join(map(str, ours))}"
+            ratios[label] = max(ours.values()) / min(ours.values())
     title = "most / fewest parameters, "
     return within(title, ratios, 1, 1)._replace(budget="counted, no training")
 

@@ -231,10 +231,8 @@ def _panels(
             if errors:
                 axes.plot(list(errors), means, label=label or None, **style)
             if errors and all(error.count > 1 for error in errors.values()):
-                bars = [error.deviation for error in errors.values()]
-                axes.errorbar(
-                    list(errors), means, bars, fmt="none", color=style["color"], capsize=2
-                )
+                bars, colour = [error.deviation for error in errors.values()], style["color"]
+                axes.errorbar(list(errors), means, bars, fmt="none", color=colour, capsize=2)
             values |= {*errors}
         ticks(axes, sorted(values))
         if log:

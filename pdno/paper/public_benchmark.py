@@ -8,8 +8,7 @@
     OUT/benchmark.md, report/  the table and the page
 
 All networks have as many choices, the same optimiser, batch size and loss. Trajectories are
-learned step by step and tested by rollouts. Finished runs are kept and interrupted ones continued,
-so the command may be repeated. `pdno speed` measures seconds, this command errors.
+learned step by step and tested by rollouts. Finished runs are kept and interrupted ones continued.
 
 Files are recognised by their arrays and names:
 
@@ -28,6 +27,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -89,9 +89,9 @@ class FileSamples(Source):
         self.step = max(1, (len(self.all_times or ()) - 1) // FRAMES)
         self.times = None if self.all_times is None else self.all_times[:: self.step]
         first = self.rows(slice(self.samples[0], self.samples[0] + 1))
-        counts = [part.shape[-1 - self.grid.dim] for part in first]
-        names = zip(("input", "output"), counts, strict=True)
-        self.channels = Channels(*(channel_names(name, (), count) for name, count in names))
+        inputs, outputs = (part.shape[-1 - self.grid.dim] for part in first)
+        names = channel_names("input", (), inputs), channel_names("output", (), outputs)
+        self.channels = Channels(*names)
         self.block = max(1, BLOCK // sum(part.numel() for part in first))
         self.dtype, self.pde_parameters = torch.float32, {}
 
@@ -331,29 +331,23 @@ def run_benchmark(folder: Path, out: Path, *, seconds: float = 60.0, seeds: int 
         for part, samples in (("train", public.train), ("test", public.test)):
             if not (out / DATA / public.name / part / MANIFEST).is_file():
                 samples.save(out / DATA / public.name / part)
-        chosen = {
-            name: _choose(public, name, network, out, seconds)
-            for name, network in networks_on(public.train.grid.dim, public.points).items()
-        }
-        for seed in range(seeds):
-            for experiment in chosen.values():
-                final = experiment.with_changes(
-                    train=len(public.train),
-                    validation=0,
-                    training=experiment.training.with_changes(seed=seed),
-                )
-                finals.append(run_folder(final, out))
-                run_experiment(final, finals[-1], data=out / DATA)
-                gather_metrics(out)
+        networks = networks_on(public.train.grid.dim, public.points)
+        chosen = [_choose(public, name, n, out, seconds) for name, n in networks.items()]
+        for seed, experiment in product(range(seeds), chosen):
+            training = experiment.training.with_changes(seed=seed)
+            final = experiment.with_changes(
+                train=len(public.train), validation=0, training=training
+            )
+            finals.append(run_folder(final, out))
+            run_experiment(final, finals[-1], data=out / DATA)
+            gather_metrics(out)
     tables = [_table(public, finals) for public in every]
     text = "\n".join(table.markdown() for table in tables)
     write_text(out / "benchmark.md", text)
 
     def add_chapter(page: Page, *_: object) -> None:
-        sections = [
-            page.table(p.name, f"{p.name} ({p.source})", t)
-            for p, t in zip(every, tables, strict=True)
-        ]
+        pairs = zip(every, tables, strict=True)
+        sections = [page.table(p.name, f"{p.name} ({p.source})", t) for p, t in pairs]
         page.chapters.insert(0, Chapter("Networks in the same CPU seconds", sections))
 
     page = write_report(finals, out / "report", add_chapter)

@@ -114,6 +114,7 @@ def _runs_of(study: str, preset: str, **computed: object) -> Runs:
 
 def filled(values: Options, numbers: Options) -> Options:
     """A copy with numbers for all words that begin with $."""
+
     parts = {k: filled(v, numbers) for k, v in values.items() if isinstance(v, dict)}
     words = {k: v for k, v in values.items() if isinstance(v, str) and v.startswith("$")}
     return {**values, **parts, **{key: numbers[word[1:]] for key, word in words.items()}}
@@ -170,7 +171,9 @@ def _changed(study: str, preset: str, resolution: int | None) -> list[Runs]:
     """The runs of another study, changed as the rows of an ablation say."""
     about, sets = written()[study], []
     options = {"preset": preset, **about["of"], **about.get("choose", {}).get(preset, {})}
-    for base in sets_of(**options | ({"resolution": resolution} if resolution else {})):
+    if resolution:
+        options["resolution"] = resolution
+    for base in sets_of(**options):
         for rows in about["rows"][preset]:
             runs = Runs()
             for model, row in rows.items():
@@ -196,16 +199,14 @@ def _recipe(name: str, about: Options) -> Callable[..., Study]:
         bound = signature(study).bind(*arguments, **options).arguments
         return make_study(name, **dict(checked(**bound)))
 
-    ways = {"preset": Parameter.POSITIONAL_OR_KEYWORD}
     parameters = [
-        Parameter(key, ways.get(key, Parameter.KEYWORD_ONLY), default=usual.get(key), annotation=k)
-        for key, k in kinds.items()
+        Parameter(key, Parameter.KEYWORD_ONLY, default=usual.get(key), annotation=kind)
+        for key, kind in kinds.items()
     ]
-    looks: Options = dict.fromkeys(("__name__", "__qualname__"), name.replace("-", "_"))
-    looks |= {"__doc__": about["about"], "__annotations__": {**kinds, "return": Study}}
-    looks |= {"__signature__": Signature(parameters, return_annotation=Study)}
-    for key, value in looks.items():
-        setattr(study, key, value)
+    parameters[0] = parameters[0].replace(kind=Parameter.POSITIONAL_OR_KEYWORD)
+    study.__name__ = study.__qualname__ = name.replace("-", "_")
+    study.__doc__, study.__annotations__ = about["about"], {**kinds, "return": Study}
+    vars(study)["__signature__"] = Signature(parameters, return_annotation=Study)
     return register(study)
 
 

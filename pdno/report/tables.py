@@ -134,9 +134,7 @@ def summarise(metrics: Sequence[Metric]) -> str:
         other = "train" if experiment == "resources" else "symbol"
         names = dict.fromkeys(name for network in networks for name in network.names(other, ""))
         columns: dict[str, Columns] = {
-            "test error at t": {
-                t: ("test", f"{ERROR} t={t}", None) for t in times[step - 1 :: step]
-            },
+            "test error at t": {t: ("test", f"{ERROR} t={t}", None) for t in few},
             "other resolutions": {f"{s} {split}": (split, ERROR, s) for s, split in splits},
             "model": {name: (other, name, None) for name in names},
         }
