@@ -352,7 +352,8 @@ def animate_sample(
 
 def centred(values: Array) -> Array:
     """From the order 0, 1, ..., -2, -1 of all frequency axes but the last to -k, ..., k - 1."""
-    return np.fft.fftshift(values, tuple(range(2, values.ndim - 1)))
+    axes = tuple(range(2, values.ndim - 1))
+    return np.roll(values, [values.shape[axis] // 2 for axis in axes], axes)
 
 
 def lowest_modes(values: Array) -> list[float]:
