@@ -188,7 +188,7 @@ def _library(terms: Terms | None, data: Trajectories, period: float) -> Generato
     dim, fields = data.grid.dim, data.u.shape[2]
     if not isinstance(terms, Mapping):
         names = field_names(fields)
-        terms = {name: terms or usual_terms(dim, names) for name in names}
+        terms = dict.fromkeys(names, terms or usual_terms(dim, names))
     if len(terms) != fields:
         raise ValueError(f"terms of {len(terms)} fields for trajectories with {fields}")
     return Generator(terms, dim=dim, period=period)

@@ -89,6 +89,7 @@ class GaussNewton:
         self.data, self.window = data, window
         self.states_free = data.noisy and states_free
         self.segments = data.segments(window)
+        self.measured = [segment.first for segment in self.segments]
         steps = [b - a for a, b in zip(data.times, data.times[1:], strict=False)]
         self.growth = GROWTH / min(steps)
         basis = data.basis() if self.states_free else torch.empty(0, *data.grid.shape).double()
@@ -96,12 +97,12 @@ class GaussNewton:
         # the unit vectors of the initial states, each of one field
         each = torch.eye(fields, dtype=torch.float64)
         self.directions = torch.einsum("cd,m...->cmd...", each, basis).flatten(0, 1)
-        pieces = sum(len(s.first) for s in self.segments)
+        pieces = sum(map(len, self.measured))
         self.observed = pieces * window * data.modes * fields
 
     def fit(self, generator: Generator) -> Fit:
         """Levenberg and Marquardt, from the coefficients of a generator."""
-        states, damping = [segment.first for segment in self.segments], 1e-6
+        states, damping = self.measured, 1e-6
         equations = self._equations(generator, states)
         squares = sum(e.squares for e in equations)
         for _ in range(MOST_ITERATIONS):
@@ -193,23 +194,20 @@ class GaussNewton:
 
     def squares(self, generator: Generator, states: list[Tensor] | None = None) -> float:
         """The sum of squares of a generator; infinite where its solution is not finite."""
-        firsts = [segment.first for segment in self.segments]
-        moved = sum(
-            float(self.data.weigh(first - x).square().sum())
-            for first, x in zip(firsts, states or firsts, strict=True)
-        )
-        return moved + float(self.frame_squares(generator, states or firsts).sum())
+        pairs = zip(self.measured, states or self.measured, strict=True)
+        moved = sum(float(self.data.weigh(first - x).square().sum()) for first, x in pairs)
+        return moved + float(self.frame_squares(generator, states).sum())
 
     def frame_squares(self, generator: Generator, states: list[Tensor] | None = None) -> Tensor:
         """That of each frame; infinite where a solution is not finite or takes too long."""
         equation, parts = Sensitivity(generator, 0, self.growth), list[Tensor]()
-        for k, s in enumerate(self.segments):
-            x = states[k] if states else s.first
-            parts.append(torch.full((s.later.shape[:2].numel(),), torch.inf).double())
-            if self._affordable(equation, x, s.times[-1]):
+        for segment, x in zip(self.segments, states or self.measured, strict=True):
+            squares = torch.full(segment.later.shape[:2], torch.inf, dtype=torch.float64)
+            if self._affordable(equation, x, segment.times[-1]):
                 with suppress(SolverError):
-                    difference = self.data.weigh(s.later - solve(equation, x, s.times))
-                    parts[-1] = difference.flatten(2).square().sum(dim=2).flatten()
+                    u = solve(equation, x, segment.times)
+                    squares = self.data.weigh(segment.later - u).flatten(2).square().sum(dim=2)
+            parts.append(squares.flatten())
         return torch.cat(parts)
 
     def _affordable(self, equation: Sensitivity, states: Tensor, duration: float) -> bool:

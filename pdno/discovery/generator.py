@@ -244,8 +244,7 @@ class TermsOnGrid:
 
     def semilinear(self, tangents: int = 0, growth: float = math.inf) -> Semilinear:
         """The terms as L and N, for the state and its tangents, with L cut at a growth rate."""
-        real = self.linear.real if self.linear.is_complex() else self.linear
-        linear = self.linear - (real - growth).clamp(min=0.0)
+        linear = self.linear - (self.linear.real - growth).clamp(min=0.0)
         if self.fields > 1:
             linear = linear.repeat(1 + tangents, *[1] * self.grid.dim)
         coupled = any(i != o for _, i, o, _ in self.linear_terms)
@@ -298,8 +297,7 @@ class TermsOnGrid:
                 turn = turn + c[k] * table.detach().abs()
         turn = turn * kept
         linear = self.linear.detach()
-        decay = -(linear.real if linear.is_complex() else linear)
-        decay = decay.amin(dim=0) if decay.dim() > dim else decay
+        decay = -linear.real.amax(dim=0) if linear.dim() > dim else -linear.real
         free = (turn * (decay <= 0)).flatten(1).amax(dim=1)
         damped = (turn.square() / decay.clamp(min=1e-300) * (decay > 0)).flatten(1).amax(dim=1)
         size = u_hat.abs().flatten(1).norm(dim=1).clamp(min=1e-300)

@@ -209,17 +209,12 @@ def freeze_head(head: nn.Module, grid: Grid, shared: SharedTables) -> nn.Module:
     """The head of a network on one grid."""
     if isinstance(head, Transport):
         return FrozenTransport(head, grid, shared)
-    raise ValueError(
-        f"a {type(head).__name__} head cannot be exported: add it to exports/frozen.py"
-    )
+    kind = type(head).__name__
+    raise ValueError(f"a {kind} head cannot be exported: add it to exports/frozen.py")
 
 
 class FrozenTransport(Transport):
-    """The transport head on a grid (see `networks.heads`).
-
-    Coefficients of the interpolation are made by one matrix for each axis, the diffusion of a
-    substep by one for each axis and channel.
-    """
+    """The transport head on a grid, with a matrix for each axis that interpolates or diffuses."""
 
     def __init__(self, head: Transport, grid: Grid, shared: SharedTables) -> None:
         super().__init__(head.dim, head.channels, head.options)
@@ -348,10 +343,9 @@ def grid_with_points(sampling: Sampling, points: int | None) -> Grid:
 def freeze(
     operator: TrainedOperator, resolution: int | None = None, frames: int | None = None
 ) -> FrozenPredictor:
-    """A trained operator on a grid, for one step of a rollout unless a number of frames is given.
+    """A trained operator on a grid with `resolution` points on its longest axis.
 
-    The `resolution` are points of the longest axis, by default those of the training. Operators
-    with time, or with all times at once, have the first `frames` times of it, by default all.
+    It predicts the first `frames` times; by default all, or one step of a rollout.
     """
     sampling, task = operator.sampling, operator.task
     if sampling is None:

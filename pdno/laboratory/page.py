@@ -162,9 +162,8 @@ def _install(target: Path) -> None:
     """npm ci in a temporary folder; the files of `RUNTIME` are kept."""
     npm = shutil.which("npm")
     if npm is None:
-        cure = "install Node.js, or set PDNO_ONNXRUNTIME_WEB to a folder with"
-        files = " and ".join(RUNTIME)
-        raise ValueError(f"a page needs ONNX Runtime Web from npm, not here: {cure} {files}")
+        cure = f"install Node.js, or set PDNO_ONNXRUNTIME_WEB to a folder with {list(RUNTIME)}"
+        raise ValueError(f"a page needs ONNX Runtime Web from npm: {cure}")
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         for name in ("package.json", "package-lock.json"):

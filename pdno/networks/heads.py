@@ -201,12 +201,10 @@ def make_velocity(
 ) -> PseudoDifferentialOperator | None:
     """K_b of a velocity that is not the field itself."""
     if options.velocity == "field" and channels != dim:
-        wrong = f"velocity 'field' of {channels} channels"
-        raise ValueError(f"{wrong}: it takes {dim}, one for each axis; or learn the velocity")
+        raise ValueError(f"velocity 'field' of {channels} channels: it takes {dim}, one per axis")
     if options.velocity == "biot-savart":
         if (dim, channels) != (2, 1):
-            wrong = f"{channels} channels in dimension {dim}"
-            raise ValueError(f"velocity 'biot-savart' with {wrong}: it takes a vorticity in 2D")
+            raise ValueError("velocity 'biot-savart' of other fields: it takes a vorticity in 2D")
         return PseudoDifferentialOperator(BiotSavart())
     if options.velocity == "learned":
         scale, order = InputScale(dim, 1.0, 1.0), options.velocity_order

@@ -342,8 +342,10 @@ class NeuralOperator(ExactScales):
     def inner_points(self, points: Points) -> Points:
         """The points of the blocks: in a torus that is larger by the padding."""
         if self.extension is not None or any(isinstance(p, int) and p for p in self.padding):
-            wrong = f"padding={self.extension or self.padding} on scattered points"
-            raise ValueError(f"{wrong}: expected a fraction of the domain, for example 0.25")
+            padding = self.extension or self.padding
+            raise ValueError(
+                f"padding={padding} on scattered points: expected a fraction like 0.25"
+            )
         if len(set(self.padding)) > 1:
             raise ValueError(f"padding={self.padding} on scattered points: expected one fraction")
         return points.embedded(self.padding[0])
