@@ -223,6 +223,4 @@ def _interpolate(field: Tensor, points: int, shape: tuple[int, ...]) -> Tensor:
     # a grid with the points of both; going coarser by `resample` would smooth instead
     common = math.lcm(points, shape[0])
     fine = resample(field, (common,) * len(shape)) if common != points else field
-    for axis in range(-len(shape), 0):
-        fine = fine.unfold(axis, 1, common // shape[0]).squeeze(-1)
-    return fine
+    return fine[Grid(shape).every(common // shape[0])]

@@ -108,23 +108,20 @@ def draw_field(axes: Axes, panel: Panel) -> Show:
         _label(axes, "slices through the middle")
     else:
         _label(axes, f"{x}₁", f"{x}₂")
-    if len(shape) == 2 and low is None:
-        extent = (0.0, 1.0, 0.0, 1.0)
-        axes.set(xticks=[0, 1], yticks=[0, 1])
-    elif len(shape) == 2 and low is not None:
-        extent = (low[0] - 0.5, low[0] + shape[0] - 0.5, low[1] - 0.5, low[1] + shape[1] - 0.5)
+        if low is None:
+            extent = (0.0, 1.0, 0.0, 1.0)
+            axes.set(xticks=[0, 1], yticks=[0, 1])
+        else:
+            (a, b), (m, n) = low, shape
+            extent = (a - 0.5, a + m - 0.5, b - 0.5, b + n - 0.5)
     image = axes.imshow(_as_image(panel), extent=extent, **panel.style)
-    _add_colour_bar(axes, image)
+    axes.figure.colorbar(image, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)
     return lambda panel: image.set_data(_as_image(panel))
 
 
 def _label(axes: Axes, x: str, y: str = "") -> None:
     axes.set_xlabel(x, labelpad=1, fontsize=8)
     axes.set_ylabel(y, labelpad=1, fontsize=8)
-
-
-def _add_colour_bar(axes: Axes, drawn: ScalarMappable) -> None:
-    axes.figure.colorbar(drawn, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)
 
 
 def _draw_points(axes: Axes, panel: Panel) -> Show:
@@ -143,7 +140,7 @@ def _draw_points(axes: Axes, panel: Panel) -> Show:
         drawn = axes.tripcolor(triangles, panel.values, shading="gouraud", **panel.style)
     else:
         drawn = axes.scatter(x, y, 6, panel.values, **panel.style)
-    _add_colour_bar(axes, drawn)
+    axes.figure.colorbar(drawn, ax=axes, shrink=0.75).ax.tick_params(labelsize=7)
     return lambda panel: drawn.set_array(panel.values)
 
 
@@ -300,8 +297,7 @@ class Animation:
         """Write a .gif, or an .html page with buttons that needs nothing else; its path."""
         target = Path(path)
         if target.suffix == ".html":
-            page = f'<!DOCTYPE html>\n<meta charset="utf-8">\n{self._repr_html_()}'
-            write_text(target, page)
+            write_text(target, f'<!DOCTYPE html>\n<meta charset="utf-8">\n{self._repr_html_()}')
         elif target.suffix == ".gif":
             with tempfile.TemporaryDirectory() as folder, figure_style(ANIMATION_SETTINGS):
                 frames = Path(folder) / "frames.gif"

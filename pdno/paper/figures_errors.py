@@ -10,7 +10,7 @@ from pdno.figures.style import Axes, Figure, grid_of_panels, logarithmic, shared
 from pdno.files.metric_table import ERROR, NetworkMetrics, Summary
 from pdno.paper.published import BASELINES, PDNO, PLAIN, TABLE_5, Budget, count_of
 from pdno.paper.results import (
-    FLOW_STUDIES,
+    FLOW,
     MarkerStyle,
     Results,
     by_setting,
@@ -243,7 +243,7 @@ def _panels(
 
 def _panel_title(networks: Networks) -> str:
     metadata, budgets = networks[0].metadata, [Budget.of(network) for network in networks]
-    data = f", {metadata.dataset}" if metadata.study in FLOW_STUDIES else ""
+    data = f", {metadata.dataset}" if metadata.study.startswith(FLOW) else ""
     least, most = (end(budget.epochs for budget in budgets) for end in (min, max))
     epochs = ("" if least == most else f"{least} to ") + count_of(most, "epoch")
     first_line = f"{metadata.study}{data}, s = {networks[0].resolution}"

@@ -26,7 +26,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -276,16 +275,13 @@ def _pdebench_file(path: Path, shapes: dict[str, tuple[int, ...]]) -> FileSample
 def _well(path: Path) -> PublicData:
     splits = [split for split in SPLITS if (path / "data" / split).is_dir()]
     opened = [open_well(path, split) for split in splits] or [open_well(path)]
-    parts = [
-        FileSamples(partial(_rows_of, data), range(len(data)), data.grid, data.times)
-        for data in (opened[0], opened[-1])
-    ]
-    parts = [parts[0].first(TRAIN), parts[1].first(TEST)] if splits else [*_split(parts[0])]
-    return _thinned(path.stem, "The Well", *parts)
 
+    def samples(data: OperatorDataset) -> FileSamples:
+        indices = range(len(data))
+        return FileSamples(lambda cut: data.batch(indices[cut]), indices, data.grid, data.times)
 
-def _rows_of(data: OperatorDataset, cut: slice) -> Pair:
-    return data.batch(range(len(data))[cut])
+    parts = samples(opened[0]).first(TRAIN), samples(opened[-1]).first(TEST)
+    return _thinned(path.stem, "The Well", *(parts if splits else _split(samples(opened[0]))))
 
 
 # The protocol

@@ -27,13 +27,7 @@ from pdno.report.tables import Table
 from pdno.runs.run import Run
 from pdno.training.checkpoint import read_tensors
 
-FLOW_STUDIES = (
-    "navier-stokes",
-    "navier-stokes-width",
-    "navier-stokes-training",
-    "navier-stokes-substeps",
-    "navier-stokes-decay",
-)
+FLOW = "navier-stokes"  # with which the names of studies of flows begin
 Curve = Sequence[tuple[float, float | None]]
 T = TypeVar("T")
 
@@ -160,7 +154,7 @@ class Results:
         samples; otherwise the resolution at which most networks were run, the finest of these.
         """
         networks = self.study(study)
-        if study in FLOW_STUDIES:
+        if study.startswith(FLOW):
             networks = of_viscosity(networks, 1e-5)
         counts = Counter(network.resolution for network in networks)
         best = max(counts, key=lambda points: (counts[points], points), default=0)
