@@ -173,8 +173,7 @@ class Run:
         if file is None:
             missing = f"{self.folder} does not hold the test samples, which were in memory"
             raise ValueError(f"{missing}: give a dataset with --file")
-        data, sampling = open_file(file), self.operator.sampling
-        frames = None if sampling is None else sampling.input_frames
+        data, frames = open_file(file), self.operator.trained_sampling.input_frames
         return data if frames is None or data.input_frames else data.window(frames)
 
     def predict(
@@ -224,8 +223,9 @@ class Run:
             example = f"for example --array {next(iter(arrays), 'NAME')}"
             raise ValueError(f"{existing}: choose one by its name, {example}")
         (array,) = arrays.values()
-        f, sampling = torch.from_numpy(np.array(array, dtype=np.float32)), self.operator.sampling
-        return f[:, None] if sampling and f.dim() == sampling.grid.space_axes + 1 else f
+        f = torch.from_numpy(np.array(array, dtype=np.float32))
+        axes = self.operator.trained_sampling.grid.space_axes
+        return f[:, None] if f.dim() == axes + 1 else f
 
     def export(
         self, out: Path | None = None, *, format: Format = "onnx", **options: Any

@@ -56,8 +56,8 @@ def inspect_symbols(
         network, grid = _load_weights(source, resolution)
     else:
         network, grid = run.operator.network, _grid(run, resolution or LARGEST_GRID)
-        times = run.operator.sampling.times if run.operator.sampling else None
-        t = symbol_arguments(network, run.operator.task, (times or (1.0,))[0])
+        times = run.operator.trained_sampling.times or (1.0,)
+        t = symbol_arguments(network, run.operator.task, times[0])
     operators = [m for m in network.modules() if isinstance(m, PseudoDifferentialOperator)]
     if not operators:
         raise ValueError(f"{source} has no pseudo-differential operator to look into")
@@ -100,8 +100,7 @@ def _load_weights(source: Path, resolution: int | None) -> tuple[nn.Module, Grid
 
 def _grid(run: Run, points: int) -> Grid:
     """The grid of the training, or about `points` of it per axis."""
-    assert run.operator.sampling is not None
-    grid = run.operator.sampling.grid
+    grid = run.operator.trained_sampling.grid
     return grid.coarsen(max(1, max(grid.shape) // points))
 
 
@@ -148,15 +147,15 @@ def _compare_with_problem(run: Run | None, network: nn.Module, folder: Path) -> 
     """What follows from the problem of a run: guarantees, the true operator, the diffusivity."""
     experiment = None if run is None else run.experiment
     problem = None if experiment is None else experiment.problem
-    step = isinstance(network, SemigroupStep)
     if run is None or experiment is None or problem is None:
-        if step:
+        if isinstance(network, SemigroupStep):
             yield "guarantee", {}, "no guarantee: there is no problem to roll out"
         return
-    if step and experiment.normalization != "none":
-        yield "guarantee", {}, "no guarantee: the run has a normaliser"
-    elif isinstance(network, SemigroupStep):
-        yield _guarantee(run, experiment, network, folder)
+    if isinstance(network, SemigroupStep):
+        if experiment.normalization == "none":
+            yield _guarantee(run, experiment, network, folder)
+        else:
+            yield "guarantee", {}, "no guarantee: the run has a normaliser"
     if not problem.vary and isinstance(experiment.task, StaticMap | OneShot | Markov):
         yield _phase_space(run, experiment, problem, folder)
     grid = _grid(run, experiment.resolution)

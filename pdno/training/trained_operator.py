@@ -98,7 +98,7 @@ class TrainedOperator(nn.Module):
 
     def continued(self, task: Task, samples: Samples) -> "TrainedOperator":
         """A copy to be trained further: its weights, normalisers and task, on other samples."""
-        before, now = self._trained_sampling, Sampling.of(samples.data)
+        before, now = self.trained_sampling, Sampling.of(samples.data)
         before.check(samples.batch([0])[0], now.grid)
         for name in ("input_channels", "output_channels", "pde_parameters"):
             if (old := getattr(before, name)) != (new := getattr(now, name)):
@@ -125,19 +125,16 @@ class TrainedOperator(nn.Module):
         output_grid: Grid | None = None,
     ) -> NormalizedNetwork:
         """The normalised network on a grid, at PDE parameters (B, P) in the units of the data."""
-        pde_parameters = self._member if pde_parameters is None else pde_parameters
-        scale = self.pde_scale
-        if (pde_parameters is None) != (scale is None):
-            trained = 0 if scale is None else len(scale.low)
-            number = 0 if pde_parameters is None else pde_parameters.shape[-1]
-            raise ValueError(f"{number} PDE parameters; the training had {trained}")
+        numbers, scale = self._member if pde_parameters is None else pde_parameters, self.pde_scale
+        if numbers is None and scale is not None:
+            raise ValueError("this operator is one of a family: give its PDE parameters")
         return NormalizedNetwork(
             self.network,
             grid,
             self.inputs,
             self.outputs,
             channels=1 if self.sampling is None else self.sampling.output_channels,
-            pde_parameters=None if scale is None else scale(pde_parameters),
+            pde_parameters=None if scale is None else scale(numbers),
             time_scale=self.task.time_scale,
             residual=getattr(self.task, "residual", False),
             output_grid=output_grid,
@@ -180,9 +177,9 @@ class TrainedOperator(nn.Module):
         if self.sampling is not None:
             self.sampling.check(f, grid)
         if grid is None:
-            grid, wanted = self._trained_sampling.grid_of(f), self.task.times_wanted
+            grid, wanted = self.trained_sampling.grid_of(f), self.task.times_wanted
             if wanted == "in turn" or (wanted == "any" and times is None):
-                times = self._trained_sampling.frames_at(times)
+                times = self.trained_sampling.frames_at(times)
         numbers = self._numbers(pde_parameters, len(f))
         like = next((p for p in self.parameters() if p.is_floating_point()), f)
         parts = []
@@ -199,7 +196,7 @@ class TrainedOperator(nn.Module):
 
     def freeze(self, grid: Grid | None = None, *, tolerance: float = 0.0) -> list[CachedLayer]:
         """Evaluate all symbols once, for inference on a grid, by default that of the training."""
-        network, grid = self.network, grid or self._trained_sampling.grid
+        network, grid = self.network, grid or self.trained_sampling.grid
         if isinstance(network, PseudoDifferentialOperator):
             return [network.cache_values(grid, tolerance)]
         if not isinstance(network, NeuralOperator):
@@ -233,7 +230,7 @@ class TrainedOperator(nn.Module):
         if self.bars is None:
             raise ValueError("no error bars yet: call calibrate(data) with samples never seen")
         middle = self.predict(inputs, grid=grid, **options)
-        where = grid or self._trained_sampling.grid_of(inputs)
+        where = grid or self.trained_sampling.grid_of(inputs)
         width = self.bars.band(where, kind).to(middle)
         return middle - width, middle + width
 
@@ -264,7 +261,7 @@ class TrainedOperator(nn.Module):
         if (folder / run_folder.SPECIFICATION).is_file():
             raise ValueError(f"{folder} is the run folder of an experiment: take another one")
         if inputs or outputs:
-            self.sampling = self._trained_sampling.named(inputs, outputs)
+            self.sampling = self.trained_sampling.named(inputs, outputs)
         name = folder.resolve().name.lstrip("=+-@\t")
         self.metrics = tuple(
             replace(metric, experiment=name, metadata=replace(metric.metadata, study=name))
@@ -275,7 +272,7 @@ class TrainedOperator(nn.Module):
 
     def write(self, folder: Path) -> None:
         """Write all files of the operator; a folder that is not written to its end holds none."""
-        sampling, record = self._trained_sampling, self.training_record
+        sampling, record = self.trained_sampling, self.training_record
         if record is None:
             raise ValueError("this operator has no record of its training: train it by pdno.fit")
         run_folder.reopen(folder)
@@ -369,7 +366,8 @@ class TrainedOperator(nn.Module):
         return numbers
 
     @property
-    def _trained_sampling(self) -> Sampling:
+    def trained_sampling(self) -> Sampling:
+        """The sampling of its training; ValueError where it had none."""
         if self.sampling is None:
             raise ValueError("this network was not trained by pdno.fit: give a grid")
         return self.sampling
