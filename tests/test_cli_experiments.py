@@ -279,7 +279,7 @@ def test_the_report_shows_a_prediction_and_the_symbol_of_what_fit_wrote(tmp_path
         (["train", "good.yaml", "--out", "OUT", "--epochs", "0"], "epochs: Input should be"),
         (["report"], "no folder is named: give folders of finished runs"),
         (["evaluate", "absent"], "there is no folder absent"),
-        (["evaluate", "RUN", "--resolution", "12"], "resolution 12 does not divide"),
+        (["evaluate", "RUN", "--resolution", "12"], "resolution 12 is not among the points"),
         (["evaluate", "RUN", "--resolution", "0"], "resolution is 0"),
         (["evaluate", "RUN", "--file", "absent"], "absent"),
         (["predict", "RUN", "absent.npy", "--out", "OUT"], "absent.npy"),

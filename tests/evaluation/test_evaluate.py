@@ -257,7 +257,7 @@ def test_a_bare_network_gives_one_frame_and_no_more():
     predictor = as_predictor(nn.Identity())
     f, grid = torch.randn(2, 1, 8), Grid((8,))
     assert torch.equal(predictor.predict(f, grid=grid, times=(1.0,)), f[:, None])
-    with pytest.raises(ValueError, match="one frame, the dataset wants 2"):
+    with pytest.raises(ValueError, match="one frame, not 2"):
         predictor.predict(f, grid=grid, times=(1.0, 2.0))
 
 
