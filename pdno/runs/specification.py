@@ -138,10 +138,8 @@ class Experiment(Record):
         for option, task in (("takes_time", OneShot), ("space_time", SpaceTime)):
             value = bool(self.network.option(option))
             if value != isinstance(self.task, task):
-                raise ValueError(
-                    f"task {self.task.kind!r} and {option}={value} contradict: such networks need "
-                    f"the task {task.model_fields['kind'].default!r}, and only they"
-                )
+                wrong = f"task {self.task.kind!r} and {option}={value} contradict"
+                raise ValueError(f"{wrong}: {option}=True goes with {task.__name__} alone")
         if self.pooled < self.train:
             raise ValueError(f"train={self.train} is more than pool={self.pool}: enlarge the pool")
         self.task.check_head(self.network.option("head"))

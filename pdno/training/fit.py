@@ -105,8 +105,8 @@ def fit(
             operator.training_record = loop.run(path, title, tensorboard, kind)
         if save:
             _record_errors(operator, samples, tests)
-        if save and path is not None and group.is_rank_0:
-            operator.save(path)
+            if path is not None and group.is_rank_0:
+                operator.save(path)
         group.barrier()  # every process may load it now
         return operator
 

@@ -198,10 +198,8 @@ class _Recurrent(Task):
 
     def check_head(self, head: object) -> None:
         if head is not None and self.residual:
-            raise ValueError(
-                "the transport head adds to the last frame itself, a residual task would add it a "
-                "second time: take residual=False"
-            )
+            wrong = "the head adds to the last frame, a residual task would add it a second time"
+            raise ValueError(f"{wrong}: take residual=False")
 
     def predict(self, net: NormalizedNetwork, inputs: Tensor, times: Times) -> Tensor:
         return self._frames(net, inputs, len(self._need(times)))
