@@ -148,7 +148,7 @@ def check_api_is_complete(app: Sphinx, env: BuildEnvironment) -> None:
     listed = Path(app.srcdir, "api.md").read_text(encoding="utf-8")
     for name in pdno.__all__:
         if f"`pdno.{name}`" not in listed:
-            LOGGER.warning("public name pdno.%s is not in the tables of docs/api.md", name)
+            LOGGER.warning("public name pdno.%s is not in docs/api.md", name)
 
 
 def setup(app: Sphinx) -> None:

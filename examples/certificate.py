@@ -2,8 +2,8 @@
 
     python examples/certificate.py [FOLDER]
 
-Two networks learn the heat operator. Classical symbols are in their class whatever their weights;
-the symbol networks of the paper are tested, and a counterexample is found.
+Two networks learn the heat operator. A classical symbol is in its class for all weights. For a
+symbol network of the paper, the search finds a counterexample.
 """
 
 import sys

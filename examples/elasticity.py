@@ -2,7 +2,7 @@
 
     python examples/elasticity.py [FOLDER]
 
-Every plate has a random hole and a mesh of its own, solved with quadratic finite elements.
+Every plate has a random hole and its own mesh, solved with quadratic finite elements.
 """
 
 import sys

@@ -4,7 +4,7 @@
 
 The weights are for viscosity 1e-5: ten frames of vorticity (t = 1..10) to the next one, applied
 until t = 20. The paper reports 0.1093, the mean relative L2 error of the predicted frames, on its
-own 200 trajectories. Without WEIGHTS they are random.
+own 200 trajectories. Without WEIGHTS the network is random.
 """
 
 import sys

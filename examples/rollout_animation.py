@@ -3,7 +3,8 @@
     python examples/rollout_animation.py [FOLDER]
 
 The network learns one step of Burgers' equation from neighbouring frames with a little noise.
-Notebooks play `operator.animate(test)`; here it is saved as a GIF, and .html gives buttons.
+Notebooks play `operator.animate(test)`; here it is saved as a GIF. A name ending in .html
+adds buttons.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
     python examples/scattered_points.py [FOLDER]
 
-Each sample has points of its own. The file has their coordinates (samples, points, 2), f and u.
+Each sample has its own points. The file has their coordinates (samples, points, 2), f and u.
 """
 
 import sys
