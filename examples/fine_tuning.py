@@ -2,8 +2,8 @@
 
     python examples/fine_tuning.py [FOLDER]
 
-`results/operators/darcy` was trained on 32 x 32 points for permeabilities 3 and 12. It is fine-tuned
-on few samples and compared with the same network trained from scratch.
+`results/operators/darcy` was trained on 32 x 32 points for permeabilities 3 and 12. It is
+fine-tuned on few samples and compared with the same network trained from scratch.
 """
 
 import sys
