@@ -398,7 +398,6 @@ def run_bench(folder: Path, *, quick: bool = False, settings: Collection[str] = 
 
 
 def _tasks(part: str, *, quick: bool) -> Iterator[Task]:
-    """The measurements of a part."""
     enough: JSON = {"repeats": 2, "seconds": 0.4} if quick else {"repeats": 3, "seconds": 2.0}
     setting = part if part in SETTINGS else MAIN
     names, title = contenders_of(setting), SETTINGS[setting].title

@@ -92,6 +92,5 @@ def shared_legend(figure: Figure, panels: Iterable[Axes], columns: int = 4) -> N
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
     if names := sorted(handles):
-        columns = min(columns, len(names))
-        ordered = [handles[name] for name in names]
+        ordered, columns = [handles[name] for name in names], min(columns, len(names))
         figure.legend(ordered, names, loc="outside lower center", ncols=columns)

@@ -159,7 +159,6 @@ def gap(results: Results, study: str, others: Sequence[str] = BASELINES, of: str
 
 
 def _figure_1(results: Results) -> list[NetworkMetrics]:
-    """PDNO a(x,ξ) and the other networks of figure 1, where both are there."""
     networks = [network for network in results.shown("navier-stokes") if network.over_time()]
     first = require(of_network(networks, PDNO))
     others = [network for name in BASELINES if (network := of_network(networks, name))]

@@ -137,7 +137,6 @@ def _write(
 
 
 def _discover(case: Case, u: Tensor, folder: Path) -> Values:
-    """Find the equation of trajectories and measure it."""
     start = time.process_time()
     discovery = discover(u, case.times(), period=case.equation.period)
     seconds = time.process_time() - start
@@ -150,7 +149,6 @@ def _discover(case: Case, u: Tensor, folder: Path) -> Values:
 
 
 def _coefficient_errors(discovery: Discovery, exact: Generator) -> Values:
-    """Coefficients, bars and relative errors, and how many terms and bars are right."""
     truth = dict(zip((t.text for t in exact.listed()), exact.coefficients.tolist(), strict=True))
     ours = {c.term: c for c in discovery.generator.equation().coefficients}
     values = {"accepted": float(discovery.accepted), "misfit": discovery.misfit}
@@ -183,7 +181,6 @@ def _rollout_errors(case: Case, predict: Callable[[Tensor, list[float]], Tensor]
 
 @cache
 def _exact(case: Case, split: str) -> Tensor:
-    """Unseen trajectories up to 4T."""
     finer, other = 4 if split == "zero-shot" else 1, split == "outside"
     return case.solve(0, TEST[case.equation.dim], until=4, finer=finer, other=other)
 

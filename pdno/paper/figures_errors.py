@@ -80,7 +80,6 @@ def _costs(network: NetworkMetrics) -> tuple[float | None, ...]:
 
 @exhibit("samples")
 def plot_samples(results: Results) -> Figure:
-
     curves = _by_network(lambda network: network.metadata.samples or 0)
     blocks = [results.shown("darcy-samples")]
     return _panels(blocks, curves, "training samples", ticks=_logarithmic_ticks)
@@ -88,7 +87,6 @@ def plot_samples(results: Results) -> Figure:
 
 @exhibit("resolutions")
 def plot_resolutions(results: Results) -> Figure:
-
     def finer(network: NetworkMetrics, split: str) -> dict[int, Summary]:
         """Errors by resolution, that of the training first; empty without others."""
         points, test = network.resolutions(split), network.summary()
@@ -122,7 +120,6 @@ def plot_bands(results: Results) -> Figure:
 
 @exhibit("training")
 def plot_training(results: Results) -> Figure:
-
     def curve(network: NetworkMetrics, split: str) -> dict[float, Summary]:
         finite = ((x, e) for x, e in results.curve(network, split) if e and math.isfinite(e))
         return {epoch: Summary(error, math.nan, 1) for epoch, error in finite}
@@ -152,7 +149,6 @@ def _each(
 
 @exhibit("figure-09-modes")
 def plot_modes(results: Results) -> Figure:
-
     def curves(networks: Networks) -> Iterator[Curve]:
         swept = by_setting(networks, "modes").items()
         by_label = {"all" if k == math.inf else f"{k:g}": n for k, n in swept}
@@ -170,7 +166,6 @@ def plot_modes(results: Results) -> Figure:
 
 @exhibit("figure-10-width")
 def plot_width(results: Results) -> Figure:
-
     def curves(networks: Networks) -> Iterator[Curve]:
         for name in (PLAIN, "FNO"):
             yield from _swept(by_setting(networks, "width", name), name)
@@ -181,7 +176,6 @@ def plot_width(results: Results) -> Figure:
 
 @exhibit("figure-11-activation")
 def plot_activation(results: Results) -> Figure:
-
     curves = _by_network(lambda network: network.resolution)
     networks = results.study("darcy-activation")
     return _panels([networks], curves, "points per axis", log=False, ticks=Axes.set_xticks)
@@ -198,7 +192,6 @@ def _by_network(
 
 
 def _swept(networks: Mapping[Position, NetworkMetrics], name: str) -> Iterator[Curve]:
-    """Test and training errors of a network by the values of a setting."""
     for split in SPLITS if networks else ():
         errors = {value: error for value, n in networks.items() if (error := n.summary(split))}
         style = line_of(next(iter(networks.values())).metadata, split)

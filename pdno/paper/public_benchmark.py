@@ -160,7 +160,6 @@ def _thinned(name: str, source: str, train: FileSamples, test: FileSamples) -> P
 
 
 def _split(samples: FileSamples) -> tuple[FileSamples, FileSamples]:
-    """The first and the last samples of a file."""
     test = min(TEST, max(1, len(samples) // 6))
     last = replace(samples, samples=samples.samples[-test:])
     return samples.first(min(TRAIN, len(samples) - test)), last

@@ -82,11 +82,10 @@ class Budget(NamedTuple):
         epochs = TABLE_5.get(problem, {}).get("epochs")
         if epochs and metadata.network in BASELINES:
             epochs = _TABLES["baseline epochs"]
-        paper_samples, dataset = _TABLES["samples"].get(problem), None
-        if problem == "navier-stokes":
-            dataset = published_dataset(metadata.viscosity, samples)
-        if dataset:  # of 10,000 samples 200 are for the test, so 9,800 can be trained on
-            paper_samples = min(dataset.samples, 9800)
+        paper_samples = _TABLES["samples"].get(problem)
+        flow = published_dataset(metadata.viscosity, samples)
+        if problem == "navier-stokes" and flow:
+            paper_samples = min(flow.samples, 9800)  # 200 of 10,000 samples are for the test
         return cls(done, samples, len(network.seeds), epochs, paper_samples)
 
     @property

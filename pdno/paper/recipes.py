@@ -97,15 +97,12 @@ def sets_of(
 
 
 def _runs_of(study: str, preset: str, **computed: object) -> Runs:
-    """The runs of a study by model, with numbers instead of words such as $width.
-
-    Numbers are those of the preset and those computed here. The problem has as many samples, and
-    points, as a run needs, where it does not say more.
-    """
+    """The runs of a study by model, with numbers of the preset, and computed ones, for words."""
     about = written()[study]
     numbers = {**about["presets"][preset], **computed, "study": study}
     runs = about["published" if preset == "paper" and "published" in about else "runs"]
     common = filled(runs["common"], numbers)
+    # the problem has as many samples, and points, as a run needs, where it does not say more
     samples = common["train"] + common["test"] + common.get("validation", 0)
     least = {"problem": {"samples": samples, "resolution": common["resolution"]}}
     models = numbers.get("models", runs["models"])
@@ -114,7 +111,6 @@ def _runs_of(study: str, preset: str, **computed: object) -> Runs:
 
 def filled(values: Options, numbers: Options) -> Options:
     """A copy with numbers for all words that begin with $."""
-
     parts = {k: filled(v, numbers) for k, v in values.items() if isinstance(v, dict)}
     words = {k: v for k, v in values.items() if isinstance(v, str) and v.startswith("$")}
     return {**values, **parts, **{key: numbers[word[1:]] for key, word in words.items()}}
@@ -188,7 +184,6 @@ def _changed(study: str, preset: str, resolution: int | None) -> list[Runs]:
 
 
 def _recipe(name: str, about: Options) -> Callable[..., Study]:
-    """The function of a study, whose arguments are checked against its signature."""
     preset = Annotated[Literal[tuple(about["presets"])], ABOUT_PRESETS]  # type: ignore[valid-type]
     kinds: Options = {"preset": preset} | {option: OPTIONS[option] for option in about["options"]}
     usual: Options = {"preset": "small", "seeds": 1}

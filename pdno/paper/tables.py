@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from pdno.files.metric_table import NetworkMetrics
+from pdno.files.metric_table import NetworkMetrics, by_network
 from pdno.paper import published
 from pdno.paper.published import TABLE_5, TABLE_6, Budget, Errors, Resources
 from pdno.paper.results import Results, exhibit, grouped, of_network, require
@@ -179,14 +179,13 @@ Measured = Mapping[tuple[str, int, int], Resources]
 
 def resource_numbers(results: Results) -> Measured:
     names = ("peak memory MB", "parameters, complex once", "seconds per epoch")
-    measured: dict[tuple[str, int, int], dict[str, float]] = {}
-    for metric in results.resources:
-        sweep = metric.metadata.sweep
-        if {"modes", "width"} <= set(sweep):
-            key = (metric.metadata.family, int(sweep["modes"]), int(sweep["width"]))
-            measured.setdefault(key, {})[metric.metric] = metric.value
-    complete = {key: line for key, line in measured.items() if set(names) <= set(line)}
-    return {key: Resources(*(line[name] for name in names)) for key, line in complete.items()}
+    measured: dict[tuple[str, int, int], Resources] = {}
+    for network in by_network(results.resources):
+        sweep, values = network.metadata.sweep, [network.values("train", name) for name in names]
+        if {"modes", "width"} <= set(sweep) and all(values):
+            key = (network.metadata.family, int(sweep["modes"]), int(sweep["width"]))
+            measured[key] = Resources(*(value for (value,) in values))
+    return measured
 
 
 def resource_ratios(measured: Measured) -> dict[tuple[int, int], Resources]:

@@ -165,7 +165,6 @@ def runs_table(runs: Sequence[Run]) -> Table:
 
 
 def _best(runs: Sequence[Run]) -> str:
-    """The sentence that a reader looks for first, where the runs are of the same data."""
     errors = {run: error for run in runs if (error := _error(run, "test")) is not None}
     if not errors or len({run.metrics[0].experiment for run in runs}) > 1:
         return ""
